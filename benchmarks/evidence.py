@@ -21,9 +21,9 @@ import numpy as np
 import wiregrad as wg
 from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds
 from wiregrad.backends import interpreter
-from wiregrad.inspect.flight import Flight
+from wiregrad.inspect.flight_recorder import Flight
 from wiregrad.ir import Row
-from wiregrad.ops.flow import fill_absent
+from wiregrad.ops.gradient_flow import fill_absent
 from wiregrad.passes import sweep_backward
 
 SCALARS = {1_000: 15, 100_000: 3}

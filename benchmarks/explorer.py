@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import wiregrad as wg
 from benchmarks.layout import REACH, circuit
 from benchmarks.measure import Report, Table, milliseconds
-from wiregrad.explorer.server import ExplorerSession
-from wiregrad.explorer.serving import ExplorerServer
+from wiregrad.explorer.local_server import ExplorerServer
+from wiregrad.explorer.web_app import ExplorerSession
 
 SIZES = (1_000, 100_000, 1_000_000)
 SERVED = 20_000

@@ -12,8 +12,8 @@ import numpy as np
 
 import wiregrad as wg
 from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds
-from wiregrad.export import build_picture, to_svg
-from wiregrad.export.figure import place_picture
+from wiregrad.draw import build_picture, to_svg
+from wiregrad.draw.layout.figure import place_picture
 
 SMALL, LARGE = 1_000, 100_000
 TARGETS = {"layout": 0.150, "groups": 2.0}

@@ -40,7 +40,10 @@ def circuit(nodes: int) -> wg.Circuit:
 def tasks(nodes: int) -> dict[str, Callable[[], float]]:
     """Return what is measured at one size: a run, and writing each language."""
     found = circuit(nodes)
-    written = {language: lambda language=language: seconds(lambda: write_listing(found, language)) for language in LANGUAGE_MODULES}
+    written = {
+        language: lambda language=language: seconds(lambda: write_listing(found, language))
+        for language in LANGUAGE_MODULES
+    }
     return {"run": lambda: seconds(lambda: found.run([0.1] * len(found.inputs))), **written}
 
 

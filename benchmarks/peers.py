@@ -21,7 +21,7 @@ import numpy as np
 
 from wiregrad.ir import CONSTANT, INPUT
 from wiregrad.testing.bench.entrants import allocate_answers
-from wiregrad.testing.bench.race import RaceEntrant, EntrantMissingError, FloatArray, RaceTask
+from wiregrad.testing.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
 from wiregrad.testing.bench.suite import PeerEntrants
 from wiregrad.testing.bench.tape import INFIX_SPELLINGS
 from wiregrad.testing.bench.workloads import Workload

@@ -16,9 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import Report, Table
-from wiregrad.backends.native.polynomials import POLYNOMIAL_FUNCTIONS
-from wiregrad.backends.native.vectormath import REAL_DTYPES, MATH_SOURCES, VectorFunction, bind_array_loop, find_vector_function
-from wiregrad.backends.native.vectortext import TWO_ARGUMENT_FUNCTIONS
+from wiregrad.backends.native.math_polynomials import POLYNOMIAL_FUNCTIONS
+from wiregrad.backends.native.vector_math import (
+    MATH_SOURCES,
+    REAL_DTYPES,
+    TWO_ARGUMENT_FUNCTIONS,
+    VectorFunction,
+    bind_array_loop,
+    find_vector_function,
+)
 
 POINTS = 100_000
 ELEMENTS = 2048

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 import wiregrad
-from wiregrad.frontends.dispatch import UFUNCS
+from wiregrad.frontends.recording.dispatch import UFUNCS
 from wiregrad.ops import TABLE, Elementwise, Op, Pattern, docs_table
-from wiregrad.ops.array import ArrayOp
+from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
 
 HERE = Path(__file__).parent

@@ -13,10 +13,10 @@ import numpy as np
 from wiregrad.api import Builder, Circuit
 from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.alone import OpUse, build_op_circuit, op_test_points
-from wiregrad.inspect.receipt.judge import ReceiptPoint, ReceiptVerdict
+from wiregrad.inspect.receipt import OpUse, build_op_circuit, op_test_points
+from wiregrad.inspect.receipt.differences import ReceiptPoint, ReceiptVerdict
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Pattern
-from wiregrad.ir.mode import Convention, encode_mode
+from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.testing.circuits import random_circuit, random_point
 
@@ -63,7 +63,9 @@ def all_uses() -> Iterator[OpUse]:
         types = tuple(BOOL if name in op.takes_bool else FLOAT for name in op.inputs)
         slots = range(len(types))
         subsets = chain.from_iterable(combinations(slots, k) for k in range(len(types)))
-        modes = [encode_mode(convention, literal) for literal in subsets for convention in Convention] if op.kinks else [0]
+        modes = (
+            [encode_mode(convention, literal) for literal in subsets for convention in Convention] if op.kinks else [0]
+        )
         yield from (OpUse(op, mode, types, ()) for mode in modes)
         if len(types) == 2 and not op.takes_bool:
             for slot in slots:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.api import Circuit
-from wiregrad.backends.native import batch, machine, tiers
-from wiregrad.backends.native.program import NativeProgram, build_program
+from wiregrad.backends.native import batch, jit, tiers
+from wiregrad.backends.native.tiers import NativeProgram, build_program
 
 GUARD = 64
 """How many numbers before and after a buffer must stay as they are."""
@@ -38,7 +38,7 @@ def at_points(program: NativeProgram, points: Sequence[Sequence[Any]]) -> NDArra
     for row, point in zip(rows, points, strict=True):
         slots = buffer.reshape(-1, lanes)
         slots[:n] = np.array(point, program.real.dtype)[:, None]
-        machine.run_code(program.entry, buffer.ctypes.data)
+        jit.run_code(program.entry, buffer.ctypes.data)
         row[:] = slots[n : n + m + n, 0]
     outside = np.ones(len(around), bool)
     first = (buffer.ctypes.data - around.ctypes.data) // program.real.item_bytes

@@ -13,22 +13,31 @@ import pytest
 from click.testing import CliRunner
 
 import wiregrad as wg
-from wiregrad.cli.bench import BENCH_PARTS, bench_command
+from wiregrad.cli.environment import BENCH_PARTS, bench_command
 from wiregrad.testing.bench import entrants, suite, tape
 from wiregrad.testing.bench.race import (
     DisagreementError,
-    RaceEntrant,
     EntrantMissingError,
     FloatArray,
+    RaceEntrant,
     RaceResult,
     RaceTask,
     RaceVerdict,
     SpeedTarget,
     check_answers,
-    run_race,
     reference_answers,
+    run_race,
 )
-from wiregrad.testing.bench.workloads import MAX_ABSOLUTE_VALUE, WORKLOAD_OPS, MIN_DIVISOR, Workload, random_workload, mechanics_workloads, nbody_energy, rigid_body_energy
+from wiregrad.testing.bench.workloads import (
+    MAX_ABSOLUTE_VALUE,
+    MIN_DIVISOR,
+    WORKLOAD_OPS,
+    Workload,
+    mechanics_workloads,
+    nbody_energy,
+    random_workload,
+    rigid_body_energy,
+)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +137,9 @@ def test_somebody_who_is_missing_is_named_with_the_reason() -> None:
 
 def test_a_wish_is_judged_by_the_ratios_within_turns() -> None:
     result = RaceResult("", 1.0, {"we": [1.0, 1.0, 9.0], "they": [4.0, 4.1, 36.0]})
-    judged = result.with_verdicts(SpeedTarget("we", "they", 3.5), SpeedTarget("we", "they", 4.5), SpeedTarget("they", "we", 1 / 5))
+    judged = result.with_verdicts(
+        SpeedTarget("we", "they", 3.5), SpeedTarget("we", "they", 4.5), SpeedTarget("they", "we", 1 / 5)
+    )
 
     assert [verdict.word for verdict in judged.verdicts] == ["PASS", "MISS", "PASS"]
     assert [verdict.found for verdict in judged.verdicts] == ["4x", "4x", "4.00x"]
@@ -171,7 +182,9 @@ def test_a_random_circuit_is_the_same_for_the_same_seed() -> None:
     assert random_workload(50, seed=7).circuit != random_workload(50, seed=8).circuit
 
 
-@pytest.mark.parametrize(("function", "workload"), [*zip([nbody_energy, rigid_body_energy], mechanics_workloads(), strict=True)])
+@pytest.mark.parametrize(
+    ("function", "workload"), [*zip([nbody_energy, rigid_body_energy], mechanics_workloads(), strict=True)]
+)
 def test_mechanics_are_plain_python(function: Callable[..., float], workload: Workload) -> None:
     point = workload.draw_points(1)[0]
 
@@ -210,7 +223,9 @@ def test_an_input_that_nothing_reads_has_gradient_0_on_the_tape() -> None:
 
 def test_the_command_writes_markdown_and_json(tmp_path: Path) -> None:
     page, document = tmp_path / "page.md", tmp_path / "page.json"
-    result = CliRunner().invoke(bench_command, ["--size", "tiny", "--part", "call", "-o", str(page), "-o", str(document)])
+    result = CliRunner().invoke(
+        bench_command, ["--size", "tiny", "--part", "call", "-o", str(page), "-o", str(document)]
+    )
 
     assert result.exit_code == 0, result.output
     assert "## Wanted and found" in page.read_text()

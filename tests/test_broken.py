@@ -15,7 +15,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.ir import Node
-from wiregrad.ops.flow import MaskedFlow
+from wiregrad.ops.gradient_flow import MaskedFlow
 
 from .broken import CORPUS, MARK, Broken
 

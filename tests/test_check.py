@@ -15,8 +15,8 @@ import wiregrad as wg
 from wiregrad.errors import InputError
 from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.ops import TABLE, Elementwise, Pattern
-from wiregrad.ops.array import ArrayOp, Blocking
-from wiregrad.ops.flow import add_flows, multiply_flows
+from wiregrad.ops.array_ops import ArrayOp, Blocking
+from wiregrad.ops.gradient_flow import add_flows, multiply_flows
 from wiregrad.testing.programs import random_program
 
 RULES = ("transpose", "slope", "back", "ahead")
@@ -450,7 +450,9 @@ def test_wrong_rules_are_found_for_complex_numbers() -> None:
 
     assert check_gradients(lambda z: np.abs(np.sum(np.exp(z) * z)), (z,)).ok
     with planted(exp, replace(exp, partials=(lambda x, y: np.conjugate(y),))):
-        assert {finding.op for finding in check_gradients(lambda z: np.sum(TABLE["exp"](z)).real, (z,)).guilty} == {"exp"}
+        assert {finding.op for finding in check_gradients(lambda z: np.sum(TABLE["exp"](z)).real, (z,)).guilty} == {
+            "exp"
+        }
 
 
 def test_containers_and_keywords_are_arguments() -> None:

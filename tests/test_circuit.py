@@ -15,8 +15,8 @@ import wiregrad as wg
 from wiregrad.dtypes import BOOL, FLOAT
 from wiregrad.errors import CircuitError, DomainError, DuplicateNameError, InputError, OutputError, UnknownNameError
 from wiregrad.ir import verify
-from wiregrad.ir.names import NameTable
-from wiregrad.passes import fold_constants, merge_duplicates, prune, apply_identities
+from wiregrad.ir.columns import NameTable
+from wiregrad.passes import apply_identities, fold_constants, merge_duplicates, prune
 
 EXPRESSION = wg.circuit("e = a + b; f = e * c")
 

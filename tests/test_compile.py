@@ -24,9 +24,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import wiregrad as wg
-from wiregrad.api import compiling
+from wiregrad.api import compiled_function
 from wiregrad.errors import EscapeError, GradientError, OperandError, ShapeError
-from wiregrad.frontends.value import make_leaf
+from wiregrad.frontends.recording.value import make_leaf
 
 from .branching import SPECIAL, Program, point, programs
 
@@ -1012,7 +1012,7 @@ def test_a_change_outside_while_threads_record_leaves_no_stale_recording() -> No
     """What one thread records with the old state must not be kept among the recordings with the new one."""
     table, fast = [1.0], wg.compile(lambda x: x * table[0])
     inside, go_on = threading.Event(), threading.Event()
-    keep = compiling.CompiledFunction._keep_variant
+    keep = compiled_function.CompiledFunction._keep_variant
 
     def slowly(*args: Any) -> None:
         if threading.current_thread() is thread:
@@ -1022,7 +1022,7 @@ def test_a_change_outside_while_threads_record_leaves_no_stale_recording() -> No
 
     thread = threading.Thread(target=lambda: fast(3.0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling.CompiledFunction, "_keep", slowly)
+        patch.setattr(compiled_function.CompiledFunction, "_keep", slowly)
         thread.start()
         inside.wait()
         table[0] = 5.0

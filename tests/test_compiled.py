@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends.native import calls, memory
-from wiregrad.backends.native.program import build_program
+from wiregrad.backends.native import builtin_calls, jit
+from wiregrad.backends.native.tiers import build_program
 from wiregrad.dtypes import BOOL
 from wiregrad.errors import (
     DomainError,
@@ -356,7 +356,7 @@ def test_where_memory_must_not_be_executed_the_interpreter_answers(monkeypatch: 
     def forbidden() -> None:
         raise NotNativeError("this system does not let memory be executed")
 
-    monkeypatch.setattr(memory, "check", forbidden)
+    monkeypatch.setattr(jit, "check", forbidden)
     compiled = wg.circuit("x * x").compile()
 
     assert compiled.value_and_grad(x=3.0) == (9.0, {"x": 6.0})
@@ -377,7 +377,7 @@ def test_on_a_python_whose_objects_are_unknown_only_the_call_is_slower(monkeypat
     def unknown(*_: Any) -> Callable[..., Any]:
         raise NotNativeError("calls in native code do not know this version of NumPy")
 
-    monkeypatch.setattr(calls, "builtin", unknown)
+    monkeypatch.setattr(builtin_calls, "builtin", unknown)
     compiled = wg.circuit("x * x").compile()
 
     assert not isinstance(compiled.value_and_grad, BuiltinFunctionType)
@@ -403,7 +403,9 @@ def test_the_functions_are_builtins_with_a_signature() -> None:
 def test_common_calls_never_reach_python(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled, several = wg.circuit("a * b").compile(), two_outputs().compile()
     functions = [compiled.value, compiled.value_and_grad, several.value]
-    monkeypatch.setattr(calls.SlowPath, "__call__", lambda *_, **__: pytest.fail("a common call was handed to Python"))
+    monkeypatch.setattr(
+        builtin_calls.SlowPath, "__call__", lambda *_, **__: pytest.fail("a common call was handed to Python")
+    )
 
     for function in functions:
         names = "ab" if function is not several.value else "xy"

@@ -13,7 +13,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import OperandError
-from wiregrad.frontends.tree import flatten, match_leaves, unflatten
+from wiregrad.frontends.recording.arguments import flatten, match_leaves, unflatten
 
 
 class Table(list[float]):

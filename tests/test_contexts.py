@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.tape import GROUPS, PAUSES, STATE
-from wiregrad.ir.mode import CHOSEN_CONVENTIONS
+from wiregrad.frontends.recording.tape import GROUPS, PAUSES, STATE
+from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS
 
 Steps = Generator[None, None, None]
 

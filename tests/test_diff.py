@@ -13,9 +13,9 @@ from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError
 from wiregrad.inspect.diff import Difference, diff
 from wiregrad.ir import TABLE, Row
-from wiregrad.ir.mode import Convention, encode_mode
+from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops import Elementwise
-from wiregrad.passes.rewrite import Rewriter
+from wiregrad.passes.rewriting import Rewriter
 from wiregrad.testing.circuits import random_circuit, random_point
 
 EXPRESSION = wg.circuit("e = a + b; f = e * c")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from wiregrad.api import Circuit
-from wiregrad.backends.native import libmvec, machine, memory
+from wiregrad.backends.native import jit, vector_math
 from wiregrad.cli import main
-from wiregrad.cli.health import MachineFinding, MachineHealth, examine_machine
+from wiregrad.cli.machine_health import MachineFinding, MachineHealth, examine_machine
 from wiregrad.errors import NotNativeError
 
 
@@ -51,7 +51,7 @@ def test_the_help_of_doctor_has_an_example(capsys: pytest.CaptureFixture[str]) -
 def test_native_code_that_is_switched_off_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(machine.NATIVE_SWITCH, "0")
+    monkeypatch.setenv(jit.NATIVE_SWITCH, "0")
     code = main(["doctor"])
     out = capsys.readouterr().out
 
@@ -70,7 +70,7 @@ def test_a_package_that_is_missing_is_told_with_the_command_that_installs_it(mon
         raise NotNativeError("native code needs llvmlite, which cannot be imported")
 
     monkeypatch.setattr(metadata, "version", version)
-    monkeypatch.setattr(memory, "check", missing)
+    monkeypatch.setattr(jit, "check", missing)
     health = examine_machine()
 
     assert found(health, "llvmlite").remedy == "native code needs it: pip install llvmlite"
@@ -83,7 +83,7 @@ def test_memory_that_must_not_be_executed_is_told(monkeypatch: pytest.MonkeyPatc
     def refused(code: Any) -> None:
         raise NotNativeError("this system does not let memory be executed (mprotect: error 13)")
 
-    monkeypatch.setattr(memory.MachineCode, "seal", refused)
+    monkeypatch.setattr(jit.MachineCode, "seal", refused)
     health = examine_machine()
 
     assert "cannot be executed" in found(health, "memory").found
@@ -101,7 +101,7 @@ def test_a_processor_without_stencils_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_without_libmvec_own_functions_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libmvec, "library", lambda: None)
+    monkeypatch.setattr(vector_math, "library", lambda: None)
     finding = found(examine_machine(), "libmvec")
 
     assert finding.ok

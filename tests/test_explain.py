@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.inspect.cuts import GradientCut, find_cuts
-from wiregrad.inspect.explain import GradientCause, Explanation
-from wiregrad.inspect.wiring import RunIndex
+from wiregrad.inspect.explain import Explanation, GradientCause
+from wiregrad.inspect.explain.gradient_cuts import GradientCut, find_cuts
+from wiregrad.inspect.run_index import RunIndex
 from wiregrad.ir import Place
-from wiregrad.ops.flow import fill_absent
+from wiregrad.ops.gradient_flow import fill_absent
 from wiregrad.testing.circuits import random_circuit, random_point
 from wiregrad.testing.programs import random_program
 

@@ -18,21 +18,19 @@ import pytest
 import wiregrad as wg
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.explore import run_target
+from wiregrad.cli.explore import PRESETS, run_target
 from wiregrad.cli.targets import parse_target
+from wiregrad.draw import build_picture
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, InputError
-from wiregrad.explorer import page
-from wiregrad.explorer.data import MAX_PAGE_NODES, strip_folders, build_page_data
-from wiregrad.explorer.find import match_query
-from wiregrad.explorer.kept import MAX_ANSWER_CHARACTERS
-from wiregrad.explorer.page import dump_json, render_page, render_served_page, to_html
-from wiregrad.explorer.parts import extract_part
-from wiregrad.explorer.presets import PRESETS
-from wiregrad.explorer.views import CircuitViews
-from wiregrad.export import build_picture
+from wiregrad.explorer import html_page
+from wiregrad.explorer.circuit_views import CircuitViews
+from wiregrad.explorer.find_language import match_query
+from wiregrad.explorer.html_page import dump_json, render_page, render_served_page, to_html
+from wiregrad.explorer.offline import MAX_ANSWER_CHARACTERS
+from wiregrad.explorer.page_data import MAX_PAGE_NODES, build_page_data, strip_folders
+from wiregrad.explorer.part_pictures import extract_part
 from wiregrad.ir import Place
-from wiregrad.ir.flat import NodeLabels
-from wiregrad.ir.names import NameTable
+from wiregrad.ir.columns import NameTable, NodeLabels
 from wiregrad.testing.circuits import random_circuit, random_point
 
 BUDGET = 250_000
@@ -128,7 +126,7 @@ def data_block(text: str) -> str:
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a short script and style stand in for the built ones, which many pages need not carry."""
     texts = {"explorer.js": "console.log(1 < 2 && 3 > 2)", "explorer.css": "body > p { color: red }"}
-    monkeypatch.setattr(page, "read_inline_file", texts.__getitem__)
+    monkeypatch.setattr(html_page, "read_inline_file", texts.__getitem__)
 
 
 def spoiled(text: str) -> Run:
@@ -355,15 +353,15 @@ def test_the_examples_are_those_of_the_menu() -> None:
 
 def test_a_page_without_its_script_says_what_to_do() -> None:
     with pytest.raises(FileAccessError, match="make page"):
-        page.read_static_file("no-such-file.js")
+        html_page.read_static_file("no-such-file.js")
 
 
 @pytest.mark.parametrize("text", ["a</SCRIPT>", "'<!--'", "</style"])
 def test_a_script_that_would_end_its_element_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "read_static_file", lambda name: text)
+    monkeypatch.setattr(html_page, "read_static_file", lambda name: text)
 
     with pytest.raises(FileFormatError, match="cannot stand inside a page"):
-        page.read_inline_file.__wrapped__("explorer.js")
+        html_page.read_inline_file.__wrapped__("explorer.js")
 
 
 def chain(steps: int, x: float) -> Run:

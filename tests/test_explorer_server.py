@@ -23,10 +23,10 @@ from wiregrad.backends import interpreter
 from wiregrad.cli.explore import explore_command as command
 from wiregrad.dtypes import BOOL
 from wiregrad.errors import FileAccessError, InputError
-from wiregrad.explorer import server
-from wiregrad.explorer.guard import MAX_BODY_BYTES, SECURITY_HEADERS, RequestGuard
-from wiregrad.explorer.server import ExplorerSession, build_app
-from wiregrad.explorer.serving import ExplorerServer, check_address, open_explorer
+from wiregrad.explorer import web_app
+from wiregrad.explorer.local_server import ExplorerServer, check_address, open_explorer
+from wiregrad.explorer.request_guard import MAX_BODY_BYTES, SECURITY_HEADERS, RequestGuard
+from wiregrad.explorer.web_app import ExplorerSession, build_app
 
 HOST = "127.0.0.1:8765"
 PATIENCE = 300.0
@@ -37,7 +37,7 @@ ORIGIN = f"http://{HOST}"
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short texts stand in for the built script and style."""
-    monkeypatch.setattr(server, "read_static_file", {"explorer.js": "1;", "explorer.css": "p {}"}.__getitem__)
+    monkeypatch.setattr(web_app, "read_static_file", {"explorer.js": "1;", "explorer.css": "p {}"}.__getitem__)
 
 
 def example() -> ExplorerSession:
@@ -168,7 +168,9 @@ def test_a_wrong_cookie_is_none(guard: RequestGuard, cookie: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/data"])
 @pytest.mark.parametrize("mode", ["navigate", "no-cors"])
-def test_a_link_on_another_site_is_asked_to_come_again_and_told_nothing(guard: RequestGuard, path: str, mode: str) -> None:
+def test_a_link_on_another_site_is_asked_to_come_again_and_told_nothing(
+    guard: RequestGuard, path: str, mode: str
+) -> None:
     headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": mode}
     answer = fresh(guard).get(path, headers=headers)
 
@@ -318,7 +320,8 @@ def test_a_path_that_is_none_of_the_servers_is_not_found(client: Browser, path: 
 def test_a_body_that_is_too_large_is_refused(client: Browser) -> None:
     body = json.dumps({"leaves": {"a": 1.0}}).encode()
     sizes = {
-        size: client.post("/run", headers={"origin": ORIGIN}, content=body.ljust(size)) for size in (MAX_BODY_BYTES, MAX_BODY_BYTES + 1)
+        size: client.post("/run", headers={"origin": ORIGIN}, content=body.ljust(size))
+        for size in (MAX_BODY_BYTES, MAX_BODY_BYTES + 1)
     }
 
     assert [answer.status_code for answer in sizes.values()] == [200, 413]
@@ -844,7 +847,7 @@ def test_what_is_on_show_can_be_kept_as_a_file(client: Browser) -> None:
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wiregrad.explorer.page.read_inline_file", lambda name: "")
+    monkeypatch.setattr("wiregrad.explorer.html_page.read_inline_file", lambda name: "")
 
 
 @pytest.mark.usefixtures("inline")

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 import wiregrad as wg
-from wiregrad.explorer import serving as module
-from wiregrad.explorer.server import ExplorerSession
-from wiregrad.explorer.serving import DeadlineProtocol, ExplorerServer
+from wiregrad.explorer import local_server as module
+from wiregrad.explorer.local_server import DeadlineProtocol, ExplorerServer
+from wiregrad.explorer.web_app import ExplorerSession
 
 LIMIT = 0.5
 """Seconds in place of the ten, so that tests need not wait; whole requests get the ten, on a busy machine too."""
@@ -108,7 +108,9 @@ def trickle(link: socket.socket) -> None:
             time.sleep(LIMIT / 10)
 
 
-def test_many_that_send_nothing_do_not_keep_others_out(serving: ExplorerServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_that_send_nothing_do_not_keep_others_out(
+    serving: ExplorerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "REQUEST_SECONDS", LIMIT)
     idle = [connected(serving) for _ in range(50)]
     monkeypatch.setattr(module, "REQUEST_SECONDS", PATIENCE)

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import wiregrad as wg
-from wiregrad.export.archive import load, save
+from wiregrad.files.archive import load, save
 from wiregrad.ir import CircuitGraph
-from wiregrad.ir.document import parse_json, write_json
+from wiregrad.ir.json_form import parse_json, write_json
 
 from .mutations import rebuilt, reworded, seeds, spliced
 

@@ -11,14 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wiregrad as wg
+from wiregrad.draw.layout.labels import count_columns
+from wiregrad.draw.palette import THEMES, contrast_ratio
+from wiregrad.draw.plots import (
+    CURVE_COLOURS,
+    BarRow,
+    CurvePanel,
+    HistogramColumn,
+    PlotAxis,
+    PlotCanvas,
+    PlotCurve,
+    StepMark,
+    draw_bars,
+    draw_curves,
+    draw_histogram,
+)
 from wiregrad.errors import InputError, UnknownNameError
-from wiregrad.export.canvas import CURVE_COLOURS, PlotAxis, PlotCanvas
-from wiregrad.export.letters import count_columns
-from wiregrad.export.palette import THEMES, contrast_ratio
-from wiregrad.export.plots import BarRow, HistogramColumn, PlotCurve, StepMark, CurvePanel, draw_bars, draw_histogram, draw_curves
 from wiregrad.inspect.flow import flow, rank_nodes
+from wiregrad.inspect.gradient_sizes import BLOCK_SIZE, join_tallies, tally_numbers
 from wiregrad.inspect.histogram import MAX_BINS_PER_SIGN, histogram
-from wiregrad.inspect.summary import BLOCK_SIZE, join_tallies, tally_numbers
 from wiregrad.testing.circuits import random_circuit, random_point
 
 HOSTILE = [
@@ -390,9 +401,18 @@ def test_values_of_the_flow_are_written_in_the_picture() -> None:
 def test_no_label_breaks_out_of_a_plot(label: str) -> None:
     curve = PlotCurve(label, [0, 1], [1, 2], [1, 2], [1, 2])
     for svg in (
-        draw_bars([BarRow(label, 1.0, note=label)], title=label, description=label, axis=label, other=label, theme="auto"),
+        draw_bars(
+            [BarRow(label, 1.0, note=label)], title=label, description=label, axis=label, other=label, theme="auto"
+        ),
         draw_histogram([HistogramColumn(label, 3)], title=label, description=label, axis=label, theme="dark"),
-        draw_curves([CurvePanel(label, [curve])], [StepMark(1, label)], steps=(0, 1), title=label, description=label, theme="light"),
+        draw_curves(
+            [CurvePanel(label, [curve])],
+            [StepMark(1, label)],
+            steps=(0, 1),
+            title=label,
+            description=label,
+            theme="light",
+        ),
     ):
         check_svg(svg)
         assert sum(element.tag.endswith("style") for element in elements(svg)) == 1

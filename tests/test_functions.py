@@ -12,10 +12,10 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.ops import TABLE
-from wiregrad.ops.array import Linear, Reduction
-from wiregrad.testing.arraycheck import list_array_checks, elementwise_ops
+from wiregrad.ops.array_ops import Linear, Reduction
+from wiregrad.testing.arraycheck import elementwise_ops, list_array_checks
 from wiregrad.testing.compare import PlannedCheck
-from wiregrad.testing.functioncheck import CheckSubject, plan_checks, list_subjects, find_unsampled
+from wiregrad.testing.functioncheck import CheckSubject, find_unsampled, list_subjects, plan_checks
 
 SUBJECTS = {subject.name: subject for subject in list_subjects()}
 ELEMENTWISE = {op.name: op for op in elementwise_ops()}

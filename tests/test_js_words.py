@@ -13,8 +13,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from wiregrad.codegen.javascript import JAVASCRIPT
-from wiregrad.codegen.words.javascript import ERF_SERIES, ERFC_TAIL, JAVASCRIPT_WORDS
+from wiregrad.codegen.javascript import ERF_SERIES, ERFC_TAIL, JAVASCRIPT, JAVASCRIPT_WORDS
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -70,7 +69,9 @@ def points() -> tuple[Array, Array]:
 
 def alone(name: str) -> str:
     """Return a function in a scope of its own, where it has nothing but its word and what that needs."""
-    return "\n".join(["(() => {", *JAVASCRIPT.define_helpers([name]), f"return {JAVASCRIPT_WORDS[name].call};", "})(),"])
+    return "\n".join(
+        ["(() => {", *JAVASCRIPT.define_helpers([name]), f"return {JAVASCRIPT_WORDS[name].call};", "})(),"]
+    )
 
 
 def in_c(name: str) -> Callable[..., Any]:

@@ -16,12 +16,12 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import InputError, OperandError, UnknownNameError
-from wiregrad.frontends.conventions import convention
+from wiregrad.frontends.recording.record import convention
 from wiregrad.inspect.kinks import MAX_KINK_LINES, kinks
 from wiregrad.ir import TABLE
-from wiregrad.ir.mode import Convention, decode_mode, encode_mode, has_kinks
+from wiregrad.ir.types_and_kinks import Convention, decode_mode, encode_mode, has_kinks
 from wiregrad.ops import Elementwise
-from wiregrad.passes.convention import with_convention
+from wiregrad.passes.kink_convention import with_convention
 from wiregrad.testing.circuits import random_circuit, random_point
 
 Function = Callable[[Any], Any]
@@ -372,7 +372,9 @@ def test_random_circuits_at_awkward_points_have_an_answer() -> None:
         on, near = on + sum(point.on for point in found.points), near + sum(point.near for point in found.points)
 
         assert bool(found.alternatives) == any(point.on and point.convention for point in found.points)
-        assert str(found).count("\n") == min(len([*found.points, *found.jumps]), MAX_KINK_LINES) + len(found.alternatives)
+        assert str(found).count("\n") == min(len([*found.points, *found.jumps]), MAX_KINK_LINES) + len(
+            found.alternatives
+        )
         assert all(math.isfinite(point.distance) for point in (*found.points, *found.jumps))
     assert on > 40
     assert near > on

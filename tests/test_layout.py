@@ -12,12 +12,18 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.export import build_picture
-from wiregrad.export.board import LayoutBoard, assign_ranks
-from wiregrad.export.figure import PlacedPicture, Rect, place_picture
-from wiregrad.export.layout import MAX_ANGLED_BOXES, WireJoint, Layout, BoxShape, compute_layout
-from wiregrad.export.order import count_crossings, order_ranks
-from wiregrad.export.shapes import MAX_WIRE_RANKS, LayoutMetrics
+from wiregrad.draw import build_picture
+from wiregrad.draw.layout.board import MAX_WIRE_RANKS, LayoutBoard, LayoutMetrics, assign_ranks
+from wiregrad.draw.layout.figure import PlacedPicture, Rect, place_picture
+from wiregrad.draw.layout.placement import (
+    MAX_ANGLED_BOXES,
+    BoxShape,
+    Layout,
+    WireJoint,
+    compute_layout,
+    count_crossings,
+    order_ranks,
+)
 from wiregrad.testing.circuits import random_circuit
 
 LEAF, NODE, DOT = BoxShape(60, 40, leaf=True), BoxShape(80, 60), BoxShape(10, 10, splitter=True, reserve=34)
@@ -49,7 +55,9 @@ def random_graph(seed: int, boxes: int, window: int) -> tuple[list[BoxShape], li
         reads = int(rng.integers(0, 4)) if k else 0
         along, across = rng.integers(1, 120, 2).tolist()
         kind = "split" if reads == 1 and rng.random() < 0.2 else "box"
-        shapes.append(BoxShape(along, across, leaf=not reads, splitter=kind == "split", reserve=int(rng.integers(0, 60))))
+        shapes.append(
+            BoxShape(along, across, leaf=not reads, splitter=kind == "split", reserve=int(rng.integers(0, 60)))
+        )
         sources = rng.integers(max(0, k - window), k, reads).tolist() if k else []
         joints += [WireJoint(source, k, port, int(rng.integers(0, 50))) for port, source in enumerate(sources)]
     return shapes, joints
@@ -196,7 +204,9 @@ def test_the_order_never_has_more_crossings_than_creation_order(seed: int) -> No
 def test_the_order_of_a_network_has_fewer_crossings_than_creation_order() -> None:
     drawn = build_picture(mlp(3, 4, 2))
     shapes = [LEAF if box.is_leaf else NODE for box in drawn.boxes]
-    board = LayoutBoard(shapes, [WireJoint(link.source, link.target, link.slot) for link in drawn.links], LayoutMetrics())
+    board = LayoutBoard(
+        shapes, [WireJoint(link.source, link.target, link.slot) for link in drawn.links], LayoutMetrics()
+    )
     before = count_crossings(board, places(board))
     order_ranks(board)
 
@@ -280,7 +290,14 @@ def test_an_empty_picture_has_a_layout() -> None:
 def test_side_chains_stand_right_before_what_reads_them() -> None:
     # A main line of four, and a chain of two that only the last of them reads.
     shapes = [LEAF, NODE, NODE, NODE, LEAF, NODE, NODE, NODE]
-    joints = [WireJoint(0, 1, 0), WireJoint(1, 2, 0), WireJoint(2, 3, 0), WireJoint(4, 5, 0), WireJoint(5, 6, 0), WireJoint(3, 7, 0)]
+    joints = [
+        WireJoint(0, 1, 0),
+        WireJoint(1, 2, 0),
+        WireJoint(2, 3, 0),
+        WireJoint(4, 5, 0),
+        WireJoint(5, 6, 0),
+        WireJoint(3, 7, 0),
+    ]
     joints.append(WireJoint(6, 7, 1))
 
     assert assign_ranks(shapes, joints) == [0, 1, 2, 3, 1, 2, 3, 4]

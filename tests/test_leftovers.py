@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import wiregrad as wg
 from wiregrad.cli import cli
-from wiregrad.export import atomic, load
+from wiregrad.files import atomic, load
 
 PATIENCE = 600
 """How many seconds a process may take on a busy machine."""

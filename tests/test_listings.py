@@ -15,8 +15,17 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends.listings import RunnableListing, compile_files, load_listing_function, find_tool, run_c, run_js, run_numpy, run_python
-from wiregrad.codegen import c
+from wiregrad.backends.run_listings import (
+    RunnableListing,
+    compile_files,
+    find_tool,
+    load_listing_function,
+    run_c,
+    run_js,
+    run_numpy,
+    run_python,
+)
+from wiregrad.codegen import c_and_cuda
 from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.errors import CircuitError, InputError, NoRuleError, OperandError, OutputError
 from wiregrad.ops import TABLE
@@ -167,7 +176,9 @@ def test_the_listings_of_a_traced_network_give_what_its_run_does() -> None:
     golden = GOLDENS["network"]
     run = golden.circuit.run(*golden.at.values())
     wanted = np.concatenate([np.ravel(run.output), *(np.ravel(run.grads[name]) for name in golden.at)])
-    value, grads = load_listing_function(RunnableListing(golden.text("numpy"), "value_and_grad", golden.circuit.inputs))(**golden.at)
+    value, grads = load_listing_function(
+        RunnableListing(golden.text("numpy"), "value_and_grad", golden.circuit.inputs)
+    )(**golden.at)
     sizes = tuple(array.size for array in golden.at.values())
     program = RunnableListing(golden.text("c"), "value_and_grad", golden.circuit.inputs, sizes=sizes)
     point = np.concatenate([array.ravel() for array in golden.at.values()])
@@ -403,7 +414,9 @@ def test_functions_of_a_long_listing_are_of_bounded_size(language: str) -> None:
 
 def test_a_kernel_is_valid_whatever_its_function_is_called(tmp_path: Path) -> None:
     names = ("value", "x", "grad", "point", "i", "n", "k", "jac_here")
-    texts = [wg.circuit("y = a * exp(b)").to_cuda(function, name=name) for function in LISTING_FUNCTIONS for name in names]
+    texts = [
+        wg.circuit("y = a * exp(b)").to_cuda(function, name=name) for function in LISTING_FUNCTIONS for name in names
+    ]
     texts += [wg.circuit("y = a * exp(b)").to_cuda(function) for function in LISTING_FUNCTIONS]
     # Each in a namespace of its own, so that one compiler run reads them all.
     parts = [text.replace("#include <math.h>", "").replace('extern "C" ', "") for text in texts]
@@ -434,7 +447,7 @@ def test_constants_that_a_float_cannot_hold_become_what_a_float_makes_of_them(tm
 
 
 def test_a_circuit_too_large_for_a_thread_of_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(c, "ON_STACK", 500)
+    monkeypatch.setattr(c_and_cuda, "ON_STACK", 500)
     builder = wg.Builder()
     x = y = builder.input("x")
     for _ in range(1000):

@@ -13,16 +13,24 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import Circuit
-from wiregrad.backends.listings import C_FLAGS, SANITIZER_FLAGS, RunnableListing, find_c_compiler, compile_files, require_tool, run_c
+from wiregrad.backends.run_listings import (
+    C_FLAGS,
+    SANITIZER_FLAGS,
+    RunnableListing,
+    compile_files,
+    find_c_compiler,
+    require_tool,
+    run_c,
+)
 from wiregrad.codegen import write_listing
-from wiregrad.codegen.kernels import MAX_SORTED_ELEMENTS
-from wiregrad.codegen.loops import MAX_ARRAY_SIZE, MAX_TABLE_NUMBERS, MAX_STACK_ELEMENTS, STEPS_PER_PART
-from wiregrad.codegen.maps import find_sums, find_loop_nest, find_moves
+from wiregrad.codegen.array_op_lowering import MAX_SORTED_ELEMENTS
+from wiregrad.codegen.c_loops import MAX_ARRAY_SIZE, MAX_STACK_ELEMENTS, MAX_TABLE_NUMBERS, STEPS_PER_PART
+from wiregrad.codegen.index_maps import find_loop_nest, find_moves, find_sums
 from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError, OutputError
-from wiregrad.inspect.receipt.judge import ReceiptPoint
+from wiregrad.inspect.receipt.differences import ReceiptPoint
 from wiregrad.ir import TABLE
-from wiregrad.ops.array import ArrayOp, Linear
+from wiregrad.ops.array_ops import ArrayOp, Linear
 from wiregrad.testing.programs import random_program
 
 TABLE.load_deferred()
@@ -441,7 +449,9 @@ def test_a_jacobian_has_a_row_for_each_output(tmp_path: Path) -> None:
     x = builder.input("x", WireType(np.dtype(float), (3,)))
     outputs = {"s": TABLE["sum"](x, axes=(-1,), keepdims=False), "p": TABLE["prod"](x, axes=(-1,), keepdims=False)}
     given, found = np.array([2.0, 3.0, 5.0]), np.zeros(6)
-    compiled(write_listing(builder.build(labels=outputs), "c", "jacobian"), tmp_path).jacobian(address(given), address(found))
+    compiled(write_listing(builder.build(labels=outputs), "c", "jacobian"), tmp_path).jacobian(
+        address(given), address(found)
+    )
 
     assert found.tolist() == [1.0, 1.0, 1.0, 15.0, 10.0, 6.0]
 

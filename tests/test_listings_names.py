@@ -20,11 +20,19 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends.listings import RunnableListing, load_listing_function, find_tool, run_c, run_js, run_numpy, run_python
+from wiregrad.backends.run_listings import (
+    RunnableListing,
+    find_tool,
+    load_listing_function,
+    run_c,
+    run_js,
+    run_numpy,
+    run_python,
+)
 from wiregrad.codegen import LANGUAGE_MODULES, write_listing
 from wiregrad.errors import NameSyntaxError, NoRuleError, OperandError, WiregradError
 from wiregrad.ir import Place
-from wiregrad.ir.names import check_name
+from wiregrad.ir.columns import check_name
 
 from .test_listings import run_cuda
 
@@ -453,7 +461,9 @@ def test_arrays_may_be_called_like_anything_in_c() -> None:
             circuit = wg.Circuit.from_json(text)
         except WiregradError:
             continue
-        programs.append(RunnableListing(write_listing(circuit, "c", name=f"own_{k}"), f"own_{k}", circuit.inputs, sizes=(6, 6)))
+        programs.append(
+            RunnableListing(write_listing(circuit, "c", name=f"own_{k}"), f"own_{k}", circuit.inputs, sizes=(6, 6))
+        )
         run = circuit.run(*points)
         wanted.append([run.output, *(number for name in circuit.inputs for number in run.grads[name].ravel())])
     found = RUNNERS["c"](programs, [[points.ravel()]] * len(programs))

@@ -14,24 +14,24 @@ from numpy.testing import assert_equal
 
 import wiregrad as wg
 from wiregrad.api import Circuit
-from wiregrad.backends.listings import (
+from wiregrad.backends.run_listings import (
     C_ADVICE,
     SANITIZER_FLAGS,
     RunnableListing,
-    find_c_compiler,
     compile_files,
-    load_listing_function,
+    find_c_compiler,
     find_tool,
+    load_listing_function,
+    rename_helpers,
     require_tool,
     run_c,
     run_js,
     run_numpy,
     run_python,
-    rename_helpers,
 )
 from wiregrad.codegen import write_listing
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.judge import MAX_OP_ULPS, ReceiptPoint, ulp_distances
+from wiregrad.inspect.receipt.differences import MAX_OP_ULPS, ReceiptPoint, ulp_distances
 from wiregrad.ops import Elementwise
 from wiregrad.testing.circuits import shrink_circuit
 
@@ -84,7 +84,9 @@ TONGUES = {
 def answers(cases: Sequence[Case], tongue: Tongue) -> list[Any]:
     """Return what a language makes of the cases."""
     programs = [
-        RunnableListing(write_listing(case.circuit, tongue.name, name=f"listing{k}"), f"listing{k}", case.circuit.inputs)
+        RunnableListing(
+            write_listing(case.circuit, tongue.name, name=f"listing{k}"), f"listing{k}", case.circuit.inputs
+        )
         for k, case in enumerate(cases)
     ]
     return tongue.run(programs, [[point.inputs for point in case.points] for case in cases])
@@ -231,7 +233,9 @@ def test_c_in_floats_agrees_with_a_float32_run() -> None:
         if circuit.type_of(circuit.root()).dtype == np.float32:
             cases.append(Case(seed, circuit, [ReceiptPoint(circuit, point) for point in points]))
     programs = [
-        RunnableListing(write_listing(case.circuit, "c", name=f"listing{k}"), f"listing{k}", case.circuit.inputs, real="float")
+        RunnableListing(
+            write_listing(case.circuit, "c", name=f"listing{k}"), f"listing{k}", case.circuit.inputs, real="float"
+        )
         for k, case in enumerate(cases)
     ]
     rows = run_c(programs, [[point.inputs for point in case.points] for case in cases], flags=SANITIZER_FLAGS)
@@ -279,7 +283,9 @@ def test_cuda_text_agrees_with_the_interpreter_when_a_processor_runs_it() -> Non
 def test_cuda_text_compiles_with_nvcc_where_there_is_one(tmp_path: Path) -> None:
     """Elsewhere the host compiler reads the same text."""
     nvcc = find_tool("nvcc")
-    programs = [RunnableListing(write_listing(random_case(k).circuit, "cuda", name=f"f{k}"), f"f{k}", ()) for k in range(6)]
+    programs = [
+        RunnableListing(write_listing(random_case(k).circuit, "cuda", name=f"f{k}"), f"f{k}", ()) for k in range(6)
+    ]
     text = "\n".join(rename_helpers(k, program) for k, program in enumerate(programs))
     tool = nvcc or require_tool(find_c_compiler(), "C", C_ADVICE)
     flags = ["-ptx"] if nvcc else ["-x", "c++", "-c"]

@@ -11,9 +11,8 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import InputError
-from wiregrad.explorer.find import match_query
-from wiregrad.explorer.name_regex import MAX_REGEX_ITEMS, match_names
-from wiregrad.explorer.views import CircuitViews
+from wiregrad.explorer.circuit_views import CircuitViews
+from wiregrad.explorer.find_language import MAX_REGEX_ITEMS, match_names, match_query
 
 ITEMS = [
     "a",

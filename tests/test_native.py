@@ -20,25 +20,25 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit
-from wiregrad.backends.native import batch, machine, memory, plan, tiers
-from wiregrad.backends.native.kinds import find_node_kinds, make_backward_tables
-from wiregrad.backends.native.program import NativeProgram, build_program
+from wiregrad.backends.native import allocation, batch, jit, tiers
+from wiregrad.backends.native.program_steps import find_node_kinds, make_backward_tables
 from wiregrad.backends.native.stencils import (
     ADD_GRADIENT,
-    UPSTREAM_HOLE,
     FIRST_GRADIENT_HOLE,
     MERGE_GRADIENT,
     OUTPUT_HOLE,
     STORE_GRADIENT,
+    UPSTREAM_HOLE,
     WITHIN_STEP_REGISTER,
     BackwardStep,
     NodeKind,
-    StencilKey,
     PlainStep,
+    StencilKey,
     calls_function,
-    lower_backward,
     collect_read_slots,
+    lower_backward,
 )
+from wiregrad.backends.native.tiers import NativeProgram, build_program
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, NotNativeError, OutputError
 from wiregrad.ir import CONSTANT, INPUT, TABLE
@@ -114,11 +114,13 @@ class Planned:
                 sent = sends[kinds.nodes[row.node], slot]
                 if sent and active[source]:
                     before = self.absent.get(source)
-                    ways |= (STORE_GRADIENT if before is None else MERGE_GRADIENT if before else ADD_GRADIENT) << 2 * slot
-                    may = sent == plan.SENDS_MASKED or self.absent[row.node]
+                    ways |= (
+                        STORE_GRADIENT if before is None else MERGE_GRADIENT if before else ADD_GRADIENT
+                    ) << 2 * slot
+                    may = sent == allocation.SENDS_MASKED or self.absent[row.node]
                     self.absent[source] = may and before is not False
             if ways:
-                self.variants[row.node] = ways | self.absent[row.node] << plan.MASK_BIT
+                self.variants[row.node] = ways | self.absent[row.node] << allocation.MASK_BIT
 
 
 def test_the_planner_finds_what_a_plain_loop_finds() -> None:
@@ -298,7 +300,7 @@ def test_code_can_be_run_but_not_written() -> None:
 
     assert rights(program.entry) == "r-xp"
     assert rights(tiers.recompile_with_llvm(program).entry) == "r-xp"
-    assert rights(machine.enter_address()) == "r-xp"
+    assert rights(jit.enter_address()) == "r-xp"
 
 
 def test_code_is_freed_with_its_program() -> None:
@@ -328,7 +330,9 @@ def test_a_buffer_is_written_nowhere_but_inside() -> None:
     for seed in range(20):
         # Running looks at the numbers before and after the buffer.
         at_points(build_program(random_case(seed).circuit, 0), [point.inputs for point in random_case(seed).points])
-        at_points(build_program(random_case(seed).circuit, 0, lanes=4), [point.inputs for point in random_case(seed).points])
+        at_points(
+            build_program(random_case(seed).circuit, 0, lanes=4), [point.inputs for point in random_case(seed).points]
+        )
 
 
 SMALL = wg.circuit("where(x > 0, x * y + 2.5, maximum(x, y))")
@@ -438,19 +442,24 @@ def test_constants_are_kept_by_their_bits() -> None:
 
 
 def test_code_runs_in_memory_of_its_own_that_is_sealed_once() -> None:
-    code = memory.MachineCode(1)
-    code.writable_bytes()[:] = list(memory.RETURN_INSTRUCTION)
+    code = jit.MachineCode(1)
+    code.writable_bytes()[:] = list(jit.RETURN_INSTRUCTION)
 
     assert rights(code.address) == "rw-p"
 
     code.seal()
-    machine.run_code(code.address, 0)
+    jit.run_code(code.address, 0)
 
     assert rights(code.address) == "r-xp"
 
 
 def test_holes_are_told_apart() -> None:
-    holes = [OUTPUT_HOLE, UPSTREAM_HOLE, *range(FIRST_GRADIENT_HOLE, FIRST_GRADIENT_HOLE + plan.MAX_NODE_INPUTS), *range(plan.MAX_NODE_INPUTS)]
+    holes = [
+        OUTPUT_HOLE,
+        UPSTREAM_HOLE,
+        *range(FIRST_GRADIENT_HOLE, FIRST_GRADIENT_HOLE + allocation.MAX_NODE_INPUTS),
+        *range(allocation.MAX_NODE_INPUTS),
+    ]
 
     assert len(set(holes)) == len(holes)
 
@@ -480,7 +489,7 @@ import os, signal
 import numpy as np
 import wiregrad as wg
 from wiregrad.backends.native import batch
-from wiregrad.backends.native.program import build
+from wiregrad.backends.native.tiers import build
 
 program, points = build(wg.circuit("x * y"), 0, lanes=4), np.ones((20_000, 2))
 batch.run(program, points, gradient=True, threads=2)

@@ -20,8 +20,8 @@ import pytest
 import wiregrad as wg
 from wiregrad.api import Circuit
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.judge import ReceiptPoint
-from wiregrad.ir.document import parse_json, write_json
+from wiregrad.inspect.receipt.differences import ReceiptPoint
+from wiregrad.ir.json_form import parse_json, write_json
 from wiregrad.testing.circuits import random_circuit, random_point
 
 from .mutations import FORMULAS, rebuilt, reworded, spliced

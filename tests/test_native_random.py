@@ -13,16 +13,16 @@ from numpy.testing import assert_equal
 
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit
-from wiregrad.backends.listings import RunnableListing, run_c
-from wiregrad.backends.native import stencils, vectormath
+from wiregrad.backends.native import stencils, vector_math
 from wiregrad.backends.native.batch import MIN_TILES_PER_THREAD
-from wiregrad.backends.native.program import build_program
 from wiregrad.backends.native.stencils import ADD_GRADIENT, MERGE_GRADIENT, STORE_GRADIENT, BackwardStep
+from wiregrad.backends.native.tiers import build_program
+from wiregrad.backends.run_listings import RunnableListing, run_c
 from wiregrad.codegen import write_listing
 from wiregrad.dtypes import BOOL, FLOAT
 from wiregrad.errors import NotNativeError, WiregradError
-from wiregrad.inspect.receipt.alone import OpUse
-from wiregrad.inspect.receipt.judge import MAX_OP_ULPS, ReceiptPoint, ulp_distances
+from wiregrad.inspect.receipt import OpUse
+from wiregrad.inspect.receipt.differences import MAX_OP_ULPS, ReceiptPoint, ulp_distances
 from wiregrad.ir import TABLE
 from wiregrad.passes import gradient_circuit
 from wiregrad.testing.circuits import shrink_circuit
@@ -164,7 +164,10 @@ def test_branches_that_are_not_taken_send_nothing(way: str, formula: str) -> Non
     circuit = wg.circuit(formula)
     grid = product((-2.0, -0.0, 0.0, 0.5, 1.0, 3.0, np.inf, -np.inf, np.nan), repeat=len(circuit.inputs))
     points = [[np.float64(x) for x in point] for point in grid]
-    rows, wanted = RUNNERS[way](circuit, points, 0), np.array([ReceiptPoint(circuit, point).reference_results for point in points])
+    rows, wanted = (
+        RUNNERS[way](circuit, points, 0),
+        np.array([ReceiptPoint(circuit, point).reference_results for point in points]),
+    )
     wrong = [(points[i], rows[i], wanted[i]) for i in np.flatnonzero(off(rows, wanted).any(axis=1))]
 
     assert wrong == []
@@ -275,7 +278,7 @@ def test_both_tiers_give_the_same_bits(count: int) -> None:
 @pytest.fixture
 def plain_math(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have stencils made that call C's own functions, as listings do."""
-    monkeypatch.setenv(vectormath.VECTOR_MATH_SWITCH, "scalar")
+    monkeypatch.setenv(vector_math.VECTOR_MATH_SWITCH, "scalar")
     stencils.stencil_library.cache_clear()
     yield
     stencils.stencil_library.cache_clear()
@@ -421,7 +424,10 @@ SMALL = {
 def test_small_circuits_of_all_sorts_agree(way: str, text: str) -> None:
     circuit = wg.Circuit.from_text(text)
     points = [[np.float64(x)] * len(circuit.inputs) for x in (0.5, -0.0, np.nan)]
-    rows, wanted = RUNNERS[way](circuit, points, 0), [ReceiptPoint(circuit, point).reference_results for point in points]
+    rows, wanted = (
+        RUNNERS[way](circuit, points, 0),
+        [ReceiptPoint(circuit, point).reference_results for point in points],
+    )
 
     assert not off(rows, np.array(wanted)).any()
 
@@ -437,7 +443,10 @@ def test_conditions_can_be_inputs(way: str, op: str) -> None:
     points = [
         [kind(x) for kind, x in zip(kinds, row, strict=True)] for row in product((0.0, 1.0, -2.5), repeat=len(kinds))
     ]
-    rows, wanted = RUNNERS[way](circuit, points, 0), [ReceiptPoint(circuit, point).reference_results for point in points]
+    rows, wanted = (
+        RUNNERS[way](circuit, points, 0),
+        [ReceiptPoint(circuit, point).reference_results for point in points],
+    )
 
     assert not off(rows, np.array(wanted, float)).any()
 

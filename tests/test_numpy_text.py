@@ -14,9 +14,9 @@ import wiregrad as wg
 from wiregrad.backends.interpreter import evaluate_nodes, evaluate_outputs
 from wiregrad.dtypes import WireType
 from wiregrad.errors import DomainError, NoRuleError
-from wiregrad.frontends.custom import FUNCTION_OP
+from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
 from wiregrad.ir import TABLE, CircuitGraph
-from wiregrad.ops.array import ArrayOp, Blocking, write_setting
+from wiregrad.ops.array_ops import ArrayOp, Blocking, write_setting
 from wiregrad.passes import backward_circuit
 from wiregrad.testing.programs import random_program
 

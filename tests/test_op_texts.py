@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wiregrad.codegen.words.python import NEVER_RAISE, PYTHON_WORDS
+from wiregrad.codegen.python import NEVER_RAISE, PYTHON_WORDS
 from wiregrad.errors import RecordError
-from wiregrad.frontends.scalar import python_text_of
+from wiregrad.frontends.recording.scalar import python_text_of
 from wiregrad.ir import TABLE
 from wiregrad.ops import Elementwise
-from wiregrad.ops.expressions import (
+from wiregrad.ops.c_expressions import (
     MATH_H_FUNCTIONS,
     BinaryExpression,
     CallExpression,
@@ -27,10 +27,10 @@ from wiregrad.ops.expressions import (
     NumberExpression,
     PrefixExpression,
     ScalarExpression,
-    write_python_expression,
     inline_ops,
     parse_c_text,
     walk_expression,
+    write_python_expression,
 )
 
 OPS = [op for op in TABLE if isinstance(op, Elementwise) and not op.opaque]

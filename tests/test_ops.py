@@ -13,7 +13,7 @@ import wiregrad as wg
 from wiregrad import ops
 from wiregrad.errors import RecordError, UnknownOpError
 from wiregrad.ops import TABLE, Elementwise, Kink, Pattern
-from wiregrad.testing.opcheck import OP_CHECKS, check_literal_kinks, check_identities
+from wiregrad.testing.opcheck import OP_CHECKS, check_identities, check_literal_kinks
 
 RECORDS = [op for op in TABLE if isinstance(op, Elementwise)]
 REQUIRED = """

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.outside import MAX_BYTES, MAX_THINGS, OutsideState
+from wiregrad.frontends.replay.outside_state import MAX_BYTES, MAX_THINGS, OutsideState
 
 from .outside_holders import HOLDERS, Holder, Plain
 

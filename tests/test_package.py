@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import wiregrad
-from wiregrad.ops import TABLE, records
+from wiregrad.ops import TABLE, elementwise_records
 from wiregrad.testing.opcheck import OP_CHECKS
 
 ROOT = Path(__file__).parent.parent
@@ -98,7 +98,7 @@ def test_the_op_shown_in_contributing_passes_its_checks() -> None:
     diff = re.search(r"```diff\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
     assert diff is not None
     source = "\n".join(line[1:] for line in diff[1].splitlines())
-    names = dict(vars(records))
+    names = dict(vars(elementwise_records))
     exec(source, names)
     try:
         for check in OP_CHECKS:

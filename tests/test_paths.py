@@ -13,9 +13,8 @@ import pytest
 import wiregrad as wg
 from wiregrad.backends import RunRecord
 from wiregrad.errors import InputError, UnknownNameError
-from wiregrad.inspect import branches as module
-from wiregrad.inspect.branches import branches
-from wiregrad.inspect.paths import paths
+from wiregrad.inspect import paths as module
+from wiregrad.inspect.paths import branches, paths
 from wiregrad.ir import Pattern
 from wiregrad.testing.circuits import random_circuit
 

@@ -13,24 +13,32 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.errors import CircuitError, InputError
-from wiregrad.export import BoxKind, Picture, build_mimebundle, build_picture, to_dot, to_mermaid, to_svg, to_unicode
-from wiregrad.export.css import STYLE_RULES
-from wiregrad.export.figure import place_picture
-from wiregrad.export.frames import build_group_frames, find_groups_to_frame
-from wiregrad.export.letters import LETTER_ADVANCE, count_columns, clip_end, clip_front, escape_unprintable, measure_text
-from wiregrad.export.palette import (
+from wiregrad.draw import BoxKind, Picture, build_mimebundle, build_picture, to_dot, to_mermaid, to_svg, to_unicode
+from wiregrad.draw.layout.figure import build_group_frames, find_groups_to_frame, place_picture
+from wiregrad.draw.layout.labels import (
+    LETTER_ADVANCE,
+    ReadingState,
+    clip_end,
+    clip_front,
+    count_columns,
+    escape_unprintable,
+    finite_norm,
+    measure_text,
+    read_value,
+)
+from wiregrad.draw.palette import (
+    ALL_TONES,
     NEGATIVE_TONE,
     POSITIVE_TONE,
     STROKE_CONTRAST,
+    STYLE_RULES,
     TEXT_CONTRAST,
     THEMES,
-    ALL_TONES,
     ColourScale,
     Theme,
     contrast_ratio,
 )
-from wiregrad.export.reading import ReadingState, finite_norm, read_value
+from wiregrad.errors import CircuitError, InputError
 from wiregrad.ir import Place
 from wiregrad.testing.circuits import check_random_circuits, random_circuit, random_point
 
@@ -779,7 +787,9 @@ def pairs(theme: Theme) -> Iterator[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
 def test_text_has_a_contrast_of_four_and_a_half_on_everything_it_stands_on(theme: Theme) -> None:
-    weak = [(what, contrast_ratio(one, two)) for what, one, two in pairs(theme) if contrast_ratio(one, two) < TEXT_CONTRAST]
+    weak = [
+        (what, contrast_ratio(one, two)) for what, one, two in pairs(theme) if contrast_ratio(one, two) < TEXT_CONTRAST
+    ]
 
     assert weak == []
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import wiregrad as wg
 from wiregrad.errors import GradientError
-from wiregrad.frontends import tape as tapes
+from wiregrad.frontends.recording import tape as tapes
 
 PROPERTY = settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 MACHINE = settings(

@@ -12,23 +12,24 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends import listings
-from wiregrad.backends.listings import (
+from wiregrad.backends import run_listings
+from wiregrad.backends.run_listings import (
     C_FLAGS,
     SANITIZER_FLAGS,
     ListingError,
-    RunnableListing,
     ListingTool,
+    RunnableListing,
     find_tool,
     run_c,
     run_js,
     run_numpy,
     run_python,
 )
-from wiregrad.cli.documents import to_plain_data
+from wiregrad.cli.command_base import to_plain_data
 from wiregrad.errors import InputError
-from wiregrad.inspect.receipt import Receipt, receipt, trial
-from wiregrad.inspect.receipt.judge import MAX_OP_ULPS, ReceiptPoint, ulp_distances, largest_ulps
+from wiregrad.inspect import receipt
+from wiregrad.inspect.receipt import Receipt, receipt
+from wiregrad.inspect.receipt.differences import MAX_OP_ULPS, ReceiptPoint, largest_ulps, ulp_distances
 
 SIGMOID = "f = 1 / (1 + exp(-(w0*x0 + w1*x1 + w2)))"
 
@@ -38,19 +39,19 @@ def by_name(found: Receipt) -> dict[str, Any]:
 
 
 def with_language(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> None:
-    changed = [replace(one, **changes) if one.name == name else one for one in listings.RUNNABLE_LANGUAGES]
+    changed = [replace(one, **changes) if one.name == name else one for one in run_listings.RUNNABLE_LANGUAGES]
     monkeypatch.setattr("wiregrad.inspect.receipt.LANGUAGES", tuple(changed))
 
 
 def miswritten(monkeypatch: pytest.MonkeyPatch, language: str, old: str, new: str) -> None:
     """Make the generator of a language write something else."""
-    write = trial.write_listing
+    write = receipt.write_listing
 
     def wrong(circuit: Any, to: str, *options: Any) -> str:
         text = write(circuit, to, *options)
         return text.replace(old, new) if to == language else text
 
-    monkeypatch.setattr(trial, "write", wrong)
+    monkeypatch.setattr(receipt, "write", wrong)
 
 
 def test_every_language_here_agrees_on_the_sigmoid_example() -> None:
@@ -110,7 +111,7 @@ def test_a_missing_tool_is_reported_with_what_to_do(monkeypatch: pytest.MonkeyPa
 
 
 def test_where_no_language_runs_a_receipt_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
-    nowhere = tuple(replace(one, tool=lambda: None) for one in listings.RUNNABLE_LANGUAGES)
+    nowhere = tuple(replace(one, tool=lambda: None) for one in run_listings.RUNNABLE_LANGUAGES)
     monkeypatch.setattr("wiregrad.inspect.receipt.LANGUAGES", nowhere)
     found = receipt(wg.circuit("a * b"), points=2)
 
@@ -361,8 +362,8 @@ def test_listings_with_the_same_helpers_share_a_file() -> None:
 
 
 def test_a_missing_compiler_is_a_typed_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listings, "c_compiler", lambda: None)
-    monkeypatch.setattr(listings, "node", lambda: None)
+    monkeypatch.setattr(run_listings, "c_compiler", lambda: None)
+    monkeypatch.setattr(run_listings, "node", lambda: None)
     for run, advice in ((run_c, "install gcc"), (run_js, "install Node")):
         with pytest.raises(ListingError, match=advice):
             run([RunnableListing("", "f", ("a",))], [[[1.0]]])
@@ -370,14 +371,14 @@ def test_a_missing_compiler_is_a_typed_error_that_says_what_to_do(monkeypatch: p
 
 def test_tools_are_called_without_a_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     called: list[Sequence[str]] = []
-    real = listings.subprocess.run
+    real = run_listings.subprocess.run
 
     def watched(command: Any, **options: Any) -> Any:
         assert not options.get("shell")
         called.append(command)
         return real(command, **options)
 
-    monkeypatch.setattr(listings.subprocess, "run", watched)
+    monkeypatch.setattr(run_listings.subprocess, "run", watched)
     run, text = TEXTS["c"]
     run([RunnableListing(text, "f", ("a", "b"))], [[[1.0, 2.0]]])
 

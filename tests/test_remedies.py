@@ -16,9 +16,8 @@ import pytest
 import wiregrad as wg
 from wiregrad.errors import NonFiniteError
 from wiregrad.ops import TABLE
-from wiregrad.ops.advice import remedies_of, find_advice
-from wiregrad.ops.fault import forward_fault
-from wiregrad.ops.remedies import GENERAL_REMEDIES, Surroundings, only_moves_elements
+from wiregrad.ops.advice import GENERAL_REMEDIES, Surroundings, find_advice, only_moves_elements, remedies_of
+from wiregrad.ops.faults import forward_fault
 
 EPS, TINY = 1e-6, 1e-30
 Program = Callable[..., Any]
@@ -379,7 +378,9 @@ def test_a_program_that_follows_the_advice_is_finite_with_its_gradients(case: Pa
 
 def test_every_remedy_of_the_table_is_proven_by_a_pair() -> None:
     TABLE.load_deferred()
-    known = {(op.name, found.advice) for op in TABLE for found in remedies_of(op)} | {("", r.advice) for r in GENERAL_REMEDIES}
+    known = {(op.name, found.advice) for op in TABLE for found in remedies_of(op)} | {
+        ("", r.advice) for r in GENERAL_REMEDIES
+    }
 
     assert known - {(case.op, case.advice) for case in PAIRS} == set()
 

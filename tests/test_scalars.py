@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.scalar import SCALAR_OPS, generate_scalar_function
-from wiregrad.frontends.value import Scalar
-from wiregrad.ir.mode import Convention, encode_mode
+from wiregrad.frontends.recording.scalar import SCALAR_OPS, generate_scalar_function
+from wiregrad.frontends.recording.value import Scalar
+from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops import TABLE, Elementwise
 
 QUICK = [op for op in SCALAR_OPS if isinstance(op, Elementwise)]

@@ -10,10 +10,10 @@ import pytest
 
 import wiregrad as wg
 from wiregrad import settings
-from wiregrad.backends.native.vectormath import MATH_SOURCES, find_vector_function
+from wiregrad.backends.native.vector_math import MATH_SOURCES, find_vector_function
 from wiregrad.cli import main
 from wiregrad.errors import SettingError, WiregradError
-from wiregrad.ir.mode import Convention
+from wiregrad.ir.types_and_kinks import Convention
 
 WRONG = ("bogus", "2", "true", "LLVM", " 0", "0 ", "00", "-1", "Torch", "x" * 10_000)
 VERBS = [

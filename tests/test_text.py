@@ -20,7 +20,7 @@ from wiregrad.errors import (
     suggest_name,
 )
 from wiregrad.ir import Place
-from wiregrad.ir.mode import Convention, encode_mode
+from wiregrad.ir.types_and_kinks import Convention, encode_mode
 
 EXPRESSION = """\
 circuit f
@@ -179,8 +179,8 @@ def test_words_that_json_knows_stand_for_numbers_that_are_not_finite() -> None:
 def test_a_line_that_would_become_much_longer_is_refused(
     given: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wiregrad.ir.text.MAX_LETTERS", 1000)
-    monkeypatch.setattr("wiregrad.ir.text.MAX_WORDS", 1000)
+    monkeypatch.setattr("wiregrad.ir.text_form.MAX_LETTERS", 1000)
+    monkeypatch.setattr("wiregrad.ir.text_form.MAX_WORDS", 1000)
 
     with pytest.raises(TextError, match=f"line 2: more than 1,000 {message}"):
         wg.Circuit.from_text(f"input x\noutput {given * 1001}")

@@ -13,8 +13,8 @@ import pytest
 
 import wiregrad as wg
 from wiregrad import settings
-from wiregrad.backends.native import machine, tiers, whole
-from wiregrad.backends.native.program import NativeProgram, copy_aligned, build_program
+from wiregrad.backends.native import jit, llvm_tier, tiers
+from wiregrad.backends.native.tiers import NativeProgram, build_program, copy_aligned
 from wiregrad.testing.circuits import random_circuit, random_point
 
 FORMULA = "where(x > 0, sqrt(x) * tanh(y), 0 * y) + maximum(x, y) / (1 + exp(-y)) - relu(y) ** 2"
@@ -24,7 +24,7 @@ def run(program: NativeProgram, point: list[float]) -> np.ndarray:
     work = copy_aligned(program.initial)
     lanes = work.reshape(-1, program.real.lanes)
     lanes[: program.inputs] = np.array(point)[:, None]
-    machine.run_code(program.entry, work.ctypes.data)
+    jit.run_code(program.entry, work.ctypes.data)
     found = lanes[program.inputs : 2 * program.inputs + program.outputs]
     # The order in which a sum has its operands decides which NaN of two comes out, and LLVM is free to change it.
     return np.where(np.isnan(found), np.nan, found)
@@ -39,7 +39,7 @@ def test_the_tier_gives_the_bits_of_the_stencils(x: float) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 7, 300])
 def test_it_does_not_matter_where_functions_are_cut(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "CHUNK", chunk)
+    monkeypatch.setattr(llvm_tier, "CHUNK", chunk)
     for seed in range(6):
         circuit = random_circuit(np.random.default_rng(seed), nodes=60)
         program = build_program(circuit, 0)
@@ -110,7 +110,7 @@ def test_where_there_are_no_stencils_the_tier_serves_from_the_start(
 ) -> None:
     circuit = wg.circuit(FORMULA)
     stencils = build_program(circuit, 0, lanes=lanes)
-    monkeypatch.setenv(machine.NATIVE_SWITCH, settings.NATIVE_LLVM)
+    monkeypatch.setenv(jit.NATIVE_SWITCH, settings.NATIVE_LLVM)
     compiled = build_program(circuit, 0, lanes=lanes)
 
     assert (stencils.tier, compiled.tier) == ("stencils", "llvm")

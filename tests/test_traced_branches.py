@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.backends.listings import SANITIZER_FLAGS, load_listing_function, run_c, run_js
-from wiregrad.backends.listings import RunnableListing as Listing
+from wiregrad.backends.run_listings import SANITIZER_FLAGS, load_listing_function, run_c, run_js
+from wiregrad.backends.run_listings import RunnableListing as Listing
 from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.errors import BranchError, InputError
-from wiregrad.explorer.data import build_page_data
-from wiregrad.frontends.value import make_leaf
+from wiregrad.explorer.page_data import build_page_data
+from wiregrad.frontends.recording.value import make_leaf
 
 from .branching import SPECIAL, Program, point, programs, random_program
 from .test_compile import ADVERSARIES, ARRAYS

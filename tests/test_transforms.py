@@ -11,7 +11,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import GradientError, OperandError, ShapeError
-from wiregrad.frontends.jacobian import choose_mode
+from wiregrad.frontends.transforms.derivatives import choose_mode
 
 X = np.array([0.3, -0.7, 1.2])
 

@@ -14,7 +14,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import EscapeError, GradientError, MutationError, NoRuleError, OperandError, ShapeError
-from wiregrad.frontends.tape import MAX_TAPE_ROWS, STRIDE
+from wiregrad.frontends.recording.tape import MAX_TAPE_ROWS, STRIDE
 
 
 def test_the_neuron() -> None:

@@ -11,13 +11,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from wiregrad.backends.native import coefficients, libmvec, machine, vectormath
-from wiregrad.backends.native.emit import INTRINSIC_FUNCTIONS, ExpressionWriter, RealType
-from wiregrad.backends.native.polynomials import POLYNOMIAL_FUNCTIONS
-from wiregrad.backends.native.vectormath import REAL_DTYPES, MATH_SOURCES, VectorFunction, find_vector_function
-from wiregrad.backends.native.vectortext import TWO_ARGUMENT_FUNCTIONS, write_polynomial_module
+from wiregrad.backends.native import jit, math_polynomials, vector_math
+from wiregrad.backends.native.llvm_writer import INTRINSIC_FUNCTIONS, ExpressionWriter, RealType
+from wiregrad.backends.native.math_polynomials import POLYNOMIAL_FUNCTIONS
+from wiregrad.backends.native.vector_math import (
+    MATH_SOURCES,
+    REAL_DTYPES,
+    TWO_ARGUMENT_FUNCTIONS,
+    VectorFunction,
+    find_vector_function,
+    write_polynomial_module,
+)
 from wiregrad.errors import NoRuleError
-from wiregrad.ops.expressions import MATH_H_FUNCTIONS
+from wiregrad.ops.c_expressions import MATH_H_FUNCTIONS
 
 CALLED = sorted(MATH_H_FUNCTIONS - set(INTRINSIC_FUNCTIONS))
 SHAPES = (("double", 1), ("double", 4), ("double", 8), ("float", 4), ("float", 8), ("float", 16))
@@ -104,8 +110,8 @@ def test_special_values_are_the_scalars_and_lanes_do_not_touch_each_other(name: 
     unsound = []
     for real, lanes in SHAPES:
         scalar = find_vector_function(name, 1, real, "scalar")
-        edges = libmvec.make_edge_points(REAL_DTYPES[real], scalar.arity)
-        unsound += [f for f in available(name, real, lanes) if not libmvec.is_sound(f, scalar, lanes, edges)]
+        edges = vector_math.make_edge_points(REAL_DTYPES[real], scalar.arity)
+        unsound += [f for f in available(name, real, lanes) if not vector_math.is_sound(f, scalar, lanes, edges)]
 
     assert unsound == []
 
@@ -121,7 +127,7 @@ def test_polynomials_give_the_same_bits_in_any_number_of_lanes(name: str) -> Non
 @pytest.mark.parametrize("name", SCALED)
 def test_scaling_by_one_instruction_gives_the_same_bits_as_by_products(name: str) -> None:
     here = find_vector_function(name, 8, "double", "polynomial")
-    address = machine.compile_functions(write_polynomial_module(name, 8, "double", scales=False), "function", level=0)[0]
+    address = jit.compile_functions(write_polynomial_module(name, 8, "double", scales=False), "function", level=0)[0]
     plain = VectorFunction(name, 8, "double", "polynomial", address)
     points = points_of(name, "double", 400)
 
@@ -131,11 +137,11 @@ def test_scaling_by_one_instruction_gives_the_same_bits_as_by_products(name: str
 @pytest.fixture
 def _avx2(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Compile as for a processor that has AVX2 and fused multiply-add and no more."""
-    monkeypatch.setattr(machine, "features", lambda: frozenset(["sse4.2", "avx", "avx2", "fma"]))
-    monkeypatch.setattr(machine, "processor", lambda: "haswell")
-    vectormath._find_in_sources.cache_clear()
+    monkeypatch.setattr(jit, "features", lambda: frozenset(["sse4.2", "avx", "avx2", "fma"]))
+    monkeypatch.setattr(jit, "processor", lambda: "haswell")
+    vector_math._find_in_sources.cache_clear()
     yield
-    vectormath._find_in_sources.cache_clear()
+    vector_math._find_in_sources.cache_clear()
 
 
 @pytest.mark.usefixtures("_avx2")
@@ -151,7 +157,7 @@ def test_polynomials_give_the_same_bits_without_avx512(name: str, here: dict[str
 @pytest.mark.parametrize(("real", "lanes"), SHAPES)
 def test_instructions_answer_as_numpy_does(name: str, real: str, lanes: int) -> None:
     function = find_vector_function(name, lanes, real)
-    edges = libmvec.make_edge_points(REAL_DTYPES[real], function.arity)
+    edges = vector_math.make_edge_points(REAL_DTYPES[real], function.arity)
     with np.errstate(invalid="ignore"):
         wanted = getattr(np, name)(*edges)
 
@@ -171,7 +177,7 @@ def test_polynomials_are_written_for_every_called_function_but_fmod() -> None:
 
 
 def test_an_emitter_calls_the_function_for_its_lanes() -> None:
-    emitter = ExpressionWriter(RealType("float", 8), vectormath.call_by_address)
+    emitter = ExpressionWriter(RealType("float", 8), vector_math.call_by_address)
     name = emitter.call_math_function("tanh", ["%x"])
     address = find_vector_function("tanh", 8, "float").address
 
@@ -179,14 +185,14 @@ def test_an_emitter_calls_the_function_for_its_lanes() -> None:
 
 
 def test_the_environment_names_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(vectormath.VECTOR_MATH_SWITCH, "scalar")
+    monkeypatch.setenv(vector_math.VECTOR_MATH_SWITCH, "scalar")
 
     assert find_vector_function("exp", 8, "double").source == "scalar"
     assert find_vector_function("exp", 8, "double", "polynomial").source == "polynomial"
 
 
 def test_vectors_of_float_prefer_the_library_and_of_double_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(vectormath.VECTOR_MATH_SWITCH, raising=False)
+    monkeypatch.delenv(vector_math.VECTOR_MATH_SWITCH, raising=False)
     library = find_vector_function("exp", 8, "float", "libmvec").source
 
     assert find_vector_function("exp", 8, "float").source == library
@@ -194,10 +200,10 @@ def test_vectors_of_float_prefer_the_library_and_of_double_ours(monkeypatch: pyt
 
 
 def test_one_number_takes_the_scalar_function_unless_ours_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(vectormath.VECTOR_MATH_SWITCH, raising=False)
+    monkeypatch.delenv(vector_math.VECTOR_MATH_SWITCH, raising=False)
     polynomial = {name for name in CALLED if find_vector_function(name, 1, "double").source == "polynomial"}
 
-    assert polynomial == vectormath.FASTER_FOR_ONE_DOUBLE
+    assert polynomial == vector_math.FASTER_FOR_ONE_DOUBLE
     assert {find_vector_function(name, 1, "float").source for name in CALLED} == {"scalar"}
 
 
@@ -212,19 +218,19 @@ def test_an_unknown_function_is_refused() -> None:
 
 
 def test_without_libmvec_the_next_source_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libmvec, "library", lambda: None)
-    vectormath._find_in_sources.cache_clear()
+    monkeypatch.setattr(vector_math, "library", lambda: None)
+    vector_math._find_in_sources.cache_clear()
 
     assert find_vector_function("exp", 8, "double", "libmvec").source == "polynomial"
-    vectormath._find_in_sources.cache_clear()
+    vector_math._find_in_sources.cache_clear()
 
 
 def test_without_fused_multiply_add_no_polynomial_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "features", frozenset)
-    vectormath._find_in_sources.cache_clear()
+    monkeypatch.setattr(jit, "features", frozenset)
+    vector_math._find_in_sources.cache_clear()
 
     assert find_vector_function("exp", 1, "double").source == "scalar"
-    vectormath._find_in_sources.cache_clear()
+    vector_math._find_in_sources.cache_clear()
 
 
 def _forgets_sign(x: Reals) -> Reals:
@@ -242,10 +248,10 @@ def _is_rough(x: Reals) -> Reals:
 
 @pytest.mark.parametrize("wrong", [_forgets_sign, _stops_at_nan, _is_rough])
 def test_a_library_function_that_answers_wrongly_is_not_trusted(wrong: Callable[[Reals], Reals]) -> None:
-    edges = libmvec.make_edge_points(np.float64, 1)
+    edges = vector_math.make_edge_points(np.float64, 1)
 
-    assert libmvec.is_sound(np.tanh, np.tanh, 4, edges)
-    assert not libmvec.is_sound(wrong, np.tanh, 4, edges)
+    assert vector_math.is_sound(np.tanh, np.tanh, 4, edges)
+    assert not vector_math.is_sound(wrong, np.tanh, 4, edges)
 
 
 def test_arrays_of_any_length_are_answered() -> None:
@@ -306,17 +312,17 @@ def test_coefficients_interpolate_the_functions_they_stand_for() -> None:
         "ERFC": _interpolated(_far_erfc, mpmath.mpf(-2) / 4, mpmath.mpf(25) / 31, 20),
     }
 
-    assert {name: getattr(coefficients, name) for name in made} == made
+    assert {name: getattr(math_polynomials, name) for name in made} == made
 
 
 @pytest.mark.usefixtures("_sixty_digits")
 def test_constants_in_parts_add_up() -> None:
     sums = {
-        "pi": (sum(map(mpmath.mpf, coefficients.PI)), mpmath.pi),
-        "ln 2": (mpmath.mpf(coefficients.LN2) + coefficients.LN2_REST, mpmath.log(2)),
-        "short ln 2": (mpmath.mpf(coefficients.LN2_SHORT) + coefficients.LN2_SHORT_REST, mpmath.log(2)),
-        "log10 2": (mpmath.mpf(coefficients.LOG10_2) + coefficients.LOG10_2_REST, mpmath.log10(2)),
-        "2/3": (mpmath.mpf(coefficients.LOG_FIRST) + coefficients.LOG_FIRST_REST, mpmath.mpf(2) / 3),
+        "pi": (sum(map(mpmath.mpf, math_polynomials.PI)), mpmath.pi),
+        "ln 2": (mpmath.mpf(math_polynomials.LN2) + math_polynomials.LN2_REST, mpmath.log(2)),
+        "short ln 2": (mpmath.mpf(math_polynomials.LN2_SHORT) + math_polynomials.LN2_SHORT_REST, mpmath.log(2)),
+        "log10 2": (mpmath.mpf(math_polynomials.LOG10_2) + math_polynomials.LOG10_2_REST, mpmath.log10(2)),
+        "2/3": (mpmath.mpf(math_polynomials.LOG_FIRST) + math_polynomials.LOG_FIRST_REST, mpmath.mpf(2) / 3),
     }
 
     assert [name for name, (found, wanted) in sums.items() if abs(found - wanted) > mpmath.mpf(2) ** -95] == []

@@ -13,10 +13,11 @@ import pytest
 from traitlets import TraitError
 
 import wiregrad as wg
+from wiregrad.draw.render.terminal import HTML_TYPE, MAX_OUTPUT_BYTES, SVG_TYPE, TEXT_TYPE
 from wiregrad.errors import InputError
 from wiregrad.explorer import widget as module
-from wiregrad.explorer.page import read_static_file
-from wiregrad.explorer.server import ExplorerSession
+from wiregrad.explorer.html_page import read_static_file
+from wiregrad.explorer.web_app import ExplorerSession
 from wiregrad.explorer.widget import (
     INSTALL_COMMAND,
     MAX_STORED_DATA,
@@ -29,7 +30,6 @@ from wiregrad.explorer.widget import (
     show_in_notebook,
     widget,
 )
-from wiregrad.export.notebook import HTML_TYPE, MAX_OUTPUT_BYTES, SVG_TYPE, TEXT_TYPE
 
 ELEMENTS = {"x[0]": 0.5, "x[1]": -1.0, "x[2]": 2.0}
 """The elements of the array that the circuit reads."""

@@ -19,7 +19,7 @@ from wiregrad.api import Builder, Circuit, Run, circuit, diff, load
 from wiregrad.errors import WiregradError, suggest_name
 
 if TYPE_CHECKING:
-    from wiregrad.api.asking import anomaly, blame, check_grads, explain, record
+    from wiregrad.api.diagnostics import anomaly, blame, check_grads, explain, record
     from wiregrad.api.values import (
         Function,
         Value,
@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
         attribute = getattr(values, name)
     elif name in __all__:
         # Rarely used, so loaded separately.
-        attribute = getattr(import_module("wiregrad.api.asking"), name)
+        attribute = getattr(import_module("wiregrad.api.diagnostics"), name)
     elif name in values.FUNCTIONS:
         attribute = values.FUNCTIONS[name].run
     elif name in ops.TABLE.callable_names():

@@ -25,15 +25,15 @@ from wiregrad.backends.interpreter import bind_inputs, run_all_outputs
 from wiregrad.codegen import page
 from wiregrad.dtypes import format_brief_number
 from wiregrad.errors import FormulaError, suggest_name
-from wiregrad.explorer.find import match_query
-from wiregrad.explorer.views import CircuitViews
+from wiregrad.explorer.circuit_views import CircuitViews
+from wiregrad.explorer.find_language import match_query
 from wiregrad.inspect.blame import blame
 from wiregrad.inspect.paths import paths
 from wiregrad.inspect.steps import steps
 from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, Node, parse_text
 from wiregrad.ir.circuit import repr_number
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import fill_absent
+from wiregrad.ops.gradient_flow import fill_absent
 from wiregrad.passes import insert_splitters
 
 ROOT = Path(__file__).parents[2]

@@ -15,17 +15,15 @@ from typing import Any
 import numpy as np
 
 import wiregrad as wg
-from wiregrad.explorer.data import encode_circuit
-from wiregrad.explorer.encoded import summarize_array
-from wiregrad.export import figure as figures
-from wiregrad.export import build_picture
-from wiregrad.export.boxes import Picture
-from wiregrad.export.fanout import MIN_MERGED_SPLITTERS
-from wiregrad.export.frames import build_group_frames
-from wiregrad.export.grouping import list_group_paths
-from wiregrad.export.layout import WireJoint, LayoutMetrics, BoxShape, compute_layout
-from wiregrad.export.letters import clip_end, clip_front, escape_unprintable, measure_text
-from wiregrad.export.reading import finite_norm, read_value
+from wiregrad.draw import build_picture
+from wiregrad.draw.layout import figure as figures
+from wiregrad.draw.layout.boxes import MIN_MERGED_SPLITTERS, Picture
+from wiregrad.draw.layout.figure import build_group_frames
+from wiregrad.draw.layout.grouping import list_group_paths
+from wiregrad.draw.layout.labels import clip_end, clip_front, escape_unprintable, finite_norm, measure_text, read_value
+from wiregrad.draw.layout.placement import BoxShape, LayoutMetrics, WireJoint, compute_layout
+from wiregrad.explorer.json_encoding import summarize_array
+from wiregrad.explorer.page_data import encode_circuit
 from wiregrad.ir import CircuitGraph
 from wiregrad.testing.circuits import random_circuit, random_point
 
@@ -82,7 +80,14 @@ def _texts() -> Iterator[list[Any]]:
     ]
     for text in texts:
         plain = escape_unprintable(text)
-        yield [text, plain, measure_text(plain), measure_text(plain, 10, bold=True), clip_end(plain, 9), clip_front(plain, 9)]
+        yield [
+            text,
+            plain,
+            measure_text(plain),
+            measure_text(plain, 10, bold=True),
+            clip_end(plain, 9),
+            clip_front(plain, 9),
+        ]
 
 
 def _layouts() -> Iterator[dict[str, Any]]:
@@ -281,7 +286,10 @@ def _found(shown: figures.PlacedPicture) -> dict[str, Any]:
         ]
         for k, link in enumerate(drawn.links)
     ]
-    framed = [[frame.path, [n for point in frame.trace_outline(shown.down) for n in point]] for frame in build_group_frames(shown)]
+    framed = [
+        [frame.path, [n for point in frame.trace_outline(shown.down) for n in point]]
+        for frame in build_group_frames(shown)
+    ]
     scale = drawn.gradient_scale()
     return {
         "words": [drawn.title, drawn.about, drawn.note],

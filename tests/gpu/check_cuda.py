@@ -24,12 +24,12 @@ from typing import Any
 import numpy as np
 
 from wiregrad.api import Circuit
-from wiregrad.backends.listings import RunnableListing, rename_helpers
+from wiregrad.backends.run_listings import RunnableListing, rename_helpers
 from wiregrad.codegen import write_listing
-from wiregrad.inspect.receipt.judge import ReceiptPoint
+from wiregrad.inspect.receipt.differences import ReceiptPoint
 from wiregrad.ir import CONSTANT, INPUT, TABLE, GraphBuilder, Pattern, Port, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import fill_absent
+from wiregrad.ops.gradient_flow import fill_absent
 from wiregrad.passes import gradient_circuit
 from wiregrad.testing.circuits import random_circuit
 
@@ -248,7 +248,9 @@ def sources(count: int) -> dict[str, str]:
     bounds = [bound_circuit(circuit_of(k)) for k in range(count)]
     for start in range(0, count, PER_FILE):
         texts = [
-            rename_helpers(k, RunnableListing(write_listing(bounds[k], "c", "value", f"bound{k}"), f"bound{k}", bounds[k].inputs))
+            rename_helpers(
+                k, RunnableListing(write_listing(bounds[k], "c", "value", f"bound{k}"), f"bound{k}", bounds[k].inputs)
+            )
             for k in range(start, min(start + PER_FILE, count))
         ]
         found[f"bound{start}.c"] = "\n".join(["#include <math.h>", "#include <stdbool.h>", *texts])

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from playwright.sync_api import Browser
 
-from wiregrad.explorer.page import render_page
-from wiregrad.explorer.presets import PRESETS
+from wiregrad.cli.explore import PRESETS
+from wiregrad.explorer.html_page import render_page
 
 from .driver import NARROW, WIDE, Explorer, Watched, chromium
 

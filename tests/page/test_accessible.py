@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wiregrad.explorer.presets import PRESETS
+from wiregrad.cli.explore import PRESETS
 
 from .conftest import Opener
 from .driver import NARROW, WIDE, Explorer

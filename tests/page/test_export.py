@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.explorer.data import build_page_data
-from wiregrad.explorer.page import render_page, to_html
-from wiregrad.explorer.presets import PRESETS
+from wiregrad.cli.explore import PRESETS
+from wiregrad.explorer.html_page import render_page, to_html
+from wiregrad.explorer.page_data import build_page_data
 
 from .conftest import Opener
 

@@ -13,10 +13,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from wiregrad.backends import RunRecord
-from wiregrad.explorer.server import ExplorerSession
-from wiregrad.explorer.serving import ExplorerServer
-from wiregrad.explorer.views import CircuitViews
-from wiregrad.ops.flow import fill_absent
+from wiregrad.explorer.circuit_views import CircuitViews
+from wiregrad.explorer.local_server import ExplorerServer
+from wiregrad.explorer.web_app import ExplorerSession
+from wiregrad.ops.gradient_flow import fill_absent
 
 from .conftest import Opener
 from .driver import PATIENCE, ROOT, WIDE, Explorer, Watched
@@ -90,7 +90,9 @@ def gradient_norm(run: RunRecord, group: str) -> float:
     groups = run.circuit.columns.groups
     inside = [k for k in range(run.circuit.size) if f"{groups.label_of(k) or ''}/".startswith(f"{group}/")]
     flows = [
-        np.broadcast_to(fill_absent(run.flows[k]), run.circuit.type_of(k).shape) for k in inside if run.flows[k] is not None
+        np.broadcast_to(fill_absent(run.flows[k]), run.circuit.type_of(k).shape)
+        for k in inside
+        if run.flows[k] is not None
     ]
     return float(np.sqrt(sum(np.sum(np.square(flow)) for flow in flows)))
 
@@ -244,7 +246,9 @@ def test_a_large_circuit_is_walked_with_the_keyboard(served: Opened, sound: RunR
 @pytest.mark.parametrize(
     "tab", ["Table", *(pytest.param(tab, marks=pytest.mark.full) for tab in ("Heat strip", "Find"))]
 )
-def test_the_accessibility_checker_finds_nothing_in_a_large_circuit(served: Opened, broken: RunRecord, tab: str) -> None:
+def test_the_accessibility_checker_finds_nothing_in_a_large_circuit(
+    served: Opened, broken: RunRecord, tab: str
+) -> None:
     page = served(broken)
     page.page.keyboard.press("g")
     expect(page.card).to_contain_text("e = np.exp(x)")

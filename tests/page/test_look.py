@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.explorer.page import to_html
-from wiregrad.explorer.presets import PRESETS
+from wiregrad.cli.explore import PRESETS
+from wiregrad.explorer.html_page import to_html
 
 from .conftest import Opener
 from .driver import NARROW, Explorer

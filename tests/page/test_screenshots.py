@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from wiregrad.explorer.presets import PRESETS
+from wiregrad.cli.explore import PRESETS
 
 from .screenshots import LOOKS, Look, photograph_all, states
 

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import wiregrad as wg
-from wiregrad.explorer.server import ExplorerSession
-from wiregrad.explorer.serving import ExplorerServer
+from wiregrad.explorer.local_server import ExplorerServer
+from wiregrad.explorer.web_app import ExplorerSession
 
 from .conftest import Opener
 from .driver import PATIENCE, Explorer, Watched
@@ -38,7 +38,9 @@ def visit(browser: Browser, serving: ExplorerServer) -> Explorer:
     return Explorer(context.new_page(), watched)
 
 
-def test_the_launch_address_opens_the_explorer_and_leaves_no_token_behind(browser: Browser, serving: ExplorerServer) -> None:
+def test_the_launch_address_opens_the_explorer_and_leaves_no_token_behind(
+    browser: Browser, serving: ExplorerServer
+) -> None:
     page = visit(browser, serving).open(serving.url)
 
     assert "token" not in page.page.url

@@ -7,8 +7,8 @@ import re
 import pytest
 
 import wiregrad as wg
+from wiregrad.cli.explore import PRESETS
 from wiregrad.dtypes import format_brief_number
-from wiregrad.explorer.presets import PRESETS
 
 from .conftest import Opener
 from .driver import NONE

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import wiregrad as wg
-from wiregrad.explorer.page import dump_json, read_static_file
+from wiregrad.explorer.html_page import dump_json, read_static_file
 from wiregrad.explorer.widget import ExplorerWidget, widget
 
 from .driver import PATIENCE, WIDE, Explorer, Watched
@@ -134,7 +134,11 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
     def open_page(*widgets: Any, silent: bool = False, attributes: dict[str, str] | None = None) -> Notebook:
         cells = "".join(f'<div id="cell{k}"></div>' for k in range(len(widgets)))
         path = tmp_path / "notebook.html"
-        path.write_text(NOTEBOOK.format(style=read_static_file("explorer.css"), cells=cells, module=dump_json(read_static_file("widget.js"))))
+        path.write_text(
+            NOTEBOOK.format(
+                style=read_static_file("explorer.css"), cells=cells, module=dump_json(read_static_file("widget.js"))
+            )
+        )
         context = browser.new_context(viewport={"width": WIDE[0], "height": WIDE[1]})
         contexts.append(context)
         context.set_default_timeout(PATIENCE)

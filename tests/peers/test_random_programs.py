@@ -22,7 +22,14 @@ import torch
 from torch.nn import functional
 
 import wiregrad as wg
-from wiregrad.testing.programs import CATALOGUE, RandomProgram, ProgramStep, count_drawn_entries, random_program, shrink_program
+from wiregrad.testing.programs import (
+    CATALOGUE,
+    ProgramStep,
+    RandomProgram,
+    count_drawn_entries,
+    random_program,
+    shrink_program,
+)
 
 from .frameworks import Function
 

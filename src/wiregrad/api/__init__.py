@@ -1,8 +1,8 @@
-"""What users import: the one place that joins front ends, passes, a backend and the questions about a run.
+"""What users import: the one place that joins front ends, passes, a backend and the questions a person asks.
 
-Start with `circuits`: the public classes `Circuit`, `Run` and `Builder`, loaded with the package. `values`
-(define-by-run, transforms, tracing) and `asking` (blame, checks of gradients, the flight recorder) are loaded on first
-use.
+Start with `circuits.py`: the public classes `Circuit`, `Run` and `Builder`, loaded with the package. `values.py`
+(define-by-run, transforms, tracing), `compiled_function.py` (`wg.compile`) and `diagnostics.py` (blame, checks of
+gradients, the flight recorder) are loaded on first use.
 """
 
 from wiregrad.api.circuits import Builder, Circuit, Run, circuit, diff, load

@@ -10,10 +10,10 @@ from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from wiregrad import codegen, export, ir, passes
+from wiregrad import codegen, draw, ir, passes
 from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
-from wiregrad.backends.answers import evaluate_function
+from wiregrad.backends.interpreter import evaluate_function
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
@@ -22,13 +22,12 @@ from wiregrad.inspect import load_question
 if TYPE_CHECKING:
     from wiregrad.backends.compiled import Compiled
     from wiregrad.inspect.blame import Blame
-    from wiregrad.inspect.branches import Branches
     from wiregrad.inspect.diff import Difference
     from wiregrad.inspect.explain import Explanation
     from wiregrad.inspect.flow import Flow
     from wiregrad.inspect.histogram import Histogram
     from wiregrad.inspect.kinks import Kinks
-    from wiregrad.inspect.paths import Paths
+    from wiregrad.inspect.paths import Branches, Paths
     from wiregrad.inspect.receipt import Receipt
     from wiregrad.inspect.rounding import Rounding
     from wiregrad.inspect.steps import RunStep
@@ -54,7 +53,7 @@ class Drawable:
         >>> circuit("x * x").to_svg().startswith("<svg")
         True
         """
-        return export.to_svg(*self._circuit_and_run, **options)
+        return draw.to_svg(*self._circuit_and_run, **options)
 
     def to_dot(self, **options: Any) -> str:
         """Draw in Graphviz's language, with the options of `to_svg` except the theme.
@@ -62,7 +61,7 @@ class Drawable:
         >>> circuit("y = tanh(x)").to_dot().splitlines()[0]
         'digraph "y" {'
         """
-        return export.to_dot(*self._circuit_and_run, **options)
+        return draw.to_dot(*self._circuit_and_run, **options)
 
     def to_mermaid(self, **options: Any) -> str:
         """Draw in Mermaid's language, which many Markdown viewers render.
@@ -70,7 +69,7 @@ class Drawable:
         >>> circuit("y = tanh(x)").to_mermaid().splitlines()[0]
         'flowchart LR'
         """
-        return export.to_mermaid(*self._circuit_and_run, **options)
+        return draw.to_mermaid(*self._circuit_and_run, **options)
 
     def to_unicode(self, **options: Any) -> str:
         """Draw for a terminal. Options: `width`, `ascii`, and those of `to_svg` except the theme.
@@ -82,7 +81,7 @@ class Drawable:
         │ x ├───▶ y tanh │
         ╰───╯   ╘════════╛
         """
-        return export.to_unicode(*self._circuit_and_run, **options)
+        return draw.to_unicode(*self._circuit_and_run, **options)
 
     def to_html(
         self, path: str | PathLike[str] | None = None, *, title: str | None = None, source: bool = False
@@ -96,7 +95,7 @@ class Drawable:
         """
         text: str = import_explorer_module("html_page").to_html(*self._circuit_and_run, title, source=source)
         if path is not None:
-            export.replace_file(path, [memoryview(text.encode())])
+            draw.replace_file(path, [memoryview(text.encode())])
         return text
 
     def explore(self, *, port: int = 0, browser: bool = True, wait: bool = True, source: bool = False) -> Any:
@@ -112,7 +111,7 @@ class Drawable:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """Return what a notebook shows: the picture, and text for notebooks without pictures."""
-        return export.build_mimebundle(*self._circuit_and_run)
+        return draw.build_mimebundle(*self._circuit_and_run)
 
 
 class Run(BareRun, Drawable):
@@ -266,7 +265,9 @@ class Circuit(ir.CircuitGraph, Drawable):
     def run(self, /, *vector: Any, **inputs: Any) -> Run:
         """Run forward and backward, and keep every value and gradient; certificates are checked as in a call."""
         check = ir.certificates.pop_check_option(self, inputs)
-        return Run.from_backend_run(interpreter.run_circuit(self, interpreter.bind_inputs(self, vector, inputs), check=check))
+        return Run.from_backend_run(
+            interpreter.run_circuit(self, interpreter.bind_inputs(self, vector, inputs), check=check)
+        )
 
     def jvp(self, point: Mapping[str, Any], tangents: Mapping[str, Any], *, check: bool = True) -> tuple[Any, Any]:
         """Return the output and its directional derivative, by forward mode; inputs without a tangent have tangent 0.
@@ -278,7 +279,9 @@ class Circuit(ir.CircuitGraph, Drawable):
         if not isinstance(tangents, Mapping):
             raise InputError(f"tangents are a mapping of input name to number; got {type(tangents).__name__}")
         interpreter.check_input_names(tangents, self.inputs)
-        seeds = {self.index(name): interpreter.convert_to_float(f"the tangent of {name}", t) for name, t in tangents.items()}
+        seeds = {
+            self.index(name): interpreter.convert_to_float(f"the tangent of {name}", t) for name, t in tangents.items()
+        }
         tangent = interpreter.compute_tangents(self, values, seeds)[self.root()]
         return to_python_number(values[self.root()]), 0.0 if tangent is None else to_python_number(tangent)
 
@@ -333,16 +336,16 @@ class Circuit(ir.CircuitGraph, Drawable):
         >>> Circuit.from_json(circuit("y = tanh(x)").to_json()) == circuit("y = tanh(x)")
         True
         """
-        return export.write_json(self)
+        return draw.write_json(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Circuit:
         """Read a circuit from a JSON document; documents from untrusted sources are safe to read."""
-        return cls(export.parse_json(text).columns)
+        return cls(draw.parse_json(text).columns)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the circuit to a file that `wiregrad.load` reads: arrays as safetensors, no pickle."""
-        export.save(self, path)
+        draw.save(self, path)
 
     def to_python(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
         """Return the circuit as plain Python, forward and backward, line by line; the code needs no package.
@@ -393,7 +396,9 @@ class Circuit(ir.CircuitGraph, Drawable):
         True
         """
         chosen = self if check else self.unchecked()
-        expected = None if test is None else evaluate_function(chosen, function, interpreter.bind_inputs(self, [test], {}))
+        expected = (
+            None if test is None else evaluate_function(chosen, function, interpreter.bind_inputs(self, [test], {}))
+        )
         return codegen.write_listing(chosen, "c", function, name, real=real, header=header, test=expected)
 
     def to_js(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
@@ -480,7 +485,7 @@ def load(path: str | PathLike[str]) -> Circuit:
     ...     print(load(f"{folder}/f.wg")(a=2, b=-3, c=10))
     -10.0
     """
-    return Circuit(export.load(path).columns)
+    return Circuit(draw.load(path).columns)
 
 
 def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float = 0.0) -> Difference:

@@ -6,21 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 from wiregrad.api.circuits import Circuit, Run
-from wiregrad.api.compiling import compile
+from wiregrad.api.compiled_function import compile
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, short_repr
-from wiregrad.frontends import dispatch, scalar
-from wiregrad.frontends import trace as tracing
-from wiregrad.frontends.batch import vmap
-from wiregrad.frontends.checkpoint import checkpoint
-from wiregrad.frontends.conventions import convention
-from wiregrad.frontends.custom import Function, once_differentiable, op
-from wiregrad.frontends.jacobian import hessian, jacobian
-from wiregrad.frontends.record import group, no_grad
-from wiregrad.frontends.recorded import circuit_of_value
-from wiregrad.frontends.transforms import grad, hvp, jvp, stop_gradient, value_and_grad, vjp
-from wiregrad.frontends.tree import tree_map
-from wiregrad.frontends.value import Value
+from wiregrad.frontends.recording import dispatch, scalar
+from wiregrad.frontends.recording import trace as tracing
+from wiregrad.frontends.recording.arguments import tree_map
+from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
+from wiregrad.frontends.recording.record import convention, group, no_grad
+from wiregrad.frontends.recording.trace import circuit_of_value
+from wiregrad.frontends.recording.value import Value
+from wiregrad.frontends.transforms.derivatives import (
+    grad,
+    hessian,
+    hvp,
+    jacobian,
+    jvp,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+)
+from wiregrad.frontends.transforms.vmap_and_checkpoint import checkpoint, vmap
 from wiregrad.ops.functions import FUNCTIONS
 
 __all__ = [
@@ -84,7 +90,9 @@ def run(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Run:
     return Run.from_backend_run(interpreter.run_circuit(circuit, inputs))
 
 
-def trace_with_inputs(f: Callable[..., Any] | Value, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Circuit, list[Any]]:
+def trace_with_inputs(
+    f: Callable[..., Any] | Value, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Circuit, list[Any]]:
     """Return the circuit of a function at a point, or the circuit recorded for a value, and its inputs there."""
     if not isinstance(f, Value):
         circuit, inputs = tracing.trace_at(f, args, kwargs)

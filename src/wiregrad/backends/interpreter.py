@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from wiregrad.backends.run import RunRecord
 from wiregrad.dtypes import FLOAT, WireType, as_float
 from wiregrad.errors import InputError, OutputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Row, certificates, join_first_names, normalize_name
-from wiregrad.passes import sweep_forward, sweep_backward
+from wiregrad.passes import gradient_circuit, sweep_backward, sweep_forward
 
 
 def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
@@ -24,11 +24,17 @@ def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[st
     ):
         # Arrays do not fit into one vector, so they are given one by one, in the order of the inputs.
         if len(vectors) > len(names):
-            raise InputError(f"the circuit has {len(names)} inputs ({join_first_names(names)}); got {len(vectors)} values")
+            raise InputError(
+                f"the circuit has {len(names)} inputs ({join_first_names(names)}); got {len(vectors)} values"
+            )
         vectors = [dict(zip(names, vectors, strict=False))]
     if len(vectors) > 1:
         raise InputError(f"inputs go by name, or as one vector or mapping; got {len(vectors)} positional values")
-    arguments = {_normalize_name(name): value for name, value in _name_vector_entries(vectors[0], names).items()} if vectors else {}
+    arguments = (
+        {_normalize_name(name): value for name, value in _name_vector_entries(vectors[0], names).items()}
+        if vectors
+        else {}
+    )
     for name, value in named.items():
         if _normalize_name(name) in arguments:
             raise InputError(f"input {name} is given twice: by name, and in the vector or mapping")
@@ -36,7 +42,9 @@ def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[st
     check_input_names(arguments, names)
     missing = [name for name in names if name not in arguments]
     if missing:
-        raise InputError(f"no value for {join_first_names(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}")
+        raise InputError(
+            f"no value for {join_first_names(missing)}: give {', '.join(f'{name}=...' for name in missing[:5])}"
+        )
     return [convert_to_type(f"input {name}", circuit.type_of(circuit.index(name)), arguments[name]) for name in names]
 
 
@@ -163,3 +171,30 @@ def compute_tangents(circuit: CircuitGraph, values: Sequence[Any], seeds: Mappin
     """Run forward mode on the stored values; return the tangent of every node, None where none arrived."""
     with np.errstate(all="ignore"):
         return sweep_forward(circuit, values, seeds)
+
+
+def evaluate_function(circuit: CircuitGraph, function: str, point: Sequence[Any]) -> tuple[list[float], list[float]]:
+    """Return a point as a flat list of numbers, and the results of a function there, flattened in the same way.
+
+    >>> from wiregrad.ir import parse_text
+    >>> evaluate_function(parse_text("input a, b\\ny = multiply a b\\noutput y"), "value_and_grad", [2.0, 3.0])
+    ([2.0, 3.0], [6.0, 3.0, 2.0])
+    """
+    inputs = [number for value in point for number in _flatten_numbers(value)]
+    results = [number for value in _compute_results(circuit, function, point) for number in _flatten_numbers(value)]
+    return inputs, results
+
+
+def _compute_results(circuit: CircuitGraph, function: str, point: Sequence[Any]) -> Iterator[Any]:
+    evaluated = gradient_circuit(circuit) if function == "hessian" else circuit
+    if function != "jacobian":
+        values = list(evaluate_outputs(evaluated, point).values())
+        yield from values[:1] if function == "value_and_grad" else values
+    rows = {"value": (), "hessian": evaluated.outputs[1:]}.get(function, evaluated.outputs)
+    for label in rows:
+        yield from run_circuit(evaluated.with_output(label), point).grads.values()
+
+
+def _flatten_numbers(value: Any) -> list[float]:
+    numbers: list[float] = np.asarray(value, np.float64).ravel().tolist()
+    return numbers

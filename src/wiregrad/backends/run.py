@@ -1,4 +1,4 @@
-"""A run: what one forward and one backward pass did on every wire.
+"""A run: what one forward and one backward pass did on every wire, and how large the numbers in it are.
 
 An absent gradient (blocked by a comparison, a `where`, or a maximum that took the other input) reads 0.0 with `blocked`
 true. It is zero by structure, so no inf or NaN further on can spoil it.
@@ -6,6 +6,7 @@ true. It is zero by structure, so no inf or NaN further on can spoil it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from wiregrad.dtypes import to_python_number
 from wiregrad.ir import CircuitGraph, Node, Op
 from wiregrad.ops import Elementwise
-from wiregrad.ops.flow import fill_absent
+from wiregrad.ops.gradient_flow import fill_absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,4 +164,43 @@ def _format_local(local: Any, op: Op, x: Any) -> Any:
     """Return a local derivative for display: 0 where it is blocked, None where the op is not elementwise."""
     if not isinstance(op, Elementwise):
         return None
-    return to_python_number(np.broadcast_to(fill_absent(local), np.shape(x))[()]) if np.shape(x) else to_python_number(fill_absent(local))
+    return (
+        to_python_number(np.broadcast_to(fill_absent(local), np.shape(x))[()])
+        if np.shape(x)
+        else to_python_number(fill_absent(local))
+    )
+
+
+def euclidean_norm(value: Any) -> float:
+    """Return the Euclidean length of a number or array.
+
+    >>> round(euclidean_norm(np.array([3e200, -4e200])) / 1e200, 12), euclidean_norm(-2.0)
+    (5.0, 2.0)
+    """
+    sizes = np.abs(np.asarray(value)).astype(np.float64)
+    top = float(np.max(sizes, initial=0.0))
+    if not top or not math.isfinite(top):
+        return top
+    # Squares of very large or small numbers overflow or underflow, so everything is scaled first.
+    return top * math.sqrt(float(np.sum(np.square(sizes / top))))
+
+
+def largest_magnitude(value: Any) -> float:
+    """Return the largest magnitude in a number or array; 0 if it is not numeric.
+
+    >>> largest_magnitude(np.array([1.0, -3.0])), largest_magnitude(True)
+    (3.0, 0.0)
+    """
+    array = np.asarray(value)
+    return float(np.max(np.abs(array))) if array.size and array.dtype.kind in "fciu" else 0.0
+
+
+def constant_identity(value: Any) -> tuple[Any, ...]:
+    """Return a key that is equal for identical constants: dtype, shape and bits; all scalar NaNs are one constant.
+
+    >>> constant_identity(0.0) == constant_identity(-0.0), constant_identity(float("nan")) == constant_identity(-float("nan"))
+    (False, True)
+    """
+    array = np.asarray(value)
+    nan = array.dtype.kind == "f" and array.ndim == 0 and bool(np.isnan(array))
+    return array.dtype.str, array.shape, "nan" if nan else array.tobytes()

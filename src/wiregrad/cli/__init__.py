@@ -3,6 +3,11 @@
 Results go to stdout, everything else to stderr. Exit codes: 0 success; 1 a command found a problem or a difference; 2
 wrong usage; 3 the input or output cannot be read, run or written; 130 interrupted; 141 the reader of the output closed
 it, which is the code shells give any program.
+
+Read `questions` first: it has the shortest commands. `code`, `convert`, `draw` and `explore` hold the command of their
+name, `environment` holds `doctor`, `bench` and `completion`. They share `command_base` (arguments, options, printing),
+`targets` (what FORMULA stands for), `argument_values` (NAME=VALUE), `circuit_files` and `failures`. Only `main` is
+called from outside.
 """
 
 from __future__ import annotations
@@ -19,19 +24,14 @@ import click
 from click.shell_completion import shell_complete
 
 from wiregrad import __version__
-from wiregrad.cli.bench import bench_command
-from wiregrad.cli.check import check_command
 from wiregrad.cli.code import code_command
-from wiregrad.cli.common import no_color_option
-from wiregrad.cli.completion import COMPLETION_VARIABLE, completion_command
+from wiregrad.cli.command_base import no_color_option
 from wiregrad.cli.convert import convert_command
-from wiregrad.cli.doctor import doctor_command
 from wiregrad.cli.draw import draw_command
+from wiregrad.cli.environment import COMPLETION_VARIABLE, bench_command, completion_command, doctor_command
 from wiregrad.cli.explore import explore_command
-from wiregrad.cli.failure import EXIT_UNREADABLE, shorten_words, escape_control_characters
-from wiregrad.cli.grad import grad_command
-from wiregrad.cli.questions import RUN_QUESTIONS, blame_command
-from wiregrad.cli.receipt import receipt_command
+from wiregrad.cli.failures import EXIT_UNREADABLE, escape_control_characters, shorten_words
+from wiregrad.cli.questions import RUN_QUESTIONS, blame_command, check_command, grad_command, receipt_command
 from wiregrad.errors import InputError, SettingError, WiregradError
 from wiregrad.settings import check_settings
 
@@ -140,13 +140,18 @@ def _run_command(args: Sequence[str] | None) -> int:
         code = _print_error("interrupted", EXIT_INTERRUPTED)
     except WiregradError as error:
         is_usage = isinstance(error, InputError | SettingError)
-        code = _print_error(f"wiregrad: {shorten_words(escape_control_characters(str(error)))}", EXIT_USAGE if is_usage else EXIT_UNREADABLE)
+        code = _print_error(
+            f"wiregrad: {shorten_words(escape_control_characters(str(error)))}",
+            EXIT_USAGE if is_usage else EXIT_UNREADABLE,
+        )
     except BrokenPipeError:
         code = EXIT_BROKEN_PIPE
     except OSError as error:
         code = _print_error(f"wiregrad: cannot write the answer: {error.strerror}", EXIT_UNREADABLE)
     except Exception:
-        code = _print_error(f"{traceback.format_exc()}wiregrad: this is a bug in wiregrad, please report it", EXIT_UNREADABLE)
+        code = _print_error(
+            f"{traceback.format_exc()}wiregrad: this is a bug in wiregrad, please report it", EXIT_UNREADABLE
+        )
     return code
 
 

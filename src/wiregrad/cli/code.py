@@ -10,10 +10,9 @@ import click
 import numpy as np
 
 from wiregrad.api import Circuit
-from wiregrad.cli.common import TargetCommand, json_option
-from wiregrad.cli.documents import ANSWER_SCHEMA
-from wiregrad.cli.failure import CommandFailure, escape_control_characters
-from wiregrad.cli.forms import STDIO, encode_lines, file_ending, join_endings, write_output
+from wiregrad.cli.circuit_files import STDIO, encode_lines, file_ending, join_endings, write_output
+from wiregrad.cli.command_base import ANSWER_SCHEMA, TargetCommand, json_option
+from wiregrad.cli.failures import CommandFailure, escape_control_characters
 from wiregrad.cli.targets import CommandTarget, check_node_name
 from wiregrad.codegen import LANGUAGE_MODULES
 from wiregrad.codegen.listing import LISTING_FUNCTIONS
@@ -94,7 +93,9 @@ def write_listing(circuit: Circuit, language: str, *, function: str = "value_and
             f"{function} needs one output, and there are {len(circuit.outputs)} ({outputs}); choose one with "
             "wiregrad code --of NAME, or take --function value or jacobian"
         )
-    applicable = {name: value for name, value in options.items() if language in LANGUAGES_OF_OPTION.get(name, LANGUAGE_MODULES)}
+    applicable = {
+        name: value for name, value in options.items() if language in LANGUAGES_OF_OPTION.get(name, LANGUAGE_MODULES)
+    }
     try:
         text: str = getattr(circuit, f"to_{language}")(function, **applicable)
     except NoRuleError as error:

@@ -7,46 +7,52 @@ import sys
 import click
 
 from wiregrad.api import Circuit
-from wiregrad.cli import forms
-from wiregrad.cli.code import LANGUAGE_ENDINGS as CODE
+from wiregrad.cli import circuit_files
 from wiregrad.cli.code import HEADER_ENDING, write_listing
-from wiregrad.cli.common import TargetCommand, complete_file_names
+from wiregrad.cli.code import LANGUAGE_ENDINGS as CODE
+from wiregrad.cli.command_base import TargetCommand, complete_file_names
 from wiregrad.cli.draw import PICTURE_WRITERS
 from wiregrad.cli.targets import CommandTarget
 from wiregrad.codegen import LANGUAGE_MODULES
-from wiregrad.export.archive import encode_circuit_file
+from wiregrad.files.archive import encode_circuit_file
 
-PICTURE_METHODS = {ending[1:]: method for ending, method in PICTURE_WRITERS.items() if ending not in forms.FORM_ENDINGS}
+PICTURE_METHODS = {
+    ending[1:]: method for ending, method in PICTURE_WRITERS.items() if ending not in circuit_files.FORM_ENDINGS
+}
 """The method for each kind of picture; not the one for terminals, whose ending .txt means the text form here."""
-CONVERT_ENDINGS = {**forms.FORM_ENDINGS, **{f".{picture}": picture for picture in PICTURE_METHODS}, **CODE}
+CONVERT_ENDINGS = {**circuit_files.FORM_ENDINGS, **{f".{picture}": picture for picture in PICTURE_METHODS}, **CODE}
 """The form of a file, by the ending of its name."""
 
 
 def _convert_target(target: CommandTarget, output: str, form: str | None) -> None:
     form = form or _infer_form(output)
-    if form == forms.ARCHIVE_FORM and output == forms.STDIO and sys.stdout.isatty():
+    if form == circuit_files.ARCHIVE_FORM and output == circuit_files.STDIO and sys.stdout.isatty():
         raise click.UsageError("a circuit file is binary; name a file for it, or redirect stdout to one")
-    forms.write_output(output, _encode_target(target, form, header=forms.file_ending(output) == HEADER_ENDING))
+    circuit_files.write_output(
+        output, _encode_target(target, form, header=circuit_files.file_ending(output) == HEADER_ENDING)
+    )
 
 
 def _infer_form(output: str) -> str:
-    form = CONVERT_ENDINGS.get(forms.file_ending(output))
+    form = CONVERT_ENDINGS.get(circuit_files.file_ending(output))
     if form is None:
-        what = "stdout has no ending" if output == forms.STDIO else f"the name {output!r} does not say the form"
-        raise click.UsageError(f"{what}; wanted a file that ends in {forms.join_endings(CONVERT_ENDINGS)}, or --to FORM")
+        what = "stdout has no ending" if output == circuit_files.STDIO else f"the name {output!r} does not say the form"
+        raise click.UsageError(
+            f"{what}; wanted a file that ends in {circuit_files.join_endings(CONVERT_ENDINGS)}, or --to FORM"
+        )
     return form
 
 
 def _encode_target(target: CommandTarget, form: str, header: bool) -> bytes:
     """Return the content of a file in the given form."""
     if form in PICTURE_METHODS:
-        return forms.encode_lines(getattr(target.choose_picture(), PICTURE_METHODS[form])())
+        return circuit_files.encode_lines(getattr(target.choose_picture(), PICTURE_METHODS[form])())
     circuit: Circuit = target.trace_circuit()[0]
     if form in LANGUAGE_MODULES:
-        return forms.encode_lines(write_listing(circuit, form, header=header and form == "c"))
-    if form == forms.ARCHIVE_FORM:
+        return circuit_files.encode_lines(write_listing(circuit, form, header=header and form == "c"))
+    if form == circuit_files.ARCHIVE_FORM:
         return b"".join(encode_circuit_file(circuit))
-    return forms.encode_lines(circuit.to_json() if form == forms.JSON_FORM else circuit.to_text())
+    return circuit_files.encode_lines(circuit.to_json() if form == circuit_files.JSON_FORM else circuit.to_text())
 
 
 convert_command = TargetCommand(
@@ -61,12 +67,12 @@ convert_command = TargetCommand(
         click.Argument(["output"], metavar="OUT", shell_complete=complete_file_names),
         click.Option(
             ["--from", "source"],
-            type=click.Choice(forms.CIRCUIT_FORMS),
+            type=click.Choice(circuit_files.CIRCUIT_FORMS),
             help="What the file or stdin holds, if its name or content does not say it.",
         ),
         click.Option(
             ["--to", "form"],
-            type=click.Choice([*forms.CIRCUIT_FORMS, *PICTURE_METHODS, *LANGUAGE_MODULES]),
+            type=click.Choice([*circuit_files.CIRCUIT_FORMS, *PICTURE_METHODS, *LANGUAGE_MODULES]),
             help="What to write, if the name of the file does not say it; OUT may be -, stdout.",
         ),
     ],

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from wiregrad.cli.common import TargetCommand
-from wiregrad.cli.forms import STDIO, write_output
+from wiregrad.cli.circuit_files import STDIO, write_output
+from wiregrad.cli.command_base import TargetCommand
 from wiregrad.cli.targets import CommandTarget
 
 PICTURE_WRITERS = {".svg": "to_svg", ".dot": "to_dot", ".mmd": "to_mermaid", ".txt": "to_unicode"}

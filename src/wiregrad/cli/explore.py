@@ -1,24 +1,67 @@
-"""`wiregrad explore`: the circuit on a page, in the browser or as one HTML file."""
+"""`wiregrad explore`: the circuit on a page, in the browser or as one HTML file.
+
+`PRESETS` holds the example circuits that can be opened by name; the menu of the page has the same ones
+(`web/src/state/presets.ts`, held equal by a test).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.common import TARGET_HELP, complete_file_names, no_color_option
-from wiregrad.cli.forms import encode_lines, write_output
+from wiregrad.cli.circuit_files import encode_lines, write_output
+from wiregrad.cli.command_base import TARGET_HELP, complete_file_names, no_color_option
 from wiregrad.cli.targets import CommandTarget, parse_target
 from wiregrad.dtypes import WireType
 from wiregrad.errors import WiregradError, suggest_name
-from wiregrad.explorer.presets import PRESETS
 from wiregrad.frontends import parse_formula
-from wiregrad.ir.names import normalize_name
+from wiregrad.ir.columns import normalize_name
+
+
+class Preset(NamedTuple):
+    """A formula and the initial values of its inputs."""
+
+    formula: str
+    leaves: dict[str, float]
+
+
+def _make_network() -> Preset:
+    hidden = [f"h{k} = tanh(x1*u{k} + x2*v{k} + b{k})" for k in (1, 2, 3)]
+    leaves = {"x1": 1, "u1": 0.5, "x2": -2, "v1": 0.25, "b1": 0.1, "u2": -0.75, "v2": 0.3, "b2": 0, "u3": 0.2}
+    leaves |= {"v3": -0.4, "b3": -0.3, "w1": 0.8, "w2": -0.6, "w3": 0.4, "c": 0.1}
+    return Preset("; ".join([*hidden, "o = tanh(h1*w1 + h2*w2 + h3*w3 + c)"]), leaves)
+
+
+def _make_chain(length: int) -> Preset:
+    names = ["x", *(f"h{k}" for k in range(1, length + 1))]
+    steps = [f"{out} = tanh({into})" for into, out in pairwise(names)]
+    return Preset("; ".join(steps), {"x": 2.5})
+
+
+PRESETS: dict[str, Preset] = {
+    "expression": Preset("e = a + b; f = e * c", {"a": 2, "b": -3, "c": 10}),
+    "fan-out": Preset("y = x*x + x", {"x": 3}),
+    "neuron": Preset(
+        "n = x1*w1 + x2*w2 + b; o = tanh(n)", {"x1": 2, "w1": -3, "x2": 0, "w2": 1, "b": 6.8813735870195432}
+    ),
+    "sigmoid": Preset(
+        "d = w0*x0 + w1*x1 + w2; m = -d; p = exp(m); q = 1 + p; L = 1 / q",
+        {"w0": 2, "x0": -1, "w1": -3, "x1": -2, "w2": -3},
+    ),
+    "router": Preset("m = maximum(a, b); r = relu(c); y = 2*m + r", {"a": 3, "b": -1, "c": -2}),
+    "softmax": Preset("s = exp(z1) + exp(z2) + exp(z3); p = exp(z2) / s; L = -log(p)", {"z1": 1, "z2": 2, "z3": 0.5}),
+    "mlp": _make_network(),
+    "vanishing": _make_chain(20),
+    "nan": Preset("l = log(q); t = p * l; L = -t", {"p": 0, "q": 0}),
+}
+
 
 DEFAULT_PRESET = "expression"
 """The example that opens when no formula is given."""
@@ -42,8 +85,11 @@ def _explore_target(
     if output is not None:
         _save_page(output, circuit, run, source, known_formula)
         return
-    from wiregrad.explorer.server import ExplorerSession  # noqa: PLC0415 - a file needs no server
-    from wiregrad.explorer.serving import LOOPBACK_ADDRESS, open_explorer  # noqa: PLC0415
+    from wiregrad.explorer.local_server import (
+        LOOPBACK_ADDRESS,
+        open_explorer,
+    )
+    from wiregrad.explorer.web_app import ExplorerSession  # noqa: PLC0415 - a file needs no server
 
     session = ExplorerSession(circuit, run, source=source, formula=known_formula)
     open_explorer(session, port=port, address=address or LOOPBACK_ADDRESS, browser=browser)
@@ -75,7 +121,9 @@ def run_target(target: CommandTarget, defaults: Mapping[str, float]) -> tuple[Ci
     if missing and values:
         click.echo(f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} begin as 1", err=True)
     # Without values, ones may flip a branch of a traced function; then the page shows a note.
-    return circuit, Run.from_backend_run(interpreter.run_all_outputs(circuit, interpreter.bind_inputs(circuit, [point], {}), check=bool(values)))
+    return circuit, Run.from_backend_run(
+        interpreter.run_all_outputs(circuit, interpreter.bind_inputs(circuit, [point], {}), check=bool(values))
+    )
 
 
 def _make_ones(kind: WireType) -> Any:
@@ -91,8 +139,8 @@ def _is_formula(circuit: Circuit, text: str) -> bool:
 
 
 def _save_page(output: str, circuit: Circuit, run: Run, source: bool, formula: str | None) -> None:
-    from wiregrad.explorer.data import build_page_data  # noqa: PLC0415 - the server makes its own
-    from wiregrad.explorer.page import render_page  # noqa: PLC0415
+    from wiregrad.explorer.html_page import render_page  # noqa: PLC0415
+    from wiregrad.explorer.page_data import build_page_data  # noqa: PLC0415 - the server makes its own
 
     data = build_page_data(circuit, run, source=source, formula=formula)
     if "note" in data:

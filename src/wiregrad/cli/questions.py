@@ -1,13 +1,86 @@
-"""The commands that ask one question about a run: `blame_command`, `explain`, `paths`, `branches`, `kinks`, `rounding`."""
+"""The commands that ask about a run or a circuit: `grad`, `blame`, `explain`, `paths`, ..., `check` and `receipt`."""
 
 from __future__ import annotations
 
+import json
+import sys
 from dataclasses import dataclass
 
 import click
 
-from wiregrad.cli.common import TargetCommand, json_option, output_option, print_answer
+from wiregrad.api import Run
+from wiregrad.cli.command_base import TargetCommand, json_option, may_use_colours, output_option, print_answer
+from wiregrad.cli.command_base import document_run as document_of
 from wiregrad.cli.targets import CommandTarget, check_node_name
+from wiregrad.dtypes import format_brief_number
+from wiregrad.ir import Node, Pattern
+
+
+def format_run_table(run: Run) -> str:
+    """Return a table with a row per node, then one line of values and one of gradients."""
+    from rich import box  # noqa: PLC0415 - only a command that prints a table pays for rich
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    rows = Table(box=box.SIMPLE_HEAD)
+    for heading in ("node", "computes", "value", "local derivatives", "gradient"):
+        rows.add_column(heading, justify="right" if heading in ("value", "gradient") else "left", overflow="fold")
+    for node in _shown_nodes(run):
+        view = run[node.name]
+        cells = [
+            node.name,
+            node.expression(),
+            format_brief_number(view.value),
+            _format_local_derivatives(run, node),
+            format_brief_number(view.grad),
+        ]
+        rows.add_row(*map(Text, cells))
+    console = Console(
+        highlight=False, width=None if sys.stdout.isatty() else 120, color_system="auto" if may_use_colours() else None
+    )
+    with console.capture() as printed:
+        console.print(rows)
+        for line in _format_summary(run):
+            console.print(Text(line), soft_wrap=True)
+    return printed.get()
+
+
+def _shown_nodes(run: Run) -> list[Node]:
+    """Return every node except unnamed constants, which appear as numbers in the expressions."""
+    nodes = [Node(run.circuit, index) for index in range(run.circuit.size)]
+    return [node for node in nodes if node.constant is None or run.circuit.columns.names.names_of(node.index)]
+
+
+def _format_summary(run: Run) -> list[str]:
+    computed = [node for node in _shown_nodes(run) if node.op.pattern is not Pattern.SOURCE]
+    values = ", ".join(f"{node.name} = {format_brief_number(run[node.name].value)}" for node in computed)
+    grads = " ".join(f"{name}={format_brief_number(value)}" for name, value in run.grads.items())
+    return [f"values     {values or 'none'}", f"gradients  {grads or 'none'}"]
+
+
+def _format_local_derivatives(run: Run, node: Node) -> str:
+    wires = [
+        wire for wire in run[node.name].wires if run.circuit[wire.source].constant is None and wire.local is not None
+    ]
+    return ", ".join(f"d{wire.reader}/d{wire.source} = {format_brief_number(wire.local)}" for wire in wires)
+
+
+def _print_grad(target: CommandTarget, document: bool) -> None:
+    run = target.run()
+    if document:
+        click.echo(json.dumps(document_of(run), indent=2, allow_nan=False))
+    else:
+        click.echo(format_run_table(run), nl=False)
+
+
+grad_command = TargetCommand(
+    "grad",
+    "Show value, local derivatives and gradient of every node.",
+    'grad "e = a + b; f = e * c" a=2 b=-3 c=10',
+    _print_grad,
+    [output_option(), json_option()],
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +96,9 @@ class RunQuestion:
     def build_command(self) -> click.Command:
         """Build the command that asks the question."""
         options = [click.Option(["--of", "name"], required=True, metavar="NAME", help=self.of)] if self.of else []
-        return TargetCommand(self.name, self.doc, self.example, self.print_reply, [*options, output_option(), json_option()])
+        return TargetCommand(
+            self.name, self.doc, self.example, self.print_reply, [*options, output_option(), json_option()]
+        )
 
     def print_reply(self, target: CommandTarget, document: bool, name: str | None = None) -> None:
         """Ask the question and print the answer."""
@@ -66,4 +141,46 @@ RUN_QUESTIONS = (
     ),
     RunQuestion("kinks", "List the nodes on or near a kink.", 'kinks "abs(x) + relu(y)" x=0 y=1'),
     RunQuestion("rounding", "Estimate the rounding error of output and gradients.", 'rounding "(1 + x) - 1" x=1e-9'),
+)
+
+
+def _print_check(target: CommandTarget, order: int, document: bool) -> None:
+    report = target.check(order)
+    print_answer("check", report, document, has_problem=not report.ok)
+
+
+check_command = TargetCommand(
+    "check",
+    "Compare the derivative of every op with differences.\n\nThe exit code is 1 if a rule is wrong.",
+    'check "tanh(x * w) + b" x=2 w=-3 b=6.5',
+    _print_check,
+    [
+        click.Option(
+            ["--order"], type=click.IntRange(1, 2), default=2, show_default=True, help="How many derivatives."
+        ),
+        json_option(),
+    ],
+)
+
+
+def _print_receipt(target: CommandTarget, points: int | None, seed: int, document: bool) -> None:
+    circuit, values = target.trace_circuit()
+    chosen = points or ([values] if values else None)
+    answer = circuit.receipt(seed=seed) if chosen is None else circuit.receipt(chosen, seed=seed)
+    print_answer("receipt", answer, document, has_problem=not answer.ok)
+
+
+receipt_command = TargetCommand(
+    "receipt",
+    "Run the code of a circuit in every language and compare.\n\n"
+    "C is compiled with gcc and JavaScript run with Node, where they are found. The code is run at the values, or at "
+    "random points if there are none or --points asks for them. The exit code is 1 if a difference is larger than "
+    "rounding explains.",
+    'receipt "e = a + b; f = e * c"',
+    _print_receipt,
+    [
+        click.Option(["--points"], type=click.IntRange(1, 10_000), help="How many random points to take."),
+        click.Option(["--seed"], type=click.IntRange(0), default=0, show_default=True, help="Which random points."),
+        json_option(),
+    ],
 )

@@ -1,12 +1,15 @@
-"""What a command works on: a formula, a circuit file, or a function or circuit in a Python file, with its values."""
+"""What a command works on: a formula, a circuit file, or a function or circuit in a Python file (FILE.py:NAME)."""
 
 from __future__ import annotations
 
 import inspect
 import re
+import sys
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -15,16 +18,77 @@ import numpy as np
 from wiregrad import ir
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.failure import CommandFailure, run_user_code
-from wiregrad.cli.files import load_from_file, function_name, locate_function
-from wiregrad.cli.forms import FORMULA_FORM, read_circuit
-from wiregrad.cli.values import WHOLE_NUMBER, parameter_types, split_pairs, read_value
-from wiregrad.errors import InputError, OutputError, UnknownNameError
-from wiregrad.ir.names import normalize_name
+from wiregrad.cli.argument_values import WHOLE_NUMBER, parameter_types, read_value, split_pairs
+from wiregrad.cli.circuit_files import FORMULA_FORM, read_circuit
+from wiregrad.cli.failures import CommandFailure, format_error, locate_error, run_user_code
+from wiregrad.errors import InputError, OutputError, UnknownNameError, suggest_name
+from wiregrad.ir.columns import normalize_name
 
 if TYPE_CHECKING:
     from wiregrad.inspect.blame import Blame
-    from wiregrad.inspect.check.findings import GradientCheck
+    from wiregrad.inspect.check.end_to_end import GradientCheck
+
+
+_FILE_TARGET = re.compile(r"(.+\.py)(?::(.*))?")
+TARGET_MODULE = "wiregrad_target"
+"""The name that the file runs as, so that its `if __name__ == "__main__"` part does not run."""
+
+
+def load_from_file(target: str) -> Any:
+    """Return the function or circuit that FILE.py:NAME names; None if the target has another form."""
+    match = _FILE_TARGET.fullmatch(target)
+    if match is None:
+        return None
+    path = Path(match[1])
+    name = match[2] or ""
+    if not path.is_file():
+        raise click.UsageError(f"there is no file {path}; wanted a formula, or FILE.py:FUNCTION")
+    names = _run_file(path)
+    if callable(names.get(name)):
+        return names[name]
+    known = [key for key, value in names.items() if _is_own_function(value) or isinstance(value, ir.CircuitGraph)]
+    listed = f"\n  it has {', '.join(known) or 'no functions'}"
+    if not name:
+        raise click.UsageError(f"{path} is a file; wanted a function in it, {path}:NAME{listed}")
+    raise click.UsageError(f"{path} has no function called {name}{suggest_name(name, known)}{listed}")
+
+
+def _run_file(path: Path) -> dict[str, Any]:
+    """Run a file and return its global names. It can import its neighbours, and no bytecode of it is written."""
+    code = _compile_file(path)
+    module = types.ModuleType(TARGET_MODULE)
+    module.__file__ = str(path)
+    # Dataclasses and pickle look their module up in sys.modules.
+    sys.modules[TARGET_MODULE] = module
+    sys.path.insert(0, str(path.parent))
+    with run_user_code(str(path), str(path)):
+        exec(code, vars(module))
+    return vars(module)
+
+
+def _compile_file(path: Path) -> types.CodeType:
+    try:
+        return compile(path.read_bytes(), str(path), "exec")
+    except OSError as error:
+        raise CommandFailure(f"cannot read {path}: {error.strerror}") from None
+    except (SyntaxError, ValueError) as error:
+        raise CommandFailure(f"cannot read {path}: {format_error(error)}{locate_error(error)}") from None
+
+
+def _is_own_function(value: Any) -> bool:
+    return inspect.isfunction(value) and value.__module__ == TARGET_MODULE
+
+
+def locate_function(function: Any) -> str:
+    """Return the FILE:LINE of a function; empty if it is not written in Python."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def function_name(function: Any) -> str:
+    """Return the name of a function or callable object."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
 
 MAX_LISTED_NAMES = 40
 """Maximum number of names listed in an error message."""
@@ -89,7 +153,9 @@ def _read_typed_values(circuit: ir.CircuitGraph, texts: Mapping[str, str]) -> di
     """Read the values of a circuit; integers and booleans stay what they are where the circuit has such inputs."""
     kinds = {name: circuit.type_of(circuit.index(name)).dtype.kind for name in circuit.inputs}
     accepted = {"i": frozenset([int]), "b": frozenset([bool])}
-    return {name: read_value(name, text, accepted.get(kinds.get(name, ""), frozenset())) for name, text in texts.items()}
+    return {
+        name: read_value(name, text, accepted.get(kinds.get(name, ""), frozenset())) for name, text in texts.items()
+    }
 
 
 def _read_numbers(values: Sequence[str]) -> dict[str, float]:
@@ -139,7 +205,9 @@ class CircuitTarget:
 
     def _run_all(self) -> Run:
         """Run it backward from all elements of all outputs at once."""
-        return Run.from_backend_run(interpreter.run_all_outputs(self.circuit, interpreter.bind_inputs(self.circuit, [self.values], {})))
+        return Run.from_backend_run(
+            interpreter.run_all_outputs(self.circuit, interpreter.bind_inputs(self.circuit, [self.values], {}))
+        )
 
 
 @dataclass(frozen=True)
@@ -160,7 +228,7 @@ class FunctionTarget:
 
     def blame(self) -> Blame:
         """Find what made something non-finite; the function may return arrays, and several things."""
-        from wiregrad.api.asking import blame  # noqa: PLC0415
+        from wiregrad.api.diagnostics import blame  # noqa: PLC0415
 
         with self._report_failures():
             return blame(self.function, *self.args, **self.kwargs)
@@ -239,4 +307,6 @@ def _read_signature(function: Callable[..., Any]) -> inspect.Signature:
     for evaluated in (True, False):
         with suppress(Exception):
             return inspect.signature(function, eval_str=evaluated)
-    raise click.UsageError(f"{function_name(function)} does not say what its parameters are; wrap it in a function that does")
+    raise click.UsageError(
+        f"{function_name(function)} does not say what its parameters are; wrap it in a function that does"
+    )

@@ -1,6 +1,13 @@
-"""Write a circuit as straight-line code: circuit in, text out; nothing is run.
+"""Write a circuit as straight-line code: Python, NumPy, C, CUDA, JavaScript. Circuit in, text out; nothing is run.
 
-`listing` turns the circuit into lines without a language; a language writes them. A language is loaded when it is
+Read `listing` first: it turns a circuit into lines without a language, forward and backward. `op_forms` says what one
+line computes (a *form*: ops applied to slots and constants) and lowers forms to C expressions. `language` holds what
+all languages share; `python`, `numpy`, `javascript` and `c_and_cuda` each write one file. Arrays in C take three more
+steps: `index_maps` finds where ops move elements, `element_statements` and `array_op_lowering` turn lines into
+statements on elements, `c_loops` writes those as loops. `branch_guards` checks the branches of traced functions, and
+`page` writes the op table as TypeScript for the web page.
+
+Other rooms call `write_listing`. The native backend also uses the forms of `op_forms`. A language is loaded when it is
 first asked for.
 """
 
@@ -14,6 +21,7 @@ from wiregrad.errors import OperandError, short_repr
 if TYPE_CHECKING:
     from wiregrad.ir import CircuitGraph
 
+
 LANGUAGE_MODULES = {"python": "python", "numpy": "arrays", "c": "c", "js": "javascript", "cuda": "cuda"}
 """Which module of this package writes each language."""
 CAMEL_CASE_LANGUAGES = ("js",)
@@ -25,7 +33,7 @@ def write_listing(
 ) -> str:
     """Return a circuit as a listing in a language; `name` is the name of its function."""
     if circuit.certificates:
-        options["guard"] = import_module("wiregrad.codegen.guards").guard_of(circuit)
+        options["guard"] = import_module("wiregrad.codegen.branch_guards").guard_of(circuit)
     listing = import_module("wiregrad.codegen.listing").listing(circuit.unchecked(), function)
     module = import_module(f"wiregrad.codegen.{LANGUAGE_MODULES[language]}")
     name = _usual_name(function, language) if name is None else _check_function_name(name)

@@ -1,20 +1,161 @@
-"""Listings in JavaScript: an ES module with no imports."""
+"""Listings in JavaScript: an ES module with no imports.
+
+The functions of C's math.h are within 4 ulp of C's and equal to them on special values. Most are functions of `Math`;
+where there is none, or V8's is less accurate, the listing defines its own. JavaScript cannot read the sign of a NaN,
+so `copysign(x, NaN)` takes it as positive.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from textwrap import indent, wrap
 from typing import ClassVar
 
-from wiregrad.codegen.forms import as_python_number
-from wiregrad.codegen.guards import BRANCH_RESULT_TEXT, GuardChecks, ListingGuard, write_or_explain
-from wiregrad.codegen.identifiers import escape_comment
-from wiregrad.codegen.language import ListingLanguage, ListingWriter, require_scalars
-from wiregrad.codegen.listing import ListingLine, Listing
-from wiregrad.codegen.lowering import CONDITION_TO_NUMBER
-from wiregrad.codegen.words import FunctionSpelling
-from wiregrad.codegen.words.javascript import JAVASCRIPT_WORDS
+from wiregrad.codegen.branch_guards import BRANCH_RESULT_TEXT, GuardChecks, ListingGuard, write_or_explain
+from wiregrad.codegen.language import FunctionSpelling, ListingLanguage, ListingWriter, escape_comment, require_scalars
+from wiregrad.codegen.listing import Listing, ListingLine
+from wiregrad.codegen.op_forms import CONDITION_TO_NUMBER, as_python_number
 from wiregrad.ops import Elementwise
+
+ERF_SERIES = (
+    5.957176147748911e-11,
+    -1.1372848856791674e-09,
+    1.4659775274047436e-08,
+    -1.6350312701054695e-07,
+    1.6461000484121368e-06,
+    -1.4925595266831182e-05,
+    0.0001205533111164271,
+    -0.000854832698083379,
+    0.0052239776248180145,
+    -0.026866170645076792,
+    0.11283791670954879,
+    -0.3761263890318375,
+    0.1283791670955126,
+)
+"""Coefficients of the best polynomial in z = x² for erf(x) / x - 1 where |x| < 1, highest power first."""
+
+ERFC_TAIL = (
+    -4.325370719107278e-09,
+    -1.0659628807393203e-08,
+    3.42329907978226e-08,
+    9.877438074940672e-08,
+    -1.3432312409451292e-07,
+    -6.146346341425417e-07,
+    3.52693258412998e-07,
+    3.471616676593574e-06,
+    -7.300550882569987e-07,
+    -2.0100376113106087e-05,
+    4.9491714476033325e-06,
+    0.00012509932758636072,
+    -0.00010515976008945177,
+    -0.0007798322714918795,
+    0.0018886903564002055,
+    0.002529391816335117,
+    -0.02377051491853638,
+    0.06830802734394434,
+    -0.11927366341531179,
+    0.12964515870276203,
+    -0.0475622943534507,
+    -0.1356211061245812,
+    0.25300805826972966,
+)
+"""Coefficients of the best polynomial in t = (x - 3) / (x + 3) for (1 + 2x) exp(x²) erfc(x) - 1, 0.5 <= x <= 28."""
+
+
+def _write_polynomial(coefficients: Iterable[float], variable: str) -> str:
+    numbers = "\n".join(wrap(", ".join(map(repr, coefficients)), 100))
+    return f"[\n{indent(numbers, '    ')}\n  ].reduce((sum, c) => sum * {variable} + c)"
+
+
+_EXP2 = """\
+/** 2 to the power x. */
+function exp2(x) {
+  return Math.pow(2, x);
+}"""
+
+_POW = """\
+/** x to the power y, as in C: 1 to any power is 1, and so is -1 to an infinite one. */
+function pow(x, y) {
+  if (x === 1 || (x === -1 && Math.abs(y) === Infinity)) return 1;
+  const power = Math.pow(x, y);
+  const t = Math.abs(x) - 1;
+  if (!(Math.abs(t) < 2 ** -20 && Math.abs(y) > 2 ** 31 && Math.abs(y) < 2 ** 64)) return power;
+  // Math.pow loses digits here. The logarithm is t + bend, and y * t is product + rest without rounding.
+  const bend = t * t * (-1 / 2 + t * (1 / 3 + t * (-1 / 4 + t / 5)));
+  const a = Math.fround(y);
+  const b = Math.fround(t);
+  const product = y * t;
+  const rest = a * b - product + a * (t - b) + (y - a) * b + (y - a) * (t - b) + y * bend;
+  const exponent = product + rest;
+  const size = Math.exp(exponent);
+  return Math.sign(power) * (size + (size < Infinity ? size * (product - exponent + rest) : 0));
+}"""
+
+_FMOD = """\
+/** What is left of x after taking y away as often as it fits, with the sign of x. */
+function fmod(x, y) {
+  return x % y;
+}"""
+
+_RINT = """\
+/** The whole number nearest to x, the even one of two. */
+function rint(x) {
+  const size = Math.abs(x);
+  // Near 2 ** 52 doubles are whole numbers, so the sum is rounded to one.
+  return size < 2 ** 52 ? copysign(size + 2 ** 52 - 2 ** 52, x) : x;
+}"""
+
+_COPYSIGN = """\
+/** The size of x with the sign of y. */
+function copysign(x, y) {
+  return y < 0 || Object.is(y, -0) ? -Math.abs(x) : Math.abs(x);
+}"""
+
+_ERF_AND_ERFC = f"""\
+/** The error function. */
+function erf(x) {{
+  if (!(Math.abs(x) < 1)) return x < 0 ? erfc(-x) - 1 : 1 - erfc(x);
+  const z = x * x;
+  const more = {_write_polynomial(ERF_SERIES, "z")};
+  return x + x * more;
+}}
+
+/** The complement of the error function, 1 - erf(x), to full relative accuracy. */
+function erfc(x) {{
+  if (x < 0.5) return 1 - erf(x);
+  if (x > 28) return 0;
+  // (1 + 2 * x) * exp(x * x) * erfc(x) is 1 + more.
+  const t = (x - 3) / (x + 3);
+  const more = {_write_polynomial(ERFC_TAIL, "t")};
+  // 1 + 2 * near and near * near are exact; what they leave of x is made good by two small factors, 1 + a and 1 - b.
+  const near = Math.fround(x);
+  const a = Math.expm1(-(x - near) * (x + near));
+  const b = (2 * (x - near)) / (1 + 2 * x);
+  const lead = Math.exp(-near * near) / (1 + 2 * near);
+  return lead + lead * (more + (1 + more) * (a - b - a * b));
+}}"""
+
+_SAME_IN_MATH = (
+    "exp expm1 log log2 log10 log1p sqrt cbrt hypot sin cos tan asin acos atan atan2 "
+    "sinh cosh tanh asinh acosh atanh floor ceil trunc"
+)
+
+JAVASCRIPT_WORDS: dict[str, FunctionSpelling] = {
+    name: FunctionSpelling(f"Math.{name}") for name in _SAME_IN_MATH.split()
+} | {
+    "fabs": FunctionSpelling("Math.abs"),
+    "exp2": FunctionSpelling("exp2", _EXP2),
+    "pow": FunctionSpelling("pow", _POW),
+    "fmod": FunctionSpelling("fmod", _FMOD),
+    "rint": FunctionSpelling("rint", _RINT, needs=("copysign",)),
+    "copysign": FunctionSpelling("copysign", _COPYSIGN),
+    # Each calls the other in the range where that is more accurate, so they are defined together.
+    "erf": FunctionSpelling("erf", needs=("erfc",)),
+    "erfc": FunctionSpelling("erfc", _ERF_AND_ERFC),
+}
+"""How JavaScript spells each function of math.h."""
+
 
 JAVASCRIPT_RESERVED = frozenset(
     "await break case catch class const continue debugger default delete do else enum export extends false finally for "
@@ -28,7 +169,10 @@ class JavaScriptLanguage(ListingLanguage):
     """JavaScript."""
 
     title = "JavaScript"
-    words: ClassVar[Mapping[str, FunctionSpelling]] = {**JAVASCRIPT_WORDS, CONDITION_TO_NUMBER: FunctionSpelling("Number")}
+    words: ClassVar[Mapping[str, FunctionSpelling]] = {
+        **JAVASCRIPT_WORDS,
+        CONDITION_TO_NUMBER: FunctionSpelling("Number"),
+    }
     reserved = JAVASCRIPT_RESERVED
     not_a_number = "NaN"
     infinity = "Infinity"
@@ -84,7 +228,11 @@ def _guard_functions(name: str, guard: ListingGuard) -> Iterator[str]:
     """Return the function that finds a branch that goes another way, and the one that throws."""
     called = f"{name}Checks(inputs)"
     values = f"[{called}]" if len(guard.branches) == 1 else f"Object.values({called})"
-    lines = [f"/** Returns {BRANCH_RESULT_TEXT}. */", f"export function {name}Branch(inputs) {{", f"  const checks = {values};"]
+    lines = [
+        f"/** Returns {BRANCH_RESULT_TEXT}. */",
+        f"export function {name}Branch(inputs) {{",
+        f"  const checks = {values};",
+    ]
     for k, branch in enumerate(guard.branches):
         wanted = JAVASCRIPT.write_number(float(as_python_number(branch.expected)))
         lines.append(f"  if (!Object.is(Number(checks[{k}]), {wanted})) return {branch.number};")
@@ -145,7 +293,8 @@ def _write_result(writer: ListingWriter) -> str:
     listing = writer.listing
     values = {label: writer.write_atom(atom) for label, atom in listing.values.items()}
     rows = {
-        label: _write_object({k: writer.write_atom(atom) for k, atom in row.items()}) for label, row in listing.gradients.items()
+        label: _write_object({k: writer.write_atom(atom) for k, atom in row.items()})
+        for label, row in listing.gradients.items()
     }
     match listing.function:
         case "value":

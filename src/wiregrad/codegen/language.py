@@ -1,34 +1,45 @@
-"""What all languages share: expressions, lines, the helpers that a listing defines, and the names of variables.
+"""What all listing languages share: identifiers, comments, expressions, lines, and the helpers a listing defines.
 
-A language is a subclass that says how it spells a choice, a statement, a function and a file. Each form is written
-once as a template with placeholders for its operands; the template is then filled in for every line with this form.
+A language is a subclass of `ListingLanguage` that says how it spells a choice, a statement, a function and a file, and
+how it spells the functions of C's math.h (`FunctionSpelling`). Each form is written once as a template with
+placeholders for its operands; the template is then filled in for every line that has this form.
+
+Names come from users and files and are not trusted. An identifier consists of ASCII letters, digits and _, is not a
+word that the language or the listing needs, and belongs to one variable.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from wiregrad.codegen.forms import OpForm, ConstantForm, Form, SlotForm, as_python_number
-from wiregrad.codegen.identifiers import Identifiers, escape_comment
-from wiregrad.codegen.listing import Atom, ListingLine, Listing, VariableRole
-from wiregrad.codegen.lowering import op_function_names, lower_to_c, require_scalar_text
-from wiregrad.codegen.words import FunctionSpelling
+from wiregrad.codegen.listing import Atom, Listing, ListingLine, VariableRole
+from wiregrad.codegen.op_forms import (
+    ConstantForm,
+    Form,
+    OpForm,
+    SlotForm,
+    as_python_number,
+    lower_to_c,
+    op_function_names,
+    require_scalar_text,
+)
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import NoRuleError, OperandError
 from wiregrad.ir import TABLE, Place
 from wiregrad.ops import Elementwise
-from wiregrad.ops.expressions import (
+from wiregrad.ops.c_expressions import (
     ATOM_LEVEL,
     CHOICE_LEVEL,
     COMPARISON_SIGNS,
-    SIGN_PRECEDENCE,
     LOGIC_SIGNS,
     PREFIX_LEVEL,
+    SIGN_PRECEDENCE,
     BinaryExpression,
     CallExpression,
     ChoiceExpression,
@@ -40,6 +51,106 @@ from wiregrad.ops.expressions import (
     parse_c_text,
     walk_expression,
 )
+
+MAX_IDENTIFIER_LENGTH = 48
+_NOT_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]+")
+_RESERVED_START = re.compile(r"__|_[A-Z]|_?$")
+"""Matches names that C reserves or that mean something in Python (`__x`, `_X`), and empty names (`_`)."""
+_COMMENT_PUNCTUATION = frozenset(" ._-+*/()[]<>=:,;'!%&|^~$@#")
+
+
+class Identifiers:
+    """The identifiers of one listing.
+
+    >>> names = Identifiers(["while"])
+    >>> names.take_name("layers[0].w"), names.take_name("while"), names.take_name("layers_0_w"), names.take_name("\\u03b1")
+    ('layers_0_w', 'while_', 'layers_0_w_', 'alpha')
+    """
+
+    def __init__(self, reserved: Iterable[str], macros: re.Pattern[str] | None = None) -> None:
+        self._taken = set(reserved)
+        self._macros = macros
+        self._counts: dict[str, int] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._taken
+
+    def take_name(self, name: str) -> str:
+        """Return an unused identifier for a name, and mark it as used."""
+        usable = name.isascii() and name.isidentifier() and len(name) <= MAX_IDENTIFIER_LENGTH
+        identifier = name if usable else to_ascii_name(name)
+        if _RESERVED_START.match(identifier):
+            identifier = f"v{identifier}"
+        elif self._macros is not None and self._macros.fullmatch(identifier):
+            identifier = f"v_{identifier}"
+        if identifier in self._taken:
+            identifier = self._find_free(identifier)
+        self._taken.add(identifier)
+        return identifier
+
+    def _find_free(self, name: str) -> str:
+        if f"{name}_" not in self._taken and name not in self._counts:
+            self._counts[name] = 1
+            return f"{name}_"
+        count = self._counts.get(name, 1)
+        while True:
+            count += 1
+            if f"{name}_{count}" not in self._taken:
+                self._counts[name] = count
+                return f"{name}_{count}"
+
+
+def to_ascii_name(name: str) -> str:
+    """Return a name in ASCII letters; a letter of another script becomes its Unicode name.
+
+    >>> to_ascii_name("net.layers[2].\\u03b2"), to_ascii_name("%3")
+    ('net_layers_2_beta', 't3')
+    """
+    if name.startswith("%"):
+        return f"t{name[1:]}"
+    ascii_only = "".join(letter if letter.isascii() else _spell_letter(letter) for letter in name)
+    identifier = _NOT_IDENTIFIER.sub("_", ascii_only).strip("_")[:MAX_IDENTIFIER_LENGTH].rstrip("_")
+    return f"v{identifier}" if not identifier or identifier[0].isdigit() else identifier
+
+
+def _spell_letter(letter: str) -> str:
+    """Return the last word of a letter's Unicode name, or its code point if that is not a plain word."""
+    base = unicodedata.normalize("NFKD", letter)[0]
+    if base.isascii() and base.isalnum():
+        return base
+    words = unicodedata.name(letter, "").rpartition(" ")[2].lower()
+    return words if words.isascii() and words.isalpha() else f"u{ord(letter):x}"
+
+
+@lru_cache(maxsize=4096)
+def escape_comment(text: str, longest: int = 100) -> str:
+    """Return a text that is safe in a comment of any language: letters, digits and harmless signs.
+
+    >>> escape_comment("a */ b\\\\ \\n c")
+    'a _/ b_ _ c'
+    """
+    safe = "".join(
+        sign if sign in _COMMENT_PUNCTUATION or (sign.isascii() and sign.isalnum()) else _escape_sign(sign)
+        for sign in text
+    )
+    # The text must neither end nor begin a comment.
+    safe = safe.replace("*/", "_/").replace("/*", "/_")
+    return safe if len(safe) <= longest else f"{safe[: longest - 3]}..."
+
+
+def _escape_sign(sign: str) -> str:
+    return sign if sign.isalpha() and unicodedata.bidirectional(sign) == "L" else "_"
+
+
+class FunctionSpelling(NamedTuple):
+    """How a language spells a function: the text before its parenthesis, and a definition where it has none."""
+
+    call: str
+    define: str = ""
+    """The complete definition of `call`, written once at the top of a listing that uses it."""
+    needs: tuple[str, ...] = ()
+    """Other C functions that the definition uses."""
+
 
 MAX_ALIGNED_WIDTH = 44
 """Maximum length of the lines behind which comments are aligned."""
@@ -300,7 +411,9 @@ class ListingWriter:
         }[function]
         outputs = ", ".join(circuit.outputs[:4]) + (", ..." if len(circuit.outputs) > 4 else "")
         nodes = count_with_noun(len(circuit), "node")
-        return escape_comment(f"{what[:1].upper()}{what[1:]} of {outputs}, written by wiregrad from a circuit of {nodes}.")
+        return escape_comment(
+            f"{what[:1].upper()}{what[1:]} of {outputs}, written by wiregrad from a circuit of {nodes}."
+        )
 
 
 def _check_function_name(name: str, identifiers: Identifiers, language: ListingLanguage) -> None:

@@ -16,13 +16,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.codegen.forms import OpForm, ConstantForm, Form, SlotForm, choose_form, collapse_uniform, slots_of, find_uniform_value
-from wiregrad.codegen.rules import PullbackCase, PullbackRule, SentGradient, constant_key, needs_mask, derive_pullback
+from wiregrad.codegen.op_forms import (
+    ConstantForm,
+    Form,
+    OpForm,
+    PullbackCase,
+    PullbackRule,
+    SentGradient,
+    SlotForm,
+    choose_form,
+    collapse_uniform,
+    constant_key,
+    derive_pullback,
+    find_uniform_value,
+    needs_mask,
+    slots_of,
+)
 from wiregrad.dtypes import BOOL, WireType
 from wiregrad.errors import CircuitError, OperandError, OutputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Pattern, Place, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array import Linear
+from wiregrad.ops.array_ops import Linear
 from wiregrad.passes import gradient_circuit, prune, simplify
 
 
@@ -123,7 +137,9 @@ def build_listing(circuit: CircuitGraph, function: str = "value_and_grad") -> Li
     """
     if function not in LISTING_FUNCTIONS:
         near = suggest_name(str(function), LISTING_FUNCTIONS)
-        raise OperandError(f"a listing's function is one of {', '.join(LISTING_FUNCTIONS)}; got {short_repr(function)}{near}")
+        raise OperandError(
+            f"a listing's function is one of {', '.join(LISTING_FUNCTIONS)}; got {short_repr(function)}{near}"
+        )
     if function in ("value_and_grad", "hessian"):
         circuit.root()
     if function != "value" and not circuit.inputs:
@@ -197,7 +213,9 @@ class _ListingBuilder:
                 atoms = _collapse_constants(row, atoms)
             form: Form = ConstantForm(values[node], kind) if row.op is CONSTANT else self._node_form(row, atoms)
             number = self.add_variable(VariableRole.NODE, node, kind)
-            self.lines.append(ListingLine(number, form, atoms, row.op.title, places.label_of(node), groups.label_of(node) or ""))
+            self.lines.append(
+                ListingLine(number, form, atoms, row.op.title, places.label_of(node), groups.label_of(node) or "")
+            )
             self.atoms.append(number)
 
     def _node_form(self, row: Row, atoms: tuple[Atom, ...]) -> Form:
@@ -278,7 +296,9 @@ _NODE_FORMS: dict[Any, OpForm] = {}
 
 def _is_spread_constant(row: Row, atoms: tuple[Atom, ...]) -> bool:
     moves = isinstance(row.op, Linear) and row.op.moves
-    return moves and all(isinstance(atom, ConstantForm) and find_uniform_value(atom.value) is not None for atom in atoms)
+    return moves and all(
+        isinstance(atom, ConstantForm) and find_uniform_value(atom.value) is not None for atom in atoms
+    )
 
 
 def _collapse_constants(row: Row, atoms: tuple[Atom, ...]) -> tuple[Atom, ...]:
@@ -317,7 +337,9 @@ class _BackwardWriter:
         groups = lister.circuit.columns.groups
         if lister.active[root]:
             seed = self._add_variable(VariableRole.GRADIENT, root, lister.types[root])
-            self._add_line(seed, ConstantForm(np.ones((), lister.types[root].dtype)[()], lister.types[root]), (), "seed")
+            self._add_line(
+                seed, ConstantForm(np.ones((), lister.types[root].dtype)[()], lister.types[root]), (), "seed"
+            )
             self.grads[root] = _ArrivedGradient(seed, None)
         for row in reversed(lister.rows[: root + 1]):
             arrived = self.grads.get(row.node)
@@ -330,7 +352,9 @@ class _BackwardWriter:
     def _add_variable(self, role: VariableRole, node: int, kind: WireType) -> int:
         return self.lister.add_variable(role, node, kind, self.of)
 
-    def _add_line(self, target: int, form: Form, atoms: tuple[Atom, ...], note: str, again: bool = False) -> ListingLine:
+    def _add_line(
+        self, target: int, form: Form, atoms: tuple[Atom, ...], note: str, again: bool = False
+    ) -> ListingLine:
         line = ListingLine(target, form, atoms, note, self.place, self.group, again)
         self.lister.lines.append(line)
         return line
@@ -354,7 +378,9 @@ class _BackwardWriter:
         atoms: tuple[Atom, ...] = (*operands, lister.atoms[row.node], arrived.value, mask)
         note = f"{row.op.title} {PATTERN_VERBS[row.op.pattern]}"
         for form in rule.shared:
-            number = self._add_variable(VariableRole.MASK if form.type.dtype == BOOL.dtype else VariableRole.SHARED, row.node, form.type)
+            number = self._add_variable(
+                VariableRole.MASK if form.type.dtype == BOOL.dtype else VariableRole.SHARED, row.node, form.type
+            )
             self._add_line(number, form, atoms, row.op.title)
             atoms = (*atoms, number)
         for sent in rule.sent:
@@ -380,11 +406,15 @@ class _BackwardWriter:
         rule = lister.rules.get(key)
         if rule is None:
             types = tuple([lister.types[source] for source in row.sources])
-            case = PullbackCase(op, op.settings, row.mode, moving, types, lister.types[row.node], masked, everywhere, fixed)
+            case = PullbackCase(
+                op, op.settings, row.mode, moving, types, lister.types[row.node], masked, everywhere, fixed
+            )
             rule = lister.rules[key] = derive_pullback(case)
         return rule
 
-    def _send_back(self, row: Row, rule: PullbackRule, sent: SentGradient, atoms: tuple[Atom, ...], note: str, guard: Atom | None) -> None:
+    def _send_back(
+        self, row: Row, rule: PullbackRule, sent: SentGradient, atoms: tuple[Atom, ...], note: str, guard: Atom | None
+    ) -> None:
         """Write the line that assigns or adds the gradient sent back along one wire."""
         source = row.sources[sent.slot]
         kind = self.lister.types[source]
@@ -411,7 +441,9 @@ class _BackwardWriter:
         # An absent gradient is stored as 0, so a plain copy of it needs no mask again.
         alike = before is None or (before.mask is not None and held is None)
         where = None if alike and _is_copy(row, sent) else mask
-        form = _combine_gradients(rule, sent, kind, len(atoms), _CombinationCase(before is not None, where is not None, held is not None))
+        form = _combine_gradients(
+            rule, sent, kind, len(atoms), _CombinationCase(before is not None, where is not None, held is not None)
+        )
         extra = tuple([atom for atom in (None if before is None else target, where, held) if atom is not None])
         line = self._add_line(target, form, (*atoms, *extra), note, again=before is not None)
         if isinstance(where, int) and isinstance(sent.mask, OpForm) and before is None:
@@ -478,10 +510,16 @@ def _is_copy(row: Row, sent: SentGradient) -> bool:
     arrived = len(row.sources) + 1
     value = sent.value
     mask = sent.mask
-    return isinstance(value, SlotForm) and isinstance(mask, SlotForm) and (value.number, mask.number) == (arrived, arrived + 1)
+    return (
+        isinstance(value, SlotForm)
+        and isinstance(mask, SlotForm)
+        and (value.number, mask.number) == (arrived, arrived + 1)
+    )
 
 
-def _combine_gradients(rule: PullbackRule, sent: SentGradient, kind: WireType, first: int, case: _CombinationCase) -> Form:
+def _combine_gradients(
+    rule: PullbackRule, sent: SentGradient, kind: WireType, first: int, case: _CombinationCase
+) -> Form:
     """Return the form of a gradient after another one is sent to it.
 
     The slots from `first` on are the old gradient, the mask of the new one and the mask of the old one, as far as the

@@ -16,20 +16,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.codegen.forms import OpForm, Form, SlotForm, assume_facts, collect_facts, extract_forms, slots_of
-from wiregrad.codegen.identifiers import Identifiers, escape_comment
 from wiregrad.codegen.javascript import JavaScriptLanguage
-from wiregrad.codegen.lowering import op_function_names, lower_to_c
+from wiregrad.codegen.language import Identifiers, escape_comment
+from wiregrad.codegen.op_forms import (
+    Form,
+    OpForm,
+    SlotForm,
+    assume_facts,
+    collect_facts,
+    extract_forms,
+    lower_to_c,
+    op_function_names,
+    slots_of,
+)
 from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import DomainError
-from wiregrad.frontends.formula import NAMED_CONSTANTS, MAX_CHARACTERS, MAX_DEPTH
+from wiregrad.frontends.formula import MAX_CHARACTERS, MAX_DEPTH, NAMED_CONSTANTS
 from wiregrad.ir import TABLE, GraphBuilder, Level, Pattern, Port
-from wiregrad.ir.mode import Convention, encode_mode
-from wiregrad.ir.names import MAX_NAME_LENGTH
+from wiregrad.ir.columns import MAX_NAME_LENGTH
+from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops import Elementwise
-from wiregrad.ops.expressions import is_condition, parse_c_text
-from wiregrad.ops.flow import MaskedFlow
-from wiregrad.ops.kinks import Kink
+from wiregrad.ops.c_expressions import is_condition, parse_c_text
+from wiregrad.ops.elementwise import Kink
+from wiregrad.ops.gradient_flow import MaskedFlow
 from wiregrad.passes import simplify
 
 _HELPER_SIGNATURE = re.compile(r"^function (\w+)\(([^)]*)\) \{", re.MULTILINE)
@@ -197,7 +206,9 @@ def _write_parts(op: Elementwise) -> _RecordParts:
         forward=_write_function(op, [], _apply_to_slots(op), with_output=False),
         kinks=[_write_kink(op, kink) for kink in op.kinks],
         rules=[_write_local_derivative(op, slot) for slot in range(len(op.inputs))],
-        blocked=_write_object({str(mode): str(own) for mode in _formula_modes(op) if any(own := _find_blocking_kinks(op, mode))}),
+        blocked=_write_object(
+            {str(mode): str(own) for mode in _formula_modes(op) if any(own := _find_blocking_kinks(op, mode))}
+        ),
     )
 
 
@@ -267,7 +278,9 @@ def _write_record(op: Elementwise, parts: _RecordParts, shared: Mapping[str, str
         "blocked": shared_or_own(parts.blocked),
     }
     more = {name: text for name, text in facts.items() if _USUAL_FACTS[name] != text}
-    last = _drop_usual_arguments(json.dumps(" ".join(op.inputs)), json.dumps("".join(_find_result_letters(op))), _write_object(more))
+    last = _drop_usual_arguments(
+        json.dumps(" ".join(op.inputs)), json.dumps("".join(_find_result_letters(op))), _write_object(more)
+    )
     lines = [
         f"  op({json.dumps(op.name)}, {parts.forward.text}, [",
         *(f"    {shared_or_own(rule.text)}," for rule in parts.rules),
@@ -286,7 +299,9 @@ def _drop_usual_arguments(*arguments: str) -> list[str]:
 
 def _write_conditions(op: Elementwise) -> str:
     """Return for each input whether it is a condition; an empty list if none is."""
-    return f"[{', '.join(_TYPESCRIPT.write_number(name in op.takes_bool) for name in op.inputs) if op.takes_bool else ''}]"
+    return (
+        f"[{', '.join(_TYPESCRIPT.write_number(name in op.takes_bool) for name in op.inputs) if op.takes_bool else ''}]"
+    )
 
 
 def _find_result_letters(op: Elementwise) -> Iterator[str]:
@@ -342,7 +357,9 @@ def _formula_modes(op: Elementwise) -> Iterator[int]:
     if op.kinks and len(op.inputs) > 1:
         slots = range(len(op.inputs))
         for size in slots:
-            yield from (encode_mode(Convention.MIN_NORM, literal) for literal in itertools.combinations(slots, size + 1))
+            yield from (
+                encode_mode(Convention.MIN_NORM, literal) for literal in itertools.combinations(slots, size + 1)
+            )
 
 
 def _write_local_derivative(op: Elementwise, slot: int) -> _WrittenText:
@@ -381,7 +398,9 @@ def _as_port(builder: GraphBuilder, value: Any) -> Port:
     return value if isinstance(value, Port) else builder.place_constant(np.asarray(value)[()])
 
 
-def _write_traced_rule(op: Elementwise, builder: GraphBuilder, labels: Mapping[str, Port], *, with_output: bool = True) -> _WrittenText:
+def _write_traced_rule(
+    op: Elementwise, builder: GraphBuilder, labels: Mapping[str, Port], *, with_output: bool = True
+) -> _WrittenText:
     count = len(op.inputs)
     circuit = simplify(builder.build(labels=labels, name="rule"))
     shared, forms = extract_forms(circuit, range(count + 1), count + 1)
@@ -397,7 +416,11 @@ def _write_function(
 ) -> _WrittenText:
     """Return forms as a function: constants for shared forms, then the value; null where the mask is false."""
     taken = Identifiers(_TYPESCRIPT.reserved | _TYPESCRIPT.helper_names() | op_function_names())
-    names = [*map(taken.take_name, op.inputs), taken.take_name("y"), *(taken.take_name(f"part{k}") for k in range(len(shared)))]
+    names = [
+        *map(taken.take_name, op.inputs),
+        taken.take_name("y"),
+        *(taken.take_name(f"part{k}") for k in range(len(shared))),
+    ]
     texts = [_write_form(form, names) for form in (*shared, value, *([] if mask is None else [mask]))]
     used = frozenset().union(*(slots_of(form) for form in (*shared, value, *([] if mask is None else [mask]))))
     count = len(op.inputs)

@@ -1,5 +1,15 @@
 """The explorer: a page that draws a circuit and lets a person step through it and change its inputs.
 
 The page is written as one HTML file, served on this machine, or shown in a notebook. Python hands it JSON, which holds
-what was asked for and nothing else of the user's machine.
+what was asked for and nothing else of the user's machine. Read `page_data` first: it builds that JSON.
+
+- `json_encoding` encodes numbers, arrays, nodes and wires; `part_pictures` encodes pictures of parts of a circuit.
+- `circuit_views` answers questions about circuits that are too large to send whole; `find_language` searches them, and
+  `offline` stores answers in a saved page.
+- `html_page` writes the single file.
+- `web_app` answers requests, `request_guard` decides which requests may pass, `local_server` starts and stops it all.
+- `widget` shows the page in a notebook.
+
+Other rooms call `html_page.to_html`, `local_server.open_explorer` with a `web_app.ExplorerSession`, and `widget`. The
+page itself is built from `web/` into `static/`.
 """

@@ -18,10 +18,10 @@ from types import new_class
 from typing import Any, cast
 
 from wiregrad.backends import RunRecord
+from wiregrad.draw.render.terminal import HTML_TYPE, TEXT_TYPE, build_mimebundle
 from wiregrad.errors import InputError, WiregradError, short_repr
-from wiregrad.explorer.page import STYLE_FILE, dump_json, read_static_file
-from wiregrad.explorer.server import ExplorerSession
-from wiregrad.export.notebook import HTML_TYPE, TEXT_TYPE, build_mimebundle
+from wiregrad.explorer.html_page import STYLE_FILE, dump_json, read_static_file
+from wiregrad.explorer.web_app import ExplorerSession
 from wiregrad.ir import CircuitGraph
 
 WIDGET_SCRIPT = "widget.js"
@@ -75,7 +75,12 @@ class ExplorerWidget:
 
 
 def widget(
-    circuit: CircuitGraph, run: RunRecord | None = None, *, source: bool = False, formula: str | None = None, theme: str = "system"
+    circuit: CircuitGraph,
+    run: RunRecord | None = None,
+    *,
+    source: bool = False,
+    formula: str | None = None,
+    theme: str = "system",
 ) -> ExplorerWidget:
     """Return a widget that shows a circuit and a run of it; with `source` also the lines of code that made the nodes.
 
@@ -124,7 +129,11 @@ def _find_asset_files() -> dict[str, Any]:
     with as_file(folder / WIDGET_SCRIPT) as module, as_file(folder / STYLE_FILE) as style:
         # Files of a package inside an archive are extracted to temporary paths; then the texts are used instead.
         is_permanent = str(module) == str(folder / WIDGET_SCRIPT)
-        return {"_esm": module, "_css": style} if is_permanent else {"_esm": read_static_file(WIDGET_SCRIPT), "_css": read_static_file(STYLE_FILE)}
+        return (
+            {"_esm": module, "_css": style}
+            if is_permanent
+            else {"_esm": read_static_file(WIDGET_SCRIPT), "_css": read_static_file(STYLE_FILE)}
+        )
 
 
 def answer_question(session: ExplorerSession, question: dict[str, Any]) -> dict[str, Any]:

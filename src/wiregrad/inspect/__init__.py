@@ -1,6 +1,12 @@
 """What a person asks of a run, one package or module per question.
 
-The module of a question is loaded when the question is first asked: `load_question("blame")(run)`.
+`load_question("blame")` returns the function that answers a question; its module is loaded when the question is first
+asked. Every answer is a `Report`: facts as fields, sentences when printed.
+
+Start with `report` (what answers share), then `blame`, the shortest question in full. `run_index` is the view of a run
+that walks along wires use. Other rooms call `load_question`, the functions named after the questions (`blame.blame`,
+`paths.paths`, ...), `explain.explain_value`, `check.check_gradients`, `flight_recorder.Flight` and what `report`
+offers; everything else is private to its question.
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ from typing import Any
 
 _MODULES = {
     "blame": "wiregrad.inspect.blame",
-    "branches": "wiregrad.inspect.branches",
+    "branches": "wiregrad.inspect.paths",
     "diff": "wiregrad.inspect.diff",
     "explain": "wiregrad.inspect.explain",
     "flow": "wiregrad.inspect.flow",

@@ -1,9 +1,10 @@
 """The first wire at which two circuits, or two runs, differ.
 
-Inputs correspond by name where both circuits have the name, all other nodes by the order in which they were made. Names
-and source locations are labels and make no difference of their own. Circuits differ in structure: an op, a setting, a
-kink mode, a constant, an input's type, user code, or the source of a wire; if all of these agree, in their outputs or
-in the order of their inputs.
+Two circuits are aligned first. Inputs correspond by name where both circuits have the name, all other nodes by the
+order in which they were made; positions in this order, not indices, are compared. Names and source places are labels
+and make no difference of their own. Circuits differ in structure: an op, a setting, a kink mode, a constant, an
+input's type, user code, or the source of a wire; if all of these agree, in their outputs or in the order of their
+inputs.
 
 Runs of circuits with the same structure are compared node by node, values forward and then gradients backward, so the
 first difference is a cause and not an effect. Runs of circuits with different structure (another framework, before and
@@ -15,18 +16,122 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wiregrad.backends import RunRecord
+from wiregrad.backends.run import constant_identity
 from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
-from wiregrad.inspect.report import Report, describe_node, format_node_place
-from wiregrad.inspect.sides import AlignedCircuit, align_circuits, user_code_key
-from wiregrad.ir import INPUT, Certificate, CircuitGraph, Node, Op, certificates
-from wiregrad.ir.flat import join_first_names
-from wiregrad.ir.mode import write_mode
+from wiregrad.frontends.recording.arguments import flatten
+from wiregrad.inspect.report import Report, describe_node, format_node_place, format_operand
+from wiregrad.ir import INPUT, Certificate, CircuitGraph, Node, Op, Row, certificates
+from wiregrad.ir.columns import is_automatic_name, join_first_names
+from wiregrad.ir.types_and_kinks import write_mode
+
+
+class AlignedCircuit:
+    """The nodes of a circuit in the order in which they are compared, with their signatures without and with sources.
+
+    `order` has the index of each node; sources and outputs are positions in it.
+    """
+
+    def __init__(self, circuit: CircuitGraph, order: Sequence[int], shared: frozenset[str]) -> None:
+        self.circuit = circuit
+        self.order = order
+        self.size = circuit.size
+        rows = list(circuit.rows())
+        constants = circuit.constants()
+        place = dict(zip(order, range(len(order)), strict=True))
+        self.sources = [[place[source] for source in rows[node].sources] for node in order]
+        self.outputs = [place[node] for node in circuit.columns.outputs.tolist()]
+        self.inputs = [place[node] for node in circuit.input_indices()]
+        self.alone = [_node_signature(circuit, rows[node], constants, shared) for node in order]
+        self.whole = [(alone, tuple(sources)) for alone, sources in zip(self.alone, self.sources, strict=True)]
+
+    def node_at(self, at: int) -> Node:
+        """Return the node at a position."""
+        return Node(self.circuit, self.order[at])
+
+    def name_at(self, at: int) -> str:
+        """Return the name of the node at a position."""
+        return self.circuit.name_of(self.order[at])
+
+    def describe_at(self, at: int) -> str:
+        """Format the node at a position, with its source location."""
+        return describe_node(self.circuit, self.order[at]) + format_node_place(self.circuit, self.order[at])
+
+    def operand_at(self, at: int) -> str:
+        """Format the node at a position as an operand."""
+        return format_operand(self.circuit, self.order[at])
+
+    def number_subcircuits(self, known: dict[Any, int]) -> list[int]:
+        """Number the nodes so that two nodes share a number if everything they depend on is the same."""
+        identities = [-1] * self.size
+        for k, at in enumerate(sorted(self.inputs)):
+            identities[at] = known.setdefault((self.alone[at], k), len(known))
+        for at in range(self.size):
+            if self.alone[at][0] != INPUT.name:
+                key = self.alone[at], tuple([identities[source] for source in self.sources[at]])
+                identities[at] = known.setdefault(key, len(known))
+        return identities
+
+
+def align_circuits(one: CircuitGraph, two: CircuitGraph) -> tuple[AlignedCircuit, AlignedCircuit]:
+    """Align two circuits for comparison.
+
+    >>> import wiregrad as wg
+    >>> [side.order for side in align_circuits(wg.circuit("f = a - b"), wg.circuit("f = b - a"))]
+    [[0, 1, 2], [1, 0, 2]]
+    """
+    names = one.inputs, two.inputs
+    shared = frozenset(name for name in set(names[0]) & set(names[1]) if not is_automatic_name(name))
+    order = list(range(two.size))
+    if len(names[0]) == len(names[1]):
+        at = dict(zip(names[1], two.input_indices(), strict=True))
+        rest = iter([name for name in names[1] if name not in shared])
+        for place, name in zip(two.input_indices(), names[0], strict=True):
+            order[place] = at[name if name in shared else next(rest)]
+    return AlignedCircuit(one, list(range(one.size)), shared), AlignedCircuit(two, order, shared)
+
+
+def _node_signature(
+    circuit: CircuitGraph, row: Row, constants: Mapping[int, Any], shared: frozenset[str]
+) -> tuple[Any, ...]:
+    """Return the signature of a node without its sources."""
+    kind = name = None
+    if row.op is INPUT:
+        kind = circuit.type_of(row.node)
+        name = circuit.name_of(row.node)
+    value = constant_identity(constants[row.node]) if row.node in constants else None
+    settings = user_code_key(row.op) if row.op.per_call else row.op.settings
+    return row.op.name, settings, row.mode, len(row.sources), kind, name if name in shared else None, value
+
+
+def user_code_key(op: Op) -> tuple[Any, ...]:
+    """Return a key for a call of user code: the code itself, then the arguments that are not wires."""
+    parts, tree = flatten([getattr(call, "identity", call) for _, call in op.settings])
+    return (*[_closure_key(part) for part in parts], repr(tree))
+
+
+def _closure_key(part: Any) -> Any:
+    if isinstance(part, FunctionType):
+        # A nested function is a new object in each call; only what it closes over makes a difference.
+        cells = [cell.cell_contents for cell in part.__closure__ or ()]
+        return part.__code__, tuple(map(_value_key, (*cells, *(part.__defaults__ or ()))))
+    return _value_key(part)
+
+
+def _value_key(part: Any) -> Any:
+    if hasattr(part, "dtype") or isinstance(part, float | complex):
+        return constant_identity(part)
+    try:
+        hash(part)
+    except TypeError:
+        return type(part), id(part)
+    return type(part), part
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +172,9 @@ class Difference(Report):
             yield f"names differ: {join_first_names(pairs)}"
 
 
-def diff(one: CircuitGraph | RunRecord, two: CircuitGraph | RunRecord, rtol: float = 0.0, atol: float = 0.0) -> Difference:
+def diff(
+    one: CircuitGraph | RunRecord, two: CircuitGraph | RunRecord, rtol: float = 0.0, atol: float = 0.0
+) -> Difference:
     """Compare two circuits or two runs and return the first wire at which they differ.
 
     Numbers are equal if they differ by at most `atol + rtol * |second|`; NaN equals NaN.
@@ -221,7 +328,10 @@ def _describe_other_outputs(at: _StructureSplit) -> str:
     for a, b in zip(one, two, strict=False) if not others else ():
         is_shared = ids[0][a] in ids[1] or ids[1][b] in ids[0]
         others = others or (ids[0][a] != ids[1][b] if is_shared else at.counterpart_of(a) not in (None, b))
-    names = [join_first_names([side.name_at(node) for node in ends]) or "none" for side, ends in ((at.one, one), (at.two, two))]
+    names = [
+        join_first_names([side.name_at(node) for node in ends]) or "none"
+        for side, ends in ((at.one, one), (at.two, two))
+    ]
     return f"the outputs differ too: {names[0]} and {names[1]}" if others else ""
 
 
@@ -295,7 +405,11 @@ def _describe_changed_node(at: _StructureSplit, one: int, two: int) -> Differenc
     what, detail = _changed_aspect(at, one, two)
     first = f"they first differ at {at.one.describe_at(one)} in the first, {at.two.describe_at(two)} in the second: {detail}"
     behind = [len(middle) - 1 for middle in at.differing_ranges]
-    rest = _describe_rest(at) if max(behind) <= 0 else f"{behind[0]} and {behind[1]} more nodes differ; {_describe_shared_nodes(at)}"
+    rest = (
+        _describe_rest(at)
+        if max(behind) <= 0
+        else f"{behind[0]} and {behind[1]} more nodes differ; {_describe_shared_nodes(at)}"
+    )
     # If only wires differ, this node is the first of those with equal signatures.
     alone = not at.differing_ranges[0] and {node for node, _, _ in at.find_rewired()} == {two}
     sentences = (first, "everything else matches" if alone else rest)
@@ -381,7 +495,9 @@ class _Tolerance(NamedTuple):
             return None
         off = np.where(close, -1.0, np.where(np.isnan(off), np.inf, off))
         k = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), off.shape))
-        return _LargestGap(k, (to_python_number(np.asarray(one)[k]), to_python_number(np.asarray(two)[k])), float(off[k]))
+        return _LargestGap(
+            k, (to_python_number(np.asarray(one)[k]), to_python_number(np.asarray(two)[k])), float(off[k])
+        )
 
 
 class _NodePair(NamedTuple):
@@ -413,12 +529,16 @@ def _compare_runs(one: RunRecord, two: RunRecord, numbers: _Tolerance) -> Differ
 
 def _pair_shared_names(one: CircuitGraph, two: CircuitGraph) -> list[_NodePair]:
     """Return the nodes that both circuits name, in the order of the first, and their outputs."""
-    named = {(node, other) for node, name in one.columns.names if (other := two.columns.names.find_node(name)) is not None}
+    named = {
+        (node, other) for node, name in one.columns.names if (other := two.columns.names.find_node(name)) is not None
+    }
     named.update(zip(one.columns.outputs.tolist(), two.columns.outputs.tolist(), strict=False))
     return [_NodePair(*pair) for pair in sorted(named)]
 
 
-def _compare_numbers(one: RunRecord, two: RunRecord, pairs: Sequence[_NodePair], moving: Sequence[_NodePair], numbers: _Tolerance) -> Difference:
+def _compare_numbers(
+    one: RunRecord, two: RunRecord, pairs: Sequence[_NodePair], moving: Sequence[_NodePair], numbers: _Tolerance
+) -> Difference:
     """Compare the numbers of two runs: values forward, then gradients backward."""
     values = ((pair, numbers.find_gap(one.values[pair.one], two.values[pair.two])) for pair in pairs)
     gradients = ((pair, numbers.find_gap(one.gradient(pair.one), two.gradient(pair.two))) for pair in reversed(moving))

@@ -17,27 +17,29 @@ from functools import cache
 import numpy as np
 
 from wiregrad.backends import RunRecord
+from wiregrad.draw.layout.labels import clip_distinctly, count_columns, escape_unprintable, format_nonfinite
+from wiregrad.draw.plots import BarRow, draw_bars, format_brief
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import InputError, short_repr
-from wiregrad.export.canvas import format_brief
-from wiregrad.export.letters import count_columns, clip_distinctly, escape_unprintable
-from wiregrad.export.plots import BarRow, draw_bars
-from wiregrad.export.reading import format_nonfinite
-from wiregrad.inspect.report import Report
-from wiregrad.inspect.summary import (
+from wiregrad.inspect.gradient_sizes import (
+    FlowFinding,
+    FlowLayer,
     PresentNumbers,
     collect_gradients,
-    join_tallies,
-    flatten_magnitudes,
-    find_moving_nodes,
-    tally_numbers,
     collect_values,
+    find_broken_layers,
+    find_moving_nodes,
+    find_trend,
+    find_unused_inputs,
+    flatten_magnitudes,
+    join_tallies,
+    tally_numbers,
     tally_of_zeros,
 )
-from wiregrad.inspect.trend import FlowFinding, FlowLayer, find_broken_layers, find_trend, find_unused_inputs
+from wiregrad.inspect.report import Report
 from wiregrad.ir import INPUT, CircuitGraph, Node, join_first_names
-from wiregrad.ir.names import is_automatic_name
-from wiregrad.ops.array import Linear
+from wiregrad.ir.columns import is_automatic_name
+from wiregrad.ops.array_ops import Linear
 from wiregrad.ops.functions import FUNCTIONS
 
 MAX_GROUP_LAYERS = 24
@@ -67,7 +69,9 @@ class Flow(Report):
         for layer in self.layers:
             if layer.name == name:
                 return layer
-        raise InputError(f"the flow has no layer called {short_repr(name)}; it has {', '.join(x.name for x in self.layers)}")
+        raise InputError(
+            f"the flow has no layer called {short_repr(name)}; it has {', '.join(x.name for x in self.layers)}"
+        )
 
     def lines(self) -> Iterator[str]:
         """Return a table of the layers, then the findings."""
@@ -92,7 +96,11 @@ class Flow(Report):
             description=str(self),
             axis="gradient, rms",
             other="values, rms",
-            notes=[*_describe_left_out(self.layers, visible), *_describe_not_compared(self.layers), *_capped_findings(self.findings)],
+            notes=[
+                *_describe_left_out(self.layers, visible),
+                *_describe_not_compared(self.layers),
+                *_capped_findings(self.findings),
+            ],
             theme=theme,
         )
 
@@ -113,10 +121,14 @@ def flow(run: RunRecord, *, by: str = "group", depth: int | None = None) -> Flow
     if by not in LAYER_KINDS:
         raise InputError(f"by must be one of {', '.join(LAYER_KINDS)}; got {short_repr(by)}")
     if depth is not None and (type(depth) is not int or depth < 1):
-        raise InputError(f"depth must be a positive integer, the names of a group's path to use; got {short_repr(depth)}")
+        raise InputError(
+            f"depth must be a positive integer, the names of a group's path to use; got {short_repr(depth)}"
+        )
     ranks = rank_nodes(run.circuit)
     nodes = [node for node in find_moving_nodes(run) if ranks[node] >= 0]
-    split = {"group": _split_by_group, "rank": _split_by_rank, "input": _split_by_input}[by](run.circuit, nodes, ranks, depth)
+    split = {"group": _split_by_group, "rank": _split_by_rank, "input": _split_by_input}[by](
+        run.circuit, nodes, ranks, depth
+    )
     order = sorted(split, key=lambda name: (name in split.apart, np.mean([ranks[node] for node in split[name]])))
     layers = tuple(_measure_layer(run, name, split, ranks) for name in order)
     idle = [run.circuit.name_of(node) for node in run.circuit.input_indices() if ranks[node] < 0]
@@ -128,7 +140,9 @@ def flow(run: RunRecord, *, by: str = "group", depth: int | None = None) -> Flow
     return Flow(layers, (*odd, *going, *find_unused_inputs(idle)))
 
 
-def _comparable_layers(run: RunRecord, split: LayerSplit, layers: Sequence[FlowLayer], ranks: Sequence[int]) -> Iterator[FlowLayer]:
+def _comparable_layers(
+    run: RunRecord, split: LayerSplit, layers: Sequence[FlowLayer], ranks: Sequence[int]
+) -> Iterator[FlowLayer]:
     """Return the layers whose sizes can be compared: from the first named one on, without the output itself.
 
     The output's own gradient is always 1, and the nodes between the output and the first layer are the loss, whose
@@ -174,7 +188,9 @@ class LayerSplit(dict[str, list[int]]):
         self.apart = frozenset(apart)
 
 
-def _separate_shared_inputs(circuit: CircuitGraph, layers: Mapping[str, list[int]], loose: Iterable[str] = ()) -> LayerSplit:
+def _separate_shared_inputs(
+    circuit: CircuitGraph, layers: Mapping[str, list[int]], loose: Iterable[str] = ()
+) -> LayerSplit:
     """Move the inputs that several layers read into a layer of their own."""
     shared = _find_shared_inputs(circuit, layers)
     if not shared:
@@ -273,7 +289,9 @@ def _layers_by_rank(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence
     return layers
 
 
-def _split_by_input(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> LayerSplit:
+def _split_by_input(
+    circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None
+) -> LayerSplit:
     layers = {circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT}
     shared = map(circuit.name_of, _find_shared_inputs(circuit, _layers_by_rank(circuit, nodes, ranks)))
     return LayerSplit(layers, apart=layers.keys() & set(shared))

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
+from wiregrad.draw.plots import HistogramColumn, draw_histogram, format_brief, format_power
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import InputError, short_repr
-from wiregrad.export.canvas import format_brief, format_power
-from wiregrad.export.plots import HistogramColumn, draw_histogram
 from wiregrad.inspect.flow import block_bar
+from wiregrad.inspect.gradient_sizes import collect_gradients, collect_values, find_moving_nodes, flatten_to_reals
 from wiregrad.inspect.report import Report
-from wiregrad.inspect.summary import collect_gradients, find_moving_nodes, flatten_to_reals, collect_values
 
 MAX_BINS_PER_SIGN = 10
 """Maximum number of bins per sign; beyond that a bin spans several powers of ten."""
@@ -130,7 +129,9 @@ def histogram(run: RunRecord, name: str | None = None, *, of: str = "grad") -> H
     nodes = find_moving_nodes(run) if name is None else [run.circuit.index(name)]
     parts = [*(collect_gradients(run, nodes) if of == "grad" else collect_values(run, nodes))]
     whose = "all nodes" if name is None else name
-    return _count_decades(f"{HISTOGRAM_SUBJECTS[of]} of {whose}", (part.numbers for part in parts), sum(part.absent for part in parts))
+    return _count_decades(
+        f"{HISTOGRAM_SUBJECTS[of]} of {whose}", (part.numbers for part in parts), sum(part.absent for part in parts)
+    )
 
 
 def _count_decades(title: str, arrays: Iterable[NDArray[np.generic]], absent: int) -> Histogram:

@@ -22,17 +22,17 @@ import numpy as np
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
-from wiregrad.inspect.report import Report, format_place, format_capped_list, describe_node
+from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place
 from wiregrad.ir import Node, Pattern, Place, Row
-from wiregrad.ir.flat import join_first_names
-from wiregrad.ir.mode import Convention, decode_mode, switch_convention
+from wiregrad.ir.columns import join_first_names
+from wiregrad.ir.types_and_kinks import Convention, decode_mode, switch_convention
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array import ArrayOp
-from wiregrad.ops.flow import MaskedFlow, fill_absent
-from wiregrad.ops.kinks import Kink
+from wiregrad.ops.array_ops import ArrayOp
+from wiregrad.ops.elementwise import Kink
+from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
 from wiregrad.passes import sweep_backward
-from wiregrad.passes.convention import set_convention_at
-from wiregrad.passes.sweep import SilentWatcher
+from wiregrad.passes.differentiation import SilentWatcher
+from wiregrad.passes.kink_convention import set_convention_at
 
 TIE_DOC = "elements tie"
 """Description of the kink of an op that picks among the elements of an array; tied elements share the gradient."""
@@ -120,8 +120,13 @@ class Kinks(Report):
         yield from format_capped_list((*self.points, *self.jumps), MAX_KINK_LINES)
         for name, grads in self.alternatives.items():
             changed = {key: grad for key, grad in grads.items() if not _same_numbers(grad, self.grads[key])}
-            texts = [f"{key} {format_brief_number(self.grads[key])} -> {format_brief_number(grad)}" for key, grad in changed.items()]
-            change = f"gradients would be {join_first_names(texts, MAX_KINK_LINES)}" if texts else "no gradient would change"
+            texts = [
+                f"{key} {format_brief_number(self.grads[key])} -> {format_brief_number(grad)}"
+                for key, grad in changed.items()
+            ]
+            change = (
+                f"gradients would be {join_first_names(texts, MAX_KINK_LINES)}" if texts else "no gradient would change"
+            )
             yield f"by {name} {change}"
 
 
@@ -295,7 +300,9 @@ class _KinkSpread(NamedTuple):
         return cls(int(on[spot]), 1, 1, float(distance[spot]), ())
 
 
-def _make_point(run: RunRecord, node: int, kink: Kink | None, spread: _KinkSpread, slopes: _SlopesByConvention) -> KinkPoint:
+def _make_point(
+    run: RunRecord, node: int, kink: Kink | None, spread: _KinkSpread, slopes: _SlopesByConvention
+) -> KinkPoint:
     """Describe a node on or near a kink; a kink of None stands for a tie of elements."""
     view = Node(run.circuit, node)
     jump = view.op.pattern is Pattern.BLOCK if kink is None else kink.jump

@@ -1,24 +1,30 @@
 """The circuit and what it is made of: nodes, wires, op records. NumPy is the only package beneath it.
 
-Start with `circuit` (the circuit as users see it) and `op` (what an op record is). Other rooms import what `__all__`
-lists from here. The text form is loaded when it is first used.
+Start with `circuit.py` (the circuit as people see it) and `op.py` (what an op record is, and the table of all ops).
+`columns.py` holds the arrays behind a circuit. `builder.py` and `circuit_recording.py` make circuits; `verifier.py`
+checks those that come from outside. `types_and_kinks.py` works out types and kink modes. `certificates.py` says whether
+a traced circuit is valid at other inputs. `text_form.py` and `json_form.py` write circuits and read them back; both use
+`strict_json.py`. `scoped_settings.py` is the machinery of `with` blocks such as `no_grad`.
+
+Other rooms import what `__all__` lists from here, and may call the public functions of the modules. The text form is
+loaded when it is first asked for.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wiregrad.ir import certificates
 from wiregrad.ir.builder import GraphBuilder, Port
 from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph, Node, Wire, repr_number
-from wiregrad.ir.flat import Certificate, CircuitColumns, Place, Row, join_first_names
-from wiregrad.ir.infer import DERIVE_MODE
-from wiregrad.ir.names import check_name, normalize_name
+from wiregrad.ir.circuit_recording import CircuitRecording
+from wiregrad.ir.columns import Certificate, CircuitColumns, Place, Row, check_name, join_first_names, normalize_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Level, Op, OpTable, Pattern
-from wiregrad.ir.recording import CircuitRecording
-from wiregrad.ir.verify import verify
+from wiregrad.ir.types_and_kinks import DERIVE_MODE
+from wiregrad.ir.verifier import verify
+from wiregrad.lazy import load_names_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.ir.text import parse_text, write_text
+    from wiregrad.ir.text_form import parse_text, write_text
+
 
 __all__ = [
     "CONSTANT",
@@ -26,10 +32,11 @@ __all__ = [
     "INPUT",
     "SPLIT_NAME",
     "TABLE",
-    "GraphBuilder",
     "Certificate",
-    "CircuitGraph",
     "CircuitColumns",
+    "CircuitGraph",
+    "CircuitRecording",
+    "GraphBuilder",
     "Level",
     "Node",
     "Op",
@@ -37,7 +44,6 @@ __all__ = [
     "Pattern",
     "Place",
     "Port",
-    "CircuitRecording",
     "Row",
     "Wire",
     "certificates",
@@ -50,8 +56,10 @@ __all__ = [
     "write_text",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in ("parse_text", "write_text"):
-        raise AttributeError(f"wiregrad.ir has no {name!r}")
-    return getattr(import_module("wiregrad.ir.text"), name)
+__getattr__ = load_names_lazily(
+    __name__,
+    {
+        "parse_text": "wiregrad.ir.text_form",
+        "write_text": "wiregrad.ir.text_form",
+    },
+)

@@ -25,13 +25,10 @@ from wiregrad.errors import (
     suggest_name,
 )
 from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph
-from wiregrad.ir.flat import Place
-from wiregrad.ir.infer import DERIVE_MODE, UNKNOWN_TYPE
-from wiregrad.ir.mode import check_mode
-from wiregrad.ir.names import automatic_name, check_name, is_group_label, normalize_name
-from wiregrad.ir.op import TABLE, Op, Pattern
-from wiregrad.ir.operators import OperatorMethods
-from wiregrad.ir.recording import CircuitRecording
+from wiregrad.ir.circuit_recording import CircuitRecording
+from wiregrad.ir.columns import Place, automatic_name, check_name, is_group_label, normalize_name
+from wiregrad.ir.op import TABLE, Op, OperatorMethods, Pattern
+from wiregrad.ir.types_and_kinks import DERIVE_MODE, UNKNOWN_TYPE, check_mode
 
 
 class Port(OperatorMethods):
@@ -168,7 +165,9 @@ class GraphBuilder:
 
     def type_of(self, port: Port) -> WireType:
         """Return the type of a wire, which must not depend on a node that is added later."""
-        return self.recording.type_table.type_at(self.recording.type_number_of(self._check_own_port(port, "the wire").index))
+        return self.recording.type_table.type_at(
+            self.recording.type_number_of(self._check_own_port(port, "the wire").index)
+        )
 
     def name(self, port: Port, name: str) -> None:
         """Give a node another name; the first name that it was given is the one shown."""
@@ -196,7 +195,9 @@ class GraphBuilder:
         finally:
             recording.move_to(*before)
 
-    def build(self, *outputs: Port | str, name: str | None = None, labels: Mapping[str, Port] | None = None) -> CircuitGraph:
+    def build(
+        self, *outputs: Port | str, name: str | None = None, labels: Mapping[str, Port] | None = None
+    ) -> CircuitGraph:
         """Return the circuit with these outputs; `labels` maps names to further outputs.
 
         An output without a name is called `f`. The builder can still be used: the circuit does not change with it.
@@ -233,7 +234,11 @@ class GraphBuilder:
 
     def _spread_to_one_shape(self, wires: list[CheckedOperand]) -> list[CheckedOperand]:
         """Broadcast operands to one shape; literals take the dtype of the operands beside them."""
-        types = [self.type_of(wire) for wire in wires if isinstance(wire, Port) and self._type_number_of(wire) != UNKNOWN_TYPE]
+        types = [
+            self.type_of(wire)
+            for wire in wires
+            if isinstance(wire, Port) and self._type_number_of(wire) != UNKNOWN_TYPE
+        ]
         if all(not kind.shape and kind.dtype in (FLOAT.dtype, BOOL.dtype) for kind in types):
             return wires
         shape = np.broadcast_shapes(*(kind.shape for kind in types))
@@ -307,7 +312,11 @@ class GraphBuilder:
         roots[label] = port
 
     def _resolve_output(self, output: Port | str) -> Port:
-        return Port(self, self._find_named_node(output)) if isinstance(output, str) else self._check_own_port(output, "an output")
+        return (
+            Port(self, self._find_named_node(output))
+            if isinstance(output, str)
+            else self._check_own_port(output, "an output")
+        )
 
 
 def _check_labels(circuit: CircuitGraph, recording: CircuitRecording, indices: Mapping[str, int]) -> CircuitGraph:

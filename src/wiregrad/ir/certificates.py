@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import BranchError, InputError, short_repr
 from wiregrad.ir.circuit import CircuitGraph
-from wiregrad.ir.flat import Certificate, Place
+from wiregrad.ir.columns import Certificate, Place
 from wiregrad.ir.op import Pattern
 
 MAX_SHOWN_INPUTS = 4
@@ -200,7 +200,9 @@ def write_node(circuit: CircuitGraph, node: int, depth: int = MAX_SHOWN_DEPTH) -
     if not sources:
         return _write_operand(circuit, node)
     texts = [
-        write_node(circuit, source, depth - 1) if depth and _is_nameless(circuit, source) else _write_operand(circuit, source)
+        write_node(circuit, source, depth - 1)
+        if depth and _is_nameless(circuit, source)
+        else _write_operand(circuit, source)
         for source in sources
     ]
     if op.pattern is Pattern.MERGE or op.name == "spread":

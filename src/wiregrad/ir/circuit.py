@@ -10,8 +10,15 @@ import numpy as np
 
 from wiregrad.dtypes import WireType, to_python_number
 from wiregrad.errors import UnknownNameError, short_repr, suggest_name
-from wiregrad.ir.flat import Certificate, IndexedGraph, Place, join_first_names
-from wiregrad.ir.names import automatic_name, is_automatic_name, normalize_name
+from wiregrad.ir.columns import (
+    Certificate,
+    IndexedGraph,
+    Place,
+    automatic_name,
+    is_automatic_name,
+    join_first_names,
+    normalize_name,
+)
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
 SPLIT_NAME = "split"
@@ -87,7 +94,7 @@ class Node:
 
     @property
     def mode(self) -> int:
-        """How the node treats its kinks (see `wiregrad.ir.mode`)."""
+        """How the node treats its kinks (see `wiregrad.ir.types_and_kinks`)."""
         modes = self.circuit.columns.modes
         return 0 if modes is None else int(modes[self.index])
 
@@ -177,7 +184,11 @@ class CircuitGraph(IndexedGraph):
 
     def __repr__(self) -> str:
         inputs, nodes, splitters = self.count()
-        parts = [count_without_commas(inputs, "input"), count_without_commas(nodes, "node"), count_without_commas(splitters, "splitter")]
+        parts = [
+            count_without_commas(inputs, "input"),
+            count_without_commas(nodes, "node"),
+            count_without_commas(splitters, "splitter"),
+        ]
         return f"Circuit({', '.join(parts)}, output{'s' * (len(self.outputs) != 1)} {join_first_names(self.outputs)})"
 
     def index(self, name: str) -> int:

@@ -1,8 +1,9 @@
-"""Op records and the table that holds them.
+"""Op records, the table that holds them, and Python's operators spelled by them.
 
 An op is one frozen record. Everything else (both modes of differentiation, the formula language, builder methods, docs,
 tests) is looked up in the table, so there is no other list of op names. The records themselves are in `wiregrad.ops`;
-this module knows only what every record has.
+this module knows only what every record has. `OperatorMethods` gives `+`, `*`, `<` and the others to anything that ops
+can be applied to.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Op:
     prefix: str = ""
     """Sign that stands before one operand."""
     kinks: tuple[Any, ...] = ()
-    """Where the op has no single slope (see `wiregrad.ops.kinks`)."""
+    """Where the op has no single slope (see `wiregrad.ops.elementwise`)."""
     remedies: Enum | None = None
     """What to write instead where the op breaks: a member of `Advice`, whose remedies are loaded when needed."""
     variadic: bool = False
@@ -295,7 +296,9 @@ class OpTable:
         if code is None:
             if self.load_deferred():
                 return self[name]
-            raise UnknownOpError(f"there is no op called {short_repr(name)}{suggest_name(str(name), self.callable_names())}")
+            raise UnknownOpError(
+                f"there is no op called {short_repr(name)}{suggest_name(str(name), self.callable_names())}"
+            )
         return self._records[code]
 
     def __contains__(self, name: object) -> bool:
@@ -366,3 +369,87 @@ CONSTANT = TABLE.register(
 )
 INPUT_CODE = TABLE.code_of(INPUT)
 CONSTANT_CODE = TABLE.code_of(CONSTANT)
+
+
+ARITHMETIC_METHODS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "**": "pow", "%": "mod", "//": "floordiv"}
+COMPARISON_METHODS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+SIGN_METHODS = {"-": "neg", "+": "pos"}
+"""The special methods of each operator, without the double underscores."""
+
+
+class OperatorMethods:
+    """Operators that apply ops. `==` stays Python's own: two ports are equal if they are the same object."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return TABLE.infix["+"](self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return TABLE.infix["+"](other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return TABLE.infix["-"](self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return TABLE.infix["-"](other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return TABLE.infix["*"](self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return TABLE.infix["*"](other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return TABLE.infix["/"](self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return TABLE.infix["/"](other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return TABLE.infix["**"](self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return TABLE.infix["**"](other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return TABLE.infix["%"](self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return TABLE.infix["%"](other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return TABLE.infix["//"](self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return TABLE.infix["//"](other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return TABLE.infix["<"](self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return TABLE.infix["<="](self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return TABLE.infix[">"](self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return TABLE.infix[">="](self, other)
+
+    def __neg__(self) -> Any:
+        return TABLE.prefix["-"](self)
+
+    def __pos__(self) -> Any:
+        return TABLE.prefix["+"](self)
+
+    def __and__(self, other: Any) -> Any:
+        return TABLE["logical_and"](self, other)
+
+    def __or__(self, other: Any) -> Any:
+        return TABLE["logical_or"](self, other)
+
+    def __invert__(self) -> Any:
+        return TABLE["logical_not"](self)
+
+    def __abs__(self) -> Any:
+        return TABLE["absolute"](self)

@@ -1,20 +1,25 @@
-"""The op table and what its records are made of.
+"""The op table: every op, its rules, and the functions made of ops.
 
-Every record is also an attribute: `ops.tanh` is the record of tanh, and calling it applies the op. The records of ops
-on whole arrays are loaded when the first of them is needed.
+An op is one record, and everything else (derivatives, listings, docs, tests) is derived from it. Start reading in
+`elementwise_records`: one record per op on numbers; `shape_records`, `reduce_records` and `linalg_records` hold the ops
+on whole arrays, loaded when the first of them is asked for. `elementwise` and `array_ops` define what such records are
+made of. `functions` holds what people call on arrays, with NumPy's names.
+
+Other rooms may call `TABLE`, every record as an attribute (`ops.tanh` is the record of tanh, and calling it applies the
+op), `gradient_flow` (how gradients are multiplied and added), `c_expressions` (an op's scalar text as a tree), and
+`faults` and `advice` (what broke, and what to write instead).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 from wiregrad.ir import TABLE, Op, Pattern
-from wiregrad.ops import records
-from wiregrad.ops.docs import docs_table
-from wiregrad.ops.elementwise import Elementwise
-from wiregrad.ops.flow import only
-from wiregrad.ops.kinks import Kink
+from wiregrad.ops import elementwise_records
+from wiregrad.ops.elementwise import Elementwise, Kink
+from wiregrad.ops.gradient_flow import only
 
 register = TABLE.register
 
@@ -31,7 +36,7 @@ __all__ = [
 ]
 
 _MODULES = ("array", "docs", "elementwise", "flow", "functions", "kinks")
-_ARRAY_RECORDS = ("shape_records", "reduce_records", "linalg_records", "window_records")
+_ARRAY_RECORDS = ("shape_records", "reduce_records", "linalg_records")
 
 TABLE.reserve_names([*__all__, *_MODULES, *_ARRAY_RECORDS])
 TABLE.defer_loading(lambda: [import_module(f"wiregrad.ops.{name}") for name in _ARRAY_RECORDS])
@@ -45,3 +50,26 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, *TABLE.callable_names()]
+
+
+def docs_table() -> str:
+    """Return a Markdown table with one row per op.
+
+    >>> print(next(row for row in docs_table().splitlines() if "`multiply`" in row))
+    | `multiply` | `a * b` | swap | Product of two wires. |  |
+    """
+    TABLE.load_deferred()
+    head = ["| op | written | pattern | what it does | kinks |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*head, *_docs_rows()])
+
+
+def _docs_rows() -> Iterator[str]:
+    for op in sorted(TABLE, key=lambda record: record.name):
+        if op.pattern is not Pattern.SOURCE and not op.per_call:
+            kinks = "; ".join(kink.doc for kink in op.kinks) if isinstance(op, Elementwise) else ""
+            names = ", ".join(f"`{name}`" for name in (op.name, *op.aliases))
+            yield f"| {names} | `{_written_form(op)}` | {op.pattern.name.lower()} | {op.doc} | {kinks} |"
+
+
+def _written_form(op: Op) -> str:
+    return op.expression(*op.inputs).replace("|", "\\|")

@@ -1,37 +1,381 @@
-"""The advice for ops that break, each with the exact condition under which it helps.
+"""What to write instead where an op breaks.
 
-A record names its list, so that advice is loaded only when something broke. Lists run from the most specific to the
-most general. For each piece of advice, a test runs a program that breaks and the same program written as advised, which
-must not break.
+A record names its list of remedies (`Advice.LOG`), so that this module is loaded only where something broke. Lists run
+from the most specific remedy to the most general: the logarithm of a sum of exponentials has a better answer than any
+logarithm. A remedy states exactly when it applies, by the numbers that went in and by the formula around the node; if
+none applies, nothing is advised. A node's surroundings are read through `Surroundings`, so both a circuit and a
+recording that is still growing can be asked. A formula is recognised only where it is certain: two terms are equal if
+they are the same node, or the same ops on the same nodes, and a constant is recognised by its number.
+
+For every remedy, a test runs a program that breaks and the same program written as advised, which must not break.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import Op
-from wiregrad.ops.fault import Advice, Fault
-from wiregrad.ops.forms import (
-    adds_exponentials,
-    adds_squares,
-    averages_squares,
-    is_filled,
-    is_inverse,
-    is_one_minus,
-    is_one_plus,
-    is_tanh,
-    is_variance,
-    radicand_of,
-    softmax_weights,
-    base_of_square,
-    sums_squares,
+from wiregrad.ir import CONSTANT, INPUT, TABLE, Op
+from wiregrad.ops.faults import Advice, Fault
+
+MAX_TERMS_SEARCHED = 64
+"""Maximum number of nodes to search in the surroundings of a node."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The surroundings of a node in a circuit or a recording."""
+
+    op: Callable[[int], Op]
+    """The op of a node."""
+    operands: Callable[[int], Iterable[tuple[int, Any]]]
+    """The operands of a node: for each input the node it reads (negative for a literal) and that node's value."""
+    readers: Callable[[int], Iterable[int]]
+    """The nodes that read a node, as far as known."""
+
+
+@dataclass(frozen=True)
+class FormulaTerm:
+    """A node or a literal, as part of the formula around the node that broke."""
+
+    around: Surroundings
+    node: int
+    number: Any = None
+    """Its value; None for readers of the node that broke."""
+
+    @property
+    def op(self) -> Op:
+        """The record of its op."""
+        return CONSTANT if self.node < 0 else self.around.op(self.node)
+
+    @property
+    def name(self) -> str:
+        """The name of its op."""
+        return self.op.name
+
+    @cached_property
+    def operands(self) -> tuple[FormulaTerm, ...]:
+        """The terms it reads."""
+        if self.node < 0:
+            return ()
+        return tuple(FormulaTerm(self.around, node, number) for node, number in self.around.operands(self.node))
+
+    @cached_property
+    def source_terms(self) -> tuple[FormulaTerm, ...]:
+        """The terms it reads, skipping ops that only copy or move elements."""
+        return tuple(operand.source_term for operand in self.operands)
+
+    @property
+    def source_term(self) -> FormulaTerm:
+        """The term itself, or the first one behind it that does more than copy or move elements."""
+        term = self
+        while term.node >= 0 and only_moves_elements(term.op):
+            term = term.operands[0]
+        return term
+
+    def find_readers(self) -> Iterator[FormulaTerm]:
+        """Iterate over the terms that read it, skipping ops that only copy or move elements."""
+        stack = [self.node]
+        searched = 0
+        while stack:
+            for reader in self.around.readers(stack.pop()):
+                searched += 1
+                if searched > MAX_TERMS_SEARCHED:
+                    return
+                if only_moves_elements(self.around.op(reader)):
+                    stack.append(reader)
+                else:
+                    yield FormulaTerm(self.around, reader)
+
+    def reads_term(self, slot: int, other: FormulaTerm) -> bool:
+        """Return whether its input at a slot is another term, possibly copied or moved."""
+        return is_same_term(self.source_terms[slot], other)
+
+    def is_constant(self, number: float) -> bool:
+        """Return whether it is a constant that equals a number in every element."""
+        return self.name == CONSTANT.name and holds_everywhere(self.number, lambda x: x == number)
+
+
+@dataclass(frozen=True)
+class FaultCase:
+    """One op that broke, and the formula around it."""
+
+    term: FormulaTerm
+    fault: Fault
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether its value broke, rather than the gradient it sent back."""
+        return self.fault.phase == "forward"
+
+    @property
+    def input_numbers(self) -> list[Any]:
+        """The inputs, at the element that broke."""
+        return [x for _, x in self.fault.inputs]
+
+    @property
+    def broken_value(self) -> Any:
+        """What broke: the value, or the gradient sent back."""
+        return self.fault.value if self.is_forward else self.fault.sent
+
+    @property
+    def upstream_gradient(self) -> Any:
+        """The upstream gradient; NaN if it is not known."""
+        return np.nan if self.fault.factors is None else self.fault.factors[0]
+
+    @property
+    def local_slope(self) -> Any:
+        """The local derivative; NaN if it is not a single number."""
+        return np.nan if self.fault.factors is None else self.fault.factors[1]
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether an input or the broken value is complex."""
+        return any(np.iscomplexobj(x) for x in (*self.input_numbers, self.broken_value))
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Advice, and when it applies.
+
+    `of` names the ops that an input is computed by, `to` those that read the node, nearest first; ops that only copy or
+    move elements are skipped.
+    """
+
+    advice: str
+    when: Callable[[FaultCase], bool] | None = None
+    """Condition for a case; None if there is none."""
+    of: tuple[str, ...] = ()
+    to: tuple[str, ...] = ()
+    slot: int = 0
+    """The input that `of` begins with."""
+    complex: bool = False
+    """Whether it also helps with complex numbers."""
+    general: bool = False
+    """Whether it is so general that a caller who knows how the result is used may have better advice."""
+
+    def applies_to(self, case: FaultCase) -> bool:
+        """Return whether the remedy applies to a case."""
+        return (
+            (self.complex or not case.is_complex)
+            and (not self.of or _is_computed_by(case.term.source_terms[self.slot], self.of))
+            and (not self.to or _is_read_by([case.term], self.to))
+            and (self.when is None or self.when(case))
+        )
+
+
+def _is_computed_by(term: FormulaTerm, steps: Sequence[str]) -> bool:
+    """Return whether a term is computed by ops of these names, each the first input of the one before."""
+    for k, step in enumerate(steps):
+        if k:
+            term = term.source_terms[0]
+        if term.name != step:
+            return False
+    return True
+
+
+def _is_read_by(front: Sequence[FormulaTerm], steps: Sequence[str]) -> bool:
+    """Return whether terms are read by ops of these names, one after the other."""
+    for step in steps:
+        front = [reader for term in front[:MAX_TERMS_SEARCHED] for reader in term.find_readers() if reader.name == step]
+    return bool(front)
+
+
+def holds_everywhere(number: Any, test: Callable[[Any], Any]) -> bool:
+    """Return whether a test is true for all elements of a value; False if the value is not known.
+
+    >>> holds_everywhere(np.zeros(2), lambda x: x == 0), holds_everywhere(None, lambda x: x == 0)
+    (True, False)
+    """
+    array = np.asarray(number)
+    return array.dtype.kind in "biufc" and bool(np.all(test(array)))
+
+
+def is_same_term(one: FormulaTerm, other: FormulaTerm) -> bool:
+    """Return whether two terms are certainly equal: one node, or the same ops on the same nodes."""
+    pairs = [(one, other)]
+    compared = 0
+    while pairs:
+        a, b = (_skip_splitters(term) for term in pairs.pop())
+        compared += 1
+        if a.node == b.node >= 0:
+            continue
+        if compared > MAX_TERMS_SEARCHED or not _apply_same_op(a, b):
+            return False
+        pairs.extend(zip(a.operands, b.operands, strict=True))
+    return True
+
+
+def _skip_splitters(term: FormulaTerm) -> FormulaTerm:
+    """Return the term behind splitters."""
+    while term.node >= 0 and getattr(term.op, "copies", False):
+        term = term.operands[0]
+    return term
+
+
+def _apply_same_op(a: FormulaTerm, b: FormulaTerm) -> bool:
+    if a.op is CONSTANT and b.op is CONSTANT:
+        return np.array_equal(a.number, b.number)
+    if a.op is INPUT or a.op.per_call:
+        return False
+    return (a.name, a.op.settings, len(a.operands)) == (b.name, b.op.settings, len(b.operands))
+
+
+def only_moves_elements(op: Op) -> bool:
+    """Return whether every element of an op's output is an element of its input.
+
+    >>> [only_moves_elements(TABLE[name]) for name in ("split", "reshape", "getitem", "sum", "exp")]
+    [True, True, True, False, False]
+    """
+    if getattr(op, "moves", False) and not op.variadic:
+        return _samples_only_move(op.name)
+    return bool(getattr(op, "copies", False))
+
+
+@cache
+def _samples_only_move(name: str) -> bool:
+    """Return whether an op that moves or adds up elements only moves them, judged by its samples."""
+    op: Any = TABLE[name]
+    samples = op.samples(np.random.default_rng(0)) if op.samples else []
+    pairs = [(xs[0], op.bind(settings).compute(*xs)) for *xs, settings in samples]
+    # A cast rounds, so elements are compared in single precision.
+    only_moved = [np.isin(np.asarray(y, np.complex64), np.asarray(x, np.complex64)).all() for x, y in pairs]
+    return bool(only_moved) and all(only_moved)
+
+
+def _is_finite(x: Any) -> bool:
+    return holds_everywhere(x, np.isfinite)
+
+
+GENERAL_REMEDIES = (
+    Remedy(
+        "what flows back is beyond the largest number: scale the output down",
+        when=lambda case: not case.is_forward and _is_finite(case.upstream_gradient) and _is_finite(case.local_slope),
+        complex=True,
+    ),
 )
-from wiregrad.ops.remedies import GENERAL_REMEDIES, Surroundings, FaultCase, Remedy, FormulaTerm, holds_everywhere, is_same_term
+"""Remedies for any op, tried after its own."""
+
+
+def base_of_square(term: FormulaTerm) -> FormulaTerm | None:
+    """Return what a term is the square of; None if it is not a square."""
+    if term.name == "square" or (term.name == "power" and term.source_terms[1].is_constant(2)):
+        return term.operands[0]
+    return term.operands[0] if term.name == "multiply" and is_same_term(*term.operands) else None
+
+
+def adds_squares(term: FormulaTerm) -> bool:
+    """Return whether a term is a sum of squares written with +."""
+    stack = [term]
+    searched = 0
+    while stack and searched < MAX_TERMS_SEARCHED:
+        part = stack.pop()
+        searched += 1
+        if part.name == "add":
+            stack.extend(part.source_terms)
+        elif base_of_square(part) is None:
+            return False
+    return searched > 1 and not stack
+
+
+def sums_squares(term: FormulaTerm) -> bool:
+    """Return whether a term is a sum of squares."""
+    if term.name == "sum":
+        return base_of_square(term.source_terms[0]) is not None
+    return adds_squares(term) or _is_dot_with_itself(term)
+
+
+def _is_dot_with_itself(term: FormulaTerm) -> bool:
+    """Return whether a term is the matrix product of a row with itself as a column."""
+    if term.name != "matmul" or any(operand.name != "reshape" for operand in term.operands):
+        return False
+    row, column = term.operands
+    one = np.shape(row.number)[-2:-1] == (1,) == np.shape(column.number)[-1:]
+    return one and is_same_term(row.operands[0], column.operands[0])
+
+
+def averages_squares(term: FormulaTerm) -> bool:
+    """Return whether a term is a mean of squares."""
+    return term.name == "divide" and term.source_terms[0].name == "sum" and sums_squares(term.source_terms[0])
+
+
+def is_variance(term: FormulaTerm) -> bool:
+    """Return whether a term is the mean of the squared distances from the mean."""
+    if not averages_squares(term):
+        return False
+    centred = base_of_square(term.source_terms[0].source_terms[0])
+    if centred is None or centred.source_term.name != "subtract":
+        return False
+    x = centred.source_term.operands[0]
+    mean = centred.source_term.source_terms[1]
+    return (
+        mean.name == "divide"
+        and mean.source_terms[0].name == "sum"
+        and is_same_term(mean.source_terms[0].operands[0], x)
+    )
+
+
+def radicand_of(term: FormulaTerm) -> FormulaTerm | None:
+    """Return what a term is the square root of; None if it is not a root."""
+    if term.name == "where":
+        # np.std and np.linalg.norm replace the root at 0 by a term that has a slope there.
+        term = term.source_terms[2]
+    if term.name == "sqrt" or (term.name == "power" and term.source_terms[1].is_constant(0.5)):
+        return term.source_terms[0]
+    return None
+
+
+def softmax_weights(term: FormulaTerm) -> FormulaTerm | None:
+    """Return the exponentials e for which a term is e / sum(e); None if it is no such quotient."""
+    if term.name != "divide":
+        return None
+    top, bottom = term.source_terms
+    shared = top.name == "exp" and bottom.name == "sum" and is_same_term(bottom.operands[0], top)
+    return top if shared else None
+
+
+def adds_exponentials(term: FormulaTerm) -> bool:
+    """Return whether a term is exp(a) + exp(b)."""
+    return term.name == "add" and all(part.name == "exp" for part in term.source_terms)
+
+
+def is_one_minus(term: FormulaTerm, name: str = "") -> bool:
+    """Return whether a term is 1 - x; with a name, only if x is computed by the op of that name."""
+    return term.name == "subtract" and term.source_terms[0].is_constant(1) and name in ("", term.source_terms[1].name)
+
+
+def is_one_plus(term: FormulaTerm, part: FormulaTerm) -> bool:
+    """Return whether a term is 1 + part."""
+    return term.name == "add" and any(
+        term.source_terms[k].is_constant(1) and term.reads_term(1 - k, part) for k in range(2)
+    )
+
+
+def is_inverse(term: FormulaTerm, divisor: FormulaTerm) -> bool:
+    """Return whether a term is 1 / divisor."""
+    return term.name == "reciprocal" or (
+        term.name == "divide" and term.source_terms[0].is_constant(1) and is_same_term(term.source_terms[1], divisor)
+    )
+
+
+def is_tanh(term: FormulaTerm) -> bool:
+    """Return whether a term is sinh(x) / cosh(x)."""
+    if term.name != "divide":
+        return False
+    top, bottom = term.source_terms
+    return (top.name, bottom.name) == ("sinh", "cosh") and is_same_term(top.operands[0], bottom.operands[0])
+
+
+def is_filled(term: FormulaTerm) -> bool:
+    """Return whether a term contains literal infinities, such as those a mask fills in."""
+    parts = term.source_terms[1:] if term.name == "where" else [term]
+    return any(part.name == "constant" and bool(np.any(np.isinf(part.number))) for part in parts)
+
 
 FaultCondition = Callable[[FaultCase], bool]
 
@@ -54,31 +398,48 @@ def has_finite_inputs(case: FaultCase) -> bool:
 def has_overflowed(case: FaultCase) -> bool:
     """Return whether finite inputs gave a result beyond the largest number."""
     # A matrix product adds up products that overflowed, which can be inf - inf.
-    return case.is_forward and has_finite_inputs(case) and (not case.fault.op.by_element or holds_everywhere(case.broken_value, np.isinf))
+    return (
+        case.is_forward
+        and has_finite_inputs(case)
+        and (not case.fault.op.by_element or holds_everywhere(case.broken_value, np.isinf))
+    )
 
 
 def infinities_cancel(case: FaultCase) -> bool:
     """Return whether infinite inputs gave NaN."""
-    infinite = all(holds_everywhere(x, np.isinf) for x in case.input_numbers) if case.fault.op.by_element else not has_finite_inputs(case)
+    infinite = (
+        all(holds_everywhere(x, np.isinf) for x in case.input_numbers)
+        if case.fault.op.by_element
+        else not has_finite_inputs(case)
+    )
     return case.is_forward and infinite and holds_everywhere(case.broken_value, np.isnan)
 
 
 RESULT_TOO_LARGE = Remedy(
-    "the result is beyond the largest number: scale the inputs, or work with logarithms", when=has_overflowed, complex=True
+    "the result is beyond the largest number: scale the inputs, or work with logarithms",
+    when=has_overflowed,
+    complex=True,
 )
 INFINITIES_MET = Remedy(
-    "two infinities met: write a large finite number instead (-1e9 in a mask), or leave those rows out", when=infinities_cancel
+    "two infinities met: write a large finite number instead (-1e9 in a mask), or leave those rows out",
+    when=infinities_cancel,
 )
 SUM_REMEDIES = (INFINITIES_MET, RESULT_TOO_LARGE)
 
 
 # Products with 0.
 
-MASK_ADVICE = "a product with 0 does not stop an inf: choose with np.where(mask, ..., 0.0), whose other side never leaks"
+MASK_ADVICE = (
+    "a product with 0 does not stop an inf: choose with np.where(mask, ..., 0.0), whose other side never leaks"
+)
 
 
 def _zero_meets_infinity(case: FaultCase) -> bool:
-    return case.is_forward and any(map(is_zero, case.input_numbers)) and any(holds_everywhere(x, np.isinf) for x in case.input_numbers)
+    return (
+        case.is_forward
+        and any(map(is_zero, case.input_numbers))
+        and any(holds_everywhere(x, np.isinf) for x in case.input_numbers)
+    )
 
 
 def _weighs_its_own_logarithm(case: FaultCase) -> bool:
@@ -206,7 +567,11 @@ def _is_pole(case: FaultCase) -> bool:
 
 def _is_fraction_of_negative(case: FaultCase) -> bool:
     base, exponent = case.input_numbers
-    return case.is_forward and is_below(base, 0) and holds_everywhere(exponent, lambda p: np.isfinite(p) & (p != np.floor(p)))
+    return (
+        case.is_forward
+        and is_below(base, 0)
+        and holds_everywhere(exponent, lambda p: np.isfinite(p) & (p != np.floor(p)))
+    )
 
 
 def _is_slope_at_zero(case: FaultCase) -> bool:
@@ -242,7 +607,9 @@ POWER_REMEDIES = (
     replace(RESULT_TOO_LARGE, when=_overflows_from_nonzero),
     Remedy(
         "the slope is beyond the largest number: scale the base",
-        when=lambda case: not case.is_forward and not is_zero(case.input_numbers[0]) and holds_everywhere(case.local_slope, np.isinf),
+        when=lambda case: (
+            not case.is_forward and not is_zero(case.input_numbers[0]) and holds_everywhere(case.local_slope, np.isinf)
+        ),
     ),
 )
 
@@ -279,8 +646,14 @@ def _product_underflowed(case: FaultCase) -> bool:
 def _list_log_remedies(name: str) -> tuple[Remedy, ...]:
     """Return the remedies for a logarithm to any base."""
     return (
-        Remedy("take the sum of the logarithms, not the logarithm of the product", of=("prod",), when=_product_underflowed),
-        Remedy("take np.cumsum of the logarithms, not the logarithm of np.cumprod", of=("cumprod",), when=_product_underflowed),
+        Remedy(
+            "take the sum of the logarithms, not the logarithm of the product", of=("prod",), when=_product_underflowed
+        ),
+        Remedy(
+            "take np.cumsum of the logarithms, not the logarithm of np.cumprod",
+            of=("cumprod",),
+            when=_product_underflowed,
+        ),
         Remedy(
             f"guard the argument: np.{name}(np.maximum(x, tiny)), or np.where(x > 0, np.{name}(x), 0.0)",
             when=_has_no_logarithm,
@@ -298,7 +671,9 @@ def _list_log_remedies(name: str) -> tuple[Remedy, ...]:
 LOG2_REMEDIES = _list_log_remedies("log2")
 LOG10_REMEDIES = _list_log_remedies("log10")
 LOG_REMEDIES = (
-    Remedy("use wg.log_softmax(x), which never takes the logarithm of a probability", of=("softmax",), when=_is_log_of_zero),
+    Remedy(
+        "use wg.log_softmax(x), which never takes the logarithm of a probability", of=("softmax",), when=_is_log_of_zero
+    ),
     Remedy(
         "use wg.log_softmax(x), which divides before it overflows or underflows",
         when=lambda case: _is_log_of_zero(case) and softmax_weights(case.term.source_terms[0]) is not None,
@@ -321,7 +696,9 @@ LOG_REMEDIES = (
     Remedy(
         "the matrix is singular: add a little to its diagonal, np.linalg.slogdet(a + eps * np.eye(n))[1]",
         of=("det",),
-        when=lambda case: _is_log_of_zero(case) and not holds_everywhere(_sign_and_logdet(case)[0], lambda sign: sign != 0),
+        when=lambda case: (
+            _is_log_of_zero(case) and not holds_everywhere(_sign_and_logdet(case)[0], lambda sign: sign != 0)
+        ),
     ),
     Remedy(
         "the determinant is negative: np.linalg.slogdet(a) gives its sign and the logarithm of its size",
@@ -365,7 +742,8 @@ def _becomes_sigmoid(reader: FormulaTerm, e: FormulaTerm) -> bool:
     if not is_one_plus(reader, e):
         return False
     return any(
-        is_inverse(above, reader) or (above.name == "divide" and above.reads_term(0, e)) for above in reader.find_readers()
+        is_inverse(above, reader) or (above.name == "divide" and above.reads_term(0, e))
+        for above in reader.find_readers()
     )
 
 
@@ -382,13 +760,15 @@ def _find_softmax_quotients(reader: FormulaTerm, e: FormulaTerm) -> list[Formula
 
 EXPM1_REMEDIES = (
     Remedy(
-        "keep the argument below 709 (88 in float32): np.minimum(x, bound), or work with logarithms", when=has_overflowed
+        "keep the argument below 709 (88 in float32): np.minimum(x, bound), or work with logarithms",
+        when=has_overflowed,
     ),
     RESULT_TOO_LARGE,
 )
 EXP2_REMEDIES = (
     Remedy(
-        "keep the argument below 1024 (128 in float32): np.minimum(x, bound), or work with logarithms", when=has_overflowed
+        "keep the argument below 1024 (128 in float32): np.minimum(x, bound), or work with logarithms",
+        when=has_overflowed,
     ),
     RESULT_TOO_LARGE,
 )
@@ -404,7 +784,9 @@ EXP_REMEDIES = (
     Remedy("use wg.logsumexp(x), which takes the largest out first", to=("sum", "log"), when=has_overflowed),
     Remedy(
         "use wg.softplus(x) for log(1 + exp(x))",
-        when=_when_read_as(lambda reader, e: reader.name == "log1p" or (is_one_plus(reader, e) and _goes_to_log(reader))),
+        when=_when_read_as(
+            lambda reader, e: reader.name == "log1p" or (is_one_plus(reader, e) and _goes_to_log(reader))
+        ),
     ),
     Remedy(
         "use np.logaddexp(a, b), which takes the larger out first",
@@ -628,7 +1010,7 @@ def find_advice(node: int, around: Surroundings, fault: Fault, *, general: bool 
     """Return the best advice for a fault, or an empty string; `general=False` leaves out general remedies.
 
     >>> from wiregrad import ops
-    >>> from wiregrad.ops.fault import forward_fault
+    >>> from wiregrad.ops.faults import forward_fault
     >>> around = Surroundings(lambda node: ops.log, lambda node: [(-1, 0.0)], lambda node: [])
     >>> find_advice(0, around, forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)))
     'guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)'

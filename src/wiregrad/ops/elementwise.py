@@ -1,4 +1,7 @@
-"""Elementwise ops: one local slope per input, from which both modes of differentiation follow."""
+"""Elementwise ops: one local slope per input, from which both modes of differentiation follow.
+
+A `Kink` is a set of points where an op has no single slope; it says which slope each convention takes there.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,44 @@ import numpy as np
 from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, GraphBuilder, Op, Pattern, Port
-from wiregrad.ir.mode import MAX_LITERAL_SLOTS, Convention, encode_mode
-from wiregrad.ops.flow import MaskedFlow, conjugate_flow, only, add_flows, multiply_flows
-from wiregrad.ops.kinks import Kink
+from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, decode_mode, encode_mode
+from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, conjugate_flow, multiply_flows, only
+
+KinkSlope = float | Callable[..., Any] | None
+"""A number, a rule `(*inputs, output) -> slope`, or None if the gradient is absent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kink:
+    """One set of points where an op's slopes differ from side to side.
+
+    `at` is written in wiregrad's ops and is 0 exactly on the kink. `slopes` are what the op's own rule returns there if
+    every operand is a wire: together they are the minimum-norm subgradient. `alone` holds the slopes if the other
+    operands are literals. At a `jump` the value itself steps; there all conventions agree.
+    """
+
+    doc: str
+    at: Callable[..., Any]
+    slopes: tuple[KinkSlope, ...]
+    tied: tuple[int, ...] | None = None
+    """Inputs that meet on the kink; None means all. Whether another input is a literal does not matter."""
+    alone: tuple[KinkSlope, ...] | None = None
+    torch: tuple[KinkSlope, ...] | None = None
+    jax: tuple[KinkSlope, ...] | None = None
+    jump: bool = False
+    on: Callable[..., Any] | None = None
+    """Condition that inputs are exactly on the kink, written in wiregrad's ops; `at` = 0 if left out."""
+
+    def slope(self, slot: int, mode: int) -> KinkSlope:
+        """Return the slope that a mode takes for an input on this kink."""
+        convention, literal = decode_mode(mode)
+        if convention is Convention.MIN_NORM:
+            met = any(self.tied is None or k in self.tied for k in literal)
+            chosen = self.alone if met else None
+        else:
+            chosen = self.torch if convention is Convention.TORCH else self.jax
+        return (self.slopes if chosen is None else chosen)[slot]
+
 
 SlopeRule = Callable[..., Any]
 SamplePoint = tuple[float | bool, ...]
@@ -171,7 +209,9 @@ def _find_rule_reads(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozens
     builder = GraphBuilder(finite=False)
     ports = [builder.input(name) for name in (*op.inputs, "y")]
     flows = [op.local(slot, ports[:-1], ports[-1], 0) for slot, moves in enumerate(moving) if moves]
-    parts = [part for flow in flows for part in (flow if type(flow) is MaskedFlow else (flow,)) if isinstance(part, Port)]
+    parts = [
+        part for flow in flows for part in (flow if type(flow) is MaskedFlow else (flow,)) if isinstance(part, Port)
+    ]
     if not parts:
         return frozenset(), False
     labels = {f"part{k}": part for k, part in enumerate(parts)}

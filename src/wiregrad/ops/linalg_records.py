@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops.array import Blocking, General, Linear, conjugate_flow, write_setting
-from wiregrad.ops.fault import Advice
-from wiregrad.ops.flow import MaskedFlow, fill_absent, shape_of, match_shape
+from wiregrad.ops.array_ops import Blocking, General, Linear, conjugate_flow, write_setting
+from wiregrad.ops.faults import Advice
+from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_shape, shape_of
 
 register = TABLE.register
 
@@ -509,7 +509,9 @@ eigvalsh: MatrixDecomposition = register(
         pattern=Pattern.SCALE,
         forward=lambda x, *, uplo: np.linalg.eigvalsh(x, uplo),
         numpy="np.linalg.eigvalsh({x}, {uplo})",
-        back=lambda slot, flow, xs, y, *, uplo: _eigvalsh_back(fill_absent(flow), _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
+        back=lambda slot, flow, xs, y, *, uplo: _eigvalsh_back(
+            fill_absent(flow), _eigh_parts(eigh(xs[0], uplo=uplo))[0]
+        ),
         ahead=lambda slot, t, xs, y, *, uplo: _eigvalsh_ahead(t, _eigh_parts(eigh(xs[0], uplo=uplo))[0]),
         symmetric=True,
         samples=definite_samples(((3, 3), {"uplo": "L"}), ((2, 2, 2), {"uplo": "U"}), ((1, 1), {"uplo": "L"})),
@@ -652,7 +654,11 @@ def _compute_qr(x: Any) -> Any:
 
 def _qr_parts(y: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     m, n = shape[-2:]
-    return (_pick_columns(y, 0, m), _pick_columns(y, m, m + n)) if m < n else (_pick_rows(y, 0, m), _pick_rows(y, m, m + n))
+    return (
+        (_pick_columns(y, 0, m), _pick_columns(y, m, m + n))
+        if m < n
+        else (_pick_rows(y, 0, m), _pick_rows(y, m, m + n))
+    )
 
 
 def _half_diagonal(x: Any) -> Any:

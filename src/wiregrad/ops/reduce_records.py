@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops.array import Blocking, General, Linear, Reduction, fold_with, undo_reduction
-from wiregrad.ops.fault import Advice
-from wiregrad.ops.flow import conjugate_flow, only, shape_of, match_shape
-from wiregrad.ops.records import nan_or
+from wiregrad.ops.array_ops import Blocking, General, Linear, Reduction, fold_with, undo_reduction
+from wiregrad.ops.elementwise_records import nan_or
+from wiregrad.ops.faults import Advice
+from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_of
 
 register = TABLE.register
 
@@ -447,7 +447,10 @@ cumprod: General = register(
             * conjugate_flow(_products_before(y, axis, reverse=reverse))
         ),
         ahead=lambda slot, t, xs, y, *, axis, reverse: recurrence(
-            _step_factors(xs[0], axis, reverse=reverse), t * _products_before(y, axis, reverse=reverse), axis=axis, reverse=reverse
+            _step_factors(xs[0], axis, reverse=reverse),
+            t * _products_before(y, axis, reverse=reverse),
+            axis=axis,
+            reverse=reverse,
         ),
         samples=lambda rng: [
             *_scan_samples(rng),
@@ -489,7 +492,11 @@ def _recurrence_back(slot: int, g: Any, xs: Any, y: Any, *, axis: int, reverse: 
     terms = recurrence(conjugate_flow(xs[0]), g, axis=axis, reverse=not reverse)
     if slot == 1:
         return terms
-    return drop_last(terms, axis) * conjugate_flow(drop_first(y, axis)) if reverse else drop_first(terms, axis) * conjugate_flow(drop_last(y, axis))
+    return (
+        drop_last(terms, axis) * conjugate_flow(drop_first(y, axis))
+        if reverse
+        else drop_first(terms, axis) * conjugate_flow(drop_last(y, axis))
+    )
 
 
 def _recurrence_ahead(slot: int, t: Any, xs: Any, y: Any, *, axis: int, reverse: bool) -> Any:

@@ -1,37 +1,58 @@
-"""Passes: functions that take a circuit and return a new one. Also the two sweeps that all derivatives come from."""
+"""Passes: functions that take a circuit and return a new one. Also the two sweeps that all derivatives come from.
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+Read `differentiation` first: the reverse and the forward sweep, and the circuits that compute gradients. `rewriting` is
+the walk that most passes share, with `insert_splitters`; `simplify` makes circuits smaller without changing a value;
+`kink_convention` changes which slope nodes take on a kink; `expansion` replaces arrays by their elements.
 
-from wiregrad.passes.backward import backward_circuit, gradient_circuit
-from wiregrad.passes.convention import with_convention
-from wiregrad.passes.simplify import fold_constants, merge_duplicates, prune, apply_identities, simplify, drop_gradient_stops
-from wiregrad.passes.split import insert_splitters
-from wiregrad.passes.sweep import SweepWatcher, sweep_forward, sweep_backward
+Other rooms may call everything in `__all__`, and `Rewriter` to write a pass of their own. The input of a pass is not
+changed.
+"""
+
+from typing import TYPE_CHECKING
+
+from wiregrad.lazy import load_names_lazily
+from wiregrad.passes.differentiation import (
+    SweepWatcher,
+    backward_circuit,
+    gradient_circuit,
+    sweep_backward,
+    sweep_forward,
+)
+from wiregrad.passes.kink_convention import with_convention
+from wiregrad.passes.rewriting import insert_splitters
+from wiregrad.passes.simplify import (
+    apply_identities,
+    drop_gradient_stops,
+    fold_constants,
+    merge_duplicates,
+    prune,
+    simplify,
+)
 
 if TYPE_CHECKING:
     from wiregrad.passes.expansion import expand
 
+
 __all__ = [
     "SweepWatcher",
+    "apply_identities",
     "backward_circuit",
+    "drop_gradient_stops",
     "expand",
     "fold_constants",
-    "sweep_forward",
     "gradient_circuit",
+    "insert_splitters",
     "merge_duplicates",
     "prune",
-    "apply_identities",
-    "sweep_backward",
     "simplify",
-    "insert_splitters",
-    "drop_gradient_stops",
+    "sweep_backward",
+    "sweep_forward",
     "with_convention",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    # Only array circuits are expanded, and array ops are loaded when they are first needed.
-    if name != "expand":
-        raise AttributeError(name)
-    return import_module("wiregrad.passes.expansion").expand
+__getattr__ = load_names_lazily(
+    __name__,
+    {
+        "expand": "wiregrad.passes.expansion",
+    },
+)

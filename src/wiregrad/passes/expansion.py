@@ -9,9 +9,9 @@ import numpy as np
 
 from wiregrad.dtypes import BOOL, FLOAT, WireType, to_python_number
 from wiregrad.errors import CircuitError, NoRuleError, WiregradError
-from wiregrad.ir import CONSTANT, INPUT, GraphBuilder, Certificate, CircuitGraph, Port, Row, certificates
+from wiregrad.ir import CONSTANT, INPUT, Certificate, CircuitGraph, GraphBuilder, Port, Row, certificates
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array import ArrayOp
+from wiregrad.ops.array_ops import ArrayOp
 
 MAX_EXPANDED_NODES = 100_000
 """Maximum number of nodes of an expanded circuit."""
@@ -48,7 +48,9 @@ def expand(circuit: CircuitGraph) -> CircuitGraph:
             held.append(_apply_node(builder, row, operands))
         _name_elements(builder, own, held[-1])
         if len(builder) > MAX_EXPANDED_NODES:
-            raise CircuitError(f"the circuit would have more than {MAX_EXPANDED_NODES:,} scalar nodes; expand is for small circuits")
+            raise CircuitError(
+                f"the circuit would have more than {MAX_EXPANDED_NODES:,} scalar nodes; expand is for small circuits"
+            )
     _expand_certificates(builder, circuit, held)
     outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
     return builder.build(name=circuit.name, labels=dict(_label_outputs(builder, outputs, held)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Pattern, Row
 from wiregrad.ops import Elementwise
-from wiregrad.passes.rewrite import Rewriter, RewriteRule, rewrite_circuit
+from wiregrad.passes.rewriting import Rewriter, RewriteRule, rewrite_circuit
 
 
 def prune(circuit: CircuitGraph) -> CircuitGraph:

@@ -12,19 +12,19 @@ from wiregrad.api.values import Value, jvp, vmap
 from wiregrad.ops import TABLE, Elementwise
 from wiregrad.testing.compare import (
     FLOAT32,
+    FLOAT32_TOLERANCE,
     FLOAT64,
     LAYOUT_TOLERANCE,
     MODES_TOLERANCE,
-    FLOAT32_TOLERANCE,
     PlannedCheck,
     assert_near,
-    data_of,
-    real_inner_product,
     copy_in_layout,
+    data_of,
     distinct_layouts,
     random_like,
-    without_warnings,
+    real_inner_product,
     tolerance_scale,
+    without_warnings,
 )
 from wiregrad.testing.opcheck import smooth_slots
 
@@ -143,7 +143,12 @@ class BroadcastCase:
         stretched = tuple(k for k in range(products.ndim) if ((1,) * (products.ndim - len(shape)) + shape)[k] == 1)
         wanted = products.sum(axis=stretched).reshape(shape)
         scale = np.maximum(1.0, np.abs(products).sum(axis=stretched).reshape(shape))
-        assert_near(self.gradients[slot], wanted, LAYOUT_TOLERANCE if self.xs[slot].dtype == FLOAT64 else FLOAT32_TOLERANCE, scale)
+        assert_near(
+            self.gradients[slot],
+            wanted,
+            LAYOUT_TOLERANCE if self.xs[slot].dtype == FLOAT64 else FLOAT32_TOLERANCE,
+            scale,
+        )
 
     def check_modes(self) -> None:
         """Forward and reverse mode agree: <v, J u> = <J' v, u>."""
@@ -155,7 +160,9 @@ class BroadcastCase:
             products = [g * u for g, u in zip(self.gradients.values(), direction, strict=True)]
             scale = max(1.0, *(tolerance_scale(np.asarray(product)) * max(1, np.size(product)) for product in products))
             tolerance = MODES_TOLERANCE if leaves[0].dtype == FLOAT64 else FLOAT32_TOLERANCE
-            assert_near(real_inner_product(self.weights, pushed), sum(float(np.sum(p)) for p in products), tolerance, scale)
+            assert_near(
+                real_inner_product(self.weights, pushed), sum(float(np.sum(p)) for p in products), tolerance, scale
+            )
 
     def check_vmap(self) -> None:
         """A batch gives what a loop gives."""

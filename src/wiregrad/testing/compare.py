@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.api.values import Value
-from wiregrad.frontends.lift import ensure_owned
+from wiregrad.frontends.recording.arguments import ensure_owned
 
 FLOAT64 = np.dtype(np.float64)
 FLOAT32 = np.dtype(np.float32)

@@ -16,25 +16,25 @@ import numpy as np
 from wiregrad.api.values import Value, jvp, trace, vjp, vmap
 from wiregrad.errors import WiregradError
 from wiregrad.ops import TABLE
-from wiregrad.ops.array import ArrayOp, Blocking
+from wiregrad.ops.array_ops import ArrayOp, Blocking
 from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
 from wiregrad.testing.compare import (
     FLOAT32,
+    FLOAT32_TOLERANCE,
     FLOAT64,
     LAYOUT_TOLERANCE,
     MODES_TOLERANCE,
-    FLOAT32_TOLERANCE,
     SECOND_ORDER_TOLERANCE,
     STENCIL_TOLERANCE,
     PlannedCheck,
     assert_near,
-    data_of,
-    real_inner_product,
     copy_in_layout,
+    data_of,
     distinct_layouts,
     random_like,
-    without_warnings,
+    real_inner_product,
     tolerance_scale,
+    without_warnings,
 )
 
 STENCIL_STEP = 2e-5
@@ -44,7 +44,9 @@ MAX_MOVED_ELEMENTS = 10
 
 _MATRIX_PRODUCTS = "made of matrix products, which add up in another order than NumPy's own loops"
 ROUNDED_FUNCTIONS: dict[str, str] = {
-    **dict.fromkeys("convolve correlate dot inner tensordot matvec vecmat multi_dot einsum lstsq".split(), _MATRIX_PRODUCTS),
+    **dict.fromkeys(
+        "convolve correlate dot inner tensordot matvec vecmat multi_dot einsum lstsq".split(), _MATRIX_PRODUCTS
+    ),
     "float_power": "NumPy's two powers round differently",
     **dict.fromkeys("norm vector_norm".split(), "a root of a number and of an array differ in NumPy, in the last bit"),
 }
@@ -210,13 +212,18 @@ class SampleCase:
     @cached_property
     def numpy_outputs(self) -> list[Any]:
         """The outputs of NumPy's function for the same arguments."""
-        return [np.asarray(output) for output in self.call_with_leaves(self.subject.reference or self.subject.run, self.leaves)]
+        return [
+            np.asarray(output)
+            for output in self.call_with_leaves(self.subject.reference or self.subject.run, self.leaves)
+        ]
 
     @cached_property
     def weights(self) -> list[Any]:
         """Fixed weights of the moving outputs, whose weighted sum is differentiated."""
         rng = np.random.default_rng(3)
-        return [random_like(rng, output) for output, moves in zip(self.outputs, self.output_moves, strict=True) if moves]
+        return [
+            random_like(rng, output) for output, moves in zip(self.outputs, self.output_moves, strict=True) if moves
+        ]
 
     @cached_property
     def direction(self) -> list[Any]:
@@ -245,11 +252,15 @@ class SampleCase:
         """Return the weighted sum of the outputs at other leaves, computed by NumPy where it has the function."""
         outputs = self.call_with_leaves(self.subject.reference or self.subject.run, leaves)
         moving = [output for output, moves in zip(outputs, self.output_moves, strict=True) if moves]
-        return sum(real_inner_product(weight, np.asarray(output)) for weight, output in zip(self.weights, moving, strict=True))
+        return sum(
+            real_inner_product(weight, np.asarray(output)) for weight, output in zip(self.weights, moving, strict=True)
+        )
 
     def check_value(self) -> None:
         """The value is NumPy's, bit for bit."""
-        assert len(self.outputs) == len(self.numpy_outputs), f"{len(self.outputs)} outputs, wanted {len(self.numpy_outputs)}"
+        assert len(self.outputs) == len(self.numpy_outputs), (
+            f"{len(self.outputs)} outputs, wanted {len(self.numpy_outputs)}"
+        )
         for got, wanted in zip(self.outputs, self.numpy_outputs, strict=True):
             assert_near(got, wanted, self._value_tolerance)
 
@@ -327,7 +338,9 @@ class SampleCase:
             return
         _, pushed = jvp(self.moving_outputs, self.leaves, self.direction)
         forward = sum(real_inner_product(w, np.asarray(t)) for w, t in zip(self.weights, pushed, strict=True))
-        backward = sum(real_inner_product(np.asarray(g), u) for g, u in zip(self.gradients, self.direction, strict=True))
+        backward = sum(
+            real_inner_product(np.asarray(g), u) for g, u in zip(self.gradients, self.direction, strict=True)
+        )
         scale = sum(float(np.abs(np.asarray(g) * u).sum()) for g, u in zip(self.gradients, self.direction, strict=True))
         assert_near(forward, backward, MODES_TOLERANCE if self.dtype == FLOAT64 else FLOAT32_TOLERANCE, max(1.0, scale))
         for tangent, output in zip(
@@ -392,7 +405,9 @@ class SampleCase:
     def check_vmap(self) -> None:
         """A batch gives what a loop gives."""
         singles = [self.call_with_leaves(self.subject.run, [x[()] for x in leaves]) for leaves in self._batch_leaves]
-        got = vmap(partial(_call_as_tuple, partial(self.call_with_leaves, self.subject.run)))(*_stack_columns(self._batch_leaves))
+        got = vmap(partial(_call_as_tuple, partial(self.call_with_leaves, self.subject.run)))(
+            *_stack_columns(self._batch_leaves)
+        )
         for one, wanted in zip(got, _stack_columns(singles), strict=True):
             assert np.shape(one) == wanted.shape, f"shape {np.shape(one)}, wanted {wanted.shape}"
             assert_near(np.asarray(one), wanted, LAYOUT_TOLERANCE if self.dtype == FLOAT64 else FLOAT32_TOLERANCE)
@@ -448,7 +463,9 @@ class LayoutCase(SampleCase):
 
 
 def _five_point_slope(at: Callable[[float], float]) -> float:
-    return (at(-2.0 * STENCIL_STEP) - 8.0 * at(-STENCIL_STEP) + 8.0 * at(STENCIL_STEP) - at(2.0 * STENCIL_STEP)) / (12.0 * STENCIL_STEP)
+    return (at(-2.0 * STENCIL_STEP) - 8.0 * at(-STENCIL_STEP) + 8.0 * at(STENCIL_STEP) - at(2.0 * STENCIL_STEP)) / (
+        12.0 * STENCIL_STEP
+    )
 
 
 def _convert_argument(arg: Any, dtype: Any, layout: str) -> Any:
@@ -458,7 +475,9 @@ def _convert_argument(arg: Any, dtype: Any, layout: str) -> Any:
     if isinstance(arg, float) and dtype == FLOAT32:
         return np.float32(arg)
     if isinstance(arg, list | tuple) and any(isinstance(part, np.ndarray | list | tuple) for part in arg):
-        return type(arg)([_convert_argument(part, dtype, layout) for part in arg]) if type(arg) in (list, tuple) else arg
+        return (
+            type(arg)([_convert_argument(part, dtype, layout) for part in arg]) if type(arg) in (list, tuple) else arg
+        )
     return arg
 
 

@@ -13,10 +13,9 @@ import numpy as np
 
 from wiregrad.api import Builder, Circuit
 from wiregrad.ir import Pattern
-from wiregrad.ir.mode import Convention, encode_mode
+from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops import Elementwise
-from wiregrad.ops.elementwise import SAMPLE_NUMBERS, SamplePoint
-from wiregrad.ops.kinks import Kink
+from wiregrad.ops.elementwise import SAMPLE_NUMBERS, Kink, SamplePoint
 
 STENCIL_ERROR = 1e-8
 COMPLEX_STEP_ERROR = 1e-12
@@ -241,7 +240,9 @@ def check_pattern(op: Elementwise) -> None:
 def check_identities(op: Elementwise) -> None:
     """What the record claims about repeated and neutral operands is true, bit for bit."""
     values = [np.float64(x) for x in (*SAMPLE_NUMBERS, 0.0, -0.0, np.inf, -np.inf, 5e-324)]
-    twice = [(op.forward(op.forward(x)), x if op.involution else op.forward(x)) for x in values if _states_repetition(op)]
+    twice = [
+        (op.forward(op.forward(x)), x if op.involution else op.forward(x)) for x in values if _states_repetition(op)
+    ]
     conditions = [np.bool_(True), np.bool_(False)]
     twins = [(op.forward(c, c), c) for c in conditions if op.idempotent and len(op.inputs) == 2]
     copies = [(op.forward(x), x) for x in values if op.copies]
@@ -316,7 +317,9 @@ def _complex_step_slope(op: Elementwise, point: SamplePoint, slot: int) -> float
     return float(op.forward(*xs).imag / 1e-200)
 
 
-def _five_point_slope(f: Callable[[Sequence[float]], float], point: Sequence[float], slot: int, h: float = 1e-4) -> float:
+def _five_point_slope(
+    f: Callable[[Sequence[float]], float], point: Sequence[float], slot: int, h: float = 1e-4
+) -> float:
     def value_at(step: float) -> float:
         shifted = list(point)
         shifted[slot] += step * h

@@ -289,7 +289,9 @@ class ProgramDraft:
         return self.add_constant(self._draw_constant_array(shape))
 
     def _draw_constant_array(self, shape: Shape) -> AnyArray:
-        shape = tuple(1 if self.happens_with(0.2) else length for length in shape[self.draw_integer(0, len(shape) - 1) :])
+        shape = tuple(
+            1 if self.happens_with(0.2) else length for length in shape[self.draw_integer(0, len(shape) - 1) :]
+        )
         if self.happens_with(0.15):
             return self.rng.choice([-2, -1, 1, 2, 3], size=shape)
         return np.round(self.rng.normal(size=shape), 3)
@@ -318,7 +320,9 @@ class ProgramDraft:
 
     def pick_inside_unit(self) -> str | None:
         """Return the name of a value well between -1 and 1."""
-        return self.pick_or_make(lambda x: bool(np.all(abs(x) < 0.8)), "{scale} * np.sin({0})", "squeezed_in", scale=0.8)
+        return self.pick_or_make(
+            lambda x: bool(np.all(abs(x) < 0.8)), "{scale} * np.sin({0})", "squeezed_in", scale=0.8
+        )
 
     def make_gram_matrix(self) -> str | None:
         """Make a well-conditioned matrix, or a stack of them, and return its name."""
@@ -328,7 +332,9 @@ class ProgramDraft:
         drawn = DrawnStep((source,), {"n": self.shape_of(source)[-1]})
         return self.add_step("gram", "{0} @ np.swapaxes({0}, -1, -2) + {n} * np.eye({n})", drawn)
 
-    def add_step(self, op: str, template: str, drawn: DrawnStep, fits: SmoothnessTest = lambda *_, **__: True) -> str | None:
+    def add_step(
+        self, op: str, template: str, drawn: DrawnStep, fits: SmoothnessTest = lambda *_, **__: True
+    ) -> str | None:
         """Add a step if it is smooth at its operands and its results are small and finite; return its last result."""
         if not fits(*map(self.array_value, drawn.operands), **drawn.settings):
             return None
@@ -459,12 +465,16 @@ def add_entries(group: str, *found: CatalogueEntry) -> None:
     CATALOGUE.setdefault(group, []).extend(found)
 
 
-def one_operand(operand: Callable[[ProgramDraft], str | None], **settings: Callable[[ProgramDraft], Any]) -> Callable[[ProgramDraft], DrawnStep | None]:
+def one_operand(
+    operand: Callable[[ProgramDraft], str | None], **settings: Callable[[ProgramDraft], Any]
+) -> Callable[[ProgramDraft], DrawnStep | None]:
     """Return a function that draws an operand, and settings that do not depend on it."""
 
     def draw_one(d: ProgramDraft) -> DrawnStep | None:
         x = operand(d)
-        return None if x is None else DrawnStep((x,), {name: draw_setting(d) for name, draw_setting in settings.items()})
+        return (
+            None if x is None else DrawnStep((x,), {name: draw_setting(d) for name, draw_setting in settings.items()})
+        )
 
     return draw_one
 
@@ -475,7 +485,9 @@ def draw_two_operands(d: ProgramDraft) -> DrawnStep | None:
     return None if pair is None else DrawnStep(pair)
 
 
-def operand_with_settings(operand: Callable[[ProgramDraft], str | None], settings: DrawSettings) -> Callable[[ProgramDraft], DrawnStep | None]:
+def operand_with_settings(
+    operand: Callable[[ProgramDraft], str | None], settings: DrawSettings
+) -> Callable[[ProgramDraft], DrawnStep | None]:
     """Return a function that draws an operand, and settings that fit its shape."""
 
     def draw_with_settings(d: ProgramDraft) -> DrawnStep | None:
@@ -512,23 +524,43 @@ def unary_entry(
 
 add_entries(
     "unary",
-    *(unary_entry(name) for name in "sin cos exp expm1 exp2 sinh cosh tanh arctan arcsinh square negative positive".split()),
+    *(
+        unary_entry(name)
+        for name in "sin cos exp expm1 exp2 sinh cosh tanh arctan arcsinh square negative positive".split()
+    ),
     unary_entry("deg2rad"),
     # PyTorch's second derivative of sinc is NaN at 0, where the function is smooth.
     unary_entry("sinc", fits=lambda x: is_away_from(x, 0.0)),
-    *(unary_entry(name, ProgramDraft.pick_positive, lambda x: all_above(x, 0.1)) for name in "log log2 log10 log1p sqrt".split()),
-    *(unary_entry(name, ProgramDraft.pick_inside_unit, lambda x: all_above(1 - abs(x), 0.1)) for name in "arcsin arccos arctanh tan".split()),
+    *(
+        unary_entry(name, ProgramDraft.pick_positive, lambda x: all_above(x, 0.1))
+        for name in "log log2 log10 log1p sqrt".split()
+    ),
+    *(
+        unary_entry(name, ProgramDraft.pick_inside_unit, lambda x: all_above(1 - abs(x), 0.1))
+        for name in "arcsin arccos arctanh tan".split()
+    ),
     unary_entry("arccosh", ProgramDraft.pick_positive, lambda x: all_above(x, 1.1)),
     unary_entry("cbrt", fits=lambda x: all_above(abs(x), 0.1)),
     unary_entry("reciprocal", fits=lambda x: all_above(abs(x), 0.2)),
     *(unary_entry(name, fits=lambda x: is_away_from(x, 0.0)) for name in "abs sign fabs".split()),
-    *(unary_entry(name, fits=lambda x: is_away_from(x % 1.0, 0.0, 0.5, 1.0)) for name in "floor ceil trunc rint".split()),
+    *(
+        unary_entry(name, fits=lambda x: is_away_from(x % 1.0, 0.0, 0.5, 1.0))
+        for name in "floor ceil trunc rint".split()
+    ),
     *(unary_entry(name, template="wg.ops.{name}({0})") for name in "sigmoid softplus silu gelu erf".split()),
     unary_entry("relu", fits=lambda x: is_away_from(x, 0.0), template="wg.ops.relu({0})"),
     unary_entry("negative", template="-{0}"),
     unary_entry("abs", fits=lambda x: is_away_from(x, 0.0), template="abs({0})"),
-    CatalogueEntry("scaled_tanh", "{a} * np.tanh({b} * {0})", one_operand(pick_any_name, a=ProgramDraft.draw_literal, b=ProgramDraft.draw_literal)),
-    CatalogueEntry("cubic", "{a} * {0} ** 3 - {0} / {b}", one_operand(pick_any_name, a=ProgramDraft.draw_literal, b=ProgramDraft.draw_literal)),
+    CatalogueEntry(
+        "scaled_tanh",
+        "{a} * np.tanh({b} * {0})",
+        one_operand(pick_any_name, a=ProgramDraft.draw_literal, b=ProgramDraft.draw_literal),
+    ),
+    CatalogueEntry(
+        "cubic",
+        "{a} * {0} ** 3 - {0} / {b}",
+        one_operand(pick_any_name, a=ProgramDraft.draw_literal, b=ProgramDraft.draw_literal),
+    ),
 )
 
 
@@ -557,14 +589,22 @@ add_entries(
     CatalogueEntry("add", "{0} + {1}", draw_two_operands),
     CatalogueEntry("subtract", "{0} - {1}", draw_two_operands),
     CatalogueEntry("multiply", "{0} * {1}", draw_two_operands),
-    *(CatalogueEntry(name, f"np.{name}({{0}}, {{1}})", draw_two_operands) for name in "add subtract multiply logaddexp".split()),
+    *(
+        CatalogueEntry(name, f"np.{name}({{0}}, {{1}})", draw_two_operands)
+        for name in "add subtract multiply logaddexp".split()
+    ),
     CatalogueEntry("divide", "{0} / {1}", draw_two_operands, lambda a, b: all_above(abs(b), 0.2)),
     CatalogueEntry("divide", "np.true_divide({0}, {1})", draw_two_operands, lambda a, b: all_above(abs(b), 0.2)),
     CatalogueEntry("power", "{0} ** {1}", draw_literal_power, _power_fits),
     CatalogueEntry("power", "np.power({0}, {1})", draw_literal_power, _power_fits),
     CatalogueEntry("power", "{0} ** {1}", draw_positive_power, _power_fits),
     CatalogueEntry("power", "np.float_power({0}, {1})", draw_positive_power, _power_fits),
-    CatalogueEntry("arctan2", "np.arctan2({0}, {1})", draw_two_operands, lambda a, b: all_above(np.hypot(a, b), 0.1) and is_away_from(a, 0.0)),
+    CatalogueEntry(
+        "arctan2",
+        "np.arctan2({0}, {1})",
+        draw_two_operands,
+        lambda a, b: all_above(np.hypot(a, b), 0.1) and is_away_from(a, 0.0),
+    ),
     CatalogueEntry("hypot", "np.hypot({0}, {1})", draw_two_operands, lambda a, b: all_above(np.hypot(a, b), 0.1)),
     CatalogueEntry(
         "mod",
@@ -572,8 +612,16 @@ add_entries(
         draw_two_operands,
         lambda a, b: all_above(abs(b), 0.2) and is_away_from(np.mod(a, b) / b, 0.0, 1.0),
     ),
-    CatalogueEntry("copysign", "np.copysign({0}, {1})", draw_two_operands, lambda a, b: is_away_from(a, 0.0) and is_away_from(b, 0.0)),
-    *(CatalogueEntry(name, f"np.{name}({{0}}, {{1}})", draw_two_operands, is_away_from) for name in "maximum minimum fmax fmin".split()),
+    CatalogueEntry(
+        "copysign",
+        "np.copysign({0}, {1})",
+        draw_two_operands,
+        lambda a, b: is_away_from(a, 0.0) and is_away_from(b, 0.0),
+    ),
+    *(
+        CatalogueEntry(name, f"np.{name}({{0}}, {{1}})", draw_two_operands, is_away_from)
+        for name in "maximum minimum fmax fmin".split()
+    ),
 )
 
 
@@ -587,8 +635,16 @@ def draw_comparison(d: ProgramDraft) -> DrawnStep | None:
     if then is None:
         return None
     shape = np.broadcast_shapes(shape, d.shape_of(then))
-    other = d.pick_name(lambda x: _broadcast_or_none(x.shape, shape) is not None) if d.happens_with(0.7) else d.draw_literal()
-    return None if other is None else DrawnStep((*pair, then, other), {"sign": SourceText(d.draw_item(["<", "<=", ">", ">="]))})
+    other = (
+        d.pick_name(lambda x: _broadcast_or_none(x.shape, shape) is not None)
+        if d.happens_with(0.7)
+        else d.draw_literal()
+    )
+    return (
+        None
+        if other is None
+        else DrawnStep((*pair, then, other), {"sign": SourceText(d.draw_item(["<", "<=", ">", ">="]))})
+    )
 
 
 def draw_mask(d: ProgramDraft) -> DrawnStep | None:
@@ -612,7 +668,9 @@ def _clip_fits(x: AnyArray, low: float | None, high: float | None) -> bool:
 
 add_entries(
     "choice",
-    CatalogueEntry("where", "np.where({0} {sign} {1}, {2}, {3})", draw_comparison, lambda a, b, *_, sign: is_away_from(a - b, 0.0)),
+    CatalogueEntry(
+        "where", "np.where({0} {sign} {1}, {2}, {3})", draw_comparison, lambda a, b, *_, sign: is_away_from(a - b, 0.0)
+    ),
     CatalogueEntry("masked", "({0} > {bound}) * {1}", draw_mask, lambda x, _, bound: is_away_from(x, bound)),
     CatalogueEntry(
         "clip",
@@ -655,19 +713,27 @@ def _spread_out(x: AnyArray, axis: Any, keepdims: bool, ddof: int) -> bool:
     return count > 1 and all_above(np.std(x, axis=axis), 0.1)
 
 
-def reduction_entry(name: str, fits: SmoothnessTest = lambda *_, **__: True, settings: DrawSettings = draw_reduction, more: str = "") -> CatalogueEntry:
+def reduction_entry(
+    name: str, fits: SmoothnessTest = lambda *_, **__: True, settings: DrawSettings = draw_reduction, more: str = ""
+) -> CatalogueEntry:
     """Return the catalogue entry of a reduction, as a function and as a method."""
     keywords = f"axis={{axis}}, keepdims={{keepdims}}{more}"
     method = f"{{0}}.{name}({keywords})"
-    return CatalogueEntry(name, f"np.{name}({{0}}, {keywords})", operand_with_settings(pick_any_array, settings), fits, (method,))
+    return CatalogueEntry(
+        name, f"np.{name}({{0}}, {keywords})", operand_with_settings(pick_any_array, settings), fits, (method,)
+    )
 
 
-def axis_entry(name: str, template: str, fits: SmoothnessTest = lambda *_, **__: True, settings: DrawSettings = draw_one_axis) -> CatalogueEntry:
+def axis_entry(
+    name: str, template: str, fits: SmoothnessTest = lambda *_, **__: True, settings: DrawSettings = draw_one_axis
+) -> CatalogueEntry:
     """Return the catalogue entry of a function along an axis."""
     return CatalogueEntry(name, template, operand_with_settings(pick_any_array, settings), fits)
 
 
-def with_function_choice(*functions: str, settings: DrawSettings = draw_one_axis) -> Callable[[ProgramDraft, Shape], Settings]:
+def with_function_choice(
+    *functions: str, settings: DrawSettings = draw_one_axis
+) -> Callable[[ProgramDraft, Shape], Settings]:
     """Return a function that draws one of these functions besides the settings."""
     return lambda d, shape: {**settings(d, shape), "function": SourceText(d.draw_item(functions))}
 
@@ -687,7 +753,9 @@ def draw_average(d: ProgramDraft) -> DrawnStep | None:
     if x is None:
         return None
     axis = d.draw_axis(len(d.shape_of(x)))
-    return DrawnStep((x, d.add_constant(np.round(d.rng.uniform(0.2, 1.5, size=d.shape_of(x)[axis]), 2))), {"axis": axis})
+    return DrawnStep(
+        (x, d.add_constant(np.round(d.rng.uniform(0.2, 1.5, size=d.shape_of(x)[axis]), 2))), {"axis": axis}
+    )
 
 
 add_entries(
@@ -740,7 +808,9 @@ add_entries(
     axis_entry("logsumexp", "wg.logsumexp({0}, axis={axis}, keepdims={keepdims})", settings=draw_reduction),
     axis_entry("softmax", "wg.softmax({0}, axis={axis})"),
     axis_entry("log_softmax", "wg.log_softmax({0}, axis={axis})"),
-    axis_entry("norm", "np.linalg.norm({0}, ord={ord}, axis={axis}, keepdims={keepdims})", _norm_fits, draw_norm_settings),
+    axis_entry(
+        "norm", "np.linalg.norm({0}, ord={ord}, axis={axis}, keepdims={keepdims})", _norm_fits, draw_norm_settings
+    ),
     CatalogueEntry("average", "np.average({0}, axis={axis}, weights={1})", draw_average),
 )
 
@@ -813,7 +883,9 @@ def draw_squeeze(d: ProgramDraft) -> DrawnStep | None:
     x = d.pick_name(lambda x: 1 in x.shape)
     if x is None:
         return None
-    return DrawnStep((x,), {"axis": None if d.happens_with(0.3) else d.draw_item([k for k, n in enumerate(d.shape_of(x)) if n == 1])})
+    return DrawnStep(
+        (x,), {"axis": None if d.happens_with(0.3) else d.draw_item([k for k, n in enumerate(d.shape_of(x)) if n == 1])}
+    )
 
 
 def draw_concatenation(d: ProgramDraft) -> DrawnStep | None:
@@ -846,7 +918,9 @@ def pick_same_shape(d: ProgramDraft) -> list[str]:
 def draw_stack(d: ProgramDraft) -> DrawnStep | None:
     """Draw operands of one shape and the position of a new axis."""
     operands = pick_same_shape(d)
-    return _list_call(operands, "np.stack", {"axis": d.draw_axis(len(d.shape_of(operands[0])) + 1)}) if operands else None
+    return (
+        _list_call(operands, "np.stack", {"axis": d.draw_axis(len(d.shape_of(operands[0])) + 1)}) if operands else None
+    )
 
 
 def same_shape_operands(function: str) -> Callable[[ProgramDraft], DrawnStep | None]:
@@ -903,7 +977,12 @@ add_entries(
         methods=("{0}.reshape({shape})", "{0}.reshape(*{shape})"),
     ),
     CatalogueEntry("ravel", "np.ravel({0})", one_operand(pick_any_array), methods=("{0}.ravel()", "{0}.flatten()")),
-    CatalogueEntry("transpose", "np.transpose({0}, {axes})", operand_with_settings(pick_any_array, draw_axis_order), methods=("{0}.transpose({axes})",)),
+    CatalogueEntry(
+        "transpose",
+        "np.transpose({0}, {axes})",
+        operand_with_settings(pick_any_array, draw_axis_order),
+        methods=("{0}.transpose({axes})",),
+    ),
     CatalogueEntry("T", "{0}.T", one_operand(pick_any_array)),
     axis_entry("swapaxes", "np.swapaxes({0}, {a}, {b})", settings=draw_two_axes),
     axis_entry("moveaxis", "np.moveaxis({0}, {a}, {b})", settings=draw_two_axes),
@@ -922,12 +1001,24 @@ add_entries(
     axis_entry("repeat", "np.repeat({0}, {repeats}, axis={axis})", settings=draw_repeats),
     axis_entry("pad", "np.pad({0}, {widths}, mode={mode})", settings=draw_padding),
     CatalogueEntry("broadcast_to", "np.broadcast_to({0}, {shape})", draw_broadcast),
-    CatalogueEntry("diag", "np.diag({0}, {k})", one_operand(lambda d: d.pick_array(1, 1), k=lambda d: d.draw_integer(-1, 1))),
-    CatalogueEntry("diag", "np.diag({0}, {k})", operand_with_settings(lambda d: d.pick_array(2, 2), draw_diagonal_offset)),
-    CatalogueEntry("diagonal", "np.diagonal({0}, {k}, {a}, {b})", operand_with_settings(pick_matrix, draw_diagonal_axes)),
-    *(CatalogueEntry(name, f"np.{name}({{0}}, {{k}})", operand_with_settings(pick_matrix, draw_diagonal_offset)) for name in ("tril", "triu")),
+    CatalogueEntry(
+        "diag", "np.diag({0}, {k})", one_operand(lambda d: d.pick_array(1, 1), k=lambda d: d.draw_integer(-1, 1))
+    ),
+    CatalogueEntry(
+        "diag", "np.diag({0}, {k})", operand_with_settings(lambda d: d.pick_array(2, 2), draw_diagonal_offset)
+    ),
+    CatalogueEntry(
+        "diagonal", "np.diagonal({0}, {k}, {a}, {b})", operand_with_settings(pick_matrix, draw_diagonal_axes)
+    ),
+    *(
+        CatalogueEntry(name, f"np.{name}({{0}}, {{k}})", operand_with_settings(pick_matrix, draw_diagonal_offset))
+        for name in ("tril", "triu")
+    ),
     axis_entry(
-        "rot90", "np.rot90({0}, {k})", settings=lambda d, shape: {"k": d.draw_integer(1, 3)}, fits=lambda x, k: x.ndim >= 2
+        "rot90",
+        "np.rot90({0}, {k})",
+        settings=lambda d, shape: {"k": d.draw_integer(1, 3)},
+        fits=lambda x, k: x.ndim >= 2,
     ),
     axis_entry("diff", "np.diff({0}, axis={axis})", lambda x, axis: x.shape[axis] >= 2),
 )
@@ -987,7 +1078,12 @@ add_entries(
     "index",
     *[CatalogueEntry("index", "{0}[{index}]", operand_with_settings(pick_any_array, draw_index))] * 3,
     CatalogueEntry("index", "{0}[{index}]", operand_with_settings(pick_any_array, draw_mask_index)),
-    CatalogueEntry("compress", "{0}[{0} > {bound}]", one_operand(pick_any_array, bound=ProgramDraft.draw_literal), is_away_from_bound),
+    CatalogueEntry(
+        "compress",
+        "{0}[{0} > {bound}]",
+        one_operand(pick_any_array, bound=ProgramDraft.draw_literal),
+        is_away_from_bound,
+    ),
     axis_entry("take", "np.take({0}, {indices}, axis={axis})", settings=draw_take),
     axis_entry("take_along_axis", "np.take_along_axis({0}, {indices}, axis={axis})", settings=draw_take_along),
     CatalogueEntry("argsort", "{0}[np.argsort({0})]", one_operand(lambda d: d.pick_array(1, 1)), has_no_ties),
@@ -1048,7 +1144,9 @@ def draw_einsum(d: ProgramDraft) -> DrawnStep | None:
     operands = [x for x in (d.pick_array(1, 3) for _ in range(d.draw_item([1, 2, 2, 3]))) if x is not None]
     if not operands:
         return None
-    letters = ["".join("abcdefghijkl"[2 * min(n, 5) + int(d.happens_with(0.3))] for n in d.shape_of(x)) for x in operands]
+    letters = [
+        "".join("abcdefghijkl"[2 * min(n, 5) + int(d.happens_with(0.3))] for n in d.shape_of(x)) for x in operands
+    ]
     if any(n > 5 for x in operands for n in d.shape_of(x)):
         return None
     distinct = sorted(set("".join(letters)))
@@ -1082,14 +1180,20 @@ def draw_linear_system(d: ProgramDraft) -> DrawnStep | None:
     if len(d.shape_of(a)) == 2 and d.happens_with(0.4):
         b = d.pick_name(lambda x: x.shape == (n,))
     else:
-        b = d.pick_name(lambda x: x.ndim >= 2 and x.shape[-2] == n and _broadcast_or_none(x.shape[:-2], d.shape_of(a)[:-2]) is not None)
+        b = d.pick_name(
+            lambda x: (
+                x.ndim >= 2 and x.shape[-2] == n and _broadcast_or_none(x.shape[:-2], d.shape_of(a)[:-2]) is not None
+            )
+        )
     return None if b is None else DrawnStep((a, b))
 
 
 def symmetric_entry(name: str, template: str, fits: SmoothnessTest = lambda *_, **__: True) -> CatalogueEntry:
     """Return the entry of a function of a symmetric matrix, made in the same step so that it always is symmetric."""
     source = template.replace("{A}", "{0} @ np.swapaxes({0}, -1, -2) + {n} * np.eye({n})")
-    return CatalogueEntry(name, source, operand_with_settings(ProgramDraft.pick_square, lambda d, shape: {"n": shape[-1]}), fits)
+    return CatalogueEntry(
+        name, source, operand_with_settings(ProgramDraft.pick_square, lambda d, shape: {"n": shape[-1]}), fits
+    )
 
 
 ANY_SHAPES: Callable[[Shape, Shape], bool] = lambda a, b: True  # noqa: E731 - a predicate beside its users
@@ -1108,23 +1212,44 @@ add_entries(
         "np.einsum('...i,...i->...', {0}, {1})",
         matching_operands(lambda a, b: a[-1] == b[-1] and _broadcast_or_none(a, b) is not None),
     ),
-    CatalogueEntry("cross", "np.cross({0}, {1})", matching_operands(lambda a, b: a[-1] == b[-1] == 3 and _broadcast_or_none(a, b) is not None)),
+    CatalogueEntry(
+        "cross",
+        "np.cross({0}, {1})",
+        matching_operands(lambda a, b: a[-1] == b[-1] == 3 and _broadcast_or_none(a, b) is not None),
+    ),
     CatalogueEntry("convolve", "np.convolve({0}, {1}, mode={mode})", draw_convolution),
     CatalogueEntry("ufunc_outer", "np.{function}.outer({0}, {1})", draw_outer),
     CatalogueEntry("tensordot", "np.tensordot({0}, {1}, axes={axes})", draw_tensordot),
     *[CatalogueEntry("einsum", "", draw_einsum)] * 3,
-    CatalogueEntry("trace", "np.trace({0}, {k})", operand_with_settings(lambda d: d.pick_array(2, 2), draw_diagonal_offset)),
+    CatalogueEntry(
+        "trace", "np.trace({0}, {k})", operand_with_settings(lambda d: d.pick_array(2, 2), draw_diagonal_offset)
+    ),
 )
 add_entries(
     "linalg",
     CatalogueEntry("solve", "np.linalg.solve({0}, {1})", draw_linear_system),
     CatalogueEntry("inv", "np.linalg.inv({0})", one_operand(ProgramDraft.make_gram_matrix)),
-    CatalogueEntry("det", "np.linalg.det({0})", one_operand(ProgramDraft.pick_square), lambda x: all_above(abs(np.linalg.det(x)), 0.1)),
-    CatalogueEntry("det", "np.linalg.det({0} / {n})", operand_with_settings(ProgramDraft.make_gram_matrix, lambda d, shape: {"n": 2.0 * shape[-1]})),
+    CatalogueEntry(
+        "det",
+        "np.linalg.det({0})",
+        one_operand(ProgramDraft.pick_square),
+        lambda x: all_above(abs(np.linalg.det(x)), 0.1),
+    ),
+    CatalogueEntry(
+        "det",
+        "np.linalg.det({0} / {n})",
+        operand_with_settings(ProgramDraft.make_gram_matrix, lambda d, shape: {"n": 2.0 * shape[-1]}),
+    ),
     CatalogueEntry("logdet", "np.linalg.slogdet({0})[1]", one_operand(ProgramDraft.make_gram_matrix)),
-    CatalogueEntry("matrix_power", "np.linalg.matrix_power({0}, {n})", one_operand(ProgramDraft.pick_square, n=lambda d: d.draw_integer(0, 4))),
+    CatalogueEntry(
+        "matrix_power",
+        "np.linalg.matrix_power({0}, {n})",
+        one_operand(ProgramDraft.pick_square, n=lambda d: d.draw_integer(0, 4)),
+    ),
     CatalogueEntry("pinv", "np.linalg.pinv({0})", one_operand(pick_matrix), _has_separate_singular_values),
-    CatalogueEntry("svdvals", "np.linalg.svd({0}, compute_uv=False)", one_operand(pick_matrix), _has_separate_singular_values),
+    CatalogueEntry(
+        "svdvals", "np.linalg.svd({0}, compute_uv=False)", one_operand(pick_matrix), _has_separate_singular_values
+    ),
     # Signs and order of the vectors are arbitrary; the space that they span is not.
     CatalogueEntry(
         "column_space",
@@ -1133,7 +1258,9 @@ add_entries(
         lambda x: x.shape[-2] > x.shape[-1] and _has_separate_singular_values(x),
     ),
     symmetric_entry(
-        "root", "w, q = np.linalg.eigh({A})\n{t} = (q * np.sqrt(w)[..., None, :]) @ np.swapaxes(q, -1, -2)", _has_separate_eigenvalues
+        "root",
+        "w, q = np.linalg.eigh({A})\n{t} = (q * np.sqrt(w)[..., None, :]) @ np.swapaxes(q, -1, -2)",
+        _has_separate_eigenvalues,
     ),
     symmetric_entry("cholesky", "np.linalg.cholesky({A})"),
     symmetric_entry("eigvalsh", "np.linalg.eigvalsh({A})", _has_separate_eigenvalues),
@@ -1241,7 +1368,12 @@ def _try_entry(draft: ProgramDraft, entry: CatalogueEntry) -> None:
     drawn = entry.draw(draft)
     if drawn is None:
         return
-    if entry.methods and isinstance(drawn.operands[0], str) and draft.shape_of(drawn.operands[0]) and draft.happens_with(0.4):
+    if (
+        entry.methods
+        and isinstance(drawn.operands[0], str)
+        and draft.shape_of(drawn.operands[0])
+        and draft.happens_with(0.4)
+    ):
         drawn = replace(drawn, template=draft.draw_item(entry.methods))
     draft.add_step(entry.name, entry.template, drawn, entry.fits)
 

@@ -1,5 +1,5 @@
 /**
- * Regular expressions for names, as `explorer/name_regex.py` has them: matched in a time that grows with the length of a
+ * Regular expressions for names, as `explorer/find_language.py` has them: matched in a time that grows with the length of a
  * name and with nothing else, where the browser's own can take for ever.
  *
  * An expression is a row of items: characters, `.`, `[a-z]`, `\d`, `\w`, `\s`, each perhaps with `*`, `+` or `?`; `^` and

@@ -1,6 +1,6 @@
 /**
  * The layered layout of a picture: which rank a box stands in, where in it, and how wires run. It is the layout of
- * `wiregrad.export.layout`, number for number; shared golden files hold the two together. `along` is the axis on which
+ * `wiregrad.draw.layout.placement`, number for number; shared golden files hold the two together. `along` is the axis on which
  * values flow, `across` the one within a rank.
  *
  * Kept true: no two boxes overlap, the same input gives the same output, and nothing depends on a clock.

@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends.native import machine
-from wiregrad.backends.native.emit import RealType
-from wiregrad.backends.native.loops import LlvmLoopWriter
-from wiregrad.backends.native.program import NativeProgram, copy_aligned
+from wiregrad.backends.native import jit
+from wiregrad.backends.native.llvm_writer import LlvmLoopWriter, RealType
+from wiregrad.backends.native.tiers import NativeProgram, copy_aligned
 
 MIN_TILES_PER_THREAD = 64
 """Minimum number of tiles per thread: waking a thread takes as long as a few tiles."""
@@ -42,7 +41,7 @@ SLICE_SECONDS = 0.01
 
 def count_lanes(dtype: np.dtype[np.floating]) -> int:
     """Return the number of lanes of this processor's vectors for a float type."""
-    return machine.vector_bytes() // dtype.itemsize
+    return jit.vector_bytes() // dtype.itemsize
 
 
 def run_batch(
@@ -51,7 +50,12 @@ def run_batch(
     """Run a program on each row of `points`; return the outputs, one row per point, and the gradients if asked for."""
     tiles = -(-len(points) // program.real.lanes)
     workers = max(1, min(threads or count_available_threads(), tiles // MIN_TILES_PER_THREAD))
-    job = _BatchJob(program, points, gradient, tiles if workers == 1 else max(MIN_TILES_PER_SHARE, -(-tiles // (workers * SHARES_PER_THREAD))))
+    job = _BatchJob(
+        program,
+        points,
+        gradient,
+        tiles if workers == 1 else max(MIN_TILES_PER_SHARE, -(-tiles // (workers * SHARES_PER_THREAD))),
+    )
     helpers = list[Future[None]]()
     try:
         helpers += [_helper_pool().submit(job.run_until_done) for _ in range(workers - 1)]
@@ -155,7 +159,7 @@ if hasattr(os, "register_at_fork"):
 @cache
 def _compile_driver(real: RealType) -> Any:
     """Return the native loop over tiles."""
-    address = machine.compile_functions(_write_driver(real), "batch")[0]
+    address = jit.compile_functions(_write_driver(real), "batch")[0]
     kinds = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 3]
     return ctypes.CFUNCTYPE(None, *kinds)(address)
 
@@ -165,9 +169,12 @@ def _write_driver(real: RealType) -> str:
     with w.loop_over("0", "%shares"):
         first = w.emit_value("atomicrmw add ptr %taken, i64 %share monotonic")
         last = w.write_minimum(w.write_binary("add", first, "%share"), "%count")
-        with w.when_all(w.write_comparison("slt", first, last)), w.loop_over_tiles(first, last, real.lanes) as (tile, count):
+        with (
+            w.when_all(w.write_comparison("slt", first, last)),
+            w.loop_over_tiles(first, last, real.lanes) as (tile, count),
+        ):
             _write_tile(w, real, tile, count)
-    clear = "avx" in machine.processor_features()
+    clear = "avx" in jit.processor_features()
     arguments = (
         "ptr %code, ptr %w, ptr noalias %x, ptr noalias %y, ptr noalias %g, i64 %n, i64 %m, "
         "ptr %taken, i64 %share, i64 %count, i64 %shares"
@@ -191,10 +198,19 @@ def _write_tile(w: LlvmLoopWriter, real: RealType, tile: str, count: str) -> Non
         # Lanes beyond the last point repeat it.
         held = w.write_minimum(lane, w.write_binary("sub", count, "1"))
         w.copy_entry("w", _write_lane_index(w, real, j, lane), "x", _write_entry_index(w, tile, held, "%n", j))
-    w.emit_line(machine.ENTER_CALL)
+    w.emit_line(jit.ENTER_CALL)
     with w.loop_over("0", "%m") as j, w.loop_over("0", count) as lane:
-        w.copy_entry("y", _write_entry_index(w, tile, lane, "%m", j), "w", _write_lane_index(w, real, w.write_binary("add", "%n", j), lane))
-    with w.when_all(w.emit_value("ptrtoint ptr %g to i64")), w.loop_over("0", "%n") as j, w.loop_over("0", count) as lane:
+        w.copy_entry(
+            "y",
+            _write_entry_index(w, tile, lane, "%m", j),
+            "w",
+            _write_lane_index(w, real, w.write_binary("add", "%n", j), lane),
+        )
+    with (
+        w.when_all(w.emit_value("ptrtoint ptr %g to i64")),
+        w.loop_over("0", "%n") as j,
+        w.loop_over("0", count) as lane,
+    ):
         slot = w.write_binary("add", w.write_binary("add", "%n", "%m"), j)
         w.copy_entry("g", _write_entry_index(w, tile, lane, "%n", j), "w", _write_lane_index(w, real, slot, lane))
 

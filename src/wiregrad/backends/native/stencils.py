@@ -16,16 +16,24 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wiregrad.backends.native import machine
-from wiregrad.backends.native.emit import ExpressionWriter, RealType, EmittedValue
-from wiregrad.backends.native.vectormath import ADDRESS_SYMBOL_PREFIX, call_by_symbol, call_by_address
-from wiregrad.codegen.forms import ConstantForm, Form, SlotForm, slots_of, tidy_form
-from wiregrad.codegen.lowering import lower_to_c
-from wiregrad.codegen.rules import PullbackCase, PullbackRule, derive_pullback
+from wiregrad.backends.native import jit
+from wiregrad.backends.native.llvm_writer import EmittedValue, ExpressionWriter, RealType
+from wiregrad.backends.native.vector_math import ADDRESS_SYMBOL_PREFIX, call_by_address, call_by_symbol
+from wiregrad.codegen.op_forms import (
+    ConstantForm,
+    Form,
+    PullbackCase,
+    PullbackRule,
+    SlotForm,
+    derive_pullback,
+    lower_to_c,
+    slots_of,
+    tidy_form,
+)
 from wiregrad.dtypes import BOOL, WireType
 from wiregrad.errors import NotNativeError
 from wiregrad.ir import Op
-from wiregrad.ops.expressions import ScalarExpression
+from wiregrad.ops.c_expressions import ScalarExpression
 
 MAX_NODE_INPUTS = 6
 """Maximum number of inputs of a node; hole k is the value of input k."""
@@ -66,7 +74,9 @@ class NodeKind(NamedTuple):
         """Return what such a node sends to the inputs whose bits are set in `moving`, last input first."""
         slots = tuple(slot for slot in reversed(range(len(self.types))) if moving >> slot & 1)
         settings = self.op.settings
-        return derive_pullback(PullbackCase(self.op, settings, self.mode, slots, self.types, self.type, False, False, self.constants))
+        return derive_pullback(
+            PullbackCase(self.op, settings, self.mode, slots, self.types, self.type, False, False, self.constants)
+        )
 
     def forward_form(self) -> Form:
         """Return the expression that the node computes."""
@@ -160,7 +170,9 @@ class StencilLibrary:
 
     def _compile_stencils(self, keys: Sequence[StencilKey]) -> list[Stencil]:
         bodies = list[str]()
-        parameters = ", ".join([*HANDED_PARAMETERS, *(f"{self.real.llvm_type} %r{k}" for k in range(1, REGISTER_COUNT + 1))])
+        parameters = ", ".join(
+            [*HANDED_PARAMETERS, *(f"{self.real.llvm_type} %r{k}" for k in range(1, REGISTER_COUNT + 1))]
+        )
         declared = {f"declare preserve_nonecc void @next({re.sub(' %[a-z0-9]+', '', parameters)})"}
         for number, placed in enumerate(keys):
             emitter = ExpressionWriter(self.real, call_by_symbol)
@@ -172,10 +184,10 @@ class StencilLibrary:
             body = "\n".join(emitter.lines)
             bodies.append(f"define preserve_nonecc void @s{number}({parameters}) {{\n{body}\n{end}  ret void\n}}")
         holes = [f"@h{k} = external dso_local global i8" for k in range(HOLE_COUNT)]
-        text = "\n".join([f'target triple = "{machine.STENCIL_TRIPLE}"', *holes, *sorted(declared), *bodies])
-        module = machine.load_llvm().parse_assembly(text)
+        text = "\n".join([f'target triple = "{jit.STENCIL_TRIPLE}"', *holes, *sorted(declared), *bodies])
+        module = jit.load_llvm().parse_assembly(text)
         module.verify()
-        return self._read_object_file(machine.target_machine(stencils=True).emit_object(module), len(keys))
+        return self._read_object_file(jit.target_machine(stencils=True).emit_object(module), len(keys))
 
     def _read_object_file(self, binary: bytes, count: int) -> list[Stencil]:
         """Extract the stencils from an object file."""
@@ -183,7 +195,9 @@ class StencilLibrary:
 
         elf: Any = ELFFile(io.BytesIO(binary))
         sections = enumerate(elf.iter_sections())
-        chunks: _ChunkNumbers = {k: self._keep_chunk(part.data()) for k, part in sections if part.name.startswith(".rodata")}
+        chunks: _ChunkNumbers = {
+            k: self._keep_chunk(part.data()) for k, part in sections if part.name.startswith(".rodata")
+        }
         text = elf.get_section_by_name(".text").data()
         symbols = elf.get_section_by_name(".symtab")
         spans = {symbol.name: (symbol["st_value"], symbol["st_size"]) for symbol in symbols.iter_symbols()}
@@ -233,7 +247,9 @@ def _write_jump(address: int) -> bytes:
 
 def _make_stencil(code: bytes, start: int, entries: list[Any], chunks: _ChunkNumbers) -> Stencil:
     """Return a stencil from its bytes and relocations."""
-    jumps = [offset - start for offset, kind, _, symbol in entries if symbol.name == "next" and kind == _JUMP_RELOCATION]
+    jumps = [
+        offset - start for offset, kind, _, symbol in entries if symbol.name == "next" and kind == _JUMP_RELOCATION
+    ]
     size = len(code)
     # The closing jump is dropped: the next stencil follows directly.
     if jumps and jumps[-1] == size - 4 and code[size - 5] == 0xE9:
@@ -275,7 +291,9 @@ class _HoleAccess:
         self.emitter = emitter
         self.real = emitter.real
         # The hole of the upstream gradient is followed by those of the inputs' gradients.
-        first, write = (UPSTREAM_HOLE, FIRST_GRADIENT_HOLE) if isinstance(placed.key, BackwardStep) else (0, OUTPUT_HOLE)
+        first, write = (
+            (UPSTREAM_HOLE, FIRST_GRADIENT_HOLE) if isinstance(placed.key, BackwardStep) else (0, OUTPUT_HOLE)
+        )
         self._found = {first + k: register for k, register in enumerate(placed.reads) if register}
         self._registers = {write + k: register for k, register in enumerate(placed.writes) if register}
         self._left = {write + k for k, stored in enumerate(placed.stored) if stored}
@@ -288,14 +306,20 @@ class _HoleAccess:
     def load(self, hole: int) -> str:
         register = self._found.get(hole)
         if register is not None:
-            return self.emitter.bitcast_to_bits(self._new[WITHIN_STEP_REGISTER] if register == WITHIN_STEP_REGISTER else f"%r{register}")
-        return self.emitter.emit_value(f"load {self.real.llvm_bits_type}, ptr {self._hole_pointer(hole)}, align {self.real.total_bytes}")
+            return self.emitter.bitcast_to_bits(
+                self._new[WITHIN_STEP_REGISTER] if register == WITHIN_STEP_REGISTER else f"%r{register}"
+            )
+        return self.emitter.emit_value(
+            f"load {self.real.llvm_bits_type}, ptr {self._hole_pointer(hole)}, align {self.real.total_bytes}"
+        )
 
     def store(self, hole: int, bits: str) -> None:
         if hole in self._registers:
             self._new[self._registers[hole]] = self.emitter.bitcast_to_real(bits)
         if hole in self._left:
-            self.emitter.emit_line(f"store {self.real.llvm_bits_type} {bits}, ptr {self._hole_pointer(hole)}, align {self.real.total_bytes}")
+            self.emitter.emit_line(
+                f"store {self.real.llvm_bits_type} {bits}, ptr {self._hole_pointer(hole)}, align {self.real.total_bytes}"
+            )
 
     def format_next_arguments(self) -> str:
         """Return the arguments of the next stencil: the buffer and the newest numbers."""
@@ -312,7 +336,9 @@ class _HoleAccess:
         return "%base" if self.emitter.called else "%w"
 
     def _hole_pointer(self, hole: int) -> str:
-        return self.emitter.emit_shared(f"getelementptr i8, ptr {self._buffer_pointer}, i64 ptrtoint (ptr @h{hole} to i64)")
+        return self.emitter.emit_shared(
+            f"getelementptr i8, ptr {self._buffer_pointer}, i64 ptrtoint (ptr @h{hole} to i64)"
+        )
 
 
 class _NoAccess:
@@ -402,14 +428,20 @@ def _write_backward_step(emitter: ExpressionWriter, back: BackwardStep, access: 
     for k, tree in enumerate(trees.shared):
         operands[str(count + 3 + k)] = emitter.write_tree(tree, operands)
     ready = [
-        (slot, emitter.as_number(emitter.write_tree(value, operands)), _write_presence(emitter, operands, mask, present))
+        (
+            slot,
+            emitter.as_number(emitter.write_tree(value, operands)),
+            _write_presence(emitter, operands, mask, present),
+        )
         for slot, value, mask in trees.sent
     ]
     for slot, value, there in ready:
         _write_accumulation(emitter, access, FIRST_GRADIENT_HOLE + slot, back.ways[slot], value, there)
 
 
-def _write_presence(emitter: ExpressionWriter, operands: dict[str, EmittedValue], mask: ScalarExpression | None, present: str | None) -> str | None:
+def _write_presence(
+    emitter: ExpressionWriter, operands: dict[str, EmittedValue], mask: ScalarExpression | None, present: str | None
+) -> str | None:
     """Return where a sent gradient is present: where the op lets it through and the upstream gradient is present."""
     own = None if mask is None else emitter.as_condition(emitter.write_tree(mask, operands))
     if own is None or present is None:
@@ -417,12 +449,16 @@ def _write_presence(emitter: ExpressionWriter, operands: dict[str, EmittedValue]
     return emitter.emit_shared(f"and {emitter.real.llvm_condition_type} {own}, {present}")
 
 
-def _write_accumulation(emitter: ExpressionWriter, access: BufferAccess, hole: int, way: int, value: str, there: str | None) -> None:
+def _write_accumulation(
+    emitter: ExpressionWriter, access: BufferAccess, hole: int, way: int, value: str, there: str | None
+) -> None:
     """Write how a sent gradient meets the gradient that is there; an absent one changes nothing."""
     real = emitter.real
     sent = emitter.bitcast_to_bits(value)
     if way == STORE_GRADIENT:
-        access.store(hole, sent if there is None else emitter.write_select(there, sent, emitter.absent, real.llvm_bits_type))
+        access.store(
+            hole, sent if there is None else emitter.write_select(there, sent, emitter.absent, real.llvm_bits_type)
+        )
         return
     before = access.load(hole)
     total = emitter.bitcast_to_bits(emitter.write_arithmetic("+", emitter.bitcast_to_real(before), value))

@@ -1,4 +1,11 @@
-"""The second tier: LLVM compiles a program that is called often again, in the background and as one unit."""
+"""Builds native programs and decides their tier: stencils first, LLVM for programs that are called often.
+
+`build_program` plans a circuit's working buffer and makes its code. Where this processor has stencils they are copied
+end to end, by a few NumPy operations per kind of step and none per node; elsewhere LLVM compiles the program right
+away. `promote_when_hot` watches how often a program is called, and has a hot one compiled again by LLVM in the
+background. Every offset in the code comes from the plan, which hands out the slots of the buffer, so nothing outside it
+is read or written.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +13,291 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
-from wiregrad.backends.native.program import LLVM_TIER, NativeProgram
-from wiregrad.backends.native.whole import LlvmProgram
-from wiregrad.errors import NotNativeError
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.backends.native import allocation, jit, stencils
+from wiregrad.backends.native.llvm_tier import LlvmProgram
+from wiregrad.backends.native.llvm_writer import RealType, choose_real_name
+from wiregrad.backends.native.program_steps import NodeKinds, StepStream, find_node_kinds, make_backward_tables
+from wiregrad.backends.native.stencils import CONSTANT_HOLE, Stencil, StencilLibrary
+from wiregrad.errors import NotNativeError, OutputError
+from wiregrad.ir import CircuitGraph
+from wiregrad.ir.columns import CircuitColumns
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
+from wiregrad.ir.verifier import check_arrays
+
+MAX_OFFSET = 2**31 - 1
+"""Offsets into the buffer and the code have 32 bits."""
+STENCIL_TIER = "stencils"
+"""The tier of programs made of copied stencils."""
+LLVM_TIER = "llvm"
+"""The tier of programs that LLVM compiled."""
+CACHE_LINE_BYTES = 64
+"""Bytes in a cache line, which is also the widest vector."""
+STEPS_PER_BLOCK = 16_000
+"""Stencils are copied for this many steps at a time, which fit into the cache."""
+_BUILD_LOCK = threading.Lock()
+"""Held while a program is built, so that two threads do not compile the same stencil."""
+
+
+@dataclass(frozen=True, eq=False)
+class NativeProgram:
+    """Machine code and the buffer it works on.
+
+    The buffer holds the inputs, the outputs, the gradient (one number per input), then constants and intermediate
+    values; each entry is `lanes` numbers wide.
+    """
+
+    entry: int
+    """The address of the first instruction."""
+    initial: NDArray[np.floating]
+    """The initial buffer, with constants in place."""
+    inputs: int
+    outputs: int
+    real: RealType
+    nodes: int
+    code_bytes: int
+    seconds: float
+    """Compile time."""
+    stencil_seconds: float
+    """The part of `seconds` spent on stencils and tables that other circuits share."""
+    tier: str
+    """`stencils` or `llvm`."""
+    code: Any = field(repr=False)
+    """The object that keeps the code in memory."""
+    stream: StepStream = field(repr=False)
+
+    @property
+    def buffer_length(self) -> int:
+        """The number of numbers in the buffer."""
+        return len(self.initial)
+
+
+def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: int = 1) -> NativeProgram:
+    """Compile a circuit of scalars: its outputs, and, with `gradient`, the gradient of the output with that index.
+
+    >>> from wiregrad.ir import parse_text
+    >>> build_program(parse_text("input x\\ny = multiply x x\\noutput y"), 0).nodes
+    1
+    """
+    began = time.perf_counter()
+    with _BUILD_LOCK:
+        if jit.supports_stencils():
+            jit.check_executable_memory()
+        allocation.compile_planner()
+        allocation.compile_register_loops()
+        return _build_while_locked(circuit, gradient, lanes, began, time.perf_counter() - began)
+
+
+def _build_while_locked(
+    circuit: CircuitGraph, gradient: int | None, lanes: int, began: float, made: float
+) -> NativeProgram:
+    columns = circuit.columns
+    # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
+    check_arrays(columns)
+    real = RealType(_find_real_name(circuit), lanes)
+    root = -1 if gradient is None else _find_output(columns, gradient)
+    kinds = find_node_kinds(circuit)
+    making = time.perf_counter()
+    rules = make_backward_tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
+    made += time.perf_counter() - making
+    layout = _lay_out_head(circuit, real)
+    buffer_plan = allocation.plan_buffer(_make_plan_input(circuit, kinds, rules, root, layout))
+    if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
+        raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
+    stream = StepStream(circuit, kinds, buffer_plan, real, root, layout.copies)
+    code, seconds = _choose_tier(stream)
+    return NativeProgram(
+        entry=code.address,
+        initial=_make_buffer(layout.head, buffer_plan.slots, real),
+        inputs=len(circuit.inputs),
+        outputs=len(columns.outputs),
+        real=real,
+        nodes=int((np.diff(columns.starts) > 0).sum()),
+        code_bytes=code.size,
+        seconds=time.perf_counter() - began,
+        stencil_seconds=made + seconds,
+        tier=STENCIL_TIER if jit.supports_stencils() else LLVM_TIER,
+        code=code,
+        stream=stream,
+    )
+
+
+class _CodeInMemory(Protocol):
+    """Machine code in memory."""
+
+    address: int
+    size: int
+
+
+def _choose_tier(stream: StepStream) -> tuple[_CodeInMemory, float]:
+    """Return the code of a stream, from stencils where this machine has them, else from LLVM; and stencil seconds."""
+    if not jit.supports_stencils():
+        return LlvmProgram(stream), 0.0
+    began = time.perf_counter()
+    library = stencils.stencil_library(stream.real)
+    made = library.get_stencils(stream.keys)
+    seconds = time.perf_counter() - began
+    return _copy_stencils(stream, library, made), seconds
+
+
+def _find_output(columns: CircuitColumns, number: int) -> int:
+    if not 0 <= number < len(columns.outputs):
+        raise OutputError(f"the circuit has {len(columns.outputs)} outputs; there is no output number {number}")
+    return int(columns.outputs[number])
+
+
+def _convert_constants(columns: CircuitColumns, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
+    try:
+        return np.array([float(value) for value in columns.constants], dtype)
+    except (TypeError, ValueError):
+        raise NotNativeError("native code supports only numbers and booleans as constants") from None
+
+
+def _find_real_name(circuit: CircuitGraph) -> str:
+    columns = circuit.columns
+    used = [columns.type_table[k] for k in np.unique(columns.types).tolist()]
+    shaped = next((kind for kind in used if kind.shape), None)
+    if shaped is not None:
+        raise NotNativeError(f"native code supports scalars only; this circuit has wires of {shaped}")
+    return choose_real_name([kind.dtype for kind in used])
+
+
+class _BufferHead(NamedTuple):
+    """The beginning of the buffer: its initial contents, and the nodes whose slot is there."""
+
+    head: NDArray[np.floating]
+    values: NDArray[np.int32]
+    gradients: NDArray[np.int32]
+    copies: list[tuple[int, int]]
+    """Outputs whose value is in another slot, and the slot that they are copied to."""
+
+
+def _lay_out_head(circuit: CircuitGraph, real: RealType) -> _BufferHead:
+    columns = circuit.columns
+    inputs = np.flatnonzero(columns.codes == INPUT_CODE)
+    count = len(inputs)
+    m = len(columns.outputs)
+    values = np.full(circuit.size, -1, np.int32)
+    gradients = np.full(circuit.size, -1, np.int32)
+    values[inputs] = np.arange(count)
+    gradients[inputs] = np.arange(count) + count + m
+    constants = _convert_constants(columns, real.dtype)
+    # Compared by their bits, because 0.0 == -0.0.
+    bits, places = np.unique(constants.view(f"u{real.item_bytes}"), return_inverse=True)
+    values[columns.constant_nodes] = 2 * count + m + places.reshape(-1)
+    copies = list[tuple[int, int]]()
+    for slot, node in enumerate(columns.outputs.tolist(), count):
+        if values[node] < 0:
+            values[node] = slot
+        else:
+            copies.append((node, slot))
+    head = np.concatenate([np.zeros(2 * count + m, real.dtype), bits.view(real.dtype)])
+    return _BufferHead(head, values, gradients, copies)
+
+
+def _make_plan_input(
+    circuit: CircuitGraph,
+    kinds: NodeKinds,
+    rules: tuple[NDArray[np.uint8], NDArray[np.uint8]],
+    root: int,
+    layout: _BufferHead,
+) -> allocation.BufferPlanInput:
+    columns = circuit.columns
+    roles = np.zeros(circuit.size, np.uint8)
+    roles[columns.codes == INPUT_CODE] = allocation.INPUT_ROLE
+    roles[columns.codes == CONSTANT_CODE] = allocation.CONSTANT_ROLE
+    carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)
+    return allocation.BufferPlanInput(
+        starts=np.ascontiguousarray(columns.starts, np.int32),
+        sources=np.ascontiguousarray(columns.sources, np.int32),
+        kinds=kinds.nodes,
+        roles=roles,
+        carries=carries[columns.types],
+        sends=rules[0],
+        reads=rules[1],
+        outputs=np.ascontiguousarray(columns.outputs, np.int32),
+        root=root,
+        values=layout.values,
+        gradients=layout.gradients,
+        first=len(layout.head),
+    )
+
+
+def _copy_stencils(stream: StepStream, library: StencilLibrary, made: list[Stencil]) -> jit.MachineCode:
+    """Copy the stencils of a stream end to end, behind their constants, and fill their holes."""
+    pool, bases = library.collect_constants(made)
+    texts = [stencil.code for stencil in made]
+    holes = _HoleTable(made, bases)
+    ends = np.cumsum(np.array([len(text) for text in texts])[stream.which]) + len(pool)
+    if ends[-1] > MAX_OFFSET:
+        raise NotNativeError(f"the circuit needs {ends[-1]:,} bytes of machine code, beyond 32-bit offsets")
+    starts = np.concatenate([[len(pool)], ends[:-1]])
+    code = jit.MachineCode(int(ends[-1]))
+    target = code.writable_bytes()
+    target[: len(pool)] = np.frombuffer(pool, np.uint8)
+    for first in range(0, len(stream), STEPS_PER_BLOCK):
+        steps = slice(first, first + STEPS_PER_BLOCK)
+        block = b"".join(map(texts.__getitem__, stream.which[steps].tolist()))
+        target[starts[first] : starts[first] + len(block)] = np.frombuffer(block, np.uint8)
+        holes.fill_holes(target, stream, steps, starts[steps])
+    del target
+    code.seal()
+    code.address += len(pool)
+    return code
+
+
+class _HoleTable:
+    """The holes of some stencils in one table: the place of each, the operand that fills it, and the addend."""
+
+    def __init__(self, made: list[Stencil], bases: dict[int, int]) -> None:
+        entries = list[tuple[int, int, int]]()
+        self.counts = np.array([len(stencil.holes) + len(stencil.constants) for stencil in made])
+        self.first = np.cumsum(self.counts) - self.counts
+        for stencil in made:
+            entries += stencil.holes
+            entries += [
+                (place, CONSTANT_HOLE, bases[chunk] + target - place) for place, chunk, target in stencil.constants
+            ]
+        self.places, self.holes, added = np.ascontiguousarray(np.array(entries, np.int64).reshape(-1, 3).T)
+        self.added = added.astype(np.int32)
+
+    def fill_holes(self, code: NDArray[np.uint8], stream: StepStream, steps: slice, starts: NDArray[np.int64]) -> None:
+        """Fill the holes of some steps."""
+        which = stream.which[steps]
+        counts = self.counts[which]
+        ends = np.cumsum(counts)
+        owners = np.repeat(np.arange(len(which)), counts)
+        number = np.arange(len(owners)) - (ends - counts)[owners] + self.first[which][owners]
+        holes = self.holes[number]
+        starts = starts[owners]
+        offsets = stream.compute_offsets(steps, owners, holes)
+        constants = np.flatnonzero(holes == CONSTANT_HOLE)
+        offsets[constants] = -starts[constants]
+        offsets += self.added[number]
+        # A hole can be at any address, so the words of this view overlap.
+        words = np.ndarray((len(code) - 3,), np.int32, code, strides=(1,))
+        words[starts + self.places[number]] = offsets
+
+
+def _make_buffer(head: NDArray[np.floating], slots: int, real: RealType) -> NDArray[np.floating]:
+    numbers = np.zeros(slots * real.lanes, real.dtype)
+    numbers[: len(head) * real.lanes] = np.repeat(head, real.lanes)
+    return copy_aligned(numbers)
+
+
+def copy_aligned(numbers: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Return a copy that begins at a cache line, as vector loads need it."""
+    raw = np.empty(numbers.nbytes + CACHE_LINE_BYTES, np.uint8)
+    skip = -raw.ctypes.data % CACHE_LINE_BYTES
+    copy = raw[skip : skip + numbers.nbytes].view(numbers.dtype)
+    copy[:] = numbers
+    return copy
+
 
 MAX_PROMOTED_STEPS = 20_000
 """Programs with more steps are not promoted: compiling one would keep a core busy for too long."""

@@ -1,10 +1,13 @@
 """Checks of gradients that name what is wrong: the op, the wire, the line and the two numbers.
 
-Every node of a traced function is compared, wire by wire, with a numeric derivative of its own op at the values it saw;
-for the second order every rule is recorded as a function and treated the same way. Then the gradient of the whole
+Every node of a traced function is compared, wire by wire, with a numeric derivative of its own op at the values it
+saw; for the second order every rule is recorded as a function and treated the same way. Then the gradient of the whole
 function is compared with differences of the function itself, which finds what no single rule shows: values that left
-the recording. Kept true: a correct rule is never accused. What cannot be decided is listed as undecided, with the
-reason.
+the recording.
+
+Kept true: a correct rule is never accused, not even one that loses digits to rounding. What cannot be decided is
+listed as undecided, with the reason. `wire_rules` compares one wire, `numeric_derivative` measures, `end_to_end`
+compares the whole function and holds the report.
 """
 
 from __future__ import annotations
@@ -18,30 +21,119 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.backends.interpreter import bind_inputs, evaluate_nodes, evaluate_checked_nodes, compute_tangents
-from wiregrad.errors import InputError, short_repr
-from wiregrad.frontends.custom import skip_checks
-from wiregrad.frontends.trace import trace_at
-from wiregrad.inspect.check.arrays import find_tie
-from wiregrad.inspect.check.elements import MAX_SAMPLED_ELEMENTS, find_nearest_kink
-from wiregrad.inspect.check.findings import GradientCheck, CheckCount, CheckFinding
-from wiregrad.inspect.check.numeric import KINK, RIGHT, UNDECIDED, WRONG
-from wiregrad.inspect.check.whole import (
-    LostGradient,
+from wiregrad.backends.interpreter import bind_inputs, compute_tangents, evaluate_checked_nodes, evaluate_nodes
+from wiregrad.errors import InputError, NoRuleError, WiregradError, short_repr
+from wiregrad.frontends.recording.custom_ops import skip_checks
+from wiregrad.frontends.recording.trace import trace_at
+from wiregrad.inspect.check.end_to_end import (
+    CheckCount,
     CheckedFunction,
+    CheckFinding,
     EndToEndCheck,
+    GradientCheck,
+    LostGradient,
     check_end_to_end,
     is_present,
     random_like,
 )
-from wiregrad.inspect.check.wire import WireOutcome, CheckedWire, first_line
-from wiregrad.inspect.check.wires import check_wire
+from wiregrad.inspect.check.numeric_derivative import (
+    COARSE_PRECISION,
+    KINK,
+    RIGHT,
+    UNDECIDED,
+    WRONG,
+    CheckedWire,
+    Perturbation,
+    WireOutcome,
+    first_line,
+    precision_for,
+    to_float64,
+)
+from wiregrad.inspect.check.wire_rules import (
+    MAX_SAMPLED_ELEMENTS,
+    check_array,
+    check_elements,
+    find_nearest_kink,
+    find_tie,
+)
 from wiregrad.ir import CONSTANT, CircuitGraph, Node, Op, Pattern, Place, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array import Blocking, General
-from wiregrad.ops.flow import match_dtype, fill_absent, match_shape
+from wiregrad.ops.array_ops import Blocking, General
+from wiregrad.ops.gradient_flow import fill_absent, match_dtype, match_shape
 from wiregrad.passes import sweep_backward
-from wiregrad.passes.sweep import SilentWatcher
+from wiregrad.passes.differentiation import SilentWatcher
+
+
+def check_wire(wire: CheckedWire) -> WireOutcome:
+    """Compare the rule of one wire, in both modes, with a numeric derivative of the op."""
+    if not np.size(wire.x) or not np.size(wire.y):
+        return WireOutcome(RIGHT, total=0)
+    if not (np.all(np.isfinite(wire.x)) or wire.op.by_element) or not np.any(np.isfinite(wire.y)):
+        return WireOutcome(
+            UNDECIDED, at=_first_element(wire.x), finite=False, reason="it was given or gives inf or nan"
+        )
+    with np.errstate(all="ignore"):
+        try:
+            outcome = check_elements(wire) if isinstance(wire.op, Elementwise) else check_array(wire)
+            return _discount_rounding(wire, outcome) if outcome.state == WRONG else outcome
+        except Exception as error:
+            if refusal := _refusal_message(wire):
+                return WireOutcome(WRONG, at=_first_element(wire.x), raised=True, reason=refusal)
+            # A rule may be user code; one that cannot be run is not therefore wrong.
+            return WireOutcome(
+                UNDECIDED, at=_first_element(wire.x), reason=f"the rule cannot be run here: {first_line(error)}"
+            )
+
+
+def _refusal_message(wire: CheckedWire) -> str:
+    """Return the error with which a user's backward refuses its gradient; empty if it accepts it."""
+    if "call" not in wire.op.options:
+        return ""
+    try:
+        wire.pull_back(wire.cast_like_output(np.ones(np.shape(wire.y))))
+    except NoRuleError:
+        return ""
+    except WiregradError as error:
+        return first_line(error)
+    except Exception:
+        return ""
+    return ""
+
+
+def _discount_rounding(wire: CheckedWire, outcome: WireOutcome) -> WireOutcome:
+    """Return the outcome, or undecided if rounding alone makes as much of a difference."""
+    rng = np.random.default_rng(4)
+
+    def shaken(x: Any) -> Any:
+        array = np.asarray(x)
+        if array.dtype.kind not in "fc":
+            return x
+        eps = np.finfo(np.asarray(wire.y).dtype).eps
+        return (array * (1.0 + 8.0 * eps * rng.normal(size=array.shape))).astype(array.dtype)[()]
+
+    off = abs(outcome.rule - outcome.numeric)
+    again = [_recompute_rule(wire, outcome, shaken) for _ in range(3)]
+    # In float32 small numbers are lost beside large ones under any perturbation; float64 keeps both.
+    exact = (
+        _recompute_rule(wire, outcome, to_float64)
+        if precision_for(*wire.xs, wire.y) is COARSE_PRECISION
+        else outcome.rule
+    )
+    if all(abs(number - outcome.rule) <= 0.1 * off for number in (*again, exact)):
+        return outcome
+    return replace(outcome, state=UNDECIDED, reason="the rule loses its digits to rounding")
+
+
+def _recompute_rule(wire: CheckedWire, outcome: WireOutcome, changed: Perturbation) -> Any:
+    """Recompute the rule's number with slightly changed inputs."""
+    xs = tuple(map(changed, wire.xs))
+    other = replace(wire, xs=xs, y=wire.op.compute(*xs))
+    return np.nan if outcome.again is None else outcome.again(other, changed)
+
+
+def _first_element(x: Any) -> Any:
+    return np.ravel(x)[0] if np.size(x) else None
+
 
 MAX_CHECKED_NODES = 1000
 """Maximum number of nodes that are checked; if there are more, some of each line are sampled."""
@@ -143,12 +235,16 @@ class _RuleExaminer:
         if not site.carries_gradient or isinstance(site.row.op, Blocking):
             return
         if not site.is_repeatable():
-            self._add_finding(site, None, WireOutcome(UNDECIDED, reason="it gives another value each time it is computed"), 1)
+            self._add_finding(
+                site, None, WireOutcome(UNDECIDED, reason="it gives another value each time it is computed"), 1
+            )
             self.spared.add(site.row.node)
             return
         for slot in site.moving_slots:
             self.wires += 1
-            self.sampled += isinstance(site.row.op, Elementwise) and np.size(site.values[site.row.node]) > MAX_SAMPLED_ELEMENTS
+            self.sampled += (
+                isinstance(site.row.op, Elementwise) and np.size(site.values[site.row.node]) > MAX_SAMPLED_ELEMENTS
+            )
             outcome = _note_unchecked_class(site.row.op, check_wire(site.wire_at(slot)))
             if outcome.state in (KINK, UNDECIDED) or outcome.raised:
                 self.spared.add(site.row.node)
@@ -157,7 +253,9 @@ class _RuleExaminer:
             if not guarded and (kink is None or outcome.state != KINK):
                 self._add_finding(site, slot, outcome, 1)
 
-    def _add_finding(self, site: _CheckedNode, slot: int | None, outcome: WireOutcome, order: int, within: str = "") -> None:
+    def _add_finding(
+        self, site: _CheckedNode, slot: int | None, outcome: WireOutcome, order: int, within: str = ""
+    ) -> None:
         if outcome.state == RIGHT:
             return
         verdict = {WRONG: "wrong", KINK: "kink", UNDECIDED: "undecided"}[outcome.state]
@@ -171,7 +269,9 @@ class _RuleExaminer:
         for slot in site.moving_slots:
             rule = _RecordedRule.record_rule(site, slot)
             if isinstance(rule, str):
-                self._add_finding(site, slot, WireOutcome(UNDECIDED, reason=f"its rule cannot be differentiated: {rule}"), 2)
+                self._add_finding(
+                    site, slot, WireOutcome(UNDECIDED, reason=f"its rule cannot be differentiated: {rule}"), 2
+                )
                 continue
             self.rules += 1
             doubts = [part for part in rule.iterate_nodes() if not self._examine_rule_part(part.inside_rule_of(site))]
@@ -297,7 +397,9 @@ class _CheckedNode:
                     return outcome
         return None
 
-    def make_finding(self, verdict: str, slot: int | None, outcome: WireOutcome, order: int, within: str) -> CheckFinding:
+    def make_finding(
+        self, verdict: str, slot: int | None, outcome: WireOutcome, order: int, within: str
+    ) -> CheckFinding:
         """Describe an outcome at this node as a finding."""
         spoken = self.origin or self
         view = Node(spoken.circuit, spoken.row.node)

@@ -1,30 +1,320 @@
 """Receipts: every listing of a circuit is run and compared with the interpreter, op by op and as a whole.
 
-A receipt claims no more than was observed: a language that could not run is named with the reason, and a difference is
-accepted only if rounding explains it.
+An elementwise op is tried alone on numbers, at many points. An op on arrays is tried on the arrays that its nodes saw,
+and its result is reduced to a weighted sum of its elements. Each language then runs all cases in one batch. A receipt
+claims no more than was observed: a language that could not run is named with the reason, and a difference is accepted
+only for a reason given in `differences`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import bind_inputs
-from wiregrad.backends.listings import RUNNABLE_LANGUAGES
-from wiregrad.dtypes import WireType
-from wiregrad.errors import InputError, short_repr
-from wiregrad.inspect.receipt.alone import OpUse, build_op_circuit, op_test_points, collect_op_uses
-from wiregrad.inspect.receipt.answer import OpDifference, LanguageRun, Receipt, ResultDifference, WorstDifference
-from wiregrad.inspect.receipt.judge import RUN_ERRORS, MAX_OP_ULPS, ReceiptPoint, ulp_distances, largest_ulps
-from wiregrad.inspect.receipt.trial import ListingCase, LanguageTrial, run_language
-from wiregrad.ir import CircuitGraph, Row
+from wiregrad.backends.run_listings import (
+    RUNNABLE_LANGUAGES,
+    ListingError,
+    RunnableLanguage,
+    RunnableListing,
+    load_listing_function,
+)
+from wiregrad.codegen import write_listing
+from wiregrad.codegen.op_forms import constant_key
+from wiregrad.dtypes import BOOL, FLOAT, WireType
+from wiregrad.errors import InputError, WiregradError, short_repr
+from wiregrad.inspect.receipt.differences import (
+    MAX_OP_ULPS,
+    RUN_ERRORS,
+    LanguageRun,
+    OpDifference,
+    Receipt,
+    ReceiptPoint,
+    ResultDifference,
+    WorstDifference,
+    largest_ulps,
+    ulp_distances,
+)
+from wiregrad.inspect.rounding.extended_precision import is_user_code
+from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
+from wiregrad.ir.types_and_kinks import write_mode
 from wiregrad.ops import Elementwise
 
-__all__ = ["OpDifference", "LanguageRun", "Receipt", "ResultDifference", "WorstDifference", "receipt"]
+AWKWARD_NUMBERS = (
+    *(0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 6.0, 1e-300, 5e-324, -1e-8, 1e8, 700.0, -745.0, 1.7e308),
+    *(np.inf, -np.inf, np.nan),
+)
+"""Numbers at which ops have kinks, poles and limits."""
+
+
+class OpUse(NamedTuple):
+    """How nodes use an op: the properties that determine the text of a listing."""
+
+    op: Op
+    mode: int
+    types: tuple[WireType, ...]
+    constants: tuple[tuple[int, float, bool], ...]
+    """Constant inputs: slot, value, and whether it is negative (0.0 is not -0.0)."""
+
+    @property
+    def text(self) -> str:
+        """The op applied to its inputs as an expression, with its kink mode unless that is the default."""
+        constants = {slot: f"{value:g}" for slot, value, _ in self.constants}
+        names = [constants.get(slot, self.op.input_name(slot)) for slot in range(len(self.types))]
+        mode = f" [{write_mode(self.mode, self.op.inputs)}]" if self.mode else ""
+        return self.op.expression(*names) + mode
+
+
+def collect_op_uses(circuit: CircuitGraph) -> dict[OpUse, list[Row]]:
+    """Return the different uses of ops in a circuit, each with its nodes; user code is left out.
+
+    >>> from wiregrad.ir import parse_text
+    >>> found = collect_op_uses(parse_text("input x\\na = constant 2.0\\nb = power x a\\nc = add b x\\noutput c"))
+    >>> [use.text for use in found]
+    ['a ** 2', 'a + b']
+    """
+    rows_by_use: dict[OpUse, list[Row]] = {}
+    for row in circuit.rows():
+        if row.sources and not is_user_code(row.op):
+            rows_by_use.setdefault(_op_use(circuit, row), []).append(row)
+    return rows_by_use
+
+
+def _op_use(circuit: CircuitGraph, row: Row) -> OpUse:
+    if not isinstance(row.op, Elementwise):
+        return OpUse(row.op, row.mode, tuple(circuit.type_of(source) for source in row.sources), ())
+    types = tuple(WireType(circuit.type_of(source).dtype) for source in row.sources)
+    keys = [
+        constant_key(slot, circuit.constant_of(source), circuit.type_of(source))
+        for slot, source in enumerate(row.sources)
+        if circuit.op_of(source) is CONSTANT
+    ]
+    constants = tuple(key for key in keys if key is not None)
+    return OpUse(row.op, row.mode, types, constants if len(constants) < len(types) else ())
+
+
+def build_op_circuit(use: OpUse) -> CircuitGraph | None:
+    """Build the circuit of one op with a scalar output; None if the output is not real.
+
+    A boolean input is made as `number > 0`, and a boolean output is turned into 1 or 0.
+    """
+    builder = GraphBuilder(finite=False)
+    constants = {slot: value for slot, value, _ in use.constants}
+    operands = [
+        builder.place_constant(kind.dtype.type(constants[slot]))
+        if slot in constants
+        else _input_port(builder, use.op.input_name(slot), kind)
+        for slot, kind in enumerate(use.types)
+    ]
+    port = builder.apply(use.op, *operands, mode=use.mode)
+    kind = builder.type_of(port)
+    if kind == BOOL:
+        return builder.build(builder.apply(TABLE["where"], port, 1.0, 0.0))
+    if kind.dtype.kind != "f":
+        return None
+    return builder.build(_weighted_sum(builder, port, kind) if kind.shape else port)
+
+
+def _weighted_sum(builder: GraphBuilder, port: Port, kind: WireType) -> Port:
+    """Return a weighted sum of all elements of an array, with different weights."""
+    weights = np.linspace(0.5, 1.5, math.prod(kind.shape)).reshape(kind.shape).astype(kind.dtype)
+    product = builder.apply(TABLE["multiply"], port, builder.place_constant(weights))
+    axes = tuple(range(-len(kind.shape), 0))
+    return builder.apply(TABLE["sum"].bind({"axes": axes, "keepdims": False}), product)
+
+
+def _input_port(builder: GraphBuilder, name: str, kind: WireType) -> Port:
+    if kind != BOOL:
+        return builder.input(name, kind)
+    return builder.apply(TABLE["greater"], builder.input(name, FLOAT), 0.0)
+
+
+def op_test_points(
+    use: OpUse, rows: Sequence[Row], runs: Sequence[Sequence[Any]], rng: np.random.Generator
+) -> list[list[Any]]:
+    """Return points for the circuit of a use; `runs` holds the values of all nodes in some runs."""
+    if not isinstance(use.op, Elementwise):
+        return [[run[source] for source in row.sources] for run in runs for row in rows[:2]]
+    input_slots = [slot for slot in range(len(use.types)) if slot not in {slot for slot, _, _ in use.constants}]
+    # A boolean input is made from a float.
+    dtypes = [FLOAT.dtype if use.types[slot] == BOOL else use.types[slot].dtype for slot in input_slots]
+    with np.errstate(all="ignore"):
+        # A number that is finite in float64 may overflow in another dtype.
+        return [
+            [dtype.type(x) for dtype, x in zip(dtypes, point[input_slots], strict=True)]
+            for point in _scalar_points(
+                use.op, len(use.types), [list(_observed_points(run, row)) for run in runs for row in rows[:2]], rng
+            )
+        ]
+
+
+def _scalar_points(op: Elementwise, width: int, seen: Sequence[Sequence[list[float]]], rng: np.random.Generator) -> Any:
+    """Return points for an elementwise op: its own samples, ordinary and special ones, and observed inputs."""
+    samples = [[float(x) for x in point] for point in op.sample_points if len(point) == width]
+    ordinary = rng.normal(size=(16, width)) * 2.0
+    sizes = rng.choice([-1.0, 1.0], size=(8, width)) * 10.0 ** rng.uniform(-12, 6, size=(8, width))
+    awkward = rng.choice(AWKWARD_NUMBERS, size=(4 * len(AWKWARD_NUMBERS), width))
+    awkward[: len(AWKWARD_NUMBERS), :] = np.array(AWKWARD_NUMBERS)[:, None]
+    mixed = np.where(
+        rng.random((16, width)) < 0.5, rng.choice(AWKWARD_NUMBERS, size=(16, width)), rng.normal(size=(16, width))
+    )
+    observed = [point for points in seen for point in points]
+    table = np.array([*samples, *ordinary, *sizes, *awkward, *mixed, *observed[:32]], np.float64)
+    # A NaN may carry a sign, which not every language can be passed.
+    return np.where(np.isnan(table), np.nan, table)
+
+
+def _observed_points(run: Sequence[Any], row: Row) -> Iterator[list[float]]:
+    """Return the inputs of a node in a run; the first elements of arrays."""
+    values = [np.ravel(run[source])[:2] for source in row.sources]
+    if all(len(value) and value.dtype.kind in "fb" for value in values):
+        yield from ([float(value[k % len(value)]) for value in values] for k in range(max(map(len, values))))
+
+
+_C_REAL_TYPES = {"float64": "double", "float32": "float"}
+ResultRows = list[list[Any]]
+"""For every point the value and the gradients."""
+
+
+@dataclass(frozen=True)
+class ListingCase:
+    """A circuit of one output and the points at which it is tried."""
+
+    circuit: CircuitGraph
+    points: Sequence[ReceiptPoint]
+
+    @cached_property
+    def c_real_type(self) -> str:
+        """The C type of all inputs and the output, double or float; empty if they differ."""
+        nodes = [*self.circuit.input_indices(), self.circuit.root()]
+        names = {_C_REAL_TYPES.get(self.circuit.type_of(node).dtype.name, "") for node in nodes}
+        return names.pop() if len(names) == 1 else ""
+
+    @cached_property
+    def is_plain_double(self) -> bool:
+        """Whether all inputs and the output are numbers in double precision."""
+        nodes = [*self.circuit.input_indices(), self.circuit.root()]
+        return all(self.circuit.type_of(node) == FLOAT for node in nodes)
+
+    @cached_property
+    def takes_batches(self) -> bool:
+        """Whether a NumPy listing can take all points at once: every wire carries one number."""
+        return self.is_plain_double and not any(kind.shape for kind in self.circuit.columns.type_table)
+
+    def shape_results(self, row: Any) -> list[Any]:
+        """Split a flat row of results into the value and the gradients, with their shapes."""
+        shapes = [self.circuit.type_of(node).shape for node in self.circuit.input_indices()]
+        ends = np.cumsum([1, *map(math.prod, shapes)]).tolist()
+        parts = [row[start:stop] for start, stop in pairwise(ends)]
+        return [row[0], *(part.reshape(shape)[()] for part, shape in zip(parts, shapes, strict=True))]
+
+    @property
+    def listing_kind(self) -> str:
+        """The function to write: only a scalar output with inputs has gradients."""
+        alone = self.circuit.type_of(self.circuit.root()).shape or not self.circuit.inputs
+        return "value" if alone else "value_and_grad"
+
+
+@dataclass(frozen=True)
+class LanguageTrial:
+    """The results of a language: rows for each case, or None if it did not run."""
+
+    language: str
+    version: str
+    rows: Sequence[ResultRows | None]
+    refused: Sequence[str]
+    """Why each case did not run; empty where it did."""
+    problems: tuple[str, ...] = ()
+
+    def summarize_run(self, whole: int) -> LanguageRun:
+        """Summarize the first `whole` cases, those of the whole circuit."""
+        return LanguageRun(self.language, self.version, next(filter(None, self.refused[:whole]), ""))
+
+
+def run_language(language: RunnableLanguage, cases: Sequence[ListingCase]) -> LanguageTrial:
+    """Write, compile and run all cases in one language."""
+    tool = language.tool()
+    if tool is None:
+        return LanguageTrial(language.name, "", [None] * len(cases), [language.advice] * len(cases))
+    programs = list[RunnableListing | None]()
+    refused = list[str]()
+    for k, case in enumerate(cases):
+        try:
+            programs.append(build_program(case, language.name, f"listing{k}"))
+            refused.append("")
+        except WiregradError as error:
+            programs.append(None)
+            refused.append(str(error).splitlines()[0])
+    try:
+        rows = _run_programs(language, cases, programs)
+    except ListingError as error:
+        message = f"{language.name}: {error}"
+        return LanguageTrial(
+            language.name, tool.version, [None] * len(cases), [message.splitlines()[0]] * len(cases), (message,)
+        )
+    return LanguageTrial(language.name, tool.version, rows, refused)
+
+
+def build_program(case: ListingCase, language: str, name: str) -> RunnableListing:
+    """Return a case as a program of a language."""
+    circuit = case.circuit
+    text = write_listing(circuit, language, case.listing_kind, name)
+    if (
+        not case.is_plain_double
+        and language != "numpy"
+        and (language != "c" or not case.c_real_type or circuit.type_of(circuit.root()).shape)
+    ):
+        raise WiregradError("only listings in NumPy are run on numbers of other types than double precision")
+    sizes = tuple(math.prod(circuit.type_of(node).shape) for node in circuit.input_indices())
+    return RunnableListing(
+        text, name, circuit.inputs, circuit.outputs, case.listing_kind, sizes, case.c_real_type or "double"
+    )
+
+
+def _run_programs(
+    language: RunnableLanguage, cases: Sequence[ListingCase], programs: Sequence[RunnableListing | None]
+) -> list[ResultRows | None]:
+    rows_by_case: list[ResultRows | None] = [None] * len(cases)
+    flat = [k for k, program in enumerate(programs) if program and (cases[k].takes_batches or language.name != "numpy")]
+    batch = [program for k in flat if (program := programs[k]) is not None]
+    answers = language.run(batch, [_point_table(cases[k], program) for k, program in zip(flat, batch, strict=True)])
+    for k, answer in zip(flat, answers, strict=True):
+        rows_by_case[k] = [cases[k].shape_results(row) for row in answer]
+    for k, program in enumerate(programs):
+        if program is not None and rows_by_case[k] is None:
+            rows_by_case[k] = _run_on_arrays(program, cases[k])
+    return rows_by_case
+
+
+def _point_table(case: ListingCase, program: RunnableListing) -> Any:
+    """Return the points of a case as a table, one row per point."""
+    rows = [np.concatenate([np.zeros(0), *map(np.ravel, point.inputs)]) for point in case.points]
+    return np.array(rows, program.dtype).reshape(len(rows), program.input_count)
+
+
+def _run_on_arrays(program: RunnableListing, case: ListingCase) -> ResultRows:
+    """Run a NumPy listing on arrays, point by point."""
+    call = load_listing_function(program)
+    rows = list[list[Any]]()
+    for point in case.points:
+        try:
+            with np.errstate(all="ignore"):
+                answer = call(*point.inputs)
+        except Exception as error:
+            raise ListingError(f"the listing of {case.circuit.name} raised {type(error).__name__}: {error}") from error
+        value, grads = (answer, {}) if case.listing_kind == "value" else answer
+        rows.append([value, *grads.values()])
+    return rows
+
+
+__all__ = ["LanguageRun", "OpDifference", "Receipt", "ResultDifference", "WorstDifference", "receipt"]
 
 DEFAULT_POINT_COUNT = 24
 """Default number of points at which a circuit is tried."""
@@ -32,10 +322,14 @@ MAX_OP_USES = 120
 """Maximum number of different uses of ops that are tried alone."""
 AWKWARD_INPUTS = (0.0, 0.0, 1.0, -1.0, 0.5, 6.0, np.inf, np.nan)
 """Special values that random inputs take now and then."""
-CUDA_NOT_RUN = LanguageRun("cuda", missing="a kernel runs on a GPU: compile circuit.to_cuda() with nvcc and compare there")
+CUDA_NOT_RUN = LanguageRun(
+    "cuda", missing="a kernel runs on a GPU: compile circuit.to_cuda() with nvcc and compare there"
+)
 
 
-def receipt(circuit: CircuitGraph, points: int | Sequence[Mapping[str, Any]] = DEFAULT_POINT_COUNT, *, seed: int = 0) -> Receipt:
+def receipt(
+    circuit: CircuitGraph, points: int | Sequence[Mapping[str, Any]] = DEFAULT_POINT_COUNT, *, seed: int = 0
+) -> Receipt:
     """Run the listings of a circuit in every language installed here and compare them with the interpreter.
 
     `points` is the number of random points, ordinary and special ones, or a list of points.
@@ -82,7 +376,9 @@ def _make_points(circuit: CircuitGraph, points: Any, rng: np.random.Generator) -
         return [[_random_value(kind, rng) for kind in kinds] for _ in range(points)]
     if isinstance(points, Sequence) and points and all(isinstance(point, Mapping) for point in points):
         return [bind_inputs(circuit, [point], {}) for point in points]
-    raise InputError(f"points must be a positive integer or a list of points, as [{{'x': 1.0}}]; got {short_repr(points)}")
+    raise InputError(
+        f"points must be a positive integer or a list of points, as [{{'x': 1.0}}]; got {short_repr(points)}"
+    )
 
 
 def _runnable_points(circuit: CircuitGraph, table: Sequence[list[Any]]) -> list[list[Any]]:
@@ -120,7 +416,10 @@ def _single_op_cases(
     for use, rows in used.items():
         small = build_op_circuit(use)
         if small is not None:
-            yield use, ListingCase(small, [ReceiptPoint(small, point) for point in op_test_points(use, rows, runs, rng)])
+            yield (
+                use,
+                ListingCase(small, [ReceiptPoint(small, point) for point in op_test_points(use, rows, runs, rng)]),
+            )
 
 
 def _compare_op(use: OpUse, k: int, case: ListingCase, trials: Sequence[LanguageTrial]) -> OpDifference:
@@ -150,7 +449,9 @@ def _result_distances(rows: Sequence[Any], case: ListingCase) -> Any:
     return np.array([list(map(largest_ulps, row, others)) for row, others in zip(rows, expected, strict=True)])
 
 
-def _compare_results(k: int, case: ListingCase, trials: Sequence[LanguageTrial], named: bool) -> Iterator[ResultDifference]:
+def _compare_results(
+    k: int, case: ListingCase, trials: Sequence[LanguageTrial], named: bool
+) -> Iterator[ResultDifference]:
     """Compare the value and each gradient of a circuit in each language."""
     circuit = case.circuit
     of = f" of {circuit.output}" if named else ""

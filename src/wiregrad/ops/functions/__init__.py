@@ -1,14 +1,18 @@
-"""Functions of arrays that are made of ops, one module per subject; importing this package registers them all."""
+"""Functions of arrays that are made of ops, with NumPy's names and arguments; importing this package registers them all.
 
-from wiregrad.ops.functions import difference, index, linalg, moments, network, order, plain, pointwise, reduce, shape
-from wiregrad.ops.functions.registry import FUNCTIONS_BY_NUMPY, FUNCTIONS, RegisteredFunction, register_function
+A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
+mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`). Other rooms call `FUNCTIONS` and
+`FUNCTIONS_BY_NUMPY`.
+"""
+
+from wiregrad.ops.functions import linalg, network, pointwise, reduce, shape
+from wiregrad.ops.functions.registry import FUNCTIONS, FUNCTIONS_BY_NUMPY, RegisteredFunction, register_function
 
 __all__ = [
-    "FUNCTIONS_BY_NUMPY",
     "FUNCTIONS",
+    "FUNCTIONS_BY_NUMPY",
     "RegisteredFunction",
     "difference",
-    "register_function",
     "index",
     "linalg",
     "moments",
@@ -17,5 +21,6 @@ __all__ = [
     "plain",
     "pointwise",
     "reduce",
+    "register_function",
     "shape",
 ]

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE
-from wiregrad.ops.array import conjugate_flow
-from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.registry import FUNCTIONS, register_function
-from wiregrad.ops.functions.support import dtype_of, lift, ndim_of
+from wiregrad.ops.array_ops import conjugate_flow
+from wiregrad.ops.functions.registry import FUNCTIONS, dtype_of, lift, ndim_of, register_function
+from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.ops.linalg_records import definite_samples, normal_samples
 
 EighResult: Any = type(np.linalg.eigh(np.eye(1)))
@@ -330,7 +329,10 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     one, two = ([_pick_last(x, k) for k in range(shape_of(x)[-1])] for x in (a, b))
     if len(one) == len(two) == 2:
         return one[0] * two[1] - one[1] * two[0]
-    parts = [_subtract_or_none(_multiply_or_none(one, two, i, j), _multiply_or_none(one, two, j, i)) for i, j in ((1, 2), (2, 0), (0, 1))]
+    parts = [
+        _subtract_or_none(_multiply_or_none(one, two, i, j), _multiply_or_none(one, two, j, i))
+        for i, j in ((1, 2), (2, 0), (0, 1))
+    ]
     joined = TABLE["concatenate"](*(_reshape_to(part, (*shape_of(part), 1)) for part in parts), axis=-1)
     return _move_axis(joined, -1, axisc)
 
@@ -393,7 +395,9 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
     pieces = [_take_repeated_diagonals(x, labels) for x, labels in zip(arrays, terms, strict=True)]
     sizes = _label_lengths(pieces)
     pieces = [_drop_stretched_axes(x, labels, sizes) for x, labels in pieces]
-    for group in _contraction_path(tuple(tuple(of) for _, of in pieces), tuple(shape_of(x) for x, _ in pieces), tuple(wanted)):
+    for group in _contraction_path(
+        tuple(tuple(of) for _, of in pieces), tuple(shape_of(x) for x, _ in pieces), tuple(wanted)
+    ):
         taken = [pieces.pop(k) for k in sorted(group, reverse=True)][::-1]
         pieces.append(_contract_operands(taken, {*wanted, *(label for _, labels in pieces for label in labels)}))
     ((y, labels),) = pieces
@@ -508,13 +512,19 @@ def _contraction_path(
     return path
 
 
-def _contract_operands(taken: Sequence[tuple[Any, list[AxisLabel]]], kept: set[AxisLabel]) -> tuple[Any, list[AxisLabel]]:
+def _contract_operands(
+    taken: Sequence[tuple[Any, list[AxisLabel]]], kept: set[AxisLabel]
+) -> tuple[Any, list[AxisLabel]]:
     """Multiply operands one after the other, and sum over labels that are not kept."""
     result, *others = taken
     while others:
         second, *others = others
         later = kept.union(*(labels for _, labels in others))
-        result = _contract_pair(*_sum_unused_labels(*result, later.union(second[1])), *_sum_unused_labels(*second, later.union(result[1])), later)
+        result = _contract_pair(
+            *_sum_unused_labels(*result, later.union(second[1])),
+            *_sum_unused_labels(*second, later.union(result[1])),
+            later,
+        )
     return _sum_unused_labels(*result, kept)
 
 
@@ -523,7 +533,9 @@ def _sum_unused_labels(x: Any, labels: list[AxisLabel], kept: set[AxisLabel]) ->
     return (_sum_axes(x, *axes) if axes else x), [label for label in labels if label in kept]
 
 
-def _contract_pair(a: Any, of_a: list[AxisLabel], b: Any, of_b: list[AxisLabel], kept: set[AxisLabel]) -> tuple[Any, list[AxisLabel]]:
+def _contract_pair(
+    a: Any, of_a: list[AxisLabel], b: Any, of_b: list[AxisLabel], kept: set[AxisLabel]
+) -> tuple[Any, list[AxisLabel]]:
     shared = [label for label in of_a if label in of_b]
     batch = [label for label in shared if label in kept]
     summed = [label for label in shared if label not in kept]
@@ -665,7 +677,9 @@ def _add_settings(samples: Sequence[tuple[Any, ...]], **settings: Any) -> list[t
 @register_function(
     np.linalg.svd,
     samples=normal_samples(
-        *_add_settings([*_TALL_SAMPLES, ((2, 4), {})], full_matrices=False), ((3, 3), {}), ((2, 4), {"compute_uv": False})
+        *_add_settings([*_TALL_SAMPLES, ((2, 4), {})], full_matrices=False),
+        ((3, 3), {}),
+        ((2, 4), {"compute_uv": False}),
     ),
 )
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
@@ -684,7 +698,9 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     packed = TABLE["svd"](a)
     m, n = shape_of(a)[-2:]
     values = TABLE["getitem"](packed, index=(m, WHOLE_AXIS))
-    return SVDResult(_pick_rows(packed, 0, m), _real_part(values), matrix_transpose(_pick_rows(packed, m + 1, m + 1 + n)))
+    return SVDResult(
+        _pick_rows(packed, 0, m), _real_part(values), matrix_transpose(_pick_rows(packed, m + 1, m + 1 + n))
+    )
 
 
 @register_function(np.linalg.svdvals, samples=normal_samples(*_TALL_SAMPLES, ((2, 4), {})))

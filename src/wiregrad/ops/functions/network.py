@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE
-from wiregrad.ops.array import conjugate_flow
-from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.registry import FUNCTIONS, register_function
-from wiregrad.ops.functions.support import lift
+from wiregrad.ops.array_ops import conjugate_flow
+from wiregrad.ops.functions.registry import FUNCTIONS, lift, register_function
+from wiregrad.ops.gradient_flow import shape_of
 
 AxisLengths = tuple[int, ...]
 
@@ -530,7 +529,9 @@ def cross_entropy(input: Any, target: Any, reduction: str = "mean") -> Any:
     target = lift(target)
     total = FUNCTIONS["logsumexp"].run(scores, axis=-1, keepdims=True)
     if target.dtype.kind == "f":
-        return _reduce_loss(TABLE["sum"](_classes_last(target) * (total - scores), axes=(-1,), keepdims=False), reduction)
+        return _reduce_loss(
+            TABLE["sum"](_classes_last(target) * (total - scores), axes=(-1,), keepdims=False), reduction
+        )
     chosen = TABLE["where"](_class_mask(target, shape_of(scores)[-1]), scores, 0.0)
     loss = _reshape_to(total, shape_of(target)) - TABLE["sum"](chosen, axes=(-1,), keepdims=False)
     return _reduce_loss(loss, reduction)

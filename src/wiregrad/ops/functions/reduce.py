@@ -1,8 +1,13 @@
-"""Reductions and scans; what NumPy computes in steps is computed by the same steps, so that results round alike."""
+"""Functions along axes: sums and scans, order and quantiles, moments and norms, differences.
+
+What NumPy computes in steps is computed by the same steps, so that results round alike.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -10,11 +15,22 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Op
-from wiregrad.ops.array import axes_from_end
-from wiregrad.ops.flow import shape_of
-from wiregrad.ops.functions.index import as_row
-from wiregrad.ops.functions.registry import SampleMaker, register_function
-from wiregrad.ops.functions.support import N, lift, ndim_of, axis_from_end, sample_calls
+from wiregrad.ops.array_ops import axes_from_end
+from wiregrad.ops.functions.registry import (
+    FUNCTIONS_BY_NUMPY,
+    N,
+    SampleMaker,
+    axis_from_end,
+    dtype_of,
+    is_wire,
+    lift,
+    ndim_of,
+    register_function,
+    sample_calls,
+)
+from wiregrad.ops.functions.shape import as_row, gather_along, getitem, pick_elements, reshape_to
+from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, match_shape, shape_of
+from wiregrad.ops.reduce_records import drop_first, drop_last, merge_axes, slice_axis
 
 
 def cast_to(x: Any, dtype: Any) -> Any:
@@ -285,7 +301,9 @@ def _register_ufunc_accumulate(ufunc: np.ufunc, run: Callable[..., Any]) -> None
         return run(cast_to(array, dtype), axis_from_end(axis, ndim_of(array)))
 
     accumulate.__doc__ = run.__doc__
-    register_function((ufunc, "accumulate"), name=f"{ufunc.__name__}_accumulate", samples=sample_calls(*_FIRST_AXIS_SAMPLES))(accumulate)
+    register_function(
+        (ufunc, "accumulate"), name=f"{ufunc.__name__}_accumulate", samples=sample_calls(*_FIRST_AXIS_SAMPLES)
+    )(accumulate)
 
 
 for _ufunc, _run in (
@@ -309,3 +327,688 @@ _register_ufunc_reduce(np.logical_or, any_, None)
 
 
 _register_ufunc_reduce(np.logical_and, all_, None)
+
+
+@register_function(np.argmax, method=True)
+def argmax(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Index of the largest element; the first if several are."""
+    return _index_of_extreme("argmax", a, axis, keepdims)
+
+
+@register_function(np.argmin, method=True)
+def argmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """Index of the smallest element; the first if several are."""
+    return _index_of_extreme("argmin", a, axis, keepdims)
+
+
+def _index_of_extreme(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
+    row, along = row_and_axis(x, axis)
+    index = TABLE[name](row, axis=along, keepdims=bool(keepdims))
+    return reshape_to(index, (1,) * ndim_of(x)) if keepdims and axis is None else index
+
+
+@register_function(np.searchsorted, method=True)
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """Indices at which to insert elements into a sorted row."""
+    row = lift(a) if sorter is None else getitem(a, np.asarray(sorter))
+    return TABLE["searchsorted"](row, v, side=side)
+
+
+@register_function(np.argsort, method=True)
+def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """Indices that sort an axis."""
+    if order is not None:
+        raise TypeError("argsort does not support order=: arrays have no fields here")
+    row, along = row_and_axis(a, axis)
+    # NumPy leaves the order of equal elements open by default; here it is stable, so that all languages agree.
+    return TABLE["argsort"](row, axis=along, kind="stable" if stable or kind is None else kind)
+
+
+@register_function(
+    np.sort,
+    samples=sample_calls(
+        (N(5),),
+        (N(3, 4),),
+        (N(3, 4), {"axis": 0}),
+        (N(2, 3, 2), {"axis": -2}),
+        (N(2, 3), {"axis": None}),
+        (N(4), {"kind": "stable"}),
+        (N(1),),
+        (N(2, 0),),
+    ),
+)
+def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
+    """The elements sorted along an axis; each keeps its gradient."""
+    row, along = row_and_axis(a, axis)
+    return TABLE["take_along_axis"](row, argsort(row, along, kind, order, stable=stable), axis=along)
+
+
+def _nan_for_nan_rows(row: Any, ordered: Any, y: Any) -> Any:
+    """Return y, but NaN with a NaN gradient for rows that contain a NaN, which is sorted to the end."""
+    last = slice_axis(ordered, -1, -1, None)
+    return TABLE["where"](TABLE["isnan"](last), TABLE["sum"](row * math.nan, axes=(-1,), keepdims=True), y)
+
+
+@register_function(
+    np.median, samples=sample_calls(*REDUCTION_SAMPLES, (N(5),), (N(3, 4), {"axis": (0, 1), "keepdims": True}))
+)
+def median(a: Any, axis: Any = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """Middle element, or mean of the two in the middle."""
+    a = lift(a)
+    shape = shape_of(a)
+    axes = axes_from_end(axis, len(shape))
+    row = merge_axes(a, axes)
+    ordered = sort(row)
+    length = shape_of(row)[-1]
+    middle = mean(slice_axis(ordered, -1, (length - 1) // 2, length // 2 + 1), -1, keepdims=True)
+    y = _nan_for_nan_rows(row, ordered, middle) if length else middle
+    return reshape_to(y, kept_shape(shape, axes) if keepdims else shape_of(y)[:-1])
+
+
+_QUANTILE_METHODS = {
+    "interpolated_inverted_cdf": (0.0, 1.0),
+    "hazen": (0.5, 0.5),
+    "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3.0, 1 / 3.0),
+    "normal_unbiased": (3 / 8.0, 3 / 8.0),
+}
+_ROUNDING_METHODS: dict[str, Callable[..., Any]] = {"lower": np.floor, "higher": np.ceil, "nearest": np.around}
+
+
+def _quantile_places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
+    """Return the two indices around each quantile, and its position between them; None if it is at an index."""
+    if method in _ROUNDING_METHODS:
+        place = _ROUNDING_METHODS[method]((length - 1) * q).astype(np.intp)
+    elif method in _QUANTILE_METHODS:
+        alpha, beta = _QUANTILE_METHODS[method]
+        place = length * q + (alpha + q * (1 - alpha - beta)) - 1
+    elif method == "midpoint":
+        place = 0.5 * (np.floor((length - 1) * q) + np.ceil((length - 1) * q))
+    elif method == "linear":
+        place = (length - 1) * q
+    else:
+        raise ValueError(f"{method!r} is not a supported method")
+    if np.asarray(place).dtype.kind == "i":
+        return place, place, None
+    before = np.floor(place)
+    # Beyond the end of the row NumPy uses index -1 for both neighbours and measures from there.
+    low = np.where(place >= length - 1, -1.0, before)
+    high = np.where(place >= length - 1, -1.0, before + 1.0)
+    low = np.where(place < 0, 0.0, low)
+    high = np.where(place < 0, 0.0, high)
+    share = np.where(place % 1 == 0, 0.0, 0.5) if method == "midpoint" else place - low
+    return low.astype(np.intp), high.astype(np.intp), np.asarray(share, np.asarray(place).dtype)
+
+
+def _interpolate_between(a: Any, b: Any, share: Any) -> Any:
+    """Interpolate linearly between a and b, starting from the nearer one."""
+    gap = b - a
+    low = a + gap * share
+    high = b - gap * (1 - share)
+    if np.ndim(share) == 0:
+        return high if share >= 0.5 else low
+    return TABLE["where"](share >= 0.5, high, low)
+
+
+def _compute_quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, weak: bool) -> Any:
+    a = lift(a)
+    shape = shape_of(a)
+    axes = axes_from_end(axis, len(shape))
+    row = merge_axes(a, axes)
+    ordered = sort(row)
+    rest = tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
+    low, high, share = _quantile_places(method, shape_of(row)[-1], q)
+    y = gather_along(ordered, np.ravel(low), -1)
+    if share is not None:
+        y = _interpolate_between(
+            y, gather_along(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share)
+        )
+    y = _nan_for_nan_rows(row, ordered, y)
+    # The quantiles are the last axis here and the first in NumPy's result.
+    ndim = ndim_of(y)
+    y = TABLE["permute"](y, axes=(-1, *range(-ndim, -1)))
+    return reshape_to(y, (*np.shape(q), *(kept_shape(shape, axes) if keepdims else rest)))
+
+
+_QUANTILE_SAMPLES: tuple[Any, ...] = (
+    (N(5), {"q": 0.3}),
+    (N(2, 4), {"q": 0.85, "axis": 1, "keepdims": True}),
+    (N(4, 2), {"q": [0.1, 0.5, 0.75], "axis": 0}),
+    (N(2, 3, 2), {"q": [[0.2], [0.6]], "axis": (0, -1)}),
+    (N(3, 2), {"q": 0.4, "keepdims": True}),
+    (N(6), {"q": 0.45, "method": "hazen"}),
+    (N(6), {"q": 0.45, "method": "midpoint"}),
+    (N(6), {"q": 0.45, "method": "nearest"}),
+    (N(4), {"q": 1}),
+    (FLOAT32_ARRAY, {"q": 0.25}),
+    (N(1), {"q": 0.5}),
+    (N(0, 3), {"q": 0.5, "axis": 1}),
+)
+
+
+@register_function(np.quantile, samples=sample_calls(*_QUANTILE_SAMPLES))
+def quantile(
+    a: Any, q: Any, axis: Any = None, *, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Quantiles at `q`, from 0 to 1, interpolated linearly between elements."""
+    share = np.asanyarray(q)
+    if not np.all((share >= 0) & (share <= 1)):
+        raise ValueError("Quantiles must be in the range [0, 1]")
+    return _compute_quantile(a, share, axis, method, keepdims, weak=type(q) in (int, float))
+
+
+@register_function(
+    np.percentile,
+    samples=sample_calls(
+        (N(5), {"q": 30}),
+        (N(2, 4), {"q": 85, "axis": 1, "keepdims": True}),
+        (N(4, 2), {"q": [10, 50, 75], "axis": 0}),
+        (N(2, 3, 2), {"q": 60, "axis": (0, -1)}),
+        (FLOAT32_ARRAY, {"q": 25}),
+        (N(1), {"q": 50}),
+        (N(0, 3), {"q": 50, "axis": 1}),
+    ),
+)
+def percentile(
+    a: Any, q: Any, axis: Any = None, *, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """Quantiles at `q`, from 0 to 100, interpolated linearly between elements."""
+    share = np.asanyarray(np.true_divide(q, 100))
+    if not np.all((share >= 0) & (share <= 1)):
+        raise ValueError("Percentiles must be in the range [0, 100]")
+    return _compute_quantile(a, share, axis, method, keepdims, weak=type(q) in (int, float))
+
+
+def _square_magnitude(x: Any) -> Any:
+    """Return the squared magnitude."""
+    return TABLE["real"](conjugate_flow(x) * x) if is_complex(x) else TABLE["square"](x)
+
+
+def _root_of_squares(x: Any) -> Any:
+    """Return the root of a sum of squares; at 0 its gradient is 0, as for a norm, and the second derivative is NaN."""
+    return TABLE["where"](TABLE["equal"](x, 0.0), TABLE["power"](x, 1.5), TABLE["sqrt"](x))
+
+
+@register_function(
+    np.var,
+    method=True,
+    samples=sample_calls(*REDUCTION_SAMPLES, (N(3, 2), {"axis": 0, "ddof": 1}), (N(4), {"correction": 1})),
+)
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    correction: float | None = None,
+) -> Any:
+    """Variance along axes, or of everything."""
+    a = cast_to(a, dtype)
+    freedom = max(count_along(a, axes_from_end(axis, ndim_of(a))) - (ddof if correction is None else correction), 0)
+    spread = _square_magnitude(a - mean(a, axis, keepdims=True))
+    return sum_(spread, axis, keepdims=keepdims) / float(freedom)
+
+
+@register_function(
+    np.std,
+    method=True,
+    samples=sample_calls(
+        (N(2, 3),),
+        (N(2, 3), {"axis": 1, "keepdims": True}),
+        (N(3, 2), {"axis": -2, "ddof": 1}),
+        (N(2, 3, 2), {"axis": (0, -1)}),
+        (FLOAT32_ARRAY, {"correction": 1}),
+        (N(0, 3), {"axis": 1}),
+    ),
+)
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    correction: float | None = None,
+) -> Any:
+    """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
+    return _root_of_squares(var(a, axis, dtype, ddof=ddof, keepdims=keepdims, correction=correction))
+
+
+def _fit_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
+    """Return weights, given for a whole array or for some of its axes, in a form that broadcasts to its shape."""
+    if shape_of(weights) == shape:
+        return weights
+    if axis is None:
+        raise TypeError("Axis must be specified when shapes of a and weights differ.")
+    axes = np.lib.array_utils.normalize_axis_tuple(axis, len(shape), argname="axis")
+    if shape_of(weights) != tuple(shape[each] for each in axes):
+        raise ValueError("Shape of weights must be consistent with shape of a along specified axis.")
+    order = tuple(int(k) - len(axes) for k in np.argsort(axes))
+    fitting = tuple(n if k in axes else 1 for k, n in enumerate(shape))
+    return reshape_to(TABLE["permute"](weights, axes=order), fitting)
+
+
+@register_function(
+    np.average,
+    samples=sample_calls(
+        (N(2, 3),),
+        (N(2, 3), {"axis": 1, "keepdims": True}),
+        (N(2, 3), None, np.array([[0.5, 1.0, 2.0], [0.3, 0.8, 1.2]])),
+        (N(2, 3), 1, np.array([0.5, 1.0, 2.0])),
+        (N(2, 3, 2), (2, 0), np.array([[0.5, 1.0], [2.0, 1.5]]), {"keepdims": True}),
+        (FLOAT32_ARRAY, {"weights": [1.0, 2.0, 3.0]}),
+        (N(1),),
+    ),
+)
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+    """Weighted mean along axes, or of everything."""
+    a = lift(a)
+    if weights is None:
+        y = mean(a, axis, keepdims=keepdims)
+        scale = np.full((), count_along(a, axes_from_end(axis, ndim_of(a))), dtype_of(y))
+    else:
+        weights = _fit_weights(lift(weights), shape_of(a), axis)
+        scale = sum_(cast_to(weights, np.result_type(dtype_of(a), dtype_of(weights))), axis, keepdims=keepdims)
+        if not is_wire(scale) and np.any(scale == 0.0):
+            raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+        y = sum_(a * weights, axis, keepdims=keepdims) / scale
+    return (y, match_shape(scale, y)) if returned else y
+
+
+def _observation_rows(x: Any, dtype: Any, *, rowvar: bool) -> Any:
+    """Return variables as the rows of a matrix."""
+    x = lift(x)
+    if ndim_of(x) > 2:
+        raise ValueError("m has more than 2 dimensions")
+    rows = cast_to(reshape_to(x, (1,) * (2 - ndim_of(x)) + shape_of(x)), dtype)
+    return rows if rowvar or shape_of(rows)[0] == 1 else _transpose_matrix(rows)
+
+
+def _transpose_matrix(x: Any) -> Any:
+    return TABLE["permute"](x, axes=(-1, -2))
+
+
+def _cov_weights(fweights: Any, aweights: Any) -> Any:
+    factors = [np.asarray(weights, float) for weights in (fweights, aweights) if weights is not None]
+    if any(weights.ndim > 1 or np.any(weights < 0) for weights in factors):
+        raise ValueError("weights must have one axis and no negative numbers")
+    return math.prod(factors[1:], start=factors[0]) if factors else None
+
+
+def _degrees_of_freedom(count: int, free: float, weights: Any, aweights: Any) -> Any:
+    """Return the divisor of a covariance of `count_along` observations, or of weighted ones."""
+    if weights is None:
+        return float(count - free)
+    total = np.sum(weights)
+    if not free:
+        return total
+    return total - (free if aweights is None else free * np.sum(weights * np.asarray(aweights)) / total)
+
+
+@register_function(
+    np.cov,
+    samples=sample_calls(
+        (N(3, 4),),
+        (N(4),),
+        (N(4), N(4)),
+        (N(4, 2), {"rowvar": False}),
+        (N(2, 4), {"bias": True}),
+        (N(2, 4), {"ddof": 0, "aweights": [0.5, 1.0, 2.0, 1.0]}),
+        (N(2, 4), {"fweights": [1, 2, 1, 3], "aweights": [0.5, 1.0, 2.0, 1.0]}),
+        (N(1, 3),),
+    ),
+)
+def cov(
+    m: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: Any = None,
+    aweights: Any = None,
+    *,
+    dtype: Any = None,
+) -> Any:
+    """Covariances of variables, which are rows unless `rowvar` is false."""
+    kinds = [dtype_of(x) for x in (m, y) if x is not None]
+    wanted = np.result_type(*kinds, np.float64) if dtype is None else np.dtype(dtype)
+    x = _observation_rows(m, wanted, rowvar=rowvar)
+    if y is not None:
+        x = TABLE["concatenate"](x, _observation_rows(y, wanted, rowvar=rowvar), axis=-2)
+    weights = _cov_weights(fweights, aweights)
+    free = ddof
+    if free is None:
+        free = 0 if bias else 1
+    centre = mean(x, 1, keepdims=True)
+    if weights is not None:
+        centre = average(x, 1, weights, keepdims=True)
+    factor = _degrees_of_freedom(shape_of(x)[1], free, weights, aweights)
+    x = x - centre
+    other = x if weights is None else x * weights
+    covariances = TABLE["matmul"](x, conjugate_flow(_transpose_matrix(other))) * float(
+        np.true_divide(1, max(factor, 0.0))
+    )
+    return reshape_to(covariances, tuple(n for n in shape_of(covariances) if n != 1))
+
+
+@register_function(
+    np.corrcoef,
+    samples=sample_calls(
+        (N(3, 4),), (N(5), N(5)), (N(5, 2), {"rowvar": False}), (N(2, 6),), (N(2, 4), N(4)), (N(4, 3),)
+    ),
+)
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
+    """Correlations of variables, which are rows unless `rowvar` is false."""
+    covariances = cov(x, y, rowvar, dtype=dtype)
+    if not shape_of(covariances):
+        return covariances / covariances
+    size = shape_of(covariances)[0]
+    variance = gather_along(as_row(covariances), np.arange(0, size * size, size + 1), -1)
+    deviation = TABLE["sqrt"](_real_and_imag(variance)[0])
+    correlations = covariances / reshape_to(deviation, (size, 1)) / reshape_to(deviation, (1, size))
+    real, *imaginary = (TABLE["clip"](part, -1.0, 1.0) for part in _real_and_imag(correlations))
+    return real + imaginary[0] * 1j if imaginary else real
+
+
+def _real_and_imag(x: Any) -> tuple[Any, ...]:
+    return (TABLE["real"](x), TABLE["imag"](x)) if is_complex(x) else (x,)
+
+
+def _inner_product(row: Any) -> Any:
+    (length,) = shape_of(row)
+    return TABLE["matmul"](reshape_to(row, (1, length)), reshape_to(row, (length, 1)))
+
+
+def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if isinstance(order, str):
+        raise ValueError(f"Invalid norm order '{order}' for vectors")
+    if order is None or order == 2:
+        return _root_of_squares(TABLE["sum"](_square_magnitude(x), axes=axes, keepdims=keepdims))
+    if order == 0:
+        return cast_to(reduce_along("count_nonzero", x, axes, keepdims), abs(x).dtype)
+    size = abs(x)
+    if order == 1 or (order == math.inf and not count_along(x, axes)):
+        return TABLE["sum"](size, axes=axes, keepdims=keepdims)
+    if math.isinf(order):
+        return TABLE["max" if order > 0 else "min"](size, axes=axes, keepdims=keepdims)
+    total = TABLE["sum"](size ** float(order), axes=axes, keepdims=keepdims)
+    length = total ** (1.0 / order)
+    # A norm has no slope at 0; its minimum-norm subgradient there is 0.
+    return TABLE["where"](TABLE["equal"](total, 0.0), total**1.5, length) if order > 0 else length
+
+
+def _singular_values(x: Any, row: int, column: int) -> Any:
+    order = (*(axis for axis in range(-ndim_of(x), 0) if axis not in (row, column)), row, column)
+    return FUNCTIONS_BY_NUMPY[np.linalg.svd].run(TABLE["permute"](x, axes=order), compute_uv=False)
+
+
+def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
+    if order is None or order in ("fro", "f"):
+        return _root_of_squares(TABLE["sum"](_square_magnitude(x), axes=tuple(sorted((row, column))), keepdims=False))
+    spectral = {"nuc": "sum", 2: "max", -2: "min"}.get(order)
+    if spectral:
+        return TABLE[spectral](_singular_values(x, row, column), axes=(-1,), keepdims=False)
+    if order not in (1, -1, math.inf, -math.inf):
+        raise ValueError("Invalid norm order for matrices.")
+    added, left = (row, column) if abs(order) == 1 else (column, row)
+    sums = TABLE["sum"](abs(x), axes=(added,), keepdims=False)
+    # The sum removed an axis, so the index from the end of an axis before it is now one less in magnitude.
+    return TABLE["max" if order > 0 else "min"](sums, axes=(left + (left < added),), keepdims=False)
+
+
+@register_function(
+    np.linalg.norm,
+    samples=sample_calls(
+        (N(4),),
+        (N(2, 3),),
+        (N(2, 3), {"axis": 1, "keepdims": True}),
+        (N(2, 3), {"ord": "fro", "keepdims": True}),
+        (N(2, 3, 2), {"axis": (0, -1)}),
+        (N(4), {"ord": 1}),
+        (N(2, 4), {"ord": math.inf, "axis": -1}),
+        (N(4, 2), {"ord": -math.inf, "axis": 0}),
+        (N(4), {"ord": 3}),
+        (N(4), {"ord": 2.5}),
+        (N(2, 4), {"ord": -1, "axis": 1}),
+        (N(2, 3), {"ord": 1}),
+        (N(2, 3, 2), {"ord": math.inf, "axis": (2, 0)}),
+        (N(3, 2, 2), {"ord": -1, "axis": (0, 1), "keepdims": True}),
+        (N(3, 2), {"ord": -math.inf}),
+        (FLOAT32_ARRAY,),
+        (N(1),),
+        (N(0, 3), {"axis": 1}),
+        (0.7,),
+    ),
+)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Length of vectors or size of matrices; the gradient at 0 is 0."""
+    x = lift(x)
+    shape = shape_of(x)
+    ndim = ndim_of(x)
+    everything = axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1))
+    if everything:
+        # NumPy uses an inner product here and a sum elsewhere, which round differently.
+        square = functools.reduce(operator.add, [_inner_product(row) for row in _real_and_imag(as_row(x))])
+        return reshape_to(_root_of_squares(square), (1,) * ndim if keepdims else ())
+    if axis is None:
+        axes: tuple[Any, ...] = tuple(range(ndim))
+    else:
+        axes = axis if isinstance(axis, tuple) else (axis,)
+    if len(axes) == 1:
+        return _vector_norm(x, ord, axes_from_end(axes, ndim), bool(keepdims))
+    if len(axes) != 2:
+        raise ValueError("Improper number of dimensions to norm.")
+    first, second = (axis_from_end(each, ndim) for each in axes)
+    if first == second:
+        raise ValueError("Duplicate axes given.")
+    y = _matrix_norm(x, ord, first, second)
+    return reshape_to(y, kept_shape(shape, (first, second))) if keepdims else y
+
+
+@register_function(
+    np.linalg.vector_norm,
+    samples=sample_calls(
+        (N(4),),
+        (N(2, 3),),
+        (N(2, 3), {"axis": 1, "keepdims": True}),
+        (N(2, 3, 2), {"axis": (0, 2), "ord": 1}),
+        (N(2, 3), {"ord": 3, "keepdims": True}),
+        (N(1),),
+    ),
+)
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """Length of vectors, along one axis or several."""
+    shape = shape_of(x)
+    axes = axes_from_end(axis, len(shape))
+    y = _vector_norm(merge_axes(x, axes), ord, (-1,), keepdims=False)
+    return reshape_to(y, kept_shape(shape, axes)) if keepdims else y
+
+
+@register_function(
+    np.linalg.matrix_norm,
+    samples=sample_calls(
+        (N(2, 3),),
+        (N(2, 3, 2),),
+        (N(2, 3), {"keepdims": True}),
+        (N(2, 3), {"ord": 1}),
+        (N(3, 2), {"ord": math.inf}),
+        (N(1, 1),),
+    ),
+)
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """Size of the matrices in the last two axes."""
+    return norm(x, ord, (-2, -1), keepdims)
+
+
+@register_function(
+    np.diff,
+    samples=sample_calls(
+        (N(5),),
+        (N(2, 4), {"axis": 0}),
+        (N(2, 4), {"n": 2}),
+        (N(3, 2), {"n": 0}),
+        (N(3, 2), {"axis": -2, "prepend": 0.5}),
+        (N(2, 3), {"append": np.ones((2, 2)), "n": 2}),
+        (N(1),),
+        (N(2, 0),),
+    ),
+)
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences between neighbours along an axis, taken `n` times."""
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n!r}")
+    if n == 0:
+        return a
+    a = lift(a)
+    if not shape_of(a):
+        raise ValueError("diff requires input that is at least one dimensional")
+    along = axis_from_end(axis, ndim_of(a))
+    pieces = [_extend_border(piece, shape_of(a), along) for piece in (prepend, a, append) if piece is not None]
+    x = TABLE["concatenate"](*pieces, axis=along) if len(pieces) > 1 else a
+    for _ in range(n):
+        x = TABLE["not_equal" if dtype_of(x).kind == "b" else "subtract"](drop_first(x, along), drop_last(x, along))
+    return x
+
+
+def _extend_border(x: Any, shape: tuple[int, ...], axis: int) -> Any:
+    """Return x; a single number is spread to a shape, with length 1 along one axis."""
+    x = lift(x)
+    if shape_of(x):
+        return x
+    return TABLE["spread"](x, rank=0, shape=tuple(1 if k - len(shape) == axis else n for k, n in enumerate(shape)))
+
+
+def _stand_along_axis(x: Any, ndim: int, axis: int) -> Any:
+    """Return a row reshaped so that it lies along one axis of an array."""
+    return reshape_to(x, tuple(shape_of(x)[0] if k == axis else 1 for k in range(-ndim, 0)))
+
+
+@register_function(
+    np.trapezoid,
+    samples=sample_calls(
+        (N(5),),
+        (N(2, 4), {"dx": 0.5}),
+        (N(4), np.array([0.0, 0.5, 1.2, 2.0])),
+        (N(3, 2), np.array([0.0, 0.5, 1.2]), {"axis": 0}),
+        (N(2, 3), N(2, 3), {"axis": -1}),
+        (N(1),),
+        (N(2, 0),),
+    ),
+)
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """Integral along an axis by the trapezoidal rule."""
+    y = lift(y)
+    along = axis_from_end(axis, ndim_of(y))
+    if x is None:
+        steps = dx
+    else:
+        x = lift(x)
+        steps = _stand_along_axis(diff(x), ndim_of(y), along) if ndim_of(x) == 1 else diff(x, axis=axis)
+    return sum_(steps * (drop_first(y, along) + drop_last(y, along)) / 2.0, along)
+
+
+def _axis_spacings(spacings: tuple[Any, ...], shape: tuple[int, ...], axes: tuple[int, ...]) -> list[Any]:
+    """Return the distance between neighbours along each axis: one number, or one for each pair."""
+    if not spacings:
+        return [1.0] * len(axes)
+    if len(spacings) == 1 and not shape_of(lift(spacings[0])):
+        return list(spacings) * len(axes)
+    if len(spacings) != len(axes):
+        raise TypeError("invalid number of arguments")
+    return [_axis_spacing(each, shape[axis]) for each, axis in zip(spacings, axes, strict=True)]
+
+
+def _axis_spacing(spacing: Any, length: int) -> Any:
+    places = lift(spacing)
+    if not shape_of(places):
+        return spacing
+    if ndim_of(places) != 1:
+        raise ValueError("distances must be either scalars or 1d")
+    if shape_of(places) != (length,):
+        raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+    steps = diff(places if is_wire(places) or places.dtype.kind == "f" else places.astype(np.float64))
+    equal = not is_wire(steps) and bool((steps == steps[0]).all())
+    return steps[0] if equal else steps
+
+
+def _sum_weighted_slices(
+    f: Any, axis: int, weights: tuple[Any, Any, Any], starts: tuple[int, int, int], length: int
+) -> Any:
+    """Return the weighted sum of three slices of f."""
+    terms = [weight * slice_axis(f, axis, start, start + length) for weight, start in zip(weights, starts, strict=True)]
+    return functools.reduce(operator.add, terms)
+
+
+def _edge_slope(f: Any, axis: int, steps: Any, order: int, *, last: bool) -> Any:
+    """Return the slope at an edge, from the two or three points next to it."""
+    length = shape_of(f)[axis]
+    uniform = not isinstance(steps, tuple)
+    if order == 1:
+        start = length - 2 if last else 0
+        step = steps if uniform else steps[1 if last else 0]
+        return (slice_axis(f, axis, start + 1, start + 2) - slice_axis(f, axis, start, start + 1)) / step
+    if uniform:
+        weights = (0.5 / steps, -2.0 / steps, 1.5 / steps) if last else (-1.5 / steps, 2.0 / steps, -0.5 / steps)
+    else:
+        one, two = steps
+        weights = (
+            (two / (one * (one + two)), -(two + one) / (one * two), (2.0 * two + one) / (two * (one + two)))
+            if last
+            else (-(2.0 * one + two) / (one * (one + two)), (one + two) / (one * two), -one / (two * (one + two)))
+        )
+    start = length - 3 if last else 0
+    return _sum_weighted_slices(f, axis, weights, (start, start + 1, start + 2), 1)
+
+
+def _gradient_along(f: Any, steps: Any, axis: int, order: int) -> Any:
+    length = shape_of(f)[axis]
+    ndim = ndim_of(f)
+    if length < order + 1:
+        raise ValueError(
+            "Shape of array too small to calculate a numerical gradient, "
+            "at least (edge_order + 1) elements are required."
+        )
+    if not shape_of(steps):
+        inner = (slice_axis(f, axis, 2, None) - slice_axis(f, axis, None, -2)) / (2.0 * steps)
+        first = last = steps
+    else:
+        one = drop_last(steps, -1)
+        two = drop_first(steps, -1)
+        weights = (-two / (one * (one + two)), (two - one) / (one * two), one / (two * (one + two)))
+        standing = tuple(_stand_along_axis(weight, ndim, axis) for weight in weights)
+        inner = _sum_weighted_slices(f, axis, (standing[0], standing[1], standing[2]), (0, 1, 2), length - 2)
+        first = (pick_elements(steps, 0), pick_elements(steps, 1 % (length - 1)))
+        last = (pick_elements(steps, length - 2 - (length > 2)), pick_elements(steps, -1))
+    edges = _edge_slope(f, axis, first, order, last=False), _edge_slope(f, axis, last, order, last=True)
+    slopes = TABLE["concatenate"](edges[0], inner, edges[1], axis=axis)
+    wanted = dtype_of(f)
+    if wanted.kind in "fc" and wanted != dtype_of(slopes):
+        return TABLE["cast"](slopes, dtype=wanted.name)
+    return slopes
+
+
+@register_function(
+    np.gradient,
+    samples=sample_calls(
+        (N(5),),
+        (N(4, 3), {"axis": 0}),
+        (N(4, 3), 0.5, {"axis": -1}),
+        (N(4, 3), 0.5, 2.0, {"axis": (1, 0)}),
+        (N(5), np.array([0.0, 0.5, 1.2, 2.0, 2.3])),
+        (N(5), np.array([0.0, 0.5, 1.2, 2.0, 2.3]), {"edge_order": 2}),
+        (N(4), {"edge_order": 2}),
+        (N(2), 0.5),
+        (FLOAT32_ARRAY,),
+    ),
+)
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """Slopes between neighbours, central inside and one-sided at the edges; one array for each axis."""
+    f = lift(f)
+    shape = shape_of(f)
+    axes = tuple(range(len(shape))) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, len(shape))
+    if edge_order not in (1, 2):
+        raise ValueError("'edge_order' greater than 2 not supported")
+    steps = _axis_spacings(varargs, shape, axes)
+    slopes = [_gradient_along(f, step, each - len(shape), edge_order) for step, each in zip(steps, axes, strict=True)]
+    return slopes[0] if len(slopes) == 1 else tuple(slopes)

@@ -19,12 +19,18 @@ from typing import Any
 import numpy as np
 
 from wiregrad.api import Circuit
-from wiregrad.backends.listings import ListingError, ListingTool, find_c_compiler, compile_files, load_listing_function
-from wiregrad.backends.listings import RunnableListing as Text
-from wiregrad.backends.native import batch, machine, tiers
-from wiregrad.backends.native.program import NativeProgram, build_program
+from wiregrad.backends.native import batch, jit, tiers
+from wiregrad.backends.native.tiers import NativeProgram, build_program
+from wiregrad.backends.run_listings import (
+    ListingError,
+    ListingTool,
+    compile_files,
+    find_c_compiler,
+    load_listing_function,
+)
+from wiregrad.backends.run_listings import RunnableListing as Text
 from wiregrad.errors import NotNativeError
-from wiregrad.testing.bench.race import RaceEntrant, EntrantMissingError, FloatArray, RaceTask
+from wiregrad.testing.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
 from wiregrad.testing.bench.tape import write_c_batch, write_llvm_loop, write_repeat_loop
 from wiregrad.testing.bench.workloads import Workload
 
@@ -115,14 +121,14 @@ def _compile_code_loop(inputs: int, outputs: int) -> Any:
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 define void @once({arguments}) alwaysinline {{
   call void @llvm.memcpy.p0.p0.i64(ptr %w, ptr %x, i64 {8 * inputs}, i1 false)
-  {machine.ENTER_CALL}
+  {jit.ENTER_CALL}
   %from = getelementptr double, ptr %w, i64 {inputs}
   call void @llvm.memcpy.p0.p0.i64(ptr %y, ptr %from, i64 {8 * (inputs + outputs)}, i1 false)
   ret void
 }}
 {write_repeat_loop("once", arguments)}
 """
-    return ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 4)(machine.compile_functions(text, "loop")[0])
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 4)(jit.compile_functions(text, "loop")[0])
 
 
 @lru_cache(maxsize=4)
@@ -255,7 +261,9 @@ def _thread_pool() -> ThreadPoolExecutor:
 @lru_cache(maxsize=4)
 def _load_simd_library(workload: Workload) -> ctypes.CDLL:
     folder = make_scratch_folder()
-    _run_compiler(_find_compiler(), folder, {"simd.c": write_c_batch(workload.circuit)}, [*SIMD_FLAGS, "-c", "-o", "simd.o"])
+    _run_compiler(
+        _find_compiler(), folder, {"simd.c": write_c_batch(workload.circuit)}, [*SIMD_FLAGS, "-c", "-o", "simd.o"]
+    )
     # Linked without -ffast-math, because such a library flushes subnormals to zero in the whole process.
     _run_compiler(_find_compiler(), folder, {}, ["-shared", "-o", "simd.so", "simd.o"])
     return ctypes.CDLL(str(folder / "simd.so"))
@@ -273,7 +281,7 @@ def prepare_llvm_compile(workload: Workload, points: FloatArray) -> RaceTask:
 
     def compile_many(times: int) -> None:
         for _ in range(times):
-            last[:] = machine.compile_functions(text, "loop")
+            last[:] = jit.compile_functions(text, "loop")
 
     def run_compiled() -> FloatArray:
         task = _make_c_task(_llvm_function(last[0]), points)
@@ -285,15 +293,15 @@ def prepare_llvm_compile(workload: Workload, points: FloatArray) -> RaceTask:
 
 @lru_cache(maxsize=4)
 def _compile_llvm_loop(workload: Workload) -> int:
-    return machine.compile_functions(_write_llvm_text(workload), "loop")[0]
+    return jit.compile_functions(_write_llvm_text(workload), "loop")[0]
 
 
 def _write_llvm_text(workload: Workload) -> str:
     try:
-        machine.load_llvm()
+        jit.load_llvm()
     except NotNativeError as error:
         raise EntrantMissingError(str(error)) from None
-    return write_llvm_loop(workload.circuit, lambda name: machine.find_math_address(name, "double"))
+    return write_llvm_loop(workload.circuit, lambda name: jit.find_math_address(name, "double"))
 
 
 def _llvm_function(address: int) -> Any:
@@ -356,5 +364,9 @@ BATCH_ENTRANTS = (
     RaceEntrant(SIMD_C_NAME, make_simd_c_entrant(1)),
     RaceEntrant(SIMD_TWO_THREADS_NAME, make_simd_c_entrant(2)),
 )
-CALL_ENTRANTS = (RaceEntrant(WIREGRAD_NAME, prepare_call), RaceEntrant(PYTHON_NAME, prepare_python), RaceEntrant(INTERPRETER_NAME, prepare_interpreter))
+CALL_ENTRANTS = (
+    RaceEntrant(WIREGRAD_NAME, prepare_call),
+    RaceEntrant(PYTHON_NAME, prepare_python),
+    RaceEntrant(INTERPRETER_NAME, prepare_interpreter),
+)
 """The entrants of each race."""

@@ -174,7 +174,9 @@ def take_turns(title: str, tasks: Mapping[str, RaceTask], *, turns: int, least: 
     return RaceResult(title, 0.0, _time_turns(title, tasks, _find_paces(title, tasks, least, patience), turns))
 
 
-def _time_turns(title: str, tasks: Mapping[str, RaceTask], paces: Mapping[str, _TurnPace], turns: int) -> dict[str, list[float]]:
+def _time_turns(
+    title: str, tasks: Mapping[str, RaceTask], paces: Mapping[str, _TurnPace], turns: int
+) -> dict[str, list[float]]:
     times = {name: [pace.first] if pace.turns == 0 else [] for name, pace in paces.items()}
     for turn in range(turns):
         show_progress(f"{title}: turn {turn + 1} of {turns}")

@@ -19,15 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.backends.listings import find_c_compiler
-from wiregrad.backends.native.program import build_program
+from wiregrad.backends.native.tiers import build_program
+from wiregrad.backends.run_listings import find_c_compiler
 from wiregrad.errors import NotNativeError
 from wiregrad.testing.bench import entrants
-from wiregrad.testing.bench.entrants import FLAT_C_NAME, LLVM_TIER_NAME, SIMD_C_NAME, WIREGRAD_NAME, TWO_THREADS_NAME, LLVM_NAME
+from wiregrad.testing.bench.entrants import (
+    FLAT_C_NAME,
+    LLVM_NAME,
+    LLVM_TIER_NAME,
+    SIMD_C_NAME,
+    TWO_THREADS_NAME,
+    WIREGRAD_NAME,
+)
 from wiregrad.testing.bench.race import (
-    MIN_TURN_SECONDS,
-    MAX_ENTRANT_SECONDS,
     DEFAULT_TURNS,
+    MAX_ENTRANT_SECONDS,
+    MIN_TURN_SECONDS,
     RaceEntrant,
     RaceResult,
     RaceVerdict,
@@ -36,7 +43,7 @@ from wiregrad.testing.bench.race import (
     run_race,
     take_turns,
 )
-from wiregrad.testing.bench.workloads import Workload, random_workload, mechanics_workloads
+from wiregrad.testing.bench.workloads import Workload, mechanics_workloads, random_workload
 
 MAX_COMPILE_GROWTH = 13.0
 """Target: compiling ten times the nodes takes at most this many times longer."""
@@ -108,7 +115,14 @@ class SuiteReport:
 
     def to_markdown(self) -> str:
         """Return the report as Markdown: the verdicts first, then every table."""
-        lines = ["## Wanted and found", "", *_write_table(["workload", *VERDICT_HEAD], self._verdict_rows()), "", "## Measured on", ""]
+        lines = [
+            "## Wanted and found",
+            "",
+            *_write_table(["workload", *VERDICT_HEAD], self._verdict_rows()),
+            "",
+            "## Measured on",
+            "",
+        ]
         lines += [f"- {name}: {value}" for name, value in self.machine.items()]
         for section in self.sections:
             lines += ["", f"## {section.title}", "", section.about]
@@ -224,13 +238,21 @@ def _compile_targets(nodes: int, result: RaceResult) -> list[SpeedTarget | RaceV
         return wants
     if nodes == 100_000:
         each = result.median_seconds(WIREGRAD_NAME) / result.work
-        wants.append(RaceVerdict(f"{WIREGRAD_NAME} under {format_duration(MAX_SECONDS_PER_NODE)} per node", format_duration(each), each < MAX_SECONDS_PER_NODE))
+        wants.append(
+            RaceVerdict(
+                f"{WIREGRAD_NAME} under {format_duration(MAX_SECONDS_PER_NODE)} per node",
+                format_duration(each),
+                each < MAX_SECONDS_PER_NODE,
+            )
+        )
     return wants
 
 
 def _measure_growth(sizes: WorkloadSizes) -> RaceResult:
     """Compile circuits of all sizes in turns, so that the load of the machine affects all of them alike."""
-    workloads = {f"{WIREGRAD_NAME}, {_random_workload(nodes).nodes:,} nodes": _random_workload(nodes) for nodes in sizes.compile}
+    workloads = {
+        f"{WIREGRAD_NAME}, {_random_workload(nodes).nodes:,} nodes": _random_workload(nodes) for nodes in sizes.compile
+    }
     tasks = {name: entrants.prepare_compile(workload, workload.draw_points(1)) for name, workload in workloads.items()}
     result = take_turns("Compile, size by size", tasks, **sizes.race_options())
     verdicts = list[RaceVerdict]()
@@ -295,8 +317,14 @@ def _measure_batches(sizes: WorkloadSizes, peers: PeerEntrants) -> SuiteSection:
             **sizes.race_options(),
         )
         frameworks = ("jax.jit", "PyTorch")
-        best = min((name for name in frameworks if name in result.times), key=result.median_seconds, default=frameworks[0])
-        wants = [SpeedTarget(WIREGRAD_NAME, SIMD_C_NAME, 1 / 1.3), SpeedTarget(WIREGRAD_NAME, best, 1.5), SpeedTarget(TWO_THREADS_NAME, WIREGRAD_NAME, 1.7)]
+        best = min(
+            (name for name in frameworks if name in result.times), key=result.median_seconds, default=frameworks[0]
+        )
+        wants = [
+            SpeedTarget(WIREGRAD_NAME, SIMD_C_NAME, 1 / 1.3),
+            SpeedTarget(WIREGRAD_NAME, best, 1.5),
+            SpeedTarget(TWO_THREADS_NAME, WIREGRAD_NAME, 1.7),
+        ]
         results.append(result.with_verdicts(*wants))
     return SuiteSection(
         "Batches",
@@ -320,7 +348,13 @@ def _measure_calls(sizes: WorkloadSizes, peers: PeerEntrants) -> SuiteSection:
     wants: list[SpeedTarget | RaceVerdict] = [SpeedTarget(WIREGRAD_NAME, "jax.jit", 15.0)]
     if WIREGRAD_NAME in result.times:
         seconds = result.median_seconds(WIREGRAD_NAME)
-        wants.append(RaceVerdict(f"one call within {format_duration(MAX_SECONDS_PER_CALL)}", format_duration(seconds), seconds <= MAX_SECONDS_PER_CALL))
+        wants.append(
+            RaceVerdict(
+                f"one call within {format_duration(MAX_SECONDS_PER_CALL)}",
+                format_duration(seconds),
+                seconds <= MAX_SECONDS_PER_CALL,
+            )
+        )
     about = "The loop is Python's: `compiled.value_and_grad(x)` on a vector, beside others called as usual."
     return SuiteSection("Calls from Python", about, [result.with_verdicts(*wants)])
 

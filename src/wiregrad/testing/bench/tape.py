@@ -140,7 +140,10 @@ def write_llvm_loop(circuit: CircuitGraph, addresses: Callable[[str], int]) -> s
     for step in code.steps:
         lines += _write_llvm_line(step, addresses)
     for k, name in enumerate([code.value, *code.gradient]):
-        lines += [f"%q{k} = getelementptr double, ptr %y, i64 {k}", f"store double {_write_llvm_operand(name)}, ptr %q{k}"]
+        lines += [
+            f"%q{k} = getelementptr double, ptr %y, i64 {k}",
+            f"store double {_write_llvm_operand(name)}, ptr %q{k}",
+        ]
     arguments = "ptr %x, ptr %y"
     head = f"define void @value_and_grad({arguments}) noinline {{"
     return "\n".join([head, *lines, "ret void", "}", write_repeat_loop("value_and_grad", arguments)])

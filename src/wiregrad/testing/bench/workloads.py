@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from wiregrad.api import Builder, Circuit
 from wiregrad.dtypes import count_with_noun
-from wiregrad.frontends.trace import trace
+from wiregrad.frontends.recording.trace import trace
 from wiregrad.ir import TABLE, Port
 
 INPUT_COUNT = 10
@@ -124,7 +124,9 @@ def mechanics_workloads(bodies: int = 5, steps: int = MECHANICS_STEPS) -> list[W
     sky = np.concatenate([2.0 * np.cos(angles), 2.0 * np.sin(angles), rng.uniform(-0.5, 0.5, 2 * bodies)])
     top = np.array([0.9, 0.3, -0.2, 0.25, 0.4, -0.6, 0.8])
     return [
-        _trace_workload(f"{bodies}-body problem, {count_with_noun(steps, 'step')}", partial(nbody_energy, steps=steps), sky),
+        _trace_workload(
+            f"{bodies}-body problem, {count_with_noun(steps, 'step')}", partial(nbody_energy, steps=steps), sky
+        ),
         _trace_workload(f"rigid body, {count_with_noun(steps, 'step')}", partial(rigid_body_energy, steps=steps), top),
     ]
 

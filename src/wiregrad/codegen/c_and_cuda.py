@@ -1,0 +1,574 @@
+"""Listings in C99 and CUDA C++: no allocation, no state, doubles or floats.
+
+A long listing is cut into functions of bounded size, because compilers take more than linear time over long functions.
+What one part hands to a later one is stored in an array.
+
+A CUDA listing has a device function for one point and a kernel over a batch of points. The points are interleaved:
+number k of point i is `x[k * n + i]`, so that neighbouring threads read neighbouring numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wiregrad.codegen.branch_guards import BRANCH_RESULT_TEXT, ListingGuard, write_or_explain
+from wiregrad.codegen.c_loops import LoopResult, LoopWriter, check_types, describe_input_layout, has_arrays
+from wiregrad.codegen.language import (
+    FunctionSpelling,
+    Identifiers,
+    ListingLanguage,
+    ListingWriter,
+    escape_comment,
+    require_scalars,
+)
+from wiregrad.codegen.listing import Atom, Listing, ListingLine
+from wiregrad.codegen.op_forms import CONDITION_TO_NUMBER, op_function_names
+from wiregrad.dtypes import WireType
+from wiregrad.errors import NoRuleError, OperandError, short_repr
+from wiregrad.ops import Elementwise
+from wiregrad.ops.c_expressions import MATH_H_FUNCTIONS, is_condition, parse_c_text
+
+MAX_UNCUT_LINES = 400
+"""Maximum number of lines of a listing that is not cut into parts."""
+LINES_PER_PART = 200
+"""Number of lines in a part."""
+MAX_STACK_NUMBERS = 65_536
+"""Maximum number of numbers in the arrays between parts on the stack; larger arrays are static."""
+PointNumbers = Sequence[float]
+
+C_KEYWORDS = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true "
+    "false asm typeof NAN INFINITY NULL main alignas alignof and and_eq bitand bitor catch class compl constexpr "
+    "const_cast decltype delete dynamic_cast explicit export friend mutable namespace new noexcept not not_eq nullptr "
+    "operator or or_eq private protected public reinterpret_cast requires static_assert static_cast template this "
+    "thread_local throw try typeid typename using virtual wchar_t xor xor_eq concept co_await co_return co_yield "
+    "char8_t char16_t char32_t linux unix errno stdin stdout stderr signgam gamma y0 y1 yn j0 j1 jn I".split()
+)
+"""Keywords of C, and of C++, which may include the header of a listing; names that common headers define."""
+OTHER_HEADER_NAMES = frozenset(
+    "acosl fdim fma fmax fmin frexp ilogb ldexp lgamma llrint llround logb lrint lround modf nan nearbyint nextafter "
+    "nexttoward remainder remquo round scalbln scalbn tgamma abs labs div exit abort isnan isinf isfinite signbit "
+    "isnormal fpclassify printf".split()
+)
+
+
+class CLanguage(ListingLanguage):
+    """C99, in doubles or floats."""
+
+    title = "C"
+    reserved = C_KEYWORDS | OTHER_HEADER_NAMES | {f"{name}{end}" for name in MATH_H_FUNCTIONS for end in ("", "f", "l")}
+    macros = re.compile(
+        r"(?=(?:[0-9_]*[A-Z]){3})[A-Z0-9_]+|(M|FP|HUGE|MATH)_[A-Z0-9]\w*|SNAN\w*|(FLT|DBL)_\w*|math_errhandling"
+    )
+    static: ClassVar[bool] = True
+    """Whether arrays too large for the stack may be static; on a GPU all threads would share them."""
+    function: ClassVar[str] = "static"
+    """The specifiers of a function that is private to the listing."""
+
+    def __init__(self, real: str) -> None:
+        super().__init__()
+        self.real = real
+        self.end = "f" if real == "float" else ""
+        calls = {name: FunctionSpelling(f"{name}{self.end}") for name in MATH_H_FUNCTIONS}
+        self.own_words: Mapping[str, FunctionSpelling] = {**calls, CONDITION_TO_NUMBER: FunctionSpelling(f"({real})")}
+
+    @property
+    def words(self) -> Mapping[str, FunctionSpelling]:  # type: ignore[override]
+        """The functions of math.h, with the names they have for this type."""
+        return self.own_words
+
+    def write_number(self, value: Any) -> str:
+        """Return the literal of a number or truth value."""
+        if not self.end or isinstance(value, bool):
+            return super().write_number(value)
+        with np.errstate(over="ignore"):
+            narrow = float(np.float32(value))
+        # Compilers warn about a literal outside the range of float, so its float value is written instead.
+        held = value if math.isfinite(narrow) and (narrow != 0.0 or value == 0.0) else narrow
+        return super().write_number(held) + (self.end if math.isfinite(held) else "")
+
+    def write_choice(self, condition: str, yes: str, no: str) -> str:
+        """Return the text of a choice."""
+        return f"{condition} ? {yes} : {no}"
+
+    def type_name(self, condition: bool) -> str:
+        """Return the type of a condition or a number."""
+        return "bool" if condition else self.real
+
+    def function_name(self, name: str) -> str:
+        """Return the name of a function; an op's function must not have the name of one of C's own."""
+        return f"{name}_op" if name in self.reserved and name not in self.words else super().function_name(name)
+
+    def helper_names(self) -> frozenset[str]:
+        """Return the names that helpers may have; no variable may have one of them."""
+        return super().helper_names() | frozenset(map(self.function_name, op_function_names()))
+
+    def define_op(self, op: Elementwise, name: str, body: str) -> str:
+        """Return the definition of an op as a function."""
+        name = self.function_name(name)
+        parameters = ", ".join(f"{self.type_name(k in op.takes_bool)} {k}" for k in op.inputs)
+        kind = self.type_name(is_condition(parse_c_text(op.c)))
+        return f"// {escape_comment(op.doc)}\n{self.function} {kind} {name}({parameters}) {{\n    return {body};\n}}"
+
+
+C_LANGUAGES = {real: CLanguage(real) for real in ("double", "float")}
+
+
+def choose_real(listing: Listing, real: str | None, arrays: bool = False) -> str:
+    """Return the type to compute in: the one asked for, or that of the circuit's wires."""
+    if real is not None and real not in C_LANGUAGES:
+        raise OperandError(f"real is 'double' or 'float'; got {short_repr(real)}")
+    floats = {variable.type.dtype.itemsize for variable in listing.variables if variable.type.dtype.kind == "f"}
+    width = 4 if floats == {4} else 8
+    if arrays and has_arrays(listing):
+        check_types(listing, width)
+    elif real is None or width == 8:
+        require_scalars(listing, "C", width=width)
+    return real or ("float" if width == 4 else "double")
+
+
+def to_c(
+    listing: Listing,
+    name: str,
+    real: str | None = None,
+    header: bool = False,
+    test: tuple[PointNumbers, PointNumbers] | None = None,
+    guard: ListingGuard | None = None,
+) -> str:
+    """Return a listing in C99, or its header; `test` is a point and the results to expect there."""
+    language = C_LANGUAGES[choose_real(listing, real, arrays=True)]
+    body = (CLoopFunctions if has_arrays(listing) else CFunctions)(language, listing, name, guard)
+    if header and test is not None:
+        raise OperandError("a header has no self-test; ask for the listing with test=, and for its header by itself")
+    if header:
+        return _write_header(body)
+    head = [
+        f"// {body.writer.write_title()}",
+        *body.describe_arguments(),
+        "#include <math.h>",
+        "#include <stdbool.h>",
+    ]
+    tests = [] if test is None else [_write_self_test(body, *test)]
+    return "\n\n".join(["\n".join(head), *define_with_guard(body, ""), *tests]) + "\n"
+
+
+def define_with_guard(body: CFunctions, before: str, arrays: bool = True) -> list[str]:
+    """Return the definitions of a listing, those of its guard first; helpers that both need are written once."""
+    if body.guard is None:
+        return body.define_functions(before)
+    own = body.define_functions(before)
+    texts = write_or_explain(lambda: _define_guard(body, before, arrays))
+    return list(dict.fromkeys([*texts, *own]))
+
+
+def _define_guard(body: CFunctions, before: str, arrays: bool) -> list[str]:
+    """Return the functions that compute the deciding values and find a branch that goes another way."""
+    assert body.guard is not None
+    listing = body.guard.listing
+    language = body.language
+    choose_real(listing, language.real if language.end else None, arrays=arrays)
+    checks = (CLoopFunctions if arrays and has_arrays(listing) else CFunctions)(
+        language, listing, f"{body.name}_checks"
+    )
+    if isinstance(checks, CLoopFunctions):
+        # Tables of constants are global, so both functions must take their names from one pool.
+        writer = checks.writer
+        names = body.writer.identifiers
+        writer.identifiers = names
+        writer.names = [name and names.take_name(name) for name in writer.names]
+    return [*checks.define_functions(f"{language.function} "), _define_branch_finder(checks, body, before)]
+
+
+def _define_branch_finder(checks: CFunctions, body: CFunctions, before: str) -> str:
+    """Return the function that finds a branch that goes another way."""
+    assert body.guard is not None
+    real = body.language.real
+    sizes = [np.size(branch.expected) for branch in body.guard.branches]
+    call = f"y[0] = {checks.name}(x);" if checks.returns_value() else f"{checks.name}(x, y);"
+    lines = [f"{real} y[{max(1, sum(sizes))}];", call]
+    at = 0
+    for branch, size in zip(body.guard.branches, sizes, strict=True):
+        lines += _write_comparisons(body.language, np.ravel(branch.expected), at, branch.number)
+        at += size
+    head = f"// {BRANCH_RESULT_TEXT[:1].upper()}{BRANCH_RESULT_TEXT[1:]}."
+    signature = f"{before}{body.branch_signature()} {{"
+    return "\n".join([head, signature, *(f"    {line}" for line in (*lines, "return 0;")), "}"])
+
+
+def _write_comparisons(language: CLanguage, expected: Any, at: int, number: int) -> Iterator[str]:
+    """Return the statements that return a branch's number if its values differ from the expected ones."""
+    for k, value in enumerate(expected.tolist()):
+        actual = f"y[{at + k}]"
+        wanted = language.write_number(float(value))
+        if value != value:  # noqa: PLR0124 - NaN alone differs from itself
+            same = f"{actual} != {actual}"
+        elif value == 0.0 and not isinstance(value, bool):
+            sign = "" if math.copysign(1.0, value) < 0 else "!"
+            same = f"{actual} == {wanted} && {sign}signbit({actual})"
+        else:
+            same = f"{actual} == {wanted}"
+        yield f"if (!({same})) return {number};"
+
+
+def _write_self_test(body: CFunctions, point: PointNumbers, wanted: PointNumbers) -> str:
+    """Return a program that runs the function at a point and compares its results with the expected ones."""
+    real = body.language.real
+    number = body.language.write_number
+    end = body.language.end
+    sizes = count_results(body.listing)
+    at = 1 if body.returns_value() else 0
+    # Named after the function, so that none of them can hide it.
+    x, wanted_, got, wrong = (f"{body.name}_{word}" for word in ("point", "wanted", "got", "wrong"))
+    results = list[str]()
+    for key in body.results:
+        results.append(f"{got} + {at}" if at else got)
+        at += sizes[key]
+    call = f"{body.name}({', '.join([x, *results])});"
+    near = "1e-4f" if end else "1e-9"
+    size = len(wanted)
+    return f"""\
+#ifdef WIREGRAD_TEST
+#include <stdio.h>
+
+// Compile with -DWIREGRAD_TEST: the results at one point, against those of the circuit.
+int main(void) {{
+    const {real} {x}[] = {{{", ".join(map(number, point)) or number(0.0)}}};
+    const {real} {wanted_}[] = {{{", ".join(map(number, wanted))}}};
+    {real} {got}[{size}];
+    int {wrong} = 0;
+    {f"{got}[0] = {call}" if body.returns_value() else call}
+    for (int k = 0; k < {size}; k++) {{
+        const {real} is = {got}[k], should = {wanted_}[k];
+        const bool same = is == should || (is != is && should != should);
+        if (!same && !(fabs{end}(is - should) <= {near} * (1 + fabs{end}(should)))) {{
+            printf("result %d is %.17g, wanted %.17g\\n", k, (double)is, (double)should);
+            {wrong}++;
+        }}
+    }}
+    printf("%d of {size} results as wanted\\n", {size} - {wrong});
+    return {wrong} > 0;
+}}
+#endif"""
+
+
+def count_results(listing: Listing) -> Mapping[str, int]:
+    """Return the number of numbers in each result of a listing's function."""
+    kinds = [listing.variables[number].type for number in listing.inputs.values()]
+    inputs = sum(math.prod(kind.shape) for kind in kinds)
+    outputs = len(listing.gradients)
+    values = sum(math.prod(kind.shape) for kind in output_types(listing))
+    return {"y": values, "grad": inputs, "jac": inputs * outputs, "hess": inputs * inputs}
+
+
+def output_types(listing: Listing) -> list[WireType]:
+    """Return the types of a listing's outputs."""
+    return [listing.source.type_of(int(node)) for node in listing.source.columns.outputs]
+
+
+def _write_header(body: CFunctions) -> str:
+    guard = f"{body.name.upper()}_H"
+    cpp = "#ifdef __cplusplus", 'extern "C" {', "#endif"
+    branch = [] if body.guard is None else [f"{body.branch_signature()};"]
+    signatures = [f"{body.function_signature()};", *branch]
+    lines = [f"#ifndef {guard}", f"#define {guard}", "", *cpp, "", *body.describe_arguments(), *signatures, ""]
+    return "\n".join([*lines, "#ifdef __cplusplus", "}", "#endif", "", "#endif"]) + "\n"
+
+
+@dataclass
+class CFunctions:
+    """Writes the functions of a scalar listing in C."""
+
+    language: CLanguage
+    listing: Listing
+    name: str
+    guard: ListingGuard | None = None
+    writer: ListingWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = [] if self.guard is None else [f"{self.name}_checks", f"{self.name}_branch"]
+        self.writer = ListingWriter(self.language, self.listing, self.name, *names)
+        several = len(self.listing.values) > 1 or any(kind.shape for kind in output_types(self.listing))
+        several = several and self.listing.function == "value"
+        keys = ("y",) if several else _RESULT_ARGUMENTS[self.listing.function]
+        self.argument = self.writer.name_argument("x", "inputs")
+        self.results = {key: self.writer.name_argument(key, f"{key}_out") for key in keys}
+        self.lines = list(self.listing.all_lines())
+
+    def describe_arguments(self) -> Iterator[str]:
+        """Return comments that say what the arguments are."""
+        inputs = ", ".join(self.listing.inputs) or "nothing"
+        yield f"// {self.argument}: {escape_comment(inputs, 10_000)}"
+        of = {"y": ", ".join(self.listing.values), "grad": "the gradient, in the same order"}
+        of |= {"jac": "a row for each output: " + ", ".join(self.listing.gradients), "hess": "a row for each input"}
+        for key, result in self.results.items():
+            yield f"// {result}: {escape_comment(of[key], 10_000)}"
+        if self.guard is not None:
+            elsewhere = f"results are NaN; {self.name}_branch gives its number"
+            yield from (f"// {line}" for line in self.guard.describe_branches(elsewhere))
+
+    def branch_signature(self) -> str:
+        """Return the signature of the function that finds a branch that goes another way."""
+        return f"int {self.name}_branch(const {self.language.real} *x)"
+
+    def write_guard_check(self) -> list[str]:
+        """Return the first statements of a guarded function: where a branch goes another way, all results are NaN."""
+        if self.guard is None:
+            return []
+        sizes = count_results(self.listing)
+        k = self.writer.identifiers.take_name("k")
+        nan = self.language.not_a_number
+        return [
+            f"if ({self.name}_branch({self.argument})) {{",
+            *(
+                f"    for (int {k} = 0; {k} < {sizes[key]}; {k}++) {result}[{k}] = {nan};"
+                for key, result in self.results.items()
+            ),
+            f"    return {nan};" if self.returns_value() else "    return;",
+            "}",
+        ]
+
+    def function_signature(self) -> str:
+        """Return the signature of the listing's function."""
+        real = self.language.real
+        value = real if self.returns_value() else "void"
+        results = "".join(f", {real} *{result}" for result in self.results.values())
+        return f"{value} {self.name}(const {real} *{self.argument}{results})"
+
+    def returns_value(self) -> bool:
+        """Return whether the function returns the value of the circuit."""
+        return self.listing.function in ("value_and_grad", "hessian") or not self.results
+
+    def define_functions(self, before: str) -> list[str]:
+        """Return the definitions: helpers, then parts if the listing is cut, then the function itself."""
+        parts = self.cut_into_parts() if len(self.lines) > MAX_UNCUT_LINES else []
+        body = self.write_long_body(parts) if parts else list(self.write_short_body())
+        parts_text = [self.define_part(k, part) for k, part in enumerate(parts)]
+        body = [*self.write_guard_check(), *body]
+        used = any(f"{self.argument}[" in line or f"({self.argument}" in line for line in body)
+        silent = [] if used else [f"(void){self.argument};"]
+        whole = "\n".join(
+            [f"{before}{self.function_signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"]
+        )
+        return [*self.language.define_helpers(self.writer.calls), *parts_text, whole]
+
+    def write_short_body(self) -> Iterator[str]:
+        """Return the statements of a listing that is not cut."""
+        read = self.variables_read()
+        for k, number in enumerate(self.listing.inputs.values()):
+            if number in read:
+                yield f"const {self.language.real} {self.writer.names[number]} = {self.argument}[{k}];"
+        for section in self.listing.sections:
+            if section.lines:
+                yield f"// {escape_comment(section.title)}"
+                yield from self.writer.align_comments((self.write_statement(line), line) for line in section.lines)
+        yield from self.write_results()
+
+    def variables_read(self) -> set[int]:
+        """Return the variables that a line reads or the function returns."""
+        read = {number for line in self.lines for number in line.variables_read()}
+        return read | set(self.listing.result_variables())
+
+    def write_statement(self, line: ListingLine, declared: bool = True) -> str:
+        """Return the statement of a line."""
+        target = self.writer.names[line.target]
+        added = self.writer.write_increment(line)
+        if added is not None:
+            return f"{target} += {added};"
+        if not line.again and declared:
+            kind = self.language.type_name(self.listing.variables[line.target].type.dtype.kind == "b")
+            target = f"{'' if line.target in self.writer.again else 'const '}{kind} {target}"
+        return f"{target} = {self.writer.write_value(line)};"
+
+    def write_results(self) -> Iterator[str]:
+        """Return the statements that store and return the results."""
+        values = list(self.listing.values.values())
+        rows = self.listing.gradients.values()
+        match self.listing.function:
+            case "value" if self.results:
+                yield from self.store_atoms(self.results["y"], values)
+            case "value_and_grad":
+                yield from self.store_atoms(self.results["grad"], [atom for row in rows for atom in row.values()])
+            case "jacobian":
+                yield from self.store_atoms(self.results["jac"], [atom for row in rows for atom in row.values()])
+            case "hessian":
+                yield from self.store_atoms(self.results["grad"], values[1:])
+                yield from self.store_atoms(self.results["hess"], [atom for row in rows for atom in row.values()])
+        if self.returns_value():
+            yield f"return {self.writer.write_atom(values[0])};"
+
+    def store_atoms(self, array: str, atoms: Sequence[Atom]) -> Iterator[str]:
+        """Return statements that store atoms in an array."""
+        for k, atom in enumerate(atoms):
+            yield f"{array}[{k}] = {self.writer.write_atom(atom)};"
+
+    def cut_into_parts(self) -> list[list[ListingLine]]:
+        """Cut the lines into parts; a variable that several parts use is stored in an array."""
+        parts = [self.lines[k : k + LINES_PER_PART] for k in range(0, len(self.lines), LINES_PER_PART)]
+        home: dict[int, int] = {}
+        shared = set[int]()
+        for k, part in enumerate(parts):
+            for line in part:
+                for number in (line.target, *line.variables_read()):
+                    if home.setdefault(number, k) != k:
+                        shared.add(number)
+        shared.update(self.listing.result_variables())
+        self.arrays = {"b": list[int](), "f": list[int]()}
+        inputs = {number: k for k, number in enumerate(self.listing.inputs.values())}
+        self.kept = {"f": self.writer.identifiers.take_name("w"), "b": self.writer.identifiers.take_name("c")}
+        self.called = dict(enumerate(self.writer.names))
+        for number in sorted(shared | set(inputs)):
+            if number in inputs:
+                self.writer.names[number] = f"{self.argument}[{inputs[number]}]"
+                continue
+            array = self.arrays["b" if self.listing.variables[number].type.dtype.kind == "b" else "f"]
+            kind = "b" if array is self.arrays["b"] else "f"
+            self.writer.names[number] = f"{self.kept[kind]}[{len(array)}]"
+            array.append(number)
+        self.shared = shared - set(inputs)
+        return parts
+
+    def define_part(self, k: int, lines: list[ListingLine]) -> str:
+        """Return the definition of the function of one part."""
+        pairs = list[tuple[str, ListingLine]]()
+        for line in lines:
+            outside = line.target in self.shared
+            noted = replace(line, note=f"{self.called[line.target]}: {line.note}") if outside else line
+            pairs.append((self.write_statement(line, declared=not outside), noted))
+        body = list(self.writer.align_comments(pairs))
+        text = "\n".join(body)
+        unused = [name for name, _ in self.part_arguments() if f"{name}[" not in text]
+        silent = [f"(void){name};" for name in unused]
+        head = f"{self.language.function} void {self.part_name(k)}({', '.join(kind for _, kind in self.part_arguments())}) {{"
+        return "\n".join([head, *(f"    {line}" for line in (*silent, *body)), "}"])
+
+    def part_name(self, k: int) -> str:
+        """Return the name of a part's function."""
+        return f"{self.name}_part_{k + 1}"
+
+    def part_arguments(self) -> list[tuple[str, str]]:
+        """Return the arguments that every part takes, each with its declaration."""
+        real = self.language.real
+        arrays = [(self.kept[kind], f"{self.language.type_name(kind == 'b')} *{self.kept[kind]}") for kind in "fb"]
+        return [(self.argument, f"const {real} *{self.argument}"), *arrays]
+
+    def write_long_body(self, parts: list[list[ListingLine]]) -> list[str]:
+        """Return the statements that run the parts and return the results."""
+        large = sum(map(len, self.arrays.values())) > MAX_STACK_NUMBERS
+        if large and not self.language.static:
+            raise NoRuleError(
+                f"the circuit keeps more than {MAX_STACK_NUMBERS:,} numbers between its parts, too many for one thread of a GPU"
+            )
+        declarations = ["// Too large for the stack: not for two threads at once."] if large else []
+        for kind, array in self.arrays.items():
+            storage = "static " if large else ""
+            name = self.language.type_name(kind == "b")
+            declarations.append(f"{storage}{name} {self.kept[kind]}[{max(1, len(array))}];")
+        arguments = ", ".join(name for name, _ in self.part_arguments())
+        return [
+            *declarations,
+            *(f"{self.part_name(k)}({arguments});" for k in range(len(parts))),
+            *self.write_results(),
+        ]
+
+
+class CLoopFunctions(CFunctions):
+    """Writes the functions of a listing with arrays in C, as loops."""
+
+    def describe_arguments(self) -> Iterator[str]:
+        """Return comments that say what the arguments are."""
+        _, *rest = super().describe_arguments()
+        places = ", ".join(describe_input_layout(self.listing, self.writer.names)) or "nothing"
+        yield f"// {self.argument}: {places}"
+        yield from rest
+
+    def define_functions(self, before: str) -> list[str]:
+        """Return the definitions: helpers, constants, parts if the listing is cut, then the function itself."""
+        loops = LoopWriter(self.writer, self.language, self.argument, self.name)
+        values = list(self.listing.values.values())
+        kinds = output_types(self.listing)
+        inputs = [self.listing.variables[number].type for number in self.listing.inputs.values()]
+        rows = self.listing.gradients.values()
+        slopes = LoopResult([atom for row in rows for atom in row.values()], inputs * len(rows))
+        parts = {"y": LoopResult(values, kinds), "grad": slopes, "jac": slopes, "hess": slopes}
+        if self.listing.function == "hessian":
+            parts["grad"] = LoopResult(values[1:], kinds[1:])
+        handed = {result: parts[key] for key, result in self.results.items()}
+        body = [*self.write_guard_check(), *loops.write_body(handed, values[0] if self.returns_value() else None)]
+        used = any(re.search(rf"\b{self.argument}\b", line.partition("//")[0]) for line in body)
+        silent = [] if used else [f"(void){self.argument};"]
+        whole = "\n".join(
+            [f"{before}{self.function_signature()} {{", *(f"    {line}" for line in (*silent, *body)), "}"]
+        )
+        tables = ["\n".join(loops.definitions)] if loops.definitions else []
+        return [*self.language.define_helpers(self.writer.calls), *tables, *loops.parts, whole]
+
+
+_RESULT_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "value": (),
+    "value_and_grad": ("grad",),
+    "jacobian": ("jac",),
+    "hessian": ("grad", "hess"),
+}
+
+
+CUDA_RESERVED = frozenset(
+    "threadIdx blockIdx blockDim gridDim warpSize __global__ __device__ __shared__ __constant__ dim3 float2 float3 "
+    "float4 double2 double3 double4 int2 int3 int4 uint2 uint3 uint4 min max clock rsqrt rcbrt sinpi cospi norm "
+    "norm3d norm4d exp10 erfcx erfinv erfcinv normcdf normcdfinv rhypot fdividef".split()
+)
+
+
+class CudaLanguage(CLanguage):
+    """CUDA C++."""
+
+    title = "CUDA"
+    reserved = CLanguage.reserved | CUDA_RESERVED
+    macros = re.compile(rf"{CLanguage.macros.pattern}|(cuda|L_|P_)\w*")
+    static = False
+    function = "__device__ static"
+
+
+CUDA_LANGUAGES = {real: CudaLanguage(real) for real in ("double", "float")}
+
+
+def to_cuda(listing: Listing, name: str, real: str | None = None, guard: ListingGuard | None = None) -> str:
+    """Return a listing in CUDA C++."""
+    language = CUDA_LANGUAGES[choose_real(listing, real)]
+    body = CFunctions(language, listing, name, guard)
+    head = "\n".join([f"// {body.writer.write_title()}", *body.describe_arguments(), "#include <math.h>"])
+    return "\n\n".join([head, *define_with_guard(body, "__device__ static ", arrays=False), _write_kernel(body)]) + "\n"
+
+
+def _write_kernel(body: CFunctions) -> str:
+    real = body.language.real
+    sizes = count_results(body.listing)
+    own = Identifiers([body.name, *body.language.reserved])
+    x, n, i, k, point = (own.take_name(name) for name in ("x", "n", "i", "k", "point"))
+    value = [own.take_name("value")] if body.returns_value() else []
+    results = {key: own.take_name(key) for key in body.results}
+    here = {key: own.take_name(f"{key}_here") for key in body.results}
+    parameters = [f"const {real} *{x}", *(f"{real} *{result}" for result in (*value, *results.values()))]
+    inputs = len(body.listing.inputs)
+    call = f"{body.name}({', '.join([point, *here.values()])})"
+    lines = [
+        f"const long {i} = (long)blockIdx.x * blockDim.x + threadIdx.x;",
+        f"if ({i} >= {n}) return;",
+        f"{real} {point}[{max(1, inputs)}];",
+        f"for (long {k} = 0; {k} < {inputs}; {k}++) {point}[{k}] = {x}[{k} * {n} + {i}];",
+        *(f"{real} {here[key]}[{max(1, sizes[key])}];" for key in here),
+        f"{value[0]}[{i}] = {call};" if value else f"{call};",
+        *(
+            f"for (long {k} = 0; {k} < {sizes[key]}; {k}++) {results[key]}[{k} * {n} + {i}] = {here[key]}[{k}];"
+            for key in here
+        ),
+    ]
+    doc = "One thread for each of n points; number k of point i stands at k * n + i."
+    head = f'extern "C" __global__ void {body.name}_batch(long {n}, {", ".join(parameters)}) {{'
+    return "\n".join([f"// {doc}", head, *(f"    {line}" for line in lines), "}"])

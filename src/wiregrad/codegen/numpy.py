@@ -1,0 +1,411 @@
+"""Listings in NumPy: arrays of fixed shapes, or a scalar circuit over a batch of points of any shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wiregrad.codegen.branch_guards import GuardChecks, ListingGuard
+from wiregrad.codegen.language import FunctionSpelling, ListingWriter, escape_comment
+from wiregrad.codegen.listing import Atom, Listing, ListingLine, VariableRole
+from wiregrad.codegen.op_forms import (
+    CONDITION_TO_NUMBER,
+    ConstantForm,
+    Form,
+    OpForm,
+    SlotForm,
+    as_python_number,
+    find_uniform_value,
+    needs_function,
+    require_scalar_text,
+    slots_of,
+)
+from wiregrad.codegen.python import (
+    PythonLanguage,
+    describe_result,
+    guard_names,
+    write_guard,
+    write_module_doc,
+    write_result,
+)
+from wiregrad.dtypes import WireType
+from wiregrad.errors import NoRuleError
+from wiregrad.ir import TABLE
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import ArrayOp
+from wiregrad.ops.c_expressions import (
+    ATOM_LEVEL,
+    CHOICE_LEVEL,
+    MATH_H_FUNCTIONS,
+    BinaryExpression,
+    CallExpression,
+    ChoiceExpression,
+    InputExpression,
+    NumberExpression,
+    PrefixExpression,
+    ScalarExpression,
+    parse_c_text,
+    rebuild_expression,
+    walk_expression,
+)
+
+NUMPY_NAMES = {
+    "fabs": "abs",
+    "pow": "power",
+    "asin": "arcsin",
+    "acos": "arccos",
+    "atan": "arctan",
+    "atan2": "arctan2",
+    "asinh": "arcsinh",
+    "acosh": "arccosh",
+    "atanh": "arctanh",
+}
+"""NumPy's names of the functions that it names differently from C."""
+
+
+def _define_elementwise(name: str) -> FunctionSpelling:
+    lines = [
+        f"def {name}(x):",
+        f'    """math.{name} of every element."""',
+        "    x = np.asarray(x)",
+        f"    return np.array([math.{name}(v) for v in x.ravel().tolist()], x.dtype).reshape(x.shape)[()]",
+    ]
+    return FunctionSpelling(name, "\n".join(lines))
+
+
+NUMPY_WORDS: dict[str, FunctionSpelling] = {
+    **{
+        name: FunctionSpelling(f"np.{NUMPY_NAMES.get(name, name)}")
+        for name in sorted(MATH_H_FUNCTIONS - {"erf", "erfc"})
+    },
+    "erf": _define_elementwise("erf"),
+    "erfc": _define_elementwise("erfc"),
+}
+
+
+MAX_LITERAL_NUMBERS = 1_000_000
+"""Maximum number of elements of a constant array in a listing."""
+
+
+class NumpyText(CallExpression):
+    """An expression in NumPy syntax with placeholders for its operands; `name` is the text."""
+
+
+class NumpyLanguage(PythonLanguage):
+    """NumPy."""
+
+    title = "NumPy"
+    words: ClassVar[Mapping[str, FunctionSpelling]] = {
+        **NUMPY_WORDS,
+        CONDITION_TO_NUMBER: FunctionSpelling("np.float64"),
+    }
+    reserved = PythonLanguage.reserved | {"np"}
+    not_a_number = "np.nan"
+    infinity = "np.inf"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more: dict[str, str] = {}
+        """Definitions of helpers that array ops need, by name."""
+        self.needed: dict[str, frozenset[str]] = {}
+        """The names of the helpers that a text needs."""
+
+    def write_number(self, value: Any) -> str:
+        """Return the literal of a number or truth value."""
+        if not isinstance(value, complex):
+            return super().write_number(value)
+        if np.isfinite(value):
+            return repr(value)
+        return f"complex({self.write_number(value.real)}, {self.write_number(value.imag)})"
+
+    def lower_form(self, form: Form) -> ScalarExpression:
+        """Return the expression that a form is written as."""
+        match form:
+            case SlotForm():
+                return InputExpression(str(form.number))
+            case ConstantForm():
+                return (
+                    NumpyText(write_array_literal(self, form), ())
+                    if form.type.shape
+                    else NumberExpression(as_python_number(form.value))
+                )
+        operands = [self._lower_operand(operand, form) for operand in form.operands]
+        if isinstance(form.op, ArrayOp):
+            types = tuple(operand.type for operand in form.operands)
+            text = form.op.numpy_text(types)
+            helpers = form.op.numpy_helpers(types)
+            self.more |= helpers
+            self.needed[text] = frozenset(helpers)
+            return NumpyText(text, tuple(operands))
+        if not isinstance(form.op, Elementwise):
+            raise NoRuleError(f"{form.op.title} cannot be written in NumPy")
+        return _lower_elementwise(form.op, operands)
+
+    def _lower_operand(self, operand: Form, form: OpForm) -> ScalarExpression:
+        """Return an operand; a float constant names its dtype unless float64 or an operand beside it implies that."""
+        tree = self.lower_form(operand)
+        if not isinstance(operand, ConstantForm) or operand.type.shape or operand.type.dtype.kind != "f":
+            return tree
+        floats = {other.type.dtype for other in (*form.operands, form) if other.type.dtype.kind == "f"}
+        lent = any(not isinstance(other, ConstantForm) and other.type.dtype in floats for other in form.operands)
+        plain = floats == {np.dtype(np.float64)} or (len(floats) == 1 and lent)
+        return tree if plain else CallExpression(f"np.{operand.type.dtype.name}", (tree,))
+
+    def write_with_level(self, tree: ScalarExpression) -> tuple[str, int]:
+        """Return the text of an expression and how tightly it binds."""
+        match tree:
+            case NumpyText():
+                text = tree.name.format(*(self.write_operand(part, ATOM_LEVEL) for part in tree.arguments))
+                return text, CHOICE_LEVEL if _is_compound(text) else ATOM_LEVEL
+            case BinaryExpression(sign="&&"):
+                return self.write_call(CallExpression("np.logical_and", (tree.left, tree.right))), ATOM_LEVEL
+            case BinaryExpression(sign="||"):
+                return self.write_call(CallExpression("np.logical_or", (tree.left, tree.right))), ATOM_LEVEL
+            case PrefixExpression(sign="!"):
+                return self.write_call(CallExpression("np.logical_not", (tree.operand,))), ATOM_LEVEL
+            case ChoiceExpression():
+                return self.write_call(CallExpression("np.where", tuple(tree))), ATOM_LEVEL
+        return super().write_with_level(tree)
+
+    def extra_calls(self, tree: ScalarExpression) -> frozenset[str]:
+        """Return the functions that an expression needs besides those it calls by name."""
+        return frozenset().union(
+            *(self.needed.get(part.name, ()) for part in walk_expression(tree) if isinstance(part, NumpyText))
+        )
+
+    def helper_names(self) -> frozenset[str]:
+        """Return the names that helpers may have; no variable may have one of them."""
+        return super().helper_names() | _array_helper_names(len(TABLE))
+
+    def may_raise(self, tree: ScalarExpression) -> bool:
+        """Return whether Python could raise on an expression: never, since NumPy does not."""
+        return False
+
+    def find_definition(self, name: str) -> tuple[str, frozenset[str]]:
+        """Return the definition of a function (empty if NumPy has it) and the functions that it calls."""
+        if name in self.more:
+            return self.more[name], frozenset()
+        known = name.startswith("np.") or name in self.needed
+        return ("", frozenset()) if known else super().find_definition(name)
+
+
+def _is_compound(text: str) -> bool:
+    """Return whether an expression has an operator outside all brackets."""
+    depth = 0
+    for sign in text:
+        depth += (sign in "([{") - (sign in ")]}")
+        if sign == " " and depth == 0:
+            return True
+    return False
+
+
+@cache
+def _array_helper_names(known: int) -> frozenset[str]:
+    """Return the names of the helpers of array ops; `known`, the number of ops, renews the cache after late loading."""
+    definitions = [text for op in TABLE if isinstance(op, ArrayOp) for text in op.numpy_needs]
+    return frozenset(name for text in definitions for name in re.findall(r"^def (\w+)", text, re.MULTILINE))
+
+
+def _lower_elementwise(op: Elementwise, operands: list[ScalarExpression]) -> ScalarExpression:
+    """Return an elementwise op as an operator, as NumPy's function, or as its own text says."""
+    inputs = tuple(InputExpression(name) for name in op.inputs)
+    tree = parse_c_text(op.c) if op.c else None
+    arguments = dict(zip(op.inputs, operands, strict=True))
+    plain = (
+        isinstance(tree, BinaryExpression | PrefixExpression)
+        and tuple(tree[1:]) == inputs
+        and tree.sign not in ("!", "&&", "||")
+    )
+    if (plain or op.selects or (op.copies and isinstance(tree, InputExpression))) and tree is not None:
+        return _fill_in(tree, arguments)
+    name = getattr(op.forward, "__name__", "")
+    if getattr(np, name, None) is op.forward:
+        return CallExpression(f"np.{name}", tuple(operands))
+    if tree is None:
+        raise NoRuleError(
+            f"{op.title} is not a NumPy function and its record has no text (`c`), so it cannot be written in NumPy"
+        )
+    short = not needs_function(require_scalar_text(op)) and all(
+        isinstance(operand, InputExpression | NumberExpression) for operand in operands
+    )
+    return _fill_in(tree, arguments) if short else CallExpression(op.name, tuple(operands))
+
+
+def _fill_in(tree: ScalarExpression, arguments: Mapping[str, ScalarExpression]) -> ScalarExpression:
+    return rebuild_expression(tree, lambda part: arguments[part.name] if isinstance(part, InputExpression) else part)
+
+
+def write_array_literal(language: NumpyLanguage, constant: ConstantForm) -> str:
+    """Return the text of a constant array."""
+    array = np.asarray(constant.value)
+    dtype = f"np.{constant.type.dtype.name}"
+    number = find_uniform_value(array)
+    if number is not None:
+        return f"np.full({array.shape}, {language.write_number(number.item())}, {dtype})"
+    if array.size > MAX_LITERAL_NUMBERS:
+        raise NoRuleError(
+            f"a constant in a listing may have {MAX_LITERAL_NUMBERS:,} numbers; got {array.size:,}: make it an input"
+        )
+    return f"np.array({_write_nested_list(language, array)}, {dtype})" + (
+        "" if array.size else f".reshape{array.shape}"
+    )
+
+
+def _write_nested_list(language: NumpyLanguage, array: Any) -> str:
+    if array.ndim == 0:
+        return language.write_number(array.item())
+    return f"[{', '.join(_write_nested_list(language, part) for part in array)}]"
+
+
+NUMPY = NumpyLanguage()
+
+
+class NumpyWriter(ListingWriter):
+    """Writes one listing in NumPy."""
+
+    def __init__(self, listing: Listing, *names: str) -> None:
+        super().__init__(NUMPY, listing, *names)
+        self.scalar = all(not variable.type.shape for variable in listing.variables)
+        first = next(iter(listing.inputs.values()), None)
+        self.like = None if first is None or not self.scalar else self.names[first]
+        self.typed = any(variable.type.dtype == np.float32 for variable in listing.variables)
+        self.moved = set(listing.inputs.values())
+        for line in listing.all_lines():
+            if self.moved.intersection(line.variables_read()):
+                self.moved.add(line.target)
+
+    def write_atom(self, atom: Atom) -> str:
+        """Return the text of a variable or constant as an operand."""
+        if not isinstance(atom, ConstantForm):
+            return super().write_atom(atom)
+        if atom.type.shape:
+            return write_array_literal(NUMPY, atom)
+        typed = self.typed and atom.type.dtype.kind == "f"
+        return f"np.{atom.type.dtype.name}({self.write_constant(atom)})" if typed else super().write_atom(atom)
+
+    def write_form(self, form: Form, atoms: Sequence[Atom]) -> str:
+        """Return the text of a form with its operands filled in.
+
+        If all operands are constants they are written as NumPy numbers: an op on Python numbers could raise.
+        """
+        before = self.typed
+        self.typed = before or not any(isinstance(atoms[k], int) for k in slots_of(form))
+        try:
+            return super().write_form(form, atoms)
+        finally:
+            self.typed = before
+
+    def write_constant(self, constant: ConstantForm) -> str:
+        """Return the text of a constant that stands alone."""
+        return write_array_literal(NUMPY, constant) if constant.type.shape else super().write_constant(constant)
+
+    def write_spread_value(self, line: ListingLine) -> str:
+        """Return the right-hand side of a line; a constant gradient gets the shape of its variable."""
+        role, _, kind, _ = self.listing.variables[line.target]
+        if isinstance(line.form, ConstantForm) and role is VariableRole.GRADIENT:
+            return self.write_filled(line.form, kind)
+        return self.write_value(line)
+
+    def write_filled(self, constant: ConstantForm, kind: WireType) -> str:
+        """Return a constant gradient in the shape of the variable that it belongs to."""
+        text = self.language.write_number(as_python_number(np.asarray(constant.value).ravel()[0]))
+        if self.like is not None:
+            return f"np.full_like({self.like}, {text})"
+        if kind.shape:
+            return f"np.full({kind.shape}, {text}, np.{kind.dtype.name})"
+        return text if kind.dtype == np.float64 else f"np.{kind.dtype.name}({text})"
+
+    def write_batch_result(self, atom: Atom, kind: WireType) -> str:
+        """Return the text of a result, in the shape of the batch even if it depends on no input."""
+        if not isinstance(atom, int):
+            return self.write_filled(atom, kind)
+        name = self.write_atom(atom)
+        return name if atom in self.moved or self.like is None else f"np.full_like({self.like}, {name})"
+
+
+def to_numpy(listing: Listing, name: str, guard: ListingGuard | None = None) -> str:
+    """Return a listing in NumPy."""
+    writer = NumpyWriter(listing, name, *guard_names(name, guard))
+    function = _write_function(writer, name, guarded=guard is not None)
+    guards, calls = write_guard(name, guard, _write_checks, _write_is_expected)
+    texts = [*guards, function]
+    helpers = NUMPY.define_helpers({*writer.calls, *calls})
+    imports = (
+        ["import math", "import numpy as np"] if any("math." in text for text in helpers) else ["import numpy as np"]
+    )
+    head = f"{write_module_doc(writer.write_title(), guard)}\n\n" + "\n".join(imports)
+    return "\n\n\n".join([head, *helpers, *texts]) + "\n"
+
+
+def _write_function(writer: NumpyWriter, name: str, *, guarded: bool = False) -> str:
+    """Return the function of a listing."""
+    body = list(_write_body(writer))
+    parameters = ", ".join(writer.names[number] for number in writer.listing.inputs.values())
+    if guarded:
+        body.insert(1, f"{name}_guard({parameters})")
+    head = ['@np.errstate(all="ignore")', f"def {name}({parameters}):"]
+    return "\n".join([*head, *(f"    {line}".rstrip() for line in body)])
+
+
+def _write_checks(guard: ListingGuard, name: str) -> GuardChecks:
+    writer = NumpyWriter(guard.listing, name)
+    return GuardChecks(_write_function(writer, name), frozenset(writer.calls))
+
+
+def _write_is_expected(value: str, expected: Any) -> str:
+    """Return the condition that all numbers equal the expected ones, bit for bit; any NaN equals any other."""
+    array = np.asarray(expected)
+    wanted = write_array_literal(NUMPY, ConstantForm(array[()], WireType(array.dtype, array.shape)))
+    if not array.shape:
+        wanted = f"np.{array.dtype.name}({NUMPY.write_number(as_python_number(array[()]))})"
+    if array.dtype.kind == "b":
+        return f"np.all({value} == {wanted})"
+    same = f"({value} == {wanted})"
+    if array.dtype.kind == "f" and not array.all():
+        same = f"{same} & (np.signbit({value}) == np.signbit({wanted}))"
+    if array.dtype.kind in "fc" and np.isnan(array).any():
+        same = f"({same}) | (np.isnan({value}) & np.isnan({wanted}))"
+    return f"np.all({same})"
+
+
+def _write_body(writer: NumpyWriter) -> Iterator[str]:
+    listing = writer.listing
+    over = " Inputs are numbers, or arrays of one shape: a batch." if writer.scalar and listing.inputs else ""
+    yield f'"""{describe_result(listing)}{over}"""'
+    yield from _convert_inputs(writer)
+    for section in listing.sections:
+        if section.lines:
+            yield f"# {escape_comment(section.title)}"
+            yield from writer.align_comments(
+                (f"{writer.names[line.target]} = {writer.write_spread_value(line)}", line) for line in section.lines
+            )
+    kinds = {
+        label: listing.source.type_of(int(k))
+        for label, k in zip(listing.source.outputs, listing.source.columns.outputs, strict=True)
+    }
+    values = {label: writer.write_batch_result(atom, kinds[label]) for label, atom in listing.values.items()}
+    rows = {
+        label: {
+            name: writer.write_batch_result(atom, listing.variables[listing.inputs[name]].type)
+            for name, atom in row.items()
+        }
+        for label, row in listing.gradients.items()
+    }
+    yield f"return {write_result(listing, values, rows)}"
+
+
+def _convert_inputs(writer: NumpyWriter) -> Iterator[str]:
+    numbers = list(writer.listing.inputs.values())
+    names = [writer.names[number] for number in numbers]
+    kinds = [writer.listing.variables[number].type for number in numbers]
+    for name, kind in zip(names, kinds, strict=True):
+        yield f"{name} = np.asarray({name}, np.{kind.dtype.name})"
+        if kind.shape:
+            message = f"{name} must have shape {kind.shape}; got "
+            yield f'if {name}.shape != {kind.shape}: raise ValueError(f"{message}{{{name}.shape}}")'
+    if writer.scalar and len(names) > 1:
+        yield f"{', '.join(names)} = np.broadcast_arrays({', '.join(names)})"

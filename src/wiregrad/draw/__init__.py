@@ -1,0 +1,52 @@
+"""Pictures of circuits and runs (SVG, DOT, Mermaid, terminal, notebook), and plots as SVG.
+
+A picture is made in three stages. `layout.picture` decides what is drawn: boxes, wires, and the text on them.
+`layout.figure` measures the text and gives every box a rectangle and every wire a path. A module of `render` writes
+the result in one format. Start reading at `layout/picture.py`, function `build_picture`.
+
+Other rooms may call the names below, `plots` (bar charts, histograms, curves), the text helpers of `layout.labels` and
+the colours of `palette`. The names below are loaded at their first use, because most programs draw nothing. Nothing
+here writes a file: see `wiregrad.files`.
+"""
+
+from typing import TYPE_CHECKING
+
+from wiregrad.lazy import load_names_lazily
+
+if TYPE_CHECKING:
+    from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
+    from wiregrad.draw.layout.picture import build_picture
+    from wiregrad.draw.render.graph_languages import to_dot, to_mermaid
+    from wiregrad.draw.render.svg import to_svg
+    from wiregrad.draw.render.terminal import build_mimebundle, to_unicode
+
+
+__all__ = [
+    "Box",
+    "BoxKind",
+    "Picture",
+    "PictureLink",
+    "build_mimebundle",
+    "build_picture",
+    "to_dot",
+    "to_mermaid",
+    "to_svg",
+    "to_unicode",
+]
+
+
+__getattr__ = load_names_lazily(
+    __name__,
+    {
+        "Box": "wiregrad.draw.layout.boxes",
+        "BoxKind": "wiregrad.draw.layout.boxes",
+        "Picture": "wiregrad.draw.layout.boxes",
+        "PictureLink": "wiregrad.draw.layout.boxes",
+        "build_mimebundle": "wiregrad.draw.render.terminal",
+        "build_picture": "wiregrad.draw.layout.picture",
+        "to_dot": "wiregrad.draw.render.graph_languages",
+        "to_mermaid": "wiregrad.draw.render.graph_languages",
+        "to_svg": "wiregrad.draw.render.svg",
+        "to_unicode": "wiregrad.draw.render.terminal",
+    },
+)

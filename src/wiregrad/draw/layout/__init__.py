@@ -1,0 +1,15 @@
+"""What a picture of a circuit contains and where everything stands, in pixels or in characters; nothing is drawn here.
+
+The page of the explorer lays out pictures the same way: `web/src/layout` mirrors this folder, and a golden file holds
+the two together number for number. In the order of the stages:
+
+- `labels`: text escaped, measured and clipped; values as short text.
+- `boxes`: the boxes and wires of a picture, the captions of ops, and splitters.
+- `grouping`: which nodes share a box when there are too many to draw each of them.
+- `picture`: builds the picture of a circuit and a run. Start here, at `build_picture`.
+- `board`: ranks, bands, and bends of wires: the state that the layout works on.
+- `placement`: the passes of the layered layout, from the order within ranks to the routes of wires.
+- `figure`: the size of every box in pixels, the labels on wires, and frames around groups.
+
+Other rooms may call `build_picture`, `place_picture`, `compute_layout` and the text helpers of `labels`.
+"""

@@ -1,0 +1,311 @@
+"""Colours of every picture: two themes, the scale that turns a gradient into a tone, and the style sheet inside an SVG.
+
+The hue shows the sign, the lightness shows the magnitude on a symmetric log scale. A tone is a short name (`p5` is the
+strongest positive), so one picture can hold both themes and the reader's system chooses. Every style rule starts with
+the class of its theme, so pictures of different themes can share a page.
+
+Invariants: text has a contrast of at least 4.5 with everything beneath it, strokes have one of at least 3 with the
+paper, and a number that is not finite never has a hue.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+TONE_STEPS = 5
+"""Number of tones for each sign."""
+CLIP_PERCENTILE = 99.5
+"""Percentile of the magnitudes from which all have the strongest tone."""
+SCALE_SPAN = 1e-4
+"""Smallest magnitude that differs from zero on the scale, as a share of the largest."""
+TEXT_CONTRAST = 4.5
+STROKE_CONTRAST = 3.0
+
+# The first letters of tones; those of the first three are followed by a step from 1 to the number of tones.
+POSITIVE_TONE = "p"
+NEGATIVE_TONE = "n"
+MIXED_TONE = "m"
+ZERO_TONE = "z"
+NONFINITE_TONE = "x"
+ABSENT_TONE = "h"
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """The colours of one theme, each as `#RRGGBB`."""
+
+    name: str
+    paper: str
+    panel: str
+    """The fill of a box."""
+    head: str
+    """The fill of the part of a box that holds its name."""
+    ink: str
+    muted: str
+    """The colour of secondary text."""
+    line: str
+    """The colour of the edges of boxes."""
+    hues: Mapping[str, tuple[str, str, str]]
+    """For each sign, the colour of the faintest, a medium and the strongest stroke."""
+    words: Mapping[str, str]
+    """For each sign, the colour of a number written as text."""
+    zero: str
+
+    def stroke_colour(self, tone: str) -> str:
+        """Return the colour of a wire or a bar.
+
+        >>> LIGHT_THEME.stroke_colour("p3"), LIGHT_THEME.stroke_colour("x")
+        ('#0072B2', '#1B1F24')
+        """
+        if tone[0] not in self.hues:
+            return {ZERO_TONE: self.zero, NONFINITE_TONE: self.ink}.get(tone, self.muted)
+        faint, plain, strong = self.hues[tone[0]]
+        at = (int(tone[1:]) - 1) / (TONE_STEPS - 1)
+        return mix_colours(faint, plain, 2 * at) if at <= 0.5 else mix_colours(plain, strong, 2 * at - 1)
+
+    def tint_colour(self, tone: str) -> str:
+        """Return the background colour of a cell that has text on it."""
+        if tone[0] not in self.hues:
+            return self.panel
+        return mix_colours(self.panel, self.hues[tone[0]][1], 0.05 + 0.04 * int(tone[1:]))
+
+    def text_colour(self, tone: str) -> str:
+        """Return the colour of a number written on the paper, a box or its own tint."""
+        return self.words.get(tone[0], self.muted if tone in (ZERO_TONE, ABSENT_TONE) else self.ink)
+
+
+def relative_luminance(colour: str) -> float:
+    """Return the relative luminance of a colour, from 0 for black to 1 for white.
+
+    >>> relative_luminance("#000000"), relative_luminance("#FFFFFF")
+    (0.0, 1.0)
+    """
+    channels = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast_ratio(one: str, two: str) -> float:
+    """Return the contrast ratio of two colours, from 1 for equal colours to 21 for black on white.
+
+    >>> round(contrast_ratio("#0072B2", "#FFFFFF"), 1)
+    5.2
+    """
+    dark, light = sorted((relative_luminance(one), relative_luminance(two)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def mix_colours(one: str, two: str, share: float) -> str:
+    """Return the colour at a share of the way from one colour to another.
+
+    >>> mix_colours("#000000", "#FFFFFF", 0.5)
+    '#808080'
+    """
+    channels = [(int(one[k : k + 2], 16), int(two[k : k + 2], 16)) for k in (1, 3, 5)]
+    return "#" + "".join(f"{int(a + (b - a) * share + 0.5):02X}" for a, b in channels)
+
+
+LIGHT_THEME = Theme(
+    name="light",
+    paper="#FFFFFF",
+    panel="#FFFFFF",
+    head="#F3F5F8",
+    ink="#1B1F24",
+    muted="#5B636D",
+    line="#8A939E",
+    hues={
+        POSITIVE_TONE: ("#5599C7", "#0072B2", "#00466E"),
+        NEGATIVE_TONE: ("#E27322", "#D55E00", "#8F3F00"),
+        MIXED_TONE: ("#8C8C93", "#66666E", "#3A3A41"),
+    },
+    words={POSITIVE_TONE: "#005A8D", NEGATIVE_TONE: "#9A4400"},
+    zero="#767676",
+)
+DARK_THEME = Theme(
+    name="dark",
+    paper="#14161A",
+    panel="#1B1E24",
+    head="#262A32",
+    ink="#F0F2F5",
+    muted="#A3ABB5",
+    line="#6B7480",
+    hues={
+        POSITIVE_TONE: ("#2F7BA8", "#56B4E9", "#A9DBF7"),
+        NEGATIVE_TONE: ("#A86A1F", "#F0A03C", "#F9D29B"),
+        MIXED_TONE: ("#7C828B", "#A0A6AE", "#D5D9DE"),
+    },
+    words={POSITIVE_TONE: "#7CC5EF", NEGATIVE_TONE: "#F3AF5B"},
+    zero="#8F949B",
+)
+THEMES = {theme.name: theme for theme in (LIGHT_THEME, DARK_THEME)}
+
+ALL_TONES = (
+    *(f"{sign}{step}" for sign in (POSITIVE_TONE, NEGATIVE_TONE, MIXED_TONE) for step in range(1, TONE_STEPS + 1)),
+    ZERO_TONE,
+    NONFINITE_TONE,
+)
+"""Every tone a number can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColourScale:
+    """A symmetric log scale: magnitudes from `limit` on have the strongest tone, below `floor` it is about linear."""
+
+    limit: float
+    floor: float
+
+    @classmethod
+    def from_magnitudes(cls, magnitudes: Iterable[float]) -> ColourScale:
+        """Return the scale of some numbers; zeros and numbers that are not finite are ignored.
+
+        >>> ColourScale.from_magnitudes([10.0, -1.0, 0.0, float("nan")])
+        Scale(limit=10.0, floor=1.0)
+        """
+        sizes = np.abs(np.fromiter(magnitudes, np.float64))
+        sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+        if not len(sizes):
+            return cls(1.0, 1.0)
+        limit = float(np.percentile(sizes, CLIP_PERCENTILE, method="higher"))
+        return cls(limit, min(limit, max(limit * SCALE_SPAN, float(sizes.min()))))
+
+    def position(self, value: float) -> float:
+        """Return the position of a number on the scale: 0 at zero, 1 or -1 at the limit and beyond; NaN for NaN.
+
+        >>> ColourScale(10.0, 1.0).position(-50.0)
+        -1.0
+        """
+        if math.isnan(value):
+            return math.nan
+        size = min(abs(value), self.limit)
+        return math.copysign(math.log1p(size / self.floor) / math.log1p(self.limit / self.floor), value)
+
+    def exceeds_limit(self, value: float) -> bool:
+        """Return whether a number is beyond the limit, where all tones are the same."""
+        return math.isfinite(value) and abs(value) > self.limit
+
+    def tone_step(self, value: float) -> int:
+        """Return the step of the tone of a finite number, from 1 for the faintest; 0 for zero."""
+        return 0 if value == 0 else min(TONE_STEPS, 1 + int(abs(self.position(value)) * TONE_STEPS))
+
+    def tone_of(self, value: float, *, signed: bool = True) -> str:
+        """Return the tone of a number; one without a sign, such as a norm, has a mixed tone.
+
+        >>> [ColourScale(10.0, 1.0).tone_of(x) for x in (10.0, -1.0, 0.0, float("inf"))]
+        ['p5', 'n2', 'z', 'x']
+        """
+        if not math.isfinite(value):
+            return NONFINITE_TONE
+        if not value:
+            return ZERO_TONE
+        sign = POSITIVE_TONE if value > 0 else NEGATIVE_TONE
+        return f"{sign if signed else MIXED_TONE}{self.tone_step(value)}"
+
+    def line_weight(self, value: float) -> int:
+        """Return the thickness of a wire, in steps from 1 to 3."""
+        return 1 if value == 0 or math.isnan(value) else min(3, 1 + int(abs(self.position(value)) * 3))
+
+
+AUTO_THEME = "auto"
+"""The theme that the reader's system chooses."""
+SVG_FONTS = "'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
+
+STYLE_RULES = {
+    "paper": "fill:{paper}",
+    "line": "fill:none;stroke:currentColor;stroke-linecap:butt;stroke-linejoin:round",
+    "arrow": "fill:currentColor",
+    "swatch": "fill:currentColor",
+    "plain": "color:{line}",
+    "blocked": "color:{muted};stroke-dasharray:4 3",
+    "stripe": "color:{paper};stroke-dasharray:3 3",
+    "box": "fill:{panel}",
+    "head": "fill:{head}",
+    "back": "fill:{head};stroke:{line}",
+    "edge": "fill:none;stroke:{line};stroke-width:1.2",
+    "out": "stroke:{ink};stroke-width:2",
+    "rule": "stroke:{line};stroke-width:.8;fill:none",
+    "hatch": "stroke:{ink};stroke-width:1.1;fill:none",
+    "hollow": "fill:none;stroke:{muted};stroke-dasharray:3 3",
+    "frame": "fill:{head};fill-opacity:.55;stroke:{line};stroke-width:1;stroke-dasharray:1 3;stroke-linecap:round",
+    "dot": "fill:{ink}",
+    "badge": "fill:{panel};stroke:{ink};stroke-width:1.2",
+    "title": "font-size:13px;font-weight:700",
+    "note": "font-size:11px;fill:{muted}",
+    "name": "font-weight:600",
+    "op": "fill:{muted}",
+    "small": "font-size:10px;fill:{muted}",
+    "what": "font-size:10px;fill:{ink}",
+    "local": "font-size:10px;fill:{muted}",
+    "sent": "font-size:10px;font-weight:600",
+    "net": "font-size:10px;fill:{muted};font-style:italic",
+    "group": "font-size:10px;fill:{muted};font-weight:600",
+    "strong": "font-weight:700",
+    "quiet": "fill:{muted}",
+    "end": "text-anchor:end",
+    "mid": "text-anchor:middle",
+}
+"""The style of each class; words in braces are names of colours."""
+
+
+def write_style_sheet(theme: str, tones: Iterable[str]) -> str:
+    """Return the style sheet of a theme, with the tones that a picture uses.
+
+    >>> ".wg-light .wg-s-p3{color:#0072B2}" in write_style_sheet("light", ["p3"])
+    True
+    """
+    used = sorted(tones)
+    scope = f".wg-{theme}"
+    if theme != AUTO_THEME:
+        named = collect_colours(THEMES[theme], used)
+        return "".join(_write_rules(scope, used, lambda rule: rule.format(**named)))
+    light, dark = (_write_variables(collect_colours(theme, used)) for theme in (LIGHT_THEME, DARK_THEME))
+    plain = collect_colours(LIGHT_THEME, used)
+    variables = f"{scope}{{{light}}}@media (prefers-color-scheme:dark){{{scope}{{{dark}}}}}"
+    return variables + "".join(_write_rules(scope, used, lambda rule: _add_fallback(rule, plain)))
+
+
+def collect_colours(theme: Theme, tones: Iterable[str]) -> dict[str, str]:
+    """Return the colours of a theme by the names they have in rules.
+
+    >>> collect_colours(LIGHT_THEME, ["z"])["s_z"]
+    '#767676'
+    """
+    named = {name: getattr(theme, name) for name in ("paper", "panel", "head", "ink", "muted", "line")}
+    for tone in tones:
+        named |= {
+            f"s_{tone}": theme.stroke_colour(tone),
+            f"t_{tone}": theme.tint_colour(tone),
+            f"w_{tone[0]}": theme.text_colour(tone),
+        }
+    return named
+
+
+def _write_rules(scope: str, tones: Iterable[str], write: Callable[[str], str]) -> Iterable[str]:
+    yield f"{scope}{{font-family:{SVG_FONTS}}}"
+    yield f"{scope} text{{font-size:12px;{write('fill:{ink}')}}}"
+    for name, rule in STYLE_RULES.items():
+        yield f"{scope} .wg-{name}{{{write(rule)}}}"
+    words: dict[str, str] = {}
+    for tone in tones:
+        yield f"{scope} .wg-s-{tone}{{{write(f'color:{{s_{tone}}}')}}}"
+        yield f"{scope} .wg-t-{tone}{{{write(f'fill:{{t_{tone}}}')}}}"
+        words[tone[0]] = write(f"fill:{{w_{tone[0]}}}")
+    for sign, rule in words.items():
+        yield f"{scope} .wg-w-{sign}{{{rule}}}"
+
+
+def _write_variables(named: dict[str, str]) -> str:
+    return ";".join(f"--wg-{name}:{colour}" for name, colour in named.items())
+
+
+def _add_fallback(rule: str, plain: dict[str, str]) -> str:
+    """Return a rule with custom properties, after a plain one for viewers that do not know them."""
+    if "{" not in rule:
+        return rule
+    parts = [part for part in rule.split(";") if "{" in part]
+    rest = [part for part in rule.split(";") if "{" not in part]
+    own = {name: f"var(--wg-{name})" for name in plain}
+    return ";".join([*rest, *(part.format(**plain) for part in parts), *(part.format(**own) for part in parts)])

@@ -1,0 +1,6 @@
+"""Writes pictures in each format: SVG, DOT and Mermaid, characters for terminals, and what a notebook shows.
+
+Each writer asks `layout.picture` what to draw; `svg` and `terminal` also ask the layout for places, the graph languages
+leave that to their own tools. Start reading at `svg.py`, function `to_svg`. Other rooms call these functions through
+`wiregrad.draw` (`to_svg`, `to_dot`, `to_mermaid`, `to_unicode`, `build_mimebundle`).
+"""

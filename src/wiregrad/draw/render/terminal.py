@@ -1,0 +1,314 @@
+"""Pictures for terminals, in line-drawing characters or plain ASCII, and what a notebook shows of a circuit.
+
+The terminal uses the same layout as all pictures, measured in characters. Wires have no numbers on them: a dashed wire
+is blocked, one with a `!` carries NaN or an infinity back. Outputs have double edges. A circuit that is too wide
+becomes a listing, one line per node, and the first line says so.
+
+A notebook gets the SVG, the same SVG in HTML, and text. Invariants: no scripts, nothing loaded from outside, and never
+more bytes than the limit; a note says what had to be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+from wiregrad.backends import RunRecord
+from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
+from wiregrad.draw.layout.grouping import MAX_BOXES
+from wiregrad.draw.layout.labels import DASH, MINUS, TIMES, ReadingState, clip_end, clip_front, count_columns
+from wiregrad.draw.layout.picture import build_picture
+from wiregrad.draw.layout.placement import BoxShape, Layout, LayoutMetrics, WireJoint, compute_layout
+from wiregrad.draw.palette import AUTO_THEME
+from wiregrad.draw.render.svg import to_svg
+from wiregrad.errors import InputError, short_repr
+from wiregrad.ir import CircuitGraph
+
+MAX_TERMINAL_BOXES = 40
+"""Maximum number of boxes in a terminal picture, by default."""
+MAX_LISTING_LINES = 200
+"""Maximum number of lines in a listing."""
+TERMINAL_NAME_COLUMNS = 24
+"""Maximum width of a name in columns."""
+# The directions in which a line can leave a character, as bits.
+UP = 1
+DOWN = 2
+LEFT = 4
+RIGHT = 8
+LINE_CHARACTERS = " ╵╷│╴╯╮┤╶╰╭├─┴┬┼"
+"""The character for every set of directions."""
+ASCII_LINE_CHARACTERS = " ||" + "|" + "-++" + "+" + "-++" + "+" + "-++" + "+"
+"""The same in ASCII."""
+ASCII_SIGNS = {
+    "│": "|",
+    "─": "-",
+    "▶": ">",
+    "●": "o",
+    "…": "...",
+    "╌": ".",
+    "═": "=",
+    **dict.fromkeys("╒╕╘╛", "+"),
+    "∂": "d",
+    "‖": "|",
+    "·": ".",
+    MINUS: "-",
+    TIMES: "x",
+    DASH: "-",
+}
+TERMINAL_METRICS = LayoutMetrics(apart=1, beside=1, track=2, narrow=1, crowd=24, lead=1, near=0)
+EDGE_NET = -1
+"""The net of the edges of boxes, which the lines of all other nets touch."""
+
+
+def to_unicode(
+    circuit: CircuitGraph,
+    run: RunRecord | None = None,
+    *,
+    width: int = 100,
+    ascii: bool = False,
+    cap: int = MAX_TERMINAL_BOXES,
+    **options: Any,
+) -> str:
+    """Return the picture of a circuit, and of a run on it, for a terminal of `width` columns.
+
+    A dashed wire is blocked, one with a `!` carries NaN or an infinity back; double edges mark outputs. `ascii` uses
+    ASCII characters only; all other options are those of `wiregrad.draw.build_picture`.
+
+    >>> from wiregrad.ir import parse_text
+    >>> print(to_unicode(parse_text("input x\\ny = tanh x\\noutput y")))
+    y: 1 input, 1 node
+    <BLANKLINE>
+    ╭───╮   ╒════════╕
+    │ x ├───▶ y tanh │
+    ╰───╯   ╘════════╛
+    """
+    if type(width) is not int or width < 20:
+        raise InputError(f"width must be a whole number of at least 20; got {short_repr(width)}")
+    drawn = build_picture(circuit, run, cap=cap, **options)
+    canvas = _draw_picture(drawn, width)
+    head = f"{clip_end(drawn.title, TERMINAL_NAME_COLUMNS)}: {drawn.note or drawn.about}"
+    if canvas is None:
+        head += f"; too wide to draw in {width} columns, so listed"
+    text = "\n".join([head, "", *(_write_listing(drawn, width) if canvas is None else canvas)])
+    return _to_ascii(text) if ascii else text
+
+
+def _to_ascii(text: str) -> str:
+    table = {**dict(zip(LINE_CHARACTERS, ASCII_LINE_CHARACTERS, strict=True)), **ASCII_SIGNS}
+    return "".join(ch if ch.isascii() else table.get(ch, "?") for ch in text)
+
+
+def _write_box_lines(box: Box) -> list[str]:
+    """Return the lines inside a box: name and op, value, gradient."""
+    name = (
+        clip_front(box.name, TERMINAL_NAME_COLUMNS)
+        if box.kind is BoxKind.GROUP
+        else clip_end(box.name, TERMINAL_NAME_COLUMNS)
+    )
+    rows = [
+        " ".join(part for part in (name, "" if box.is_leaf else clip_end(box.text, TERMINAL_NAME_COLUMNS)) if part)
+        or box.label
+    ]
+    rows += [] if box.value is None else [f"data {box.value.text}"]
+    rows += [] if box.grad is None else [f"grad {box.grad.signed_text()}"]
+    rows += [f"{box.bad:,} not finite"] if box.kind is BoxKind.GROUP and box.bad else []
+    return rows
+
+
+def _measure_box(box: Box, ports: int) -> BoxShape:
+    if box.kind is BoxKind.SPLIT:
+        return BoxShape(1, 1, splitter=True)
+    rows = _write_box_lines(box)
+    free = box.kind is BoxKind.GROUP
+    return BoxShape(max(map(count_columns, rows)) + 4, max(len(rows), ports) + 2, box.is_leaf, free=free, inset=1)
+
+
+class _CharacterGrid:
+    """A grid of characters: text, and lines as the directions in which they leave each place, net by net."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.marks = [[""] * width for _ in range(height)]
+        self.ways: list[list[dict[int, int]]] = [[{} for _ in range(width)] for _ in range(height)]
+
+    def write_text(self, x: int, y: int, text: str) -> None:
+        """Write a text; a wide character takes two columns."""
+        for ch in text:
+            wide = count_columns(ch)
+            if wide:
+                self.marks[y][x : x + wide] = [ch, *["\0"] * (wide - 1)]
+            else:
+                self.marks[y][x - 1] += ch
+            x += wide
+
+    def draw_line(self, net: int, points: Sequence[tuple[int, int]]) -> None:
+        """Draw a line of a net through points."""
+        for (x0, y0), (x1, y1) in pairwise(points):
+            for x in range(min(x0, x1), max(x0, x1)):
+                self._add_direction(net, x, y0, RIGHT)
+                self._add_direction(net, x + 1, y0, LEFT)
+            for y in range(min(y0, y1), max(y0, y1)):
+                self._add_direction(net, x1, y, DOWN)
+                self._add_direction(net, x1, y + 1, UP)
+
+    def _add_direction(self, net: int, x: int, y: int, way: int) -> None:
+        here = self.ways[y][x]
+        here[net] = here.get(net, 0) | way
+
+    def to_lines(self) -> list[str]:
+        """Return the lines of the canvas."""
+        rows = [
+            "".join(mark or _choose_line_character(ways) for mark, ways in zip(marks, row, strict=True))
+            for marks, row in zip(self.marks, self.ways, strict=True)
+        ]
+        return [row.replace("\0", "").rstrip() for row in rows]
+
+
+def _choose_line_character(ways: dict[int, int]) -> str:
+    """Return the character where lines meet; where nets cross, the vertical line hides the other one."""
+    together = 0
+    for net, way in ways.items():
+        if way == UP | DOWN and net != EDGE_NET and len(ways) > 1:
+            return LINE_CHARACTERS[UP | DOWN]
+        together |= way
+    return LINE_CHARACTERS[together]
+
+
+def _draw_picture(drawn: Picture, width: int) -> list[str] | None:
+    """Return the picture in characters, or None if it is too wide."""
+    arriving = [0] * len(drawn.boxes)
+    joints = []
+    for link in drawn.links:
+        joints.append(WireJoint(link.source, link.target, arriving[link.target], 1))
+        arriving[link.target] += 1
+    shapes = [_measure_box(box, ports) for box, ports in zip(drawn.boxes, arriving, strict=True)]
+    places = compute_layout(shapes, joints, TERMINAL_METRICS)
+    if places.along > width or any(route.stub for route in places.routes):
+        return None
+    canvas = _CharacterGrid(places.along + 1, places.across + 1)
+    _fill_grid(canvas, drawn, shapes, places)
+    lines = canvas.to_lines()
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _fill_grid(canvas: _CharacterGrid, drawn: Picture, shapes: Sequence[BoxShape], places: Layout) -> None:
+    for link, route in zip(drawn.links, places.routes, strict=True):
+        (x, y), *rest = route.points
+        # The line starts on the edge of the box, so that the two are joined.
+        canvas.draw_line(link.source, [(x - 1, y), *rest])
+    for box, shape, (x, y) in zip(drawn.boxes, shapes, places.corners, strict=True):
+        if box.kind is BoxKind.SPLIT:
+            canvas.write_text(x, y, "●")
+        else:
+            _draw_box(canvas, box, shape, x, y)
+    for link, route in zip(drawn.links, places.routes, strict=True):
+        _mark_wire(canvas, link, route.points[-2:])
+        if drawn.boxes[link.target].kind is not BoxKind.SPLIT:
+            canvas.write_text(*route.points[-1], "▶")
+
+
+def _mark_wire(canvas: _CharacterGrid, link: PictureLink, last: Sequence[tuple[int, int]]) -> None:
+    """Mark the last part of a wire if its gradient is blocked or not finite."""
+    (start, _), (end, y) = last
+    state = None if link.sent is None else link.sent.state
+    if state is ReadingState.NONFINITE:
+        canvas.write_text(end - 1, y, "!")
+    elif state is ReadingState.BLOCKED:
+        for x in range(start, end):
+            if canvas.ways[y][x].keys() == {link.source} and canvas.ways[y][x][link.source] == LEFT | RIGHT:
+                canvas.write_text(x, y, "╌")
+
+
+def _draw_box(canvas: _CharacterGrid, box: Box, shape: BoxShape, x: int, y: int) -> None:
+    """Draw the edge of a box and the lines inside it."""
+    right = x + shape.along - 1
+    bottom = y + shape.across - 1
+    canvas.draw_line(EDGE_NET, [(x, y), (right, y), (right, bottom), (x, bottom), (x, y)])
+    if box.outputs:
+        edge = "═" * (shape.along - 2)
+        canvas.write_text(x, y, f"╒{edge}╕")
+        canvas.write_text(x, bottom, f"╘{edge}╛")
+    rows = _write_box_lines(box)
+    top = y + 1 + (shape.across - 2 - len(rows)) // 2
+    for k in range(1, shape.across - 1):
+        canvas.write_text(x + 1, y + k, " " * (shape.along - 2))
+    for k, text in enumerate(rows):
+        canvas.write_text(x + 2, top + k, text)
+
+
+def _write_listing(drawn: Picture, width: int) -> Iterator[str]:
+    """Return one line per box: name, op and inputs, value, gradient."""
+    reads: list[list[str]] = [[] for _ in drawn.boxes]
+    for link in drawn.links:
+        reads[link.target].append(drawn.boxes[link.source].label)
+    table = [_list_columns(box, inputs) for box, inputs in zip(drawn.boxes, reads, strict=True)][:MAX_LISTING_LINES]
+    widths = [min(TERMINAL_NAME_COLUMNS + 8, max(count_columns(row[k]) for row in table)) for k in range(4)]
+    # If the table is too wide, the column of inputs shrinks, so that values and gradients stay readable.
+    widths[1] = max(4, widths[1] - max(0, sum(widths) + 6 - width))
+    for row in table:
+        columns = [clip_end(text, wide) for text, wide in zip(row, widths, strict=True)]
+        padded = [text + " " * (wide - count_columns(text)) for text, wide in zip(columns, widths, strict=True)]
+        yield clip_end("  ".join(padded).rstrip(), width)
+    if len(drawn.boxes) > MAX_LISTING_LINES:
+        yield f"… and {len(drawn.boxes) - MAX_LISTING_LINES:,} more"
+
+
+def _list_columns(box: Box, inputs: Sequence[str]) -> tuple[str, str, str, str]:
+    mark = " (output)" if box.outputs else ""
+    what = box.text
+    if inputs:
+        what += f" of {', '.join(inputs[:4])}" + ", …" * (len(inputs) > 4)
+    value = "" if box.value is None else f"data {box.value.text}"
+    return box.label + mark, what, value, "" if box.grad is None else f"grad {box.grad.signed_text()}"
+
+
+MAX_OUTPUT_BYTES = 300_000
+"""Maximum size in bytes of the output of a cell, all its media types together."""
+SVG_TYPE = "image/svg+xml"
+HTML_TYPE = "text/html"
+TEXT_TYPE = "text/plain"
+
+
+def build_mimebundle(
+    circuit: CircuitGraph,
+    run: RunRecord | None = None,
+    *,
+    limit: int = MAX_OUTPUT_BYTES,
+    cap: int | None = None,
+    theme: str = AUTO_THEME,
+    **options: Any,
+) -> dict[str, str]:
+    """Return what a notebook shows, by media type; a picture that is too large is drawn with fewer boxes.
+
+    >>> from wiregrad.ir import parse_text
+    >>> sorted(build_mimebundle(parse_text("input x\\ny = tanh x\\noutput y")))
+    ['image/svg+xml', 'text/html', 'text/plain']
+    """
+    text = to_unicode(circuit, run, **options)
+    most = MAX_BOXES if cap is None else cap
+    asked = cap
+    while most:
+        svg = to_svg(circuit, run, cap=asked, theme=theme, **options)
+        reduced = (
+            "" if asked == cap else f"Drawn with at most {most} boxes to stay below {limit // 1000} kB in a notebook."
+        )
+        html = _wrap_in_html(svg, reduced)
+        if _count_bytes(svg, html, text) <= limit:
+            return {SVG_TYPE: svg, HTML_TYPE: html, TEXT_TYPE: text}
+        asked = most = most // 2
+    note = f"The picture would take more than {limit // 1000} kB; to_svg() writes all of it."
+    return {TEXT_TYPE: f"{text}\n\n{note}"}
+
+
+def _wrap_in_html(svg: str, note: str) -> str:
+    below = (
+        f'<p style="font:12px sans-serif;margin:4px 0">{escape(note)} to_svg() writes all of it.</p>' if note else ""
+    )
+    return f'<div style="overflow:auto;max-width:100%">{svg}</div>{below}'
+
+
+def _count_bytes(*texts: str) -> int:
+    return sum(len(text.encode()) for text in texts)

@@ -1,0 +1,439 @@
+"""Answers to what the page asks about a circuit that is too large to send whole: views, searches, sizes, single nodes.
+
+The arrays stay in Python. An answer is small whatever the size of the circuit, and says how much it leaves out.
+Invariant: each measurement of a circuit and its run is made once and cached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.backends import RunRecord
+from wiregrad.draw.layout.grouping import MAX_BOXES, list_group_paths
+from wiregrad.draw.layout.picture import FlowSizes
+from wiregrad.errors import InputError, short_repr
+from wiregrad.explorer import json_encoding
+from wiregrad.explorer.find_language import NodeMask, match_query, split_into_ranges
+from wiregrad.explorer.json_encoding import encode_node, encode_wire
+from wiregrad.explorer.part_pictures import (
+    BoxContents,
+    CircuitPart,
+    encode_picture,
+    extract_part,
+    mask_ranges,
+    parse_ranges,
+)
+from wiregrad.inspect.explain import explain
+from wiregrad.inspect.paths import paths
+from wiregrad.inspect.report import Report
+from wiregrad.ir import CircuitGraph
+
+MAX_FOUND_NODES = 200
+"""Maximum number of nodes in the answer to a search."""
+MAX_TOP_GRADIENTS = 50
+"""Maximum number of large gradients in a summary."""
+MAX_NONFINITE_RANGES = 10_000
+"""Maximum number of ranges of non-finite nodes in a summary."""
+MAX_NODES_FOR_PATHS = 20_000
+"""Circuits with more nodes than this are not searched for the paths of a gradient."""
+MAX_SHOWN_PATHS = 8
+"""Maximum number of paths in the explanation of a gradient."""
+HEAT_COLUMNS = 120
+"""Maximum number of columns of the heat strip, which divide the ranks."""
+HEAT_LEVELS = 40
+"""Maximum number of levels of the heat strip, which divide the sizes."""
+MAX_BRANCHES = 100
+"""Maximum number of readers listed for a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupTotals:
+    """The totals of a group: its nodes, the norm of their finite gradients, and how many nodes are not finite."""
+
+    nodes: int = 0
+    norm: float = 0.0
+    bad: int = 0
+
+    def add_totals(self, other: _GroupTotals) -> _GroupTotals:
+        """Return the totals of both groups together."""
+        return _GroupTotals(self.nodes + other.nodes, math.hypot(self.norm, other.norm), self.bad + other.bad)
+
+
+@dataclass(frozen=True, eq=False)
+class CircuitViews:
+    """Answers about one circuit and its run."""
+
+    circuit: CircuitGraph
+    run: RunRecord | None = None
+
+    @cached_property
+    def gradient_sizes(self) -> FlowSizes:
+        """The size of the gradient of every node."""
+        return _zero_sizes(self.circuit.size) if self.run is None else FlowSizes.measure_gradients(self.run)
+
+    @cached_property
+    def value_sizes(self) -> FlowSizes:
+        """The size of the value of every node."""
+        return _zero_sizes(self.circuit.size) if self.run is None else FlowSizes.measure(self.run.values)
+
+    @cached_property
+    def absent_gradients(self) -> NodeMask:
+        """The mask of the nodes that no gradient reached."""
+        if self.run is None:
+            return np.ones(self.circuit.size, bool)
+        return np.fromiter((flow is None for flow in self.run.flows), bool, self.circuit.size)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Every name, in the order of the circuit's name table."""
+        return [name for _, name in self.circuit.columns.names]
+
+    @cached_property
+    def ranks(self) -> NDArray[np.int64]:
+        """The number of wires on the longest path from a leaf to each node."""
+        ranks = [0] * self.circuit.size
+        starts = self.circuit.columns.starts.tolist()
+        sources = self.circuit.columns.sources.tolist()
+        for node in range(self.circuit.size):
+            for source in sources[starts[node] : starts[node + 1]]:
+                if ranks[source] >= ranks[node]:
+                    ranks[node] = ranks[source] + 1
+        return np.array(ranks, np.int64)
+
+    @cached_property
+    def depths(self) -> NDArray[np.int64]:
+        """The number of groups around each node."""
+        labels = self.circuit.columns.groups
+        if labels.index is None:
+            return np.zeros(self.circuit.size, np.int64)
+        return np.array([*(len([*filter(None, str(label).split("/"))]) for label in labels.table), 0])[labels.index]
+
+    def get_column(self, name: str) -> NDArray[Any]:
+        """Return a column that a search compares: sizes, depths, ranks or indices; NaN where there is no size.
+
+        >>> import wiregrad as wg
+        >>> CircuitViews(wg.circuit("x * x")).get_column("index").tolist()
+        [0, 1]
+        """
+        if name == "grad":
+            return np.where(
+                self.absent_gradients | (self.gradient_sizes.nans > 0), np.nan, _norms_or_inf(self.gradient_sizes)
+            )
+        if name == "value":
+            return np.where(self.value_sizes.nans > 0, np.nan, _norms_or_inf(self.value_sizes))
+        if name == "rank":
+            return self.ranks
+        return self.depths if name == "depth" else np.arange(self.circuit.size)
+
+    def get_state_mask(self, name: str) -> NodeMask:
+        """Return the mask of the nodes that are `nan`, `inf`, `bad` (one of both) or `absent` (no gradient arrived).
+
+        >>> import wiregrad as wg
+        >>> run = wg.circuit("y = log(x)").run(x=0.0)
+        >>> CircuitViews(run.circuit, run).get_state_mask("inf").tolist()
+        [True, True]
+        """
+        if name == "absent":
+            return self.absent_gradients
+        nans = self.gradient_sizes.nans + self.value_sizes.nans
+        infs = self.gradient_sizes.infs + self.value_sizes.infs
+        mask: NodeMask = {"nan": nans, "inf": infs, "bad": nans + infs}[name] > 0
+        return mask
+
+    def find_nodes(self, query: str) -> dict[str, Any]:
+        """Return the number of nodes that a query finds, and the first of them.
+
+        >>> import wiregrad as wg
+        >>> CircuitViews(wg.circuit("y = tanh(x)")).find_nodes("op:tanh")["nodes"][0]["name"]
+        'y'
+        """
+        nodes = np.flatnonzero(match_query(self, query))
+        return {
+            "query": query,
+            "count": len(nodes),
+            "nodes": [self.describe_row(node) for node in nodes[:MAX_FOUND_NODES].tolist()],
+        }
+
+    def describe_row(self, node: int) -> dict[str, Any]:
+        """Describe a node in brief, for a row in a list of nodes."""
+        row = {
+            "node": node,
+            "name": self.circuit.name_of(node),
+            "op": self.circuit.op_of(node).name,
+            "group": self.circuit.columns.groups.label_of(node) or "",
+        }
+        place = self.circuit.columns.places.label_of(node)
+        return (
+            row | self._encode_numbers(node) | ({} if place is None else {"place": json_encoding.encode_place(place)})
+        )
+
+    def _encode_numbers(self, node: int) -> dict[str, Any]:
+        if self.run is None:
+            return {}
+        shape = self.circuit.type_of(node).shape
+        return {
+            "value": json_encoding.encode_value(self.run.values[node]),
+            "grad": json_encoding.encode_gradient(self.run.flows[node], shape),
+        }
+
+    def describe_node(self, node: int) -> dict[str, Any]:
+        """Return everything known about one node: its op, numbers, wires and readers.
+
+        >>> import wiregrad as wg
+        >>> run = wg.circuit("f = x * x").run(x=3.0)
+        >>> [wire["sent"] for wire in CircuitViews(run.circuit, run).describe_node(1)["wires"]]
+        [3.0, 3.0]
+        """
+        self._check_node(node)
+        readers = self._find_readers(node)
+        wires = [(node, slot) for slot in range(len(self.circuit.sources_of(node)))]
+        return {
+            **encode_node(self.circuit, node),
+            **self._encode_numbers(node),
+            "node": node,
+            "rank": int(self.ranks[node]),
+            "wires": [self._describe_wire(*wire) for wire in wires],
+            "readers": len(readers),
+            "branches": [self._describe_wire(*wire) for wire in readers[:MAX_BRANCHES]],
+        }
+
+    def _check_node(self, node: int) -> None:
+        if not 0 <= node < self.circuit.size:
+            raise InputError(f"there is no node {node}; the circuit has {self.circuit.size:,}, counted from 0")
+
+    def explain_gradient(self, node: int) -> dict[str, Any]:
+        """Explain the gradient of one node in sentences; for a circuit that is not too large, list its paths too.
+
+        >>> import wiregrad as wg
+        >>> run = wg.circuit("y = relu(x)").run(x=-2.0)
+        >>> CircuitViews(run.circuit, run).explain_gradient(0)["lines"][0]
+        'the gradient of x is 0: nothing flows back to it'
+        """
+        self._check_node(node)
+        if self.run is None:
+            return {"node": node, "lines": ["the circuit was not run: there are no gradients"]}
+        name = self.circuit.name_of(node)
+        reports: list[Report] = [explain(self.run, name)]
+        if self.circuit.size <= MAX_NODES_FOR_PATHS:
+            reports.append(paths(self.run, name, MAX_SHOWN_PATHS))
+        return {"node": node, "lines": [line for report in reports for line in report.lines()]}
+
+    def _find_readers(self, node: int) -> list[tuple[int, int]]:
+        c = self.circuit.columns
+        wires = np.flatnonzero(c.sources == node)
+        readers = np.searchsorted(c.starts, wires, side="right") - 1
+        return [(int(reader), int(wire - c.starts[reader])) for reader, wire in zip(readers, wires, strict=True)]
+
+    def _describe_wire(self, reader: int, slot: int) -> dict[str, Any]:
+        sources = self.circuit.sources_of(reader)
+        wire = {
+            "reader": reader,
+            "slot": slot,
+            "source": sources[slot],
+            "from": self.circuit.name_of(sources[slot]),
+            "to": self.circuit.name_of(reader),
+        }
+        if self.run is None:
+            return wire
+        local, upstream, sent = encode_wire(self.run, reader, slot)
+        return wire | {"local": local, "upstream": upstream, "sent": sent}
+
+    def build_heat_strip(self) -> dict[str, Any]:
+        """Return a histogram of nodes by rank and size of the gradient, in powers of ten.
+
+        `counts` has a row for every column of ranks. Gradients that are zero, absent or not finite are counted apart.
+
+        >>> import wiregrad as wg
+        >>> run = wg.circuit("y = tanh(3 * x)").run(x=0.5)
+        >>> strip = CircuitViews(run.circuit, run).build_heat_strip()
+        >>> strip["low"], strip["high"], strip["absent"]
+        (-1.0, 0.0, [1, 0, 0])
+        """
+        ranks = int(self.ranks.max(initial=0)) + 1
+        columns = min(ranks, HEAT_COLUMNS)
+        column = self.ranks * columns // ranks
+        bad = (self.gradient_sizes.nans + self.gradient_sizes.infs) > 0
+        norms = self.gradient_sizes.norms
+        sized = ~self.absent_gradients & ~bad & (norms > 0)
+        logs = np.log10(norms, where=sized, out=np.zeros(self.circuit.size))
+        low, high = _decade_bounds(logs[sized])
+        levels = max(1, min(HEAT_LEVELS, round(4 * (high - low))))
+        level = np.clip((logs[sized] - low) * levels / (high - low), 0, levels - 1).astype(np.int64)
+        counts = np.bincount(column[sized] * levels + level, minlength=columns * levels).reshape(columns, levels)
+        apart = {"zero": ~self.absent_gradients & ~bad & (norms == 0), "absent": self.absent_gradients, "bad": bad}
+        return {
+            "ranks": ranks,
+            "low": low,
+            "high": high,
+            "counts": counts.tolist(),
+            **{name: np.bincount(column[mask], minlength=columns).tolist() for name, mask in apart.items()},
+        }
+
+    def outline_groups(self, most: int = 1000) -> dict[str, Any]:
+        """Return the groups with their numbers of nodes, norms of gradients, and numbers of nodes that are not finite.
+
+        >>> import wiregrad as wg
+        >>> CircuitViews(wg.circuit("x * x")).outline_groups()
+        {'count': 0, 'groups': []}
+        """
+        labels = self.circuit.columns.groups
+        if labels.index is None:
+            return {"count": 0, "groups": []}
+        label_paths = ["/".join(filter(None, str(label).split("/"))) for label in labels.table]
+        rows: dict[str, _GroupTotals] = {path: _GroupTotals() for path in self._group_paths}
+        for path, row in zip(label_paths, self._measure_labels(labels.index, len(label_paths)), strict=True):
+            parts = path.split("/") if path else []
+            for outer in ("/".join(parts[: k + 1]) for k in range(len(parts))):
+                if outer in rows:
+                    rows[outer] = rows[outer].add_totals(row)
+        groups = [
+            {"path": path, **asdict(row), "norm": json_encoding.encode_number(row.norm)}
+            for path, row in rows.items()
+            if row.nodes
+        ]
+        return {"count": len(groups), "groups": groups[:most]}
+
+    def _measure_labels(self, index: NDArray[np.int32], labels: int) -> list[_GroupTotals]:
+        """Return the totals of the nodes that have each label themselves, without those of groups inside."""
+        slot = np.where(index < 0, labels, index)
+        counts = np.bincount(slot, minlength=labels + 1).tolist()
+        bad = np.bincount(slot, self.get_state_mask("bad"), minlength=labels + 1).astype(np.int64).tolist()
+        peaks = np.zeros(labels + 1)
+        np.maximum.at(peaks, slot, self.gradient_sizes.norms)
+        # Scaled by the largest, so that squares do not overflow.
+        scaled = np.divide(self.gradient_sizes.norms, peaks[slot], out=np.zeros(len(slot)), where=peaks[slot] > 0)
+        with np.errstate(over="ignore"):
+            norms = (peaks * np.sqrt(np.bincount(slot, scaled * scaled, minlength=labels + 1))).tolist()
+        return [_GroupTotals(*row) for row in zip(counts, norms, bad, strict=True)][:labels]
+
+    def list_top_gradients(self, most: int = MAX_TOP_GRADIENTS) -> list[dict[str, Any]]:
+        """Return the nodes with the largest finite gradients, largest first.
+
+        >>> import wiregrad as wg
+        >>> run = wg.circuit("f = a * b").run(a=2.0, b=3.0)
+        >>> [row["name"] for row in CircuitViews(run.circuit, run).list_top_gradients(2)]
+        ['a', 'b']
+        """
+        sizes = self.gradient_sizes.norms
+        if self.run is None:
+            return []
+        count = min(most, self.circuit.size)
+        largest = np.argpartition(-sizes, count - 1)[:count]
+        order = largest[np.lexsort((largest, -sizes[largest]))]
+        return [self.describe_row(node) for node in order.tolist() if sizes[node] > 0]
+
+    def list_nonfinite(self) -> dict[str, Any]:
+        """Return the nodes whose values or gradients are not finite, as ranges of indices.
+
+        >>> import wiregrad as wg
+        >>> run = wg.circuit("y = log(x)").run(x=0.0)
+        >>> nonfinite = CircuitViews(run.circuit, run).list_nonfinite()
+        >>> nonfinite["values"], nonfinite["first"]["forward"]["name"]
+        ({'count': 1, 'slices': [[1, 1]], 'left_out': 0}, 'y')
+        """
+        measured = {"values": self.value_sizes, "gradients": self.gradient_sizes}
+        ranges = {
+            name: _encode_ranges(np.flatnonzero((sizes.nans + sizes.infs) > 0)) for name, sizes in measured.items()
+        }
+        return ranges | {"first": self._first_nonfinite()}
+
+    def _first_nonfinite(self) -> dict[str, Any]:
+        """Return the first node, forward and backward, that made a non-finite number from finite ones."""
+        first = {"forward": self._first_forward(), "backward": self._first_backward()}
+        return {phase: None if node is None else self.describe_row(node) for phase, node in first.items()}
+
+    def _first_forward(self) -> int | None:
+        c = self.circuit.columns
+        bad = (self.value_sizes.nans + self.value_sizes.infs) > 0
+        fed = np.repeat(np.arange(self.circuit.size), np.diff(c.starts))[bad[c.sources]]
+        bad[fed] = False
+        return int(np.argmax(bad)) if bad.any() else None
+
+    def _first_backward(self) -> int | None:
+        bad = (self.gradient_sizes.nans + self.gradient_sizes.infs) > 0
+        if self.run is None or not bad.any():
+            return None
+        sent = FlowSizes.measure(self.run.sent)
+        readers = np.repeat(np.arange(self.circuit.size), np.diff(self.circuit.columns.starts))
+        broke = ((sent.nans + sent.infs) > 0) & ~bad[readers]
+        # Reverse mode visits the last node first.
+        return int(readers[broke].max()) if broke.any() else None
+
+    @cached_property
+    def box_contents(self) -> BoxContents:
+        """The contents of groups and boxes."""
+        return BoxContents(self.circuit)
+
+    def draw_view(
+        self,
+        *,
+        group: str = "",
+        nodes: str = "",
+        opened: Sequence[str] = (),
+        depth: int | None = None,
+        cap: int = MAX_BOXES,
+        down: bool = False,
+    ) -> dict[str, Any]:
+        """Draw the whole circuit, a `group` of it, or the `nodes` in ranges such as `3-9`; return boxes and positions.
+
+        >>> import wiregrad as wg
+        >>> view = CircuitViews(wg.circuit("y = tanh(x)")).draw_view()
+        >>> [box["label"] for box in view["boxes"]], view["links"][0]["points"]
+        (['x', 'y'], [[66, 14], [94, 14]])
+        """
+        chosen = self._choose_nodes(group, nodes)
+        if chosen is None:
+            drawn = CircuitPart(self.circuit, self.run, np.arange(self.circuit.size))
+        else:
+            drawn = extract_part(self.circuit, self.run, chosen)
+        return encode_picture(drawn, self.box_contents, group, opened=opened, depth=depth, cap=cap, down=down)
+
+    def _choose_nodes(self, group: str, nodes: str) -> NDArray[np.int64] | None:
+        if group and group not in self._group_paths:
+            raise InputError(f"there is no group {short_repr(group)}")
+        if not group and not nodes:
+            return None
+        mask = self.box_contents.mask_group(group, 0, self.circuit.size - 1)
+        if nodes:
+            mask = mask & mask_ranges(self.circuit.size, parse_ranges(nodes))
+        chosen = np.flatnonzero(mask)
+        if not len(chosen):
+            raise InputError(f"the group {short_repr(group)} has none of these nodes")
+        return chosen
+
+    @cached_property
+    def _group_paths(self) -> dict[str, None]:
+        return dict.fromkeys(list_group_paths(self.circuit))
+
+
+def _zero_sizes(size: int) -> FlowSizes:
+    return FlowSizes(np.zeros(size), np.zeros(size, np.int64), np.zeros(size, np.int64))
+
+
+def _norms_or_inf(sizes: FlowSizes) -> NDArray[Any]:
+    norms: NDArray[Any] = np.where(sizes.infs > 0, np.inf, sizes.norms)
+    return norms
+
+
+def _decade_bounds(logs: NDArray[np.float64]) -> tuple[float, float]:
+    if not len(logs):
+        return -1.0, 1.0
+    low = float(np.floor(logs.min()))
+    high = float(np.ceil(logs.max()))
+    return low, high if high > low else low + 1.0
+
+
+def _encode_ranges(nodes: NDArray[np.int64]) -> dict[str, Any]:
+    ranges = split_into_ranges(nodes.tolist())
+    return {
+        "count": len(nodes),
+        "slices": ranges[:MAX_NONFINITE_RANGES],
+        "left_out": max(0, len(ranges) - MAX_NONFINITE_RANGES),
+    }

@@ -1,0 +1,166 @@
+"""The page as one HTML file that contains its style, script and data and fetches nothing.
+
+Invariants: the content security policy allows one script and one style by their hashes, so no text of a circuit can
+become either; the data is JSON in which `<`, `>` and `&` are escaped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+import re
+from base64 import b64encode
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from wiregrad.backends import RunRecord
+from wiregrad.draw.layout.labels import escape_unprintable
+from wiregrad.errors import FileAccessError, FileFormatError
+from wiregrad.explorer.page_data import build_page_data
+from wiregrad.ir import CircuitGraph
+
+SCRIPT_FILE = "explorer.js"
+STYLE_FILE = "explorer.css"
+DATA_ELEMENT_ID = "wiregrad-data"
+"""The id of the element that holds the data."""
+ROOT_ELEMENT_ID = "explorer"
+"""The id of the element that the script fills."""
+
+PAGE_TEMPLATE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+{policy}<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+{style}
+</head>
+<body>
+<div id="{root}"></div>
+<noscript>This page draws a circuit with a script of its own. Allow scripts for it, or draw a picture without one:
+wiregrad draw FORMULA -o picture.svg</noscript>
+{data}
+{script}
+</body>
+</html>
+"""
+_ELEMENT_END = re.compile(r"</(?:script|style)|<!--", re.IGNORECASE)
+_JSON_ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
+
+
+def to_html(
+    circuit: CircuitGraph,
+    run: RunRecord | None = None,
+    title: str | None = None,
+    *,
+    source: bool = False,
+    formula: str | None = None,
+) -> str:
+    """Return the explorer on a circuit, and a run of it, as one HTML file that needs no network.
+
+    `source` adds the lines of code that made the nodes; without it, the page holds only the names of source files.
+
+    >>> import wiregrad as wg
+    >>> page = to_html(wg.circuit("y = tanh(x)"))
+    >>> page.startswith("<!doctype html>"), "connect-src 'none'" in page
+    (True, True)
+    """
+    return render_page(build_page_data(circuit, run, source=source, formula=formula), title or circuit.name)
+
+
+def render_page(data: Any, title: str) -> str:
+    """Return the page as one HTML file that contains its data.
+
+    >>> "<title>a &lt; b" in render_page({}, "a < b")
+    True
+    """
+    script = read_inline_file(SCRIPT_FILE)
+    style = read_inline_file(STYLE_FILE)
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{build_content_policy(script, style)}">\n'
+    parts = {"style": f"<style>{style}</style>", "script": f"<script>{script}</script>"}
+    return _fill_template(data, title, policy=meta, **parts)
+
+
+def render_served_page(data: Any, title: str) -> str:
+    """Return the page that the server sends: it fetches style and script, and the policy is in the response headers.
+
+    >>> '<script src="/explorer.js" defer></script>' in render_served_page({}, "f")
+    True
+    """
+    # An empty icon keeps browsers from requesting /favicon.ico.
+    style = f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="/{STYLE_FILE}">'
+    script = f'<script src="/{SCRIPT_FILE}" defer></script>'
+    return _fill_template(data, title, policy="", style=style, script=script)
+
+
+def _fill_template(data: Any, title: str, **parts: str) -> str:
+    block = f'<script type="application/json" id="{DATA_ELEMENT_ID}">{dump_json(data)}</script>'
+    return PAGE_TEMPLATE.format(title=f"{escape_title(title)} - wiregrad", root=ROOT_ELEMENT_ID, data=block, **parts)
+
+
+def build_content_policy(script: str, style: str) -> str:
+    """Return the content security policy of a single file: this script, this style, images in data URLs, nothing else.
+
+    >>> build_content_policy("", "").startswith("default-src 'none'; script-src 'sha256-")
+    True
+    """
+    return (
+        f"default-src 'none'; script-src '{hash_source(script)}'; style-src '{hash_source(style)}'; img-src data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def hash_source(text: str) -> str:
+    """Return the hash of a script or style, as a content security policy writes it.
+
+    >>> hash_source("")
+    'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
+    """
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def dump_json(data: Any) -> str:
+    """Return data as JSON that is safe inside an HTML element.
+
+    >>> dump_json({"name": "</script>"})
+    '{"name":"\\\\u003c/script\\\\u003e"}'
+    """
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_JSON_ESCAPES)
+
+
+def escape_title(title: str) -> str:
+    """Return a title as HTML text.
+
+    >>> escape_title("a<b")
+    'a&lt;b'
+    """
+    return html.escape(escape_unprintable(title).encode("utf-8", "replace").decode())
+
+
+@cache
+def read_static_file(name: str) -> str:
+    """Return the text of a file of the page, which the package contains.
+
+    >>> read_static_file("nothing.js")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    wiregrad.errors.FileAccessError: nothing.js of the explorer's page is not in this installation of wiregrad; ...
+    """
+    try:
+        return (files("wiregrad.explorer") / "static" / name).read_text("utf-8")
+    except OSError:
+        raise FileAccessError(
+            f"{name} of the explorer's page is not in this installation of wiregrad; "
+            "a release has it, and in a clone `make page` builds it"
+        ) from None
+
+
+@cache
+def read_inline_file(name: str) -> str:
+    """Return the text of a file to put into the page; refuse one that would end its own HTML element."""
+    text = read_static_file(name).replace("\r\n", "\n")
+    end = _ELEMENT_END.search(text)
+    if end is not None:
+        raise FileFormatError(f"{name} has {end[0]!r} in it and cannot stand inside a page; build it with `make page`")
+    return text

@@ -1,0 +1,388 @@
+"""The JSON that the page starts with: a circuit, the values and gradients of a run, and nothing else of the machine.
+
+A circuit of up to `MAX_PAGE_NODES` nodes is sent whole, with the formula that it was written as if there is one. A
+larger one is summarized: a picture of its groups, the largest gradients, and everything that is not finite.
+
+Invariants: of a file only its name is sent, and its lines only when asked for; `note` says what was left out.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends import RunRecord
+from wiregrad.draw.layout.boxes import BoxKind
+from wiregrad.dtypes import BOOL, FLOAT
+from wiregrad.errors import CircuitError, WiregradError
+from wiregrad.explorer import json_encoding
+from wiregrad.explorer.circuit_views import CircuitViews
+from wiregrad.explorer.json_encoding import encode_nodes, encode_wire, encode_wires
+from wiregrad.explorer.offline import collect_answers
+from wiregrad.frontends import parse_formula
+from wiregrad.inspect.blame import blame
+from wiregrad.ir import CircuitGraph, Pattern, certificates
+from wiregrad.ir.columns import NodeLabels
+from wiregrad.ir.types_and_kinks import Convention, decode_mode
+from wiregrad.ops import Elementwise
+
+MAX_FORMULA_NODES = 2000
+"""Circuits with more nodes than this get no formula: nobody would read it."""
+FORMULA_FILE = "formula"
+"""The file name in source locations inside a formula."""
+
+
+def recover_formula(circuit: CircuitGraph) -> str | None:
+    """Return a formula that parses to this circuit, names and order included; None if there is none or it was Python.
+
+    >>> print(recover_formula(parse_formula("(a + b) * c")))
+    t1 = a + b
+    f = t1 * c
+    """
+    places = circuit.columns.places
+    if (
+        circuit.size > MAX_FORMULA_NODES
+        or any(place.file != FORMULA_FILE for place in places.table)
+        or len(circuit.outputs) != 1
+    ):
+        return None
+    text = "\n".join(_write_statements(circuit))
+    try:
+        parsed = parse_formula(text)
+    except WiregradError:
+        return None
+    return text if _strip_places(parsed) == _strip_places(circuit) else None
+
+
+def _strip_places(circuit: CircuitGraph) -> CircuitGraph:
+    return CircuitGraph(replace(circuit.columns, places=NodeLabels()))
+
+
+def _write_statements(circuit: CircuitGraph) -> Iterator[str]:
+    names = circuit.columns.names
+    for row in circuit.rows():
+        if row.op.pattern is not Pattern.SOURCE:
+            operands = [circuit.operand_text(source) for source in row.sources]
+            text = row.op.expression(*(f"({x})" if x.startswith("-") else x for x in operands))
+            node_names = names.names_of(row.node)
+            yield f"{node_names[0]} = {text}" if node_names else text
+
+
+def describe_flipped_branch(run: RunRecord) -> str:
+    """Return a note on the first Python branch that would go the other way at the values of a run; empty if none would.
+
+    >>> import wiregrad as wg
+    >>> describe_flipped_branch(wg.circuit("x * x").run(x=3.0))
+    ''
+    """
+    certificate = certificates.find_flipped(run.circuit, run.values)
+    if certificate is None:
+        return ""
+    at = "" if certificate.place is None else f" at {certificate.place.without_folder()}"
+    condition = certificates.describe_certificate(run.circuit, certificate)
+    return (
+        f"at these inputs Python would have gone another way{at}: {condition} when it was traced; "
+        "the function itself may give something else"
+    )
+
+
+def summarize_circuit(views: CircuitViews) -> dict[str, Any]:
+    """Summarize a large circuit: its groups, the largest gradients, and everything that is not finite.
+
+    `circuit` and `run` in the result describe the picture: each of their nodes is a box, which may stand for many.
+
+    >>> import wiregrad as wg
+    >>> run = wg.circuit("y = tanh(x)").run(x=1.0)
+    >>> summarize_circuit(CircuitViews(run.circuit, run))["note"]
+    'a summary: 2 boxes stand for all 2 nodes and leaves of the circuit'
+    """
+    view = views.draw_view()
+    size = views.circuit.size
+    count = len(view["boxes"])
+    boxes = "1 box stands" if count == 1 else f"{count:,} boxes stand"
+    note = f"a summary: {boxes} for all {size:,} nodes and leaves of the circuit"
+    drawn = f"; {view['note']}" if view["note"] else ""
+    summary = {
+        "size": size,
+        "view": view,
+        "outline": views.outline_groups(),
+        "top": views.list_top_gradients(),
+        "nonfinite": views.list_nonfinite(),
+        "heat": views.build_heat_strip(),
+    }
+    data = {"schema": json_encoding.PAGE_SCHEMA, "live": False, "note": note + drawn, "summary": summary}
+    return data | _boxes_as_circuit(views, view)
+
+
+def _boxes_as_circuit(views: CircuitViews, view: dict[str, Any]) -> dict[str, Any]:
+    """Encode a picture as a circuit: its boxes as nodes, its links as wires."""
+    arriving: list[list[dict[str, Any]]] = [[] for _ in view["boxes"]]
+    for link in view["links"]:
+        arriving[link["target"]].append(link)
+    nodes = [_box_node(box, links) for box, links in zip(view["boxes"], arriving, strict=True)]
+    outputs = [{"label": label, "node": k} for k, box in enumerate(view["boxes"]) for label in box["outputs"]]
+    data: dict[str, Any] = {"circuit": {"name": views.circuit.name, "nodes": nodes, "outputs": outputs}}
+    if views.run is not None:
+        data["run"] = _boxes_as_run(views.run, view["boxes"], arriving)
+    return data
+
+
+def _boxes_as_run(run: RunRecord, boxes: list[dict[str, Any]], arriving: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    """Encode the numbers of boxes and links: exact for a single node or wire, else the norm over many."""
+    numbers = [_box_numbers(run, box) for box in boxes]
+    return {
+        "values": [value for value, _ in numbers],
+        "grads": [grad for _, grad in numbers],
+        "wires": [
+            _link_numbers(run, link) or [None, grad, _reading_as_summary(link["sent"], "gradient", 0)]
+            for (_, grad), links in zip(numbers, arriving, strict=True)
+            for link in links
+        ],
+    }
+
+
+def _box_numbers(run: RunRecord, box: dict[str, Any]) -> tuple[Any, Any]:
+    node = box["node"]
+    if box["kind"] != BoxKind.GROUP.value:
+        return json_encoding.encode_value(run.values[node]), json_encoding.encode_gradient(
+            run.flows[node], run.circuit.type_of(node).shape
+        )
+    value = {"type": "group", "text": box["text"], "norm": 0.0, "bad": box["bad"]}
+    return value, _reading_as_summary(box["grad"], "gradient", box["bad"])
+
+
+def _link_numbers(run: RunRecord, link: dict[str, Any]) -> list[Any] | None:
+    return encode_wire(run, link["reader"], link["slot"]) if link["wires"] == 1 else None
+
+
+def _box_node(box: dict[str, Any], links: list[dict[str, Any]]) -> dict[str, Any]:
+    kind = box["kind"] if box["kind"] in (BoxKind.INPUT.value, BoxKind.CONSTANT.value) else BoxKind.GROUP.value
+    return {
+        "op": kind,
+        "sources": [link["source"] for link in links],
+        "names": [box["label"]],
+        "mode": 0,
+        "group": box["group"],
+        "type": box["kind"],
+        "text": box["text"],
+    }
+
+
+def _reading_as_summary(reading: dict[str, Any] | None, kind: str, bad: int) -> dict[str, Any] | None:
+    """Encode the reading of many numbers like the summary of an array; None where no gradient arrived."""
+    if reading is None or reading["size"] is None:
+        return None
+    size = reading["size"]
+    return {"type": kind, "text": reading["text"], "norm": size if isinstance(size, str) else abs(size), "bad": bad}
+
+
+MAX_PAGE_NODES = 20_000
+"""Circuits with more nodes than this are sent as a summary."""
+MAX_EDITABLE_ELEMENTS = 64
+"""Array inputs of at most this many elements are sent element by element, so that each can be edited."""
+MAX_BLAME_ORIGINS = 8
+"""Maximum number of origins of non-finite numbers in the page."""
+
+
+def build_page_data(
+    circuit: CircuitGraph, run: RunRecord | None = None, *, source: bool = False, formula: str | None = None
+) -> dict[str, Any]:
+    """Return the JSON that the page starts with; with `source` it holds the lines of code that made the nodes.
+
+    `formula` is the text that the circuit was written as; without it, one is recovered from the circuit if possible.
+
+    >>> import wiregrad as wg
+    >>> run = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
+    >>> data = build_page_data(run.circuit, run)
+    >>> data["live"], data["run"]["grads"], data["leaves"]
+    (True, [10.0, 10.0, -1.0, 10.0, 1.0], {'a': 2.0, 'b': -3.0, 'c': 10.0})
+    """
+    if run is not None and run.circuit is not circuit and run.circuit != circuit:
+        raise CircuitError("the run is of another circuit; explore run.circuit")
+    bare_circuit, bare_run = strip_folders(circuit, run)
+    if circuit.size > MAX_PAGE_NODES:
+        return _build_offline_summary(CircuitViews(bare_circuit, bare_run), circuit if source else None)
+    data: dict[str, Any] = {
+        "schema": json_encoding.PAGE_SCHEMA,
+        "live": can_run_in_page(circuit),
+        "circuit": encode_circuit(bare_circuit, bare_run),
+    }
+    if formula is None and data["live"]:
+        formula = recover_formula(circuit)
+    if formula is not None:
+        data["formula"] = formula
+    if source:
+        _add_source_lines(data["circuit"]["nodes"], circuit)
+    if bare_run is None:
+        return data
+    note = describe_flipped_branch(bare_run)
+    return data | encode_run(bare_run) | ({"note": note} if note else {})
+
+
+def _build_offline_summary(views: CircuitViews, source: CircuitGraph | None) -> dict[str, Any]:
+    """Return the summary of a large circuit for a saved page, with the answers that no server will give."""
+    data = summarize_circuit(views)
+    stored = collect_answers(views, data["summary"], lambda node: describe_node_with_source(views, node, source)) | {
+        "/blame": encode_blame(views)
+    }
+    note = (
+        f"{data['note']}; the rest is not in this file: circuit.explore() and run.explore() in Python show every node"
+    )
+    return data | {"note": note, "summary": data["summary"] | {"answers": stored}}
+
+
+def describe_node_with_source(views: CircuitViews, node: int, source: CircuitGraph | None) -> dict[str, Any]:
+    """Return everything known about one node; with `source`, a circuit with whole paths, also its line of code.
+
+    >>> import wiregrad as wg
+    >>> describe_node_with_source(CircuitViews(wg.circuit("y = tanh(x)")), 1, None)["op"]
+    'tanh'
+    """
+    data = views.describe_node(node)
+    text = "" if source is None else read_source_line(source, node)
+    if not text:
+        return data
+    return data | {"place": data["place"] | {"text": text}}
+
+
+def strip_folders(circuit: CircuitGraph, run: RunRecord | None) -> tuple[CircuitGraph, RunRecord | None]:
+    """Return a circuit and its run without the folders of their source files, so that no answer can name one.
+
+    >>> import wiregrad as wg
+    >>> strip_folders(wg.circuit("x * x"), None)[1] is None
+    True
+    """
+    places = circuit.columns.places
+    bare = tuple(None if place is None else place.without_folder() for place in places.table)
+    stripped = CircuitGraph(replace(circuit.columns, places=NodeLabels(bare, places.index)))
+    return stripped, None if run is None else RunRecord(stripped, run.values, run.flows, run.sent)
+
+
+def can_run_in_page(circuit: CircuitGraph) -> bool:
+    """Return whether the page can run a circuit without Python: scalars only, one output, ops that the page knows.
+
+    A traced circuit whose branches depended on values is refused: it holds only where the branches stay the same, and
+    the page cannot check that.
+
+    >>> import wiregrad as wg
+    >>> can_run_in_page(wg.circuit("x * x")), can_run_in_page(wg.trace(np.sum, np.ones(3)))
+    (True, False)
+    """
+    kinds = {circuit.columns.type_table[k] for k in np.unique(circuit.columns.types).tolist()}
+    return (
+        circuit.size <= MAX_PAGE_NODES
+        and kinds <= {FLOAT, BOOL}
+        and len(circuit.outputs) == 1
+        and not circuit.certificates
+        and all(
+            row.op.pattern is Pattern.SOURCE
+            or (isinstance(row.op, Elementwise) and not (row.op.opaque or row.op.per_call or row.op.settings))
+            for row in circuit.rows()
+        )
+        and all(decode_mode(mode)[0] is Convention.MIN_NORM for mode in _list_modes(circuit))
+    )
+
+
+def _list_modes(circuit: CircuitGraph) -> list[int]:
+    modes = circuit.columns.modes
+    return [] if modes is None else np.unique(modes).tolist()
+
+
+def encode_circuit(circuit: CircuitGraph, run: RunRecord | None = None) -> dict[str, Any]:
+    """Return the name, nodes and outputs of a circuit; with a run, captions of boxes leave out most shapes.
+
+    >>> import wiregrad as wg
+    >>> encode_circuit(wg.circuit("y = tanh(x)"))["outputs"]
+    [{'label': 'y', 'node': 1}]
+    """
+    outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    return {
+        "name": circuit.name,
+        "nodes": encode_nodes(circuit, run),
+        "outputs": [{"label": label, "node": node} for label, node in outputs],
+    }
+
+
+def encode_run(run: RunRecord) -> dict[str, Any]:
+    """Return the values, gradients, wires and inputs of a run, and the origins of what is not finite.
+
+    >>> import wiregrad as wg
+    >>> encode_run(wg.circuit("y = log(x)").run(x=0.0))["run"]["values"]
+    [0.0, '-inf']
+    """
+    circuit = run.circuit
+    shapes = [circuit.type_of(node).shape for node in range(circuit.size)]
+    numbers = {
+        "values": [*map(json_encoding.encode_value, run.values)],
+        "grads": [json_encoding.encode_gradient(flow, shape) for flow, shape in zip(run.flows, shapes, strict=True)],
+        "wires": [*encode_wires(run)],
+    }
+    return {"run": numbers, **_encode_inputs(run), **encode_blame(CircuitViews(circuit, run))}
+
+
+def _encode_inputs(run: RunRecord) -> dict[str, Any]:
+    """Return the values of real inputs: scalars by name, elements of small arrays by names such as `w[0,2]`."""
+    inputs = {run.circuit.name_of(node): np.asarray(run.values[node]) for node in run.circuit.input_indices()}
+    real = {
+        name: x
+        for name, x in inputs.items()
+        if x.dtype.kind != "c" and (not x.shape or x.size <= MAX_EDITABLE_ELEMENTS)
+    }
+    elements = {
+        f"{name}[{','.join(map(str, index))}]" if index else name: json_encoding.encode_number(x[index])
+        for name, x in real.items()
+        for index in np.ndindex(x.shape)
+    }
+    # An input may itself be called `w[0,2]`; then its own value counts.
+    return {"leaves": elements | {name: json_encoding.encode_number(x) for name, x in real.items() if not x.shape}}
+
+
+def encode_blame(views: CircuitViews) -> dict[str, Any]:
+    """Return the origins of NaN and infinity in a run, as `blame` finds them; empty if everything is finite.
+
+    >>> import wiregrad as wg
+    >>> run = wg.circuit("y = log(x)").run(x=0.0)
+    >>> encode_blame(CircuitViews(run.circuit, run))["blame"]["origins"][0]["said"]
+    'log gave -inf at x = 0'
+    """
+    run = views.run
+    if run is None or not views.get_state_mask("bad").any() or len(run.circuit.outputs) != 1:
+        return {}
+    try:
+        report = blame(run)
+    except WiregradError:
+        return {}
+    origins = [
+        {
+            "phase": origin.phase,
+            "node": run.circuit.index(origin.node),
+            "op": origin.op,
+            "said": origin.said,
+            "spoils": list(origin.spoils),
+            "suggestion": origin.suggestion,
+        }
+        for origin in report.origins[:MAX_BLAME_ORIGINS]
+    ]
+    return {"blame": {"text": str(report), "origins": origins}}
+
+
+def _add_source_lines(nodes: list[dict[str, Any]], circuit: CircuitGraph) -> None:
+    for node, data in enumerate(nodes):
+        text = read_source_line(circuit, node)
+        if text:
+            data["place"]["text"] = text
+
+
+def read_source_line(circuit: CircuitGraph, node: int) -> str:
+    """Return the line of code that made a node, stripped of surrounding whitespace; empty if it is not known.
+
+    >>> import wiregrad as wg
+    >>> read_source_line(wg.circuit("x * x"), 1)
+    ''
+    """
+    place = circuit.columns.places.label_of(node)
+    return "" if place is None or place.file == FORMULA_FILE else linecache.getline(place.file, place.line).strip()

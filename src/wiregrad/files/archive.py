@@ -1,0 +1,292 @@
+"""Circuit files: one safetensors file with the arrays as tensors and the JSON form of the circuit beside them.
+
+The format is eight bytes with the length of the header, a JSON header with the position of each tensor, and the
+tensors. It is small enough to be read and written here, with the checks that a file from an unknown source needs:
+nothing in the file is executed, and no length in it is trusted. Other tools can open the file and see the tensors; the
+tensor `circuit` is the document, as UTF-8 bytes. A file is written beside the one it replaces and renamed when it is
+complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.dtypes import MAX_AXES, numpy_can_hold
+from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, short_repr
+from wiregrad.files.atomic import write_atomically
+from wiregrad.ir import CircuitGraph
+from wiregrad.ir.json_form import (
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    VERSION_READERS,
+    NamedTensors,
+    parse_json,
+    unknown_version_error,
+    write_json,
+)
+from wiregrad.ir.strict_json import MAX_TEXT_BYTES, as_pairs, is_json, read_strict_json
+
+MAX_FILE_BYTES = 8 * 2**30
+"""Maximum size of a file in bytes."""
+MAX_HEADER_BYTES = 16 * 2**20
+"""Maximum size of its header in bytes."""
+DOCUMENT_TENSOR = "circuit"
+"""The tensor that holds the JSON document of the circuit."""
+METADATA_KEY = "__metadata__"
+"""The key of the header under which safetensors keeps metadata."""
+_DTYPE_CODES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "U8": "|u1", "BOOL": "|b1"}
+_DTYPE_NAMES = {np.dtype(code): name for name, code in _DTYPE_CODES.items()}
+
+FilePath = str | os.PathLike[str]
+
+
+def save(circuit: CircuitGraph, path: FilePath) -> None:
+    """Write a circuit to a file, completely or not at all.
+
+    >>> import tempfile, wiregrad as wg
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(wg.circuit("e = a + b; f = e * c"), f"{folder}/f.wg")
+    ...     print(load(f"{folder}/f.wg").inputs)
+    ('a', 'b', 'c')
+    """
+    replace_file(path, encode_circuit_file(circuit))
+
+
+def load(path: FilePath) -> CircuitGraph:
+    """Read a circuit from a file that `save` wrote; files from unknown sources are safe to read.
+
+    >>> load("none.wg")
+    Traceback (most recent call last):
+        ...
+    wiregrad.errors.FileAccessError: cannot read none.wg: there is no such file
+    """
+    checked = _check_path(path)
+    data = read_file_bytes(checked)
+    try:
+        return decode_circuit_file(data)
+    except CircuitError as error:
+        raise FileFormatError(f"{checked} cannot be read as a circuit: {error}") from None
+
+
+def encode_circuit_file(circuit: CircuitGraph) -> list[memoryview]:
+    """Encode a circuit as the bytes of a file, in parts that are written one after another."""
+    tensors: NamedTensors = {}
+    document = write_json(circuit, tensors).encode()
+    if len(document) > MAX_TEXT_BYTES:
+        raise FileFormatError(
+            f"the circuit takes {len(document):,} bytes as JSON; a file holds at most {MAX_TEXT_BYTES:,}"
+        )
+    arrays = {name: as_pairs(value) for name, value in tensors.items()}
+    arrays[DOCUMENT_TENSOR] = np.frombuffer(document, np.uint8)
+    return [*_encode_parts(arrays)]
+
+
+def decode_circuit_file(data: bytes) -> CircuitGraph:
+    """Decode a circuit from the bytes of a file.
+
+    >>> from wiregrad.ir import parse_text
+    >>> circuit = parse_text("input x\\ny = exp x\\noutput y")
+    >>> decode_circuit_file(b"".join(encode_circuit_file(circuit))) == circuit
+    True
+    """
+    tensors = _decode_tensors(data)
+    document = tensors.pop(DOCUMENT_TENSOR, None)
+    if document is None or document.dtype != np.uint8:
+        raise FileFormatError(f"it has no tensor {DOCUMENT_TENSOR!r} of bytes; it was not written by wiregrad")
+    return parse_json(document.tobytes(), tensors)
+
+
+def _check_path(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise FileAccessError(f"a path is a string or a pathlib.Path; got {short_repr(path)}")
+    if "\0" in os.fspath(path):
+        raise FileAccessError(f"no file can be called {short_repr(os.fspath(path))}")
+    return Path(path)
+
+
+def _encode_parts(arrays: NamedTensors) -> Iterator[memoryview]:
+    """Return the parts of a file: length, header, and the tensors, widest elements first so that all are aligned."""
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
+    header: dict[str, Any] = {METADATA_KEY: {"format": FORMAT_NAME, "version": str(FORMAT_VERSION)}}
+    parts = []
+    end = 0
+    for name, array in ordered:
+        plain = np.ascontiguousarray(array)
+        start = end
+        end = start + plain.nbytes
+        header[name] = {"dtype": _DTYPE_NAMES[plain.dtype], "shape": list(array.shape), "data_offsets": [start, end]}
+        parts.append(plain.reshape(-1).view(np.uint8))
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > MAX_HEADER_BYTES:
+        raise FileFormatError(f"the circuit has {len(arrays):,} arrays, more than the header of a file can list")
+    yield memoryview(len(text).to_bytes(8, "little"))
+    yield memoryview(text)
+    yield from (part.data for part in parts)
+
+
+def replace_file(path: FilePath, parts: list[memoryview]) -> None:
+    """Replace a file atomically, or create it; no partly written file is ever left."""
+    path = _check_path(path)
+    with _explain_failure("write", path):
+        if path.is_dir():
+            raise IsADirectoryError(21, "Is a directory")
+        if path.exists() and not path.is_file():
+            # A device or a pipe is written to, not replaced: the target of /dev/stdout may have no path.
+            path.write_bytes(b"".join(parts))
+            return
+        # Replace the target of a symbolic link, not the link.
+        write_atomically(Path(os.path.realpath(path)), parts)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    # A plain open of a pipe without a writer would wait forever.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def read_file_bytes(path: Path, most: int = MAX_FILE_BYTES) -> bytes:
+    """Read a regular file of at most `most` bytes; refuse devices and pipes without waiting for them.
+
+    >>> read_file_bytes(Path("/dev/null"))
+    Traceback (most recent call last):
+        ...
+    wiregrad.errors.FileFormatError: /dev/null is not a regular file but a device or a pipe
+    """
+    with _explain_failure("read", path), open(path, "rb", opener=_open_without_waiting) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise FileFormatError(f"{path} is not a regular file but a device or a pipe")
+        if status.st_size > most:
+            raise FileFormatError(f"{path} has {status.st_size:,} bytes; the limit is {most:,}")
+        return file.read(status.st_size)
+
+
+@contextmanager
+def _explain_failure(verb: str, path: Path) -> Iterator[None]:
+    """Turn an error of the operating system into a `FileAccessError` that says what to try."""
+    try:
+        yield
+    except FileFormatError:
+        raise
+    except (OSError, MemoryError, ValueError) as error:
+        _raise_access_error(verb, path, error)
+
+
+def _raise_access_error(verb: str, path: Path, error: Exception) -> NoReturn:
+    hints: dict[type[Exception], str] = {
+        FileNotFoundError: "there is no such file" if verb == "read" else "there is no such folder; create it first",
+        IsADirectoryError: "it is a folder; give the path of a file",
+        NotADirectoryError: "part of the path is a file, not a folder",
+        PermissionError: "permission denied",
+    }
+    reason = hints.get(type(error)) or getattr(error, "strerror", None) or _describe_failure(error)
+    failure = FileAccessError(f"cannot {verb} {path}: {reason}")
+    failure.errno = getattr(error, "errno", None)
+    failure.filename = str(path)
+    raise failure from None
+
+
+def _describe_failure(error: Exception) -> str:
+    """Describe an error that has no text of the operating system."""
+    return "there is not enough memory" if isinstance(error, MemoryError) else str(error)
+
+
+def _decode_tensors(data: bytes) -> NamedTensors:
+    """Decode the tensors of a safetensors file; raise unless they fill it exactly."""
+    if len(data) < 8:
+        raise FileFormatError(f"it has {len(data)} bytes, too few for a safetensors file; it is empty or cut off")
+    length = int.from_bytes(data[:8], "little")
+    if length > MAX_HEADER_BYTES or data[8:9] != b"{":
+        hint = "; it looks like JSON: rename it to .json" if is_json(data) else ""
+        raise FileFormatError(f"it is not a safetensors file: expected a length and a JSON header at its start{hint}")
+    if 8 + length > len(data):
+        raise FileFormatError(f"it is cut off: its header has {length:,} bytes, the file only {len(data) - 8:,} more")
+    header = read_strict_json(data[8 : 8 + length])
+    if type(header) is not dict:
+        raise FileFormatError("its header is not a JSON object")
+    _check_metadata(header.pop(METADATA_KEY, {}))
+    entries = {name: _check_entry(name, entry) for name, entry in header.items()}
+    body = memoryview(data)[8 + length :]
+    _check_coverage(entries, len(body))
+    return {name: _decode_tensor(body[start:end], dtype, shape) for name, (dtype, shape, start, end) in entries.items()}
+
+
+def _check_metadata(metadata: Any) -> None:
+    file_format = metadata.get("format") if type(metadata) is dict else metadata
+    if file_format != FORMAT_NAME:
+        raise FileFormatError(
+            f"it is a safetensors file, but not of a circuit: its format is {short_repr(file_format)}"
+        )
+    unknown = [key for key in metadata if key not in ("format", "version")]
+    if unknown or type(metadata.get("version")) is not str:
+        raise FileFormatError(f"its metadata must have format and version; got {short_repr(metadata, 80)}")
+    version = metadata["version"]
+    if version not in map(str, VERSION_READERS):
+        raise unknown_version_error(int(version) if re.fullmatch("[0-9]{1,9}", version) else version)
+
+
+TensorEntry = tuple[np.dtype[Any], tuple[int, ...], int, int]
+"""A tensor of the header: dtype, shape, and the first and last offset of its bytes."""
+
+
+def _check_entry(name: str, entry: Any) -> TensorEntry:
+    if type(entry) is not dict or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise FileFormatError(
+            f"tensor {short_repr(name)}: expected dtype, shape and data_offsets; got {short_repr(entry, 80)}"
+        )
+    code = entry["dtype"]
+    shape = entry["shape"]
+    offsets = entry["data_offsets"]
+    if type(code) is not str or code not in _DTYPE_CODES:
+        raise FileFormatError(
+            f"tensor {short_repr(name)}: its dtype must be one of {', '.join(_DTYPE_CODES)}; got {short_repr(code)}"
+        )
+    if not _are_lengths(shape) or not _are_lengths(offsets) or len(shape) > MAX_AXES or len(offsets) != 2:
+        raise FileFormatError(f"tensor {short_repr(name)}: shape and data_offsets must be lists of lengths")
+    dtype = np.dtype(_DTYPE_CODES[code])
+    if offsets[1] - offsets[0] != prod(shape) * dtype.itemsize:
+        raise FileFormatError(
+            f"tensor {short_repr(name)} claims the shape {short_repr(shape)}; {offsets[1] - offsets[0]:,} bytes do not fill it"
+        )
+    if not numpy_can_hold(dtype, tuple(shape)):
+        raise FileFormatError(f"tensor {short_repr(name)}: no array has the shape {short_repr(shape)}")
+    return dtype, tuple(shape), offsets[0], offsets[1]
+
+
+def _are_lengths(value: Any) -> bool:
+    return type(value) is list and all(type(item) is int and 0 <= item < 2**63 for item in value)
+
+
+def _check_coverage(entries: dict[str, TensorEntry], size: int) -> None:
+    """Raise unless the tensors follow each other without gaps and fill all data."""
+    reached = 0
+    for name, (_, _, start, end) in sorted(entries.items(), key=lambda item: item[1][2:]):
+        if start != reached:
+            raise FileFormatError(
+                f"tensor {short_repr(name)} begins at byte {start:,}; the one before ends at {reached:,}"
+            )
+        reached = end
+    if reached != size:
+        state = "cut off" if reached > size else "too long"
+        raise FileFormatError(f"it is {state}: its tensors take {reached:,} bytes, and {size:,} follow the header")
+
+
+def _decode_tensor(data: memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if dtype.kind == "b" and len(data) and np.frombuffer(data, np.uint8).max() > 1:
+        # NumPy would take such a byte for a bool without checking it.
+        raise FileFormatError("a tensor of bools has a byte that is neither 0 nor 1")
+    # A copy is aligned, and does not keep the bytes of the whole file alive.
+    array = np.frombuffer(data, dtype).astype(dtype.newbyteorder("=")).reshape(shape)
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,514 @@
+"""Ops that users define: a class with forward and backward, or a function with its local derivatives.
+
+Both are compared with a numeric derivative when they are first used, so that a wrong rule raises before it does harm.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import Any, ClassVar
+
+import numpy as np
+
+from wiregrad.errors import (
+    GradientError,
+    NoRuleError,
+    OperandError,
+    RecordError,
+    ShapeError,
+    format_user_line,
+    short_repr,
+)
+from wiregrad.frontends.recording import (
+    dispatch,  # noqa: F401 - they give values their methods and operators
+)
+from wiregrad.frontends.recording.arguments import PackedParts, fill_places, flatten, unflatten
+from wiregrad.frontends.recording.dispatch import as_constant, is_literal
+from wiregrad.frontends.recording.function_context import (
+    ForwardRun,
+    FunctionContext,
+    RecordedContext,
+    run_on_constants,
+    running_backward,
+)
+from wiregrad.frontends.recording.record import common_tape, finish_node, no_grad, record_op
+from wiregrad.frontends.recording.session import data_of, push_by_transpose
+from wiregrad.frontends.recording.tape import STATE, UNCHECKED, Tape
+from wiregrad.frontends.recording.value import Value, make_leaf
+from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir.scoped_settings import SettingBlock
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import General
+from wiregrad.ops.elementwise import SAMPLE_NUMBERS
+from wiregrad.ops.functions import FUNCTIONS
+
+
+class Function:
+    """Base class of user-defined ops: write `forward(ctx, ...)` and `backward(ctx, upstream)`, and call `apply`.
+
+    A PyTorch `autograd.Function` runs with only its base class changed. The first call checks backward against a
+    numeric derivative at the point it is given; `check = False` in the class turns that off, for rules that are meant
+    to differ (straight-through estimators) and for random ops.
+
+    >>> class Multiply(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x, y):
+    ...         ctx.save_for_backward(x, y)
+    ...         return x * y
+    ...     @staticmethod
+    ...     def backward(ctx, upstream):
+    ...         x, y = ctx.saved_tensors
+    ...         return upstream * y, upstream * x
+    >>> a = Value(3.0)
+    >>> Multiply.apply(a, 4.0).backward()
+    >>> a.grad
+    4.0
+    """
+
+    check: ClassVar[bool] = True
+    _checked: ClassVar[bool] = False
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the output; the first argument is `ctx` unless `setup_context` is defined."""
+        raise NotImplementedError("a Function needs forward(ctx, ...)")
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Any) -> Any:
+        """Return the gradient of each input of forward; None for an input without one."""
+        raise NotImplementedError("a Function needs backward(ctx, upstream)")
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Apply the op to values, arrays, numbers and whatever else forward takes."""
+        args = _as_constants(args)
+        if cls.check and not STATE.skips_checks and not cls.__dict__.get("_checked", False):
+            cls._checked = True
+            try:
+                with STATE.record_on(Tape(apart=True)):
+                    _check_function_class(cls, args)
+            except BaseException:
+                cls._checked = False
+                raise
+        return _apply_function(cls, args)
+
+    @classmethod
+    def _run_forward(cls, ctx: FunctionContext, args: Sequence[Any]) -> Any:
+        """Call forward, and `setup_context` if the class has it."""
+        setup = getattr(cls, "setup_context", None)
+        if setup is None:
+            return cls.forward(ctx, *args)
+        output = cls.forward(*args)
+        setup(ctx, tuple(args), output)
+        return output
+
+
+def _as_constants(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the arguments with real and complex arrays as constants; numbers too, if no argument is a value.
+
+    So forward can use methods of values on every such argument, and later edits of an array do not reach backward.
+    """
+    alone = not any(isinstance(arg, Value) for arg in args)
+    return tuple(as_constant(arg) if alone or isinstance(arg, np.ndarray) else arg for arg in args)
+
+
+def _apply_function(cls: type[Function], args: Sequence[Any]) -> Any:
+    for k, arg in enumerate(args):
+        if not isinstance(arg, Value) and any(isinstance(part, Value) for part in flatten(arg)[0]):
+            raise OperandError(f"{cls.__name__}.apply takes values one by one, not in a container (argument {k})")
+    values = tuple(k for k, arg in enumerate(args) if isinstance(arg, Value) and not is_literal(arg))
+    call = _FunctionCall(cls, tuple(None if k in values else arg for k, arg in enumerate(args)), values)
+    operands = [args[k] for k in values]
+    xs = tuple(np.asarray(v._data) if np.ndim(v._data) else np.asarray(v._data)[()] for v in operands)
+    run = call.run_forward(xs)
+    tape = common_tape(operands)
+    if tape is None:
+        return unflatten(run.tree, [as_constant(output) for output in run.outputs])
+    output = call.keep_run(run)
+    if tape.tracing and call.parts.still:
+        tape.leak = f"{cls.__name__} returns whole numbers or conditions, which leave the recording"
+        for operand in operands:
+            # Reading a traced value's data certifies it: such results belong to this point alone.
+            _ = operand.data
+    packed = finish_node(tape, FUNCTION_OP.bind_once(call=call), operands, xs, output)
+    return unflatten(run.tree, call.unpack_outputs(packed))
+
+
+def skip_checks() -> SettingBlock[None]:
+    """Return a block in which user-defined ops skip the check at their first call, because the caller checks them."""
+    return UNCHECKED.make_block(None)
+
+
+class _FunctionCall:
+    """One call of a `Function`, with what its backward needs; no recorded values, which would be a reference cycle."""
+
+    def __init__(self, cls: type[Function], args: tuple[Any, ...], values: tuple[int, ...]) -> None:
+        self.cls = cls
+        self.args = args
+        self.values = values
+        self.needs = tuple(k in values for k in range(len(args)))
+        self.parts = PackedParts(())
+        self._latest: tuple[Any, Any, Sequence[Any]] | None = None
+        """The last upstream gradient and inputs, and the gradients that backward returned for them."""
+
+    @property
+    def called(self) -> str:
+        """The name of the user's class."""
+        return self.cls.__name__
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The key that tells calls apart: the class, the positions of its values, and the other arguments."""
+        return self.cls, self.values, tuple(data_of(arg) for arg in self.args)
+
+    def forward(self, ctx: FunctionContext, inputs: Sequence[Any]) -> Any:
+        """Run the class's forward with these inputs at the positions of the values."""
+        return self.cls._run_forward(ctx, fill_places(self.args, self.values, inputs))
+
+    def run_forward(self, xs: Sequence[Any]) -> ForwardRun:
+        """Run the class's forward on numbers."""
+        return ForwardRun(self.forward, xs, self.args, self.needs)
+
+    def keep_run(self, run: ForwardRun) -> Any:
+        """Remember a run of forward; returns its results as one array, which only the tape stores."""
+        self._run = run
+        self.parts = PackedParts(run.outputs)
+        packed = self.parts.pack(run.outputs)
+        run.outputs = []
+        return packed
+
+    def unpack_outputs(self, packed: Any) -> list[Any]:
+        """Return the results, given the differentiable ones joined to one array or value."""
+        parts = self.parts.unpack(packed)
+        blocked = self._run.blocked
+        return [part.detach() if k in blocked and isinstance(part, Value) else part for k, part in enumerate(parts)]
+
+    def pull_gradient(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
+        """Return the gradient of one of the values."""
+        if not isinstance(g, Value | np.ndarray | np.generic | float):
+            raise NoRuleError(f"{self.called}.backward is Python code, which a backward circuit cannot hold")
+        recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
+        if recorded and getattr(self.cls.backward, "runs_once", False):
+            return record_op(BACKWARD_OP.bind_once(call=self, input_slot=slot), (g, *xs))
+        latest = self._latest
+        if latest is None or latest[0] is not g or latest[1] is not xs:
+            # One call of backward returns the gradients of all inputs.
+            latest = self._latest = (g, xs, self._call_backward(g, xs, y))
+        if slot == 0:
+            self._latest = None
+        sent = latest[2][self.values[slot]]
+        shape = np.shape(data_of(xs[slot]))
+        if sent is not None and np.shape(data_of(sent)) != shape:
+            raise GradientError(
+                f"{self.called}.backward returns shape {np.shape(data_of(sent))} for input {self.values[slot]}, "
+                f"which has shape {shape}"
+            )
+        return sent if recorded else data_of(sent)
+
+    def _call_backward(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
+        """Call the class's backward; returns one gradient per argument of forward."""
+        run = self._run if self._run.is_at(xs) else self.run_forward([data_of(x) for x in xs])
+        upstream = [as_constant(part) for part in self.parts.unpack(g, zeros=True)]
+        if any(isinstance(x, Value) for x in xs):
+            context = RecordedContext(self, run, xs, lambda: self.unpack_outputs(y)).build_context()
+            with running_backward(differentiated=True):
+                sent = self.cls.backward(context, *upstream)
+        elif isinstance(g, Value):
+            with running_backward(differentiated=False):
+                sent = self.cls.backward(run.ctx, *upstream)
+        else:
+            with run_on_constants():
+                sent = self.cls.backward(run.ctx, *upstream)
+        gradients = sent if isinstance(sent, tuple | list) else (sent,)
+        count = len(self.args)
+        if len(gradients) < count or any(extra is not None for extra in gradients[count:]):
+            raise GradientError(
+                f"{self.called}.backward must return one gradient per input of forward ({count}); got {len(gradients)}"
+            )
+        return gradients
+
+
+def _function_back(slot: int, g: Any, xs: Any, y: Any, *, call: _FunctionCall) -> Any:
+    return call.pull_gradient(slot, g, xs, y)
+
+
+def _function_ahead(slot: int, t: Any, xs: Any, y: Any, *, call: _FunctionCall) -> Any:
+    pushed = push_by_transpose(lambda slot, g, xs: call.pull_gradient(slot, g, xs, y), slot, t, xs, y)
+    _check_linear(call, slot, data_of(t), [data_of(x) for x in xs], data_of(y), data_of(pushed))
+    return pushed
+
+
+def _check_linear(call: _FunctionCall, slot: int, t: Any, xs: Sequence[Any], y: Any, pushed: Any) -> None:
+    """Raise if backward is not linear in its upstream gradient: forward mode transposes it, which needs linearity."""
+    # Large numbers, so that a backward that clips its gradient is noticed.
+    g = np.random.default_rng(0).normal(scale=100.0, size=np.shape(y)).astype(np.asarray(y).dtype)
+    sent = call.pull_gradient(slot, g[()], xs, y)
+    back = np.real(np.conjugate(t) * (0.0 if sent is None else sent))
+    ahead = np.real(np.conjugate(g) * pushed)
+    size = np.sum(np.abs(back)) + np.sum(np.abs(ahead))
+    if np.isfinite(size) and abs(np.sum(back) - np.sum(ahead)) > 1e4 * np.finfo(g.dtype).eps * size:
+        raise GradientError(
+            f"{call.called}.backward is not linear in its upstream gradient, so it has no forward mode; use wg.grad or "
+            "wg.vjp, or wg.jacobian with mode='reverse'"
+        )
+
+
+FUNCTION_OP = TABLE.register(
+    General(
+        name="function",
+        doc="An op of the user's own, by forward and backward.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=lambda *xs, call: _rerun_forward(call, xs),
+        back=_function_back,
+        ahead=_function_ahead,
+        batches=False,
+        per_call=True,
+    )
+)
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark the backward of a `Function` as code that cannot be differentiated, as PyTorch's decorator does.
+
+    It always runs on plain numbers, so it may call any library; a second derivative through it raises.
+
+    >>> import math
+    >>> class Sine(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return math.sin(x)
+    ...     @staticmethod
+    ...     @once_differentiable
+    ...     def backward(ctx, upstream):
+    ...         (x,) = ctx.saved_tensors
+    ...         return upstream * math.cos(x)
+    >>> x = Value(0.0)
+    >>> Sine.apply(x).backward()
+    >>> x.grad
+    1.0
+    """
+    backward.runs_once = True  # type: ignore[attr-defined]
+    return backward
+
+
+def _run_backward_once(g: Any, *xs: Any, call: _FunctionCall, input_slot: int) -> Any:
+    sent = call.pull_gradient(input_slot, g, xs, None)
+    return np.zeros_like(xs[input_slot]) if sent is None else sent
+
+
+def _refuse_second(slot: int, flow: Any, xs: Any, y: Any, *, call: _FunctionCall, **_: Any) -> Any:
+    raise GradientError(
+        f"{call.called}.backward is marked once_differentiable: it has neither a second derivative nor forward mode"
+    )
+
+
+BACKWARD_OP = TABLE.register(
+    General(
+        name="function_backward",
+        doc="The backward of an op of the user's own that is marked once_differentiable.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=_run_backward_once,
+        back=_refuse_second,
+        ahead=_refuse_second,
+        batches=False,
+        per_call=True,
+    )
+)
+
+
+def _rerun_forward(call: _FunctionCall, xs: Sequence[Any]) -> Any:
+    """Run forward at another point; returns its results joined to one array."""
+    outputs = call.run_forward(xs).outputs
+    if PackedParts(outputs).kinds != call.parts.kinds:
+        raise ShapeError(
+            f"{call.called}.forward returned {call.parts.kinds} when it was recorded; got {PackedParts(outputs).kinds}"
+        )
+    return call.parts.pack(outputs)
+
+
+def _check_function_class(cls: type[Function], args: Sequence[Any]) -> None:
+    """Compare backward with a numeric derivative at the point of the first call."""
+    rng = np.random.default_rng(0)
+    values = [k for k, arg in enumerate(args) if isinstance(arg, Value) and not is_literal(arg)]
+    if not values or any(args[k].dtype.kind != "f" for k in values):
+        return
+    plain = [np.asarray(data_of(arg), float) if k in values else arg for k, arg in enumerate(args)]
+    with np.errstate(all="ignore"):
+        first = _forward_on_numbers(cls, plain, values)
+        if any(part.dtype.kind not in "fiub" for part in first):
+            # A numeric derivative of complex numbers would need two directions; text has no derivative.
+            return
+        fresh: list[Any] = [make_leaf(_as_plain_number(x)) if k in values else x for k, x in enumerate(plain)]
+        outputs = flatten(_apply_function(cls, fresh))[0]
+        # Constant results have no gradient, so they are left out.
+        moving = [isinstance(part, Value) and not is_literal(part) for part in outputs]
+        if not any(moving):
+            return
+        weights = [rng.normal(size=part.shape) * moves for part, moves in zip(first, moving, strict=True)]
+        terms = [FUNCTIONS["sum"].run(y * w) for y, w, moves in zip(outputs, weights, moving, strict=True) if moves]
+        reduce(add, terms).backward()
+        for k in values:
+            direction = rng.normal(size=np.shape(plain[k]))
+            slope = _numeric_slope(
+                lambda xs: _dot_product(weights, _forward_on_numbers(cls, xs, values)), plain, k, direction
+            )
+            _compare_slopes(cls, k, plain[k], fresh[k].grad, direction, slope)
+
+
+def _forward_on_numbers(cls: type[Function], inputs: Sequence[Any], values: Sequence[int]) -> list[Any]:
+    """Run forward without recording, with constants at the positions of the values; returns arrays."""
+    with no_grad():
+        constants = [make_leaf(_as_plain_number(x), constant=True) if k in values else x for k, x in enumerate(inputs)]
+        outputs = flatten(cls._run_forward(FunctionContext((True,) * len(inputs)), constants))[0]
+        return [np.asarray(data_of(part)) for part in outputs]
+
+
+def _compare_slopes(cls: type[Function], k: int, x: Any, grad: Any, direction: Any, slope: float) -> None:
+    """Raise if the gradient of an input, along a direction, is not the numeric slope."""
+    got = float(np.sum(np.asarray(0.0 if grad is None else grad) * direction))
+    if np.isfinite(slope) and not abs(got - slope) <= 1e-4 * max(1.0, abs(slope)):
+        raise RecordError(
+            f"{cls.__name__}.backward is wrong for input {k} ({_parameter_name(cls, k)}) at "
+            f"{short_repr(_as_plain_number(x))}: it gives {got:.6g} along a test direction, the numeric derivative is {slope:.6g}; "
+            f"set check = False in the class if it is meant to differ{format_user_line()}"
+        )
+
+
+def _parameter_name(cls: type[Function], k: int) -> str:
+    names = list(inspect.signature(cls.forward).parameters)
+    skip = 0 if hasattr(cls, "setup_context") else 1
+    return names[k + skip] if k + skip < len(names) else f"argument {k}"
+
+
+def _as_plain_number(x: Any) -> Any:
+    return float(x) if np.ndim(x) == 0 else x
+
+
+def _dot_product(weights: Sequence[Any], parts: Sequence[Any]) -> float:
+    return float(sum(np.sum(w * p) for w, p in zip(weights, parts, strict=True)))
+
+
+def _numeric_slope(
+    f: Callable[[Sequence[Any]], float], xs: Sequence[Any], slot: int, direction: Any, h: float = 1e-4
+) -> float:
+    """Return the directional derivative of f by one of its inputs, with a five-point stencil."""
+
+    def value_at(step: float) -> float:
+        return f([x + step * h * direction if k == slot else x for k, x in enumerate(xs)])
+
+    return (value_at(-2.0) - 8.0 * value_at(-1.0) + 8.0 * value_at(1.0) - value_at(2.0)) / (12.0 * h)
+
+
+def op(
+    function: Any = None,
+    /,
+    *,
+    partials: Callable[..., Any] | None = None,
+    check: bool = True,
+    samples: Sequence[Sequence[float]] | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[..., Any]], Elementwise]:
+    """Make an op from a function of numbers: `partials(*inputs, output)` returns its local derivatives.
+
+    The op is added to the op table under the function's name and works on numbers, arrays, values and in formulas. It
+    is compared at once with a numeric derivative (at `samples`, or at default points). `check=False` is for rules that
+    are meant to differ.
+
+    >>> @op(partials=lambda a, b, y: (b, a))
+    ... def times_(a, b):
+    ...     return a * b
+    >>> times_(3.0, 4.0)
+    12.0
+    """
+    if function is not None or not callable(partials):
+        raise OperandError("wg.op needs the local derivatives: write @wg.op(partials=lambda x, y: (slope,))")
+
+    def make_op(function: Callable[..., Any]) -> Elementwise:
+        parameters = inspect.signature(function).parameters.values()
+        inputs = tuple(p.name for p in parameters if p.default is p.empty)
+        title = name or function.__name__
+        record = Elementwise(
+            name=title,
+            doc=(function.__doc__ or f"The user's op {title}.").strip().split("\n")[0],
+            inputs=inputs,
+            pattern=Pattern.SCALE,
+            forward=function,
+            partials=tuple(_make_partial(partials, slot, len(inputs), title) for slot in range(len(inputs))),
+            samples=tuple(tuple(map(float, sample)) for sample in samples or ()),
+            opaque=True,
+        )
+        if check:
+            _check_partials(record)
+        return _register_user_op(record)
+
+    return make_op
+
+
+def _register_user_op(record: Elementwise) -> Elementwise:
+    """Add a user's op to the op table, or replace the user's earlier op of the same name."""
+    earlier = USER_OPS.get(record.name)
+    if earlier is not None and record.name in TABLE and TABLE[record.name] is earlier:
+        # Running a notebook cell again redefines its op.
+        USER_OPS[record.name] = TABLE.replace(earlier, record)
+    else:
+        USER_OPS[record.name] = TABLE.register(record)
+    return USER_OPS[record.name]
+
+
+USER_OPS: dict[str, Elementwise] = {}
+"""The ops that users defined with `wg.op`, by name."""
+
+
+def _make_partial(partials: Callable[..., Any], slot: int, count: int, name: str) -> Callable[..., Any]:
+    """Return the function that computes one of the slopes that `partials` returns."""
+
+    def compute_slope(*operands: Any) -> Any:
+        slopes = partials(*operands)
+        slopes = slopes if isinstance(slopes, tuple | list) else (slopes,)
+        if len(slopes) != count:
+            raise RecordError(f"partials of {name} must give one slope per input ({count}); got {len(slopes)}")
+        return slopes[slot]
+
+    return compute_slope
+
+
+def _check_partials(record: Elementwise) -> None:
+    """Compare the partials of an op with numeric derivatives at its samples, or at default points."""
+    points = record.samples or _sample_points(len(record.inputs))
+    tried = 0
+    for point in points:
+        xs = [np.float64(x) for x in point]
+        with np.errstate(all="ignore"):
+            y = record.forward(*xs)
+            if not np.isfinite(y):
+                continue
+            for slot, input_ in enumerate(record.inputs):
+                numeric = _numeric_slope(lambda moved: float(record.forward(*moved)), xs, slot, 1.0)
+                slope = record.local(slot, xs, y, 0)
+                got = 0.0 if slope is None else float(slope)
+                tried += 1
+                if np.isfinite(numeric) and not abs(got - numeric) <= 1e-4 * max(1.0, abs(numeric)):
+                    raise RecordError(
+                        f"the slope of {record.name} for input {input_} is wrong at {tuple(map(float, point))}: "
+                        f"partials give {got:.6g}, the numeric derivative is {numeric:.6g}; "
+                        f"check=False if it is meant to differ{format_user_line()}"
+                    )
+    if not tried:
+        raise RecordError(
+            f"{record.name} is finite at none of the sample points; give samples=[...]{format_user_line()}"
+        )
+
+
+def _sample_points(arity: int) -> list[tuple[float, ...]]:
+    return [
+        tuple(SAMPLE_NUMBERS[(start + 5 * k) % len(SAMPLE_NUMBERS)] for k in range(arity))
+        for start in range(len(SAMPLE_NUMBERS))
+    ]

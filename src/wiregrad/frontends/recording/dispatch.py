@@ -1,0 +1,408 @@
+"""How NumPy's ufuncs, functions and array methods find their ops when they are given values.
+
+At the end, a few methods under PyTorch's names, so that the body of a PyTorch `Function` runs as it is written. They
+are names that NumPy's arrays do not have; where both libraries have a name, values follow NumPy.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import (
+    ArityError,
+    EscapeError,
+    IndexingError,
+    MutationError,
+    NoRuleError,
+    OperandError,
+    ShapeError,
+    SingularError,
+    WiregradError,
+    format_user_line,
+    suggest_name,
+)
+from wiregrad.frontends.recording.arguments import ensure_owned, flatten, tree_map, unflatten
+from wiregrad.frontends.recording.record import are_discrete, record_op
+from wiregrad.frontends.recording.value import Value, as_numpy_number, make_concrete, make_leaf, new_instance, notes_of
+from wiregrad.ir import TABLE, Op
+from wiregrad.ir.op import ARITHMETIC_METHODS
+from wiregrad.ops import Elementwise
+from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
+from wiregrad.ops.functions.shape import cast_like
+
+
+def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+    """Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."""
+    op = UFUNCS.get(ufunc)
+    if op is not None and method == "__call__" and not settings:
+        return record_op(op, inputs) if type(self) is Value else op(*inputs)
+    refuse_out(settings)
+    if method == "outer" and op is not None:
+        return _apply_outer(op, *inputs)
+    entry = FUNCTIONS_BY_NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
+    if entry is None:
+        if op is not None and method == "__call__" and not settings:
+            return op(*inputs)
+        result = run_without_rule(getattr(ufunc, method), inputs, settings)
+        if result is not NotImplemented:
+            return result
+        raise NoRuleError(f"{_describe_missing_ufunc(ufunc, method, settings)}{format_user_line()}")
+    return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
+
+
+def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function made of ops; without a rule, fall back to NumPy itself if no gradient would be lost."""
+    try:
+        return run_composite(entry.run, entry.name, args, kwargs)
+    except (NoRuleError, EscapeError):
+        if not are_discrete(flatten((args, kwargs))[0]):
+            raise
+    return run_without_rule(function, args, kwargs)
+
+
+def _describe_missing_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -> str:
+    """Say that a ufunc has no rule; a similar name is suggested for NumPy's own ufuncs only."""
+    name = ufunc.__name__
+    what = name + ("" if method == "__call__" else f".{method}")
+    keywords = f" with {', '.join(settings)}=" if settings else ""
+    if getattr(np, name, None) is not ufunc:
+        return f"{what}{keywords}, a ufunc of another library, has no rule"
+    return f"np.{what}{keywords} has no rule{_suggest_name(name)}"
+
+
+def _apply_outer(op: Op, a: Any, b: Any) -> Any:
+    """Apply an op to all pairs of elements."""
+    one, two = (x if isinstance(x, Value) else np.asarray(x) for x in (a, b))
+    return op(FUNCTIONS["reshape"].run(one, one.shape + (1,) * two.ndim), two)
+
+
+def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Apply a NumPy function to values."""
+    if kwargs:
+        kwargs = dict(kwargs)
+        refuse_out(kwargs)
+    entry = FUNCTIONS_BY_NUMPY.get(function)
+    if entry is not None:
+        result = _run_or_concrete(entry, function, args, kwargs)
+        return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
+    op = UFUNCS.get(function)
+    if op is not None:
+        return op(*args, **kwargs)
+    result = run_without_rule(function, args, kwargs)
+    if result is not NotImplemented:
+        return result
+    name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
+    raise NoRuleError(f"{name} has no rule{_suggest_name(function.__name__)}{format_user_line()}")
+
+
+def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a function without a rule on plain numbers; `NotImplemented` if a gradient flows to an argument.
+
+    Traced conditions and whole numbers among the arguments are certified. Constants give a constant.
+    """
+    leaves, tree = flatten((args, kwargs))
+    if are_discrete(leaves):
+        args, kwargs = unflatten(tree, [make_concrete(leaf) for leaf in leaves])
+        return function(*args, **kwargs)
+    if not all(is_literal(leaf) for leaf in leaves if isinstance(leaf, Value)):
+        return NotImplemented
+    args, kwargs = unflatten(tree, [leaf.data if isinstance(leaf, Value) else leaf for leaf in leaves])
+    return tree_map(as_constant, function(*args, **kwargs))
+
+
+def _call_method(name: str, thing: Any, *args: Any, **kwargs: Any) -> Any:
+    return getattr(thing, name)(*args, **kwargs)
+
+
+def is_literal(value: Value) -> bool:
+    """Return whether a value is a constant that is on no tape."""
+    return value._tape is None and notes_of(value).constant
+
+
+def as_constant(result: Any) -> Any:
+    """Return a real or complex number or array as a constant value; anything else is returned unchanged."""
+    if type(result) is not np.ndarray and not isinstance(result, float | complex | np.generic):
+        return result
+    array = np.asarray(result)
+    return make_leaf(ensure_owned(array), constant=True) if array.dtype.char in "dfD" else result
+
+
+def run_composite(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function made of ops; NumPy's errors become wiregrad's, with the user's line."""
+    try:
+        return function(*args, **kwargs)
+    except WiregradError:
+        raise
+    except IndexError as error:
+        raise IndexingError(f"{name}: {error}{format_user_line()}") from error
+    except np.linalg.LinAlgError as error:
+        raise SingularError(f"{name}: {error}{format_user_line()}") from error
+    except ValueError as error:
+        message = str(error)
+        prefix = "" if message.startswith(name) else f"{name}: "
+        raise ShapeError(f"{prefix}{message}{format_user_line()}") from error
+    except TypeError as error:
+        try:
+            inspect.signature(function).bind(*args, **kwargs)
+        except TypeError as mismatch:
+            raise NoRuleError(f"{name} takes {inspect.signature(function)}: {mismatch}{format_user_line()}") from None
+        raise OperandError(f"{name}: {error}{format_user_line()}") from error
+
+
+def refuse_out(settings: dict[str, Any]) -> None:
+    """Raise if `out=` names an array to write into; drop an `out=` that is None."""
+    if settings.get("out") is not None:
+        raise MutationError(
+            f"out= would write in place, which cannot be recorded; assign the result instead{format_user_line()}"
+        )
+    settings.pop("out", None)
+
+
+def _suggest_name(name: str) -> str:
+    return suggest_name(name, [*TABLE.callable_names(), *FUNCTIONS])
+
+
+def _collect_ufuncs() -> dict[Any, Op]:
+    """Return the op of every ufunc (and function of one array, such as np.sinc) that is in the op table."""
+    ops: dict[Any, Op] = {}
+    for op in TABLE:
+        if isinstance(op, Elementwise):
+            same = [getattr(np, name) for name in (op.name, *op.aliases) if hasattr(np, name)]
+            ops.update(
+                dict.fromkeys([f for f in (*same, op.forward) if f not in FUNCTIONS_BY_NUMPY and callable(f)], op)
+            )
+    return ops
+
+
+UFUNCS = _collect_ufuncs()
+PROPERTY_METHODS = ("T", "mT", "real", "imag")
+"""Methods that are properties: written without parentheses."""
+
+
+def collect_methods() -> dict[str, Callable[..., Any]]:
+    """Return every method of values by name."""
+    by_name: dict[str, Callable[..., Any]] = {}
+    for op in TABLE:
+        if isinstance(op, Elementwise):
+            by_name.update(dict.fromkeys((op.name, *op.aliases), _make_op_method(op)))
+    by_name.update({name: _make_checked_method(entry.run, name) for name, entry in FUNCTIONS.items() if entry.method})
+    return by_name
+
+
+def install_methods() -> None:
+    """Give values their methods, operators and NumPy's protocols."""
+    for name, method in collect_methods().items():
+        if name not in vars(Value):
+            setattr(Value, name, property(method) if name in PROPERTY_METHODS else method)
+    for spelling, name in ARITHMETIC_METHODS.items():
+        setattr(Value, f"__{name}__", _make_operator(TABLE.infix[spelling]))
+        setattr(Value, f"__r{name}__", _make_operator(TABLE.infix[spelling], reflected=True))
+    product = FUNCTIONS_BY_NUMPY[np.matmul].run
+    protocols: dict[str, Any] = {
+        "__wiregrad_apply__": lambda self, op, operands: record_op(op, operands),
+        "__array_ufunc__": apply_ufunc,
+        "__array_function__": apply_function,
+        "__getitem__": _make_checked_method(FUNCTIONS["getitem"].run, "indexing"),
+        "__matmul__": _make_checked_method(product, "matmul"),
+        "__rmatmul__": _make_checked_method(lambda b, a: product(a, b), "matmul"),
+    }
+    for name, method in protocols.items():
+        setattr(Value, name, method)
+
+
+def _make_operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any], Any]:
+    """Return the method of an arithmetic operator; with `reflected`, the other operand is the first."""
+    if reflected:
+        return lambda self, other: record_op(op, (other, self))
+    return lambda self, other: record_op(op, (self, other))
+
+
+def _make_op_method(op: Op) -> Callable[..., Any]:
+    """Return a method of values that applies an op."""
+
+    def method(self: Value, *operands: Any) -> Any:
+        try:
+            return op(self, *operands)
+        except ArityError as error:
+            raise ArityError(f"{error}{format_user_line()}") from None
+
+    method.__name__ = op.name
+    method.__doc__ = op.doc
+    return method
+
+
+def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a method of values that calls a function made of ops, with NumPy as the fallback."""
+
+    def method(self: Value, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return run_composite(function, name, (self, *args), kwargs)
+        except (NoRuleError, EscapeError):
+            if not are_discrete(flatten((self, args, kwargs))[0]):
+                raise
+        return run_without_rule(_call_method, (name, self, *args), kwargs)
+
+    method.__name__ = name
+    method.__doc__ = function.__doc__
+    return method
+
+
+install_methods()
+
+
+VIEW_METHODS = frozenset(
+    "reshape ravel flatten view T mT t transpose permute swapaxes moveaxis squeeze unsqueeze expand_dims diagonal real "
+    "imag detach broadcast_to expand_as atleast_1d atleast_2d atleast_3d split array_split".split()
+)
+"""Methods and functions whose result shares its elements with the array, in NumPy or PyTorch."""
+
+
+class ClonedValue(Value):
+    """A copy of a value whose elements may be assigned; it then represents the array with the new elements.
+
+    Assignment raises while a view of the clone exists, because the view would not see the new elements.
+    """
+
+    __slots__ = ("views",)
+
+    views: list[weakref.ref[Value]]
+    """The views that were taken of it."""
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._assign_elements(run_composite(_put_elements, "indexing", (self, index, value), {}), value)
+
+    def __iadd__(self, other: Any) -> ClonedValue:
+        return self._assign_elements(self + other)
+
+    def __isub__(self, other: Any) -> ClonedValue:
+        return self._assign_elements(self - other)
+
+    def __imul__(self, other: Any) -> ClonedValue:
+        return self._assign_elements(self * other)
+
+    def __itruediv__(self, other: Any) -> ClonedValue:
+        return self._assign_elements(self / other)
+
+    def __getitem__(self, index: Any) -> Any:
+        part = super().__getitem__(index)
+        return self._note_view(part) if _is_basic_index(index) else part
+
+    def __getattribute__(self, name: str) -> Any:
+        attribute = super().__getattribute__(name)
+        if name not in VIEW_METHODS:
+            return attribute
+        if isinstance(attribute, Value):
+            return self._note_view(attribute)
+        return lambda *args, **kwargs: self._note_view(attribute(*args, **kwargs))
+
+    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = super().__array_function__(function, types, args, kwargs)  # type: ignore[misc]
+        return self._note_view(result) if function.__name__ in VIEW_METHODS else result
+
+    def _note_view(self, part: Any) -> Any:
+        """Remember a view of the elements; a number is a copy and needs no remembering."""
+        for value in part if isinstance(part, list | tuple) else (part,):
+            if isinstance(value, Value) and value.shape:
+                self.views.append(weakref.ref(value))
+        return part
+
+    def _assign_elements(self, assigned: Value, source: Any = None) -> ClonedValue:
+        """Represent another value from now on; raises if a view other than the source of the elements exists."""
+        if any(view() is not None and view() is not source for view in self.views):
+            raise MutationError(
+                "a part of this clone was taken before (a slice, .T, reshape) and would not see what is assigned now; "
+                f"assign first, or take the part from another clone{format_user_line()}"
+            )
+        self.views.clear()
+        return _copy_state(self, assigned)
+
+
+def _is_basic_index(index: Any) -> bool:
+    """Return whether an index gives a view: slices and whole numbers, not lists, arrays or masks."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts)
+
+
+def _put_elements(x: Value, index: Any, value: Any) -> Any:
+    """Return the array with new elements at an index."""
+    if isinstance(index, Value) and index.dtype.kind == "b" and index.shape == x.shape and not np.shape(value):
+        # A traced mask stays recorded as an operand; as an index it would be certified.
+        return TABLE["where"](index, cast_like(value, x) if isinstance(value, Value) else x.dtype.type(value), x)
+    return FUNCTIONS["put"].run(x, index, value)
+
+
+def _copy_state(clone: ClonedValue, value: Value) -> ClonedValue:
+    """Make a clone represent another value; results computed from it before do not change."""
+    clone._data = value._data
+    clone._tape = value._tape
+    clone._index = value._index
+    clone._notes = getattr(value, "_notes", None)
+    return clone
+
+
+def clone(x: Value) -> ClonedValue:
+    """Return a copy whose elements may be assigned."""
+    copy: ClonedValue = new_instance(ClonedValue)
+    copy.views = []
+    return _copy_state(copy, TABLE["positive"](x))
+
+
+def clamp(x: Value, min: Any = None, max: Any = None) -> Any:
+    """Return the elements limited to an interval."""
+    return FUNCTIONS["clip"].run(x, min, max)
+
+
+def masked_fill(x: Value, mask: Any, value: Any) -> Any:
+    """Return the array with a number where a mask is true."""
+    return TABLE["where"](mask, value, x)
+
+
+def unsqueeze(x: Value, dim: int) -> Any:
+    """Return the array with one more axis of length 1."""
+    return FUNCTIONS["expand_dims"].run(x, dim)
+
+
+def expand_as(x: Value, other: Any) -> Any:
+    """Return the array broadcast to the shape of another."""
+    return FUNCTIONS["broadcast_to"].run(x, np.shape(other))
+
+
+TORCH_METHODS: dict[str, Callable[..., Any]] = {
+    "add": TABLE["add"],
+    "sub": TABLE["subtract"],
+    "mul": TABLE["multiply"],
+    "div": TABLE["divide"],
+    "neg": TABLE["negative"],
+    "mm": FUNCTIONS_BY_NUMPY[np.matmul].run,
+    "matmul": FUNCTIONS_BY_NUMPY[np.matmul].run,
+    "t": lambda x: x.T,
+    "dim": lambda x: x.ndim,
+    "numel": lambda x: x.size,
+    "numpy": np.asarray,
+    "clone": clone,
+    "clamp": clamp,
+    "masked_fill": masked_fill,
+    "unsqueeze": unsqueeze,
+    "expand_as": expand_as,
+}
+
+
+def _make_torch_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of values that calls a function made of ops under PyTorch's name."""
+
+    def method(self: Value, *args: Any, **kwargs: Any) -> Any:
+        return run_composite(function, name, (self, *args), kwargs)
+
+    method.__name__ = name
+    method.__doc__ = function.__doc__
+    return method
+
+
+for _name, _function in TORCH_METHODS.items():
+    if not hasattr(Value, _name):
+        setattr(Value, _name, _make_torch_method(_name, _function))

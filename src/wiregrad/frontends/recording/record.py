@@ -1,0 +1,519 @@
+"""Recording: an op applied to values becomes a node of their recording.
+
+Real numbers have a faster way (`scalar`); everything else comes through `record_op`. The blocks that change how code
+is recorded are here too: `no_grad`, `group`, and `convention`, which chooses the slope on a kink.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import DTYPES
+from wiregrad.errors import (
+    EscapeError,
+    IndexingError,
+    OperandError,
+    ShapeError,
+    SingularError,
+    WiregradError,
+    format_user_line,
+    short_repr,
+)
+from wiregrad.frontends.recording.arguments import MAX_SMALL_BYTES, MEMORY_POOL, as_literal, ensure_owned, is_owned
+from wiregrad.frontends.recording.tape import (
+    BLOCKED,
+    GROUPS,
+    LITERAL,
+    MAX_KEPT_ELEMENTS,
+    PAUSES,
+    ROW_FORMAT,
+    STATE,
+    WATCHES,
+    DroppedArray,
+    ExtraNode,
+    Tape,
+    mode_of,
+)
+from wiregrad.frontends.recording.user_code import find_call_site, place_of
+from wiregrad.frontends.recording.value import (
+    DiscreteValue,
+    NumpyScalar,
+    Value,
+    make_concrete,
+    make_leaf,
+    new_instance,
+    notes_of,
+    wrap_node,
+)
+from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ir.columns import is_group_label
+from wiregrad.ir.scoped_settings import SettingBlock
+from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
+from wiregrad.ops import Elementwise
+from wiregrad.ops.gradient_flow import is_complex
+
+WIRE_DTYPES = frozenset(DTYPES.values())
+"""The dtypes that a wire can have."""
+new_extra: Callable[[tuple[Any, ...]], ExtraNode] = partial(tuple.__new__, ExtraNode)
+
+
+def record_op(op: Op, operands: Sequence[Any]) -> Any:
+    """Apply an op to values and literals and append it to their tape; returns a value.
+
+    A result without a gradient (a comparison, an index) is a plain NumPy object, except while tracing.
+    """
+    tape = STATE.innermost
+    if tape is not None and not tape.tracing and not (PAUSES.opened and (STATE.is_paused or STATE.is_careful)):
+        if op.by_element:
+            quick = _record_alike(tape, op, operands)
+            if quick is not None:
+                return quick
+        elif len(operands) == 1 and type(operands[0]) is Value and operands[0]._tape is tape:
+            return _record_one(tape, op, operands[0])
+    operands = op.complete(operands)
+    if isinstance(op, Elementwise) and op.of_complex is not None and any(map(is_complex, operands)):
+        return op.of_complex(*operands)
+    tape = common_tape(operands)
+    if isinstance(op, Elementwise) and len(operands) > 1:
+        operands = broadcast_operands(op, operands)
+    xs = [
+        (np.float64(x._data) if type(x._data) is float else x._data) if isinstance(x, Value) else as_literal(x, op)
+        for x in operands
+    ]
+    try:
+        y = op.compute(*xs) if not WATCHES.opened or STATE.watch is None else _compute_quietly(op, xs)
+    except BaseException as error:
+        if tape is not None and tape.tracing:
+            # If the function catches the error, its values have steered Python and no certificate says how.
+            tape.leak = f"{op.name} raised {type(error).__name__}, and the function caught it"
+        if isinstance(error, ValueError | TypeError | IndexError):
+            raise _refusal_error(op, xs, error) from error
+        raise
+    if tape is not None and not tape.tracing and isinstance(op, Elementwise):
+        # Derivative rules divide by operands: Python's numbers would raise there, NumPy's do not.
+        xs = [_give_output_dtype(x, y) for x in xs]
+    return finish_node(tape, op, operands, xs, y)
+
+
+def _compute_quietly(op: Op, xs: Sequence[Any]) -> Any:
+    """Compute an op without NumPy's warnings, because the watcher reports what goes wrong, and in more detail."""
+    with np.errstate(all="ignore"):
+        return op.compute(*xs)
+
+
+def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
+    """Record an op on arrays of one shape that are on the running tape; returns None for other operands."""
+    sources = list[int]()
+    xs = list[Any]()
+    literals = len(operands) == len(op.inputs) and _gather_alike(tape, operands, sources, xs)
+    if len(xs) != len(op.inputs):
+        return None
+    try:
+        large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL_BYTES
+        y = MEMORY_POOL.compute_array(op.forward, xs) if large else op.forward(*xs)
+    except (TypeError, ValueError):
+        # The general path raises an error that says what is wrong.
+        return None
+    if type(y) is not np.ndarray or y.dtype.kind != "f":
+        return None
+    y.setflags(write=False)
+    kept = y
+    mode = mode_of(op, sources) if op.kinks else 0
+    if literals or y.size > MAX_KEPT_ELEMENTS:
+        kept = _keep_read(op, sources, xs, y, mode)
+    value: Value = new_instance(Value)
+    value._data = y
+    value._tape = tape
+    value._index = tape.append_extra(new_extra((op, tuple(sources), tuple(xs), kept, mode)))
+    return value
+
+
+def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> bool:
+    """Collect operands as long as their shapes agree; returns whether a literal among them has to be converted."""
+    shape = None
+    literals = False
+    for x in operands:
+        kind = type(x)
+        if kind is Value and x._tape is tape:
+            data = x._data
+            sources.append(x._index)
+        elif kind is np.ndarray or kind is float:
+            data = x
+            literals = literals or kind is float or not is_owned(x)
+            sources.append(LITERAL)
+        else:
+            break
+        if type(data) is np.ndarray:
+            if shape is None:
+                shape = data.shape
+            elif data.shape != shape:
+                break
+        elif type(data) is not float:
+            break
+        xs.append(data)
+    return literals
+
+
+def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode: int) -> Any:
+    """Drop from `xs` the large arrays that no derivative rule reads; returns the output, dropped likewise."""
+    if mode:
+        reads: frozenset[int] = frozenset(range(len(xs)))
+        reads_output = True
+    else:
+        reads, reads_output = op.reads(tuple([source != LITERAL for source in sources]))
+    large = y.size > MAX_KEPT_ELEMENTS
+    for k, x in enumerate(xs):
+        if type(x) is float:
+            xs[k] = y.dtype.type(x)
+        elif k not in reads:
+            xs[k] = DroppedArray(x) if large else x
+        elif sources[k] == LITERAL:
+            xs[k] = ensure_owned(x)
+    return y if reads_output or not large else DroppedArray(y)
+
+
+def _record_one(tape: Tape, op: Op, value: Value) -> Any:
+    """Record an op on one array that is on the running tape."""
+    x = value._data
+    try:
+        y = op.compute(x)
+    except (ValueError, TypeError, IndexError) as error:
+        raise _refusal_error(op, [x], error) from error
+    if type(y) is np.float64:
+        result: Value = new_instance(NumpyScalar)
+        result._data = float(y)
+    elif type(y) is np.ndarray and y.ndim and y.dtype.kind in "fc":
+        y.setflags(write=False)
+        result = new_instance(Value)
+        result._data = y
+    else:
+        return finish_node(tape, op, (value,), (x,), y)
+    result._tape = tape
+    result._index = tape.append_extra(new_extra((op, (value._index,), (x,), y, 0)))
+    return result
+
+
+def _give_output_dtype(x: Any, y: Any) -> Any:
+    """Convert a Python number to a NumPy number with the dtype of the output."""
+    kind = type(x)
+    if kind is bool:
+        return np.bool_(x)
+    if kind is not float and kind is not int and kind is not complex:
+        return x
+    return y.dtype.type(x) if y.dtype.kind in "fc" else np.float64(x)
+
+
+def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+    """Append a node whose output has been computed; returns its value."""
+    if type(y) is np.ndarray:
+        if y.ndim:
+            y.setflags(write=False)
+        else:
+            y = y[()]
+    elif type(y) is not np.float64 and not isinstance(y, np.generic):
+        y = np.asarray(y)[()]
+    if tape is not None and tape.tracing:
+        return _finish_traced(tape, op, operands, xs, y)
+    moves = y.dtype.kind in "fc"
+    data = float(y) if type(y) is np.float64 else y
+    if tape is None or not moves:
+        watch = STATE.watch if WATCHES.opened else None
+        if watch is not None:
+            watch.apart(op, xs, y)
+        return make_leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else y
+    offset = _append_op(tape, op, operands, xs, y)
+    return wrap_node(tape, offset, data)
+
+
+def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+    """Append a node of a traced function whose output has been computed; returns its value."""
+    if y.dtype not in WIRE_DTYPES and are_discrete(operands):
+        # A wire cannot have this dtype (NumPy's True // True is an int8), and no gradient needs it.
+        for x in operands:
+            make_concrete(x)
+        return y
+    offset = _append_op(tape, op, operands, xs, y)
+    frames = note_place(tape, offset)
+    if tape.errors is not None:
+        _note_errors(tape)
+    value = wrap_node(tape, offset, y)
+    if type(y) is np.bool_ and tape.identity is not None and tape.identity.look(frames):
+        return make_concrete(value)
+    if STATE.is_paused and y.dtype.kind in "fc" and op is not TABLE["stop_gradient"]:
+        # Under no_grad a circuit still needs the node, but no gradient may flow back through it.
+        return record_op(TABLE["stop_gradient"], (value,))
+    return value
+
+
+def _append_op(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> int:
+    """Append a node and show it to the watcher, if there is one."""
+    watch = STATE.watch if WATCHES.opened else None
+    sources = tuple([place_on_tape(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
+    offset = tape.append_extra(ExtraNode(op, sources, tuple(xs), y, mode_of(op, sources)))
+    if watch is not None:
+        note_place(tape, offset)
+        watch(tape, offset, op, xs, y)
+    return offset
+
+
+def are_discrete(operands: Sequence[Any]) -> bool:
+    """Return whether no gradient flows through any of the operands."""
+    return all(isinstance(x, DiscreteValue) or not isinstance(x, Value) for x in operands)
+
+
+def is_tracing() -> bool:
+    """Return whether a circuit is being traced in this thread."""
+    return STATE.tape is not None and STATE.tape.tracing
+
+
+def _note_errors(tape: Tape) -> None:
+    """Note a leak if NumPy's error settings let the recorded function see floating-point errors."""
+    errors = np.geterr()
+    modes = set(errors.values())
+    if "raise" in modes or (errors != tape.errors and modes != {"ignore"}):
+        tape.leak = "it uses np.errstate(...), under which numbers may raise or warn"
+
+
+def common_tape(operands: Sequence[Any]) -> Tape | None:
+    """Return the tape that an op on these operands is recorded on; None if it is not to be recorded."""
+    if PAUSES.opened and STATE.is_paused and not is_tracing():
+        return None
+    me = threading.get_ident()
+    longest = None
+    moving = False
+    for x in operands:
+        if isinstance(x, Value):
+            tape = x._tape
+            if tape is None:
+                moving = moving or not notes_of(x).constant
+            else:
+                moving = True
+                if tape.owner == me and (longest is None or len(tape.buffer) > len(longest.buffer)):
+                    longest = tape
+    if not moving:
+        return None
+    return STATE.tape or longest or _home_of(operands) or STATE.current_tape()
+
+
+def _home_of(operands: Sequence[Any]) -> Tape | None:
+    """Return the tape that a leaf among the operands was last recorded on, if more can be recorded there.
+
+    So a tape that another generator has begun in the meantime is not used.
+    """
+    for x in operands:
+        home = notes_of(x).home if isinstance(x, Value) and x._tape is None else None
+        tape = None if home is None else home()
+        if tape is not None and tape.owner == threading.get_ident() and not tape.is_long():
+            return tape
+    return None
+
+
+def place_on_tape(tape: Tape, value: Value) -> int:
+    """Return the offset of a value on a tape, adding it if it is not there yet; `LITERAL` for a constant."""
+    home = value._tape
+    if home is tape:
+        return value._index
+    if home is None:
+        notes = notes_of(value)
+        if notes.constant:
+            return LITERAL
+        if notes.serial != tape.serial:
+            notes.offset = _add_leaf(tape, value)
+            notes.serial = tape.serial
+            notes.home = weakref.ref(tape) if STATE.innermost is not tape else None
+        return notes.offset
+    if home.owner is None and not tape.apart:
+        raise EscapeError(
+            "this value was recorded inside a transform (grad, vjp, ...) that has ended; return it from the function "
+            f"(has_aux=True), or take wg.stop_gradient(value){format_user_line()}"
+        )
+    key = (home.serial, value._index)
+    if key not in tape.known:
+        if tape.apart:
+            tape.known[key] = _add_leaf(tape, value)
+        else:
+            _import_node(tape, home, value._index)
+    return tape.known[key]
+
+
+def _add_leaf(tape: Tape, value: Value) -> int:
+    """Append a value from outside to a tape as an input; returns its offset."""
+    data = value._data
+    if tape.tracing and type(data) is float:
+        data = np.float64(data)
+    offset = tape.append_extra(ExtraNode(INPUT, (), (), data, 0))
+    tape.leaves[offset] = value
+    return offset
+
+
+def _copy_node(tape: Tape, home: Tape, offset: int) -> int:
+    """Copy one node of another tape, whose sources are on this one already; returns its offset."""
+    if offset in home.extras:
+        node = home.extras[offset]
+        sources = tuple([LITERAL if source < 0 else tape.known[home.serial, source] for source in node.sources])
+        return tape.append_extra(node._replace(sources=sources))
+    y, p, q, a, b, code = ROW_FORMAT.unpack_from(home.buffer, offset)
+    copied = len(tape.buffer)
+    tape.buffer += ROW_FORMAT.pack(y, p, q, _translate_source(tape, home, a), _translate_source(tape, home, b), code)
+    return copied
+
+
+def _translate_source(tape: Tape, home: Tape, source: int) -> int:
+    """Translate a source in a packed row of another tape to this tape."""
+    if source >= 0:
+        return tape.known[home.serial, source]
+    return source if source > BLOCKED else BLOCKED - tape.known[home.serial, BLOCKED - source]
+
+
+def _import_node(tape: Tape, home: Tape, root: int) -> None:
+    """Copy a node of another tape, and everything it was computed from, to this one."""
+    wanted = set[int]()
+    stack = [root]
+    while stack:
+        offset = stack.pop()
+        if offset in wanted or (home.serial, offset) in tape.known:
+            continue
+        wanted.add(offset)
+        stack.extend(home.sources_at(offset))
+    for offset in sorted(wanted):
+        origin = home.imports.get(offset)
+        if origin is not None and origin[0]() is tape:
+            tape.known[home.serial, offset] = origin[1]
+            continue
+        stands_for = home.leaves.get(offset)
+        if stands_for is not None:
+            tape.known[home.serial, offset] = place_on_tape(tape, stands_for)
+            continue
+        copied = _copy_node(tape, home, offset)
+        if offset in home.hooks:
+            tape.hooks[copied] = list(home.hooks[offset])
+        tape.imports[copied] = (weakref.ref(home), offset)
+        tape.known[home.serial, offset] = copied
+    if not any(reader() is tape for reader in home.readers):
+        home.readers.append(weakref.ref(tape))
+    # Without a higher limit a new tape would begin soon, and copy the same rows again.
+    tape.limit = max(tape.limit, 2 * len(tape.buffer))
+
+
+def broadcast_operands(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
+    """Broadcast every value among the operands to their common shape; literals are left as they are."""
+    shapes = [np.shape(x._data) if isinstance(x, Value) else np.shape(x) for x in operands]
+    first = shapes[0]
+    if all(
+        shape == first or (not shape and not isinstance(x, Value)) for shape, x in zip(shapes, operands, strict=True)
+    ):
+        return operands
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        described = ", ".join(f"{op.input_name(k)} {shape}" for k, shape in enumerate(shapes))
+        raise ShapeError(f"{op.name} needs shapes that broadcast; got {described}{format_user_line()}") from None
+    spread = TABLE["spread"]
+    return [
+        record_op(spread.bind({"rank": len(own_shape), "shape": shape}), (x,))
+        if isinstance(x, Value) and own_shape != shape
+        else x
+        for x, own_shape in zip(operands, shapes, strict=True)
+    ]
+
+
+def place_one(value: Value) -> tuple[Tape | None, int]:
+    """Return the tape for a packed row of one value, and the offset of the value there."""
+    tape = None if PAUSES.opened and STATE.is_careful else common_tape((value,))
+    return tape, LITERAL if tape is None else place_on_tape(tape, value)
+
+
+def place_two(one: Value, two: Value) -> tuple[Tape | None, int, int]:
+    """Return the tape for a packed row of two values, and the offsets of the values there."""
+    tape = None if PAUSES.opened and STATE.is_careful else common_tape((one, two))
+    if tape is None:
+        return None, LITERAL, LITERAL
+    return tape, place_on_tape(tape, one), place_on_tape(tape, two)
+
+
+def note_place(tape: Tape, offset: int) -> list[FrameType]:
+    """Store where a traced node was written: its line, and the enclosing groups and functions of the traced one.
+
+    Returns the frames of the user's code, innermost first.
+    """
+    frames, call = find_call_site()
+    if frames:
+        tape.places[offset] = place_of(frames[0])
+    functions = [frame.f_code.co_name for frame in frames[:-1] if not frame.f_code.co_name.startswith("<")]
+    path = "/".join([*filter(None, [STATE.group_path]), *reversed(functions)])
+    if path:
+        tape.groups[offset] = path
+    if call is not None:
+        tape.calls[offset] = call
+    if tape.frames is not None:
+        for depth, frame in enumerate(reversed(frames)):
+            tape.frames[frame] = depth
+    return frames
+
+
+def _refusal_error(op: Op, xs: Sequence[Any], error: Exception) -> Exception:
+    """Make the error for operands that NumPy refused."""
+    described = ", ".join(f"{op.input_name(k)} {np.shape(x)}" for k, x in enumerate(xs))
+    kind: type[WiregradError] = ShapeError if isinstance(error, ValueError) else OperandError
+    if isinstance(error, np.linalg.LinAlgError | IndexError):
+        kind = IndexingError if isinstance(error, IndexError) else SingularError
+    return kind(f"{op.name} cannot take {described}: {error}{format_user_line()}")
+
+
+def no_grad() -> SettingBlock[None]:
+    """Compute without recording: results are constants.
+
+    >>> with no_grad():
+    ...     y = Value(2.0) * 3.0
+    >>> y.data
+    6.0
+    """
+    return PAUSES.make_block(None)
+
+
+def record_carefully() -> SettingBlock[Any]:
+    """Return a block in which every op is recorded in full, and scalars do not take their fast path."""
+    return WATCHES.make_block(STATE.watch)
+
+
+def group(label: str) -> SettingBlock[str]:
+    """Group the nodes recorded inside under a label; pictures can collapse a group.
+
+    >>> with group("layer1"):
+    ...     y = Value(2.0) * 3.0
+    """
+    if not is_group_label(label):
+        raise OperandError(f"a group's label must be printable text without '/'; got {short_repr(label)}")
+    return GROUPS.make_block(label)
+
+
+SCALAR_NAMESPACE: dict[str, Any] = {"PAUSED": PAUSES.opened, "CHOSEN": CHOSEN_CONVENTIONS.opened}
+"""The global names of the generated code of scalars.
+
+While `PAUSED` is empty, no block in any thread changes how rows are appended; while `CHOSEN` is empty, no block chooses
+a convention for kinks.
+"""
+
+
+def convention(name: str) -> SettingBlock[Convention]:
+    """Record with another convention for kinks: `min_norm` (the usual one), `torch` or `jax`.
+
+    It applies to recorded code: values, `wg.grad`, `wg.trace`, `wg.run`. Circuits that are written down (formulas,
+    `wg.Builder`) have their own: `circuit.with_convention(name)`. The environment variable WIREGRAD_CONVENTION names
+    the convention outside all blocks, for recordings too; it is read once.
+
+    >>> import wiregrad as wg
+    >>> with convention("torch"):
+    ...     wg.grad(lambda x: wg.maximum(x, 0.0))(0.0)
+    0.5
+    >>> wg.grad(lambda x: wg.maximum(x, 0.0))(0.0)
+    0.0
+    """
+    return CHOSEN_CONVENTIONS.make_block(find_convention(name))

@@ -1,0 +1,366 @@
+"""One function recorded at one point, and the sweeps from its results to its arguments.
+
+Nested sessions share the tape of the outer one. A sweep runs on plain numbers, or on recorded values if its result may
+be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import GradientError, OperandError, short_repr
+from wiregrad.frontends.recording import (
+    scalar,  # noqa: F401 - they give values their methods and operators
+)
+from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, is_owned, unflatten
+from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
+from wiregrad.frontends.recording.tape import PAUSES, STATE, STRIDE, WATCHES, DroppedArray, Tape, TapeSpan, pull_back
+from wiregrad.frontends.recording.value import (
+    NumpyScalar,
+    Scalar,
+    Value,
+    as_python_number,
+    is_python_number,
+    number_class,
+    settle_gradient,
+    view_node,
+    wrap_node,
+    zero_like,
+)
+from wiregrad.ir import INPUT, TABLE, Row
+from wiregrad.passes import sweep_backward, sweep_forward
+
+Argnums = int | Sequence[int]
+
+
+class RecordingSession:
+    """One function recorded at one point: the offsets of its arguments, and the sweeps from its results to them."""
+
+    def __init__(self, tape: Tape | None = None) -> None:
+        self.alone = STATE.is_paused and tape is None and not is_tracing()
+        """Whether it runs under no_grad: then no gradient flows to values from outside."""
+        self.outer = None if self.alone else tape or STATE.tape
+        self.tape = self.outer or Tape(apart=self.alone)
+        self.start = len(self.tape.buffer)
+        self.offsets: list[int] = []
+        self.data: list[Any] = []
+
+    def lift_argument(self, leaf: Any, what: Callable[[], str]) -> Value:
+        """Return an argument as a new node of the tape."""
+        if type(leaf) is np.ndarray and leaf.dtype == np.float64 and leaf.ndim:
+            value = add_input(self.tape, ensure_owned(leaf))
+        elif type(leaf) is float:
+            value = add_input(self.tape, leaf, Scalar)
+        else:
+            data = as_data(leaf, what, strict=True)
+            number = number_class(leaf)
+            nested = isinstance(leaf, Value) and not self.alone
+            value = record_op(TABLE["positive"], (leaf,)) if nested else add_input(self.tape, data, number)
+            if value._tape is not self.tape:
+                value = add_input(self.tape, data, number)
+            elif is_python_number(leaf):
+                value = as_python_number(value)
+        self.offsets.append(value._index)
+        self.data.append(value._data)
+        return value
+
+    def offset_of(self, result: Any) -> int | None:
+        """Return the offset of a result; None if it cannot depend on an argument."""
+        if not isinstance(result, Value) or result._tape is not self.tape or result._index < self.start:
+            return None
+        return result._index
+
+    def has_outside_inputs(self, stop: int) -> bool:
+        """Return whether the results depend on values besides the arguments that a gradient may flow to."""
+        if self.alone:
+            return False
+        if not self.start:
+            return bool(self.tape.leaves)
+        if any(offset >= self.start for offset in self.tape.leaves):
+            return True
+        return any(
+            0 <= source < self.start for _, node in self.tape.walk_nodes(self.start, stop) for source in node.sources
+        )
+
+    def close_recording(self) -> None:
+        """Close the tape, unless an outer session or a leaf still needs it."""
+        if self.outer is None and (self.alone or not self.tape.leaves):
+            self.tape.owner = None
+
+    def pull_gradients(
+        self, seeds: list[tuple[int, Any]], *, recorded: bool | None = None, spend: bool = False
+    ) -> list[Any]:
+        """Return the gradient of every argument, given cotangents of results.
+
+        `recorded` says whether the sweep is recorded, to be differentiated again; by default this is found out.
+        `spend=True` says that this is the last sweep over the tape, so that its memory can be freed.
+        """
+        if not seeds:
+            return [zero_like(data) for data in self.data]
+        stop = max(seeds, key=_seed_offset)[0] + STRIDE
+        with np.errstate(all="ignore"):
+            if recorded is None:
+                recorded = self.has_outside_inputs(stop) or any(isinstance(seed, Value) for _, seed in seeds)
+            if recorded:
+                flows = self._pull_values(seeds, stop)
+            elif STATE.watch is not None:
+                adjoints = STATE.watch.pull_back(self.tape, seeds, self.start)
+                flows = [self._flow_at(adjoints, offset) for offset in self.offsets]
+            else:
+                adjoints = pull_back(self.tape, seeds, self.start, keep=False, spend=spend and self.outer is None)
+                flows = [self._flow_at(adjoints, offset) for offset in self.offsets]
+            return make_distinct(
+                [settle_gradient(flow, data) for flow, data in zip(flows, self.data, strict=True)], seeds
+            )
+
+    def _flow_at(self, adjoints: list[Any], offset: int) -> Any:
+        index = (offset - self.start) // STRIDE
+        return adjoints[index] if index < len(adjoints) else None
+
+    def _pull_values(self, seeds: list[tuple[int, Any]], stop: int) -> list[Any]:
+        span = TapeSpan(self.tape, self.start, stop, self.offsets)
+        starts = span.sum_seeds(seeds)
+        if self.tape.owner is None:
+            # This tape is closed: the sweep is recorded on the tape of the cotangents.
+            flows = sweep_backward(span, SpanNumbers(span), starts, HookRunner(span))
+        elif STATE.watch is not None:
+            flows = self._pull_watched(span, starts)
+        else:
+            with STATE.record_on(self.tape):
+                flows = sweep_backward(span, SpanValues(span), starts, HookRunner(span))
+        return [self._flow_at(flows, offset) for offset in self.offsets]
+
+    def _pull_watched(self, span: TapeSpan, starts: dict[int, Any]) -> list[Any]:
+        """Sweep on values and show every wire to the watcher, but not the ops that derivative rules record."""
+        sweep = STATE.watch.sweeping(span, SpanValues(span))
+        with STATE.record_on(self.tape), pause_watching():
+            flows = sweep_backward(span, SpanValues(span), starts, sweep)
+        sweep.close()
+        return flows
+
+    def push_tangents(self, tangents: list[Any], results: list[Any]) -> list[Any]:
+        """Return the tangent of every result, given tangents of the arguments."""
+        places = [self.offset_of(result) for result in results]
+        offsets = [offset for offset in places if offset is not None]
+        if not offsets:
+            return [zero_like(data_of(result)) for result in results]
+        stop = max(offsets) + STRIDE
+        span = TapeSpan(self.tape, self.start, stop, self.offsets)
+        on_values = self.has_outside_inputs(stop) or any(isinstance(t, Value) for t in tangents)
+        # An argument behind the last result cannot have an effect on any of them.
+        seeds = {span.index_of(o): t for o, t in zip(self.offsets, tangents, strict=True) if o < stop}
+        values = SpanValues(span) if on_values else SpanNumbers(span)
+        watch = STATE.watch
+        with np.errstate(all="ignore"), STATE.record_on(self.tape), pause_watching():
+            flows = sweep_forward(span, values, seeds)
+            if watch is not None:
+                watch.pushed(span, values, flows)
+        pushed = [
+            zero_like(data_of(result)) if k is None else settle_gradient(flows[span.index_of(k)], data_of(result))
+            for k, result in zip(places, results, strict=True)
+        ]
+        return make_distinct(pushed, zip(places, tangents, strict=False))
+
+
+def pause_watching() -> AbstractContextManager[Any, Any]:
+    """Return a block in which the watcher does not see what is recorded."""
+    return nullcontext() if STATE.watch is None else WATCHES.make_block(None)
+
+
+def _seed_offset(seed: tuple[int, Any]) -> int:
+    return seed[0]
+
+
+class SpanNumbers:
+    """The nodes of a span as plain numbers and arrays; an array that no rule reads may have been dropped."""
+
+    def __init__(self, span: TapeSpan) -> None:
+        self.span = span
+
+    def __getitem__(self, node: int) -> Any:
+        if node < 0:
+            outside = self.span.literals[node]
+            return self.load_node(*outside) if isinstance(outside, tuple) else outside
+        offset = self.span.start + node * STRIDE
+        data = self.span.tape.value_at(offset)
+        return self.load_node(offset, self.span.read.get(offset, data) if type(data) is DroppedArray else data)
+
+    def load_node(self, offset: int, data: Any) -> Any:
+        """Return the data of a node; numbers become NumPy's, because derivative rules divide."""
+        return np.float64(data) if type(data) is float else data
+
+
+class SpanValues(SpanNumbers):
+    """The nodes of a span as values, so that a sweep over them is recorded."""
+
+    def load_node(self, offset: int, data: Any) -> Any:
+        """Return a node as a value; a dropped array stays dropped."""
+        if type(data) is DroppedArray:
+            return data
+        tape = self.span.tape
+        if offset in tape.leaves:
+            return view_node(tape, offset)
+        return wrap_node(tape, offset, float(data) if type(data) is np.float64 and not tape.tracing else data)
+
+
+class HookRunner:
+    """Runs the hooks of values when their gradients are complete."""
+
+    def __init__(self, span: TapeSpan) -> None:
+        self.hooks = {span.index_of(offset): hooks for offset, hooks in span.tape.hooks.items() if offset >= span.start}
+
+    def node(self, row: Row, upstream: Any) -> Any:
+        """Return the gradient after the node's hooks; None if it has no hooks."""
+        for hook in self.hooks.get(row.node, ()):
+            upstream = hook(upstream)
+        return upstream if row.node in self.hooks else None
+
+    def wire(self, row: Row, slot: int, sent: Any) -> None:
+        """Ignore what is sent along a wire."""
+
+
+def add_input(tape: Tape, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
+    """Append an input to a tape; `number` says whether a real number is Python's or NumPy's."""
+    if not tape.tracing or type(data) is not float:
+        return wrap_node(tape, tape.append_extra(new_extra((INPUT, (), (), data, 0))), data, number)
+    data = np.float64(data)
+    value = wrap_node(tape, tape.append_extra(new_extra((INPUT, (), (), data, 0))), data)
+    return as_python_number(value) if number is Scalar else value
+
+
+def make_distinct(results: list[Any], passed: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """Copy results where needed, so that none shares memory with another one or with what was passed in."""
+    used = {id(array) for _, array in passed}
+    for k, result in enumerate(results):
+        if type(result) is np.ndarray:
+            if result.base is not None or not result.flags.writeable or id(result) in used:
+                results[k] = result.copy()
+            used.add(id(results[k]))
+    return results
+
+
+def data_of(result: Any) -> Any:
+    """Return the data of a value; anything else is returned unchanged."""
+    return result._data if isinstance(result, Value) else result
+
+
+def release_result(result: Any, session: RecordingSession) -> Any:
+    """Return a result of a function; as a plain number or array, unless an outer transform still needs it recorded."""
+    if isinstance(result, Value) and not (result._tape is session.tape and session.tape.owner is None):
+        # Transforms return Python floats, so a scalar becomes the value of a Python float.
+        return as_python_number(result)
+    data = data_of(result)
+    if type(data) is not np.ndarray:
+        return data
+    # The caller may write to the result, so it must not share memory.
+    shared = data.base is not None or not data.flags.writeable if isinstance(result, Value) else is_owned(data)
+    return data.copy() if shared else data
+
+
+def release_results(container: Any, session: RecordingSession) -> Any:
+    """Apply `release_result` to each leaf of a container."""
+    leaves, tree = flatten(container)
+    return unflatten(tree, [release_result(leaf, session) for leaf in leaves])
+
+
+class LiftedCall:
+    """A recorded call of a function, with some of its arguments lifted to values."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        argnums: Argnums,
+    ) -> None:
+        self.session = RecordingSession()
+        self.numbers, self.single = _resolve_argnums(argnums, len(args), f)
+        chosen = list(args)
+        self.trees: list[ContainerTree] = []
+        self.counts: list[int] = []
+        before = STATE.running_state()
+        try:
+            STATE.innermost, STATE.around = self.session.tape, PAUSES.active_blocks()
+            self._lift_arguments(f, args, chosen)
+            self.result = f(*chosen, **kwargs)
+        finally:
+            # Plain assignments: a Ctrl-C cannot come between them and leave the tape active.
+            STATE.innermost, STATE.around, STATE.stretch = before
+
+    def _lift_arguments(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
+        """Replace the arguments to differentiate by values, and other arrays by read-only copies."""
+        for number, arg in enumerate(args):
+            if type(arg) is np.ndarray and arg.ndim and number not in self.numbers:
+                chosen[number] = ensure_owned(arg)
+        for number in self.numbers:
+            leaves, tree = flatten(args[number])
+
+            def what(number: int = number, count: int = len(leaves)) -> str:
+                return f"argument {number} of {function_name(f)}" + (
+                    f" (one of its {count} leaves)" if count > 1 else ""
+                )
+
+            chosen[number] = unflatten(tree, [self.session.lift_argument(leaf, what) for leaf in leaves])
+            self.trees.append(tree)
+            self.counts.append(len(leaves))
+
+    def shape_like_arguments(self, leaves: Sequence[Any]) -> Any:
+        """Return leaves, one per lifted leaf, in the structure of the arguments: one container or a tuple of them."""
+        if self.single and len(leaves) == 1:
+            return unflatten(self.trees[0], leaves)
+        rest = iter(leaves)
+        parts: list[Any] = []
+        for tree, count in zip(self.trees, self.counts, strict=True):
+            parts.append(unflatten(tree, [next(rest) for _ in range(count)]))
+        return parts[0] if self.single else tuple(parts)
+
+
+def _resolve_argnums(argnums: Argnums, count: int, f: Callable[..., Any]) -> tuple[list[int], bool]:
+    """Return the argument numbers without negative ones, and whether a single number was given."""
+    if type(argnums) is int and 0 <= argnums < count:
+        return [argnums], True
+    single = isinstance(argnums, int) and not isinstance(argnums, bool)
+    if not single and not isinstance(argnums, list | tuple):
+        raise GradientError(f"argnums is a whole number or a tuple of them; got {short_repr(argnums)}")
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+    for number in numbers:
+        if not isinstance(number, int) or not -count <= number < count:
+            raise GradientError(
+                f"argnums asks for argument {short_repr(number)} of {function_name(f)}, which was called with {count}"
+            )
+    positions = [number % count for number in numbers]
+    if len(set(positions)) != len(positions):
+        raise GradientError(f"argnums names an argument twice: {short_repr(argnums)}")
+    return positions, single
+
+
+def function_name(f: Any) -> str:
+    """Return the name of a function for error messages."""
+    return getattr(f, "__name__", None) or type(f).__name__
+
+
+def check_callable(f: Any) -> None:
+    """Raise unless a transform was given a function."""
+    if not callable(f):
+        raise OperandError(f"a transform takes a function; got {short_repr(f)}: write wg.grad(f)(x), not wg.grad(f(x))")
+
+
+def push_by_transpose(back: Callable[..., Any], slot: int, t: Any, xs: Sequence[Any], y: Any) -> Any:
+    """Push a tangent through an op that has only a reverse rule, by transposing that rule.
+
+    The reverse rule is linear in g, so recording `back(slot, g, xs)` and pulling t back to g gives the pushed tangent.
+    """
+    recorded = isinstance(t, Value) or any(isinstance(x, Value) for x in xs)
+    session = RecordingSession(STATE.tape if recorded else Tape(apart=True))
+    like = data_of(y)
+    with STATE.record_on(session.tape):
+        g = session.lift_argument(
+            np.zeros_like(like) if np.ndim(like) else 0.0 * np.asarray(like)[()], lambda: "a gradient"
+        )
+        sent = back(slot, g, xs)
+    at = session.offset_of(sent)
+    return session.pull_gradients([] if at is None else [(at, t)], recorded=recorded)[0]

@@ -1,0 +1,660 @@
+"""The tape: the recording behind values, as rows that grow, and the reverse sweep over them.
+
+A scalar node is one packed row of 34 bytes: its value, its two slopes, its two sources and its op. A source is the
+offset of a row, so appending needs no lookup; appending is one call, so a Ctrl-C never leaves half a row. Every other
+node (arrays, ops of more inputs, leaves) has a row too, marked `EXTRA`; its data is in a dict beside the rows.
+
+A tape belongs to the thread that made it and lives as long as a value on it. Leaves belong to no tape: a tape refers to
+its leaves, a leaf only to the serial number of the tape it was last used on, so there are no reference cycles.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from types import FrameType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place, Row
+from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
+from wiregrad.ir.types_and_kinks import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
+from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, is_complex, match_dtype
+
+ROW_FORMAT = Struct("<dddiiH")
+STRIDE = ROW_FORMAT.size
+ROW_COLUMNS = np.dtype([("y", "<f8"), ("p", "<f8"), ("q", "<f8"), ("a", "<i4"), ("b", "<i4"), ("code", "<u2")])
+LITERAL = -1
+"""A source that is not a row: the operand was a plain number, which is stored in place of the slope."""
+EXTRA = -2
+"""The first source of a row whose node is an `ExtraNode`."""
+BLOCKED = -3
+"""`BLOCKED - offset` encodes a source that no gradient flows to."""
+EXTRA_ROW = ROW_FORMAT.pack(0.0, 0.0, 0.0, EXTRA, LITERAL, np.iinfo(np.uint16).max)
+MAX_TAPE_ROWS = 1 << 17
+"""Maximum number of rows before an op on leaves alone begins a new tape, so that a loop does not grow one for ever."""
+
+_tape_serials = itertools.count(1)
+
+
+class DroppedArray:
+    """Shape and dtype of an array that was dropped to free its memory, because no derivative rule reads it."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, array: Any) -> None:
+        self.dtype = array.dtype
+        self.shape = array.shape
+
+
+MAX_KEPT_ELEMENTS = 4096
+"""Arrays with up to this many elements are kept even if no derivative rule reads them."""
+
+
+class ExtraNode(NamedTuple):
+    """A node that does not fit into a packed row: an op on arrays or of more than two inputs, or a leaf."""
+
+    op: Op
+    sources: tuple[int, ...]
+    xs: tuple[Any, ...]
+    y: Any
+    mode: int
+
+
+SPENT_NODE = ExtraNode(INPUT, (), (), np.float64(0.0), 0)
+"""Replaces a node that is not needed any more."""
+
+
+class Tape:
+    """A recording that grows while code runs: its nodes, and what has to be known about them."""
+
+    __slots__ = (
+        "__weakref__",
+        "apart",
+        "buffer",
+        "calls",
+        "certificates",
+        "derived",
+        "errors",
+        "escapes",
+        "extras",
+        "frames",
+        "groups",
+        "hooks",
+        "identity",
+        "imports",
+        "known",
+        "leak",
+        "leaves",
+        "limit",
+        "names",
+        "of_transform",
+        "owner",
+        "places",
+        "readers",
+        "refusal",
+        "serial",
+        "sweeps",
+        "tracing",
+    )
+
+    def __init__(self, *, tracing: bool = False, apart: bool = False, of_transform: bool = True) -> None:
+        self.buffer = bytearray()
+        self.of_transform = of_transform
+        """Whether a transform records here, so that values act as the plain numbers of its function. Otherwise they are
+        values that the user made, which are compared and hashed by identity."""
+        self.extras: dict[int, ExtraNode] = {}
+        self.leaves: dict[int, Any] = {}
+        """Values from outside the tape by offset: leaves, and while tracing also values of other tapes."""
+        self.imports: dict[int, tuple[weakref.ref[Tape], int]] = {}
+        """Rows that were copied from another tape: that tape, and the offset there."""
+        self.known: dict[tuple[int, int], int] = {}
+        """The offset here of each row copied from another tape, by that tape's serial and the offset there."""
+        self.hooks: dict[int, list[Any]] = {}
+        self.readers: list[weakref.ref[Tape]] = []
+        """The tapes that copied rows of this one."""
+        self.sweeps: list[SweptGradients] = []
+        """The gradients of finished backward passes; no two of them visited the same node, except leaves."""
+        self.owner: int | None = threading.get_ident()
+        """The thread that may record here; None after the transform that made the tape has ended."""
+        self.serial = next(_tape_serials)
+        self.limit = MAX_TAPE_ROWS * STRIDE
+        self.tracing = tracing
+        """Whether a circuit is being traced: comparisons, source lines, names and certificates are recorded too."""
+        self.errors: Any = None
+        """For a tape that may be replayed: NumPy's error settings when recording began."""
+        self.apart = apart or tracing
+        """Whether values of other tapes are leaves here, instead of being copied with everything they depend on."""
+        self.certificates: list[Certificate] = []
+        self.escapes: list[tuple[Any, Any, Place | None]] = []
+        """Values from outside that were read as plain numbers during the trace: the value, the number and the line."""
+        self.refusal: str | None = None
+        """Why even the results of this recording are wrong for the plain function: it noticed that it is recorded."""
+        self.leak: str | None = None
+        """Why a replay could be wrong without notice: values steered Python and no certificate records how."""
+        self.identity: Any = None
+        """While tracing: the search for code that tests `condition is True`, which is never true of a recorded one."""
+        self.derived: dict[int, Op] = {}
+        """In anomaly mode: the op whose derivative rule recorded a node, by offset."""
+        self.frames: dict[FrameType, int] | None = None
+        """While names are collected: the frames of user functions that recorded something, with their depth."""
+        self.names: dict[int, str] = {}
+        """The names that users gave to recorded values, by offset."""
+        self.places: dict[int, Place] = {}
+        self.groups: dict[int, str] = {}
+        self.calls: dict[int, tuple[str, int]] = {}
+        """For a traced node: the composite function that recorded it, and a number that tells its calls apart."""
+
+    def append_extra(self, extra: ExtraNode) -> int:
+        """Append a node that is not a packed row; returns its offset."""
+        offset = len(self.buffer)
+        # The row comes first: an interrupt between the two lines leaves a row that nothing refers to.
+        self.buffer += EXTRA_ROW
+        self.extras[offset] = extra
+        return offset
+
+    def value_at(self, offset: int) -> Any:
+        """Return the value that a node computed."""
+        extra = self.extras.get(offset)
+        if extra is None:
+            return ROW_FORMAT.unpack_from(self.buffer, offset)[0]
+        # Derivative rules divide by outputs, so nodes store NumPy floats; a value holds a Python float.
+        return float(extra.y) if type(extra.y) is np.float64 and not self.tracing else extra.y
+
+    def node_at(self, offset: int) -> ExtraNode:
+        """Return a node with its op, sources, operands and output, unpacking it if it is a packed row."""
+        extra = self.extras.get(offset)
+        return _unpack_row(ROW_FORMAT.unpack_from(self.buffer, offset), self) if extra is None else extra
+
+    def sources_at(self, offset: int) -> list[int]:
+        """Return the offsets of a node's operands, without literals."""
+        extra = self.extras.get(offset)
+        if extra is not None:
+            return [source for source in extra.sources if source >= 0]
+        packed = ROW_FORMAT.unpack_from(self.buffer, offset)[3:5]
+        sources = [BLOCKED - source if source <= BLOCKED else source for source in packed]
+        return [source for source in sources if source >= 0]
+
+    def walk_nodes(self, start: int, stop: int) -> Iterator[tuple[int, ExtraNode]]:
+        """Walk the nodes between two offsets, last one first."""
+        rows = np.frombuffer(memoryview(self.buffer)[start:stop], ROW_COLUMNS).tolist()
+        for offset, row in zip(range(stop - STRIDE, start - STRIDE, -STRIDE), reversed(rows), strict=True):
+            extra = self.extras.get(offset)
+            yield offset, _unpack_row(row, self) if extra is None else extra
+
+    def copies_of(self, offset: int) -> Iterator[tuple[Tape, int]]:
+        """Walk over a node and its copies: each tape that has it, and the offset there."""
+        yield self, offset
+        for reader in self.readers:
+            tape = reader()
+            if tape is not None and (self.serial, offset) in tape.known:
+                yield from tape.copies_of(tape.known[self.serial, offset])
+
+    def is_long(self) -> bool:
+        """Return whether the next op on a leaf should begin a new tape, however many rows were copied here."""
+        return len(self.buffer) > MAX_TAPE_ROWS * STRIDE
+
+    def keep_sweep(self, sweep: SweptGradients, came_from: Tape | None = None) -> None:
+        """Store the gradients of a backward pass, and drop those of earlier passes that it replaces.
+
+        A pass replaces an earlier one if both visited a node that is not a leaf. A pass may come from another tape,
+        which has copies of nodes of this one.
+        """
+        if self.sweeps == [sweep]:
+            self.sweeps[0].backward.replaced = True
+            self.sweeps = [sweep]
+        else:
+            self.sweeps = [
+                *(self._unrelated_sweeps(sweep.inner_nodes(self), sweep.backward) if self.sweeps else []),
+                sweep,
+            ]
+        if self.readers:
+            self._forget_copies(sweep, came_from)
+
+    def _unrelated_sweeps(self, nodes: set[int], backward: BackwardPass) -> list[SweptGradients]:
+        """Return the sweeps that a backward pass over some nodes, given by index, does not replace."""
+        for sweep in self.sweeps:
+            if sweep.backward is not backward and not sweep.inner_nodes(self).isdisjoint(nodes):
+                sweep.backward.replaced = True
+        return [sweep for sweep in self.sweeps if not sweep.backward.replaced]
+
+    def _forget_copies(self, sweep: SweptGradients, came_from: Tape | None) -> None:
+        """Drop earlier sweeps on other tapes if they visited copies of the nodes of this sweep."""
+        seen: dict[int, set[int]] = {}
+        stack: list[tuple[Tape, set[int]]] = [(self, sweep.inner_nodes(self))]
+        while stack:
+            home, copied = stack.pop()
+            for tape in [reader() for reader in home.readers]:
+                if tape is None or tape is self or tape is came_from:
+                    continue
+                copies = tape.copies_from(home, copied) - seen.get(tape.serial, set())
+                if copies:
+                    seen[tape.serial] = copies | seen.get(tape.serial, set())
+                    tape.sweeps = tape._unrelated_sweeps(copies, sweep.backward)
+                    stack.append((tape, copies))
+
+    def copies_from(self, home: Tape, nodes: set[int]) -> set[int]:
+        """Return the indices here of the copies of nodes of another tape."""
+        return {
+            copy // STRIDE
+            for (serial, offset), copy in self.known.items()
+            if serial == home.serial and offset // STRIDE in nodes
+        }
+
+    def adjoint_at(self, offset: int) -> Any:
+        """Return the gradient that a backward pass left at a node, in the form of `SweptGradients.gradient_at`."""
+        for sweep in reversed(self.sweeps):
+            left = None if sweep.backward.replaced else sweep.gradient_at(self, offset)
+            if left is not None:
+                return left
+        return None
+
+
+class StructuralZero:
+    """The gradient of a node that a backward pass visited without anything flowing there: zero by structure."""
+
+
+STRUCTURAL_ZERO = StructuralZero()
+
+
+class BackwardPass:
+    """One call of `backward()`."""
+
+    __slots__ = ("replaced",)
+
+    def __init__(self) -> None:
+        self.replaced = False
+        """Whether a later pass visited a node that this one visited: then its gradients are dropped on every tape."""
+
+
+class SweptGradients:
+    """The gradients that one backward pass left at the nodes of one tape."""
+
+    __slots__ = ("_adjoints", "_inner", "_passed", "_root", "backward")
+
+    def __init__(self, backward: BackwardPass, adjoints: list[Any], root: int | None = None) -> None:
+        self.backward = backward
+        self._adjoints: list[Any] | dict[int, Any] = adjoints
+        """The gradient of each node by index; after `inner_nodes` was called, a dict without the absent ones."""
+        self._root = root
+        """The offset where the pass began; None if it began on another tape, and zeros are stored already."""
+        self._passed: bytearray | None = bytearray() if root is None else None
+        """Marks the nodes that the pass visited without leaving a gradient there; computed on demand."""
+        self._inner: set[int] | None = None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both passes visited the same nodes, because they began at the same one."""
+        return isinstance(other, SweptGradients) and self._root is not None and self._root == other._root
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def gradient_at(self, tape: Tape, offset: int) -> Any:
+        """Return the gradient at a node: a flow, `STRUCTURAL_ZERO`, or None if the pass did not visit the node."""
+        index = offset // STRIDE
+        adjoints = self._adjoints
+        if isinstance(adjoints, dict):
+            return adjoints.get(index)
+        flow = adjoints[index] if index < len(adjoints) else None
+        return (
+            STRUCTURAL_ZERO
+            if flow is None and index < len(self._zero_mask(tape)) and self._zero_mask(tape)[index]
+            else flow
+        )
+
+    def inner_nodes(self, tape: Tape) -> set[int]:
+        """Return the indices of the visited nodes that are not leaves."""
+        if self._inner is None:
+            zeros = dict.fromkeys(
+                np.flatnonzero(np.frombuffer(self._zero_mask(tape), np.uint8)).tolist(), STRUCTURAL_ZERO
+            )
+            assert isinstance(self._adjoints, list)
+            left = zeros | {k: flow for k, flow in enumerate(self._adjoints) if flow is not None}
+            inner = left.keys() - {offset // STRIDE for offset in tape.leaves}
+            # One statement, so that an interrupt cannot leave one of them set without the other.
+            self._adjoints, self._inner = left, inner
+        return self._inner
+
+    def _zero_mask(self, tape: Tape) -> bytearray:
+        if self._passed is None:
+            assert isinstance(self._adjoints, list)
+            self._passed = mark_reached(tape, self._adjoints)
+        return self._passed
+
+
+def _unpack_row(row: tuple[Any, ...], tape: Tape) -> ExtraNode:
+    y, p, q, a, b, code = row
+    if a == EXTRA:
+        # An interrupt came between appending this row and storing its node: no value refers to it.
+        return SPENT_NODE
+    op = TABLE.by_code()[code]
+    pairs = [(a, p), (b, q)][: len(op.inputs)]
+    sources = tuple([source if source >= LITERAL else BLOCKED - source for source, _ in pairs])
+    xs = tuple(
+        [
+            np.float64(number if source == LITERAL else tape.value_at(source))
+            for source, (_, number) in zip(sources, pairs, strict=True)
+        ]
+    )
+    return ExtraNode(op, sources, xs, np.float64(y), usual_mode(op, sources))
+
+
+def mode_of(op: Op, sources: Sequence[int]) -> int:
+    """Return the mode of a node recorded now: the convention for kinks that its thread or task has chosen."""
+    if not op.kinks:
+        return 0
+    mode = usual_mode(op, sources)
+    chosen = chosen_convention()
+    return switch_convention(mode, chosen) if chosen and has_kinks(op) else mode
+
+
+def usual_mode(op: Op, sources: Sequence[int]) -> int:
+    """Return a node's mode under the usual convention, which every packed row has: literals are constants."""
+    if not op.kinks or len(sources) == 1 or min(sources) > LITERAL:
+        return 0
+    return encode_mode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if source == LITERAL])
+
+
+def pull_back(
+    tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, keep: bool = True, spend: bool = False
+) -> list[Any]:
+    """Run the reverse sweep on numbers, from seeded nodes back to an offset; returns one gradient per node from there.
+
+    This is `passes.reverse` with the slopes taken from the rows: the same products, added in the same order. With
+    `keep=False`, gradients of inner arrays are dropped as soon as they have been passed on. With `spend=True`, this is
+    the last sweep over the tape, and the data of its nodes is dropped too.
+    """
+    stop = max([offset for offset, _ in seeds]) + STRIDE
+    adjoints: list[Any] = [None] * ((stop - start) // STRIDE)
+    for offset, seed in seeds:
+        node = (offset - start) // STRIDE
+        adjoints[node] = add_flows(adjoints[node], seed)
+    if len(tape.extras) * STRIDE == len(tape.buffer) and not tape.hooks:
+        _pull_extras(tape.extras, adjoints, start, keep=keep, spend=spend)
+        return adjoints
+    below = len(adjoints)
+    columns = _copy_columns(tape, start, stop)
+    for offset in sorted(tape.hooks, reverse=True):
+        if start <= offset < stop:
+            hooked = (offset - start) // STRIDE
+            _pull_rows(tape, columns, adjoints, start, hooked + 1, below)
+            for hook in tape.hooks[offset]:
+                adjoints[hooked] = hook(adjoints[hooked])
+            below = hooked + 1
+    _pull_rows(tape, columns, adjoints, start, 0, below)
+    return adjoints
+
+
+def _pull_extras(extras: dict[int, ExtraNode], adjoints: list[Any], start: int, *, keep: bool, spend: bool) -> None:
+    """Pass on the gradients of a tape that has no packed rows."""
+    for node in range(len(adjoints) - 1, -1, -1):
+        g = adjoints[node]
+        if g is not None:
+            extra = extras[start + node * STRIDE]
+            if extra.sources:
+                if not keep:
+                    adjoints[node] = None
+                if spend:
+                    # Memory that is freed early can be used again for the next gradients.
+                    extras[start + node * STRIDE] = SPENT_NODE
+                _pull_extra(extra, g, adjoints, start)
+
+
+def _copy_columns(tape: Tape, start: int, stop: int) -> Any:
+    # A copy: a view would keep the buffer from growing.
+    return np.frombuffer(memoryview(tape.buffer)[start:stop], ROW_COLUMNS).copy()
+
+
+def _pull_rows(tape: Tape, columns: Any, adjoints: list[Any], start: int, low: int, high: int) -> None:
+    """Pass on the gradients of the nodes from `high` (not included) down to `low`."""
+    part = columns[low:high][::-1]
+    first = _relative_nodes(part["a"], start)
+    second = _relative_nodes(part["b"], start)
+    ahead = reversed(adjoints) if high == len(adjoints) else _iterate_backwards(adjoints, high)
+    p = part["p"].tolist()
+    q = part["q"].tolist()
+    nodes = range(high - 1, low - 1, -1)
+    for node, g, a, b, slope_a, slope_b in zip(nodes, ahead, first, second, p, q, strict=False):
+        if g is None:
+            continue
+        if b >= 0:
+            held = adjoints[b]
+            adjoints[b] = g * slope_b if held is None else held + g * slope_b
+        if a >= 0:
+            held = adjoints[a]
+            adjoints[a] = g * slope_a if held is None else held + g * slope_a
+        elif a == OUTSIDE_SWEEP:
+            extra = tape.extras.get(start + node * STRIDE)
+            if extra is not None:
+                _pull_extra(extra, g, adjoints, start)
+
+
+OUTSIDE_SWEEP = -1
+"""In a column of sources: not a node of the sweep, but a literal, a blocked wire or an `ExtraNode`."""
+
+
+def _relative_nodes(offsets: Any, start: int) -> list[int]:
+    """Return the node indices of offsets, relative to the start of a sweep; `OUTSIDE_SWEEP` for all others."""
+    # A negative offset stays negative when it is divided; one before the start becomes so.
+    nodes = offsets // STRIDE if not start else (offsets - start) // STRIDE
+    relative: list[int] = np.maximum(nodes, OUTSIDE_SWEEP).tolist()
+    return relative
+
+
+def _iterate_backwards(items: list[Any], high: int) -> Iterator[Any]:
+    for k in range(high - 1, -1, -1):
+        yield items[k]
+
+
+def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
+    """Return 1 for each node that a sweep visited without leaving a gradient: its gradient is zero by structure."""
+    is_zero = bytearray(len(adjoints))
+    stack = list[int]()
+    columns = _copy_columns(tape, 0, len(adjoints) * STRIDE)
+    for name in "ab":
+        for node in np.flatnonzero(columns[name] <= BLOCKED).tolist():
+            if adjoints[node] is not None:
+                stack.append(BLOCKED - int(columns[name][node]))
+    for offset, extra in tape.extras.items():
+        if offset < len(adjoints) * STRIDE and adjoints[offset // STRIDE] is not None:
+            stack.extend(source for source in extra.sources if source >= 0)
+    while stack:
+        offset = stack.pop()
+        node = offset // STRIDE
+        if not is_zero[node] and adjoints[node] is None:
+            is_zero[node] = 1
+            stack.extend(tape.sources_at(offset))
+    return is_zero
+
+
+def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> None:
+    op, sources, xs, y, mode = node
+    for slot in range(len(sources) - 1, -1, -1):
+        source = sources[slot]
+        if source >= start:
+            sent = op.pull(slot, g, xs, y, mode)
+            x = xs[slot]
+            if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
+                sent = fit_flow(sent, x)
+            if sent is not None:
+                index = (source - start) // STRIDE
+                held = adjoints[index]
+                adjoints[index] = sent if held is None else add_flows(held, sent)
+
+
+def fit_flow(flow: Any, x: Any) -> Any:
+    """Convert a flow to the type of the value it belongs to."""
+    if flow is None or (type(x) is not np.float64 and type(x) is not float):
+        return match_dtype(flow, x)
+    # A flow to a number is one Python float: the sweep multiplies it with Python floats.
+    return flow if type(flow) is MaskedFlow else float(flow.real if is_complex(flow) else flow)
+
+
+PAUSES: ScopedSetting[None] = ScopedSetting("wiregrad_pauses")
+"""The blocks in which nothing is recorded (`no_grad`)."""
+WATCHES: ScopedSetting[Any | None] = ScopedSetting("wiregrad_watches", PAUSES.opened)
+"""The blocks in which every op is recorded in full; each has a watcher, called with `tape, offset, op, xs, y`, or None.
+
+They are noted in `PAUSES.opened` too: while that is empty, scalars take their fast path.
+"""
+GROUPS: ScopedSetting[str] = ScopedSetting("wiregrad_groups")
+"""The labels of the groups that nodes are recorded in."""
+UNCHECKED: ScopedSetting[None] = ScopedSetting("wiregrad_unchecked")
+"""The blocks that check users' own ops themselves, so that the ops skip the check at their first call."""
+
+
+RunningState: TypeAlias = "tuple[Tape | None, list[Block[None]], RecordingBlock | None]"
+
+
+class RecordingBlock(OneTimeContext):
+    """A `with` block whose code is recorded on one tape, even inside `no_grad`."""
+
+    __slots__ = ("before", "tape")
+
+    def __init__(self, tape: Tape) -> None:
+        super().__init__()
+        self.tape = tape
+
+    def prepare_entry(self, frame: FrameType) -> None:
+        """Begin to record on the tape; `RecordingState.tape` undoes this when it is read after the block has ended."""
+        self.before = STATE.running_state()
+        STATE.innermost, STATE.around, STATE.stretch = self.tape, PAUSES.active_blocks(), self
+
+
+class RecordingState(threading.local):
+    """The state of recording in each thread: the tape of the running transform, and what the blocks around it ask for.
+
+    A transform runs without yielding to other tasks, so no other task or generator sees its tape unless it is run
+    inside the transform.
+    """
+
+    def __init__(self) -> None:
+        self.innermost: Tape | None = None
+        """Like `tape`, but may be the tape of a block that has ended; for code that checks its values' tape anyway."""
+        self.around: list[SettingBlock[None]] = []
+        """The `no_grad` blocks that were active when the transform began; they do not apply inside it."""
+        self.stretch: RecordingBlock | None = None
+        """The innermost `RecordingBlock`."""
+        self._latest: weakref.ref[Tape] | None = None
+
+    @property
+    def tape(self) -> Tape | None:
+        """The tape of the running transform; None outside transforms."""
+        while self.stretch is not None and not self.stretch.is_held:
+            self.innermost, self.around, self.stretch = self.stretch.before
+        return self.innermost
+
+    def running_state(self) -> RunningState:
+        """Return the state that a transform has to restore when it ends."""
+        return self.tape, self.around, self.stretch
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether recording is off, by `no_grad`."""
+        if not PAUSES.opened:
+            return False
+        if self.tape is None:
+            return PAUSES.is_active()
+        return any(block not in self.around for block in PAUSES.active_blocks())
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether every op is to be recorded in full, so that scalars do not take their fast path."""
+        return bool(WATCHES.opened) and WATCHES.is_active()
+
+    @property
+    def watch(self) -> Any:
+        """The watcher that sees every op as it is recorded; None if there is none."""
+        watches = WATCHES.active_values() if WATCHES.opened else None
+        return watches[-1] if watches else None
+
+    @property
+    def group_path(self) -> str:
+        """The labels of the enclosing groups, joined by slashes."""
+        return "/".join(GROUPS.active_values())
+
+    @property
+    def skips_checks(self) -> bool:
+        """Whether users' own ops skip their check at the first call."""
+        return UNCHECKED.is_active()
+
+    def current_tape(self) -> Tape:
+        """Return the tape for an op on leaves alone."""
+        if self.tape is not None:
+            return self.tape
+        tape = None if self._latest is None else self._latest()
+        if tape is None or len(tape.buffer) > tape.limit:
+            tape = Tape(of_transform=False)
+            self._latest = weakref.ref(tape)
+        return tape
+
+    def record_on(self, tape: Tape) -> RecordingBlock:
+        """Return a block that records on a tape, even inside `no_grad`."""
+        return RecordingBlock(tape)
+
+    def forget_latest(self) -> None:
+        """Make the next op on leaves begin a new tape."""
+        self._latest = None
+
+
+STATE = RecordingState()
+
+
+class TapeSpan:
+    """The nodes of a tape between two offsets, presented to the sweeps as a circuit with indices from 0."""
+
+    def __init__(self, tape: Tape, start: int, stop: int, roots: Iterable[int]) -> None:
+        self.tape = tape
+        self.start = start
+        self.size = (stop - start) // STRIDE
+        self._nodes = [node for _, node in tape.walk_nodes(start, stop)][::-1]
+        self._roots = {self.index_of(offset) for offset in roots}
+        self.literals: dict[int, Any] = {}
+        self.read: dict[int, Any] = {}
+        """The values of nodes by offset, as far as the nodes that read them have kept them."""
+        for node in self._nodes:
+            for source, x in zip(node.sources, node.xs, strict=True):
+                if source >= 0 and type(x) is not DroppedArray:
+                    self.read[source] = x
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of a node."""
+        return (offset - self.start) // STRIDE
+
+    def sum_seeds(self, seeds: Sequence[tuple[int, Any]]) -> dict[int, Any]:
+        """Return the seeds of a sweep by index, given by offset; seeds of the same node are added."""
+        sums: dict[int, Any] = {}
+        for offset, seed in seeds:
+            index = self.index_of(offset)
+            sums[index] = sums[index] + seed if index in sums else seed
+        return sums
+
+    def active(self) -> bytearray:
+        """Return 1 for each node through which a gradient can reach a root, else 0."""
+        active = bytearray(self.size)
+        for k, node in enumerate(self._nodes):
+            if k in self._roots or any(
+                source >= self.start and active[self.index_of(source)] for source in node.sources
+            ):
+                active[k] = getattr(node.y, "dtype", np.dtype(float)).kind in "fc"
+        return active
+
+    def rows(self, *, backward: bool = False) -> Iterator[Row]:
+        """Walk the nodes; a source from outside the span is a negative index into `literals`."""
+        order = range(self.size - 1, -1, -1) if backward else range(self.size)
+        for k in order:
+            node = self._nodes[k]
+            sources = [
+                self.index_of(source) if source >= self.start else self._add_literal(source, x)
+                for source, x in zip(node.sources, node.xs, strict=True)
+            ]
+            # The sweep ends at the roots, so their sources are left out.
+            yield Row(k, INPUT, [], 0) if k in self._roots else Row(k, node.op, sources, node.mode)
+
+    def _add_literal(self, source: int, x: Any) -> int:
+        number = -1 - len(self.literals)
+        self.literals[number] = x if source == LITERAL else (source, x)
+        return number

@@ -1,0 +1,469 @@
+"""Tracing: a Python function, run once at a point, as a circuit; and the circuit behind a value.
+
+The recording is the one that gradients use, with more stored: comparisons are nodes, every node has the line and the
+functions it was written in, variables give their names, and what steered Python is stored as a certificate.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from types import CellType, CodeType, FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import DTYPES, to_python_number
+from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, format_user_line, short_repr
+from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, items_of, unflatten
+from wiregrad.frontends.recording.record import place_on_tape, record_carefully
+from wiregrad.frontends.recording.session import add_input, check_callable
+from wiregrad.frontends.recording.tape import LITERAL, STATE, DroppedArray, ExtraNode, Tape
+from wiregrad.frontends.recording.user_code import IdentityScan
+from wiregrad.frontends.recording.value import Value, is_constant, notes_of, number_class
+from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, check_name
+from wiregrad.ir.types_and_kinks import type_of_constant
+from wiregrad.ops import Elementwise
+from wiregrad.ops.gradient_flow import shape_of
+
+MAX_HOLDER_PLACES = 10_000
+"""Maximum number of variables and their parts that are searched for the name of a value from outside."""
+
+
+class TracedFunction:
+    """A recorded function: its tape, the offsets of its inputs, and its results.
+
+    `names` are the variables that held nodes, by offset; `holders` those that held values from outside, by id.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        inputs: list[int],
+        results: list[Any],
+        tree: ContainerTree,
+        names: dict[int, str],
+        holders: Mapping[int, str] | None = None,
+    ) -> None:
+        self.tape = tape
+        self.inputs = inputs
+        self.results = results
+        self.tree = tree
+        self.names = names
+        self.holders = holders or {}
+
+    def root_offsets(self) -> list[int]:
+        """Return the offsets of the results; -1 for a result that is a plain number."""
+        with STATE.record_on(self.tape):
+            return [place_on_tape(self.tape, result) if isinstance(result, Value) else -1 for result in self.results]
+
+    def needed_offsets(self, roots: Sequence[int]) -> list[int]:
+        """Return the offsets of the nodes that some nodes depend on, and of these themselves, in order."""
+        wanted = set[int]()
+        stack = [root for root in roots if root >= 0]
+        while stack:
+            offset = stack.pop()
+            if offset not in wanted:
+                wanted.add(offset)
+                stack.extend(source for source in self.tape.node_at(offset).sources if source >= 0)
+        return sorted(wanted)
+
+
+def run_traced(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, named: bool = False, replayed: bool = True
+) -> TracedFunction:
+    """Run a function on a new tape; every real or complex leaf of its arguments becomes an input."""
+    tape = Tape(tracing=True)
+    tape.errors = np.geterr() if replayed else None
+    tape.identity = IdentityScan()
+    inputs: list[int] = []
+
+    def lift_leaf(leaf: Any) -> Any:
+        raw = leaf._data if isinstance(leaf, Value) else leaf
+        if not isinstance(leaf, Value) and not _is_input(raw):
+            # The function may run again; what it writes to an array must not reach the caller twice.
+            return _copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
+        data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
+        value = add_input(tape, data, number_class(leaf))
+        inputs.append(value._index)
+        return value
+
+    with STATE.record_on(tape), nullcontext() if replayed else record_carefully():
+        leaves, shape = flatten((tuple(args), dict(kwargs)))
+        lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
+        tape.frames = {} if named else None
+        try:
+            result = call_traced(f, lifted_args, lifted_kwargs)
+            names = _names_of_locals(tape)
+            holders = _find_holders(tape, f) if named else {}
+        finally:
+            # Frames refer to values, and values to the tape: a reference cycle.
+            tape.frames = None
+    results, tree = flatten(result)
+    return TracedFunction(tape, inputs, results, tree, names, holders)
+
+
+def _copy_read_only(array: Any) -> Any:
+    """Return a read-only copy of an array, with the same memory layout."""
+    copy = array.copy(order="K")
+    copy.setflags(write=False)
+    return copy
+
+
+def call_traced(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call the traced function; frames outside this one do not belong to it (see `TRACED_CALL`)."""
+    return f(*args, **kwargs)
+
+
+def _is_input(leaf: Any) -> bool:
+    if isinstance(leaf, bool | str | bytes | int) or callable(leaf):
+        return False
+    return np.asarray(leaf).dtype.kind in "fc"
+
+
+def _names_of_locals(tape: Tape) -> dict[int, str]:
+    """Return the variable names of nodes when their functions returned; an outer function's name wins."""
+    names: dict[int, str] = {}
+    frames = tape.frames or {}
+    for frame in sorted(frames, key=lambda frame: -frames[frame]):
+        for name, value in frame.f_locals.items():
+            if isinstance(value, Value) and value._tape is tape and name.isidentifier():
+                names[value._index] = name
+    return names
+
+
+def _find_holders(tape: Tape, f: Callable[..., Any]) -> dict[int, str]:
+    """Return the variables of the functions that ran by the id of the value they hold; outer functions win."""
+    code = getattr(f, "__code__", None)
+    frames = tape.frames or {}
+    scopes = [_collect_variables(frame.f_code, frame.f_globals, frame.f_locals) for frame in _inner_first(frames)]
+    if code is not None:
+        cells = zip(code.co_freevars, getattr(f, "__closure__", None) or (), strict=True)
+        scopes.append(
+            _collect_variables(
+                code, f.__globals__, {name: cell.cell_contents for name, cell in cells if _is_full(cell)}
+            )
+        )
+    holders: dict[int, str] = {}
+    for variables in scopes:
+        held = (pair for name, item in variables.items() for pair in _values_in(name, item))
+        holders |= {id(value): name for name, value in islice(held, MAX_HOLDER_PLACES)}
+    return holders
+
+
+def _inner_first(frames: Mapping[FrameType, int]) -> list[FrameType]:
+    return sorted(frames, key=lambda frame: -frames[frame])
+
+
+def _collect_variables(code: CodeType, outer: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables that code can read: its own, and the globals that it names."""
+    return {name: outer[name] for name in code.co_names if name in outer} | dict(local)
+
+
+def _is_full(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - an empty cell raises
+    except ValueError:
+        return False
+    return True
+
+
+def _values_in(name: str, item: Any) -> Iterator[tuple[str, Value]]:
+    """Walk over the values in a variable: itself, elements of a container, or attributes of an object."""
+    if isinstance(item, Value):
+        yield name, item
+    elif isinstance(item, list | tuple | Mapping):
+        yield from ((path, leaf) for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value))
+    elif not isinstance(item, type | ModuleType) and isinstance(getattr(item, "__dict__", None), dict):
+        for key, part in vars(item).items():
+            yield from ((path, leaf) for path, leaf in _leaf_paths(key, part) if isinstance(leaf, Value))
+
+
+def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> CircuitGraph:
+    """Return the circuit of a function at a point: real and complex arguments are its inputs.
+
+    >>> def neuron(x, w, b):
+    ...     n = x * w + b
+    ...     return np.tanh(n)
+    >>> circuit = trace(neuron, 2.0, -3.0, 6.5)
+    >>> circuit.inputs, circuit["n"].inputs
+    (('x', 'w', 'b'), ('%3', 'b'))
+    """
+    return trace_at(f, args, kwargs)[0]
+
+
+def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[CircuitGraph, list[Any]]:
+    """Return the circuit of a function at a point, and the values of its inputs there.
+
+    Values from outside the function are further inputs after the arguments, under their own names.
+    """
+    check_callable(f)
+    for leaf in flatten((tuple(args), dict(kwargs)))[0]:
+        if isinstance(leaf, Value):
+            _check_origin(leaf)
+    traced = run_traced(f, args, kwargs, named=True, replayed=False)
+    if traced.tape.identity.unforeseen is not None:
+        raise EscapeError(traced.tape.identity.unforeseen)
+    names = input_names(f, args, kwargs) + _take_outside(traced)
+    if traced.tape.leak is not None:
+        _certify_inputs(traced)
+    inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
+    return TraceWriter(traced, names, getattr(f, "__name__", "f")).write_circuit(), inputs
+
+
+def _check_origin(value: Value) -> None:
+    """Raise for a value of a running transform, because a circuit would carry no gradient back to it."""
+    tape = value._tape
+    if tape is None:
+        return
+    if tape.tracing:
+        # The outer trace has no certificate for the numbers that the inner circuit reads.
+        tape.leak = "a circuit was traced inside"
+    elif tape.of_transform and tape.owner is not None:
+        raise EscapeError(
+            "a circuit was made inside a transform, from a value that is being differentiated; its gradient would be "
+            f"silently lost: call the function itself, or pass v.item(){format_user_line()}"
+        )
+
+
+def _take_outside(traced: TracedFunction) -> list[str]:
+    """Turn values from outside the function into inputs after the arguments; returns their names."""
+    tape = traced.tape
+    # A value from outside may be a result, or may only have steered Python; then it is not on the tape yet.
+    traced.root_offsets()
+    with STATE.record_on(tape):
+        tape.certificates += [
+            Certificate(place_on_tape(tape, value), outcome, line) for value, outcome, line in tape.escapes
+        ]
+    outside = {offset: value for offset, value in tape.leaves.items() if notes_of(value).born != tape.serial}
+    for value in outside.values():
+        _check_origin(value)
+    traced.inputs += outside
+    return [value.name or traced.holders.get(id(value), "v") for value in outside.values()]
+
+
+def _certify_inputs(traced: TracedFunction) -> None:
+    """Certify every input: values steered Python in an unknown way, so the circuit is valid for these inputs only."""
+    tape = traced.tape
+    tape.certificates += [Certificate(offset, tape.value_at(offset), None) for offset in traced.inputs]
+
+
+def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
+    """Return a name for every input in order: that of the parameter, with the path inside a container."""
+    names = [
+        path
+        for name, arg in zip(_positional_names(f, len(args)), args, strict=True)
+        for path in _input_paths(name, arg)
+    ]
+    return names + [path for key in kwargs for path in _input_paths(key, kwargs[key])]
+
+
+def _positional_names(f: Callable[..., Any], count: int) -> list[str]:
+    """Return names for positional arguments; those that a starred parameter takes are numbered."""
+    try:
+        parameters = list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][:count]
+    star = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "x")
+    return names + [f"{star}_{k}" for k in range(count - len(names))]
+
+
+def _input_paths(name: str, item: Any) -> list[str]:
+    """Return a name for every input inside an argument."""
+    return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or _is_input(leaf)]
+
+
+def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
+    """Walk over the leaves of a container, each with the keys and indices that lead to it."""
+    if isinstance(item, list | tuple):
+        for k, part in enumerate(item):
+            yield from _leaf_paths(f"{name}_{k}" if name else str(k), part)
+    elif isinstance(item, Mapping):
+        for key, part in zip(*items_of(item), strict=True):
+            yield from _leaf_paths(f"{name}_{key}" if name else str(key), part)
+    elif item is not None:
+        yield name, item
+
+
+def _as_number(result: Any, name: str) -> Any:
+    """Return a result that is not recorded as a NumPy number or array; raises if it is neither."""
+    array = np.asarray(result)
+    if array.dtype.kind not in "fciub":
+        raise GradientError(
+            f"{name} must return numbers or arrays to be a circuit; got {short_repr(result)}{format_user_line()}"
+        )
+    return array[()]
+
+
+class TraceWriter:
+    """Writes a traced function as a circuit."""
+
+    def __init__(self, traced: TracedFunction, input_names: list[str], name: str) -> None:
+        self.traced = traced
+        self.tape = traced.tape
+        self.name = name
+        self.recording = CircuitRecording()
+        self.where: dict[int, int] = {}
+        self._constants: dict[Any, int] = {}
+        self._calls = Counter(self.tape.calls.values())
+        for offset, text in zip(traced.inputs, input_names, strict=True):
+            data = self.tape.value_at(offset)
+            self.where[offset] = self.recording.append_input(self._free_name(text, "x"), type_of_constant(data))
+
+    def write_circuit(self) -> CircuitGraph:
+        """Write the nodes that results and certificates need, and return the circuit."""
+        traced = self.traced
+        recording = self.recording
+        roots = traced.root_offsets()
+        certified = [certificate.node for certificate in self.tape.certificates]
+        for offset in traced.needed_offsets([*roots, *certified]):
+            if offset not in self.where:
+                self._write_node(offset, self.tape.node_at(offset))
+        if not roots:
+            raise GradientError(f"{self.name} returned nothing to make a circuit of{format_user_line()}")
+        outputs = dict(self._label_outputs(roots))
+        recording.certificates = [
+            Certificate(self.where[c.node], to_python_number(c.outcome), c.place) for c in self.tape.certificates
+        ]
+        title = self.name if _is_name(self.name) else next(iter(outputs))
+        return recording.freeze(outputs, title)
+
+    def _label_outputs(self, roots: list[int]) -> Iterator[tuple[str, int]]:
+        taken: set[str] = set()
+        paths = [path for path, _ in _leaf_paths("", unflatten(self.traced.tree, self.traced.results))]
+        for path, root, result in zip(paths, roots, self.traced.results, strict=True):
+            node = self.where[root] if root >= 0 else self._write_constant(_as_number(result, self.name))
+            label = self.recording.name_of(node) if self.recording.has_name(node) else None
+            if label is None or label in taken or (path and _is_name(path)):
+                wanted = path if _is_name(path) else f"f{path}"
+                label = self.recording.free_name(wanted)
+                if not self.recording.has_name(node):
+                    self.recording.add_name(node, label)
+            taken.add(label)
+            yield label, node
+
+    def _write_node(self, offset: int, node: ExtraNode) -> None:
+        if node.op is INPUT:
+            # A value that the function created itself is a constant of the circuit.
+            self.where[offset] = self._write_constant(node.y)
+        else:
+            self.recording.move_to(self.tape.places.get(offset), self._group_path(offset))
+            sources = [
+                self._write_literal(node, slot) if source == LITERAL else self.where[source]
+                for slot, source in enumerate(node.sources)
+            ]
+            self.where[offset] = self.recording.append_op(node.op, sources, type_of_constant(node.y), node.mode)
+        name = self.traced.names.get(offset)
+        if name is not None:
+            self.recording.add_name(self.where[offset], self._free_name(name, "v"))
+
+    def _group_path(self, offset: int) -> str:
+        """Return the group path of a node; a composite function that recorded several nodes is a group too."""
+        call = self.tape.calls.get(offset)
+        inner = call[0] if call is not None and self._calls[call] > 1 else ""
+        return "/".join(filter(None, [self.tape.groups.get(offset, ""), inner]))
+
+    def _write_literal(self, node: ExtraNode, slot: int) -> int:
+        """Write a literal operand as a constant, broadcast to the output's shape if the op is elementwise."""
+        x = node.xs[slot]
+        if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
+            x = _promote_literal(x, node)
+        constant = self._write_constant(x)
+        shape = shape_of(node.y)
+        if isinstance(node.op, Elementwise) and np.shape(x) != shape:
+            spread = TABLE["spread"].bind({"rank": np.ndim(x), "shape": shape})
+            kind = type_of_constant(np.broadcast_to(x, shape))
+            return self.recording.append_op(spread, [constant], kind, 0)
+        return constant
+
+    def _write_constant(self, value: Any) -> int:
+        """Return the node of a constant; equal constants share one."""
+        array = np.asarray(ensure_owned(value) if isinstance(value, np.ndarray) else value)
+        if array.dtype not in DTYPES.values():
+            array = array.astype(_wire_dtype(array))
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self._constants:
+            self._constants[key] = self.recording.append_constant(array[()])
+        return self._constants[key]
+
+    def _free_name(self, name: str, otherwise: str) -> str:
+        return self.recording.free_name(name if _is_name(name) else otherwise)
+
+
+def _wire_dtype(array: Any) -> type:
+    """Return the wire dtype that can represent an array of another dtype."""
+    if array.dtype.kind == "c":
+        return np.complex128
+    if array.dtype.kind in "iu" and (not array.size or array.max() <= np.iinfo(np.int64).max):
+        return np.int64
+    return np.float64
+
+
+def _promote_literal(x: Any, node: ExtraNode) -> Any:
+    """Convert a Python number to the dtype that NumPy promotes it to beside the other operands."""
+    others = [other for other in node.xs if hasattr(other, "dtype")]
+    if isinstance(x, bool):
+        return np.asarray(x)[()]
+    if not others:
+        return np.float64(x)
+    numbers = [other.dtype for other in others if other.dtype.kind != "b"]
+    dtype = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
+    if dtype.kind in "iub":
+        # An int with conditions and whole numbers gives a whole number.
+        dtype = np.dtype(np.int64 if type(x) is int and np.asarray(node.y).dtype.kind == "i" else np.float64)
+    return np.asarray(x).astype(dtype)[()]
+
+
+def _is_name(text: str) -> bool:
+    try:
+        check_name(text)
+    except NameSyntaxError:
+        return False
+    return True
+
+
+def circuit_of_value(value: Value) -> tuple[CircuitGraph, list[Any]]:
+    """Return the circuit that computed a value, and the values of its inputs, which are the leaves.
+
+    >>> a, b = Value(2.0, name="a"), Value(-3.0, name="b")
+    >>> circuit, inputs = circuit_of_value(a * b + a)
+    >>> circuit.inputs, inputs
+    (('a', 'b'), [np.float64(2.0), np.float64(-3.0)])
+    """
+    tape = value._tape
+    if tape is None:
+        kind = "a constant" if is_constant(value) else "a leaf"
+        raise GradientError(f"this value is {kind}: nothing was recorded for it{format_user_line()}")
+    if tape.tracing:
+        tape.leak = "a circuit was made of a value inside"
+    traced = TracedFunction(tape, [], [value], flatten(value)[1], dict(tape.names))
+    needed = traced.needed_offsets(traced.root_offsets())
+    _check_kept(tape, needed)
+    traced.inputs = [offset for offset in needed if tape.node_at(offset).op is INPUT]
+    names = [_leaf_name(tape, offset) for offset in traced.inputs]
+    inputs = [np.asarray(tape.value_at(offset))[()] for offset in traced.inputs]
+    return TraceWriter(traced, names, value.name or "f").write_circuit(), inputs
+
+
+def _leaf_name(tape: Tape, offset: int) -> str:
+    """Return the name of a leaf; "x" if it has none."""
+    leaf = tape.leaves.get(offset)
+    return (notes_of(leaf).name if leaf is not None else tape.names.get(offset)) or "x"
+
+
+def _check_kept(tape: Tape, needed: list[int]) -> None:
+    """Raise if an array that the circuit needs was dropped because no derivative reads it."""
+    for offset in needed:
+        node = tape.node_at(offset)
+        if any(type(x) is DroppedArray and source < 0 for x, source in zip(node.xs, node.sources, strict=True)):
+            raise GradientError(
+                f"{node.op.name} was given a large array that was not kept, because no derivative needs it; "
+                f"put the code into a function and use wg.trace(f, ...){format_user_line()}"
+            )
+
+
+setattr(Value, "__wiregrad_circuit__", circuit_of_value)  # noqa: B010 - `wg.circuit(value)` looks for it

@@ -1,0 +1,765 @@
+"""Values: ordinary Python and NumPy code that records itself.
+
+A value is concrete (`if`, `while` and `print` just work), and each op applied to it appends a node to a tape. Real
+numbers are the fast path: a `Scalar` holds a Python float, and the code of its ops is generated from the op table (see
+`scalar.py`). Every other op goes through `record_op` (see `record.py`).
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wiregrad.dtypes import to_python_number
+from wiregrad.errors import (
+    EscapeError,
+    GradientError,
+    MutationError,
+    OperandError,
+    ShapeError,
+    format_user_line,
+    short_repr,
+)
+from wiregrad.frontends.recording.arguments import as_array, as_data
+from wiregrad.frontends.recording.tape import (
+    LITERAL,
+    STATE,
+    STRIDE,
+    STRUCTURAL_ZERO,
+    BackwardPass,
+    DroppedArray,
+    SweptGradients,
+    Tape,
+    pull_back,
+)
+from wiregrad.frontends.recording.user_code import user_place
+from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place
+from wiregrad.ir.op import OperatorMethods
+from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
+
+new_instance = object.__new__
+
+MAX_REMEMBERED_PASSES = 8
+"""Maximum number of backward passes whose source lines a leaf remembers."""
+
+
+class ValueNotes:
+    """Attributes that few values have: a name, and of leaves the gradient and the tape they were last used on."""
+
+    __slots__ = ("born", "constant", "grad", "home", "hooks", "name", "offset", "passes", "serial")
+
+    def __init__(self, *, constant: bool = False) -> None:
+        self.constant = constant
+        self.grad: Any = None
+        self.passes: list[Place | None] = []
+        """The lines that called the first few backward passes whose gradients were added here."""
+        self.hooks: list[Callable[[Any], Any]] = []
+        self.name: str | None = None
+        self.serial = 0
+        self.offset = 0
+        self.born = 0
+        """The serial of the tape that was recording when the leaf was made."""
+        self.home: weakref.ref[Tape] | None = None
+        """The tape where a leaf was last used, until a sweep has visited it: the next op on it is recorded there."""
+
+
+class Value(OperatorMethods):
+    """A number or an array that remembers how it was computed.
+
+    >>> a, b = Value(2.0, name="a"), Value(-3.0)
+    >>> f = (a + b) * 10.0
+    >>> f.backward()
+    >>> f.data, a.grad
+    (-10.0, 10.0)
+    """
+
+    __slots__ = ("__weakref__", "_data", "_index", "_notes", "_tape")
+    __array_priority__ = 1000
+
+    _data: Any
+    _index: int
+    _notes: ValueNotes | None
+    _tape: Tape | None
+
+    def __new__(cls, data: Any, name: str | None = None) -> Value:
+        """Make a leaf from a real or complex number or an array of them."""
+        value = make_leaf(as_data(data, "a value"), number=number_class(data))
+        if STATE.tape is not None:
+            notes_of(value).born = STATE.tape.serial
+        if name is not None:
+            value.name = name
+        return value
+
+    @property
+    def data(self) -> Any:
+        """The number, or a read-only array: a recorded value does not change."""
+        _note_escape(self, self._data)
+        return self._data
+
+    @data.setter
+    def data(self, data: Any) -> None:
+        if self._tape is not None:
+            raise MutationError(
+                "a recorded value cannot be given new data; assign to a leaf (a parameter) or make a new value"
+                f"{format_user_line()}"
+            )
+        fresh = as_data(data, "a value")
+        if np.shape(fresh) != np.shape(self._data):
+            raise ShapeError(f"this leaf has shape {np.shape(self._data)}; got data of shape {np.shape(fresh)}")
+        if np.iscomplexobj(fresh) and not np.iscomplexobj(self._data):
+            raise OperandError(
+                f"this leaf is real; got complex data, whose imaginary part would be lost{format_user_line()}"
+            )
+        if type(fresh) is not type(self._data):
+            fresh = np.asarray(fresh, np.asarray(self._data).dtype)[()]
+        self._data = float(fresh) if isinstance(self, Scalar) else fresh
+        notes_of(self).serial = 0
+
+    @property
+    def grad(self) -> Any:
+        """The gradient of the last `backward()`; on leaves, gradients add up until this is set to None (or 0)."""
+        if self._tape is None:
+            return notes_of(self).grad
+        if self._tape.tracing and self._tape.sweeps:
+            self._tape.leak = "a gradient was taken out of the recording with .grad"
+        flow = self._tape.adjoint_at(self._index)
+        return None if flow is None else settle_gradient(_as_flow(flow), self._data)
+
+    @grad.setter
+    def grad(self, grad: Any) -> None:
+        if self._tape is not None:
+            raise MutationError(
+                "only the gradient of a leaf can be set; that of a recorded value is computed by backward()"
+            )
+        notes = notes_of(self)
+        notes.grad = grad
+        notes.passes = []
+
+    @property
+    def name(self) -> str | None:
+        """The name given to the value, if any."""
+        return notes_of(self).name
+
+    @name.setter
+    def name(self, name: str | None) -> None:
+        if name is not None and not isinstance(name, str):
+            raise OperandError(f"a value's name is a string; got {short_repr(name)}")
+        notes_of(self).name = name
+        if self._tape is not None and name is not None:
+            self._tape.names[self._index] = name
+
+    @property
+    def op(self) -> Op | None:
+        """The op that computed the value; None for a leaf."""
+        return None if self._tape is None else _unless_input(self._tape.node_at(self._index).op)
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The operands of the op that computed the value: values, and plain numbers for literals."""
+        if self._tape is None:
+            return ()
+        node = self._tape.node_at(self._index)
+        return tuple(
+            x if source == LITERAL else view_node(self._tape, source)
+            for source, x in zip(node.sources, node.xs, strict=True)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape; () for a number."""
+        return shape_of(self._data)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype; a Python number is float64."""
+        return np.asarray(self._data).dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return np.ndim(self._data)
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        return int(np.size(self._data))
+
+    @property
+    def _mask(self) -> Any:
+        # Functions of np.ma read `_data` of any object, and then its mask.
+        raise OperandError(
+            "a masked array was combined with a recorded value, whose gradient would be lost; fill it first"
+            f"{format_user_line()}"
+        )
+
+    def backward(self, gradient: Any = None) -> None:
+        """Run the reverse sweep from here; sets `.grad` of every value on the way, and adds to that of leaves.
+
+        An array needs the gradient to start from; for a number it is 1.
+        """
+        seed = _make_seed(self, gradient)
+        if self._tape is None:
+            if notes_of(self).constant:
+                raise GradientError(f"this value is a constant: nothing was recorded for it{format_user_line()}")
+            _accumulate_gradient(self, seed, user_place())
+            return
+        tape = self._tape
+        with np.errstate(all="ignore"):
+            pull = pull_back if STATE.watch is None else STATE.watch.pull_back
+            sweep = SweptGradients(BackwardPass(), pull(tape, [(self._index, seed)]), self._index)
+            tape.keep_sweep(sweep)
+            deliver_gradients(tape, sweep)
+        STATE.forget_latest()
+
+    def register_hook(self, hook: Callable[[Any], Any]) -> None:
+        """Call a function with this value's complete gradient; a result other than None replaces the gradient."""
+        if not callable(hook):
+            raise OperandError(f"a hook is a function of the gradient; got {short_repr(hook)}")
+
+        if self._tape is None:
+            notes_of(self).hooks.append(hook)
+        else:
+            for tape, offset in self._tape.copies_of(self._index):
+                tape.hooks.setdefault(offset, []).append(partial(run_hook, hook, self._data))
+
+    def item(self) -> Any:
+        """Return the number as a plain Python number; its gradient ends here."""
+        _note_escape(self, self._data)
+        return self._data if type(self._data) is float else self._data.item()
+
+    def detach(self) -> Any:
+        """Return the same number or array as a constant: no gradient flows back through it."""
+        if self._tape is not None and self._tape.tracing:
+            stopped = TABLE["stop_gradient"](self)
+            return as_python_number(stopped) if is_python_number(self) else stopped
+        _note_escape(self, self._data)
+        return make_leaf(self._data, constant=True, number=number_class(self))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if is_constant(self):
+            _note_escape(self, self._data)
+            return np.array(self._data, dtype)
+        raise EscapeError(
+            _ESCAPE_MESSAGE.format("an array") + "; join values with np.stack([...])" + format_user_line()
+        )
+
+    def __float__(self) -> float:
+        if is_constant(self):
+            _note_escape(self, self._data)
+            return float(self._data)
+        raise EscapeError(_ESCAPE_MESSAGE.format("a float") + "; write np.sin(v), not math.sin(v)" + format_user_line())
+
+    def __int__(self) -> int:
+        return _as_whole_number(self, "trunc")
+
+    def __trunc__(self) -> int:
+        return _as_whole_number(self, "trunc")
+
+    def __floor__(self) -> int:
+        return _as_whole_number(self, "floor")
+
+    def __ceil__(self) -> int:
+        return _as_whole_number(self, "ceil")
+
+    def __complex__(self) -> complex:
+        if is_constant(self):
+            _note_escape(self, self._data)
+            return complex(self._data)
+        raise EscapeError(_ESCAPE_MESSAGE.format("a complex number") + format_user_line())
+
+    def __index__(self) -> int:
+        if np.asarray(self._data).dtype.kind not in "iub":
+            raise EscapeError(_ESCAPE_MESSAGE.format("an index") + format_user_line())
+        _note_escape(self, self._data)
+        return int(self._data)
+
+    def __bool__(self) -> bool:
+        outcome = bool(self._data)
+        if any(tape is not None and tape.tracing for tape in (self._tape, STATE.tape)):
+            # The truth of a number is the comparison with 0, and that comparison is what steers Python.
+            condition = self if np.asarray(self._data).dtype.kind == "b" else self != 0
+            if isinstance(condition, Value):
+                _note_escape(condition, outcome)
+        return outcome
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise OperandError(f"a number has no length{format_user_line()}")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self[k] for k in range(len(self))])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise MutationError(
+            "a recorded value does not change in place; instead of x[i] = v write "
+            f"x = wg.put(x, i, v), or np.where(mask, v, x){format_user_line()}"
+        )
+
+    def __divmod__(self, other: Any) -> Any:
+        return np.divmod(self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return np.divmod(other, self)
+
+    def __eq__(self, other: object) -> Any:
+        if other is None:
+            return False
+        if LAST_LOOKUP and isinstance(other, Value):
+            refuse_lookup(self, other)
+        return TABLE.infix["=="](self, other)
+
+    def __ne__(self, other: object) -> Any:
+        if other is None:
+            return True
+        return TABLE.infix["!="](self, other)
+
+    def __hash__(self) -> int:
+        tape = self._tape
+        if tape is None:
+            # A leaf is a variable, whose number may change; a constant is identified by its number.
+            return hash(_lookup_key(self)) if notes_of(self).constant else object.__hash__(self)
+        if not tape.of_transform:
+            return object.__hash__(self)
+        if STATE.tape is None:
+            raise OperandError(
+                "a value recorded by a transform can be looked up in a dict or set only while the transform runs: "
+                f"write v.item() for its number, or id(v) for the value itself{format_user_line()}"
+            )
+        _note_escape(self, self._data)
+        LAST_LOOKUP[:] = [_identify_instruction(sys._getframe(1))]
+        return hash(_lookup_key(self))
+
+    if TYPE_CHECKING:
+        # Methods, operators and NumPy's protocols are set by `dispatch.py` from the op table. A real
+        # `__getattr__` would slow down every attribute of a value.
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, index: Any) -> Any: ...
+        def __matmul__(self, other: Any) -> Any: ...
+        def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Any: ...
+
+    def __format__(self, spec: str) -> str:
+        # Text carries no gradient, so none is lost; but the code may branch on the text.
+        _note_escape(self, self._data)
+        return format(self._data, spec) if spec or _is_of_transform(self) else repr(self)
+
+    def __str__(self) -> str:
+        if not _is_of_transform(self):
+            return repr(self)
+        # A function that is differentiated sees the same text as when it is called plainly.
+        _note_escape(self, self._data)
+        return str(self._data)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return np.round(self, 0 if digits is None else digits)
+
+    def __repr__(self) -> str:
+        _note_escape(self, self._data)
+        called = f", name={self.name!r}" if self.name else ""
+        grad = "" if self.grad is None else f", grad={_format_brief(self.grad)}"
+        return f"Value({_format_brief(self._data)}{called}{grad})"
+
+    def __copy__(self) -> Value:
+        return self if self._tape is not None else make_leaf(self._data)
+
+    def __deepcopy__(self, memo: Any) -> Value:
+        return self.__copy__()
+
+    def __reduce__(self) -> Any:
+        if self._tape is not None:
+            raise EscapeError(_ESCAPE_MESSAGE.format("bytes") + format_user_line())
+        return Value, (self._data, self.name)
+
+
+LAST_LOOKUP: list[tuple[CodeType, int, int]] = []
+"""The bytecode instruction that last hashed a recorded number, to look it up in a dict or set; empty at first."""
+
+
+def _identify_instruction(frame: FrameType) -> tuple[CodeType, int, int]:
+    """Return a key that identifies the instruction a frame is at."""
+    return frame.f_code, frame.f_lasti, id(frame)
+
+
+def refuse_lookup(one: Value, two: Value) -> None:
+    """Raise if a dict or set would treat two recorded numbers as one key because they happen to be equal.
+
+    A cache would return the result for the other number, whose gradient differs.
+    """
+    if one._tape is None or two._tape is None or _is_same_node(one, two):
+        return
+    if [_identify_instruction(sys._getframe(2))] == LAST_LOOKUP and np.array_equal(one._data, two._data):
+        raise OperandError(
+            f"a dict, set or cache holds a recorded number that equals this one ({_format_brief(one._data)}) but was "
+            "computed in another way, so it has another gradient; do without the cache, or look up v.item()"
+            f"{format_user_line()}"
+        )
+
+
+def _is_same_node(one: Value, two: Value) -> bool:
+    """Return whether two values are the same node, or the same op of the same nodes (an element taken twice)."""
+    tape = one._tape
+    if tape is None or tape is not two._tape:
+        return False
+    if one._index == two._index:
+        return True
+    node = tape.node_at(one._index)
+    other = tape.node_at(two._index)
+    if node.op != other.op or node.sources != other.sources or not node.sources:
+        return False
+    pairs = zip(node.sources, node.xs, other.xs, strict=True)
+    return all(source != LITERAL or np.array_equal(x, y) for source, x, y in pairs)
+
+
+def _is_of_transform(value: Value) -> bool:
+    return value._tape is not None and value._tape.of_transform
+
+
+class Scalar(Value):
+    """A real number, stored as a Python float; its ops are generated from the op table.
+
+    Without recording, the program would have a Python float here, so comparisons return a `bool`.
+    """
+
+    __slots__ = ()
+
+
+class NumpyScalar(Scalar):
+    """A scalar that would be an np.float64 without recording, so that comparisons return an `np.bool_`."""
+
+    __slots__ = ()
+
+
+class NumpyNumber(Value):
+    """A number that is not a `Scalar`: complex, float32, or any traced number that NumPy computes."""
+
+    __slots__ = ()
+
+
+class PythonFloat(NumpyNumber):
+    """A traced number that would be a Python float without recording."""
+
+    __slots__ = ()
+
+
+# np.isscalar and others use this class to tell numbers from arrays.
+numbers.Number.register(Scalar)
+numbers.Number.register(NumpyNumber)
+
+
+class DiscreteValue(Value):
+    """A traced condition, whole number, or array of them: no gradient flows through it.
+
+    Without recording it would be what NumPy computes: an `np.bool_`, an `np.int64` or an array.
+    """
+
+    __slots__ = ("bound",)
+
+    bound: int
+    """Upper bound of the absolute value of a Python int; small enough to be exact in float64 and int64."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """The class that the object would have without recording, so that `isinstance` gives the same answer."""
+        return plain_class(self)
+
+
+class PythonInt(DiscreteValue):
+    """A traced condition or whole number that would be a Python `bool` or `int` without recording."""
+
+    __slots__ = ()
+
+
+def plain_class(value: DiscreteValue) -> type:
+    """Return the class that a traced condition or whole number would have without recording."""
+    if type(value) is PythonInt:
+        return bool if value._data.dtype.kind == "b" else int
+    return type(value._data)
+
+
+PYTHON_NUMBERS = frozenset([float, int, bool, Scalar, PythonFloat, PythonInt])
+"""The types of Python numbers, and of values that would be Python numbers without recording."""
+
+
+def is_python_number(operand: Any) -> bool:
+    """Return whether an operand is a Python number, or would be one without recording."""
+    return type(operand) in PYTHON_NUMBERS
+
+
+def is_numeric_operand(other: Any) -> bool:
+    """Return whether comparing a Python number with an object is left to NumPy, not to Python."""
+    return isinstance(other, Value | np.ndarray | np.generic | int | float | complex)
+
+
+def as_python_number(value: Any, bound: int = 1) -> Any:
+    """Convert a value of a NumPy number to one of a Python number; anything else is returned unchanged."""
+    kind = type(value)
+    if kind is NumpyScalar:
+        return _change_class(value, Scalar)
+    if kind is NumpyNumber and type(value._data) is np.float64 and value._tape is not None and value._tape.tracing:
+        return _change_class(value, PythonFloat)
+    if kind is DiscreteValue and not value.shape:
+        whole_number = _change_class(value, PythonInt)
+        whole_number.bound = bound
+        return whole_number
+    return bool(value) if kind is np.bool_ else value
+
+
+def as_numpy_number(value: Any) -> Any:
+    """Convert a value of a Python number to one of a NumPy number; anything else is returned unchanged."""
+    kind = type(value)
+    if kind is Scalar:
+        return _change_class(value, NumpyScalar)
+    if kind is PythonFloat:
+        return _change_class(value, NumpyNumber)
+    return _change_class(value, DiscreteValue) if kind is PythonInt else value
+
+
+def _change_class(value: Value, kind: type[Value]) -> Any:
+    """Return the same node as a value of another class."""
+    copy = new_instance(kind)
+    copy._data = value._data
+    copy._tape = value._tape
+    copy._index = value._index
+    notes = getattr(value, "_notes", None)
+    if notes is not None:
+        copy._notes = notes
+    return copy
+
+
+def number_class(data: Any) -> type[Scalar]:
+    """Return the class of a value made from a real number: Python's or NumPy's."""
+    if isinstance(data, Value):
+        return Scalar if is_python_number(data) else NumpyScalar
+    return NumpyScalar if isinstance(data, np.generic | np.ndarray) else Scalar
+
+
+OUTSIDE_VALUE_REASON = "it uses a wg.Value from outside; pass it as an argument"
+_ESCAPE_MESSAGE = (
+    "a recorded value cannot become {}: its gradient would be silently lost; "
+    "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
+)
+
+
+def array_class(data: Any) -> type[Value]:
+    """Return the class of a value that holds an array or a NumPy number."""
+    return Value if type(data) is np.ndarray else NumpyNumber
+
+
+def make_leaf(data: Any, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
+    """Make a value that belongs to no tape; `number` is its class if it is a real number."""
+    value: Value = new_instance(number if type(data) is float else array_class(data))
+    value._data = data
+    value._tape = None
+    value._index = 0
+    value._notes = ValueNotes(constant=constant)
+    return value
+
+
+def is_constant(value: Value) -> bool:
+    """Return whether no gradient flows to a value: a constant, or a traced value that is blocked or not a float."""
+    tape = value._tape
+    if tape is None:
+        return notes_of(value).constant
+    if not tape.tracing:
+        return False
+    return value._data.dtype.kind not in "fc" or tape.node_at(value._index).op is TABLE["stop_gradient"]
+
+
+def notes_of(value: Value) -> ValueNotes:
+    """Return a value's notes; made when first needed."""
+    notes = getattr(value, "_notes", None)
+    if notes is None:
+        notes = value._notes = ValueNotes()
+    return notes
+
+
+def view_node(tape: Tape, offset: int) -> Value:
+    """Return a node of a tape as a value."""
+    stands_for = tape.leaves.get(offset)
+    if stands_for is not None and not tape.apart:
+        leaf_value: Value = stands_for
+        return leaf_value
+    return wrap_node(tape, offset, tape.value_at(offset), Scalar)
+
+
+def wrap_node(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
+    """Make a value for the node at an offset; `number` is its class if it is a real number and not traced."""
+    if type(data) is DroppedArray:
+        raise GradientError("this array was dropped because no derivative needs it; read it while the function runs")
+    if type(data) is float and not tape.tracing:
+        kind: type[Value] = number
+    elif tape.tracing and data.dtype.kind not in "fc":
+        kind = DiscreteValue
+    else:
+        kind = array_class(data)
+    value: Value = new_instance(kind)
+    value._data = data
+    value._tape = tape
+    value._index = offset
+    return value
+
+
+def settle_gradient(flow: Any, like: Any) -> Any:
+    """Convert a flow to the gradient of a number or array, with its type, dtype and shape; an absent flow is zero."""
+    if flow is None:
+        return zero_like(like)
+    gradient = fill_absent(flow)
+    shape = shape_of(like)
+    if isinstance(gradient, Value):
+        # The gradient of a number is a Python float, as it is when the sweep is not recorded.
+        return as_python_number(gradient) if gradient.shape == shape else match_shape(gradient, like)
+    if type(like) is float:
+        return float(gradient)
+    if shape_of(gradient) != shape or getattr(gradient, "dtype", None) != like.dtype:
+        gradient = np.broadcast_to(np.asarray(gradient), shape).astype(like.dtype)[()]
+    return gradient
+
+
+def zero_like(data: Any) -> Any:
+    """Return a zero gradient for a number or array."""
+    return 0.0 if type(data) is float else np.zeros_like(data)[()]
+
+
+def _make_seed(value: Value, gradient: Any) -> Any:
+    """Check the gradient that a backward pass starts from, and give it the dtype of the value; 1 by default."""
+    data = value._data
+    if gradient is None:
+        if np.ndim(data):
+            raise GradientError(
+                f"backward() starts from a number; this value has shape {np.shape(data)}: "
+                f"reduce it (v.sum().backward()) or call v.backward(gradient){format_user_line()}"
+            )
+        if type(data) is not float and data.dtype.kind == "c":
+            raise GradientError(
+                f"backward() starts from a real number; this one is complex: take its real part or abs, or call "
+                f"v.backward(gradient){format_user_line()}"
+            )
+        return 1.0 if type(data) is float else data.dtype.type(1)
+    seed = gradient._data if isinstance(gradient, Value) else as_array(gradient, "the gradient")
+    if np.asarray(seed).dtype.kind not in ("fc" if np.iscomplexobj(data) else "f") + "iu":
+        raise OperandError(
+            f"the gradient must be made of numbers like the value's; got {short_repr(gradient)}{format_user_line()}"
+        )
+    if np.shape(seed) != np.shape(data):
+        raise ShapeError(
+            f"the gradient needs the value's shape {np.shape(data)}; got {np.shape(seed)}{format_user_line()}"
+        )
+    return float(seed) if type(data) is float else np.array(seed, data.dtype)[()]
+
+
+def deliver_gradients(tape: Tape, sweep: SweptGradients) -> None:
+    """Add the gradients of a sweep to the leaves, and hand them to the tapes that rows were copied from."""
+    here = user_place()
+    for offset, value in tape.leaves.items():
+        left = sweep.gradient_at(tape, offset)
+        if left is not None:
+            flow = _as_flow(left)
+            notes = notes_of(value)
+            notes.home = None
+            for hook in notes.hooks:
+                flow = run_hook(hook, value._data, flow)
+            _accumulate_gradient(value, flow, here)
+    homes: dict[int, tuple[Tape, list[Any]]] = {}
+    for offset, (source, origin) in tape.imports.items():
+        home = source()
+        left = sweep.gradient_at(tape, offset)
+        if home is not None and left is not None:
+            _, adjoints = homes.setdefault(home.serial, (home, []))
+            adjoints.extend([None] * (origin // STRIDE + 1 - len(adjoints)))
+            adjoints[origin // STRIDE] = left
+    for home, adjoints in homes.values():
+        home.keep_sweep(SweptGradients(sweep.backward, adjoints), came_from=tape)
+
+
+def _as_flow(left: Any) -> Any:
+    """Return the gradient that a sweep left at a node as a flow; None for a structural zero."""
+    return None if left is STRUCTURAL_ZERO else left
+
+
+def _accumulate_gradient(value: Value, flow: Any, here: Place | None) -> None:
+    """Add a flow to the gradient of a leaf."""
+    notes = notes_of(value)
+    fresh = settle_gradient(flow, value._data)
+    if len(notes.passes) < MAX_REMEMBERED_PASSES:
+        notes.passes.append(here)
+    if notes.grad is not None:
+        # A gradient that was set to 0 (as users of micrograd do) takes the type of the added one.
+        notes.grad = notes.grad + fresh
+    else:
+        # A copy, because the same array may have flowed to other leaves.
+        notes.grad = fresh.copy() if type(fresh) is np.ndarray else fresh
+
+
+def run_hook(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
+    """Call a hook with a gradient; returns its result, or the gradient if that is None. Absent ones are skipped."""
+    if flow is None:
+        return None
+    grad = settle_gradient(flow, data)
+    changed = hook(grad)
+    return grad if changed is None else changed
+
+
+def _note_escape(value: Value, outcome: Any) -> None:
+    """Note that a value was read as a plain number while tracing, so that it may have steered Python."""
+    tape = value._tape
+    running = STATE.tape
+    if running is not None and running.tracing and tape is not running and not is_constant(value):
+        running.escapes.append((value, outcome, user_place()))
+    if tape is None:
+        if STATE.tape is not None:
+            STATE.tape.refusal = OUTSIDE_VALUE_REASON
+    elif tape.tracing:
+        tape.certificates.append(Certificate(value._index, outcome, user_place()))
+
+
+def make_concrete(operand: Any) -> Any:
+    """Return a traced condition or whole number as the plain object, and add a certificate for it."""
+    if not isinstance(operand, DiscreteValue):
+        return operand
+    data = operand._data
+    _note_escape(operand, data)
+    if type(operand) is PythonInt:
+        return data.item()
+    return data.copy() if type(data) is np.ndarray else data
+
+
+def _lookup_key(value: Value) -> Any:
+    """Return the number by which a value is looked up in a dict or set."""
+    if value.shape:
+        raise OperandError(
+            f"an array cannot be looked up in a dict or set: unhashable, as in NumPy{format_user_line()}"
+        )
+    return to_python_number(value._data)
+
+
+def _as_whole_number(value: Value, rounding: str) -> int:
+    """Round a constant to a whole number; only the rounded number is certified, since only that steers Python."""
+    if not is_constant(value):
+        raise EscapeError(_ESCAPE_MESSAGE.format("an int") + format_user_line())
+    tape = value._tape
+    if tape is not None and tape.tracing and value._data.dtype.kind == "f":
+        rounded = TABLE[rounding](value)
+        _note_escape(rounded, rounded._data)
+    else:
+        _note_escape(value, value._data)
+    data = value._data
+    if isinstance(data, float | np.floating):
+        whole_number: int = getattr(math, rounding)(float(data))
+        return whole_number
+    return int(data)
+
+
+def _unless_input(op: Op) -> Op | None:
+    return None if op is INPUT else op
+
+
+def _format_brief(data: Any) -> str:
+    return repr(to_python_number(data))

@@ -1,0 +1,323 @@
+"""Derivatives of functions: gradients, Jacobians, Hessians, and products with them.
+
+A transform records the function once and sweeps the recording. Nested transforms record on the outer one's recording,
+and their sweeps run on recorded values; a derivative is taken with respect to nodes, not to levels, so perturbations
+cannot be confused. Jacobians use the mode that needs fewer sweeps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
+from wiregrad.frontends.recording.arguments import flatten, match_leaves, unflatten
+from wiregrad.frontends.recording.session import (
+    Argnums,
+    LiftedCall,
+    RecordingSession,
+    check_callable,
+    data_of,
+    function_name,
+    release_result,
+    release_results,
+)
+from wiregrad.frontends.recording.value import Scalar, Value
+from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.gradient_flow import match_dtype
+
+
+def grad(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Return the function that computes the gradient of f.
+
+    >>> grad(lambda x: x**3)(2.0)
+    12.0
+    >>> grad(grad(lambda x: x**3))(2.0)
+    12.0
+    """
+    compute = value_and_grad(f, argnums, has_aux, holomorphic)
+
+    @functools.wraps(f, updated=())
+    def compute_gradient(*args: Any, **kwargs: Any) -> Any:
+        value, grads = compute(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return compute_gradient
+
+
+def value_and_grad(
+    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Return the function that computes the value and the gradient of f; with `has_aux`, f returns (value, anything).
+
+    >>> value_and_grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 3.0)
+    (6.0, (3.0, 2.0))
+    """
+    check_callable(f)
+
+    @functools.wraps(f, updated=())
+    def compute_both(*args: Any, **kwargs: Any) -> Any:
+        call = LiftedCall(f, args, kwargs, argnums)
+        session = call.session
+        result, aux = _with_aux(call.result) if has_aux else (call.result, None)
+        check_scalar_result(result, f, holomorphic=holomorphic)
+        offset = session.offset_of(result)
+        grads = session.pull_gradients([] if offset is None else [(offset, _unit_seed(result))], spend=True)
+        if holomorphic:
+            grads = [np.conjugate(g) for g in grads]
+        session.close_recording()
+        value = release_result(result, session)
+        return (value, release_results(aux, session)) if has_aux else value, call.shape_like_arguments(grads)
+
+    return compute_both
+
+
+def _with_aux(result: Any) -> tuple[Any, Any]:
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise GradientError(f"with has_aux=True the function returns (value, anything); got {short_repr(result)}")
+    return result
+
+
+def check_scalar_result(result: Any, f: Any, *, holomorphic: bool = False) -> None:
+    """Raise unless a result is one real number (or complex, if holomorphic), as reverse mode needs."""
+    if isinstance(result, Scalar):
+        return
+    shape = getattr(result, "shape", None) if not isinstance(result, int | float | complex) else ()
+    if shape is None:
+        raise GradientError(
+            f"{function_name(f)} must return a number; got {type(result).__name__} {short_repr(result)}{format_user_line()}"
+        )
+    if shape != ():
+        raise GradientError(
+            f"{function_name(f)} must return one number, not an array of shape {shape}; "
+            f"reduce it (np.sum), or use wg.jacobian{format_user_line()}"
+        )
+    kind = np.asarray(data_of(result)).dtype.kind
+    if kind == "c" and not holomorphic:
+        raise GradientError(
+            f"{function_name(f)} returns a complex number; take its real part, abs, or holomorphic=True{format_user_line()}"
+        )
+
+
+def _unit_seed(result: Value) -> Any:
+    return 1.0 if type(result._data) is float else result._data.dtype.type(1)
+
+
+def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Return f's result and a function that pulls a cotangent of it back to the arguments.
+
+    >>> y, pull = vjp(lambda x, y: x * y, 2.0, 3.0)
+    >>> y, pull(1.0)
+    (6.0, (3.0, 2.0))
+    """
+    check_callable(f)
+    call = LiftedCall(f, primals, {}, tuple(range(len(primals))))
+    result, aux = _with_aux(call.result) if has_aux else (call.result, None)
+    results, tree = flatten(result)
+    session = call.session
+    session.close_recording()
+    datas = [data_of(leaf) for leaf in results]
+    places = [session.offset_of(leaf) for leaf in results]
+
+    def pullback(cotangent: Any) -> Any:
+        seeds = [
+            (at, as_cotangent(seed, data))
+            for at, seed, data in zip(places, match_leaves(tree, cotangent, "the cotangent"), datas, strict=True)
+            if at is not None
+        ]
+        return call.shape_like_arguments(session.pull_gradients(seeds))
+
+    out = unflatten(tree, [release_result(leaf, session) for leaf in results])
+    return (out, pullback, release_results(aux, session)) if has_aux else (out, pullback)
+
+
+def as_cotangent(seed: Any, data: Any, what: str = "the cotangent") -> Any:
+    """Check a cotangent or tangent of a value, and convert it to the value's dtype."""
+    raw = data_of(seed)
+    if np.shape(raw) != np.shape(data):
+        raise ShapeError(f"{what} must have the shape {np.shape(data)}; got {np.shape(raw)}{format_user_line()}")
+    if isinstance(seed, Value):
+        return seed
+    if np.asarray(raw).dtype.kind not in ("fciu" if np.iscomplexobj(data) else "fiu"):
+        raise OperandError(f"{what} must be made of numbers; got {short_repr(seed)}{format_user_line()}")
+    return float(raw) if type(data) is float else np.asarray(raw).astype(data.dtype)[()]
+
+
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """Return f's result and its directional derivative along tangents of the arguments, by forward mode.
+
+    >>> jvp(lambda x: x**3, (2.0,), (1.0,))
+    (8.0, 12.0)
+    """
+    check_callable(f)
+    if not isinstance(primals, list | tuple) or not isinstance(tangents, list | tuple):
+        raise OperandError("jvp takes primals and tangents as tuples: wg.jvp(f, (x,), (t,))")
+    if len(primals) != len(tangents):
+        raise OperandError(f"jvp needs one tangent per primal; got {len(primals)} and {len(tangents)}")
+    call = LiftedCall(f, tuple(primals), {}, tuple(range(len(primals))))
+    session = call.session
+    result, aux = _with_aux(call.result) if has_aux else (call.result, None)
+    results, tree = flatten(result)
+    leaves: list[Any] = []
+    for shape, tangent in zip(call.trees, tangents, strict=True):
+        leaves += match_leaves(shape, tangent, "a tangent")
+    directions = [as_cotangent(t, data, "a tangent") for t, data in zip(leaves, session.data, strict=True)]
+    pushed = session.push_tangents(directions, results)
+    session.close_recording()
+    out = unflatten(tree, [release_result(leaf, session) for leaf in results]), unflatten(tree, pushed)
+    return (*out, release_results(aux, session)) if has_aux else out
+
+
+def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
+    """Return the product of the Hessian of f at x with v, by forward mode over reverse mode.
+
+    >>> import numpy as np
+    >>> hvp(lambda x: x[0] ** 2 * x[1], np.array([2.0, 3.0]), np.array([1.0, 0.0])).tolist()
+    [6.0, 4.0]
+    """
+    return jvp(grad(f), (x,), (v,))[1]
+
+
+def stop_gradient(x: Any) -> Any:
+    """Return a container of values (or plain numbers) as constants: no gradient flows back through them.
+
+    >>> grad(lambda x: x * stop_gradient(x))(3.0)
+    3.0
+    """
+    leaves, tree = flatten(x)
+    return unflatten(tree, [_stop_leaf(leaf) for leaf in leaves])
+
+
+def _stop_leaf(leaf: Any) -> Any:
+    if not isinstance(leaf, Value):
+        return leaf
+    return leaf.detach()
+
+
+def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = None) -> Callable[..., Any]:
+    """Return the function that computes all derivatives of f's results by its arguments.
+
+    Forward mode if there are fewer numbers in the arguments than in the results, else reverse mode; `mode` ("forward"
+    or "reverse") overrides that. The shape of each derivative is that of the result followed by that of the argument.
+
+    >>> import numpy as np
+    >>> jacobian(lambda x: x * x)(np.array([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+    check_callable(f)
+    if mode not in (None, "forward", "reverse"):
+        raise OperandError(f"mode is 'forward', 'reverse' or None; got {short_repr(mode)}")
+
+    @functools.wraps(f, updated=())
+    def compute_jacobian(*args: Any, **kwargs: Any) -> Any:
+        call = LiftedCall(f, args, kwargs, argnums)
+        session = call.session
+        results, tree = flatten(call.result)
+        datas = [data_of(leaf) for leaf in results]
+        for data in datas:
+            if np.asarray(data).dtype.kind not in "fc":
+                raise GradientError(
+                    f"{function_name(f)} returns {short_repr(data)}, which has no derivative{format_user_line()}"
+                )
+        chosen = mode or choose_mode(session.data, datas)
+        blocks = (_forward_blocks if chosen == "forward" else _reverse_blocks)(session, results, datas)
+        session.close_recording()
+        return unflatten(tree, [call.shape_like_arguments(row) for row in blocks])
+
+    return compute_jacobian
+
+
+def choose_mode(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
+    """Return the mode that needs fewer sweeps.
+
+    >>> choose_mode([np.zeros(2)], [np.zeros(5)]), choose_mode([np.zeros(5)], [np.zeros(2)])
+    ('forward', 'reverse')
+    """
+    if any(np.iscomplexobj(x) for x in inputs):
+        # Forward mode needs two directions for each complex number.
+        return "reverse"
+    return "forward" if sum(map(np.size, inputs)) < sum(map(np.size, outputs)) else "reverse"
+
+
+def _reverse_blocks(session: RecordingSession, results: list[Any], datas: list[Any]) -> list[list[Any]]:
+    """Return the derivatives per result and argument, by one reverse sweep per number in the results."""
+    blocks = []
+    for result, data in zip(results, datas, strict=True):
+        at = session.offset_of(result)
+        pulled = [session.pull_gradients([] if at is None else [(at, unit)]) for unit in unit_vectors(data)]
+        blocks.append(
+            [
+                _stack_blocks([row[k] for row in pulled], np.shape(data), np.shape(x), x)
+                for k, x in enumerate(session.data)
+            ]
+        )
+    return blocks
+
+
+def _forward_blocks(session: RecordingSession, results: list[Any], datas: list[Any]) -> list[list[Any]]:
+    """Return the derivatives per result and argument, by one forward sweep per number in the arguments."""
+    pushed = [[_push_unit(session, k, unit, results) for unit in unit_vectors(x)] for k, x in enumerate(session.data)]
+    return [
+        [
+            _put_result_axes_first(
+                _stack_blocks([match_dtype(column[r], x) for column in pushed[k]], np.shape(x), np.shape(data), x),
+                np.ndim(x),
+                np.ndim(data),
+            )
+            for k, x in enumerate(session.data)
+        ]
+        for r, data in enumerate(datas)
+    ]
+
+
+def _push_unit(session: RecordingSession, k: int, unit: Any, results: list[Any]) -> list[Any]:
+    """Return the derivatives by one number of an argument; for a complex one, by its real and imaginary part."""
+    rest = [None] * (len(session.data) - k - 1)
+    along = session.push_tangents([*[None] * k, unit, *rest], results)
+    if not np.iscomplexobj(unit):
+        return along
+    across = session.push_tangents([*[None] * k, unit * 1j, *rest], results)
+    real = FUNCTIONS["real"].run
+    return [real(one) + 1j * real(two) for one, two in zip(along, across, strict=True)]
+
+
+def unit_vectors(data: Any) -> Iterator[Any]:
+    """Return the unit vectors in the shape of a number or array."""
+    if np.ndim(data) == 0:
+        yield 1.0 if type(data) is float else np.asarray(data).dtype.type(1)
+        return
+    for k in range(np.size(data)):
+        unit = np.zeros(np.shape(data), data.dtype)
+        unit.flat[k] = 1.0
+        yield unit
+
+
+def _stack_blocks(parts: list[Any], outer: tuple[int, ...], inner: tuple[int, ...], like: Any) -> Any:
+    """Join the results of sweeps to one array of shape `outer + inner`."""
+    if not parts:
+        return np.zeros(outer + inner, np.asarray(like).dtype)
+    if not outer:
+        return parts[0]
+    return FUNCTIONS["reshape"].run(FUNCTIONS["stack"].run(parts), outer + inner)
+
+
+def _put_result_axes_first(block: Any, inputs: int, outputs: int) -> Any:
+    """Move the result's axes in front of the argument's."""
+    if not inputs or not outputs:
+        return block
+    return FUNCTIONS["transpose"].run(block, (*range(inputs, inputs + outputs), *range(inputs)))
+
+
+def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return the function that computes the second derivatives of f: the Jacobian of its Jacobian.
+
+    >>> import numpy as np
+    >>> hessian(lambda x: x[0] ** 2 * x[1])(np.array([2.0, 3.0])).tolist()
+    [[6.0, 4.0], [4.0, 0.0]]
+    """
+    return jacobian(jacobian(f, argnums), argnums)

@@ -1,0 +1,418 @@
+"""Two transforms that change how a function runs, not what it computes.
+
+`vmap` runs a function of one example on many at once: it is recorded for the first example and replayed on all of them.
+Every op is written over trailing axes, so a batch is one more axis in front. Where values steered Python (an `if`, a
+number taken out), the examples may differ in what they do, and the function runs once per example instead.
+
+`checkpoint` makes one node of a function: what happens inside is not kept for the backward pass but computed again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
+from wiregrad.frontends.recording.arguments import (
+    ContainerTree,
+    PackedParts,
+    ensure_owned,
+    fill_places,
+    flatten,
+    refuse_subclass,
+    unflatten,
+)
+from wiregrad.frontends.recording.record import common_tape, convention, finish_node, place_on_tape
+from wiregrad.frontends.recording.session import (
+    RecordingSession,
+    add_input,
+    check_callable,
+    data_of,
+    function_name,
+    make_distinct,
+    pause_watching,
+    push_by_transpose,
+)
+from wiregrad.frontends.recording.tape import STATE, Tape
+from wiregrad.frontends.recording.trace import TracedFunction, run_traced
+from wiregrad.frontends.recording.value import (
+    Scalar,
+    Value,
+    as_numpy_number,
+    as_python_number,
+    is_python_number,
+    number_class,
+)
+from wiregrad.ir import INPUT, TABLE, Op, Pattern
+from wiregrad.ir.types_and_kinks import chosen_convention, decode_mode
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import ArrayOp, General
+from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.gradient_flow import shape_of
+
+AxesSpec = int | None | Sequence[Any]
+
+
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+    """Return the function that applies f along an axis of its arguments, all examples at once.
+
+    `in_axes` gives the axis of the examples for each argument; None for an argument that all examples share. Keyword
+    arguments are mapped over their first axis.
+
+    >>> import numpy as np
+    >>> vmap(lambda x, w: (x * w).sum(), in_axes=(0, None))(np.eye(2), np.array([3.0, 4.0])).tolist()
+    [3.0, 4.0]
+    """
+    check_callable(f)
+
+    @functools.wraps(f, updated=())
+    def call_batched(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = flatten((args, kwargs))
+        axes = [*_leaf_axes(in_axes, args, f), *_axes_for(0, kwargs)]
+        size = _batch_size(leaves, axes, f)
+        fronted = [
+            leaf if axis is None else _move_axis_to_front(leaf, axis) for leaf, axis in zip(leaves, axes, strict=True)
+        ]
+        batched = [axis is not None for axis in axes]
+        outputs, shape = _run_examples(f, fronted, batched, tree, size)
+        outs = _axes_of_results(out_axes, shape, len(outputs))
+        results = [_move_axis_to_place(y, axis, size) for y, axis in zip(outputs, outs, strict=True)]
+        return unflatten(shape, make_distinct(results, [(None, leaf) for leaf in leaves]))
+
+    return call_batched
+
+
+def _run_examples(
+    f: Callable[..., Any], leaves: list[Any], batched: list[bool], tree: ContainerTree, size: int
+) -> tuple[list[tuple[Any, bool]], ContainerTree]:
+    """Return the results and their structure; each result with a flag: whether its first axis is that of examples."""
+
+    def take_example(k: int) -> list[Any]:
+        return [leaf[k] if flag else leaf for leaf, flag in zip(leaves, batched, strict=True)]
+
+    if size == 0:
+        raise ShapeError(f"vmap needs at least one example to run {function_name(f)} on{format_user_line()}")
+    traced = run_traced(f, *unflatten(tree, take_example(0)))
+    if not traced.tape.certificates and traced.tape.leak is None and traced.tape.identity.unforeseen is None:
+        results = _replay_batch(traced, leaves, batched, size)
+        if results is not None:
+            return results, traced.tree
+    rows = []
+    for k in range(size):
+        args, kwargs = unflatten(tree, take_example(k))
+        rows.append(flatten(f(*args, **kwargs)))
+    for _, shape in rows:
+        if shape != traced.tree:
+            raise OperandError(
+                f"{function_name(f)} returns {traced.tree} for one example and {shape} for another{format_user_line()}"
+            )
+    columns = zip(*(row for row, _ in rows), strict=True)
+    return [(_stack_results(list(column), f), True) for column in columns], traced.tree
+
+
+def _stack_results(rows: list[Any], f: Callable[..., Any]) -> Any:
+    """Stack the results of all examples to one array."""
+    shapes = {shape_of(row) for row in rows}
+    if len(shapes) > 1:
+        raise ShapeError(
+            f"{function_name(f)} returns shapes {sorted(shapes)} for different examples{format_user_line()}"
+        )
+    return FUNCTIONS["stack"].run(rows)
+
+
+def _replay_batch(
+    traced: TracedFunction, leaves: list[Any], batched: list[bool], size: int
+) -> list[tuple[Any, bool]] | None:
+    """Replay a recording on all examples; None if its inputs cannot be matched with the arguments."""
+    tape = traced.tape
+    roots = traced.root_offsets()
+    lifted = [(leaf, flag) for leaf, flag in zip(leaves, batched, strict=True) if _is_lifted(leaf)]
+    if len(lifted) != len(traced.inputs) or any(
+        flag and not _is_lifted(leaf) for leaf, flag in zip(leaves, batched, strict=True)
+    ):
+        return None
+    computed: dict[int, tuple[Any, bool]] = dict(zip(traced.inputs, lifted, strict=True))
+    for offset in traced.needed_offsets(roots):
+        if offset in computed:
+            continue
+        node = tape.node_at(offset)
+        if node.op is INPUT:
+            # A value from outside, or an argument of a derivative that was taken inside.
+            computed[offset] = (tape.leaves.get(offset, node.y), False)
+            continue
+        operands = [
+            (x, False) if source < 0 else computed[source] for source, x in zip(node.sources, node.xs, strict=True)
+        ]
+        # A node keeps the convention it was recorded with, even if another one is active now.
+        with convention(decode_mode(node.mode)[0].label) if node.op.kinks else nullcontext():
+            computed[offset] = _apply_node(tape, offset, operands, size)
+    return [(result, False) if root < 0 else computed[root] for root, result in zip(roots, traced.results, strict=True)]
+
+
+def _apply_node(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size: int) -> tuple[Any, bool]:
+    """Apply a node's op to all examples; the watcher sees the result, with the line of the node."""
+    op = tape.node_at(offset).op
+    # The watcher raises an error that says more than a warning.
+    watch = STATE.watch
+    with nullcontext() if watch is None else np.errstate(all="ignore"), pause_watching():
+        result = apply_batched(op, operands, size)
+    if watch is not None:
+        xs = [data_of(x) for x, _ in operands]
+        watch.apart(op, xs, data_of(result[0]), tape.places.get(offset), tape.derived.get(offset))
+    return result
+
+
+def _is_lifted(leaf: Any) -> bool:
+    return isinstance(leaf, Value) or np.asarray(leaf).dtype.kind in "fc"
+
+
+def apply_batched(op: Op, operands: Sequence[tuple[Any, bool]], size: int) -> tuple[Any, bool]:
+    """Apply an op to operands; the flag of each says whether its first axis is that of examples."""
+    if not any(flag for _, flag in operands):
+        return op(*(x for x, _ in operands)), False
+    if isinstance(op, Elementwise):
+        return op(*_align_ranks(operands)), True
+    if isinstance(op, ArrayOp) and op.batches:
+        return op(*(x if flag else _repeat_example(x, size) for x, flag in operands)), True
+    rows = [op(*(x[k] if flag else x for x, flag in operands)) for k in range(size)]
+    return FUNCTIONS["stack"].run(rows), True
+
+
+def _align_ranks(operands: Sequence[tuple[Any, bool]]) -> list[Any]:
+    """Insert axes after that of the examples, so that all operands of an elementwise op have the same rank."""
+    rank = max(len(shape_of(x)) - flag for x, flag in operands)
+    return [_pad_rank(x, rank) if flag else x for x, flag in operands]
+
+
+def _pad_rank(x: Any, rank: int) -> Any:
+    shape = shape_of(x)
+    missing = rank - (len(shape) - 1)
+    if not missing:
+        return x
+    return TABLE["reshape"](x, rank=len(shape), shape=(shape[0], *(1,) * missing, *shape[1:]))
+
+
+def _repeat_example(x: Any, size: int) -> Any:
+    shape = shape_of(x)
+    return TABLE["spread"](x, rank=len(shape), shape=(size, *shape))
+
+
+def _leaf_axes(in_axes: Any, args: tuple[Any, ...], f: Callable[..., Any]) -> list[int | None]:
+    if isinstance(in_axes, list | tuple):
+        if len(in_axes) != len(args):
+            raise OperandError(
+                f"in_axes has {len(in_axes)} entries; {function_name(f)} was called with {len(args)} arguments{format_user_line()}"
+            )
+        return [axis for spec, arg in zip(in_axes, args, strict=True) for axis in _axes_for(spec, arg)]
+    return [axis for arg in args for axis in _axes_for(in_axes, arg)]
+
+
+def _axes_for(spec: Any, item: Any, what: str = "in_axes") -> list[int | None]:
+    """Return an axis for every leaf of an argument; an axis given for a container applies to all its leaves."""
+    if spec is None or isinstance(spec, int):
+        return [spec] * len(flatten(item)[0])
+    if isinstance(spec, dict) and isinstance(item, dict) and set(spec) == set(item):
+        return [axis for key in item for axis in _axes_for(spec[key], item[key], what)]
+    if isinstance(spec, list | tuple) and isinstance(item, list | tuple) and len(spec) == len(item):
+        return [axis for one, part in zip(spec, item, strict=True) for axis in _axes_for(one, part, what)]
+    raise OperandError(f"{what} {short_repr(spec)} does not fit {short_repr(item)}{format_user_line()}")
+
+
+def _batch_size(leaves: list[Any], axes: list[int | None], f: Callable[..., Any]) -> int:
+    """Return the number of examples; raises if arguments disagree about it."""
+    sizes = set()
+    for leaf, axis in zip(leaves, axes, strict=True):
+        if axis is not None:
+            shape = leaf.shape if hasattr(leaf, "shape") else np.shape(leaf)
+            if not -len(shape) <= axis < len(shape):
+                raise ShapeError(
+                    f"vmap of {function_name(f)}: axis {axis} does not exist in an argument of shape {shape}{format_user_line()}"
+                )
+            sizes.add(shape[axis])
+    if len(sizes) != 1:
+        wanted = (
+            "at least one axis to map over" if not sizes else f"as many examples in every argument; got {sorted(sizes)}"
+        )
+        raise ShapeError(f"vmap of {function_name(f)} needs {wanted}{format_user_line()}")
+    return int(sizes.pop())
+
+
+def _move_axis_to_front(leaf: Any, axis: int) -> Any:
+    if not isinstance(leaf, Value):
+        refuse_subclass(leaf, "an argument of vmap")
+        return np.moveaxis(np.asarray(leaf), axis, 0)
+    return FUNCTIONS["moveaxis"].run(leaf, axis, 0) if axis else leaf
+
+
+def _axes_of_results(out_axes: Any, tree: ContainerTree, count: int) -> list[int | None]:
+    return _axes_for(out_axes, unflatten(tree, [0.0] * count), "out_axes") if count else []
+
+
+def _move_axis_to_place(output: tuple[Any, bool], axis: int | None, size: int) -> Any:
+    """Move the axis of the examples from the front to its place in a result."""
+    y, flag = output
+    if axis is None:
+        if flag:
+            raise OperandError(f"out_axes is None for a result that differs between examples{format_user_line()}")
+        return y
+    batched = y if flag else _repeat_example(np.asarray(y) if not isinstance(y, Value) else y, size)
+    if not -batched.ndim <= axis < batched.ndim:
+        raise ShapeError(f"out_axes {axis} does not exist in a result of shape {batched.shape}{format_user_line()}")
+    if axis == 0:
+        return batched
+    return FUNCTIONS["moveaxis"].run(batched, 0, axis)
+
+
+def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return f as one node: its inner values are not stored for the backward pass but computed again there.
+
+    This saves memory and costs time. Values that f uses without being passed them are found when it first runs.
+
+    >>> import numpy as np
+    >>> import wiregrad as wg
+    >>> wg.grad(lambda x: wg.checkpoint(np.sin)(x) * x)(0.0)
+    0.0
+    """
+    check_callable(f)
+
+    @functools.wraps(f, updated=())
+    def call_checkpointed(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = flatten((args, kwargs))
+        values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
+        tape = STATE.tape
+        if STATE.is_paused or (tape is not None and tape.tracing):
+            return f(*args, **kwargs)
+        segment = CheckpointSegment(f, leaves, values, tree)
+        passed = [leaves[k] for k in values]
+        outputs = segment.run_first(passed)
+        operands = [*passed, *segment.captured]
+        home = common_tape(operands)
+        if home is None:
+            return unflatten(segment.out_tree, outputs)
+        op = CHECKPOINT_OP.bind_once(segment=segment)
+        packed = finish_node(home, op, operands, [data_of(x) for x in operands], segment.parts.pack(outputs))
+        return unflatten(segment.out_tree, segment.in_python(segment.parts.unpack(packed)))
+
+    return call_checkpointed
+
+
+class CheckpointSegment:
+    """A call of a checkpointed function; its inner nodes are recorded only while its gradient is computed."""
+
+    def __init__(self, f: Callable[..., Any], leaves: list[Any], values: list[int], tree: ContainerTree) -> None:
+        self.f = f
+        self.values = values
+        self.tree = tree
+        self.called = f"checkpoint of {function_name(f)}"
+        self.convention = chosen_convention().label
+        kept = [ensure_owned(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
+        self.leaves = [None if k in values else leaf for k, leaf in enumerate(kept)]
+        self.out_tree = tree
+        self.captured: list[Value] = []
+        self.kinds: list[type[Scalar]] = []
+        """The classes of the values that are numbers, Python's or NumPy's, because their comparisons differ."""
+        self.results_in_python: list[bool] = []
+        self.parts = PackedParts(())
+        self._latest: tuple[Any, list[Any]] | None = None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The key that tells calls apart: the function, the positions of its values, and the other arguments."""
+        return self.f, self.values, self.leaves, self.convention
+
+    def run_first(self, passed: Sequence[Value]) -> list[Any]:
+        """Run the function once and note which values from outside it uses; returns the outputs as plain arrays."""
+        tape = Tape(apart=True)
+        self.kinds = [number_class(x) for x in passed]
+        with STATE.record_on(tape):
+            values = [add_input(tape, data_of(x), kind) for x, kind in zip(passed, self.kinds, strict=True)]
+            results, self.out_tree = flatten(self.call(values))
+        self.results_in_python = [is_python_number(result) for result in results]
+        self.captured = list(tape.leaves.values())
+        outputs = [data_of(result) for result in results]
+        self.parts = PackedParts(outputs)
+        return outputs
+
+    def in_python(self, outputs: Sequence[Any]) -> list[Any]:
+        """Return the outputs; those that the function computed as Python numbers are Python numbers again."""
+        pairs = zip(outputs, self.results_in_python, strict=True)
+        return [as_python_number(output) if flag else output for output, flag in pairs]
+
+    def call(self, values: Sequence[Any]) -> Any:
+        """Call the function with values at their positions among the arguments."""
+        args, kwargs = unflatten(self.tree, fill_places(self.leaves, self.values, values))
+        with convention(self.convention):
+            return self.f(*args, **kwargs)
+
+    def pull_gradient(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
+        """Return the gradient of one operand; those of all operands are computed when the first is needed."""
+        if self._latest is None or self._latest[0] is not g:
+            self._latest = (g, self._recompute_gradients(g, xs, y))
+        gradient = self._latest[1][slot]
+        if slot == 0:
+            self._latest = None
+        return gradient
+
+    def _check_same_result(self, results: list[Any], y: Any) -> None:
+        """Raise if the function did not return the same results as the first time."""
+        again = self.parts.pack([data_of(result) for result in results])
+        first = data_of(y)
+        if not np.array_equal(again, first, equal_nan=True):
+            raise GradientError(
+                "a checkpointed function gave another result when it was computed again: it depends on something "
+                "that has changed since, such as a loop variable (bind it: lambda z, k=k: ...), a parameter's data, or "
+                "a random number"
+            )
+
+    def _recompute_gradients(self, g: Any, xs: Sequence[Any], y: Any) -> list[Any]:
+        """Record the function again and sweep back from its results; returns the gradients of all operands."""
+        count = len(self.values)
+        recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
+        session = RecordingSession(STATE.tape if recorded else Tape(apart=True))
+        with STATE.record_on(session.tape):
+            lifts = [session.lift_argument(x, lambda: "a checkpointed value") for x in xs[:count]]
+            values = [
+                as_python_number(value) if kind is Scalar else as_numpy_number(value)
+                for value, kind in zip(lifts, self.kinds, strict=True)
+            ]
+            results = flatten(self.call(values))[0]
+            self._check_same_result(results, y)
+            for value in self.captured:
+                session.offsets.append(place_on_tape(session.tape, value))
+                session.data.append(value._data)
+        session.start = min([session.start, *session.offsets])
+        parts = self.parts.unpack(g)
+        seeds = [
+            (at, part)
+            for result, part in zip(results, parts, strict=True)
+            if (at := session.offset_of(result)) is not None
+        ]
+        return session.pull_gradients(seeds, recorded=recorded)
+
+
+def _checkpoint_back(slot: int, g: Any, xs: Sequence[Any], y: Any, *, segment: CheckpointSegment) -> Any:
+    return segment.pull_gradient(slot, g, xs, y)
+
+
+def _checkpoint_ahead(slot: int, t: Any, xs: Sequence[Any], y: Any, *, segment: CheckpointSegment) -> Any:
+    return push_by_transpose(lambda slot, g, xs: segment.pull_gradient(slot, g, xs, y), slot, t, xs, y)
+
+
+CHECKPOINT_OP = TABLE.register(
+    General(
+        name="checkpoint",
+        doc="A function whose inside is computed again in the backward pass.",
+        inputs=("x",),
+        variadic=True,
+        pattern=Pattern.SCALE,
+        forward=lambda *xs, segment: segment.parts.pack([data_of(r) for r in flatten(segment.call(xs))[0]]),
+        back=_checkpoint_back,
+        ahead=_checkpoint_ahead,
+        batches=False,
+        per_call=True,
+    )
+)

@@ -1,0 +1,244 @@
+"""The flight recorder of a training: what each step did, in bounded memory, and the first step that went wrong.
+
+Start with `Flight.step`, which measures one step, stores it and reports events. Kept true: an event has the exact step
+at which it began and the numbers of that step, even after the records around it were merged; a refused step leaves the
+recording unchanged; memory does not grow with the number of steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import as_float, count_with_noun
+from wiregrad.errors import IndexingError, InputError, UnknownNameError, short_repr
+from wiregrad.frontends.recording.arguments import tree_map
+from wiregrad.frontends.recording.value import Value
+from wiregrad.inspect.flight_recorder import events
+from wiregrad.inspect.flight_recorder.events import (
+    KINDS,
+    Event,
+    FlightError,
+    Limits,
+    StepJudge,
+    check_count,
+    check_kind,
+)
+from wiregrad.inspect.flight_recorder.measurements import GROUP_METRICS, Band, Grouping, StepGauge, StepHistory
+from wiregrad.inspect.report import Report
+from wiregrad.ir import join_first_names
+
+__all__ = ["KINDS", "Band", "Event", "Flight", "FlightError", "GroupRecord", "Limits", "Record", "Snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """One group over the steps of a record: root mean squares per number, shares, and counts."""
+
+    gradient: Band
+    largest: Band
+    zeros: Band
+    nonfinite: int
+    parameter: Band
+    broken: int
+    update: Band
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A summary of the steps from `first` to `last`, both included."""
+
+    first: int
+    last: int
+    loss: Band
+    lost: int
+    """Number of losses that were not finite."""
+    groups: Mapping[str, GroupRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of the parameters and inputs of one step."""
+
+    step: int
+    params: Any
+    inputs: Any
+
+
+class Flight(Report):
+    """Records what each training step did; printing it shows the course of the training and its events.
+
+    `groups` is the number of names of a parameter's path that make a group, or a function of the path. `on_event` is
+    called with each event, or is "raise" to stop there. `keep` is the number of steps before the first event whose
+    parameters are copied. Other settings are those of `Limits`: vanish, explode, dead, patience, early and watch.
+
+    `watch` holds the kinds of events to look for, by default nonfinite, vanished, exploded, stuck and dead; for
+    explosions only, pass `watch="exploded"`. A training whose gradient fades while its loss comes down has converged,
+    which is an event only if "converged" is watched for.
+
+    >>> flight = Flight()
+    >>> for step in range(40):
+    ...     events = flight.step(1.0, {"w": [1.0, 2.0]}, {"w": [10.0 ** (step - 30), 0.5]})
+    >>> print(flight.first("exploded"))
+    step 33: the gradient of w explodes: 707, 2e3 times its early median 0.354
+    """
+
+    def __init__(
+        self,
+        capacity: int = 2000,
+        *,
+        groups: Grouping = 1,
+        on_event: Callable[[Event], object] | str | None = None,
+        keep: int = 0,
+        **limits: Any,
+    ) -> None:
+        if not callable(groups):
+            check_count("groups, unless it is a function,", groups, 1)
+        if not (on_event is None or on_event == "raise" or callable(on_event)):
+            raise InputError(f"on_event must be a function of the event, or 'raise'; got {short_repr(on_event)}")
+        self.capacity = check_count("capacity", capacity, 2)
+        self.keep = check_count("keep", keep, 0)
+        self._on_event = on_event
+        self._judge = StepJudge(_make_limits(limits))
+        self._gauge = StepGauge(groups)
+        self._history = StepHistory(capacity, events.FIRST_GROUP_COLUMN)
+        self._events: list[Event] = []
+        self._kept: deque[Snapshot] = deque(maxlen=keep + 1)
+
+    @property
+    def limits(self) -> Limits:
+        """The thresholds at which something counts as wrong."""
+        return self._judge.limits
+
+    @property
+    def steps(self) -> int:
+        """Number of recorded steps."""
+        return self._history.total
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, in the order of the container."""
+        return () if self._gauge.structure is None else tuple(self._gauge.structure.groups)
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events, in the order of the steps at which they began; each is listed once."""
+        return tuple(sorted(self._events, key=lambda event: event.step))
+
+    @property
+    def kept(self) -> tuple[Snapshot, ...]:
+        """Copies of the step at which the first event began and of the `keep` steps before it, oldest first.
+
+        Before the first event, copies of the latest steps.
+        """
+        return tuple(self._kept)
+
+    def first(self, kind: str | None = None, group: str | None = None) -> Event | None:
+        """Return the first event, optionally of a kind and a group; None if there is none."""
+        wanted_kind = None if kind is None else check_kind(kind)
+        if group is not None and group not in self.groups:
+            raise UnknownNameError(
+                f"the flight has no group {short_repr(group)}; it has {join_first_names(self.groups) or 'none'}"
+            )
+        return next((e for e in self.events if wanted_kind in (None, e.kind) and group in (None, e.group)), None)
+
+    def step(self, loss: Any, params: Any = None, grads: Any = None, *, inputs: Any = None) -> tuple[Event, ...]:
+        """Record one step, before the parameters are updated; returns the events that it confirmed.
+
+        `params` and `grads` are containers of numbers and arrays; a gradient that is None counts as zeros. If `grads`
+        is omitted, `.grad` of `wg.Value` parameters is read. `inputs` is copied into the snapshots of `keep`.
+        """
+        number = _loss_number(loss)
+        seen = self._gauge.measure_step(params, grads)
+        if not self.steps:
+            self._history = StepHistory(self.capacity, events.FIRST_GROUP_COLUMN + len(GROUP_METRICS) * len(seen))
+        row = [number, not math.isfinite(number), *(entry for group in seen.values() for entry in group.to_row())]
+        with np.errstate(all="ignore"):
+            self._history.add_row(np.array(row, np.float64))
+        # While an event may be developing, the copies of the steps before it are not overwritten.
+        if self.keep and not self._events and not self._judge.is_suspicious:
+            self._kept.append(Snapshot(self.steps - 1, tree_map(_copy_leaf, params), tree_map(_copy_leaf, inputs)))
+        fresh = self._judge.judge_step(self.steps - 1, number, seen)
+        self._events += fresh
+        self._announce_events(fresh)
+        return tuple(fresh)
+
+    def _announce_events(self, fresh: list[Event]) -> None:
+        for event in fresh:
+            if self._on_event == "raise":
+                raise FlightError(event)
+            if callable(self._on_event):
+                self._on_event(event)
+
+    def __len__(self) -> int:
+        return len(self._history)
+
+    def __bool__(self) -> bool:
+        # A recorder without steps has length 0 but is still true.
+        return True
+
+    def __iter__(self) -> Iterator[Record]:
+        return (self._make_record(k) for k in range(len(self)))
+
+    def __getitem__(self, step: int) -> Record:
+        """Return the record that covers a step; a negative step counts from the end."""
+        if isinstance(step, bool) or not isinstance(step, int | np.integer):
+            raise IndexingError(f"a step must be an integer; got {short_repr(step)}")
+        at = int(step) + (self.steps if step < 0 else 0)
+        if not 0 <= at < self.steps:
+            raise IndexingError(f"{count_with_noun(self.steps, 'step')} recorded, counted from 0; got {step}")
+        return self._make_record(self._history.record_at(at))
+
+    def _make_record(self, k: int) -> Record:
+        history = self._history
+        starts = self._history.record_starts()
+        groups = {name: _group_record(history, k, g) for g, name in enumerate(self.groups)}
+        lost = round(history.sum_of(k, events.LOST_COLUMN))
+        return Record(int(starts[k]), int(starts[k + 1]) - 1, history.band_of(k, events.LOSS_COLUMN), lost, groups)
+
+    def lines(self) -> Iterator[str]:
+        """Return sparklines of loss and gradients, and every event."""
+        return (
+            events.flight_lines(self._history, self.groups, self.events) if self.steps else iter(["flight of 0 steps"])
+        )
+
+    def to_svg(self, *, theme: str = "auto") -> str:
+        """Draw loss and gradients over the steps, with a mark for each event; `theme` is light, dark or auto."""
+        return events.draw_flight(self._history, self.groups, self.events, theme)
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+
+def _make_limits(settings: dict[str, Any]) -> Limits:
+    unknown = [name for name in settings if name not in Limits.__dataclass_fields__]
+    if unknown:
+        raise InputError(f"a flight has no setting {unknown[0]}; it has {', '.join(Limits.__dataclass_fields__)}")
+    return Limits(**settings)
+
+
+def _loss_number(loss: Any) -> float:
+    data = loss.data if isinstance(loss, Value) else loss
+    number = as_float(data.reshape(-1)[0] if isinstance(data, np.ndarray) and data.size == 1 else data)
+    if number is None:
+        raise InputError(f"the loss of a step must be one real number; got {type(loss).__name__} {short_repr(loss)}")
+    return float(number)
+
+
+def _copy_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, Value):
+        return np.array(leaf.data)[()]
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+
+
+def _group_record(history: StepHistory, k: int, group: int) -> GroupRecord:
+    fields: dict[str, Any] = {}
+    for metric in GROUP_METRICS:
+        at = events.metric_column(group, metric)
+        fields[metric] = round(history.sum_of(k, at)) if metric in ("nonfinite", "broken") else history.band_of(k, at)
+    return GroupRecord(**fields)

@@ -1,0 +1,477 @@
+"""Which ways a gradient came: by path (`paths`) and by use of a value (`branches`).
+
+`paths` lists the contributions of the paths from a node to the output, largest first; `search` finds them. Paths are
+counted exactly, in integers of any size. Along arrays a local derivative is a linear map, and each node keeps the k
+flows of largest norm: the contributions shown are exact, but a flow that was dropped early might have grown later, so
+they need not be the k largest.
+
+`branches` lists what each reader of a value sends back. These parts add up to the gradient. Splitters and implicit
+copies (a wire broadcast to a shape or cast to a dtype) are looked through: the use shown is the op that reads the
+copy, and what it sends is pulled back through the copy.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.backends import RunRecord
+from wiregrad.backends.run import euclidean_norm
+from wiregrad.dtypes import format_brief_number, to_python_number
+from wiregrad.errors import InputError, short_repr
+from wiregrad.inspect.paths.search import (
+    ArrayPathSearch,
+    NumberPathSearch,
+    PathLink,
+    PathRegion,
+    PathSearch,
+    ScaledNumber,
+)
+from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place
+from wiregrad.ir import Node, Op, Pattern, Place
+from wiregrad.ir.columns import is_automatic_name
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import Linear
+from wiregrad.ops.gradient_flow import fill_absent, match_dtype
+
+SOLE_DRIVER_SHARE = 0.995
+"""A use with at least this share is said to give all of the gradient."""
+MAX_BRANCHES = 20
+"""Maximum number of uses that get a line of their own."""
+
+
+@dataclass(frozen=True)
+class GradientBranch:
+    """One use of a value: the reader, its input, and the gradient that it sends back.
+
+    `share` is the part of the gradient that comes from this use: sent / total, along arrays the projection of `sent` on
+    the total, relative to the total. Shares add up to 1, and can be negative or NaN (where the total is 0). `magnitude`
+    is the norm of `sent`. `op` is None for the output itself. `again` is true if the reader uses the value on other
+    inputs too.
+    """
+
+    reader: str
+    op: str | None
+    slot: int
+    input: str
+    expression: str
+    place: Place | None
+    sent: Any
+    magnitude: float
+    share: float
+    blocked: bool
+    again: bool
+
+    def __str__(self) -> str:
+        use = f"{self.expression}{f' as {self.input}' if self.again else ''}{format_place(self.place)}"
+        if self.blocked:
+            return f"nothing from {use}"
+        sent = f"|{format_brief_number(self.magnitude)}|" if np.ndim(self.sent) else format_brief_number(self.sent)
+        return f"{sent} from {use}{'' if math.isnan(self.share) else f', {_format_share(self.share)}'}"
+
+
+@dataclass(frozen=True, repr=False)
+class Branches(Report):
+    """The uses of a value, the one that sends most first."""
+
+    node: str
+    total: Any
+    branches: tuple[GradientBranch, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Return the use that drives the gradient, then a line for each use."""
+        if not self.branches:
+            yield f"nothing reads {self.node}: its gradient is {format_brief_number(self.total)}"
+            return
+        yield f"{self.node} is used {_format_times(len(self.branches))}; its gradient is {format_brief_number(self.total)}{self._describe_driver()}"
+        yield from format_capped_list(self.branches, MAX_BRANCHES)
+
+    def _describe_driver(self) -> str:
+        first = self.branches[0]
+        others = self.branches[1:]
+        if first.blocked:
+            return ": every use is blocked"
+        if not others or math.isnan(first.share):
+            return ""
+        if first.share > 1.0 / SOLE_DRIVER_SHARE:
+            back = 1.0 - 1.0 / first.share
+            return f", driven by {first.expression}; the others take {100.0 * back:.4g} % of it back"
+        if any(other.magnitude > 0.9 * first.magnitude for other in others):
+            return ""
+        return f", driven by {first.expression}{' alone' if first.share > SOLE_DRIVER_SHARE else ''}"
+
+
+def branches(run: RunRecord, name: str) -> Branches:
+    """Return what each use of a value sends back to it.
+
+    >>> import wiregrad as wg
+    >>> branches(wg.circuit("t = w * x; f = t + w").run(w=2, x=6), "w")
+    w is used 2 times; its gradient is 7, driven by t = w * x
+      6 from t = w * x (formula:1:5), 85.7 %
+      1 from f = t + w (formula:1:16), 14.3 %
+    """
+    node = run.circuit.index(name)
+    total = run.gradient(node)
+    with np.errstate(all="ignore"):
+        uses = list(_find_uses(run, node))
+        times = Counter(reader for reader, _, _ in uses)
+        unordered = [_make_branch(run, use, total, again=times[use[0]] > 1) for use in uses]
+    ordered = sorted(unordered, key=_branch_sort_key)
+    return Branches(run.circuit.name_of(node), to_python_number(total), tuple(ordered))
+
+
+_BranchUse = tuple[int | None, int, Any]
+"""A reader (None: the output), its input, and the flow that it sends to the value."""
+_CopyChain = tuple[int, Any] | None
+"""The copies between a value and its use as a linked list, the last copy first."""
+
+
+def _find_uses(run: RunRecord, target: int) -> Iterator[_BranchUse]:
+    """Find the uses of a value, through splitters and copies."""
+    starts = run.circuit.columns.starts.tolist()
+    root = run.circuit.root()
+    stack: list[tuple[int, _CopyChain]] = [(target, None)]
+    while stack:
+        node, copies = stack.pop()
+        if node == root:
+            # The readers of the output do not lead to the output.
+            yield None, 0, _pull_through_copies(run, run.flows[root], copies)
+            continue
+        for reader, slot in run.readers_of(node):
+            op = run.circuit.op_of(reader)
+            if op.pattern is Pattern.MERGE:
+                # A splitter sends back exactly what it receives, and there may be as many splitters as uses.
+                stack.append((reader, copies))
+            elif _is_copy(op, run.values[node]):
+                stack.append((reader, (reader, copies)))
+            else:
+                yield reader, slot, _pull_through_copies(run, run.sent[starts[reader] + slot], copies)
+
+
+def _pull_through_copies(run: RunRecord, flow: Any, copies: _CopyChain) -> Any:
+    """Pull a flow back through a chain of copies."""
+    while copies is not None and flow is not None:
+        node, copies = copies
+        view = Node(run.circuit, node)
+        x = run.values[run.circuit.sources_of(node)[0]]
+        flow = match_dtype(view.op.pull(0, flow, [x], run.values[node], view.mode), x)
+    return flow
+
+
+def _is_copy(op: Op, x: Any) -> bool:
+    """Return whether an op only copies its input, in another shape or dtype at most."""
+    if isinstance(op, Elementwise):
+        return op.copies
+    if not isinstance(op, Linear) or not op.moves or len(op.inputs) > 1 or op.variadic:
+        return False
+    unit = 1.0 + 1.0j if x.dtype.kind == "c" else 1.0
+    probe = (np.arange(1.0, x.size + 1.0).reshape(x.shape) * unit).astype(x.dtype)
+    y = np.asarray(op.compute(probe))
+    if y.size == x.size:
+        return np.array_equal(y.ravel(), probe.ravel())
+    # Broadcasting keeps the last axes and lengthens axes of length 1.
+    fits = y.ndim >= x.ndim and all(n in (1, m) for n, m in zip(x.shape[::-1], y.shape[::-1], strict=False))
+    return fits and bool(np.all(y == probe))
+
+
+def _make_branch(run: RunRecord, use: _BranchUse, total: Any, *, again: bool) -> GradientBranch:
+    reader, slot, flow = use
+    view = None if reader is None else Node(run.circuit, reader)
+    sent = np.broadcast_to(fill_absent(flow), np.shape(total))[()]
+    return GradientBranch(
+        reader=run.circuit.output if view is None else view.name,
+        op=None if view is None else view.op.name,
+        slot=slot,
+        input="" if view is None else view.op.input_name(slot),
+        expression=f"the output {run.circuit.output}" if view is None else describe_node(run.circuit, view.index),
+        place=None if view is None else view.place,
+        sent=to_python_number(sent),
+        magnitude=euclidean_norm(sent),
+        share=_share_of_total(sent, total),
+        blocked=flow is None,
+        again=again,
+    )
+
+
+def _share_of_total(sent: Any, total: Any) -> float:
+    """Return the share of a flow in the total, measured along the total."""
+    scale = float(np.max(np.abs(total), initial=0.0))
+    if not scale or not math.isfinite(scale):
+        return math.nan
+    one = np.ravel(sent) / scale
+    two = np.ravel(total) / scale
+    return float(np.vdot(two, one).real / np.vdot(two, two).real)
+
+
+def _branch_sort_key(branch: GradientBranch) -> tuple[bool, float]:
+    """Return a sort key that puts NaN first and blocked uses last."""
+    return branch.blocked, -math.inf if math.isnan(branch.magnitude) else -branch.magnitude
+
+
+def _format_share(share: float) -> str:
+    return f"{100.0 * share:.3g} %" if abs(share) < 10.0 else f"{format_brief_number(share)} times the gradient"
+
+
+def _format_times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+MIN_PATH_CANCELLATION = 100.0
+"""Paths are said to nearly cancel if their magnitudes add up to more than this many times the gradient."""
+LOST_GRADIENT_SHARE = 0.01
+"""A gradient further from the sum of its paths than this share of their magnitudes has under- or overflowed."""
+MAX_PATH_PARTS = 8
+"""Maximum number of factors and names shown of one path; a longer path is shortened in the middle."""
+MAX_EXACT_COUNT = 10**45
+"""Counts below this are written in full."""
+
+
+@dataclass(frozen=True)
+class GradientPath:
+    """One path from a node to the output, splitters left out.
+
+    `wires` are its wires as (reader, slot), `inputs` the names of these inputs, `locals` one factor for each wire.
+    Along arrays a factor is the growth of the norm on that wire, and `magnitude` is the norm of the contribution.
+    """
+
+    contribution: Any
+    magnitude: float
+    nodes: tuple[str, ...]
+    ops: tuple[str, ...]
+    wires: tuple[tuple[str, int], ...]
+    inputs: tuple[str, ...]
+    locals: tuple[float, ...]
+    places: tuple[Place | None, ...]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, marked: Collection[int] = ()) -> str:
+        """Format the path; the wires in `marked` are shown with the name of the input they enter."""
+        value = (
+            f"|{format_brief_number(self.magnitude)}|"
+            if np.ndim(self.contribution)
+            else format_brief_number(self.contribution)
+        )
+        # The output's own gradient is the last factor, so that there is one for each name.
+        factors = " x ".join(_shorten_middle([format_brief_number(factor) for factor in (*self.locals, 1.0)]))
+        # A node without a name of its own is shown with its op.
+        pairs = zip(self.nodes, self.ops, strict=True)
+        names = [f"{op} {name}" if is_automatic_name(name) else name for name, op in pairs]
+        for k in marked:
+            names[k + 1] += f" (as {self.inputs[k]})"
+        return f"{value} = {factors}   {' -> '.join(_shorten_middle(names))}"
+
+
+@dataclass(frozen=True, repr=False)
+class Paths(Report):
+    """The paths from a node to the output: how many, what they add up to, how much they cancel, and the largest.
+
+    `count` is the number of all paths of wires, `live` the number of those without a blocked wire. `magnitude` is the
+    sum of the magnitudes of all contributions, `cancellation` that sum divided by the magnitude of `total` (inf where
+    only `total` is 0, NaN where they are not finite). `added` is the sum of the contributions: equal to `total` unless
+    the backward pass under- or overflowed, which the search does not. `rest` is `added` minus the paths that are shown.
+
+    `exact` is false along arrays. Magnitudes are norms there, and `magnitude` is `estimated` unless all paths are
+    shown: the estimate assumes that a wire stretches every flow as much as it stretched the whole gradient.
+    """
+
+    node: str
+    output: str
+    total: Any
+    count: int
+    live: int
+    magnitude: float
+    cancellation: float
+    paths: tuple[GradientPath, ...]
+    rest: Any
+    exact: bool
+    added: Any
+    estimated: bool
+    moves: bool
+    """Whether the node depends on an input; if not, no gradient is sent back to it."""
+
+    def lines(self) -> Iterator[str]:
+        """Return the count and the gradient, what cancels, and a line for each path."""
+        yield self._write_headline()
+        if self.live:
+            yield from self._report_lost()
+            yield from self._report_cancellation()
+            yield from (f"  {path}" for path in _write_distinct_paths(self.paths))
+            yield from self._report_other_paths()
+
+    def _write_headline(self) -> str:
+        if self.node == self.output:
+            return f"{self.node} is the output: its gradient is {format_brief_number(self.total)}"
+        if not self.count:
+            return f"{self.node} does not reach {self.output}: no path leads from one to the other"
+        head = f"{self.node} reaches {self.output} along {_format_path_count(self.count)}"
+        if not self.live:
+            blocked = "it is blocked" if self.count == 1 else "every one is blocked"
+            why = blocked if self.moves else f"no input moves {self.node}"
+            return f"{head}, but {why}: no gradient arrives"
+        blocked = f", {_format_count(self.live)} of them not blocked" if self.live < self.count else ""
+        return f"{head}{blocked}; its gradient is {format_brief_number(self.total)}"
+
+    def _report_lost(self) -> Iterator[str]:
+        if not np.array_equal(self.added, self.total, equal_nan=True):
+            prefix = "under" if np.all(np.isfinite(self.total)) else "over"
+            yield f"the sweep {prefix}flowed: the paths add up to {format_brief_number(self.added)}"
+
+    def _report_cancellation(self) -> Iterator[str]:
+        sums = f"magnitudes add up to {'about ' if self.estimated else ''}{format_brief_number(self.magnitude)}"
+        if self.cancellation == math.inf:
+            yield f"paths cancel: their {sums}, the paths themselves to {format_brief_number(self.added)}"
+        elif self.cancellation > MIN_PATH_CANCELLATION:
+            yield f"paths nearly cancel: their {sums}, {format_brief_number(self.cancellation)} times the gradient"
+
+    def _report_other_paths(self) -> Iterator[str]:
+        hidden = self.live - len(self.paths)
+        if hidden:
+            yield f"  {format_brief_number(self.rest)} along the other {'path' if hidden == 1 else _format_path_count(hidden)}"
+        if hidden and not self.exact:
+            yield "  paths through arrays are ranked by norm on their way back: larger ones may be among the others"
+
+
+def paths(run: RunRecord, name: str, k: int = 10) -> Paths:
+    """Return what the paths from a node to the output contribute to its gradient, with the k largest listed.
+
+    >>> import wiregrad as wg
+    >>> paths(wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10), "a")
+    a reaches f along 1 path; its gradient is 10
+      10 = 1 x 10 x 1   a -> e -> f
+    """
+    most = _check_path_count(k)
+    region = PathRegion(run, run.circuit.index(name))
+    with np.errstate(all="ignore"):
+        search = NumberPathSearch(region) if region.is_scalar() else ArrayPathSearch(region)
+        largest = [_make_path(region, search, link, flow) for link, flow in search.find_largest(most)]
+        total = run.gradient(region.target)
+        live = region.count_paths(region.is_live)
+        sums = _sum_contributions(search, largest, live, total)
+        rest = sums.added - sum([path.contribution for path in largest], 0.0)
+    return Paths(
+        node=run.circuit.name_of(region.target),
+        output=run.circuit.name_of(run.circuit.root()),
+        total=to_python_number(total),
+        count=region.count_paths(lambda row, slot: True),
+        live=live,
+        magnitude=sums.magnitude,
+        cancellation=sums.cancellation,
+        paths=tuple(largest),
+        rest=to_python_number(rest),
+        exact=isinstance(search, NumberPathSearch),
+        added=to_python_number(sums.added),
+        estimated=sums.estimated,
+        moves=bool(run.circuit.active()[region.target]),
+    )
+
+
+def _check_path_count(k: Any) -> int:
+    """Check the number of paths to show and return it as an int."""
+    try:
+        count = -1 if isinstance(k, bool | np.bool_) else operator.index(k)
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise InputError(f"k must be a non-negative integer, how many paths to show; got {short_repr(k)}")
+    return count
+
+
+def _make_path(region: PathRegion, search: PathSearch, link: PathLink, flow: Any) -> GradientPath:
+    circuit = region.run.circuit
+    first = Node(region.run.circuit, region.target)
+    steps = [step for step in link.iterate_links() if step.reader not in region.splitters]
+    nodes = [first, *(Node(circuit, step.reader) for step in steps)]
+    wires = list(zip(nodes[1:], steps, strict=True))
+    return GradientPath(
+        contribution=search.contribution_of(flow),
+        magnitude=search.flow_size(flow),
+        nodes=tuple([node.name for node in nodes]),
+        ops=tuple([node.op.title for node in nodes]),
+        wires=tuple([(node.name, step.slot) for node, step in wires]),
+        inputs=tuple([node.op.input_name(step.slot) for node, step in wires]),
+        locals=tuple([step.factor for step in steps]),
+        places=tuple([node.place for node in nodes]),
+    )
+
+
+class _PathSums(NamedTuple):
+    """Sums of contributions, with signs and without."""
+
+    added: Any
+    magnitude: float
+    cancellation: float
+    estimated: bool = False
+
+
+def _sum_contributions(search: PathSearch, paths_shown: Sequence[GradientPath], live: int, total: Any) -> _PathSums:
+    """Add up the contributions: along numbers by a sweep, along arrays one by one if all paths are shown."""
+    if isinstance(search, NumberPathSearch):
+        signed = search.sum_contributions()
+        whole = search.sum_products(search.wire_gain)
+        return _PathSums(
+            _restore_lost_gradient(total, float(signed), float(whole)),
+            float(whole),
+            _cancellation_ratio(whole, abs(signed)),
+        )
+    shown = sum([path.magnitude for path in paths_shown], 0.0)
+    if live == len(paths_shown):
+        added = _restore_lost_gradient(total, sum([path.contribution for path in paths_shown], 0.0), shown)
+        return _PathSums(
+            added,
+            shown,
+            _cancellation_ratio(ScaledNumber.from_float(shown), ScaledNumber.from_float(euclidean_norm(added))),
+        )
+    whole = max(search.sum_products(search.wire_gain), ScaledNumber.from_float(shown), key=ScaledNumber.magnitude_rank)
+    return _PathSums(
+        total, float(whole), _cancellation_ratio(whole, ScaledNumber.from_float(euclidean_norm(total))), estimated=True
+    )
+
+
+def _restore_lost_gradient(total: Any, added: Any, magnitude: float) -> Any:
+    """Return the gradient, or the sum of the paths if the backward pass under- or overflowed."""
+    lost = not euclidean_norm(np.subtract(added, total)) <= LOST_GRADIENT_SHARE * magnitude
+    return added if lost and np.all(np.isfinite(added)) else total
+
+
+def _cancellation_ratio(magnitude: ScaledNumber, total: ScaledNumber) -> float:
+    """Return the ratio of the sum of the magnitudes to the magnitude of the sum."""
+    if not (math.isfinite(magnitude.mantissa) and math.isfinite(total.mantissa)):
+        return math.nan
+    if not total.mantissa:
+        return math.inf if magnitude.mantissa else 1.0
+    return max(1.0, float(magnitude.over(total)))
+
+
+def _write_distinct_paths(paths: Sequence[GradientPath]) -> Iterator[str]:
+    """Format paths; those through the same nodes are shown with the inputs by which they differ."""
+    alike: dict[tuple[str, ...], list[GradientPath]] = {}
+    for path in paths:
+        alike.setdefault(path.nodes, []).append(path)
+    marks = {
+        nodes: frozenset(k for k in range(len(nodes) - 1) if len({path.wires[k] for path in group}) > 1)
+        for nodes, group in alike.items()
+    }
+    return (path.text(marks[path.nodes]) for path in paths)
+
+
+def _shorten_middle(parts: Sequence[str]) -> Sequence[str]:
+    return parts if len(parts) <= MAX_PATH_PARTS else [*parts[: MAX_PATH_PARTS - 2], "...", parts[-1]]
+
+
+def _format_count(count: int) -> str:
+    if count < MAX_EXACT_COUNT:
+        return f"{count:,}"
+    power = math.log10(count)
+    return f"about {10 ** (power % 1):.3f} x 10^{math.floor(power)}"
+
+
+def _format_path_count(count: int) -> str:
+    return f"{_format_count(count)} path{'' if count == 1 else 's'}"

@@ -1,0 +1,444 @@
+"""How far rounding has moved the output and the gradients of a run, and which nodes moved them.
+
+To first order the error of an output is the sum over all nodes of the node's gradient times its own rounding error. The
+run already has the gradients. The rounding errors are measured: every op is computed once more from the same rounded
+inputs in a wider type (float64 for float32, long double for float64), and sums of two numbers by an exact formula. The
+whole circuit is also run in wider types, which sees what no slope can, such as a branch that rounding flipped or a
+square that rounded to 0. The estimate uses whichever of the two can resolve the error.
+
+A gradient is an output of the backward circuit, so its error counts the roundings of the forward and of the backward
+pass. Only arithmetic is judged: inputs and constants count as exact. Errors have the sign of computed minus exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.backends import RunRecord
+from wiregrad.backends.interpreter import check_input_names, evaluate_nodes
+from wiregrad.backends.run import constant_identity, euclidean_norm
+from wiregrad.dtypes import count_with_noun, format_brief_number, to_python_number
+from wiregrad.errors import InputError, WiregradError, short_repr
+from wiregrad.inspect.report import (
+    Report,
+    describe_node,
+    format_capped_list,
+    format_node_place,
+    format_operand,
+    format_place,
+)
+from wiregrad.inspect.rounding.extended_precision import (
+    MeasuredRounding,
+    NodeRounding,
+    is_sum_of_two,
+    measure_rounding,
+    typical_rounding,
+    wider_step_ratio,
+)
+from wiregrad.ir import CircuitGraph, Node, Place, Row
+from wiregrad.ir.columns import join_first_names
+from wiregrad.ops.gradient_flow import fill_absent
+from wiregrad.passes import backward_circuit, sweep_backward
+from wiregrad.passes.differentiation import SilentWatcher
+
+MAX_SWEPT_NODES = 200_000
+"""Maximum number of nodes visited in total for gradients that were not requested by name."""
+MAX_NODES_UNASKED = 10_000
+"""In a circuit with more nodes, only gradients that were requested by name are estimated."""
+SECOND_ORDER_MARGIN = 1.05
+"""How far an error may exceed the first-order bound, as a factor, before it counts as unexplained."""
+MAX_CULPRITS = 3
+"""Maximum number of nodes that an answer names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingCulprit:
+    """A node whose own rounding moved the result: by how much, and its share of the total."""
+
+    node: str
+    op: str
+    text: str
+    place: Place | None
+    error: float
+    share: float
+
+    def __str__(self) -> str:
+        return f"{self.text}{format_place(self.place)} makes {self.share:.0%} of it"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundingCancellation:
+    """A sum or difference whose operands agree in their leading digits, so that their errors dominate the result."""
+
+    node: str
+    op: str
+    operands: tuple[str, str]
+    place: Place | None
+    digits: float
+
+    def __str__(self) -> str:
+        one, two = self.operands
+        count = count_with_noun(round(self.digits), "digit")
+        return f"{self.op} {self.node}{format_place(self.place)} loses {count}: {one} and {two} agree that far"
+
+
+@dataclass(frozen=True, repr=False)
+class RoundingEstimate(Report):
+    """The rounding error of one result.
+
+    For a real number `error` is computed minus exact. For an array or a complex number it is the norm of `errors`, and
+    a node's share is what it adds in that direction.
+    """
+
+    name: str
+    value: Any
+    error: float
+    errors: Any
+    expected: float
+    """The typical error of independent roundings of this size; `error` is smaller only by luck."""
+    bound: float
+    """The worst case of these roundings, to first order; meaningless if some of them were guessed."""
+    by_op: Mapping[str, float]
+    """Share of each op, largest first."""
+    worst: tuple[RoundingCulprit, ...]
+    """The nodes that moved the result most."""
+    cancellations: tuple[RoundingCancellation, ...]
+    precision: float
+    """Number of decimal digits of the dtype."""
+    explained: bool = True
+    """Whether slopes and measured roundings account for the error; if not, `expected` and `bound` do not apply."""
+    guessed: tuple[str, ...] = ()
+    """The nodes that affect the result and whose rounding could only be guessed."""
+    own: tuple[str, ...] = ()
+    """The nodes of user code on which the result depends: their rounding is not measured."""
+    own_text: tuple[str, ...] = ()
+    """These nodes as expressions with their source locations."""
+
+    @property
+    def relative(self) -> float:
+        """The error as a fraction of the value."""
+        return _safe_ratio(abs(self.error), euclidean_norm(self.value))
+
+    @property
+    def digits(self) -> float:
+        """How many decimal digits can be trusted, not counting luck; NaN if unknown."""
+        if self.own:
+            return math.nan
+        off = _safe_ratio(max(abs(self.error), self.expected), euclidean_norm(self.value))
+        if math.isnan(off) or not np.all(np.isfinite(self.value)):
+            return 0.0
+        return min(max(-math.log10(off), 0.0), self.precision) if off else self.precision
+
+    def lines(self) -> Iterator[str]:
+        """Return the error, the typical error, and the nodes that caused it."""
+        shape = np.shape(self.value)
+        start = f"{self.name} = {f'array of shape {shape}' if shape else format_brief_number(self.value)}"
+        if not np.all(np.isfinite(self.value)):
+            what = f", array of shape {shape}, is not finite" if shape else f" is {format_brief_number(self.value)}"
+            yield f"{self.name}{what}: no digits; ask run.blame()"
+        elif self.own:
+            yield f"{start}: how many digits can be trusted is not known"
+            yield from format_capped_list(
+                [f"{text} is your own code; its rounding was not measured" for text in self.own_text], 5
+            )
+        elif not self.error and not self.expected:
+            yield f"{start} is exact: nothing was rounded on the way"
+        else:
+            yield from self._measured_lines(start)
+
+    def _measured_lines(self, start: str) -> Iterator[str]:
+        yield (
+            f"{start} is off by {abs(self.error):.2g} (relative {self.relative:.1g}): "
+            f"{abs(self.digits):.1f} of {self.precision:.1f} digits can be trusted"
+        )
+        if self.explained and not self.guessed:
+            yield f"  roundings like these usually give {self.expected:.2g}, at most {self.bound:.2g}"
+        yield from (f"  {culprit}" for culprit in self.worst[:MAX_CULPRITS] if culprit.share >= 0.05)
+        yield from (f"  {cancellation}" for cancellation in self.cancellations[:MAX_CULPRITS])
+
+
+@dataclass(frozen=True, repr=False)
+class Rounding(Report):
+    """What rounding did to the output of a run and to the gradients of its inputs."""
+
+    output: RoundingEstimate
+    gradients: Mapping[str, RoundingEstimate]
+    left_out: tuple[str, ...] = ()
+    """Inputs whose gradients were not estimated."""
+    reason: str = ""
+    """Why they were not estimated."""
+
+    @property
+    def by_op(self) -> Mapping[str, float]:
+        """Share of each op in the error of the output."""
+        return self.output.by_op
+
+    @property
+    def worst(self) -> tuple[RoundingCulprit, ...]:
+        """The nodes that moved the output most."""
+        return self.output.worst
+
+    def lines(self) -> Iterator[str]:
+        """Return the estimates of the output and of each gradient."""
+        yield from self.output.lines()
+        for estimate in self.gradients.values():
+            yield from estimate.lines()
+        if self.left_out:
+            yield f"not estimated: the gradients of {join_first_names(self.left_out)}, {self.reason}"
+
+
+def rounding(run: RunRecord, names: Sequence[str] | None = None) -> Rounding:
+    """Estimate the rounding error of the output and of the gradients of these inputs (by default all).
+
+    >>> import wiregrad as wg
+    >>> print(rounding(wg.circuit("a = 1 + x; f = a - 1").run(x=1e-9), ["x"]))
+    f = 1e-09 is off by 8.3e-17 (relative 8e-08): 7.1 of 15.7 digits can be trusted
+      roundings like these usually give 8.3e-17, at most 1.1e-16
+      a = 1.0 + x (formula:1:5) makes 100% of it
+      subtract f (formula:1:16) loses 9 digits: a and 1.0 agree that far
+    gradient of x = 1 is exact: nothing was rounded on the way
+    """
+    inputs = _requested_inputs(run.circuit, names)
+    with np.errstate(all="ignore"):
+        measured = measure_rounding(run.circuit, run.values)
+        root = run.circuit.root()
+        output = _estimate_result(run.circuit.output, run.values[root], measured, root, run.flows)
+        gradients, reason = _estimate_gradients(run, inputs, len(inputs) if names is not None else None)
+    left_out = tuple(name for name in inputs if name not in gradients)
+    return Rounding(output, gradients, left_out, reason if left_out else "")
+
+
+def _requested_inputs(circuit: CircuitGraph, names: Sequence[str] | None) -> tuple[str, ...]:
+    if names is None:
+        inputs = circuit.input_indices()
+        return tuple(circuit.name_of(node) for node in inputs if circuit.type_of(node).differentiable)
+    if not isinstance(names, str | Sequence):
+        raise InputError(f"names must be a list of input names, as in rounding(run, ['x']); got {short_repr(names)}")
+    requested = (names,) if isinstance(names, str) else tuple(names)
+    check_input_names(dict.fromkeys(requested), circuit.inputs)
+    return requested
+
+
+def _estimate_gradients(
+    run: RunRecord, wanted: Sequence[str], requested_count: int | None
+) -> tuple[dict[str, RoundingEstimate], str]:
+    """Return the estimate of each gradient, and the reason if some are missing."""
+    if not wanted:
+        return {}, ""
+    circuit = run.circuit
+    saved = f"to save time: ask for them by name, rounding(run, ['{wanted[-1]}'])"
+    if requested_count is None and circuit.size > MAX_NODES_UNASKED:
+        return {}, saved
+    try:
+        backward = backward_circuit(circuit)
+    except WiregradError as error:
+        return {}, f"whose circuit cannot be built: {error}"
+    values = evaluate_nodes(backward, [run.values[node] for node in circuit.input_indices()])
+    measured = measure_rounding(backward, values, frozenset(map(constant_identity, circuit.columns.constants)))
+    most = requested_count or max(1, MAX_SWEPT_NODES // backward.size)
+    nodes = dict(zip(circuit.inputs, backward.columns.outputs.tolist(), strict=True))
+    estimates = {name: _estimate_gradient(run, name, measured, nodes[name]) for name in wanted[:most]}
+    return estimates, saved
+
+
+def _estimate_gradient(run: RunRecord, name: str, measured: MeasuredRounding, node: int) -> RoundingEstimate:
+    value = run.gradient(run.circuit.index(name))
+    flows = _sweep_flows(measured, node, _error_direction(measured, node, value))
+    usual = None
+    if np.ndim(value):
+        # Along random signs, unlike along the direction of one error, independent errors add up to their norm.
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=np.shape(value))
+        usual = _sweep_flows(measured, node, signs.astype(np.asarray(measured.values[node]).dtype))
+    return _estimate_result(f"gradient of {name}", value, measured, node, flows, usual)
+
+
+def _sweep_flows(measured: MeasuredRounding, node: int, seed: Any) -> Sequence[Any]:
+    try:
+        return sweep_backward(measured.circuit, measured.values, {node: seed}, SilentWatcher())
+    except WiregradError:
+        # An op has no second derivative: only the run in wider types gives the error, without shares by node.
+        return [None] * measured.circuit.size
+
+
+def _error_direction(measured: MeasuredRounding, node: int, value: Any) -> Any:
+    """Return the direction along which a gradient's error is measured: 1 for a number, else that of the error."""
+    dtype = np.asarray(measured.values[node]).dtype
+    shape = np.shape(measured.values[node])
+    if not shape and dtype.kind != "c":
+        return dtype.type(1)
+    for candidate in (measured.total_error(node, value), value, np.ones(shape)):
+        length = euclidean_norm(candidate)
+        if length and math.isfinite(length):
+            break
+    return np.broadcast_to(np.asarray(candidate) / (length or 1.0), shape).astype(dtype)[()]
+
+
+class _RoundingSums(NamedTuple):
+    """The roundings of all nodes, summed in four ways."""
+
+    signed: float
+    doubt: float
+    usual: float
+    most: float
+
+
+def _estimate_result(
+    name: str,
+    value: Any,
+    measured: MeasuredRounding,
+    node: int,
+    flows: Sequence[Any],
+    probe: Sequence[Any] | None = None,
+) -> RoundingEstimate:
+    parts = _rounding_parts(measured, flows)
+    sums = _sum_parts(parts)
+    expected = sums.usual if probe is None else _sum_parts(_rounding_parts(measured, probe)).usual
+    total = measured.total_error(node, value)
+    error = _choose_error(sums, total, np.asarray(measured.values[node]).dtype)
+    if not error and not sums.usual and not np.any(value):
+        error = measured.unresolved_error(node)
+    shares = _rank_shares(parts)
+    bound = max(sums.most, expected)
+    own = measured.user_code_nodes(node)
+    name_of = measured.circuit.name_of
+    return RoundingEstimate(
+        name=name,
+        value=to_python_number(value),
+        error=error,
+        errors=to_python_number(total),
+        expected=expected,
+        bound=max(bound, abs(error)),
+        by_op=_share_by_op(measured.circuit, shares),
+        worst=tuple(_make_culprit(measured.circuit, *share) for share in shares[:10]),
+        cancellations=_find_cancellations(measured, flows, abs(error)),
+        precision=_decimal_precision(value),
+        explained=abs(error) <= SECOND_ORDER_MARGIN * bound,
+        guessed=tuple(name_of(k) for k, _ in parts if measured.local[k].guessed),
+        own=tuple(map(name_of, own)),
+        own_text=tuple(describe_node(measured.circuit, k) + format_node_place(measured.circuit, k) for k in own),
+    )
+
+
+def _share_by_op(circuit: CircuitGraph, shares: Sequence[tuple[int, float, float]]) -> dict[str, float]:
+    shares_by_op: dict[str, float] = {}
+    for node, share, _ in shares:
+        op = circuit.op_of(node).name
+        shares_by_op[op] = shares_by_op.get(op, 0.0) + share
+    return dict(sorted(shares_by_op.items(), key=lambda entry: -entry[1]))
+
+
+def _rounding_parts(measured: MeasuredRounding, flows: Sequence[Any]) -> list[tuple[int, _RoundingSums]]:
+    return [part for at, local in measured.local.items() if (part := _rounding_part(measured, at, local, flows[at]))]
+
+
+def _sum_parts(parts: Sequence[tuple[int, _RoundingSums]]) -> _RoundingSums:
+    return _RoundingSums(
+        _nan_to_inf(sum([part.signed for _, part in parts], 0.0)),
+        math.hypot(*(part.doubt for _, part in parts)),
+        math.hypot(*(part.usual for _, part in parts)),
+        _nan_to_inf(sum([part.most for _, part in parts], 0.0)),
+    )
+
+
+def _rounding_part(
+    measured: MeasuredRounding, node: int, local: NodeRounding, flow: Any
+) -> tuple[int, _RoundingSums] | None:
+    """Return the effect of the rounding of one node on the result; None if there is none."""
+    slope = np.conjugate(np.asarray(fill_absent(flow)).astype(np.complex128))
+    if not slope.any():
+        return None
+    steep = np.abs(slope)
+    step = typical_rounding(measured.values[node])
+    size = np.maximum(np.abs(local.error), local.doubt)
+    floors = np.maximum(step, local.usual), np.maximum(step * math.sqrt(3.0), local.most)
+    usual, most = (_multiply_errors(steep, np.where(size > 0, np.maximum(size, floor), 0.0)) for floor in floors)
+    return node, _RoundingSums(
+        _nan_to_inf(float(np.sum(_multiply_errors(slope, local.error).real))),
+        euclidean_norm(_multiply_errors(steep, local.doubt)),
+        euclidean_norm(usual),
+        _nan_to_inf(float(np.sum(most))),
+    )
+
+
+def _multiply_errors(slope: Any, error: Any) -> Any:
+    """Return a product in which 0 times anything is 0 and NaN becomes inf."""
+    product = np.where((slope == 0) | (error == 0), 0.0, slope * error)
+    return np.where(np.isnan(product), np.inf, product)
+
+
+def _choose_error(sums: _RoundingSums, total: Any, dtype: np.dtype[Any]) -> float:
+    """Return the error: from the run in wider types if that can resolve it, else from the slopes; guesses are added."""
+    wider = float(total) if np.ndim(total) == 0 and not np.iscomplexobj(total) else euclidean_norm(total)
+    fine = wider_step_ratio(dtype)
+    resolved = math.isinf(sums.most) or (fine < 1.0 and abs(wider) > 8.0 * fine * sums.most)
+    best = wider if resolved or math.isinf(sums.signed) else sums.signed
+    return math.copysign(math.hypot(best, sums.doubt), best)
+
+
+def _rank_shares(parts: Sequence[tuple[int, _RoundingSums]]) -> list[tuple[int, float, float]]:
+    """Return (node, share, signed error) of the nodes that moved the result, largest share first."""
+    sizes = [max(abs(part.signed), part.doubt) for _, part in parts]
+    infinite = math.isinf(sum(sizes))
+    weights = [float(math.isinf(size)) if infinite else size for size in sizes]
+    total = sum(weights) or 1.0
+    shares = [
+        (node, weight / total, part.signed or part.doubt)
+        for (node, part), weight in zip(parts, weights, strict=True)
+        if weight
+    ]
+    return sorted(shares, key=lambda share: -share[1])
+
+
+def _make_culprit(circuit: CircuitGraph, node: int, share: float, error: float) -> RoundingCulprit:
+    view = Node(circuit, node)
+    text = describe_node(circuit, node) if circuit.sources_of(node) else f"constant {format_operand(circuit, node)}"
+    return RoundingCulprit(view.name, view.op.name, text, view.place, error, share)
+
+
+def _find_cancellations(
+    measured: MeasuredRounding, flows: Sequence[Any], error: float
+) -> tuple[RoundingCancellation, ...]:
+    """Return the sums and differences that pass on most of the error and whose operands nearly cancel."""
+    cancellations = []
+    for row in measured.circuit.rows():
+        if is_sum_of_two(row.op) and flows[row.node] is not None and error:
+            lost = _lost_digits(measured, row, flows[row.node], error)
+            if lost >= 1.5:
+                view = Node(measured.circuit, row.node)
+                one, two = (format_operand(measured.circuit, k) for k in row.sources)
+                cancellations.append(RoundingCancellation(view.name, view.op.name, (one, two), view.place, lost))
+    return tuple(sorted(cancellations, key=lambda cancellation: -cancellation.digits))
+
+
+def _lost_digits(measured: MeasuredRounding, row: Row, flow: Any, error: float) -> float:
+    """Return how many digits a sum of two numbers loses, if it passes on much of the error; else 0."""
+    moved = np.abs(_multiply_errors(np.asarray(fill_absent(flow)), measured.total_error(row.node)))
+    if not moved.size or not np.sum(moved) >= error / 2:
+        return 0.0
+    k = int(np.argmax(moved))
+    behind = [np.ravel(np.abs(measured.total_error(source)))[k] for source in row.sources]
+    y, a, b = (abs(complex(np.ravel(measured.values[node])[k])) for node in (row.node, *row.sources))
+    if not max(behind) or not all(map(math.isfinite, (y, a, b))):
+        return 0.0
+    most = _decimal_precision(measured.values[row.node])
+    return min(math.log10(max(a, b) / y), most) if y and max(a, b) else most
+
+
+def _decimal_precision(value: Any) -> float:
+    dtype = np.asarray(value).dtype
+    return -math.log10(float(np.finfo(dtype if dtype.kind in "fc" else np.float64).eps))
+
+
+def _safe_ratio(one: float, two: float) -> float:
+    if not one:
+        return 0.0
+    return one / two if two else math.inf
+
+
+def _nan_to_inf(value: float) -> float:
+    return math.inf if math.isnan(value) else value

@@ -1,0 +1,480 @@
+"""The arrays of a circuit, by index: one entry per node, nothing that recurses, nothing that changes.
+
+Kept true: a node's inputs have smaller indices, so index order is an order that can be run. Names are kept in a few
+flat arrays too: a million named nodes take about 20 bytes each plus the letters, where a dict of strings would take
+over a hundred. A node may have several names; the first is the one shown, and the others stay when passes merge nodes.
+A node without a name answers to `%` and its index, which no user can type as a name. What people see of all this
+(names, views of nodes and wires) is in `wiregrad.ir.circuit`.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import compress
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.dtypes import WireType
+from wiregrad.errors import NameSyntaxError, OutputError, short_repr
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
+
+MAX_NAME_LENGTH = 200
+_AUTOMATIC_NAME = re.compile(r"%[0-9]{1,9}")
+_NAME_SEPARATOR = re.compile(r"\.|(?:\[[0-9]+\])+(?:\.|$)")
+
+
+def normalize_name(name: str) -> str:
+    """Normalize a name as Python normalizes identifiers (NFKC): equivalent letters become one.
+
+    >>> normalize_name("\\u00b5") == "\\u03bc"
+    True
+    """
+    return name if name.isascii() else unicodedata.normalize("NFKC", name)
+
+
+def check_name(name: object) -> str:
+    """Return the name in its normal form; raise if it is not a valid name.
+
+    >>> check_name("layers[0].w")
+    'layers[0].w'
+    """
+    if not isinstance(name, str):
+        raise NameSyntaxError(f"a name must be a string; got {type(name).__name__}")
+    if name.isidentifier() and name.isascii() and len(name) <= MAX_NAME_LENGTH:
+        return name
+    name = normalize_name(name[: 4 * MAX_NAME_LENGTH])
+    parts = _NAME_SEPARATOR.split(name)
+    if name.endswith("]"):
+        parts.pop()
+    if len(name) > MAX_NAME_LENGTH or not all(part.isidentifier() for part in parts) or not parts:
+        raise NameSyntaxError(
+            f"{short_repr(name)} cannot be a name: wanted letters, digits and _ (not first a digit), parts joined by '.' or "
+            f"indexed like [0], at most {MAX_NAME_LENGTH} characters"
+        )
+    return name
+
+
+def automatic_name(index: int) -> str:
+    """Return the automatic name of a node that was given none."""
+    return f"%{index}"
+
+
+def is_group_label(label: object) -> bool:
+    """Return whether this is a valid label of a group: printable text without `/`.
+
+    >>> is_group_label("layer 1"), is_group_label("a/b")
+    (True, False)
+    """
+    return isinstance(label, str) and label.isprintable() and "/" not in label and bool(label.strip())
+
+
+def is_automatic_name(name: str) -> bool:
+    """Return whether this is the automatic name of a node that was given none.
+
+    >>> is_automatic_name("%12"), is_automatic_name("x")
+    (True, False)
+    """
+    return _AUTOMATIC_NAME.fullmatch(name) is not None
+
+
+class NameTable:
+    """Pairs of node and name, ordered by node, then in the order in which the names were given."""
+
+    __slots__ = ("_blob", "_ends", "_index", "nodes")
+
+    def __init__(self, pairs: Iterable[tuple[int, str]]) -> None:
+        ordered = sorted(pairs, key=lambda pair: pair[0])
+        self.nodes: NDArray[np.int32] = np.fromiter((node for node, _ in ordered), np.int32, len(ordered))
+        encoded = [name.encode() for _, name in ordered]
+        self._blob = b"".join(encoded)
+        self._ends: NDArray[np.int64] = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        self._index: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        ends = self._ends.tolist()
+        for k, node in enumerate(self.nodes.tolist()):
+            yield node, self._blob[ends[k] : ends[k + 1]].decode()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NameTable):
+            return NotImplemented
+        return (
+            np.array_equal(self.nodes, other.nodes)
+            and np.array_equal(self._ends, other._ends)
+            and self._blob == other._blob
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type[NameTable], tuple[list[tuple[int, str]]]]:
+        # The index holds hashes of strings, which differ from process to process.
+        return NameTable, (list(self),)
+
+    def names_of(self, node: int) -> tuple[str, ...]:
+        """Return the names of a node, the one to show first."""
+        first, last = np.searchsorted(self.nodes, [node, node + 1])
+        return tuple(self._name_at(k) for k in range(first, last))
+
+    def find_node(self, name: str) -> int | None:
+        """Return the node with a name, or None."""
+        for k in self._entries_with_hash(name):
+            if self._name_at(k) == name:
+                return int(self.nodes[k])
+        return None
+
+    def find_duplicate(self) -> str | None:
+        """Return a name that two entries share, if there is one."""
+        hashes, order = self._sorted_hashes()
+        for k in np.flatnonzero(hashes[1:] == hashes[:-1]).tolist():
+            name = self._name_at(int(order[k]))
+            if name == self._name_at(int(order[k + 1])):
+                return name
+        return None
+
+    def group_by_node(self) -> dict[int, list[str]]:
+        """Return the names of every named node, for loops over the whole circuit."""
+        names: dict[int, list[str]] = {}
+        for node, name in self:
+            names.setdefault(node, []).append(name)
+        return names
+
+    def select_nodes(self, keep: NDArray[np.bool_], position: NDArray[np.int32]) -> NameTable:
+        """Return the names of the nodes that are kept, at their new positions."""
+        if not len(self):
+            return self
+        return NameTable((int(position[node]), name) for node, name in self if keep[node])
+
+    def nbytes(self) -> int:
+        """Return the memory that the names take, in bytes."""
+        return self.nodes.nbytes + self._ends.nbytes + len(self._blob)
+
+    def _name_at(self, k: int) -> str:
+        return self._blob[self._ends[k] : self._ends[k + 1]].decode()
+
+    def _entries_with_hash(self, name: str) -> list[int]:
+        hashes, order = self._sorted_hashes()
+        first = np.searchsorted(hashes, hash(name))
+        last = np.searchsorted(hashes, hash(name), side="right")
+        return [int(k) for k in order[first:last]]
+
+    def _sorted_hashes(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        if self._index is None:
+            hashes = np.fromiter((hash(name) for _, name in self), np.int64, len(self))
+            order = np.argsort(hashes, kind="stable")
+            self._index = hashes[order], order
+        return self._index
+
+
+class Place(NamedTuple):
+    """A place in the source: file (or `formula`), line and column, counted from 1; column 0 means unknown."""
+
+    file: str
+    line: int
+    column: int = 0
+
+    def is_valid(self) -> bool:
+        """Whether line and column are in the range that the text form can hold."""
+        are_integers = type(self.line) is int and type(self.column) is int
+        return are_integers and isinstance(self.file, str) and 0 < self.line < 10**9 and 0 <= self.column < 10**9
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
+
+    def without_folder(self) -> Place:
+        """Return the place with the name of the file alone, so that messages do not reveal folders.
+
+        >>> str(Place("somewhere/net/model.py", 12).without_folder()), str(Place("net\\\\m.py", 3).without_folder())
+        ('model.py:12', 'm.py:3')
+        """
+        return self._replace(file=self.file.replace("\\", "/").rpartition("/")[2])
+
+
+class Certificate(NamedTuple):
+    """A value that steered Python while a function was traced: which node, its value then, and where."""
+
+    node: int
+    outcome: Any
+    place: Place | None
+
+
+class Row(NamedTuple):
+    """One node, as a loop over a circuit sees it."""
+
+    node: int
+    op: Op
+    sources: list[int]
+    mode: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NodeLabels:
+    """A label for each node, out of a small table: `index` points into `table`; it is None if no node has a label."""
+
+    table: tuple[Any, ...] = ()
+    index: NDArray[np.int32] | None = None
+
+    @classmethod
+    def from_index(cls, table: tuple[Any, ...], index: NDArray[np.int32]) -> NodeLabels:
+        """Return the labels in their canonical form: without an index if no node has a label."""
+        return cls(table, index) if (index >= 0).any() else cls()
+
+    def label_of(self, node: int) -> Any:
+        """Return the label of a node, or None."""
+        k = -1 if self.index is None else int(self.index[node])
+        return None if k < 0 else self.table[k]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NodeLabels):
+            return NotImplemented
+        one, two = ([] if x.index is None else [x.label_of(n) for n in range(len(x.index))] for x in (self, other))
+        return one == two
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select_nodes(self, keep: NDArray[np.bool_]) -> NodeLabels:
+        """Return the labels of the nodes that are kept."""
+        return self if self.index is None else NodeLabels.from_index(self.table, self.index[keep])
+
+    def nbytes(self) -> int:
+        """Return the memory that the labels take, in bytes, without the table."""
+        return 0 if self.index is None else self.index.nbytes
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CircuitColumns:
+    """The arrays of a circuit."""
+
+    name: str
+    codes: NDArray[np.uint16]
+    starts: NDArray[np.int32]
+    sources: NDArray[np.int32]
+    types: NDArray[np.uint16]
+    type_table: tuple[WireType, ...]
+    constant_nodes: NDArray[np.int32]
+    constants: tuple[Any, ...]
+    """Values of the constant nodes, in order."""
+    modes: NDArray[np.uint8] | None
+    """How each node treats its kinks; None if every node has mode 0."""
+    names: NameTable
+    places: NodeLabels
+    groups: NodeLabels
+    outputs: NDArray[np.int32]
+    labels: tuple[str, ...]
+    """The names of the outputs."""
+    settings: NodeLabels = field(default_factory=NodeLabels)
+    """The settings of the nodes whose ops have any."""
+    certificates: tuple[Certificate, ...] = ()
+    """The values that steered Python when the circuit was traced."""
+
+    def nbytes(self) -> int:
+        """Return the memory that the circuit takes, in bytes, without the shared tables."""
+        arrays: list[NDArray[Any]] = [
+            self.codes,
+            self.starts,
+            self.sources,
+            self.types,
+            self.constant_nodes,
+            self.outputs,
+        ]
+        flat = sum(a.nbytes for a in arrays) + (0 if self.modes is None else self.modes.nbytes)
+        labels = self.names.nbytes() + self.places.nbytes() + self.groups.nbytes() + self.settings.nbytes()
+        return flat + 40 * len(self.constants) + labels
+
+
+class IndexedGraph:
+    """A circuit seen by index: its columns, and what they say about each node."""
+
+    __slots__ = ("__weakref__", "columns")
+
+    def __init__(self, columns: CircuitColumns) -> None:
+        self.columns = columns
+        for column in fields(columns):
+            array = getattr(columns, column.name)
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
+
+    @property
+    def size(self) -> int:
+        """Number of all nodes: inputs, constants, splitters and function nodes."""
+        return len(self.columns.codes)
+
+    def root(self) -> int:
+        """Return the index of the only output's node."""
+        if len(self.columns.outputs) != 1:
+            raise OutputError(
+                f"this circuit has {len(self.columns.labels)} outputs ({join_first_names(self.columns.labels)}); "
+                f"choose one with circuit.with_output(name)"
+            )
+        return int(self.columns.outputs[0])
+
+    def origins(self) -> NDArray[np.intp]:
+        """Return for each node the node that computed its value: itself, or for splitters what the first one reads."""
+        origins = np.arange(self.size)
+        merges = np.array([op.pattern is Pattern.MERGE for op in TABLE])[self.columns.codes]
+        for node in np.flatnonzero(merges).tolist():
+            origins[node] = origins[self.columns.sources[self.columns.starts[node]]]
+        return origins
+
+    def misnamed_output(self) -> str | None:
+        """Return an output whose label is the name of a node with another value, if there is one."""
+        origins = self.origins()
+        for label, output in zip(self.columns.labels, self.columns.outputs.tolist(), strict=True):
+            owner = self.columns.names.find_node(label)
+            if owner is not None and origins[owner] != origins[output]:
+                return label
+        return None
+
+    def filtered(self, keep: NDArray[np.bool_]) -> Self:
+        """Return the circuit of the nodes that are kept; they must read only each other and include the outputs."""
+        c = self.columns
+        lengths = np.diff(c.starts)
+        position = (np.cumsum(keep) - 1).astype(np.int32)
+        kept_constants = keep[c.constant_nodes]
+        columns = replace(
+            c,
+            codes=c.codes[keep],
+            starts=np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.int32),
+            sources=position[c.sources[np.repeat(keep, lengths)]],
+            types=c.types[keep],
+            constant_nodes=position[c.constant_nodes[kept_constants]],
+            constants=tuple(compress(c.constants, kept_constants)),
+            modes=None if c.modes is None else c.modes[keep],
+            names=c.names.select_nodes(keep, position),
+            places=c.places.select_nodes(keep),
+            groups=c.groups.select_nodes(keep),
+            outputs=position[c.outputs],
+            settings=c.settings.select_nodes(keep),
+            certificates=tuple(k._replace(node=int(position[k.node])) for k in c.certificates if keep[k.node]),
+        )
+        return type(self)(columns)
+
+    def input_indices(self) -> list[int]:
+        """Return the indices of the inputs."""
+        return [int(k) for k in np.flatnonzero(self.columns.codes == INPUT_CODE)]
+
+    def sources_of(self, node: int) -> list[int]:
+        """Return the indices of the nodes that a node reads."""
+        first = self.columns.starts[node]
+        last = self.columns.starts[node + 1]
+        return [int(k) for k in self.columns.sources[first:last]]
+
+    def name_of(self, node: int) -> str:
+        """Return the name to show for a node."""
+        names = self.columns.names.names_of(node)
+        return names[0] if names else automatic_name(node)
+
+    def type_of(self, node: int) -> WireType:
+        """Return the type of a node's output wire."""
+        return self.columns.type_table[int(self.columns.types[node])]
+
+    def constant_of(self, node: int) -> Any:
+        """Return the value of a constant node, None for any other."""
+        if self.columns.codes[node] != CONSTANT_CODE:
+            return None
+        return self.columns.constants[int(np.searchsorted(self.columns.constant_nodes, node))]
+
+    def rows(self, *, backward: bool = False) -> Iterator[Row]:
+        """Iterate over the nodes in order (or in reverse), as plain Python numbers."""
+        ops = TABLE.by_code()
+        codes = self.columns.codes.tolist()
+        bound = {} if self.columns.settings.index is None else self._ops_with_settings()
+        starts = self.columns.starts.tolist()
+        sources = self.columns.sources.tolist()
+        modes = None if self.columns.modes is None else self.columns.modes.tolist()
+        for i in reversed(range(len(codes))) if backward else range(len(codes)):
+            op = bound.get(i) or ops[codes[i]]
+            yield Row(i, op, sources[starts[i] : starts[i + 1]], 0 if modes is None else modes[i])
+
+    def _ops_with_settings(self) -> dict[int, Op]:
+        """Return the op of every node that has settings, bound to them."""
+        index = self.columns.settings.index
+        return {} if index is None else {node: self.op_of(node) for node in np.flatnonzero(index >= 0).tolist()}
+
+    def op_of(self, node: int) -> Op:
+        """Return the op of a node, with its settings."""
+        op = TABLE.by_code()[int(self.columns.codes[node])]
+        settings = self.columns.settings.label_of(node)
+        return op if settings is None else op.bind(dict(settings))
+
+    def constants(self) -> Mapping[int, Any]:
+        """Return the value of every constant node."""
+        return dict(zip(self.columns.constant_nodes.tolist(), self.columns.constants, strict=True))
+
+    def active(self) -> bytearray:
+        """Return 1 for each node through which a gradient can reach an input, 0 for the others."""
+        carries = [self.columns.type_table[t].differentiable for t in range(len(self.columns.type_table))]
+        types = self.columns.types.tolist()
+        active = bytearray(self.size)
+        for node in self.input_indices():
+            active[node] = carries[types[node]]
+        starts = self.columns.starts.tolist()
+        sources = self.columns.sources.tolist()
+        for node in range(self.size):
+            if carries[types[node]] and any(active[source] for source in sources[starts[node] : starts[node + 1]]):
+                active[node] = 1
+        return active
+
+    def readers(self) -> list[list[tuple[int, int]]]:
+        """Return for each node its readers as (node, slot), in order."""
+        readers: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
+        for node, _, sources, _ in self.rows():
+            for slot, source in enumerate(sources):
+                readers[source].append((node, slot))
+        return readers
+
+    def nbytes(self) -> int:
+        """Return the memory that the circuit's arrays take, in bytes."""
+        return self.columns.nbytes()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, IndexedGraph):
+            return NotImplemented
+        a = self.columns
+        b = other.columns
+        return (
+            a.name == b.name
+            and a.labels == b.labels
+            and all(np.array_equal(getattr(a, k), getattr(b, k)) for k in ("codes", "starts", "sources", "outputs"))
+            and [self.type_of(n) for n in self.input_indices()] == [other.type_of(n) for n in other.input_indices()]
+            and all(map(_same_bits, a.constants, b.constants))
+            and np.array_equal(_dense_modes(a.modes, self.size), _dense_modes(b.modes, self.size))
+            and a.names == b.names
+            and a.places == b.places
+            and a.groups == b.groups
+            and a.settings == b.settings
+            and [(c.node, c.place) for c in a.certificates] == [(c.node, c.place) for c in b.certificates]
+            and all(_same_bits(x.outcome, y.outcome) for x, y in zip(a.certificates, b.certificates, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.columns.labels, self.columns.codes.tobytes(), self.columns.sources.tobytes()))
+
+
+def join_first_names(names: Sequence[str], most: int = 5) -> str:
+    """Join names for a message: the first few, then the number of the others.
+
+    >>> join_first_names(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _same_bits(a: Any, b: Any) -> bool:
+    # Constants are compared, not numbers: NaN equals NaN here, and 0.0 differs from -0.0.
+    x = np.asarray(a)
+    y = np.asarray(b)
+    same_type = x.dtype == y.dtype and x.shape == y.shape
+    both_nan = x.dtype.kind == y.dtype.kind == "f" and bool(np.all(np.isnan(x) & np.isnan(y)))
+    return same_type and (both_nan or x.tobytes() == y.tobytes())
+
+
+def _dense_modes(modes: NDArray[np.uint8] | None, size: int) -> NDArray[np.uint8]:
+    return np.zeros(size, np.uint8) if modes is None else modes

@@ -1,0 +1,65 @@
+"""Load modules and names at their first use: the one way in which wiregrad does it.
+
+A package that offers a name of a module it does not load itself declares both, once for tools that read the source and
+once for Python:
+
+    if TYPE_CHECKING:
+        from wiregrad.ir.text import parse_text
+
+    __getattr__ = load_names_lazily(__name__, {"parse_text": "wiregrad.ir.text"})
+
+A module that uses another one only in some of its functions does the same:
+
+    if TYPE_CHECKING:
+        from wiregrad.backends import compiled
+    else:
+        compiled = load_module_lazily("wiregrad.backends.compiled")
+
+So type checkers, editors and import graphs see an ordinary import.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+def load_names_lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a package's `__getattr__`, which loads each name from its module when it is first asked for.
+
+    >>> find = load_names_lazily(__name__, {"pi": "math"})
+    >>> find("pi")
+    3.141592653589793
+    >>> find("tau")
+    Traceback (most recent call last):
+        ...
+    AttributeError: module 'wiregrad.lazy' has no attribute 'tau'
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(modules[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return __getattr__
+
+
+class LazyModule(ModuleType):
+    """A module that is imported when one of its attributes is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+def load_module_lazily(name: str) -> LazyModule:
+    """Return a stand-in for a module, which imports it at the first use of an attribute.
+
+    >>> load_module_lazily("math").sqrt(4.0)
+    2.0
+    """
+    return LazyModule(name)

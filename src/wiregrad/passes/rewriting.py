@@ -1,0 +1,133 @@
+"""Walk a circuit and build another: what the passes share, and the pass that inserts splitters.
+
+Names, places, groups and kink modes are copied. A node that is replaced hands its names on, so every name that the
+user gave still refers to a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wiregrad.dtypes import WireType
+from wiregrad.ir import CONSTANT, SPLIT_NAME, TABLE, CircuitGraph, CircuitRecording, Op, Pattern, Row
+
+RewriteRule = Callable[[Row, list[int]], int | None]
+"""Takes a node and its sources in the new circuit; returns the new node to use instead, or None to copy the node."""
+
+
+class RewrittenNode(NamedTuple):
+    """A node of the new circuit."""
+
+    op: Op
+    sources: Sequence[int]
+    mode: int
+    type: WireType
+
+
+class Rewriter:
+    """Builds a new circuit from an old one; `where` maps old nodes to new ones, `made` describes the new ones."""
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self.circuit = circuit
+        self.recording = CircuitRecording()
+        self.where: list[int] = [-1] * circuit.size
+        self.made: list[RewrittenNode] = []
+        self.values: dict[int, Any] = {}
+        """Values of the new circuit's constants."""
+        self._by_bits: dict[Any, int] = {}
+        self._names = circuit.columns.names.group_by_node()
+        self._constants = circuit.constants()
+
+    def copy_node(self, row: Row, sources: Sequence[int]) -> int:
+        """Copy a node with new sources; returns its new index."""
+        new = self.recording.copy_node(self.circuit, row, sources)
+        self.made.append(RewrittenNode(row.op, sources, row.mode, self.circuit.type_of(row.node)))
+        if row.op is CONSTANT:
+            self.values[new] = self._constants[row.node]
+            self._by_bits.setdefault(_constant_key(self.values[new]), new)
+        self.map_node(row, new)
+        return new
+
+    def find_constant(self, row: Row, value: Any = None) -> int | None:
+        """Return the new circuit's constant with a value (by default the old node's), or None if there is none yet."""
+        return self._by_bits.get(_constant_key(self._constants[row.node] if value is None else value))
+
+    def place_constant(self, row: Row, value: Any) -> int:
+        """Return a constant with the value that replaces a node; it is added if there is none yet."""
+        constant = self.find_constant(row, value)
+        if constant is None:
+            self.recording.move_to_node(self.circuit, row.node)
+            constant = self.recording.append_constant(value)
+            self.made.append(RewrittenNode(CONSTANT, (), 0, self.circuit.type_of(row.node)))
+            self.values[constant] = value
+            self._by_bits[_constant_key(value)] = constant
+        return constant
+
+    def map_node(self, row: Row, new: int) -> None:
+        """Map an old node to a new one, which also gets its names."""
+        self.where[row.node] = new
+        for name in self._names.get(row.node, ()):
+            self.recording.add_name(new, name)
+
+    def build_circuit(self, outputs: Mapping[str, int] | None = None) -> CircuitGraph:
+        """Return the new circuit; by default its outputs are those of the old one."""
+        if outputs is None:
+            old = self.circuit.columns.outputs.tolist()
+            outputs = {label: self.where[node] for label, node in zip(self.circuit.outputs, old, strict=True)}
+        self.recording.certificates = [c._replace(node=self.where[c.node]) for c in self.circuit.certificates]
+        return self.recording.freeze(outputs, self.circuit.name)
+
+
+def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[Rewriter], RewriteRule]) -> CircuitGraph:
+    """Return the circuit with each node replaced by the first rule that has a replacement, or copied if none has."""
+    new = Rewriter(circuit)
+    ready = [make(new) for make in rules]
+    for row in circuit.rows():
+        sources = [new.where[source] for source in row.sources]
+        replacement = next((node for rule in ready if (node := rule(row, sources)) is not None), None)
+        if replacement is None:
+            new.copy_node(row, sources)
+        else:
+            new.map_node(row, replacement)
+    return new.build_circuit()
+
+
+def _constant_key(value: Any) -> Any:
+    array = np.asarray(value)
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+def insert_splitters(circuit: CircuitGraph) -> CircuitGraph:
+    """Return the circuit with k - 1 two-way splitters behind each wire that k readers (outputs included) share.
+
+    The splitters form a chain: the first branch of each goes to the earliest remaining reader. So gradients are added
+    in the order in which the sweep adds those of an implied fan-out, and both give the same bits.
+
+    >>> from wiregrad.ir import parse_text
+    >>> insert_splitters(parse_text("input x\\ny = multiply x x\\nz = add y x\\noutput z"))
+    Circuit(1 input, 2 nodes, 2 splitters, output z)
+    """
+    new = Rewriter(circuit)
+    counts = _count_readers(circuit)
+    taps: list[list[int]] = [[] for _ in range(circuit.size)]
+    for row in circuit.rows():
+        node = new.copy_node(row, [taps[source].pop() for source in row.sources])
+        # An explicit splitter brings two branches of its own.
+        chain = [node] * min(counts[row.node], 2 if row.op.pattern is Pattern.MERGE else 1)
+        while len(chain) < counts[row.node]:
+            wire = chain.pop()
+            copy = new.recording.append(TABLE.code_of(TABLE[SPLIT_NAME]), [wire], new.recording.type_number_of(wire))
+            chain += [copy, copy]
+        taps[row.node] = chain[::-1]
+    outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)
+    return new.build_circuit({label: taps[node].pop() for label, node in outputs})
+
+
+def _count_readers(circuit: CircuitGraph) -> list[int]:
+    counts = [0] * circuit.size
+    for source in (*circuit.columns.sources.tolist(), *circuit.columns.outputs.tolist()):
+        counts[source] += 1
+    return counts
