@@ -39,14 +39,14 @@ def load_names_lazily(package: str, modules: Mapping[str, str]) -> Callable[[str
     AttributeError: module 'wiregrad.lazy' has no attribute 'tau'
     """
 
-    def __getattr__(name: str) -> Any:
+    def find_name(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(modules[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return __getattr__
+    return find_name
 
 
 class LazyModule(ModuleType):

@@ -10,7 +10,7 @@ from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from wiregrad import codegen, draw, ir, passes
+from wiregrad import codegen, draw, files, ir, passes
 from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import evaluate_function
@@ -95,7 +95,7 @@ class Drawable:
         """
         text: str = import_explorer_module("html_page").to_html(*self._circuit_and_run, title, source=source)
         if path is not None:
-            draw.replace_file(path, [memoryview(text.encode())])
+            files.replace_file(path, [memoryview(text.encode())])
         return text
 
     def explore(self, *, port: int = 0, browser: bool = True, wait: bool = True, source: bool = False) -> Any:
@@ -336,16 +336,16 @@ class Circuit(ir.CircuitGraph, Drawable):
         >>> Circuit.from_json(circuit("y = tanh(x)").to_json()) == circuit("y = tanh(x)")
         True
         """
-        return draw.write_json(self)
+        return files.write_json(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Circuit:
         """Read a circuit from a JSON document; documents from untrusted sources are safe to read."""
-        return cls(draw.parse_json(text).columns)
+        return cls(files.parse_json(text).columns)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the circuit to a file that `wiregrad.load` reads: arrays as safetensors, no pickle."""
-        draw.save(self, path)
+        files.save(self, path)
 
     def to_python(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
         """Return the circuit as plain Python, forward and backward, line by line; the code needs no package.
@@ -485,7 +485,7 @@ def load(path: str | PathLike[str]) -> Circuit:
     ...     print(load(f"{folder}/f.wg")(a=2, b=-3, c=10))
     -10.0
     """
-    return Circuit(draw.load(path).columns)
+    return Circuit(files.load(path).columns)
 
 
 def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float = 0.0) -> Difference:

@@ -85,10 +85,7 @@ def _explore_target(
     if output is not None:
         _save_page(output, circuit, run, source, known_formula)
         return
-    from wiregrad.explorer.local_server import (
-        LOOPBACK_ADDRESS,
-        open_explorer,
-    )
+    from wiregrad.explorer.local_server import LOOPBACK_ADDRESS, open_explorer  # noqa: PLC0415 - a file needs no server
     from wiregrad.explorer.web_app import ExplorerSession  # noqa: PLC0415 - a file needs no server
 
     session = ExplorerSession(circuit, run, source=source, formula=known_formula)

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from wiregrad.ir import CircuitGraph
 
 
-LANGUAGE_MODULES = {"python": "python", "numpy": "arrays", "c": "c", "js": "javascript", "cuda": "cuda"}
+LANGUAGE_MODULES = {
+    "python": "python",
+    "numpy": "numpy",
+    "c": "c_and_cuda",
+    "js": "javascript",
+    "cuda": "c_and_cuda",
+}
 """Which module of this package writes each language."""
 CAMEL_CASE_LANGUAGES = ("js",)
 """Languages that write valueAndGrad where the others write value_and_grad."""
@@ -33,8 +39,8 @@ def write_listing(
 ) -> str:
     """Return a circuit as a listing in a language; `name` is the name of its function."""
     if circuit.certificates:
-        options["guard"] = import_module("wiregrad.codegen.branch_guards").guard_of(circuit)
-    listing = import_module("wiregrad.codegen.listing").listing(circuit.unchecked(), function)
+        options["guard"] = import_module("wiregrad.codegen.branch_guards").build_guard(circuit)
+    listing = import_module("wiregrad.codegen.listing").build_listing(circuit.unchecked(), function)
     module = import_module(f"wiregrad.codegen.{LANGUAGE_MODULES[language]}")
     name = _usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(module, f"to_{language}")(listing, name, **options)

@@ -30,12 +30,21 @@ __all__ = [
     "Op",
     "Pattern",
     "docs_table",
+    "elementwise_records",
     "only",
-    "records",
     "register",
 ]
 
-_MODULES = ("array", "docs", "elementwise", "flow", "functions", "kinks")
+_MODULES = (
+    "advice",
+    "array_ops",
+    "c_expressions",
+    "elementwise",
+    "faults",
+    "functions",
+    "gradient_flow",
+    "size_limits",
+)
 _ARRAY_RECORDS = ("shape_records", "reduce_records", "linalg_records")
 
 TABLE.reserve_names([*__all__, *_MODULES, *_ARRAY_RECORDS])

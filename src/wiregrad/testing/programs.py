@@ -24,7 +24,7 @@ Operand = str | float | int
 """The name of an input, a constant or an earlier result; or a literal."""
 SmoothnessTest = Callable[..., bool]
 """A function of operands, as arrays, and settings: whether the step is smooth there."""
-DrawSettings = Callable[["Draft", Shape], Settings]
+DrawSettings = Callable[["ProgramDraft", Shape], Settings]
 """A function that draws settings for an operand of a shape."""
 
 MAX_ELEMENT = 20.0

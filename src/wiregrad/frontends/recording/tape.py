@@ -506,7 +506,7 @@ UNCHECKED: ScopedSetting[None] = ScopedSetting("wiregrad_unchecked")
 """The blocks that check users' own ops themselves, so that the ops skip the check at their first call."""
 
 
-RunningState: TypeAlias = "tuple[Tape | None, list[Block[None]], RecordingBlock | None]"
+RunningState: TypeAlias = "tuple[Tape | None, list[SettingBlock[None]], RecordingBlock | None]"
 
 
 class RecordingBlock(OneTimeContext):

@@ -1,4 +1,6 @@
-"""Functions of arrays that are made of ops, with NumPy's names and arguments; importing this package registers them all.
+"""Functions of arrays that are made of ops, with NumPy's names and arguments.
+
+Importing this package registers them all.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
 mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`). Other rooms call `FUNCTIONS` and
@@ -12,13 +14,8 @@ __all__ = [
     "FUNCTIONS",
     "FUNCTIONS_BY_NUMPY",
     "RegisteredFunction",
-    "difference",
-    "index",
     "linalg",
-    "moments",
     "network",
-    "order",
-    "plain",
     "pointwise",
     "reduce",
     "register_function",

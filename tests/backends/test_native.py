@@ -1,0 +1,549 @@
+"""Facts about native code: what is planned, where values live, what memory allows, and what is refused."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.api import Builder, Circuit
+from wiregrad.backends.native import allocation, batch, jit, tiers
+from wiregrad.backends.native.program_steps import find_node_kinds, make_backward_tables
+from wiregrad.backends.native.stencils import (
+    ADD_GRADIENT,
+    FIRST_GRADIENT_HOLE,
+    MERGE_GRADIENT,
+    OUTPUT_HOLE,
+    STORE_GRADIENT,
+    UPSTREAM_HOLE,
+    WITHIN_STEP_REGISTER,
+    BackwardStep,
+    NodeKind,
+    PlainStep,
+    StencilKey,
+    calls_function,
+    collect_read_slots,
+    lower_backward,
+)
+from wiregrad.backends.native.tiers import NativeProgram, build_program
+from wiregrad.dtypes import WireType
+from wiregrad.errors import CircuitError, NotNativeError, OutputError
+from wiregrad.ir import CONSTANT, INPUT, TABLE
+from wiregrad.ir.op import Pattern
+from wiregrad.ops.elementwise import Elementwise
+from wiregrad.testing.bench.workloads import mechanics_workloads
+
+from ..support.cases import random_case, several_outputs, with_outputs
+from ..support.native import at_points, by_batch, by_stencils
+
+FORMULAS = ["where(x > 0, sqrt(x), 0) * y + x", "relu(x * y) + relu(x) * maximum(x, y)", "x ** 2 + 2 ** x"]
+
+
+def circuits() -> Iterator[tuple[Circuit, int]]:
+    """Return circuits of all sorts, each with the output to go back from."""
+    yield from ((wg.circuit(formula), 0) for formula in FORMULAS)
+    for seed in range(60):
+        several = several_outputs(seed)
+        yield from ((several, k) for k in range(len(several.outputs)))
+        yield with_outputs(several, [*several.columns.outputs.tolist(), 0, 0]), 0
+    # Too many numbers for the registers.
+    yield from ((workload.circuit, 0) for workload in mechanics_workloads(3, 1))
+    yield from ((repeated(seed), 0) for seed in range(8))
+
+
+def repeated(seed: int) -> Circuit:
+    """Return a circuit of an op of six inputs, which are few nodes again and again."""
+    rng, builder = np.random.default_rng(seed), Builder()
+    ports = [builder.input("x"), builder.input("y")]
+    for _ in range(12):
+        given = [ports[k] for k in rng.integers(max(0, len(ports) - 4), len(ports), 6)]
+        ports.append(builder.apply(SUM, *given))
+        ports.append(builder.apply(TABLE["multiply"], ports[-1], ports[0]))
+    return builder.build(ports[-1])
+
+
+WEIGHTS, SIX = [0.5, -1.0, 2.0, 0.25, -0.5, 1.5], tuple("abcdef")
+SUM = Elementwise(
+    name="sum_of_six",
+    doc="A weighted sum of as many inputs as native code has room for.",
+    inputs=SIX,
+    pattern=Pattern.SCALE,
+    forward=lambda *given: sum(weight * x for weight, x in zip(WEIGHTS, given, strict=True)),
+    partials=tuple(lambda *_, weight=weight: weight for weight in WEIGHTS),
+    c=" + ".join(f"{weight} * {{{name}}}" for weight, name in zip(WEIGHTS, SIX, strict=True)),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _register() -> Iterator[None]:
+    TABLE.register(SUM)
+    yield
+    TABLE.unregister(SUM)
+
+
+class Planned:
+    """What the planner must find, worked out the plain way."""
+
+    def __init__(self, circuit: Circuit, root: int) -> None:
+        kinds, rows = find_node_kinds(circuit), list(circuit.rows())
+        sends, active = make_backward_tables(kinds)[0], circuit.active()
+        self.live = set(circuit.columns.outputs.tolist())
+        for row in reversed(rows):
+            self.live |= {*row.sources} if row.node in self.live else set()
+        self.absent = {root: False} if active[root] or not rows[root].sources else {}
+        """Whether the gradient of a node that is reached may be absent."""
+        self.variants = dict[int, int]()
+        for row in reversed(rows):
+            if row.node not in self.absent or not row.sources:
+                continue
+            ways = 0
+            for slot, source in reversed(list(enumerate(row.sources))):
+                sent = sends[kinds.nodes[row.node], slot]
+                if sent and active[source]:
+                    before = self.absent.get(source)
+                    ways |= (
+                        STORE_GRADIENT if before is None else MERGE_GRADIENT if before else ADD_GRADIENT
+                    ) << 2 * slot
+                    may = sent == allocation.SENDS_MASKED or self.absent[row.node]
+                    self.absent[source] = may and before is not False
+            if ways:
+                self.variants[row.node] = ways | self.absent[row.node] << allocation.MASK_BIT
+
+
+def test_the_planner_finds_what_a_plain_loop_finds() -> None:
+    for circuit, output in circuits():
+        found = build_program(circuit, output).stream.buffer_plan
+        wanted = Planned(circuit, int(circuit.columns.outputs[output]))
+
+        assert set(np.flatnonzero(found.live)) == wanted.live
+        assert set(np.flatnonzero(found.reached)) == set(wanted.absent)
+        assert set(np.flatnonzero(found.absent)) == {node for node, may in wanted.absent.items() if may}
+        assert {node: int(found.variants[node]) for node in np.flatnonzero(found.variants)} == wanted.variants
+
+
+class Machine:
+    """A working buffer and registers that know whose value or gradient stands where, and how much of it has arrived."""
+
+    def __init__(self, circuit: Circuit, program: NativeProgram, root: int) -> None:
+        self.program, self.root = program, root
+        self.values = program.stream.buffer_plan.values.tolist()
+        self.gradients = program.stream.buffer_plan.gradients.tolist()
+        self.sources = [row.sources for row in circuit.rows()]
+        self.arrived = [0] * circuit.size
+        leaves = [row.node for row in circuit.rows() if row.op in (INPUT, CONSTANT)]
+        self.held: dict[int, Any] = {self.values[node]: self.value(node) for node in leaves}
+        self.registers = dict[int, Any]()
+        self.spared = 0
+        """How often a number was found in a register."""
+
+    def value(self, node: int) -> Any:
+        """Return what stands for a value: constants with the same bits share a slot."""
+        head, slot = self.program.inputs * 2 + self.program.outputs, self.values[node]
+        return ("constant", slot) if not self.sources[node] and slot >= head else ("value", node)
+
+    def gradient(self, node: int) -> Any:
+        """Return what stands for a gradient as far as it has arrived."""
+        return "gradient", node, self.arrived[node]
+
+    def read(self, slot: int, wanted: Any, register: int = 0) -> None:
+        """Check that what is read is what is wanted, from a register or from the buffer."""
+        self.spared += register > 0
+        assert register or 0 <= slot < self.program.stream.buffer_plan.slots
+        assert (self.registers.get(register) if register else self.held.get(slot)) == wanted
+
+    def step(self, placed: StencilKey, subject: int) -> None:
+        """Do what one stencil does."""
+        key, new = placed.key, list[tuple[int, Any]]()
+        if isinstance(key, PlainStep):
+            self.plain(key.name, subject >> 32, subject & 0xFFFFFFFF)
+            new = [(register, self.gradient(self.root)) for register in placed.writes]
+        elif isinstance(key, NodeKind):
+            new = self.forward(key, placed, subject)
+        else:
+            new = self.back(key, placed, subject)
+        self.registers = ({} if calls_function(key, self.program.real) else self.registers) | dict(new)
+
+    def forward(self, key: NodeKind, placed: StencilKey, node: int) -> list[tuple[int, Any]]:
+        for slot in collect_read_slots([key.forward_form()]):
+            source = self.sources[node][slot]
+            self.read(self.values[source], self.value(source), placed.reads[slot])
+        if placed.stored[0]:
+            self.held[self.values[node]] = self.value(node)
+        return [(placed.writes[0], self.value(node))]
+
+    def back(self, key: BackwardStep, placed: StencilKey, node: int) -> list[tuple[int, Any]]:
+        self.read(self.gradients[node], self.gradient(node), placed.reads[0])
+        sources, new = self.sources[node], list[tuple[int, Any]]()
+        needed = lower_backward(key.kind, sum(1 << slot for slot, way in enumerate(key.ways) if way)).needed
+        for slot in needed & {*range(len(sources))}:
+            self.read(self.values[sources[slot]], self.value(sources[slot]))
+        if len(sources) in needed:
+            self.read(self.values[node], self.value(node))
+        for slot, source in reversed(list(enumerate(sources))):
+            if key.ways[slot] in (ADD_GRADIENT, MERGE_GRADIENT):
+                self.registers |= {register: what for register, what in new if register == WITHIN_STEP_REGISTER}
+                self.read(self.gradients[source], self.gradient(source), placed.reads[1 + slot])
+            if key.ways[slot]:
+                self.arrived[source] += 1
+                new.append((placed.writes[slot], self.gradient(source)))
+                if placed.stored[slot]:
+                    self.held[self.gradients[source]] = self.gradient(source)
+        return new
+
+    def plain(self, name: str, read: int, written: int) -> None:
+        if name == "copy":
+            self.held[written] = self.held[read]
+        elif name == "seed":
+            assert written == self.gradients[self.root]
+            self.held[written] = self.gradient(self.root)
+        elif name == "zero":
+            self.held[written] = self.gradient(self.gradients.index(written))
+
+
+def test_every_value_and_gradient_is_where_it_is_read() -> None:
+    shared = spared = 0
+    for circuit, output in circuits():
+        program = build_program(circuit, output)
+        stream, machine = program.stream, Machine(circuit, program, int(circuit.columns.outputs[output]))
+        for which, subject in zip(stream.which.tolist(), stream.subjects.tolist(), strict=True):
+            machine.step(stream.keys[which], subject)
+        n = program.inputs
+        for k, node in enumerate(circuit.columns.outputs.tolist()):
+            assert machine.held[n + k] == machine.value(node)
+        for k, node in enumerate(circuit.input_indices()):
+            assert machine.held[n + program.outputs + k] == machine.gradient(node)
+        shared += stream.buffer_plan.slots < circuit.size
+        spared += machine.spared
+
+    assert shared
+    assert spared
+
+
+def test_a_gradient_that_grows_stays_in_registers() -> None:
+    program = build_program(wg.circuit("a = x * y; b = a * a; c = a * b + b * y; c * c"), 0)
+    steps = [placed for placed in program.stream.keys if isinstance(placed.key, BackwardStep)]
+    added = [(way, reads) for placed in steps for way, reads in zip(placed.key.ways, placed.reads[1:], strict=True)]
+
+    found = {reads for way, reads in added if way == ADD_GRADIENT}
+    assert WITHIN_STEP_REGISTER in found
+    assert 0 not in found
+    assert {reads for way, reads in added if way == STORE_GRADIENT} == {0}
+
+
+def test_an_input_given_more_than_once_has_the_sum_of_its_gradients() -> None:
+    for seed in range(8):
+        circuit, point = repeated(seed), [0.1, 0.2]
+        wanted = [*circuit.run(point).grads.values()]
+
+        for found in (by_stencils(circuit, [point]), by_batch(circuit, [point])):
+            np.testing.assert_allclose(found[0, 1:], wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("text", ["input b: bool\noutput b", "input b: bool\nc = logical_not b\noutput c"])
+def test_a_condition_as_output_has_the_interpreters_gradient(text: str) -> None:
+    circuit = Circuit.from_text(text)
+
+    assert circuit.compile().value_and_grad(b=True)[1] == circuit.run(b=True).grads
+
+
+def chain(op: str, length: int) -> Circuit:
+    """Return a circuit that applies an op again and again."""
+    builder = Builder()
+    x = port = builder.input("x")
+    for _ in range(length):
+        port = builder.apply(TABLE[op], port, x) if len(TABLE[op].inputs) == 2 else builder.apply(TABLE[op], port)
+    return builder.build(port)
+
+
+def test_a_long_chain_works_in_a_few_slots() -> None:
+    assert build_program(chain("sin", 1000)).buffer_length < 10
+    assert build_program(chain("add", 1000), 0).buffer_length < 10
+    # Sines must be kept for going back.
+    assert 1000 < build_program(chain("sin", 1000), 0).buffer_length < 1010
+
+
+def test_a_hundred_thousand_nodes_compile_and_run() -> None:
+    circuit = chain("sin", 100_000)
+    value, slope = at_points(build_program(circuit, 0), [[0.5]])[0]
+    wanted, product = 0.5, 1.0
+    for _ in range(100_000):
+        wanted, product = np.sin(wanted), product * np.cos(wanted)
+
+    assert value == pytest.approx(wanted, rel=1e-12)
+    assert slope == pytest.approx(product, rel=1e-6)
+
+
+def rights(address: int) -> str:
+    """Return what may be done with the memory at an address, as the system says it."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        first, last, may = re.match(r"([0-9a-f]+)-([0-9a-f]+) (\S+)", line).groups()  # type: ignore[union-attr]
+        if int(first, 16) <= address < int(last, 16):
+            return may
+    return ""
+
+
+def test_code_can_be_run_but_not_written() -> None:
+    program = build_program(wg.circuit("x * x"), 0)
+
+    assert rights(program.entry) == "r-xp"
+    assert rights(tiers.recompile_with_llvm(program).entry) == "r-xp"
+    assert rights(jit.enter_address()) == "r-xp"
+
+
+def test_code_is_freed_with_its_program() -> None:
+    address = build_program(wg.circuit("x * x * x"), 0).entry
+    gc.collect()
+
+    assert "x" not in rights(address)
+
+
+def test_a_thousand_programs_leave_no_memory_behind() -> None:
+    circuit = chain("sin", 2_000)
+
+    def resident() -> int:
+        gc.collect()
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    for _ in range(20):
+        build_program(circuit, 0)
+    before = resident()
+    sizes = [build_program(circuit, 0).code_bytes for _ in range(1_000)]
+
+    # What one program takes, and not a thousandth of what all of them took.
+    assert resident() - before < sum(sizes) / 50
+
+
+def test_a_buffer_is_written_nowhere_but_inside() -> None:
+    for seed in range(20):
+        # Running looks at the numbers before and after the buffer.
+        at_points(build_program(random_case(seed).circuit, 0), [point.inputs for point in random_case(seed).points])
+        at_points(
+            build_program(random_case(seed).circuit, 0, lanes=4), [point.inputs for point in random_case(seed).points]
+        )
+
+
+SMALL = wg.circuit("where(x > 0, x * y + 2.5, maximum(x, y))")
+
+
+def changed(**columns: Any) -> Circuit:
+    """Return a small circuit with some of its arrays replaced."""
+    given = {name: change(copy(getattr(SMALL.columns, name))) for name, change in columns.items()}
+    return Circuit(replace(SMALL.columns, **given))
+
+
+def at(k: int, value: int) -> Any:
+    """Return what sets an entry of an array."""
+
+    def change(array: Any) -> Any:
+        array[k] = value
+        return array
+
+    return change
+
+
+CONTRADICTIONS: dict[str, dict[str, Any]] = {
+    "a node reads itself": {"sources": at(-1, SMALL.size - 1)},
+    "a node reads a later one": {"sources": at(0, 6)},
+    "a node reads nothing there is": {"sources": at(0, 10**9)},
+    "a node reads a negative one": {"sources": at(0, -1)},
+    "a node reads very far back": {"sources": at(3, -(2**31))},
+    "starts fall": {"starts": at(4, 0)},
+    "starts are negative": {"starts": at(1, -5)},
+    "starts begin late": {"starts": at(0, 1)},
+    "starts end late": {"starts": at(-1, 10**6)},
+    "starts are too few": {"starts": lambda starts: starts[:-1]},
+    "sources are too few": {"sources": lambda sources: sources[:-1]},
+    "an output is no node": {"outputs": at(0, 10**6)},
+    "an output is negative": {"outputs": at(0, -1)},
+    "there is no output": {"outputs": lambda outputs: outputs[:0]},
+    "an op does not exist": {"codes": at(-1, 60_000)},
+    "an op is an input": {"codes": at(-1, TABLE.code_of(INPUT))},
+    "an op is a constant": {"codes": at(-1, TABLE.code_of(CONSTANT))},
+    "an op takes one wire and has two": {"codes": at(-1, TABLE.code_of(TABLE["exp"]))},
+    "an input is an op": {"codes": at(0, TABLE.code_of(TABLE["exp"]))},
+    "codes are too few": {"codes": lambda codes: codes[:-1]},
+    "types are too few": {"types": lambda types: types[:-1]},
+    "a type does not exist": {"types": at(0, 60_000)},
+    "a constant is nowhere": {"constant_nodes": at(0, 10**6)},
+    "a constant is another node": {"constant_nodes": at(0, 0)},
+    "constants are too few": {"constants": lambda constants: constants[:-1]},
+}
+
+
+@pytest.mark.parametrize("columns", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_arrays_that_contradict_each_other_are_refused(columns: dict[str, Any], lanes: int) -> None:
+    for gradient in (None, 0):
+        with pytest.raises((NotNativeError, CircuitError, OutputError)):
+            build_program(changed(**columns), gradient, lanes=lanes)
+
+
+def test_arrays_of_other_widths_are_read_as_the_numbers_they_hold() -> None:
+    circuit = wg.circuit("x * y + x")
+    wide = {name: getattr(circuit.columns, name).astype(np.int64) for name in ("sources", "starts", "outputs")}
+    strided = {name: np.repeat(array, 2)[::2] for name, array in wide.items()}
+    points = [[2.0, 3.0]]
+
+    assert by_stencils(Circuit(replace(circuit.columns, **wide)), points).tolist() == [[8.0, 4.0, 2.0]]
+    assert by_stencils(Circuit(replace(circuit.columns, **strided)), points).tolist() == [[8.0, 4.0, 2.0]]
+
+
+def test_an_output_that_does_not_exist_has_no_gradient() -> None:
+    for number in (1, -1, 10**9):
+        with pytest.raises(OutputError, match="1 output"):
+            build_program(wg.circuit("x * x"), number)
+
+
+@pytest.mark.parametrize(
+    ("circuit", "message"),
+    [
+        (wg.trace(lambda x: x.sum(), np.ones(3)), "scalars"),
+        (wg.trace(lambda x: x * 1j, 1.0), "complex128"),
+        (wg.trace(lambda x: np.float32(2.0) * x.astype(np.float32), 1.0), "float32"),
+    ],
+    ids=["arrays", "complex numbers", "two widths"],
+)
+def test_what_native_code_does_not_have_is_refused_with_a_reason(circuit: Circuit, message: str) -> None:
+    with pytest.raises(NotNativeError, match=message):
+        build_program(circuit, 0)
+
+
+def test_a_batch_of_no_points_and_points_of_no_inputs_have_their_shapes() -> None:
+    values, grads = batch.run_batch(build_program(wg.circuit("x * y"), 0, lanes=8), np.empty((0, 2)), gradient=True)
+    assert grads is not None
+
+    assert (values.shape, grads.shape) == ((0, 1), (0, 2))
+
+    constant = wg.Circuit.from_text("c = constant 3.0\noutput c")
+
+    assert by_batch(constant, [[], [], []]).tolist() == [[3.0]] * 3
+
+
+def test_constants_are_kept_by_their_bits() -> None:
+    circuit = wg.Circuit.from_text(
+        "input x\na = constant 0.0\nb = constant -0.0\nc = divide x a\nd = divide x b\noutput c, d"
+    )
+
+    assert by_stencils(circuit, [[1.0]], None)[0, :2].tolist() == [np.inf, -np.inf]
+    assert by_batch(circuit, [[1.0]], None)[0, :2].tolist() == [np.inf, -np.inf]
+
+
+def test_code_runs_in_memory_of_its_own_that_is_sealed_once() -> None:
+    code = jit.MachineCode(1)
+    code.writable_bytes()[:] = list(jit.RETURN_INSTRUCTION)
+
+    assert rights(code.address) == "rw-p"
+
+    code.seal()
+    jit.run_code(code.address, 0)
+
+    assert rights(code.address) == "r-xp"
+
+
+def test_holes_are_told_apart() -> None:
+    holes = [
+        OUTPUT_HOLE,
+        UPSTREAM_HOLE,
+        *range(FIRST_GRADIENT_HOLE, FIRST_GRADIENT_HOLE + allocation.MAX_NODE_INPUTS),
+        *range(allocation.MAX_NODE_INPUTS),
+    ]
+
+    assert len(set(holes)) == len(holes)
+
+
+def test_a_circuit_of_float32_has_a_buffer_of_float32() -> None:
+    builder = Builder(finite=False)
+    x = builder.input("x", WireType(np.dtype(np.float32)))
+    program = build_program(builder.build(builder.apply(TABLE["exp"], x)), 0)
+
+    assert program.initial.dtype == np.float32
+    assert at_points(program, [[0.0]]).tolist() == [[1.0, 1.0]]
+
+
+def test_threads_compile_and_run_at_the_same_time() -> None:
+    def answers(seed: int) -> bytes:
+        case = random_case(seed % 12)
+        return by_stencils(case.circuit, [point.inputs for point in case.points]).tobytes()
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(answers, range(48)))
+
+    assert found == [answers(seed) for seed in range(12)] * 4
+
+
+FORKED = """
+import os, signal
+import numpy as np
+import wiregrad as wg
+from wiregrad.backends.native import batch
+from wiregrad.backends.native.tiers import build
+
+program, points = build(wg.circuit("x * y"), 0, lanes=4), np.ones((20_000, 2))
+batch.run(program, points, gradient=True, threads=2)
+child = os.fork()
+if not child:
+    signal.alarm(600)
+    values, _ = batch.run(program, points, gradient=True, threads=2)
+    os._exit(int(values.sum() != 20_000))
+print(os.waitpid(child, 0)[1])
+"""
+
+
+class Held:
+    """A pool whose helpers begin when they are told to."""
+
+    def __init__(self) -> None:
+        self.works = list[Any]()
+
+    def submit(self, work: Any) -> Future[None]:
+        self.works.append(work)
+        return Future()
+
+
+def test_a_batch_does_not_wait_for_threads_that_have_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, points = Held(), np.random.default_rng(0).random((5_000, 2))
+    monkeypatch.setattr(batch, "_helper_pool", lambda: pool)
+
+    found = wg.circuit("x * y").compile().batch(points, threads=2)
+
+    assert len(pool.works) == 1
+    assert (found == points[:, 0] * points[:, 1]).all()
+
+
+def test_a_thread_keeps_what_it_works_on_when_the_batch_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_helpers: Any) -> None:
+        raise KeyboardInterrupt
+
+    pool, points = Held(), np.random.default_rng(0).random((5_000, 2))
+    held = weakref.ref(points)
+    monkeypatch.setattr(batch, "_helper_pool", lambda: pool)
+    monkeypatch.setattr(batch, "_wait_for_threads", interrupt)
+    compiled = wg.circuit("x * y").compile()
+    with pytest.raises(KeyboardInterrupt):
+        compiled.batch(points, threads=2)
+    del points, compiled
+    gc.collect()
+
+    assert held() is not None
+    pool.works.pop()()
+    gc.collect()
+    assert held() is None
+
+
+def test_a_forked_process_runs_batches_too() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "0\n"

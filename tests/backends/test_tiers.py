@@ -1,0 +1,127 @@
+"""The LLVM tier: the same steps on the same buffer, taking over between two calls."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad import settings
+from wiregrad.backends.native import jit, llvm_tier, tiers
+from wiregrad.backends.native.tiers import NativeProgram, build_program, copy_aligned
+from wiregrad.testing.circuits import random_circuit, random_point
+
+FORMULA = "where(x > 0, sqrt(x) * tanh(y), 0 * y) + maximum(x, y) / (1 + exp(-y)) - relu(y) ** 2"
+
+
+def run(program: NativeProgram, point: list[float]) -> np.ndarray:
+    work = copy_aligned(program.initial)
+    lanes = work.reshape(-1, program.real.lanes)
+    lanes[: program.inputs] = np.array(point)[:, None]
+    jit.run_code(program.entry, work.ctypes.data)
+    found = lanes[program.inputs : 2 * program.inputs + program.outputs]
+    # The order in which a sum has its operands decides which NaN of two comes out, and LLVM is free to change it.
+    return np.where(np.isnan(found), np.nan, found)
+
+
+@pytest.mark.parametrize("x", [0.0, -0.0, 1.5, -2.0, float("nan"), float("inf")])
+def test_the_tier_gives_the_bits_of_the_stencils(x: float) -> None:
+    program = build_program(wg.circuit(FORMULA), 0)
+
+    assert run(tiers.recompile_with_llvm(program), [x, 0.7]).tobytes() == run(program, [x, 0.7]).tobytes()
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 300])
+def test_it_does_not_matter_where_functions_are_cut(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llvm_tier, "STEPS_PER_FUNCTION", chunk)
+    for seed in range(6):
+        circuit = random_circuit(np.random.default_rng(seed), nodes=60)
+        program = build_program(circuit, 0)
+        point = [float(x) for x in random_point(np.random.default_rng(seed), circuit).values()]
+
+        assert run(tiers.recompile_with_llvm(program), point).tobytes() == run(program, point).tobytes()
+
+
+def test_a_circuit_that_is_called_often_is_promoted_without_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "COMPILE_SECONDS_PER_STEP", 20.0)
+    monkeypatch.setattr(tiers, "SAVED_SECONDS_PER_STEP", 1.0)
+    compiled = wg.circuit(FORMULA).compile()
+    before = compiled.value_and_grad(x=0.5, y=0.7)
+    assert compiled.info.tier == "stencils"
+
+    for _ in range(50):
+        assert compiled.value_and_grad(x=0.5, y=0.7) == before
+    for thread in [t for t in threading.enumerate() if t.name == "wiregrad-tier"]:
+        thread.join()
+
+    assert compiled.info.tier == "llvm"
+    assert compiled.value_and_grad(x=0.5, y=0.7) == before
+
+
+def test_a_long_program_stays_with_its_stencils(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiers, "MAX_PROMOTED_STEPS", 3)
+    monkeypatch.setattr(tiers, "COMPILE_SECONDS_PER_STEP", 1.0)
+    monkeypatch.setattr(tiers, "SAVED_SECONDS_PER_STEP", 1.0)
+    compiled = wg.circuit(FORMULA).compile()
+    for _ in range(5):
+        compiled.value_and_grad(x=0.5, y=0.7)
+
+    assert not [t for t in threading.enumerate() if t.name == "wiregrad-tier"]
+    assert compiled.info.tier == "stencils"
+
+
+def test_code_is_freed_with_its_program() -> None:
+    improved = tiers.recompile_with_llvm(build_program(wg.circuit("tanh(x) * x"), 0))
+    code = weakref.ref(improved.code)
+    del improved
+    gc.collect()
+
+    assert code() is None
+
+
+def test_a_program_that_ends_does_not_wait_for_the_tier() -> None:
+    text = """
+import atexit
+import functools
+import wiregrad as wg
+from wiregrad.backends.native import tiers
+
+tiers.COMPILE = tiers.SAVED = 1.0
+chain = wg.trace(lambda x: functools.reduce(lambda y, _: (y * x).tanh(), range(4000), x), 0.5).compile()
+for _ in range(3):
+    chain.value_and_grad([0.5])
+# Called when the threads have ended, the one that compiles too.
+atexit.register(lambda: print(chain.info.tier))
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, check=True)
+
+    assert (done.stdout, done.stderr) == ("stencils\n", "")
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_where_there_are_no_stencils_the_tier_serves_from_the_start(
+    lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    circuit = wg.circuit(FORMULA)
+    stencils = build_program(circuit, 0, lanes=lanes)
+    monkeypatch.setenv(jit.NATIVE_SWITCH, settings.NATIVE_LLVM)
+    compiled = build_program(circuit, 0, lanes=lanes)
+
+    assert (stencils.tier, compiled.tier) == ("stencils", "llvm")
+    assert circuit.compile().info.tier == "llvm"
+    assert run(compiled, [0.5, 0.7]).tobytes() == run(stencils, [0.5, 0.7]).tobytes()
+
+
+def test_a_nan_that_looks_like_an_absent_gradient_is_none() -> None:
+    # Arithmetic quiets it, so this very NaN is never a gradient; a product with the seed must not be left out.
+    program = build_program(wg.circuit("relu(y) * x"), 0)
+    absent = np.array([0x7FF0_5749_5245_0001]).view(np.float64)[0]
+
+    for either in (program, tiers.recompile_with_llvm(program)):
+        assert np.isnan(run(either, [2.0, absent])[1])

@@ -1,0 +1,348 @@
+"""Compiled functions that read outside state: their answers are those of the plain function, however it changes."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.frontends.replay.outside_state import MAX_BYTES, MAX_THINGS, OutsideState
+
+from ..support.outside_holders import HOLDERS, Holder, Plain
+
+Read = Callable[[], Any]
+
+
+def by_closure(read: Read) -> Callable[[Any], Any]:
+    return lambda x: x * read() + 1.0
+
+
+def by_default(read: Read) -> Callable[[Any], Any]:
+    def f(x: Any, read: Read = read) -> Any:
+        return x * read() + 1.0
+
+    return f
+
+
+def by_global(read: Read) -> Callable[[Any], Any]:
+    scope: dict[str, Any] = {"read": read}
+    exec("def f(x): return x * read() + 1.0", scope)
+    f: Callable[[Any], Any] = scope["f"]
+    return f
+
+
+def by_object(read: Read) -> Callable[[Any], Any]:
+    class Model:
+        def __init__(self) -> None:
+            self.read = read
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.read() + 1.0
+
+    return Model()
+
+
+def by_method(read: Read) -> Callable[[Any], Any]:
+    class Model:
+        def __init__(self) -> None:
+            self.readers = {"one": [read]}
+
+        def loss(self, x: Any) -> Any:
+            return x * self.readers["one"][0]() + 1.0
+
+    return Model().loss
+
+
+def by_partial(read: Read) -> Callable[[Any], Any]:
+    return functools.partial(lambda reader, x: x * reader() + 1.0, read)
+
+
+def by_wrapper(read: Read) -> Callable[[Any], Any]:
+    def plain(x: Any) -> Any:
+        return x * read() + 1.0
+
+    @functools.wraps(plain)
+    def wrapper(*args: Any) -> Any:
+        return plain(*args)
+
+    return wrapper
+
+
+def by_nested_function(read: Read) -> Callable[[Any], Any]:
+    def f(x: Any) -> Any:
+        def inner() -> Any:
+            return read()
+
+        return x * inner() + 1.0
+
+    return f
+
+
+ROUTES = [by_closure, by_default, by_global, by_object, by_method, by_partial, by_wrapper, by_nested_function]
+"""The ways by which a function comes to what it reads."""
+
+
+def outcome(f: Callable[..., Any], x: float) -> Any:
+    """Return what a function answers, or the kind of exception it raises."""
+    try:
+        return np.float64(f(x)).tobytes()
+    except Exception as error:
+        return type(error)
+
+
+def run_trial(seed: int) -> tuple[str, bool]:
+    """Change what a compiled function reads, in random ways, between random calls; returns the holder, and replays."""
+    rng = random.Random(seed)
+    name = sorted(HOLDERS)[seed % len(HOLDERS)]
+    start = float(rng.randrange(1, 50))
+    worlds: list[Holder] = [HOLDERS[name](start) for _ in range(2)]
+    route = rng.choice(ROUTES)
+    plain, read_by_compiled = (route(world.read) for world in worlds)
+    fast = wg.compile(read_by_compiled)
+    told = [f"seed {seed}: {name}, {route.__name__}"]
+    for _ in range(rng.randrange(3, 9)):
+        if rng.random() < 0.6:
+            x = rng.choice([0.5, 2.0, -1.5])
+            told.append(f"f({x})")
+            assert outcome(fast, x) == outcome(plain, x), "\n".join(told)
+        else:
+            which, number = rng.randrange(len(worlds[0].changes)), float(rng.randrange(1, 50))
+            told.append(f"change {which} with {number}")
+            assert _changed(worlds[0], which, number) == _changed(worlds[1], which, number)
+    return name, any(variant.hits for variant in fast.info.variants)
+
+
+def _changed(world: Holder, which: int, number: float) -> Any:
+    """Apply a change; returns the kind of exception, where one cannot be applied (twice, say)."""
+    try:
+        world.changes[which](number)
+    except Exception as error:
+        return type(error)
+    return None
+
+
+def test_there_are_many_kinds_of_holders() -> None:
+    assert len(HOLDERS) >= 100
+
+
+@pytest.mark.parametrize("name", sorted(HOLDERS))
+def test_no_answer_is_stale_after_any_change_of_a_holder(name: str) -> None:
+    count = len(HOLDERS[name](2.0).changes)
+    for which in range(count):
+        worlds = [HOLDERS[name](2.0) for _ in range(2)]
+        plain, fast = by_closure(worlds[0].read), wg.compile(by_closure(worlds[1].read))
+        for number in (7.0, 7.0, 3.0):
+            found = [(outcome(fast, x), outcome(plain, x)) for x in (2.0, 0.5)]
+            for world in worlds:
+                _changed(world, which, number)
+
+            assert [one for one, _ in found] == [other for _, other in found], f"change {which}"
+
+
+@pytest.mark.parametrize("shard", range(4))
+def test_random_changes_outside_leave_no_stale_answer(shard: int) -> None:
+    for seed in range(shard, 1_200, 4):
+        run_trial(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shard", range(20))
+def test_twenty_thousand_random_changes_outside_leave_no_stale_answer(shard: int) -> None:
+    replayed: Counter[str] = Counter()
+    for seed in range(shard, 20_000, 20):
+        name, hit = run_trial(seed)
+        replayed[name] += hit
+
+    assert sum(count > 0 for count in replayed.values()) > len(replayed) / 3, "what can be compared is replayed"
+
+
+REPLAYED = sorted(
+    set(HOLDERS)
+    - {
+        # Their state cannot be seen, or they change when they are read.
+        *(
+            "generator",
+            "generator_in_an_object",
+            "iterator",
+            "endless_count",
+            "mapped_numbers",
+            "coroutine_like_object",
+        ),
+        *("python_random", "random_generator", "queue_of_numbers", "ctypes_number", "ctypes_array", "shared_number"),
+        *("weak_reference", "weak_dictionary", "context_variable", "thread_local", "decimal_context", "text_file"),
+        *("memory_view", "mapping_proxy", "flat_iterator", "function_with_a_cache", "single_dispatch"),
+        *("array_of_objects", "array_of_lists", "structured_array_of_objects", "structured_number", "matrix"),
+        *("masked_array", "ufunc_of_a_python_function", "getters_of_operator", "leaf_value"),
+        "function_class_of_ones_own",
+        # They are looked up in ways that code does not show, or are too many.
+        *("variable_by_name", "module_by_name", "module_in_sys_modules", "very_long_list", "config_parser"),
+        *("environment", "subclasses"),
+        # They change what they read.
+        *("moving_average", "counter_of_calls", "array_changed_through_an_alias", "heap", "bound_method_that_appends"),
+        *("attribute_that_a_function_gives_itself", "attribute_of_a_library"),
+    }
+)
+"""Holders that are compared, so that functions which read them are replayed."""
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_functions_that_read_what_can_be_compared_are_replayed(name: str) -> None:
+    fast = wg.compile(by_closure(HOLDERS[name](2.0).read))
+    for _ in range(4):
+        fast(2.0)
+
+    assert not any("unnoticed" in reason for reason, _ in fast.info.fallbacks)
+    assert sum(variant.hits for variant in fast.info.variants) >= 2
+
+
+@pytest.mark.parametrize("name", sorted(set(HOLDERS) - set(REPLAYED)))
+def test_what_cannot_be_compared_is_named_by_info(name: str) -> None:
+    fast = wg.compile(by_closure(HOLDERS[name](2.0).read))
+    fast(2.0)
+
+    ((reason, count),) = fast.info.fallbacks
+    assert count == 1
+    assert reason.startswith("it ")
+
+
+def test_the_reason_names_the_object_and_its_kind() -> None:
+    settings = Plain(2.0)
+    settings.rng = np.random.default_rng(0)  # type: ignore[attr-defined]
+    fast = wg.compile(lambda x: x * settings.rng.random())  # type: ignore[attr-defined]
+    fast(2.0)
+
+    ((reason, _),) = fast.info.fallbacks
+    assert reason == (
+        "it uses settings.rng from outside, of type numpy.random._generator.Generator, which may change unnoticed"
+    )
+
+
+def test_attributes_that_no_code_names_may_be_anything() -> None:
+    settings = Plain(2.0)
+    settings.log = open  # type: ignore[attr-defined]
+    settings.numbers = iter([1.0])  # type: ignore[attr-defined]
+    fast = wg.compile(lambda x: x * settings.number)
+    found = [fast(3.0), fast(4.0)]
+    settings.number = 5.0
+
+    assert (found, fast(3.0), fast.info.fallbacks) == ([6.0, 8.0], 15.0, ())
+
+
+def test_a_stateful_function_has_its_effects_once_and_leaves_plain_numbers() -> None:
+    def make() -> tuple[Any, dict[str, Any]]:
+        state: dict[str, Any] = {"mean": 0.0, "seen": []}
+
+        def smooth(x: Any) -> Any:
+            state["mean"] = 0.9 * state["mean"] + 0.1 * x
+            state["seen"].append((x, [x]))
+            return state["mean"]
+
+        return smooth, state
+
+    (plain, wanted), (f, state) = make(), make()
+    fast = wg.compile(f)
+
+    assert [fast(x) for x in (1.0, 2.0, 3.0, 4.0, 5.0)] == [plain(x) for x in (1.0, 2.0, 3.0, 4.0, 5.0)]
+    assert state == wanted
+    assert {type(x) for x, _ in state["seen"]} == {float}
+    assert dict(fast.info.fallbacks) == {"it changes what it uses from outside": 5}
+
+
+def test_effects_of_a_function_that_cannot_be_recorded_happen_once() -> None:
+    calls = [0]
+
+    def f(x: Any) -> Any:
+        calls[0] += 1
+        return {"y": x * calls[0], "tags": {1}}
+
+    assert wg.compile(f)(2.0) == {"y": 2.0, "tags": {1}}
+    assert calls == [1]
+
+
+def test_keys_that_are_recorded_values_are_put_back() -> None:
+    seen: dict[Any, int] = {}
+
+    def f(x: Any) -> Any:
+        seen[x] = 1
+        return x * len(seen)
+
+    fast = wg.compile(f)
+
+    assert [fast.value_and_grad(x) for x in (1.5, 2.5, 0.5)] == [(1.5, 1.0), (5.0, 2.0), (1.5, 3.0)]
+    assert len(seen) == 3
+
+
+def test_a_function_that_exits_has_its_effects_once() -> None:
+    log: list[Any] = []
+
+    def f(x: Any) -> Any:
+        log.append(x)
+        raise SystemExit
+
+    with pytest.raises(SystemExit):
+        wg.compile(f)(1.5)
+    assert [type(x) for x in log] == [float]
+
+
+class Result(dict[str, Any]):
+    """A dict that can have attributes."""
+
+
+def with_total(x: Any) -> Result:
+    result = Result(y=x)
+    result.total = 2.0 * x  # type: ignore[attr-defined]
+    return result
+
+
+def test_attributes_of_results_are_those_of_each_call() -> None:
+    fast = wg.compile(with_total)
+
+    assert [fast(x).total for x in (1.0, 5.0, 7.0)] == [2.0, 10.0, 14.0]
+
+
+def test_results_share_no_array_with_arguments() -> None:
+    fast, k = wg.compile(lambda x, k: (x * 1.0, k)), np.array([0, 1])
+    first = fast(1.0, k)
+    k[:] = 7
+
+    assert (first[1].tolist(), fast(1.0, np.array([0, 1]))[1].tolist()) == ([0, 1], [0, 1])
+
+
+@pytest.mark.parametrize("errors", ["raise", "call"])
+def test_numbers_that_raise_make_the_function_run_itself(errors: Any) -> None:
+    called: list[Any] = []
+    fast = wg.compile(lambda x: 1.0 * np.log(x))
+    fast(1.0)
+    with np.errstate(all=errors, call=lambda *args: called.append(args)):
+        try:
+            fast(0.0)
+        except FloatingPointError as error:
+            called.append(error)
+
+    assert called
+    assert fast(1.0) == 0.0
+
+
+def test_too_much_outside_makes_the_function_run_itself() -> None:
+    items = [[1.0] for _ in range(MAX_THINGS)]
+    zeros = np.zeros(MAX_BYTES // 8 + 1)
+
+    assert "things from outside, items among them" in str(OutsideState(lambda x: x * items[0][0]).opaque)
+    assert "MiB of arrays from outside, zeros among them" in str(OutsideState(lambda x: x * zeros[0]).opaque)
+
+
+@pytest.mark.parametrize("size", [10, 10_000, 40_000, 200_001])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8, np.complex128])
+def test_one_bit_of_an_array_is_seen_to_change_at_every_size(size: int, dtype: Any) -> None:
+    items = np.zeros(size, dtype)
+    outside = OutsideState(lambda x: x * items[0])
+    before = outside.changed()
+    items.view(np.uint8)[-1] = 128
+
+    assert (before, outside.changed()) == (False, True)
