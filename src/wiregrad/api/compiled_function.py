@@ -97,7 +97,9 @@ class VariantInfo(Report):
         """Return one line."""
         why = f" ({self.reason})" if self.reason else ""
         checks = count_with_noun(self.certificates, "certificate")
-        yield f"{count_with_noun(self.nodes, 'node')}, {checks}, {self.tier}{why}, {count_with_noun(self.hits, 'hit')}: {self.flip}"
+        nodes = count_with_noun(self.nodes, "node")
+        hits = count_with_noun(self.hits, "hit")
+        yield f"{nodes}, {checks}, {self.tier}{why}, {hits}: {self.flip}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,7 +157,7 @@ class RecordedVariant:
         return unflatten(self.recording.tree, leaves)
 
     def replay_gradient(self, inputs: Sequence[Any]) -> Any:
-        """Return the result and its gradient by every input, or `BRANCH_FLIPPED` if Python would take another branch."""
+        """Return the result and its gradients, or `BRANCH_FLIPPED` if Python would take another branch."""
         value_and_gradient = self.replay.compute_gradient(inputs) if self.is_real else None
         return BRANCH_FLIPPED if value_and_gradient is None else value_and_gradient
 
@@ -306,7 +308,7 @@ class CompiledFunction(ComparesItself):
     def _ask_variants(
         self, group: list[RecordedVariant], ask: Callable[[RecordedVariant, Any], Any], inputs: Sequence[Any]
     ) -> Any:
-        """Return the result of the first valid variant, which is asked first next time; `BRANCH_FLIPPED` if none is valid."""
+        """Return the result of the first valid variant and move it to the front; `BRANCH_FLIPPED` if none is valid."""
         for variant in tuple(group):
             result = ask(variant, inputs)
             if result is not BRANCH_FLIPPED:
@@ -412,8 +414,8 @@ class CompiledFunction(ComparesItself):
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"{function_name(self._f)} was recorded {self._limit} times, and still goes other ways: from now on calls "
-                f"that no recording answers run the function itself; see .info, or give wg.compile(f, limit=...)",
+                f"{function_name(self._f)} was recorded {self._limit} times and still takes new branches: from now on "
+                f"calls that match no recording run the function itself; see .info, or give wg.compile(f, limit=...)",
                 RuntimeWarning,
                 stacklevel=5,
             )

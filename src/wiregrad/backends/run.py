@@ -198,8 +198,10 @@ def largest_magnitude(value: Any) -> float:
 def constant_identity(value: Any) -> tuple[Any, ...]:
     """Return a key that is equal for identical constants: dtype, shape and bits; all scalar NaNs are one constant.
 
-    >>> constant_identity(0.0) == constant_identity(-0.0), constant_identity(float("nan")) == constant_identity(-float("nan"))
-    (False, True)
+    >>> constant_identity(0.0) == constant_identity(-0.0)
+    False
+    >>> constant_identity(float("nan")) == constant_identity(-float("nan"))
+    True
     """
     array = np.asarray(value)
     nan = array.dtype.kind == "f" and array.ndim == 0 and bool(np.isnan(array))

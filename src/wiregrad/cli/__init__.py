@@ -59,7 +59,7 @@ Results go to stdout, everything else to stderr.
 
 @click.pass_context
 def _check_environment(context: click.Context) -> None:
-    """Check the environment variables before any command except `doctor_command`, which reports what is wrong with them."""
+    """Check the environment variables before any command except `doctor`, which reports what is wrong with them."""
     if context.invoked_subcommand != doctor_command.name:
         check_settings()
 

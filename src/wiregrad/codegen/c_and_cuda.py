@@ -445,7 +445,8 @@ class CFunctions:
         text = "\n".join(body)
         unused = [name for name, _ in self.part_arguments() if f"{name}[" not in text]
         silent = [f"(void){name};" for name in unused]
-        head = f"{self.language.function} void {self.part_name(k)}({', '.join(kind for _, kind in self.part_arguments())}) {{"
+        arguments = ", ".join(kind for _, kind in self.part_arguments())
+        head = f"{self.language.function} void {self.part_name(k)}({arguments}) {{"
         return "\n".join([head, *(f"    {line}" for line in (*silent, *body)), "}"])
 
     def part_name(self, k: int) -> str:
@@ -463,7 +464,8 @@ class CFunctions:
         large = sum(map(len, self.arrays.values())) > MAX_STACK_NUMBERS
         if large and not self.language.static:
             raise NoRuleError(
-                f"the circuit keeps more than {MAX_STACK_NUMBERS:,} numbers between its parts, too many for one thread of a GPU"
+                f"the circuit keeps more than {MAX_STACK_NUMBERS:,} numbers between its parts, "
+                "too many for one thread of a GPU"
             )
         declarations = ["// Too large for the stack: not for two threads at once."] if large else []
         for kind, array in self.arrays.items():

@@ -63,8 +63,8 @@ class Identifiers:
     """The identifiers of one listing.
 
     >>> names = Identifiers(["while"])
-    >>> names.take_name("layers[0].w"), names.take_name("while"), names.take_name("layers_0_w"), names.take_name("\\u03b1")
-    ('layers_0_w', 'while_', 'layers_0_w_', 'alpha')
+    >>> [names.take_name(name) for name in ("layers[0].w", "while", "layers_0_w", "\\u03b1")]
+    ['layers_0_w', 'while_', 'layers_0_w_', 'alpha']
     """
 
     def __init__(self, reserved: Iterable[str], macros: re.Pattern[str] | None = None) -> None:

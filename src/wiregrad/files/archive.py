@@ -257,7 +257,8 @@ def _check_entry(name: str, entry: Any) -> TensorEntry:
     dtype = np.dtype(_DTYPE_CODES[code])
     if offsets[1] - offsets[0] != prod(shape) * dtype.itemsize:
         raise FileFormatError(
-            f"tensor {short_repr(name)} claims the shape {short_repr(shape)}; {offsets[1] - offsets[0]:,} bytes do not fill it"
+            f"tensor {short_repr(name)} claims the shape {short_repr(shape)}; "
+            f"{offsets[1] - offsets[0]:,} bytes do not fill it"
         )
     if not numpy_can_hold(dtype, tuple(shape)):
         raise FileFormatError(f"tensor {short_repr(name)}: no array has the shape {short_repr(shape)}")

@@ -446,7 +446,8 @@ class _BlameWriter:
         if located.fault is not None:
             return located.fault.sentence([self.circuit.name_of(k) for k in self.circuit.sources_of(located.node)])
         if located.phase == "backward":
-            return f"the gradients that come back to {node.name} add up to {_format_first_nonfinite(self.run.gradient(located.node))}"
+            total = _format_first_nonfinite(self.run.gradient(located.node))
+            return f"the gradients that come back to {node.name} add up to {total}"
         kind = {INPUT: "input", CONSTANT: "constant"}.get(node.op, "node")
         reader = next((reader for reader, _ in self.run.readers_of(located.node)), None)
         read = (
@@ -516,7 +517,8 @@ class _BlameWriter:
     def _describe_state(self, node: int, back: bool) -> str:
         value = self.run.gradient(node) if back else self.run.values[node]
         name = self.circuit.name_of(node)
-        return f"{'gradient of ' * back}{name} = {_format_first_nonfinite(value)}{format_node_place(self.circuit, node) * (not back)}"
+        place = "" if back else format_node_place(self.circuit, node)
+        return f"{'gradient of ' * back}{name} = {_format_first_nonfinite(value)}{place}"
 
 
 def _format_first_nonfinite(value: Any) -> str:

@@ -403,7 +403,8 @@ def _describe_changed_node(at: _StructureSplit, one: int, two: int) -> Differenc
     """Report how the first two nodes that differ do so."""
     views = at.one.node_at(one), at.two.node_at(two)
     what, detail = _changed_aspect(at, one, two)
-    first = f"they first differ at {at.one.describe_at(one)} in the first, {at.two.describe_at(two)} in the second: {detail}"
+    places = f"{at.one.describe_at(one)} in the first, {at.two.describe_at(two)} in the second"
+    first = f"they first differ at {places}: {detail}"
     behind = [len(middle) - 1 for middle in at.differing_ranges]
     rest = (
         _describe_rest(at)

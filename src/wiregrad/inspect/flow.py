@@ -75,7 +75,8 @@ class Flow(Report):
 
     def lines(self) -> Iterator[str]:
         """Return a table of the layers, then the findings."""
-        yield f"gradient flow through {count_with_noun(len(self.layers), 'layer')}, from the output back; sizes are per number"
+        layers = count_with_noun(len(self.layers), "layer")
+        yield f"gradient flow through {layers}, from the output back; sizes are per number"
         visible = choose_layers(self.layers)
         names = clip_distinctly([escape_unprintable(layer.name) for layer in visible], MAX_LAYER_NAME_WIDTH)
         width = max([5, *map(count_columns, names)])
@@ -382,7 +383,14 @@ def _capped_findings(all_findings: Sequence[FlowFinding]) -> Iterator[str]:
 
 
 def _format_layer_row(layer: FlowLayer) -> str:
-    sizes = f"{layer.gradient.size:>9,}  {_format_size(layer.rms)}  {_format_size(layer.low)}  {_format_size(layer.gradient.high)}"
+    sizes = "  ".join(
+        [
+            f"{layer.gradient.size:>9,}",
+            _format_size(layer.rms),
+            _format_size(layer.low),
+            _format_size(layer.gradient.high),
+        ]
+    )
     spoilt = f"  {format_nonfinite(layer.gradient.nans, layer.gradient.infs)}" if layer.gradient.nonfinite else ""
     return f"{sizes}  {layer.zero_share:>5.0%} {layer.absent_share:>6.0%}{spoilt}"
 

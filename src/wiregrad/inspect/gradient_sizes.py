@@ -37,8 +37,8 @@ SAFE_SQUARE_SUMS = {np.dtype(np.float64): (1e-280, 1e280), np.dtype(np.float32):
 class Tally:
     """Counts and sizes of some numbers.
 
-    `rms` is the root mean square and `high` the largest magnitude of the finite numbers, NaN if there are none; `tally_of_zeros`
-    counts exact zeros.
+    `rms` is the root mean square and `high` the largest magnitude of the finite numbers, NaN if there are none;
+    `zeros` counts exact zeros.
     """
 
     size: int = 0
@@ -323,7 +323,8 @@ def find_trend(layers: Sequence[FlowLayer], *, all_of: bool) -> Iterator[FlowFin
         high = max(nonzero, key=lambda layer: layer.rms)
         where = "" if all_of else f"from {nonzero[0].name} back, "
         where += "" if low.whole and high.whole else "without the output itself, "
-        words = f"{where}sizes stay between {format_brief(low.rms)} and {format_brief(high.rms)}: nothing vanishes or explodes"
+        sizes = f"{format_brief(low.rms)} and {format_brief(high.rms)}"
+        words = f"{where}sizes stay between {sizes}: nothing vanishes or explodes"
         yield FlowFinding("steady", nonzero[0].name, safe_quotient(high.rms, low.rms), words)
 
 

@@ -75,7 +75,9 @@ def _backward_steps(run: RunRecord, node: Node) -> Iterator[RunStep]:
 def _merge_step(node: Node, returned: Sequence[RunWire], total: Any) -> RunStep:
     parts = tuple(wire.sent for wire in returned)
     origins = tuple(wire.reader for wire in returned)
-    sentence = f"{node.name} adds what came back from {join_with_and(origins)}: {' + '.join(map(parenthesize_negative, parts))} = {format_brief_number(total)}"
+    addends = " + ".join(map(parenthesize_negative, parts))
+    addition = f"{addends} = {format_brief_number(total)}"
+    sentence = f"{node.name} adds what came back from {join_with_and(origins)}: {addition}"
     return RunStep("backward", node.name, parts, (total,), sentence)
 
 

@@ -123,9 +123,9 @@ def check_certificates(circuit: CircuitGraph, values: Sequence[Any]) -> None:
 
 
 def pop_check_option(circuit: CircuitGraph, inputs: dict[str, Any]) -> bool:
-    """Remove `check_certificates=...` from the keyword arguments of a call; return whether certificates are to be checked.
+    """Remove `check=...` from the keyword arguments of a call; return whether certificates are to be checked.
 
-    If an input is called `check_certificates`, the keyword is that input, and `circuit.unchecked()` turns the checks off.
+    If an input is called `check`, the keyword is that input, and `circuit.unchecked()` turns the checks off.
 
     >>> import wiregrad as wg
     >>> inputs = {"x": 1.0, "check_certificates": False}

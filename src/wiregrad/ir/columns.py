@@ -53,8 +53,8 @@ def check_name(name: object) -> str:
         parts.pop()
     if len(name) > MAX_NAME_LENGTH or not all(part.isidentifier() for part in parts) or not parts:
         raise NameSyntaxError(
-            f"{short_repr(name)} cannot be a name: wanted letters, digits and _ (not first a digit), parts joined by '.' or "
-            f"indexed like [0], at most {MAX_NAME_LENGTH} characters"
+            f"{short_repr(name)} cannot be a name: wanted letters, digits and _ (not first a digit), "
+            f"parts joined by '.' or indexed like [0], at most {MAX_NAME_LENGTH} characters"
         )
     return name
 

@@ -129,8 +129,8 @@ def _describe_op(row: Row, usual: int) -> dict[str, Any]:
     """Return the settings of a node, and its kink mode if it is not the usual one."""
     if row.op.per_call:
         raise FileFormatError(
-            f"node {automatic_name(row.node)} applies {row.op.title}, a Python function of the user's own, which no file "
-            "can hold; write it in wiregrad's ops, or register an op for it"
+            f"node {automatic_name(row.node)} applies {row.op.title}, a Python function of the user's own, "
+            "which no file can hold; write it in wiregrad's ops, or register an op for it"
         )
     fields: dict[str, Any] = {}
     if row.op.settings:

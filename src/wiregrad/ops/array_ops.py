@@ -369,8 +369,10 @@ def axes_from_front(axes: tuple[int, ...], ndim: int) -> Any:
 def write_numpy_call(function: str, *operands: str, ndim: int, **settings: Any) -> str:
     """Write a call; an axis setting that means all axes is left out, and so are None and False, the usual defaults.
 
-    >>> write_numpy_call("np.max", "x", ndim=2, axes=(-2,), keepdims=True), write_numpy_call("np.any", "x", ndim=1, axes=(-1,))
-    ('np.max(x, axis=0, keepdims=True)', 'np.any(x)')
+    >>> write_numpy_call("np.max", "x", ndim=2, axes=(-2,), keepdims=True)
+    'np.max(x, axis=0, keepdims=True)'
+    >>> write_numpy_call("np.any", "x", ndim=1, axes=(-1,))
+    'np.any(x)'
     """
     named = dict(settings)
     if "axes" in named:

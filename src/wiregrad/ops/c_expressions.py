@@ -137,7 +137,8 @@ def rebuild_expression(
 def inline_ops(tree: ScalarExpression, text_of: Callable[[str], tuple[tuple[str, ...], str]]) -> ScalarExpression:
     """Return the expression with each op call replaced by the op's text; `text_of` returns an op's inputs and text.
 
-    >>> inline_ops(parse_c_text("twice({x} + 1.0)"), lambda name: (("a",), "{a} + {a}")) == parse_c_text("({x} + 1.0) + ({x} + 1.0)")
+    >>> inlined = inline_ops(parse_c_text("twice({x} + 1.0)"), lambda name: (("a",), "{a} + {a}"))
+    >>> inlined == parse_c_text("({x} + 1.0) + ({x} + 1.0)")
     True
     """
 

@@ -94,8 +94,8 @@ class Fault:
             return f"{self.op.title} sent {format_brief_number(self.sent)} back to {wire} at {inputs}{spot}"
         upstream, local = (parenthesize_negative(factor) for factor in self.factors)
         return (
-            f"{self.op.title} sent {format_brief_number(self.sent)} back to {wire}: upstream {upstream} times local {local}, "
-            f"at {inputs}{spot}"
+            f"{self.op.title} sent {format_brief_number(self.sent)} back to {wire}: "
+            f"upstream {upstream} times local {local}, at {inputs}{spot}"
         )
 
     def _count_others(self) -> str:

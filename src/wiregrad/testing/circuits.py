@@ -1,7 +1,7 @@
 """Random circuits that shrink: typed, seeded, made of all elementwise ops of the table.
 
-A test draws circuits from a seed and checks a property. If the check fails, `shrink_circuit` looks for a smallest circuit that
-still fails, and the error shows its text and the seed.
+A test draws circuits from a seed and checks a property. If the check fails, `shrink_circuit` looks for a smallest
+circuit that still fails, and the error shows its text and the seed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks of functions and of ops on arrays that follow from their samples alone.
 
-Checks are planned first and run later: `plan_checks(subject)` lists what will be compared, so that checks can be counted
-without running them. A check that fails raises AssertionError with name, sample, variant and numbers.
+Checks are planned first and run later: `plan_checks(subject)` lists what will be compared, so that checks can be
+counted without running them. A check that fails raises AssertionError with name, sample, variant and numbers.
 """
 
 from __future__ import annotations

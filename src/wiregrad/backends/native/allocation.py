@@ -310,7 +310,10 @@ def _write_backward_slots(w: LlvmLoopWriter) -> None:
 MAX_STEPS_IN_REGISTER = 36
 """Maximum number of steps for which a register is held."""
 LONG_PROGRAM_STEPS = 6_000
-"""Programs with more steps than this use only `LONG_PROGRAM_REGISTERS` registers: more would need many more stencils for little speed."""
+"""Programs with more steps than this use only `LONG_PROGRAM_REGISTERS` registers.
+
+More registers would need many more stencils for little speed.
+"""
 LONG_PROGRAM_REGISTERS = 3
 
 

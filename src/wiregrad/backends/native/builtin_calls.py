@@ -713,8 +713,9 @@ def check_python() -> None:
             raise NotNativeError("native calls do not know the array layout of this version of NumPy")
 
 
-CALLED_PYTHON_FUNCTIONS = """PyBytes_AsString PyDict_Copy PyDict_SetItem PyFloat_AsDouble PyFloat_FromDouble PyList_GetItem PyList_Size
-PyObject_CallNoArgs PyObject_Vectorcall PyTuple_GetItem PyTuple_Pack PyTuple_Size PyUnicode_Compare Py_DecRef""".split()
+CALLED_PYTHON_FUNCTIONS = """PyBytes_AsString PyDict_Copy PyDict_SetItem PyFloat_AsDouble
+PyFloat_FromDouble PyList_GetItem PyList_Size PyObject_CallNoArgs
+PyObject_Vectorcall PyTuple_GetItem PyTuple_Pack PyTuple_Size PyUnicode_Compare Py_DecRef""".split()
 """Functions of CPython's C API that the native functions call."""
 
 

@@ -21,7 +21,7 @@ from wiregrad import settings
 from wiregrad.errors import NotNativeError
 
 NATIVE_SWITCH = settings.NATIVE_VARIABLE
-"""The environment variable that turns native code off when it is 0, and stencils when it is `load_llvm`."""
+"""The environment variable that turns native code off when it is 0, and stencils when it is `llvm`."""
 STENCIL_TRIPLE = "x86_64-unknown-linux-gnu"
 """Stencils are extracted from ELF objects on every platform."""
 STENCIL_PROCESSORS = frozenset(["x86_64", "amd64"])

@@ -410,8 +410,9 @@ class ExpressionWriter:
         if not value.condition:
             return value.text
         real = self.real
-        parts = f"{real.llvm_condition_type} {value.text}, {real.llvm_type} {real.format_literal(1.0)}, {real.llvm_type} {real.format_literal(0.0)}"
-        return self.emit_shared(f"select {parts}")
+        one = f"{real.llvm_type} {real.format_literal(1.0)}"
+        zero = f"{real.llvm_type} {real.format_literal(0.0)}"
+        return self.emit_shared(f"select {real.llvm_condition_type} {value.text}, {one}, {zero}")
 
     def as_condition(self, value: EmittedValue) -> str:
         """Return a value as a condition; a number is true unless it is 0."""
@@ -456,12 +457,9 @@ class ExpressionWriter:
     def _write_binary(self, sign: str, left: EmittedValue, right: EmittedValue) -> EmittedValue:
         real = self.real
         if sign in _LOGIC_INSTRUCTIONS:
-            return EmittedValue(
-                self.emit_shared(
-                    f"{_LOGIC_INSTRUCTIONS[sign]} {real.llvm_condition_type} {self.as_condition(left)}, {self.as_condition(right)}"
-                ),
-                True,
-            )
+            operands = f"{self.as_condition(left)}, {self.as_condition(right)}"
+            instruction = f"{_LOGIC_INSTRUCTIONS[sign]} {real.llvm_condition_type} {operands}"
+            return EmittedValue(self.emit_shared(instruction), True)
         one = self.as_number(left)
         two = self.as_number(right)
         if sign in COMPARISON_SIGNS:

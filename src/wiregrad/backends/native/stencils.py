@@ -317,8 +317,9 @@ class _HoleAccess:
         if hole in self._registers:
             self._new[self._registers[hole]] = self.emitter.bitcast_to_real(bits)
         if hole in self._left:
+            pointer = self._hole_pointer(hole)
             self.emitter.emit_line(
-                f"store {self.real.llvm_bits_type} {bits}, ptr {self._hole_pointer(hole)}, align {self.real.total_bytes}"
+                f"store {self.real.llvm_bits_type} {bits}, ptr {pointer}, align {self.real.total_bytes}"
             )
 
     def format_next_arguments(self) -> str:

@@ -291,8 +291,10 @@ def find_vector_function(name: str, lanes: int, real: str, source: str | None = 
 
     `source` names the source to try first: polynomial, libmvec or scalar. A function that it lacks comes from the next.
 
-    >>> find_vector_function("exp", 8, "double", source="scalar").source, find_vector_function("floor", 4, "float").source
-    ('scalar', 'instruction')
+    >>> find_vector_function("exp", 8, "double", source="scalar").source
+    'scalar'
+    >>> find_vector_function("floor", 4, "float").source
+    'instruction'
     """
     if name not in MATH_H_FUNCTIONS:
         raise NoRuleError(f"ops cannot call {name} of math.h; they can call {', '.join(sorted(MATH_H_FUNCTIONS))}")

@@ -330,7 +330,7 @@ STATE_SIGNS = {
 
 
 class PictureLegend:
-    """Writes the legend: scales and signs from left to right, sentences below; `measure_text` and `height` are its size."""
+    """Writes the legend: scales and signs from left to right, sentences below; `width` and `height` are its size."""
 
     def __init__(self, picture: Picture, scale: ColourScale, tones: set[str]) -> None:
         self.picture = picture

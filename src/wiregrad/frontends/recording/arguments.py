@@ -60,7 +60,8 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
     if array.dtype not in (DTYPES["float64"], DTYPES["float32"], DTYPES["complex128"]):
         hint = "; use .astype(float)" if array.dtype.kind in "iub" else "; wanted float64, float32 or complex128"
         raise GradientError(
-            f"{what} must be real or complex to be differentiated; got {_describe_data(array)}{hint}{format_user_line()}"
+            f"{what} must be real or complex to be differentiated; "
+            f"got {_describe_data(array)}{hint}{format_user_line()}"
         )
     return ensure_owned(array)
 

@@ -377,7 +377,8 @@ def _compare_slopes(cls: type[Function], k: int, x: Any, grad: Any, direction: A
     if np.isfinite(slope) and not abs(got - slope) <= 1e-4 * max(1.0, abs(slope)):
         raise RecordError(
             f"{cls.__name__}.backward is wrong for input {k} ({_parameter_name(cls, k)}) at "
-            f"{short_repr(_as_plain_number(x))}: it gives {got:.6g} along a test direction, the numeric derivative is {slope:.6g}; "
+            f"{short_repr(_as_plain_number(x))}: it gives {got:.6g} along a test direction, "
+            f"the numeric derivative is {slope:.6g}; "
             f"set check = False in the class if it is meant to differ{format_user_line()}"
         )
 

@@ -90,7 +90,8 @@ def check_scalar_result(result: Any, f: Any, *, holomorphic: bool = False) -> No
     shape = getattr(result, "shape", None) if not isinstance(result, int | float | complex) else ()
     if shape is None:
         raise GradientError(
-            f"{function_name(f)} must return a number; got {type(result).__name__} {short_repr(result)}{format_user_line()}"
+            f"{function_name(f)} must return a number; "
+            f"got {type(result).__name__} {short_repr(result)}{format_user_line()}"
         )
     if shape != ():
         raise GradientError(
@@ -100,7 +101,8 @@ def check_scalar_result(result: Any, f: Any, *, holomorphic: bool = False) -> No
     kind = np.asarray(data_of(result)).dtype.kind
     if kind == "c" and not holomorphic:
         raise GradientError(
-            f"{function_name(f)} returns a complex number; take its real part, abs, or holomorphic=True{format_user_line()}"
+            f"{function_name(f)} returns a complex number; "
+            f"take its real part, abs, or holomorphic=True{format_user_line()}"
         )
 
 

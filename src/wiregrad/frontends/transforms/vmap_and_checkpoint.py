@@ -205,7 +205,8 @@ def _leaf_axes(in_axes: Any, args: tuple[Any, ...], f: Callable[..., Any]) -> li
     if isinstance(in_axes, list | tuple):
         if len(in_axes) != len(args):
             raise OperandError(
-                f"in_axes has {len(in_axes)} entries; {function_name(f)} was called with {len(args)} arguments{format_user_line()}"
+                f"in_axes has {len(in_axes)} entries; "
+                f"{function_name(f)} was called with {len(args)} arguments{format_user_line()}"
             )
         return [axis for spec, arg in zip(in_axes, args, strict=True) for axis in _axes_for(spec, arg)]
     return [axis for arg in args for axis in _axes_for(in_axes, arg)]
@@ -230,7 +231,8 @@ def _batch_size(leaves: list[Any], axes: list[int | None], f: Callable[..., Any]
             shape = leaf.shape if hasattr(leaf, "shape") else np.shape(leaf)
             if not -len(shape) <= axis < len(shape):
                 raise ShapeError(
-                    f"vmap of {function_name(f)}: axis {axis} does not exist in an argument of shape {shape}{format_user_line()}"
+                    f"vmap of {function_name(f)}: axis {axis} does not exist "
+                    f"in an argument of shape {shape}{format_user_line()}"
                 )
             sizes.add(shape[axis])
     if len(sizes) != 1:

@@ -267,7 +267,8 @@ def _moves_in_steps(outcome: Any) -> bool:
 
 
 def _describe_escape(certificate: Certificate) -> LostGradient:
-    text = f"a value left the recording as the plain number {format_number(certificate.outcome)}, and its gradient was lost"
+    number = format_number(certificate.outcome)
+    text = f"a value left the recording as the plain number {number}, and its gradient was lost"
     return LostGradient("", "", certificate.place, text)
 
 
@@ -396,12 +397,14 @@ class CheckFinding(Report):
             yield f"{self.op} is wrong{self._describe_wire()}: {outcome.reason}"
         elif self.verdict == "wrong":
             more = f"; {outcome.reason}" if outcome.reason else ""
-            yield f"{self.op} is wrong{_wrong_mode_text(outcome)}: {self._describe_slope()}{self._describe_numbers()}{self._describe_extent()}{more}"
+            details = f"{self._describe_slope()}{self._describe_numbers()}{self._describe_extent()}"
+            yield f"{self.op} is wrong{_wrong_mode_text(outcome)}: {details}{more}"
         elif self.verdict == "kink":
             near = "" if outcome.distance is None else f", distance {format_number(outcome.distance)}"
             yield f"{self.op}{self._describe_wire()} is on a kink{near}{format_reason(outcome.reason)}"
         else:
-            yield f"{self.op}{self._describe_wire()} is undecided{format_reason(outcome.reason or self._describe_coarse())}"
+            reason = outcome.reason or self._describe_coarse()
+            yield f"{self.op}{self._describe_wire()} is undecided{format_reason(reason)}"
 
     def _describe_slope(self) -> str:
         into = _format_element(self.input, self.outcome.index)
@@ -462,7 +465,9 @@ class CheckCount:
         sampled = f" (sampled of {self.of_nodes})" if self.of_nodes > self.nodes else ""
         some = f" ({self.sampled} by {MAX_SAMPLED_ELEMENTS} of their elements)" if self.sampled else ""
         second = f", {count_without_commas(self.rules, 'rule')} to second order" if self.rules else ""
-        return f"{count_without_commas(self.nodes, 'node')}{sampled}, {count_without_commas(self.wires, 'wire')}{some}{second}"
+        nodes = count_without_commas(self.nodes, "node")
+        wires = count_without_commas(self.wires, "wire")
+        return f"{nodes}{sampled}, {wires}{some}{second}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -484,7 +489,8 @@ class GradientCheck(Report):
 
     def lines(self) -> Iterator[str]:
         """Return the findings, wrong rules first."""
-        yield f"{self.checked}: {'all rules hold' if not self.guilty else count_without_commas(len(self.guilty), 'wrong wire')}"
+        verdict = count_without_commas(len(self.guilty), "wrong wire") if self.guilty else "all rules hold"
+        yield f"{self.checked}: {verdict}"
         for finding in self.guilty:
             yield f"  {finding}"
         for title, findings in (("on a kink", self.kinks), ("undecided", self.undecided)):

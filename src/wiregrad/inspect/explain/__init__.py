@@ -189,7 +189,8 @@ def _cancellation_cause(strongest: StrongestPath, node: int) -> GradientCause:
     uses = strongest.rank_uses(node)
     circuit = index.circuit
     parts = [
-        f"{describe_value(index.sent_gradient(wire))} from {describe_node(circuit, wire[0])}{format_node_place(circuit, wire[0])}"
+        f"{describe_value(index.sent_gradient(wire))} from "
+        f"{describe_node(circuit, wire[0])}{format_node_place(circuit, wire[0])}"
         for wire in uses[:4]
     ]
     more = f" and {len(uses) - 4} more" if len(uses) > 4 else ""

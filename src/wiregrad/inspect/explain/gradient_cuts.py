@@ -416,7 +416,8 @@ class _CutReason:
         if self.cut.kind == "absent":
             return f"sends nothing back to {self.source}"
         if self.op.per_call:
-            return f"sends 0 back to {self.source}, though {describe_value(self.index.run.gradient(self.cut.node))} arrived"
+            arrived = describe_value(self.index.run.gradient(self.cut.node))
+            return f"sends 0 back to {self.source}, though {arrived} arrived"
         if self.op.pattern is not Pattern.SWAP:
             return f"is flat at {x}: its slope there is 0"
         return self._zero_factor_reason(others[0]) if others else f"multiplies the elements of {x}: the others make 0"

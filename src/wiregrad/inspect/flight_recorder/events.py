@@ -273,7 +273,8 @@ class StepJudge:
         nothing = g.high == 0.0 and not g.nonfinite
         if nothing or g.rms <= self.limits.vanish * usual:
             kind, verb = ("converged", "fades") if done else ("vanished", "vanishes")
-            words = f"{verb}: rms {format_brief(g.rms)}, {format_times(usual, g.rms)} less than its early median {format_brief(usual)}"
+            drop = f"{format_times(usual, g.rms)} less than its early median {format_brief(usual)}"
+            words = f"{verb}: rms {format_brief(g.rms)}, {drop}"
             if nothing:
                 words = f"is {'absent: none arrives' if absent == g.size else 'exactly 0 everywhere'}"
             sentence = f"{whose} {words}; {self._course}"

@@ -89,7 +89,9 @@ class Branches(Report):
         if not self.branches:
             yield f"nothing reads {self.node}: its gradient is {format_brief_number(self.total)}"
             return
-        yield f"{self.node} is used {_format_times(len(self.branches))}; its gradient is {format_brief_number(self.total)}{self._describe_driver()}"
+        uses = _format_times(len(self.branches))
+        total = format_brief_number(self.total)
+        yield f"{self.node} is used {uses}; its gradient is {total}{self._describe_driver()}"
         yield from format_capped_list(self.branches, MAX_BRANCHES)
 
     def _describe_driver(self) -> str:
@@ -334,7 +336,8 @@ class Paths(Report):
     def _report_other_paths(self) -> Iterator[str]:
         hidden = self.live - len(self.paths)
         if hidden:
-            yield f"  {format_brief_number(self.rest)} along the other {'path' if hidden == 1 else _format_path_count(hidden)}"
+            others = "path" if hidden == 1 else _format_path_count(hidden)
+            yield f"  {format_brief_number(self.rest)} along the other {others}"
         if hidden and not self.exact:
             yield "  paths through arrays are ranked by norm on their way back: larger ones may be among the others"
 

@@ -354,7 +354,8 @@ class Receipt(Report):
         if far:
             yield f"not ok: {join_with_and(far[:8])} further off than allowed"
         if off:
-            yield f"not ok: {join_with_and(off[:8])} further off than {MAX_ROUNDING_RATIO:g} times the rounding estimate"
+            names = join_with_and(off[:8])
+            yield f"not ok: {names} further off than {MAX_ROUNDING_RATIO:g} times the rounding estimate"
 
 
 def _op_row(op: OpDifference, columns: Sequence[str]) -> list[str]:

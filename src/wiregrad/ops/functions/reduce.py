@@ -637,7 +637,7 @@ def _cov_weights(fweights: Any, aweights: Any) -> Any:
 
 
 def _degrees_of_freedom(count: int, free: float, weights: Any, aweights: Any) -> Any:
-    """Return the divisor of a covariance of `count_along` observations, or of weighted ones."""
+    """Return the divisor of a covariance of `count` observations, or of weighted ones."""
     if weights is None:
         return float(count - free)
     total = np.sum(weights)

@@ -222,8 +222,8 @@ def _measure_compile(sizes: WorkloadSizes, peers: PeerEntrants) -> SuiteSection:
     return SuiteSection(
         "Compile",
         "From a circuit to code that gives its value and gradient. wiregrad's stencils are there already: those of "
-        f"this circuit are made once in a process, which took {format_duration(cold)}. Of gcc and LLVM only the compiler is "
-        "timed, not the writing of the text.",
+        f"this circuit are made once in a process, which took {format_duration(cold)}. Of gcc and LLVM "
+        "only the compiler is timed, not the writing of the text.",
         results,
     )
 

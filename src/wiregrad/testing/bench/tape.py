@@ -45,7 +45,8 @@ def write_straight_line(circuit: CircuitGraph) -> StraightLineCode:
     """Write a circuit's value and gradient as straight-line code.
 
     >>> import wiregrad as wg
-    >>> [f"{step.name} = {step.op} {' '.join(step.operands)}" for step in write_straight_line(wg.circuit("sin(x)")).steps]
+    >>> steps = write_straight_line(wg.circuit("sin(x)")).steps
+    >>> [f"{step.name} = {step.op} {' '.join(step.operands)}" for step in steps]
     ['t0 = sin x0', 't1 = cos x0', 't2 = multiply 1.0 t1']
     """
     inputs = circuit.input_indices()
