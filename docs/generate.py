@@ -79,7 +79,7 @@ def _shadowed() -> str:
 
 def _settings_row(op: ArrayOp) -> list[str]:
     names = ", ".join(f"`{name}`" for name in _settings(op))
-    return [f"`{op.name}`", names, "yes" if op.expands else "", "yes" if op.batches else ""]
+    return [f"`{op.name}`", names, "yes" if op.can_expand else "", "yes" if op.batches else ""]
 
 
 def _settings(op: Op) -> list[str]:

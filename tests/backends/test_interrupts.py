@@ -25,7 +25,8 @@ SCRIPT = """
 import json, os, resource, signal, sys, threading, time
 import numpy as np
 import wiregrad as wg
-from wiregrad.ir import TABLE, Builder
+from wiregrad.api import Builder
+from wiregrad.ir import TABLE
 
 method, nodes, points, threads, delays = json.loads(sys.argv[1])
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -150,11 +150,11 @@ def test_every_op_alone_is_within_four_ulps_of_the_interpreter(language: str) ->
         tongue = Tongue("c", run_c)
     far, cancelled = [], set[Elementwise]()
     for (use, case), rows in zip(pairs, answers([case for _, case in pairs], tongue), strict=True):
-        off = ulp_distances(rows, np.array([point.wanted for point in case.points]))
+        off = ulp_distances(rows, np.array([point.reference_results for point in case.points]))
         assert isinstance(use.op, Elementwise)
         for i, result in np.argwhere(off > MAX_OP_ULPS).tolist():
             # A slope that cancels is as far from the exact one in the interpreter; values have no such excuse.
-            if result and case.points[i].judge(result, rows[i][result]).fits:
+            if result and case.points[i].judge_result(result, rows[i][result]).fits:
                 cancelled.add(use.op)
             else:
                 far.append((use.text, case.points[i].inputs, result, off[i, result]))
@@ -186,8 +186,8 @@ def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: s
         for point, row in zip(points, found, strict=True):
             for k, other in enumerate(second_order(circuit, point.inputs)):
                 second = row[1 + n + k * n :][:n]
-                fits = [other.judge(1 + j, value).fits for j, value in enumerate(second)]
-                wrong += [] if all([other.judge(0, row[1 + k]).fits, *fits]) else [(seed, point.inputs, k)]
+                fits = [other.judge_result(1 + j, value).fits for j, value in enumerate(second)]
+                wrong += [] if all([other.judge_result(0, row[1 + k]).fits, *fits]) else [(seed, point.inputs, k)]
 
     assert wrong == []
 

@@ -81,7 +81,7 @@ def test_mutated_files_are_circuits_or_typed_errors_in_little_time_and_room(coun
 
         assert seconds < 20, data
 
-    assert found["Circuit"] > count // 50
+    assert found["CircuitGraph"] > count // 50
     assert found["FileFormatError"] > count // 3
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 512 * 1024
 

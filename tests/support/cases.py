@@ -40,8 +40,13 @@ def case_of(seed: int, circuit: Circuit) -> Case:
     return Case(seed, circuit, [ReceiptPoint(circuit, point) for point in points])
 
 
-@cache
 def random_case(seed: int) -> Case:
+    """Return a random circuit of the ops that are registered now."""
+    return draw_case(seed, tuple(op.name for op in TABLE))
+
+
+@cache
+def draw_case(seed: int, _ops: tuple[str, ...]) -> Case:
     rng = np.random.default_rng([seed, 0])
     return case_of(seed, random_circuit(rng, nodes=int(rng.integers(1, 21))))
 
@@ -74,9 +79,13 @@ def all_uses() -> Iterator[OpUse]:
                 yield OpUse(op, mode, tuple(BOOL if k == slot else FLOAT for k in slots), ())
 
 
-@cache
 def uses_alone() -> list[tuple[OpUse, Case]]:
     """Return every use of an op as a circuit of its own, where NumPy takes conditions for numbers too."""
+    return build_uses(tuple(op.name for op in TABLE))
+
+
+@cache
+def build_uses(_ops: tuple[str, ...]) -> list[tuple[OpUse, Case]]:
     rng, found = np.random.default_rng(0), []
     for use in all_uses():
         try:

@@ -455,7 +455,7 @@ def real_constant(number: Any) -> ConstantForm:
     """Return a real number as a constant.
 
     >>> real_constant(1)
-    Constant(value=np.float64(1.0), type=WireType(dtype=dtype('float64'), shape=()))
+    ConstantForm(value=np.float64(1.0), type=WireType(dtype=dtype('float64'), shape=()))
     """
     return ConstantForm(np.float64(number), WireType(np.dtype(np.float64)))
 

@@ -116,7 +116,7 @@ def find_loop_nest(maps: Sequence[IndexMap]) -> LoopNest:
     """Return the fewest loops along which maps of the same length move by constant steps.
 
     >>> find_loop_nest([np.arange(6), np.array([0, 0, 0, 1, 1, 1]), np.array([5, 4, 3, 2, 1, 0])])
-    Nest(lengths=(2, 3), steps=((3, 1), (1, 0), (-3, -1)))
+    LoopNest(lengths=(2, 3), steps=((3, 1), (1, 0), (-3, -1)))
     """
     count = len(maps[0])
     chain = {count} - {0, 1}

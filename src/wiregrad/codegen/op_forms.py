@@ -428,10 +428,10 @@ def lower_to_c(form: Form) -> ScalarExpression:
     """Return a form as a C expression; slot k becomes the input named k.
 
     >>> from wiregrad import ops
-    >>> from wiregrad.codegen.op_forms import Apply
+    >>> from wiregrad.codegen.op_forms import OpForm
     >>> from wiregrad.dtypes import FLOAT
-    >>> lower_to_c(Apply(ops.multiply, (SlotForm(0, FLOAT), SlotForm(1, FLOAT)), FLOAT))
-    Between(sign='*', left=Input(name='0'), right=Input(name='1'))
+    >>> lower_to_c(OpForm(ops.multiply, (SlotForm(0, FLOAT), SlotForm(1, FLOAT)), FLOAT))
+    BinaryExpression(sign='*', left=InputExpression(name='0'), right=InputExpression(name='1'))
     """
     match form:
         case SlotForm():

@@ -131,7 +131,7 @@ def encode_node(circuit: CircuitGraph, node: int) -> dict[str, Any]:
 
     >>> import wiregrad as wg
     >>> data = encode_node(wg.circuit("y = tanh(x)"), 1)
-    >>> data["op"], data["names"], data["encode_place"]
+    >>> data["op"], data["names"], data["place"]
     ('tanh', ['y'], {'file': 'formula', 'line': 1, 'column': 5})
     """
     modes = circuit.columns.modes

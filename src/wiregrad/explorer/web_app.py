@@ -167,7 +167,8 @@ def build_app(session: ExplorerSession, authority: str) -> RequestGuard:
     """Return the web application for a session, behind its request guard; `authority` is HOST:PORT.
 
     >>> import wiregrad as wg
-    >>> build_app(ExplorerSession(wg.circuit("x * x")), "127.0.0.1:8000").launch.startswith("http://127.0.0.1:8000/?token=")
+    >>> app = build_app(ExplorerSession(wg.circuit("x * x")), "127.0.0.1:8000")
+    >>> app.launch_url.startswith("http://127.0.0.1:8000/?token=")
     True
     """
     answers: dict[str, RequestAnswer] = {

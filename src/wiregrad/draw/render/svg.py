@@ -98,7 +98,7 @@ def write_tooltip(text: str) -> str:
 def prefix_classes(css: str) -> str:
     """Prefix class names so that they do not clash with those of the surrounding page.
 
-    >>> prefix_classes("draw_line s-p1")
+    >>> prefix_classes("line s-p1")
     'wg-line wg-s-p1'
     """
     return " ".join(f"wg-{name}" for name in css.split())

@@ -35,7 +35,7 @@ def anomaly(*, infinite: bool = True) -> SettingBlock[Any]:
     ...     with anomaly():
     ...         wg.Value(0.0).log()
     ... except NonFiniteError as error:
-    ...     error.find_fault.sentence()
+    ...     error.fault.sentence()
     'log gave -inf at x = 0'
     """
     return WATCHES.make_block(AnomalyWatch(infinite), also=_note_leak)
