@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +100,7 @@ def test_inputs_may_have_any_name() -> None:
     assert wg.circuit("self + vector + circuit")(self=1, vector=2, circuit=3) == 6.0
 
 
+@pytest.mark.parametrize("call", [EXPRESSION, EXPRESSION.run])
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
@@ -121,12 +123,13 @@ def test_inputs_may_have_any_name() -> None:
         ((3.0,), {}, "one vector or mapping of them; got float"),
     ],
 )
-def test_a_bad_call_says_what_was_wanted(args: tuple[object, ...], kwargs: dict[str, object], message: str) -> None:
-    for call in (EXPRESSION, EXPRESSION.run):
-        with pytest.raises(InputError, match=message) as caught:
-            call(*args, **kwargs)
+def test_a_bad_call_says_what_was_wanted(
+    args: tuple[object, ...], kwargs: dict[str, object], message: str, call: Any
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        call(*args, **kwargs)
 
-        assert isinstance(caught.value, TypeError)
+    assert isinstance(caught.value, TypeError)
 
 
 def test_an_input_takes_its_type() -> None:
@@ -179,10 +182,12 @@ def test_circuits_are_equal_by_content() -> None:
     assert EXPRESSION != "f"
 
 
-def test_a_circuit_cannot_be_changed() -> None:
-    for column in (EXPRESSION.columns.codes, EXPRESSION.columns.sources, wg.circuit("x + 1").columns.constant_nodes):
-        with pytest.raises(ValueError, match="read-only"):
-            column[0] = 3
+@pytest.mark.parametrize(
+    "column", [EXPRESSION.columns.codes, EXPRESSION.columns.sources, wg.circuit("x + 1").columns.constant_nodes]
+)
+def test_a_circuit_cannot_be_changed(column: Any) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        column[0] = 3
 
 
 @pytest.mark.parametrize(

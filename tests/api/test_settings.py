@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -59,11 +60,13 @@ def test_the_values_are_those_that_their_readers_know() -> None:
     assert settings.ALLOWED_VALUES[settings.VECTOR_MATH_VARIABLE] == MATH_SOURCES
 
 
-def test_compiling_refuses_a_switch_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compile_", [lambda: wg.circuit("x * x").compile(), lambda: wg.compile(lambda x: x * x)(2.0)])
+def test_compiling_refuses_a_switch_that_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, compile_: Callable[[], object]
+) -> None:
     monkeypatch.setenv(settings.NATIVE_VARIABLE, "bogus")
-    for compile_ in (lambda: wg.circuit("x * x").compile(), lambda: wg.compile(lambda x: x * x)(2.0)):
-        with pytest.raises(SettingError, match="WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'"):
-            compile_()
+    with pytest.raises(SettingError, match="WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'"):
+        compile_()
 
 
 @pytest.mark.parametrize(

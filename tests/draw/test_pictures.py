@@ -368,13 +368,13 @@ def test_the_norm_of_huge_numbers_does_not_overflow() -> None:
     assert finite_norm(np.zeros(0)) == 0.0
 
 
-def test_arrays_of_every_kind_are_drawn() -> None:
+@pytest.mark.parametrize("write", [to_svg, to_dot, to_mermaid, to_unicode])
+def test_arrays_of_every_kind_are_drawn(write: Any) -> None:
     def f(x: Any, k: Any, z: Any) -> Any:
         return np.where(x > 0, x, 0.0).sum() * k + (z * z.conj()).real.sum()
 
     run = wg.run(f, np.array([1.0, -1.0], np.float32), 3.0, np.array([1 + 1j]))
-    for write in (to_svg, to_dot, to_mermaid, to_unicode):
-        assert "[2]" in write(run.circuit, run).replace("#91;", "[").replace("#93;", "]")
+    assert "[2]" in write(run.circuit, run).replace("#91;", "[").replace("#93;", "]")
 
 
 def test_random_runs_can_be_drawn_in_every_format() -> None:
@@ -524,11 +524,11 @@ def test_a_chain_of_a_hundred_thousand_nodes_is_drawn_without_recursion(recursio
         assert "100,000 nodes drawn as 40 equal runs of creation order" in text
 
 
-def test_pictures_are_the_same_every_time() -> None:
+@pytest.mark.parametrize("write", [to_svg, to_dot, to_mermaid, to_unicode])
+def test_pictures_are_the_same_every_time(write: Any) -> None:
     circuit = random_circuit(np.random.default_rng(3), nodes=80)
     run = circuit.run(random_point(np.random.default_rng(3), circuit))
-    for write in (to_svg, to_dot, to_mermaid, to_unicode):
-        assert write(circuit, run) == write(circuit, run)
+    assert write(circuit, run) == write(circuit, run)
 
 
 def test_a_group_whose_gradients_are_infinite_does_not_say_nan() -> None:
@@ -808,12 +808,12 @@ def test_text_has_only_the_colours_whose_contrast_is_tested() -> None:
     assert {fill for found in fills for fill in found} == {"ink", "muted"}
 
 
+@pytest.mark.parametrize("sign", [POSITIVE_TONE, NEGATIVE_TONE])
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
-def test_stronger_tones_stand_out_more(theme: Theme) -> None:
-    for sign in (POSITIVE_TONE, NEGATIVE_TONE):
-        tones = [contrast_ratio(theme.stroke_colour(f"{sign}{k}"), theme.paper) for k in range(1, 6)]
+def test_stronger_tones_stand_out_more(theme: Theme, sign: str) -> None:
+    tones = [contrast_ratio(theme.stroke_colour(f"{sign}{k}"), theme.paper) for k in range(1, 6)]
 
-        assert all(a < b for a, b in pairwise(tones))
+    assert all(a < b for a, b in pairwise(tones))
 
 
 def test_the_scale_clips_at_the_percentile_and_shows_it() -> None:
@@ -1055,11 +1055,11 @@ def test_what_does_not_print_is_written_as_an_escape() -> None:
     assert escape_unprintable("数 é") == "数 é"
 
 
+@pytest.mark.parametrize("text", ["abcdefghijkl", "数数数数数数", "a\u0301" * 9])
 @pytest.mark.parametrize("most", range(2, 12))
-def test_clipped_text_fits(most: int) -> None:
-    for text in ("abcdefghijkl", "数数数数数数", "a\u0301" * 9):
-        assert count_columns(clip_end(text, most)) <= most
-        assert count_columns(clip_front(text, most)) <= most
+def test_clipped_text_fits(most: int, text: str) -> None:
+    assert count_columns(clip_end(text, most)) <= most
+    assert count_columns(clip_front(text, most)) <= most
 
 
 def test_no_letter_is_without_width() -> None:

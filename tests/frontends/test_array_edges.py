@@ -486,10 +486,10 @@ def test_a_tangent_of_a_real_result_is_real() -> None:
     assert wg.jvp(np.abs, (3 - 4j,), (1j,))[1] == pytest.approx(-0.8)
 
 
-def test_both_modes_give_the_jacobian_the_dtype_of_the_argument() -> None:
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_both_modes_give_the_jacobian_the_dtype_of_the_argument(mode: Any) -> None:
     x = np.ones(2, np.float32)
-    for mode in ("forward", "reverse"):
-        assert wg.jacobian(lambda x: x * np.arange(2.0), mode=mode)(x).dtype == np.float32
+    assert wg.jacobian(lambda x: x * np.arange(2.0), mode=mode)(x).dtype == np.float32
 
 
 SECOND = [
@@ -581,13 +581,13 @@ def test_equal_formulations_of_max_agree() -> None:
         assert_equal(wg.grad(f)(x), [0.5, 0.5, 0.0])
 
 
+@pytest.mark.parametrize("x", [np.zeros(0), np.zeros((2, 0))])
 @pytest.mark.parametrize("kind", ["max", "min"])
-def test_max_of_nothing_is_numpys_error(kind: str) -> None:
-    for x in (np.zeros(0), np.zeros((2, 0))):
-        with pytest.raises(ValueError, match="zero-size array"):
-            getattr(wg.Value(x), kind)()
-        with pytest.raises(ValueError, match="zero-size array"):
-            wg.grad(getattr(np, kind))(x)
+def test_max_of_nothing_is_numpys_error(kind: str, x: Any) -> None:
+    with pytest.raises(ValueError, match="zero-size array"):
+        getattr(wg.Value(x), kind)()
+    with pytest.raises(ValueError, match="zero-size array"):
+        wg.grad(getattr(np, kind))(x)
 
 
 def test_mean_of_nothing_is_nan_and_its_gradient_keeps_the_shape() -> None:
@@ -631,19 +631,19 @@ def test_an_integer_that_is_differentiated_is_a_type_error_naming_the_argument(g
 LITERALS = [np.int8, np.int32, np.int64, np.float16, np.float32, np.float64, np.complex64, np.complex128, bool]
 
 
+@pytest.mark.parametrize("ufunc", [np.add, np.subtract, np.multiply, np.true_divide, np.power])
 @pytest.mark.parametrize("kind", [np.float32, np.float64, np.complex128])
 @pytest.mark.parametrize("literal", LITERALS)
 @pytest.mark.parametrize("shape", [(), (2,)])
-def test_dtypes_are_promoted_as_numpy_does(kind: Any, literal: Any, shape: tuple[int, ...]) -> None:
+def test_dtypes_are_promoted_as_numpy_does(kind: Any, literal: Any, shape: tuple[int, ...], ufunc: Any) -> None:
     x, other = np.ones(2, kind), np.ones(shape, literal)[()]
-    for ufunc in (np.add, np.subtract, np.multiply, np.true_divide, np.power):
-        for both in ((lambda v, u=ufunc: u(v, other)), (lambda v, u=ufunc: u(other, v))):
-            value = wg.Value(x)
-            y = both(value)
-            np.abs(y).sum().backward()
+    for both in ((lambda v, u=ufunc: u(v, other)), (lambda v, u=ufunc: u(other, v))):
+        value = wg.Value(x)
+        y = both(value)
+        np.abs(y).sum().backward()
 
-            assert y.dtype == both(x).dtype
-            assert value.grad.dtype == kind
+        assert y.dtype == both(x).dtype
+        assert value.grad.dtype == kind
 
 
 @pytest.mark.parametrize("number", [2, 2.0, np.float32(2), np.float64(2)])
@@ -1091,12 +1091,12 @@ def test_a_hook_holds_when_its_value_is_used_on_another_recording() -> None:
     assert a.grad == 3.0 * 35.0 * 10.0
 
 
-def test_what_is_detached_is_not_passed() -> None:
-    for detached in (wg.stop_gradient, wg.Value.detach):
-        a, b = wg.Value(2.0), wg.Value(3.0)
-        (detached(a) * b).backward()
+@pytest.mark.parametrize("detached", [wg.stop_gradient, wg.Value.detach])
+def test_what_is_detached_is_not_passed(detached: Any) -> None:
+    a, b = wg.Value(2.0), wg.Value(3.0)
+    (detached(a) * b).backward()
 
-        assert (a.grad, b.grad) == (None, 2.0)
+    assert (a.grad, b.grad) == (None, 2.0)
 
 
 def test_axes_may_be_an_array() -> None:

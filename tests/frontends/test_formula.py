@@ -98,12 +98,12 @@ def test_pi_is_a_constant() -> None:
     assert wg.circuit("cos(pi)")() == -1.0
 
 
-def test_statements_end_with_semicolons_or_lines_and_the_last_is_the_output() -> None:
-    for text in ("e = a + b; f = e * c", "e = a + b\nf = e * c\n", "e = a + b;\n\n; f = e * c;"):
-        circuit = wg.circuit(text)
+@pytest.mark.parametrize("text", ["e = a + b; f = e * c", "e = a + b\nf = e * c\n", "e = a + b;\n\n; f = e * c;"])
+def test_statements_end_with_semicolons_or_lines_and_the_last_is_the_output(text: str) -> None:
+    circuit = wg.circuit(text)
 
-        assert circuit.output == "f"
-        assert circuit(a=2, b=-3, c=10) == -10.0
+    assert circuit.output == "f"
+    assert circuit(a=2, b=-3, c=10) == -10.0
 
 
 def test_a_statement_may_run_over_lines_inside_parentheses() -> None:

@@ -8,6 +8,7 @@ import pickle
 import threading
 import tracemalloc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,11 +110,11 @@ def test_absence_is_a_structural_zero() -> None:
     assert (z.grad, d.grad) == (0.0, 0.0)
 
 
-def test_a_product_with_a_condition_has_a_number_for_a_slope() -> None:
-    for f in (lambda x: -((x > 0.1) * x), lambda x: x - (x > 0.1) * x * 2.0):
-        assert wg.grad(f)(0.3) == -1.0
-        assert wg.grad(lambda x, f=f: f(x).sum())(np.array([0.3, 0.5])).tolist() == [-1.0, -1.0]
-        assert wg.trace(f, 0.3).run(x=0.3).grads == {"x": -1.0}
+@pytest.mark.parametrize("f", [lambda x: -((x > 0.1) * x), lambda x: x - (x > 0.1) * x * 2.0])
+def test_a_product_with_a_condition_has_a_number_for_a_slope(f: Any) -> None:
+    assert wg.grad(f)(0.3) == -1.0
+    assert wg.grad(lambda x, f=f: f(x).sum())(np.array([0.3, 0.5])).tolist() == [-1.0, -1.0]
+    assert wg.trace(f, 0.3).run(x=0.3).grads == {"x": -1.0}
 
 
 def test_what_a_sweep_does_not_pass_keeps_no_gradient() -> None:

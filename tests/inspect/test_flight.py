@@ -488,10 +488,12 @@ def test_the_picture_names_curves_and_events(theme: str) -> None:
     assert sum(element.get("class") == "hatch" for element in elements(svg)) == 2
 
 
-def test_flights_of_no_and_of_few_steps_are_drawn_and_said() -> None:
-    for flight in (Flight(), fly([1.0]), fly([math.nan]), fly([0.0, 0.0]), fly([1.0], [-1.0]), fly([1e300, 5e-324])):
-        check_svg(flight.to_svg())
-        assert str(flight).startswith("flight of")
+@pytest.mark.parametrize(
+    "flight", [Flight(), fly([1.0]), fly([math.nan]), fly([0.0, 0.0]), fly([1.0], [-1.0]), fly([1e300, 5e-324])]
+)
+def test_flights_of_no_and_of_few_steps_are_drawn_and_said(flight: Any) -> None:
+    check_svg(flight.to_svg())
+    assert str(flight).startswith("flight of")
 
 
 def test_a_long_flight_of_many_groups_makes_a_small_picture() -> None:

@@ -361,12 +361,14 @@ def test_listings_with_the_same_helpers_share_a_file() -> None:
     assert [float(row[0, 0]) for row in found] == [0.0, 2.0, 4.0, 6.0, 8.0]
 
 
-def test_a_missing_compiler_is_a_typed_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("run", "advice"), [(run_c, "install gcc"), (run_js, "install Node")])
+def test_a_missing_compiler_is_a_typed_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, run: Any, advice: str
+) -> None:
     monkeypatch.setattr(run_listings, "find_c_compiler", lambda: None)
     monkeypatch.setattr(run_listings, "find_node", lambda: None)
-    for run, advice in ((run_c, "install gcc"), (run_js, "install Node")):
-        with pytest.raises(ListingError, match=advice):
-            run([RunnableListing("", "f", ("a",))], [[[1.0]]])
+    with pytest.raises(ListingError, match=advice):
+        run([RunnableListing("", "f", ("a",))], [[[1.0]]])
 
 
 def test_tools_are_called_without_a_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

@@ -58,12 +58,12 @@ def test_text_is_a_round_trip_for_everything_a_circuit_can_hold() -> None:
     assert wg.Circuit.from_text(circuit.to_text()) == circuit
 
 
-def test_every_double_is_read_back_exactly() -> None:
-    for value in (0.1, 1 / 3, 5e-324, sys.float_info.max, -0.0, 1e16, 1e22, 123456789.123456789):
-        b = wg.Builder()
-        circuit = b.build(b.add(b.input("x"), value))
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 5e-324, sys.float_info.max, -0.0, 1e16, 1e22, 123456789.123456789])
+def test_every_double_is_read_back_exactly(value: float) -> None:
+    b = wg.Builder()
+    circuit = b.build(b.add(b.input("x"), value))
 
-        assert wg.Circuit.from_text(circuit.to_text()) == circuit
+    assert wg.Circuit.from_text(circuit.to_text()) == circuit
 
 
 def test_lines_in_any_order_are_sorted() -> None:

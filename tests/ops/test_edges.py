@@ -243,13 +243,13 @@ def test_a_blocked_gradient_says_that_it_is_blocked() -> None:
     assert [wire.blocked for wire in run["f"].wires] == [True, False, True]
 
 
-def test_the_loser_of_a_tie_is_absent_by_every_convention() -> None:
-    for kink in ("torch", "jax", "min_norm:a"):
-        text = f"input x, y\ns = sqrt y\na = fmax s x kink={kink}\nb = fmax x s kink={kink}\nf = add a b\noutput f"
-        for name in "ab":
-            run = wg.Circuit.from_text(text).with_output(name).run(x=0.0, y=0.0)
+@pytest.mark.parametrize("kink", ["torch", "jax", "min_norm:a"])
+def test_the_loser_of_a_tie_is_absent_by_every_convention(kink: str) -> None:
+    text = f"input x, y\ns = sqrt y\na = fmax s x kink={kink}\nb = fmax x s kink={kink}\nf = add a b\noutput f"
+    for name in "ab":
+        run = wg.Circuit.from_text(text).with_output(name).run(x=0.0, y=0.0)
 
-            assert not math.isnan(run.grads["y"])
+        assert not math.isnan(run.grads["y"])
 
 
 @pytest.mark.parametrize("formula", ["x / exp(x > 0)", "(x > 0) ** x", "square(x > 0) * x"])
