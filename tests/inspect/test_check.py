@@ -318,6 +318,13 @@ def test_a_function_class_checks_itself_again_after_a_check() -> None:
         misfit.apply(wg.Value(LEFT), wg.Value(RIGHT))
 
 
+@pytest.mark.parametrize("x", [1e12, -1e15])
+def test_a_complex_step_decides_where_differences_are_too_coarse(x: float) -> None:
+    report = wg.check_grads(np.sin, x, raises=False, order=1)
+
+    assert report.undecided == ()
+
+
 @contextmanager
 def own_op(function: Callable[..., Any], partials: Callable[..., Any]) -> Iterator[Any]:
     record = wg.op(partials=partials)(function)

@@ -46,7 +46,7 @@ SENDS_MASKED = 2
 READS_OUTPUT = 1 << MAX_NODE_INPUTS
 """The bit in `reads` that says that a backward step reads its node's output."""
 SENDS_PER_KIND = 8
-"""Entries per kind in the table `sends`; the table `reads` has 1 << MOST_INPUTS."""
+"""Entries per kind in the table `sends`; the table `reads` has 1 << MAX_NODE_INPUTS."""
 MASK_BIT = 2 * MAX_NODE_INPUTS
 """The bit in a variant that says that the upstream gradient may be absent."""
 

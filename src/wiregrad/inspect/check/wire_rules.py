@@ -40,6 +40,7 @@ from wiregrad.inspect.check.numeric_derivative import (
 )
 from wiregrad.ir import Pattern
 from wiregrad.ops.array_ops import Linear
+from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.linalg_records import MatrixDecomposition
 
 FLOAT64_EPS = float(np.finfo(np.float64).eps)
@@ -109,7 +110,9 @@ class SampledElements:
         """Return the slopes by a complex step; None if the op does not allow one."""
         op = self.wire.op
         slot = self.wire.slot
-        if not getattr(op, "analytic", False) or any(np.asarray(x).dtype.kind != "f" for x in self.xs):
+        if not isinstance(op, Elementwise) or not op.is_analytic:
+            return None
+        if any(np.asarray(x).dtype.kind != "f" for x in self.xs):
             return None
         h = 1e-30 * np.maximum(np.abs(self.xs[slot]), 1.0)
         values = op.compute(*[x + 1j * h if k == slot else x + 0j for k, x in enumerate(self.xs)])
