@@ -74,12 +74,12 @@ def _array_ops() -> list[ArrayOp]:
 
 
 def _shadowed() -> str:
-    return " and ".join(f"`wg.{name}`" for name in FUNCTIONS if name in wiregrad.__all__)
+    return " and ".join(f"`wg.{name}`" for name in sorted(FUNCTIONS) if name in wiregrad.__all__)
 
 
 def _settings_row(op: ArrayOp) -> list[str]:
     names = ", ".join(f"`{name}`" for name in _settings(op))
-    return [f"`{op.name}`", names, "yes" if op.expands else "", "yes" if op.batches else ""]
+    return [f"`{op.name}`", names, "yes" if op.can_expand else "", "yes" if op.batches else ""]
 
 
 def _settings(op: Op) -> list[str]:
