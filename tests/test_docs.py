@@ -58,11 +58,24 @@ def test_files_and_functions_that_pages_name_exist(page: str, file: str, name: s
         assert re.search(rf"\b(?:function|class|const) {name}\b", path.read_text(encoding="utf-8"))
 
 
+def read_prose(page: Path) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def find_anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", read_prose(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_between_pages_lead_to_files(page: Path) -> None:
-    prose = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", prose)
-    missing = [link for link in links if not (page.parent / link).exists()]
+def test_links_lead_to_pages_and_headings(page: Path) -> None:
+    missing = []
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", read_prose(page)):
+        linked = page.parent / target if target else page
+        if not linked.exists() or (anchor and anchor not in find_anchors(linked)):
+            missing.append(f"{target}#{anchor}")
 
     assert missing == []
 
