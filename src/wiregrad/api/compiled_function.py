@@ -69,7 +69,7 @@ def compile(f: Callable[..., Any], *, argnums: Argnums = 0, limit: int = MAX_REC
     (0.125, 0.03125, 2.5)
     >>> fast.value_and_grad(-3.0)
     (2.5, -1.0)
-    >>> fast.summarize.calls, len(fast.summarize.variants)
+    >>> fast.info.calls, len(fast.info.variants)
     (4, 2)
     """
     check_callable(f)
