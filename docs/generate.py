@@ -18,7 +18,7 @@ from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
 
 HERE = Path(__file__).parent
-HOUSE = runpy.run_path(str(HERE.parent / "tools" / "house.py"))
+ROOMS_TABLE = runpy.run_path(str(HERE.parent / "tools" / "rooms_table.py"))
 
 
 def ops_page() -> str:
@@ -72,7 +72,7 @@ def functions_page() -> str:
 
 def architecture_page() -> str:
     """Return docs/architecture.md, which is written by hand except for its table of rooms."""
-    page: str = HOUSE["replace_rooms_table"]((HERE / "architecture.md").read_text(encoding="utf-8"))
+    page: str = ROOMS_TABLE["replace_rooms_table"]((HERE / "architecture.md").read_text(encoding="utf-8"))
     return page
 
 

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "wiregrad"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|tsx?|mjs))(?:: ([\w.]+))?`")
-USER_FILES = {"model.py", "FILE.py", "f.mjs"}
-"""Files of readers, which occur in examples."""
+EXAMPLE_FILE = re.compile(r"model\.py|.*[A-Z]\.py")
+"""Files that stand for the reader's own: `model.py`, `FILE.py`, `NAME.py`."""
 
 
 def find_named_files() -> list[tuple[str, str, str]]:
@@ -23,9 +23,15 @@ def find_named_files() -> list[tuple[str, str, str]]:
         (page.relative_to(ROOT).as_posix(), file, name)
         for page in PAGES
         for file, name in NAMED_FILE.findall(page.read_text(encoding="utf-8"))
-        if file not in USER_FILES
+        if not EXAMPLE_FILE.fullmatch(file)
     }
     return sorted(named)
+
+
+def find_file(file: str) -> Path | None:
+    """Return the file that a page means: below the package, below the repository, or, by its name alone, in a room."""
+    places = [PACKAGE / file, ROOT / file, *(PACKAGE.rglob(file) if "/" not in file else [])]
+    return next((place for place in places if place.is_file()), None)
 
 
 @cache
@@ -49,7 +55,7 @@ def _collect_definitions(node: ast.Module | ast.ClassDef, prefix: str) -> list[s
 
 @pytest.mark.parametrize(("page", "file", "name"), find_named_files())
 def test_files_and_functions_that_pages_name_exist(page: str, file: str, name: str) -> None:
-    path = next((place for place in (PACKAGE / file, ROOT / file) if place.is_file()), None)
+    path = find_file(file)
 
     assert path is not None
     if name and path.suffix == ".py":
