@@ -4,9 +4,9 @@ A package that offers a name of a module it does not load itself declares both, 
 once for Python:
 
     if TYPE_CHECKING:
-        from wiregrad.ir.text_form import parse_text
+        from wiregrad.ir.text import parse_text
 
-    __getattr__ = load_names_lazily(__name__, {"parse_text": "wiregrad.ir.text_form"})
+    __getattr__ = load_names_lazily(__name__, {"parse_text": "wiregrad.ir.text"})
 
 A module that uses another one only in some of its functions does the same:
 
