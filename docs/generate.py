@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import runpy
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
 
 HERE = Path(__file__).parent
+ROOMS_TABLE = runpy.run_path(str(HERE.parent / "tools" / "rooms_table.py"))
 
 
 def ops_page() -> str:
@@ -68,13 +70,19 @@ def functions_page() -> str:
     )
 
 
+def architecture_page() -> str:
+    """Return docs/architecture.md, which is written by hand except for its table of rooms."""
+    page: str = ROOMS_TABLE["replace_rooms_table"]((HERE / "architecture.md").read_text(encoding="utf-8"))
+    return page
+
+
 def _array_ops() -> list[ArrayOp]:
     found = [op for op in TABLE if isinstance(op, ArrayOp) and not op.per_call]
     return sorted(found, key=lambda op: op.name)
 
 
 def _shadowed() -> str:
-    return " and ".join(f"`wg.{name}`" for name in FUNCTIONS if name in wiregrad.__all__)
+    return " and ".join(f"`wg.{name}`" for name in sorted(FUNCTIONS) if name in wiregrad.__all__)
 
 
 def _settings_row(op: ArrayOp) -> list[str]:
@@ -165,6 +173,7 @@ def _wrapped(text: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "ops.md": ops_page,
     "functions.md": functions_page,
+    "architecture.md": architecture_page,
     "images/expression.svg": _expression,
     "images/neuron.svg": _neuron,
     "images/fan-out.svg": _fan_out,

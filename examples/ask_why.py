@@ -1,4 +1,4 @@
-"""A loss whose gradient is NaN: ask the circuit why, mend it, and ask again.
+"""A loss whose gradient is NaN: ask the circuit why, fix it, and ask again.
 
 Training pulls each point to its partner. When a pair meets, the distance is 0, and the root of 0 has no slope. Run it
 with `python examples/ask_why.py`:
@@ -17,12 +17,12 @@ import wiregrad as wg
 
 
 def distance(a, b):
-    """Return how far two points are apart, as it is often written."""
+    """Return the distance of two points, as it is often written."""
     return np.sqrt(np.sum((a - b) ** 2))
 
 
 def mended(a, b):
-    """Return how far two points are apart, with a slope at 0."""
+    """Return the distance of two points, with a slope at 0."""
     return np.linalg.norm(a - b)
 
 
@@ -32,7 +32,7 @@ def loss(points, partners, measure):
 
 
 def main():
-    """Meet the NaN, ask, mend."""
+    """Run into the NaN, ask where it comes from, and fix it."""
     points = np.array([[0.5, 1.0], [2.0, -1.0], [0.0, 3.0]])
     partners = np.array([[0.0, 1.0], [2.0, -1.0], [1.0, 1.0]])
     print("gradient:", wg.grad(loss)(points, partners, distance).round(3).tolist())

@@ -1,4 +1,4 @@
-"""A function with branches and a loop, compiled: recorded once per way it goes, replayed natively, never stale.
+"""A function with branches and a loop, compiled: recorded once per path through it, replayed natively, never stale.
 
 Run it with `python examples/compile_branches.py`; look for "flipped at".
 """
@@ -11,7 +11,7 @@ import wiregrad as wg
 
 
 def ball(height, speed, bounce):
-    """Let a ball fall for a while; it bounces off the floor as often as it comes there."""
+    """Let a ball fall for a while; it bounces whenever it hits the floor."""
     step, drag = 0.1, 0.02
     for _ in range(12):
         speed = speed - 9.81 * step - drag * speed * abs(speed)
@@ -35,7 +35,7 @@ print(fast.info)
 
 
 def microseconds(call):
-    """Return how long a call takes, the best of a few rounds."""
+    """Return the time of a call, the best of a few rounds."""
     return min(timeit.repeat(call, number=200, repeat=5)) / 200 * 1e6
 
 

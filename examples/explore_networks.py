@@ -18,7 +18,7 @@ import numpy as np
 import wiregrad as wg
 
 STEPS = 1100
-"""How many steps the recurrent network takes: more than 20,000 nodes, so that the page asks for them part by part."""
+"""Steps of the recurrent network: they give more than 20,000 nodes, so the page loads them part by part."""
 
 
 def convolve(image, kernels, bias):
@@ -33,19 +33,19 @@ def convolve(image, kernels, bias):
 
 
 def rectify(image):
-    """Keep what is positive."""
+    """Return the positive part."""
     return np.maximum(image, 0.0)
 
 
 def normalise(image):
-    """Bring every channel to mean 0 and spread 1."""
+    """Normalise every channel to mean 0 and standard deviation 1."""
     mean = np.mean(image, axis=(1, 2), keepdims=True)
     spread = np.sqrt(np.mean(np.square(image - mean), axis=(1, 2), keepdims=True))
     return (image - mean) / spread
 
 
 def pool(image):
-    """Keep the largest of every square of four."""
+    """Return the maximum of every block of 2 by 2."""
     channels, height, width = image.shape
     return np.max(image.reshape(channels, height // 2, 2, width // 2, 2), axis=(2, 4))
 
@@ -64,7 +64,7 @@ def conv(image, first, first_bias, second, second_bias, readout):
 
 
 def gate(x):
-    """Return the share to let through, written as in many a notebook: it overflows."""
+    """Return the sigmoid, written as it often is: it overflows."""
     e = np.exp(x)
     return e / (1.0 + e)
 
@@ -77,7 +77,7 @@ def cell(state, x, inner, outer):
 
 
 def recurrent(series, inner, outer, readout):
-    """Return how badly a recurrent network foretells the end of a series."""
+    """Return the squared error of a recurrent network that predicts the end of a series."""
     state = np.zeros(len(outer))
     for x in series[:-1]:
         state = cell(state, x, inner, outer)

@@ -1,6 +1,6 @@
-"""A training that blows up, and the recorder that says at which step and where.
+"""A training run that explodes, and the recorder that says at which step and where.
 
-A network of three layers learns a sine. Its learning rate has a slip of the pen: from step 120 on it is 5.0, where
+A network of three layers learns a sine. Its learning rate has a typing error: from step 120 on it is 5.0, where
 0.05 was meant. The recorder looks at each step while it happens, in bounded memory, and stops the training at the first
 one that explodes or is not finite. What it kept leads back to the parameters of some steps before.
 

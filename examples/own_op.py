@@ -21,18 +21,18 @@ print("in a formula :", wg.circuit("y = gudermann(a * x)").run(a=2, x=0.5).grads
 
 
 class ClipGradient(wg.Function):
-    """The identity, whose gradient is held between -1 and 1 on its way back."""
+    """The identity, whose gradient is clipped to the range from -1 to 1."""
 
     check = False  # the rule is meant to differ from the derivative
 
     @staticmethod
     def forward(ctx, x):
-        """Let the values through."""
+        """Return the values unchanged."""
         return x
 
     @staticmethod
     def backward(ctx, upstream):
-        """Hold the gradient."""
+        """Clip the gradient."""
         return np.clip(upstream, -1.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Two moons, told apart by a network of single numbers: every weight is a `wg.Value`.
+"""Two moons, classified by a network of scalars: every weight is a `wg.Value`.
 
 The network has 2 inputs, two hidden layers of 8 and one output. The loss is the hinge loss on all points, plus a
 small price on large weights. Each step records about 16,000 nodes, one per number, and sweeps them once.

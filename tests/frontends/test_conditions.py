@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -412,3 +413,10 @@ def test_comparisons_of_recorded_numbers_give_what_plain_ones_give(number: Any) 
     wg.grad(f)(number)
 
     assert kinds[:5] == kinds[5:]
+
+
+def test_traced_conditions_follow_python_in_a_process_that_imported_nothing_else() -> None:
+    program = "import wiregrad as wg\nprint(wg.compile(lambda x: x * ((x > 1) + (x > 2)))(2.5))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "5.0\n"

@@ -27,7 +27,7 @@ type Answer = PageData & { error?: string };
 type Dispatch = (action: Action) => void;
 type Place = { model: Model; el: HTMLElement };
 
-/** Ask Python; null if nobody wants to know any more. */
+/** Ask Python; null if the answer is not needed any more. */
 function ask(model: Model, asked: object, signal: AbortSignal): Promise<Answer | null> {
   const id = Math.random().toString(36).slice(2);
   return new Promise((resolve) => {

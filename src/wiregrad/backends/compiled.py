@@ -118,7 +118,7 @@ class CallHandler:
         return interpreter.bind_inputs(self._circuit, vector, inputs) if numbers is None else numbers
 
     def _bind_ordinary_numbers(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any] | None:
-        """Return the point if all inputs are ordinary numbers, ten times faster than `interpreter.bind`; else None."""
+        """Return the point if all inputs are ordinary numbers, ten times faster than `bind_inputs`; else None."""
         numbers: Any = vector[0] if len(vector) == 1 and not inputs else None
         if _is_real_vector(numbers, len(self._names)):
             with np.errstate(over="ignore"):

@@ -2,7 +2,8 @@
 
 The sweeps are generic over what flows along the wires. On numbers the reverse sweep gives gradients; on ports of a
 builder it gives the backward circuit; on recorded values it gives a gradient that can be differentiated again. A flow
-that is None is absent (see `wiregrad.ops.flow`). Nothing recurses: nodes are visited in index order or its reverse.
+that is None is absent (see `wiregrad.ops.gradient_flow`). Nothing recurses: nodes are visited in index order or its
+reverse.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 /**
- * The find language, as in Python: `op:tanh name:/attn/ grad>1e3 nan depth<4`. All that is asked must hold.
+ * The find language, as in Python: `op:tanh name:/attn/ grad>1e3 nan depth<4`. A node is found if every term holds.
  *
  * A term is `op:NAME`, `name:TEXT`, `group:TEXT` (part of a name; `/TEXT/` is a regular expression), a comparison of
  * `grad`, `value`, `depth`, `rank` or `index` with a number, `nan`, `inf`, `bad` (not finite), `absent` (no gradient

@@ -1,6 +1,6 @@
 /**
- * Regular expressions for names, as `explorer/find_language.py` has them: matched in a time that grows with the length of a
- * name and with nothing else, where the browser's own can take for ever.
+ * Regular expressions for names, the same as in `src/wiregrad/explorer/find_language.py`. Matching takes time linear in
+ * the length of a name, whatever the expression; the browser's own can take exponential time.
  *
  * An expression is a row of items: characters, `.`, `[a-z]`, `\d`, `\w`, `\s`, each perhaps with `*`, `+` or `?`; `^` and
  * `$` bind it to the ends of the name, `|` separates alternatives. Groups and counts are refused.

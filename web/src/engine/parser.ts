@@ -1,5 +1,6 @@
 /**
- * Formulas as text: `e = a + b; f = e * c`. The same grammar, names, places, limits and messages as in Python.
+ * Formulas as text: `e = a + b; f = e * c`. The same grammar, names, places, limits and messages as in
+ * `src/wiregrad/frontends/formula.py`.
  *
  * An iterative precedence parser with one stack of operands and one of operators: a formula is data, never code. Names
  * are looked up among the formula's own wires and in the op table, nowhere else. Every mistake points at its character.

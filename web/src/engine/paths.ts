@@ -1,7 +1,7 @@
 /**
- * Which ways a gradient came: the contributions of the paths from a node to the output, largest first, as Python's
- * `run.paths` gives them. Nothing is enumerated and nothing recurses: going back from the output, each node keeps the k
- * largest products that reached it.
+ * The paths that make up a gradient: the contributions of the paths from a node to the output, largest first, as
+ * Python's `run.paths` gives them. Nothing is enumerated and nothing recurses: going back from the output, each node
+ * keeps the k largest products that reached it.
  */
 import type { Run, Value, Wire } from "../types";
 import { active, nameOf } from "./circuits";

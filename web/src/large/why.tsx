@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { ask } from "./answers";
 
-/** A line as a person reads it: a path stands behind its product. */
+/** Format a line for people: the product first, then the path. */
 function spoken(line: string): string {
   const [product, path] = line.trim().split("   ");
   return path ? `${product!.replaceAll(" x ", " × ")} along ${path.replaceAll("->", "→")}` : product!;

@@ -1,7 +1,7 @@
 /**
- * The layered layout of a picture: which rank a box stands in, where in it, and how wires run. It is the layout of
- * `wiregrad.draw.layout.placement`, number for number; shared golden files hold the two together. `along` is the axis on which
- * values flow, `across` the one within a rank.
+ * The layered layout of a picture: the rank of each box, its place in the rank, and the routes of wires. It gives the
+ * same numbers as `src/wiregrad/draw/layout/placement.py`; a golden file holds the two together. `along` is the axis
+ * along which values flow, `across` the one within a rank.
  *
  * Kept true: no two boxes overlap, the same input gives the same output, and nothing depends on a clock.
  */

@@ -1,6 +1,6 @@
 /**
  * What Python hands over, read with care: `{"formula", "leaves"}` or `{"circuit", "run", "live", "note", ...}`. In JSON
- * a number that is not finite is the text nan, inf or -inf, an array is a summary, and null is a gradient that never came.
+ * a number that is not finite is the text nan, inf or -inf, an array is a summary, and null is an absent gradient.
  */
 import { assembled } from "../engine";
 import type { Circuit, Run, Value } from "../types";

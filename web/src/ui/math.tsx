@@ -1,4 +1,4 @@
-/** Formulas as the browser's own MathML. Those who hear the page hear the plain text, which stands beside it. */
+/** Formulas as the browser's own MathML. Screen readers read the plain text beside it. */
 import type { ComponentChildren } from "preact";
 
 /** Names, numbers with the sign they begin with, and signs of arithmetic. */

@@ -3,7 +3,7 @@ import { nameOf, number, opOf, PATTERNS, readers } from "../engine";
 import type { Known } from "../state/known";
 import type { Circuit, Run, Value } from "../types";
 
-/** A value for people; null is a gradient that never came. */
+/** Format a value for people; null is an absent gradient. */
 export function show(value: Value | null | undefined): string {
   if (value === null || value === undefined) return "none";
   return typeof value === "object" ? value.text : number(value);

@@ -4,7 +4,7 @@ A function reduces its argument, evaluates a polynomial and combines the parts. 
 a mask beside the result; the scalar function of the C library computes those. Every operation is one of IEEE 754, with
 fused multiply-add where written, so that elsewhere the bits depend neither on the number of lanes nor on the processor.
 Errors are below 4 ulp, most below 2. The polynomials interpolate at Chebyshev points in 60 digits and are then rounded
-(`tests/test_vectormath.py` computes them again).
+(`tests/backends/test_vectormath.py` computes them again).
 """
 
 from __future__ import annotations
