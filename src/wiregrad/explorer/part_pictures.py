@@ -28,7 +28,7 @@ from wiregrad.errors import InputError, short_repr
 from wiregrad.explorer import json_encoding
 from wiregrad.explorer.find_language import split_into_ranges
 from wiregrad.ir import CircuitGraph
-from wiregrad.ir.columns import NameTable, NodeLabels
+from wiregrad.ir.columns import NameTable, NodeLabels, OpSettings
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 
 _UNNAMED_NODE = re.compile(r"#(\d+)")
@@ -93,7 +93,9 @@ def _extract_run(
     return RunRecord(circuit, values, gradients, sent)
 
 
-def _extract_settings(settings: NodeLabels, border: NDArray[np.bool_], keep: NDArray[np.bool_]) -> NodeLabels:
+def _extract_settings(
+    settings: NodeLabels[OpSettings], border: NDArray[np.bool_], keep: NDArray[np.bool_]
+) -> NodeLabels[OpSettings]:
     if settings.index is None:
         return settings
     return NodeLabels.from_index(settings.table, np.where(border, -1, settings.index)[keep].astype(np.int32))

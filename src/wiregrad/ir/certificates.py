@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.dtypes import to_python_number
+from wiregrad.dtypes import WireValue, to_python_number
 from wiregrad.errors import BranchError, InputError, short_repr
 from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.columns import Certificate, Place
@@ -35,7 +35,7 @@ class CircuitWithChecks(NamedTuple):
     circuit: CircuitGraph
     certificates: tuple[Certificate, ...]
 
-    def expected_values(self) -> list[Any]:
+    def expected_values(self) -> list[WireValue]:
         """Return the value of each certified node when the circuit was traced, in the type of its wire."""
         return [expected_value(self.circuit, certificate) for certificate in self.certificates]
 
@@ -67,7 +67,7 @@ def distinct_certificates(circuit: CircuitGraph) -> tuple[Certificate, ...]:
     return tuple(first.values())
 
 
-def expected_value(circuit: CircuitGraph, certificate: Certificate) -> Any:
+def expected_value(circuit: CircuitGraph, certificate: Certificate) -> WireValue:
     """Return the value of a certified node when the circuit was traced, with the type and shape of its wire."""
     kind = circuit.type_of(certificate.node)
     with np.errstate(over="ignore"):
@@ -75,7 +75,7 @@ def expected_value(circuit: CircuitGraph, certificate: Certificate) -> Any:
     return np.broadcast_to(outcome, kind.shape)[()]
 
 
-def have_same_bits(one: Any, two: Any) -> bool:
+def have_same_bits(one: ArrayLike, two: ArrayLike) -> bool:
     """Return whether two numbers or arrays are equal bit for bit; all NaNs count as equal.
 
     >>> have_same_bits(np.float64(0.0), np.float64(-0.0)), have_same_bits(np.float64("nan"), -np.float64("nan"))
@@ -93,7 +93,7 @@ def have_same_bits(one: Any, two: Any) -> bool:
     return bool(nan.any()) and np.where(nan, 0, a).tobytes() == np.where(nan, 0, b).tobytes()
 
 
-def compare_bits_each(values: Any, wanted: Any) -> NDArray[np.bool_]:
+def compare_bits_each(values: ArrayLike, wanted: WireValue) -> NDArray[np.bool_]:
     """Return for each number whether it equals the wanted one bit for bit; all NaNs count as equal.
 
     >>> compare_bits_each(np.array([0.0, -0.0, 1.0]), np.float64(0.0)).tolist()
@@ -241,7 +241,7 @@ def _write_inputs(circuit: CircuitGraph, values: Sequence[Any], node: int) -> st
     return ", ".join([*texts, *(["..."] if len(inputs) > MAX_SHOWN_INPUTS else [])])
 
 
-def _write_briefly(value: Any) -> str:
+def _write_briefly(value: ArrayLike) -> str:
     """Write a number with all its digits, and a large array by its shape."""
     array = np.asarray(value)
     if array.size > 6:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad import settings
 from wiregrad.dtypes import WireType
@@ -59,7 +59,7 @@ class TypeTable:
         return number
 
 
-def type_of_constant(value: Any) -> WireType:
+def type_of_constant(value: ArrayLike) -> WireType:
     """Return the type of a constant."""
     array = np.asarray(value)
     return WireType(array.dtype, array.shape)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -119,6 +119,10 @@ def _check_types(circuit: CircuitGraph) -> None:
             raise CircuitError(f"node {node} claims type {c.type_table[claimed]}; it is {table[inferred]}")
 
 
+PlainSetting: TypeAlias = bool | int | float | str | None
+FrozenSetting: TypeAlias = PlainSetting | tuple["FrozenSetting", ...]
+"""The value of a setting from outside: nobody can change it."""
+
 MAX_NODES = 5_000_000
 """Maximum number of nodes of a circuit from outside."""
 MAX_SETTING_ITEMS = 1000
@@ -135,7 +139,7 @@ def check_node_count(count: int) -> None:
         raise CircuitError(f"the circuit has {count:,} nodes; at most {MAX_NODES:,} are read")
 
 
-def bind_untrusted(op: Op, settings: Mapping[str, Any]) -> Op:
+def bind_untrusted(op: Op, settings: Mapping[str, object]) -> Op:
     """Bind an op to settings from outside, with lists converted to tuples; raise if the op has no such settings.
 
     >>> from wiregrad.ir import TABLE
@@ -177,11 +181,11 @@ def declared_settings(op: Op) -> tuple[list[str], list[str]]:
     return [p.name for p in own], [p.name for p in own if p.default is p.empty]
 
 
-def freeze_setting(name: str, value: Any) -> Any:
+def freeze_setting(name: str, value: object) -> FrozenSetting:
     """Return the value of a setting with lists converted to tuples; raise if it is not a valid setting."""
     items_left = [MAX_SETTING_ITEMS]
 
-    def freeze_item(item: Any, level: int) -> Any:
+    def freeze_item(item: object, level: int) -> FrozenSetting:
         items_left[0] -= 1
         if items_left[0] < 0 or level > MAX_SETTING_LEVELS:
             raise CircuitError(
@@ -196,7 +200,7 @@ def freeze_setting(name: str, value: Any) -> Any:
     return freeze_item(value, 0)
 
 
-def _is_plain_setting(item: Any) -> bool:
+def _is_plain_setting(item: object) -> TypeGuard[PlainSetting]:
     if type(item) is int:
         return -(2**63) <= item < 2**63
     if type(item) is str:
