@@ -34,7 +34,8 @@ def _write_code(
     expand: bool,
     test: bool,
     document: bool,
-    **options: Any,
+    function: str,
+    **options: object,
 ) -> None:
     language = language or _infer_language(output)
     options["header"] = options["header"] or (language == "c" and file_ending(output) == HEADER_ENDING)
@@ -42,9 +43,9 @@ def _write_code(
     if document and output != STDIO:
         raise click.UsageError(f"--json prints to stdout; leave out either --json or -o {output}")
     circuit, point = _select_circuit(target, of, expand)
-    text = write_listing(circuit, language, test=point if test else None, **options)
+    text = write_listing(circuit, language, function=function, test=point if test else None, **options)
     if document:
-        answer = {"schema": ANSWER_SCHEMA, "language": language, "function": options["function"], "code": text}
+        answer = {"schema": ANSWER_SCHEMA, "language": language, "function": function, "code": text}
         click.echo(json.dumps(answer, indent=2))
     else:
         write_output(output, encode_lines(text))
@@ -60,7 +61,7 @@ def _infer_language(output: str) -> str:
     return LANGUAGE_ENDINGS.get(ending, DEFAULT_LANGUAGE)
 
 
-def _check_options(language: str, options: Mapping[str, Any]) -> None:
+def _check_options(language: str, options: Mapping[str, object]) -> None:
     """Raise a usage error for an option that does not apply to the language."""
     for name, languages in LANGUAGES_OF_OPTION.items():
         if options[name] and language not in languages:
@@ -81,7 +82,7 @@ def _select_circuit(target: CommandTarget, of: str | None, expand: bool) -> tupl
     return circuit, dict(zip(circuit.inputs, numbers, strict=False))
 
 
-def write_listing(circuit: Circuit, language: str, *, function: str = "value_and_grad", **options: Any) -> str:
+def write_listing(circuit: Circuit, language: str, *, function: str = "value_and_grad", **options: object) -> str:
     """Return a circuit as a listing; errors name the options of the command, not Python's arguments.
 
     >>> print(write_listing(Circuit.from_text("input x\\noutput x"), "python", function="value").splitlines()[3])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,7 +16,9 @@ PICTURE_WRITERS = {".svg": "to_svg", ".dot": "to_dot", ".mmd": "to_mermaid", ".t
 """The method that writes a picture, by the ending of the file."""
 
 
-def _draw_target(target: CommandTarget, output: str, form: str | None, plain: bool, theme: str, **options: Any) -> None:
+def _draw_target(
+    target: CommandTarget, output: str, form: str | None, plain: bool, theme: str, **options: object
+) -> None:
     ending = _infer_ending(output, form)
     if ending == ".txt":
         options = {"split": options["split"], "ascii": plain}

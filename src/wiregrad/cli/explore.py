@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -19,7 +19,7 @@ from wiregrad.backends import interpreter
 from wiregrad.cli.circuit_files import encode_lines, write_output
 from wiregrad.cli.command_base import TARGET_HELP, complete_file_names, no_color_option
 from wiregrad.cli.targets import CommandTarget, parse_target
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import WiregradError, suggest_name
 from wiregrad.frontends import parse_formula
 from wiregrad.ir.columns import normalize_name
@@ -123,8 +123,9 @@ def run_target(target: CommandTarget, defaults: Mapping[str, float]) -> tuple[Ci
     )
 
 
-def _make_ones(kind: WireType) -> Any:
-    return np.ones(kind.shape, kind.dtype)[()]
+def _make_ones(kind: WireType) -> WireValue:
+    ones: WireValue = np.ones(kind.shape, kind.dtype)[()]
+    return ones
 
 
 def _is_formula(circuit: Circuit, text: str) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.codegen.branch_guards import BRANCH_RESULT_TEXT, ListingGuard, write_or_explain
 from wiregrad.codegen.c_loops import LoopResult, LoopWriter, check_types, describe_input_layout, has_arrays
@@ -84,7 +85,7 @@ class CLanguage(ListingLanguage):
         """The functions of math.h, with the names they have for this type."""
         return self.own_words
 
-    def write_number(self, value: Any) -> str:
+    def write_number(self, value: float) -> str:
         """Return the literal of a number or truth value."""
         if not self.end or isinstance(value, bool):
             return super().write_number(value)
@@ -202,7 +203,7 @@ def _define_branch_finder(checks: CFunctions, body: CFunctions, before: str) -> 
     return "\n".join([head, signature, *(f"    {line}" for line in (*lines, "return 0;")), "}"])
 
 
-def _write_comparisons(language: CLanguage, expected: Any, at: int, number: int) -> Iterator[str]:
+def _write_comparisons(language: CLanguage, expected: NDArray[Any], at: int, number: int) -> Iterator[str]:
     """Return the statements that return a branch's number if its values differ from the expected ones."""
     for k, value in enumerate(expected.tolist()):
         actual = f"y[{at + k}]"

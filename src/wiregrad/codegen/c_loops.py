@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class LoopLanguage(Protocol):
     def real(self) -> str:
         """The type of numbers."""
 
-    def write_number(self, value: Any) -> str:
+    def write_number(self, value: float) -> str:
         """Return the literal of a number or truth value."""
 
     def type_name(self, condition: bool) -> str:
@@ -445,7 +445,7 @@ def _drop_unread_steps(steps: Sequence[LoopStep], live: set[LoopArray]) -> list[
     return kept[::-1]
 
 
-def _write_index(terms: Any, start: int) -> str:
+def _write_index(terms: Iterable[tuple[str, int]], start: int) -> str:
     """Write an index: i * 3 + j + 1.
 
     >>> _write_index([("i", 3), ("j", 1)], 0), _write_index([("i", -1)], 4), _write_index([], 2)

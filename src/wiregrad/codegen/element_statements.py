@@ -451,11 +451,11 @@ def _resize_form(form: Form, shape: tuple[int, ...]) -> Form:
     return OpForm(form.op, tuple(_resize_form(operand, shape) for operand in form.operands), kind)
 
 
-def real_constant(number: Any) -> ConstantForm:
+def real_constant(number: float | np.floating[Any]) -> ConstantForm:
     """Return a real number as a constant.
 
     >>> real_constant(1)
-    Constant(value=np.float64(1.0), type=WireType(dtype=dtype('float64'), shape=()))
+    ConstantForm(value=np.float64(1.0), type=WireType(dtype=dtype('float64'), shape=()))
     """
     return ConstantForm(np.float64(number), WireType(np.dtype(np.float64)))
 

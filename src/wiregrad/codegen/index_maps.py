@@ -48,7 +48,8 @@ def find_moves(op: ArrayOp, types: Sequence[WireType], indices: Sequence[Any]) -
         return None
     moves: IndexMap = answer.astype(np.int64)
     for values in _probe_arrays(len(numbers)):
-        if not np.array_equal(np.append(0.0, values)[moves], _apply_to_numbers(op, values, types, indices, sizes)):
+        answer = _apply_to_numbers(op, values, types, indices, sizes)
+        if answer is None or not np.array_equal(np.append(0.0, values)[moves], answer):
             return None
     return moves
 
@@ -74,14 +75,19 @@ def find_sums(op: Linear, types: Sequence[WireType], indices: Sequence[Any], kin
     sizes = [len(answer), *[0] * len(indices[1:])]
     for values in _probe_arrays(len(answer)):
         totals = np.bincount(targets, weights=values, minlength=numbers.size + 1)[1:]
-        if not np.array_equal(totals, _apply_to_numbers(op, values, types, indices, sizes)):
+        applied = _apply_to_numbers(op, values, types, indices, sizes)
+        if applied is None or not np.array_equal(totals, applied):
             return None
     return targets
 
 
 def _apply_to_numbers(
-    op: ArrayOp, numbers: Any, types: Sequence[WireType], indices: Sequence[Any], sizes: Sequence[int]
-) -> Any:
+    op: ArrayOp,
+    numbers: NDArray[np.float64],
+    types: Sequence[WireType],
+    indices: Sequence[Any],
+    sizes: Sequence[int],
+) -> NDArray[np.float64] | None:
     """Apply an op to numbers that are split among its operands; return the result as a flat array."""
     parts = np.split(numbers, np.cumsum(sizes)[:-1])
     operands = [
@@ -116,7 +122,7 @@ def find_loop_nest(maps: Sequence[IndexMap]) -> LoopNest:
     """Return the fewest loops along which maps of the same length move by constant steps.
 
     >>> find_loop_nest([np.arange(6), np.array([0, 0, 0, 1, 1, 1]), np.array([5, 4, 3, 2, 1, 0])])
-    Nest(lengths=(2, 3), steps=((3, 1), (1, 0), (-3, -1)))
+    LoopNest(lengths=(2, 3), steps=((3, 1), (1, 0), (-3, -1)))
     """
     count = len(maps[0])
     chain = {count} - {0, 1}

@@ -377,7 +377,7 @@ def _write_local_derivative(op: Elementwise, slot: int) -> _WrittenText:
 def _write_kink(op: Elementwise, kink: Kink) -> _WrittenText:
     """Return a kink as an object of the page."""
 
-    def is_on_kink(xs: Sequence[Port], _: Port) -> Any:
+    def is_on_kink(xs: Sequence[Port], _: Port) -> object:
         return TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)
 
     flow, builder = _run_on_wires(op, is_on_kink)
@@ -394,7 +394,7 @@ def _run_on_wires(op: Elementwise, rule: Callable[[Sequence[Port], Port], Any]) 
     return rule(xs, builder.input("y", op.infer(types))), builder
 
 
-def _as_port(builder: GraphBuilder, value: Any) -> Port:
+def _as_port(builder: GraphBuilder, value: object) -> Port:
     return value if isinstance(value, Port) else builder.place_constant(np.asarray(value)[()])
 
 

@@ -16,6 +16,7 @@ from wiregrad.codegen.branch_guards import BRANCH_RESULT_TEXT, GuardChecks, List
 from wiregrad.codegen.language import FunctionSpelling, ListingLanguage, ListingWriter, escape_comment, require_scalars
 from wiregrad.codegen.listing import Listing, ListingLine
 from wiregrad.codegen.op_forms import CONDITION_TO_NUMBER, as_python_number
+from wiregrad.dtypes import WireValue
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import (
     ATOM_LEVEL,
@@ -208,7 +209,7 @@ def _write_checks(guard: ListingGuard, name: str) -> GuardChecks:
     return GuardChecks(_write_function(writer, name), frozenset(writer.calls))
 
 
-def _write_is_expected(value: str, expected: Any) -> str:
+def _write_is_expected(value: str, expected: WireValue) -> str:
     """Return the condition that a number equals the expected one, bit for bit; any NaN equals any other."""
     number = as_python_number(expected)
     if isinstance(number, bool):

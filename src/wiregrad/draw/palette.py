@@ -163,7 +163,7 @@ class ColourScale:
         """Return the scale of some numbers; zeros and numbers that are not finite are ignored.
 
         >>> ColourScale.from_magnitudes([10.0, -1.0, 0.0, float("nan")])
-        Scale(limit=10.0, floor=1.0)
+        ColourScale(limit=10.0, floor=1.0)
         """
         sizes = np.abs(np.fromiter(magnitudes, np.float64))
         sizes = sizes[np.isfinite(sizes) & (sizes > 0)]

@@ -307,9 +307,9 @@ def match_query(measured: SearchableCircuit, query: str) -> NodeMask:
     """Return the mask of the nodes for which every term of a query holds.
 
     >>> import wiregrad as wg
-    >>> from wiregrad.explorer.circuit_views import Views
+    >>> from wiregrad.explorer.circuit_views import CircuitViews
     >>> run = wg.circuit("u = tanh(x); y = 3 * u").run(x=0.5)
-    >>> np.flatnonzero(match_query(Views(run.circuit, run), "op:tanh grad>2")).tolist()
+    >>> np.flatnonzero(match_query(CircuitViews(run.circuit, run), "op:tanh grad>2")).tolist()
     [1]
     """
     if len(query) > MAX_QUERY_LENGTH:

@@ -27,10 +27,10 @@ def collect_answers(views: CircuitViews, summary: dict[str, Any], node: NodeDesc
     """Return answers by URL: the important nodes and their surroundings first, then the contents of groups.
 
     >>> import wiregrad as wg
-    >>> from wiregrad.explorer.page_data import summary_data
+    >>> from wiregrad.explorer.page_data import summarize_circuit
     >>> run = wg.circuit("y = log(x)").run(x=0.0)
     >>> views = CircuitViews(run.circuit, run)
-    >>> sorted(collect_answers(views, summary_data(views)["summary"], views.node))
+    >>> sorted(collect_answers(views, summarize_circuit(views)["summary"], views.describe_node))
     ['/node/0', '/node/1', '/view?group=&nodes=0-1']
     """
     urls = {index: f"/node/{index}" for index in _list_stored_nodes(summary)}

@@ -11,7 +11,7 @@ box, and no other function nodes unless the box is too scattered for its ranges 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -230,7 +230,7 @@ def parse_ranges(text: str) -> list[list[int]]:
     return [[int(n) for n in pair] for pair in pairs]
 
 
-def mask_ranges(size: int, ranges: Any) -> NDArray[np.bool_]:
+def mask_ranges(size: int, ranges: Iterable[Sequence[int]]) -> NDArray[np.bool_]:
     """Return a mask of `size` nodes that is True inside the ranges.
 
     >>> mask_ranges(4, [[1, 2]]).tolist()

@@ -7,11 +7,11 @@ user gave still refers to a node.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import WireType, WireValue
 from wiregrad.ir import CONSTANT, SPLIT_NAME, TABLE, CircuitGraph, CircuitRecording, Op, Pattern, Row
 
 RewriteRule = Callable[[Row, list[int]], int | None]
@@ -35,9 +35,9 @@ class Rewriter:
         self.recording = CircuitRecording()
         self.where: list[int] = [-1] * circuit.size
         self.made: list[RewrittenNode] = []
-        self.values: dict[int, Any] = {}
+        self.values: dict[int, WireValue] = {}
         """Values of the new circuit's constants."""
-        self._by_bits: dict[Any, int] = {}
+        self._by_bits: dict[tuple[str, tuple[int, ...], bytes], int] = {}
         self._names = circuit.columns.names.group_by_node()
         self._constants = circuit.constants()
 
@@ -51,11 +51,11 @@ class Rewriter:
         self.map_node(row, new)
         return new
 
-    def find_constant(self, row: Row, value: Any = None) -> int | None:
+    def find_constant(self, row: Row, value: WireValue | None = None) -> int | None:
         """Return the new circuit's constant with a value (by default the old node's), or None if there is none yet."""
         return self._by_bits.get(_constant_key(self._constants[row.node] if value is None else value))
 
-    def place_constant(self, row: Row, value: Any) -> int:
+    def place_constant(self, row: Row, value: WireValue) -> int:
         """Return a constant with the value that replaces a node; it is added if there is none yet."""
         constant = self.find_constant(row, value)
         if constant is None:
@@ -95,7 +95,7 @@ def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[Rewriter], RewriteR
     return new.build_circuit()
 
 
-def _constant_key(value: Any) -> Any:
+def _constant_key(value: WireValue) -> tuple[str, tuple[int, ...], bytes]:
     array = np.asarray(value)
     return array.dtype.str, array.shape, array.tobytes()
 

@@ -6,11 +6,11 @@ keep their meaning too; their last bits may change where merging or an identity 
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Hashable
 
 import numpy as np
 
+from wiregrad.dtypes import WireValue
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewriting import Rewriter, RewriteRule, rewrite_circuit
@@ -82,7 +82,7 @@ def _folding_rule(new: Rewriter) -> RewriteRule:
 
 
 def _merging_rule(new: Rewriter) -> RewriteRule:
-    seen: dict[Any, int] = {}
+    seen: dict[Hashable, int] = {}
 
     def merge_node(row: Row, sources: list[int]) -> int | None:
         if row.op is CONSTANT:
@@ -137,6 +137,9 @@ def _drop_neutral_operand(op: Elementwise, sources: list[int], new: Rewriter) ->
     return None
 
 
-def _equals_number(value: Any, wanted: float) -> bool:
-    same = value is not None and np.ndim(value) == 0 and value == wanted
-    return bool(same) and np.isreal(value) and math.copysign(1.0, value) == math.copysign(1.0, wanted)
+def _equals_number(value: WireValue | None, wanted: float) -> bool:
+    """Return whether a constant is one real number that equals the wanted one, the sign of zero included."""
+    if value is None or np.ndim(value) or value != wanted:
+        return False
+    number = np.asarray(value)
+    return bool(np.isreal(number)) and bool(np.signbit(number.real) == np.signbit(wanted))

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +108,7 @@ def _write_settings(op: Op, rank: int, shapes: bool) -> Iterator[str]:
             yield clip_end(f"{name}={value}", MAX_SETTING_COLUMNS)
 
 
-def _write_axes(value: Any) -> str:
+def _write_axes(value: object) -> str:
     axes = value if isinstance(value, tuple) else (value,)
     return f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
-from typing import Any
+from typing import Unpack
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
@@ -37,7 +37,7 @@ from wiregrad.draw.layout.figure import (
     write_stub_name,
 )
 from wiregrad.draw.layout.labels import MINUS, Reading, ReadingState, clip_end, measure_text, read_value
-from wiregrad.draw.layout.picture import build_picture
+from wiregrad.draw.layout.picture import PictureOptions, build_picture
 from wiregrad.draw.palette import (
     AUTO_THEME,
     MIXED_TONE,
@@ -98,7 +98,7 @@ def write_tooltip(text: str) -> str:
 def prefix_classes(css: str) -> str:
     """Prefix class names so that they do not clash with those of the surrounding page.
 
-    >>> prefix_classes("draw_line s-p1")
+    >>> prefix_classes("line s-p1")
     'wg-line wg-s-p1'
     """
     return " ".join(f"wg-{name}" for name in css.split())
@@ -429,7 +429,8 @@ def to_svg(
     theme: str = AUTO_THEME,
     down: bool = False,
     legend: bool = True,
-    **options: Any,
+    cap: int | None = None,
+    **options: Unpack[PictureOptions],
 ) -> str:
     """Return the picture of a circuit, and of a run on it, as SVG.
 
@@ -445,7 +446,7 @@ def to_svg(
         raise InputError(
             f"theme must be one of {', '.join(known)}; got {short_repr(theme)}{suggest_name(str(theme), known)}"
         )
-    return draw_svg(build_picture(circuit, run, **options), theme=theme, down=down, legend=legend)
+    return draw_svg(build_picture(circuit, run, cap=cap, **options), theme=theme, down=down, legend=legend)
 
 
 def draw_svg(drawn: Picture, *, theme: str = AUTO_THEME, down: bool = False, legend: bool = True) -> str:
