@@ -382,25 +382,25 @@ class OperatorMethods:
 
     __slots__ = ()
 
-    def __add__(self, other: object) -> Any:
+    def __add__(self, other: Any) -> Any:
         return TABLE.infix["+"](self, other)
 
     def __radd__(self, other: object) -> Any:
         return TABLE.infix["+"](other, self)
 
-    def __sub__(self, other: object) -> Any:
+    def __sub__(self, other: Any) -> Any:
         return TABLE.infix["-"](self, other)
 
     def __rsub__(self, other: object) -> Any:
         return TABLE.infix["-"](other, self)
 
-    def __mul__(self, other: object) -> Any:
+    def __mul__(self, other: Any) -> Any:
         return TABLE.infix["*"](self, other)
 
     def __rmul__(self, other: object) -> Any:
         return TABLE.infix["*"](other, self)
 
-    def __truediv__(self, other: object) -> Any:
+    def __truediv__(self, other: Any) -> Any:
         return TABLE.infix["/"](self, other)
 
     def __rtruediv__(self, other: object) -> Any:
