@@ -198,7 +198,7 @@ def test_a_circuit_cannot_be_changed() -> None:
         ({"types": np.zeros(2, np.uint16)}, "5 nodes need 5 types"),
         (
             {"types": np.array([0, 0, 0, 0, 1], np.uint16), "type_table": (FLOAT, BOOL)},
-            "node 4 claims type bool; it is",
+            "node 4 states type bool; its op gives",
         ),
         ({"modes": np.zeros(2, np.uint8)}, "5 nodes need 5 modes"),
         ({"modes": np.full(5, 3, np.uint8)}, "a convention that does not exist"),

@@ -62,7 +62,7 @@ def test_the_values_are_those_that_their_readers_know() -> None:
 def test_compiling_refuses_a_switch_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(settings.NATIVE_VARIABLE, "bogus")
     for compile_ in (lambda: wg.circuit("x * x").compile(), lambda: wg.compile(lambda x: x * x)(2.0)):
-        with pytest.raises(SettingError, match="WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'"):
+        with pytest.raises(SettingError, match="WIREGRAD_NATIVE must be one of 0, 1, llvm; got 'bogus'"):
             compile_()
 
 
@@ -91,7 +91,7 @@ def test_every_command_refuses_an_environment_that_is_not_known(
     out, err = capsys.readouterr()
 
     assert (code, out) == (2, "")
-    assert err.startswith(f"wiregrad: the environment variable {variable} is one of ")
+    assert err.startswith(f"wiregrad: the environment variable {variable} must be one of ")
     assert err.count("\n") == 1
 
 
@@ -118,4 +118,4 @@ def test_the_command_prints_no_traceback_for_a_wrong_environment() -> None:
     )
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "wiregrad: the environment variable WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'\n"
+    assert done.stderr == "wiregrad: the environment variable WIREGRAD_NATIVE must be one of 0, 1, llvm; got 'bogus'\n"

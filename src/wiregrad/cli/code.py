@@ -55,7 +55,7 @@ def _infer_language(output: str) -> str:
     ending = file_ending(output)
     if output != STDIO and ending not in LANGUAGE_ENDINGS:
         raise click.UsageError(
-            f"the name {output!r} does not say the language; "
+            f"the file name {output!r} does not imply a language; "
             f"wanted a file that ends in {join_endings(LANGUAGE_ENDINGS)}, or --to LANGUAGE"
         )
     return LANGUAGE_ENDINGS.get(ending, DEFAULT_LANGUAGE)
@@ -118,7 +118,7 @@ def _describe_branches(circuit: Circuit) -> str:
     places = list(dict.fromkeys(str(place) for _, _, place in circuit.certificates if place is not None))
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
     at = f" at {', '.join(places[:3])}{more}" if places else ""
-    return f"note: values decided which way Python went{at}; the listing is right only where they decide the same way"
+    return f"note: Python branched on values{at}; the listing is right only at inputs that take the same branches"
 
 
 code_command = TargetCommand(
@@ -132,7 +132,7 @@ code_command = TargetCommand(
         click.Option(
             ["--to", "language"],
             type=click.Choice(list(LANGUAGE_MODULES)),
-            help=f"The language, if the name of the file does not say it; else {DEFAULT_LANGUAGE}.",
+            help=f"The language; by default that of the file name, else {DEFAULT_LANGUAGE}.",
         ),
         click.Option(
             ["-o", "--output"],
@@ -148,9 +148,9 @@ code_command = TargetCommand(
             show_default=True,
             help="What the code computes.",
         ),
-        click.Option(["--name"], metavar="NAME", help="What the function is called, if not after what it computes."),
-        click.Option(["--of"], metavar="NAME", help="The output, or any node, that it is the code of."),
-        click.Option(["--expand"], is_flag=True, help="Write a small array circuit number by number."),
+        click.Option(["--name"], metavar="NAME", help="The name of the function; by default it says what is computed."),
+        click.Option(["--of"], metavar="NAME", help="The output or node to write code for."),
+        click.Option(["--expand"], is_flag=True, help="Expand a small array circuit to single numbers first."),
         click.Option(["--real"], type=click.Choice(["double", "float"]), help="The type of all numbers (c, cuda)."),
         click.Option(["--header"], is_flag=True, help="Print the header of the listing instead (c)."),
         click.Option(["--test"], is_flag=True, help="Add a self-test at the values, for -DWIREGRAD_TEST (c)."),

@@ -114,7 +114,7 @@ def json_option() -> click.Option:
 def output_option() -> click.Option:
     """Return the option `--output`, which chooses the node to differentiate."""
     return click.Option(
-        ["--output", "chosen"], metavar="NAME", help="The output, or any node, to go back from, if there are several."
+        ["--output", "chosen"], metavar="NAME", help="The output or node to differentiate, if there are several."
     )
 
 
@@ -194,7 +194,7 @@ def _reword_for_command(message: str) -> str:
     """Reword an error about outputs: name the option of the command instead of the Python method."""
     for python, command in {
         "circuit.with_output(name)": "--output NAME",
-        "reduce it to one": "reduce it to one, or choose a node that is one with --output NAME",
+        "scalar output: reduce it": "scalar output: reduce it, or choose a scalar node with --output NAME",
     }.items():
         message = message.replace(python, command)
     return message

@@ -116,7 +116,9 @@ def run_target(target: CommandTarget, defaults: Mapping[str, float]) -> tuple[Ci
     point = ones | known | dict(values)
     missing = [name for name in circuit.inputs if name not in known and name not in values]
     if missing and values:
-        click.echo(f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} begin as 1", err=True)
+        click.echo(
+            f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} had no value and start at 1", err=True
+        )
     # Without values, ones may flip a branch of a traced function; then the page shows a note.
     return circuit, Run.from_backend_run(
         interpreter.run_all_outputs(circuit, interpreter.bind_inputs(circuit, [point], {}), check=bool(values))
@@ -160,14 +162,14 @@ explore_command = click.Command(
         click.Option(
             ["--allow-remote", "address"],
             metavar="ADDRESS",
-            help="Let others reach it, at this address of this machine; the way there is not encrypted.",
+            help="Serve at this address of the machine, so that others can connect; not encrypted.",
         ),
         no_color_option(),
     ],
     callback=_explore_target,
     help="Step through the circuit on a page in the browser.\n\n"
     f"Without a formula the page shows an example; the names of examples are {', '.join(PRESETS)}. "
-    "Inputs without a value begin as 1. Ctrl-C ends it."
+    "Inputs without a value start at 1. Ctrl-C stops it."
     '\n\n\b\nExample: wiregrad explore "e = a + b; f = e * c" a=2 b=-3 c=10',
     short_help="Step through the circuit on a page in the browser.",
     epilog=TARGET_HELP.format(what="FORMULA"),

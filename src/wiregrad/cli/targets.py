@@ -94,7 +94,7 @@ def function_name(function: Callable[..., Any]) -> str:
 MAX_LISTED_NAMES = 40
 """Maximum number of names listed in an error message."""
 _WHOLE_WANTED = re.compile(r"\b(an index|an int|integer|integers)\b")
-"""Words in the messages of Python and NumPy where a float was given for a whole number."""
+"""Words in the messages of Python and NumPy where they got a float but need a whole number."""
 
 
 class CommandTarget(Protocol):
@@ -311,5 +311,5 @@ def _read_signature(function: Callable[..., Any]) -> inspect.Signature:
         with suppress(Exception):
             return inspect.signature(function, eval_str=evaluated)
     raise click.UsageError(
-        f"{function_name(function)} does not say what its parameters are; wrap it in a function that does"
+        f"{function_name(function)} has no signature that Python can read; wrap it in a Python function"
     )

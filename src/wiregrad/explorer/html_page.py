@@ -161,5 +161,7 @@ def read_inline_file(name: str) -> str:
     text = read_static_file(name).replace("\r\n", "\n")
     end = _ELEMENT_END.search(text)
     if end is not None:
-        raise FileFormatError(f"{name} has {end[0]!r} in it and cannot stand inside a page; build it with `make page`")
+        raise FileFormatError(
+            f"{name} contains {end[0]!r}, so it cannot be embedded in a page; rebuild it with `make page`"
+        )
     return text

@@ -85,8 +85,8 @@ def describe_flipped_branch(run: RunRecord) -> str:
     at = "" if certificate.place is None else f" at {certificate.place.without_folder()}"
     condition = certificates.describe_certificate(run.circuit, certificate)
     return (
-        f"at these inputs Python would have gone another way{at}: {condition} when it was traced; "
-        "the function itself may give something else"
+        f"at these inputs Python would have taken another branch{at}: {condition} when it was traced; "
+        "the function itself may give another result"
     )
 
 

@@ -88,12 +88,12 @@ def widget(
 
     >>> import wiregrad as wg
     >>> run = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
-    >>> short_repr = widget(run.circuit, run)
-    >>> short_repr.step, short_repr.theme, sorted(short_repr._repr_mimebundle_()[0])[1:]
+    >>> shown = widget(run.circuit, run)
+    >>> shown.step, shown.theme, sorted(shown._repr_mimebundle_()[0])[1:]
     ('i', 'system', ['image/svg+xml', 'text/html', 'text/plain'])
     """
     if theme not in THEMES:
-        raise InputError(f"wanted a theme of {', '.join(THEMES)}; got {short_repr(theme)}")
+        raise InputError(f"theme must be one of {', '.join(THEMES)}; got {short_repr(theme)}")
     widget_class = _build_widget_class()
     session = ExplorerSession(circuit, run, source=source, formula=formula)
     text = dump_json(_build_widget_data(session))

@@ -2,7 +2,7 @@
 
 `archive` reads and writes the safetensors form of a circuit and checks files from any source; start reading there.
 `atomic` writes a file completely or not at all. Other rooms may call `save`, `load` and `replace_file`, the JSON form
-(`write_json`, `parse_json`, which `wiregrad.ir.document` defines), all loaded at their first use, and
+(`write_json`, `parse_json`, which `wiregrad.ir.json_form` defines), all loaded at their first use, and
 `archive.read_file_bytes`, `archive.encode_circuit_file` and `archive.decode_circuit_file`.
 """
 

@@ -35,7 +35,7 @@ class Port(OperatorMethods):
     """The output wire of a node of a builder; operators and ops applied to it add nodes."""
 
     __slots__ = ("branch", "builder", "index")
-    __array_ufunc__ = None  # so that NumPy leaves operators with a port to the port
+    __array_ufunc__ = None  # NumPy then lets the port handle operators between an array and a port
 
     def __init__(self, builder: GraphBuilder, index: int, branch: int = 0) -> None:
         self.builder = builder
@@ -57,8 +57,8 @@ class Port(OperatorMethods):
 
     def __bool__(self) -> bool:
         raise OperandError(
-            f"the wire {self.builder.recording.name_of(self.index)} has no value while the circuit is built, so it "
-            "cannot steer Python; use where(condition, a, b), maximum, minimum, or & and | for conditions"
+            f"the wire {self.builder.recording.name_of(self.index)} has no value while the circuit is built, so "
+            "Python cannot branch on it; use where(condition, a, b), maximum, minimum, or & and | for conditions"
         )
 
     def __repr__(self) -> str:
@@ -129,7 +129,7 @@ class GraphBuilder:
     def split(self, wire: Port | str, ways: int = 2) -> tuple[Port, ...]:
         """Copy a wire to `ways` readers with `ways - 1` splitters; return one port per reader."""
         if not isinstance(ways, int) or ways < 2:
-            raise CircuitError(f"a wire is split 2 ways or more; got {short_repr(ways)}")
+            raise CircuitError(f"split needs at least 2 ways; got {short_repr(ways)}")
         ports: list[Port] = []
         for _ in range(ways - 1):
             wire = self.apply(SPLIT_NAME, wire)
@@ -256,7 +256,7 @@ class GraphBuilder:
         if not isinstance(port, Port):
             raise OperandError(f"{what} must be a port; got {short_repr(port)}")
         if port.builder is not self:
-            raise OperandError(f"{what} is a wire of another builder")
+            raise OperandError(f"{what} belongs to another builder")
         return port
 
     def _type_number_of(self, wire: CheckedOperand) -> int:

@@ -1,5 +1,7 @@
 """Certificates: the values that steered Python when a circuit was traced, and checks that they are still the same.
 
+A value steers Python if Python code branches on it, or if it leaves the recording as a plain number.
+
 A traced circuit contains one path through its function. It computes what the function computes wherever every certified
 node has the value that it had then, bit for bit (all NaNs count as equal). Everything that runs such a circuit checks
 its certificates here, so that no result comes from a branch that the function would not take.
@@ -155,7 +157,8 @@ def explain_flip(circuit: CircuitGraph, values: Sequence[Any], certificate: Cert
     advice = "trace it there, use wg.compile(f), or pass check=False"
     then = describe_certificate(circuit, certificate)
     if isinstance(certificate.outcome, bool | np.bool_):
-        return f"this circuit was traced where {then}; {at} it is {now}, so the function would go another way; {advice}"
+        consequence = f"so the function would take another branch; {advice}"
+        return f"this circuit was traced where {then}; {at} it is {now}, {consequence}"
     return (
         f"this circuit was traced where {then}; {at} it is {now}. What Python did with a number that left the "
         f"recording (print it, index with it, compute with it) is fixed, so the circuit is valid at that number only; "

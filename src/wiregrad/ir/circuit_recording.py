@@ -1,8 +1,8 @@
 """A circuit that is still growing: flat columns, appended to node by node, frozen when it is done.
 
 Appending is the innermost step of everything that records. What most nodes do not have (a mode, a type other than
-float64, another place than the node before) therefore costs nothing: it is kept beside the columns, by index. Nodes are
-known by index only; what people write (ports, literals, strictness) is the builder's business. Nodes that were read
+float64, another place than the node before) therefore costs nothing: it is stored beside the columns, by index. Nodes
+are known by index only; what people write (ports, literals, strictness) is handled by the builder. Nodes that were read
 before they were added are sorted topologically when the recording is frozen.
 """
 

@@ -1,10 +1,10 @@
-"""The arrays of a circuit, by index: one entry per node, nothing that recurses, nothing that changes.
+"""The immutable arrays of a circuit, with one entry per node.
 
-Kept true: a node's inputs have smaller indices, so index order is an order that can be run. Names are kept in a few
+Invariant: the inputs of a node have smaller indices, so index order is an order of execution. Names are stored in a few
 flat arrays too: a million named nodes take about 20 bytes each plus the letters, where a dict of strings would take
 over a hundred. A node may have several names; the first is the one shown, and the others stay when passes merge nodes.
-A node without a name answers to `%` and its index, which no user can type as a name. What people see of all this
-(names, views of nodes and wires) is in `wiregrad.ir.circuit`.
+A node without a name is shown, and looked up, as `%` and its index, which is not a valid name. The views of nodes and
+wires that users see are in `wiregrad.ir.circuit`.
 """
 
 from __future__ import annotations

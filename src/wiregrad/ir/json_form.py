@@ -7,7 +7,7 @@
     ], "outputs": [{"name": "f", "node": 2}]}
 
 `docs/circuit.schema.json` describes the fields. A document is untrusted: an unknown field, a key that appears twice, a
-node that reads a later one or claims a wrong type is refused, and the verifier checks the rest. In a circuit file,
+node that reads a later one or states a wrong type is refused, and the verifier checks the rest. In a circuit file,
 `tensor` takes the place of a constant's `value`.
 """
 
@@ -84,7 +84,9 @@ def _encode_json(value: object) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise FileFormatError(f"no file can hold {short_repr(value)}: it has an unpaired surrogate") from None
+            raise FileFormatError(
+                f"{short_repr(value)} cannot be stored in a file: it has an unpaired surrogate"
+            ) from None
     if not text.isprintable():
         # Escaped, because a terminal would execute some of these characters and reverse the line at others.
         text = "".join([letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text])
@@ -131,8 +133,8 @@ def _describe_op(row: Row, usual: int) -> WrittenFields:
     """Return the settings of a node, and its kink mode if it is not the usual one."""
     if row.op.per_call:
         raise FileFormatError(
-            f"node {automatic_name(row.node)} applies {row.op.title}, a Python function of the user's own, "
-            "which no file can hold; write it in wiregrad's ops, or register an op for it"
+            f"node {automatic_name(row.node)} applies {row.op.title}, a user's Python function, which "
+            "cannot be stored in a file; write it in wiregrad's ops, or register an op for it"
         )
     fields: WrittenFields = {}
     if row.op.settings:
@@ -153,7 +155,7 @@ def _write_setting(value: object) -> object:
 def _describe_constant(node: int, value: WireValue, tensors: NamedTensors | None) -> WrittenFields:
     if type_of_constant(value).dtype not in DTYPES.values():
         kind = type_of_constant(value)
-        raise FileFormatError(f"node {automatic_name(node)} is a constant of type {kind}, which no file can hold")
+        raise FileFormatError(f"node {automatic_name(node)} is a constant of type {kind}, which cannot be stored")
     if tensors is None or not np.ndim(value):
         return {"value": write_elements(value)}
     name = f"constant.{node}"
@@ -193,13 +195,13 @@ def unknown_version_error(version: object) -> FileFormatError:
     """Return the error for a version of the format that cannot be read.
 
     >>> print(unknown_version_error(2))
-    version 2 of the circuit format is not known here (1 is); a newer wiregrad wrote it: update to read it
+    version 2 of the circuit format is not supported (supported: 1); a newer wiregrad wrote it: upgrade to read it
     """
     known = ", ".join(map(str, VERSION_READERS))
     newer = type(version) is int and version > FORMAT_VERSION
-    hint = "a newer wiregrad wrote it: update to read it" if newer else f"wanted version {FORMAT_VERSION}"
+    hint = "a newer wiregrad wrote it: upgrade to read it" if newer else f"wanted version {FORMAT_VERSION}"
     return FileFormatError(
-        f"version {short_repr(version)} of the circuit format is not known here ({known} is); {hint}"
+        f"version {short_repr(version)} of the circuit format is not supported (supported: {known}); {hint}"
     )
 
 
@@ -288,7 +290,7 @@ class _DocumentReader:
         mode = _read_kink(op, fields["kink"]) if "kink" in fields else DERIVE_MODE
         kind = table.type_at(table.infer_number(op, tuple([recording.type_number_of(source) for source in sources])))
         if stated is not None and stated != kind:
-            raise FileFormatError(f"it claims the type {stated}; it is {kind}")
+            raise FileFormatError(f"its stated type is {stated}, but its op gives {kind}")
         recording.append_op(op, sources, kind, mode)
 
     def _read_constant(self, fields: JsonFields, stated: WireType | None) -> WireValue:
@@ -311,7 +313,7 @@ class _DocumentReader:
         if stated is not None and stated.dtype.kind == "c":
             value = _join_pairs(name, value)
         if stated != type_of_constant(value):
-            raise FileFormatError(f"it claims the type {stated}; the tensor {name} is {type_of_constant(value)}")
+            raise FileFormatError(f"its stated type is {stated}, but the tensor {name} is {type_of_constant(value)}")
         return value
 
     def _read_shared_place(self, fields: JsonFields) -> Place | None:

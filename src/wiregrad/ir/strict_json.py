@@ -1,11 +1,11 @@
 """Read JSON from untrusted sources, and write the elements of constants so that every bit comes back.
 
-Of what is read, this holds: no key stood twice in one object, nothing is nested deeper than allowed, every number is
-finite and no integer is longer than a machine's. What does not fit is refused before it can cost time or memory:
+The reader guarantees that no key appears twice in one object, nothing is nested deeper than allowed, every number is
+finite and no integer is longer than 64 bits need. Anything too large is refused before it can cost time or memory:
 brackets and commas are counted first, a block at a time.
 
-JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`; a NaN with other bits than the usual
-one carries them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses. The text
+JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`; a NaN with unusual bits is written with
+them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses. The text
 form and the JSON form read with these functions, so that neither accepts what the other refuses.
 """
 
@@ -50,7 +50,7 @@ def read_strict_json(text: str | bytes) -> JsonValue:
     if not isinstance(text, str | bytes | bytearray):
         raise FileFormatError(f"wanted JSON as a string or bytes; got {type(text).__name__}")
     if len(text) > MAX_TEXT_BYTES:
-        raise FileFormatError(f"the JSON text has {len(text):,} characters; at most {MAX_TEXT_BYTES:,} are read")
+        raise FileFormatError(f"the JSON text has {len(text):,} characters; the limit is {MAX_TEXT_BYTES:,}")
     data = _encode_utf8(text)
     check_json_size(data)
     if not data.strip():
@@ -94,7 +94,7 @@ def check_json_size(data: bytes) -> None:
     >>> check_json_size(b"[" * 100)
     Traceback (most recent call last):
         ...
-    wiregrad.errors.FileFormatError: lists and objects nest deeper than 80 levels; no deeper ones are read
+    wiregrad.errors.FileFormatError: lists and objects are nested deeper than the limit of 80 levels
     """
     depth = 0
     items = 0
@@ -109,11 +109,9 @@ def check_json_size(data: bytes) -> None:
         depths = depth + np.cumsum(_DEPTH_STEPS[outside], dtype=np.int32)
         items += int(np.count_nonzero(_COUNTED_BYTES[outside]))
         if depths.max(initial=0) > MAX_JSON_DEPTH:
-            raise FileFormatError(
-                f"lists and objects nest deeper than {MAX_JSON_DEPTH} levels; no deeper ones are read"
-            )
+            raise FileFormatError(f"lists and objects are nested deeper than the limit of {MAX_JSON_DEPTH} levels")
         if items > MAX_JSON_ITEMS:
-            raise FileFormatError(f"there are more than {MAX_JSON_ITEMS:,} lists, objects and commas; no more are read")
+            raise FileFormatError(f"there are more than the limit of {MAX_JSON_ITEMS:,} lists, objects and commas")
         depth = int(depths[-1]) if depths.size else depth
 
 
@@ -146,7 +144,7 @@ def read_integer(text: str) -> int | float:
     (12, -0.0)
     """
     if len(text) > MAX_JSON_DIGITS:
-        raise FileFormatError(f"a whole number has {len(text):,} digits; at most {MAX_JSON_DIGITS} are read")
+        raise FileFormatError(f"an integer has {len(text):,} digits; the limit is {MAX_JSON_DIGITS}")
     return -0.0 if text == "-0" else int(text)
 
 
@@ -265,7 +263,7 @@ def write_outcome(outcome: ArrayLike) -> tuple[str, JsonValue]:
     # int(x) of a large float64 does not fit into int64.
     if isinstance(outcome, int) and abs(outcome) < 10**MAX_OUTCOME_DIGITS:
         return INTEGER_TYPE, str(outcome)
-    raise FileFormatError(f"{short_repr(outcome)} steered Python; no text and no file can hold such a value")
+    raise FileFormatError(f"the value {short_repr(outcome)} steered Python; it cannot be stored as text or in a file")
 
 
 def read_outcome(kind: JsonValue, value: JsonValue) -> PythonNumber | WireValue:

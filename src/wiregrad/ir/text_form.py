@@ -144,7 +144,7 @@ def _write_json(value: object) -> str:
 
 def _write_settings(op: Op) -> str:
     if op.per_call:
-        raise TextError(f"a node applies {op.name}, a Python function of the user's own, which no text can hold")
+        raise TextError(f"a node applies {op.name}, a user's Python function, which cannot be stored as text")
     return "".join(f" {name}={_write_json(value)}" for name, value in op.settings)
 
 
@@ -198,7 +198,7 @@ class _TextReader:
         self.index: dict[str, int] = {}
         self.certificates: list[tuple[str, Any, Place | None, int]] = []
         if len(text) > MAX_TEXT_BYTES:
-            raise TextError(f"the text has {len(text):,} characters; at most {MAX_TEXT_BYTES:,} are read")
+            raise TextError(f"the text has {len(text):,} characters; the limit is {MAX_TEXT_BYTES:,}")
         for number, line in enumerate(text.split("\n"), 1):
             code, _, note = line.partition("#")
             if len(code) > MAX_LINE_LETTERS and not code.isascii():

@@ -15,7 +15,7 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 
 PortArray: TypeAlias = NDArray[np.object_]
-"""The elements of a node: ports, or a plain 0 where no wire was added into an element."""
+"""The elements of a node: ports, or a plain 0 where nothing was added into an element."""
 
 MAX_EXPANDED_NODES = 100_000
 """Maximum number of nodes of an expanded circuit."""
@@ -131,5 +131,5 @@ def _label_outputs(
 ) -> Iterator[tuple[str, Port]]:
     for label, node in outputs:
         for index, port in np.ndenumerate(held[node]):
-            # An element that no wire was added into is a plain 0.
+            # An element into which nothing was added is a plain 0, not a port.
             yield _element_name(label, index), port if isinstance(port, Port) else builder.constant(port)

@@ -1,6 +1,6 @@
 """Walk a circuit and build another: what the passes share, and the pass that inserts splitters.
 
-Names, places, groups and kink modes are copied. A node that is replaced hands its names on, so every name that the
+Names, places, groups and kink modes are copied. A node that is replaced passes its names on, so every name that the
 user gave still refers to a node.
 """
 

@@ -90,7 +90,7 @@ def to_unicode(
     canvas = _draw_picture(drawn, width)
     head = f"{clip_end(drawn.title, TERMINAL_NAME_COLUMNS)}: {drawn.note or drawn.about}"
     if canvas is None:
-        head += f"; too wide to draw in {width} columns, so listed"
+        head += f"; too wide for {width} columns, so shown as a list"
     text = "\n".join([head, "", *(_write_listing(drawn, width) if canvas is None else canvas)])
     return _to_ascii(text) if ascii else text
 
