@@ -422,7 +422,7 @@ class CFunctions:
         shared.update(self.listing.result_variables())
         self.arrays = {"b": list[int](), "f": list[int]()}
         inputs = {number: k for k, number in enumerate(self.listing.inputs.values())}
-        self.kept = {"f": self.writer.identifiers.take_name("w"), "b": self.writer.identifiers.take_name("c")}
+        self.part_arrays = {"f": self.writer.identifiers.take_name("w"), "b": self.writer.identifiers.take_name("c")}
         self.called = dict(enumerate(self.writer.names))
         for number in sorted(shared | set(inputs)):
             if number in inputs:
@@ -430,7 +430,7 @@ class CFunctions:
                 continue
             array = self.arrays["b" if self.listing.variables[number].type.dtype.kind == "b" else "f"]
             kind = "b" if array is self.arrays["b"] else "f"
-            self.writer.names[number] = f"{self.kept[kind]}[{len(array)}]"
+            self.writer.names[number] = f"{self.part_arrays[kind]}[{len(array)}]"
             array.append(number)
         self.shared = shared - set(inputs)
         return parts
@@ -457,7 +457,7 @@ class CFunctions:
     def part_arguments(self) -> list[tuple[str, str]]:
         """Return the arguments that every part takes, each with its declaration."""
         real = self.language.real
-        arrays = [(self.kept[kind], f"{self.language.type_name(kind == 'b')} *{self.kept[kind]}") for kind in "fb"]
+        arrays = [(name, f"{self.language.type_name(kind == 'b')} *{name}") for kind, name in self.part_arrays.items()]
         return [(self.argument, f"const {real} *{self.argument}"), *arrays]
 
     def write_long_body(self, parts: list[list[ListingLine]]) -> list[str]:
@@ -472,7 +472,7 @@ class CFunctions:
         for kind, array in self.arrays.items():
             storage = "static " if large else ""
             name = self.language.type_name(kind == "b")
-            declarations.append(f"{storage}{name} {self.kept[kind]}[{max(1, len(array))}];")
+            declarations.append(f"{storage}{name} {self.part_arrays[kind]}[{max(1, len(array))}];")
         arguments = ", ".join(name for name, _ in self.part_arguments())
         return [
             *declarations,

@@ -154,8 +154,8 @@ def find_strides(numbers: IndexMap, lengths: Sequence[int]) -> tuple[int, ...] |
         return (0,) * len(lengths)
     inner = [int(np.prod(lengths[k + 1 :], dtype=np.int64)) for k in range(len(lengths))]
     steps = [int(numbers[at] - numbers[0]) if n > 1 else 0 for n, at in zip(lengths, inner, strict=True)]
-    made = reduce(np.add.outer, (step * np.arange(n) for step, n in zip(steps, lengths, strict=True))).ravel()
-    return tuple(steps) if np.array_equal(made + numbers[0], numbers) else None
+    described = reduce(np.add.outer, (step * np.arange(n) for step, n in zip(steps, lengths, strict=True))).ravel()
+    return tuple(steps) if np.array_equal(described + numbers[0], numbers) else None
 
 
 def _find_periods(numbers: IndexMap) -> set[int] | None:
@@ -174,8 +174,8 @@ def _find_periods(numbers: IndexMap) -> set[int] | None:
         rest = rest[::run]
         size *= run
         sizes.add(size)
-    made = reduce(lambda inner, outer: np.add.outer(outer, inner).ravel(), steps, numbers[:1])
-    return sizes if np.array_equal(made, numbers) else None
+    described = reduce(lambda inner, outer: np.add.outer(outer, inner).ravel(), steps, numbers[:1])
+    return sizes if np.array_equal(described, numbers) else None
 
 
 def _divide_evenly(bounds: set[int]) -> bool:

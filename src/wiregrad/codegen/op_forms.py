@@ -326,7 +326,7 @@ class PullbackRule:
 
     shared: Sequence[Form] = ()
     sent: Sequence[SentGradient] = ()
-    made: dict[Any, Form] = field(default_factory=dict)
+    combined: dict[Any, Form] = field(default_factory=dict)
     """Cache of combined forms: a sent gradient added to one that arrived earlier."""
 
 

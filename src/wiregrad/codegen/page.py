@@ -291,10 +291,10 @@ def _write_record(op: Elementwise, parts: _RecordParts, shared: Mapping[str, str
 
 def _drop_usual_arguments(*arguments: str) -> list[str]:
     """Return the last arguments of a record without the trailing ones that equal their default."""
-    kept = list(arguments)
-    while kept and kept[-1] == _LAST_DEFAULTS[len(kept) - 1]:
-        kept.pop()
-    return kept
+    shortened = list(arguments)
+    while shortened and shortened[-1] == _LAST_DEFAULTS[len(shortened) - 1]:
+        shortened.pop()
+    return shortened
 
 
 def _write_conditions(op: Elementwise) -> str:

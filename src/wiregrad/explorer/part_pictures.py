@@ -69,7 +69,7 @@ def extract_part(circuit: CircuitGraph, run: RunRecord | None, chosen: NDArray[n
         sources=position[c.sources[wires]],
         types=c.types[keep],
         constant_nodes=position[c.constant_nodes[constants]],
-        constants=tuple(value for value, kept in zip(c.constants, constants.tolist(), strict=True) if kept),
+        constants=tuple(value for value, is_chosen in zip(c.constants, constants.tolist(), strict=True) if is_chosen),
         modes=None if c.modes is None else np.where(border, 0, c.modes)[keep].astype(np.uint8),
         names=_extract_names(circuit, keep, position),
         places=c.places.select_nodes(keep),

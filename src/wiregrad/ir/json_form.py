@@ -208,7 +208,9 @@ def unknown_version_error(version: object) -> FileFormatError:
 def _read_version_1(document: JsonFields, tensors: Mapping[str, NDArray[Any]]) -> CircuitGraph:
     """Read version 1."""
     _check_fields("the document", document, ("format", "version", "name", "nodes", "outputs"), ("steered",))
-    nodes, outputs, steered = (_check_list(key, document.get(key, [])) for key in ("nodes", "outputs", "steered"))
+    nodes = _check_list("nodes", document.get("nodes", []))
+    outputs = _check_list("outputs", document.get("outputs", []))
+    steered = _check_list("steered", document.get("steered", []))
     check_node_count(len(nodes))
     reader = _DocumentReader(tensors)
     for index, node in enumerate(nodes):

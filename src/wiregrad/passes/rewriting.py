@@ -28,13 +28,13 @@ class RewrittenNode(NamedTuple):
 
 
 class Rewriter:
-    """Builds a new circuit from an old one; `where` maps old nodes to new ones, `made` describes the new ones."""
+    """Builds a new circuit from an old one; `where` maps old nodes to new ones, `nodes` describes the new ones."""
 
     def __init__(self, circuit: CircuitGraph) -> None:
         self.circuit = circuit
         self.recording = CircuitRecording()
         self.where: list[int] = [-1] * circuit.size
-        self.made: list[RewrittenNode] = []
+        self.nodes: list[RewrittenNode] = []
         self.values: dict[int, WireValue] = {}
         """Values of the new circuit's constants."""
         self._by_bits: dict[tuple[str, tuple[int, ...], bytes], int] = {}
@@ -44,7 +44,7 @@ class Rewriter:
     def copy_node(self, row: Row, sources: Sequence[int]) -> int:
         """Copy a node with new sources; returns its new index."""
         new = self.recording.copy_node(self.circuit, row, sources)
-        self.made.append(RewrittenNode(row.op, sources, row.mode, self.circuit.type_of(row.node)))
+        self.nodes.append(RewrittenNode(row.op, sources, row.mode, self.circuit.type_of(row.node)))
         if row.op is CONSTANT:
             self.values[new] = self._constants[row.node]
             self._by_bits.setdefault(_constant_key(self.values[new]), new)
@@ -61,7 +61,7 @@ class Rewriter:
         if constant is None:
             self.recording.move_to_node(self.circuit, row.node)
             constant = self.recording.append_constant(value)
-            self.made.append(RewrittenNode(CONSTANT, (), 0, self.circuit.type_of(row.node)))
+            self.nodes.append(RewrittenNode(CONSTANT, (), 0, self.circuit.type_of(row.node)))
             self.values[constant] = value
             self._by_bits[_constant_key(value)] = constant
         return constant

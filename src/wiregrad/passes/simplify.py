@@ -89,9 +89,9 @@ def _merging_rule(new: Rewriter) -> RewriteRule:
             return new.find_constant(row)
         if row.op is INPUT or row.op.pattern is Pattern.MERGE:
             return None
-        # This rule comes last, so a node that it has not seen is copied next and gets the index len(new.made).
-        node = seen.setdefault((row.op.name, row.op.settings, tuple(sources), row.mode), len(new.made))
-        return node if node < len(new.made) else None
+        # This rule comes last, so a node that it has not seen is copied next and gets the index len(new.nodes).
+        node = seen.setdefault((row.op.name, row.op.settings, tuple(sources), row.mode), len(new.nodes))
+        return node if node < len(new.nodes) else None
 
     return merge_node
 
@@ -102,7 +102,7 @@ def _identity_rule(new: Rewriter) -> RewriteRule:
             return None
         node = _find_identity(row.op, sources, row.mode, new)
         # x * 1.0 is not an identity if x is a bool: the product is a float.
-        same_type = node is not None and new.made[node].type == new.circuit.type_of(row.node)
+        same_type = node is not None and new.nodes[node].type == new.circuit.type_of(row.node)
         return node if same_type else None
 
     return reduce_node
@@ -124,7 +124,7 @@ def _find_identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter
 
 
 def _drop_repeated_op(op: Elementwise, source: int, mode: int, new: Rewriter) -> int | None:
-    inner = new.made[source]
+    inner = new.nodes[source]
     if inner.op is not op or inner.mode != mode or not (op.involution or op.idempotent):
         return None
     return inner.sources[0] if op.involution else source

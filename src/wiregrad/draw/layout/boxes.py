@@ -248,8 +248,8 @@ class _SplitterBuilder:
             for wire in self.leaving[k]:
                 self.start[wire] = len(self.boxes) - 1
             # A splitter that is a node of the circuit has two branches already, of which the first stays.
-            kept = 1 if box.kind is BoxKind.SPLIT else 0
-            readers = self.leaving[k][kept:]
+            first_branches = 1 if box.kind is BoxKind.SPLIT else 0
+            readers = self.leaving[k][first_branches:]
             if len(readers) + len(box.outputs) > 1:
                 self._add_chain(box, readers)
         renumbered = [

@@ -85,14 +85,14 @@ def clip_end(text: str, most: int) -> str:
     """
     if count_columns(text) <= most:
         return text
-    kept = []
+    letters = []
     room = most - 1
     for ch in text:
         room -= count_columns(ch)
         if room < 0:
             break
-        kept.append(ch)
-    return "".join(kept).rstrip() + ELLIPSIS
+        letters.append(ch)
+    return "".join(letters).rstrip() + ELLIPSIS
 
 
 def clip_front(text: str, most: int) -> str:

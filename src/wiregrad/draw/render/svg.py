@@ -165,7 +165,10 @@ def _step_towards(one: tuple[int, int], two: tuple[int, int], step: int) -> tupl
 
 def trace_cell(rect: Rect, top: int, left: int, right: int) -> str:
     """Return the path of a cell; the numbers are the radii at the top, the lower left and the lower right corner."""
-    x, y, w, h = rect.x, rect.y, rect.width, rect.height
+    x = rect.x
+    y = rect.y
+    w = rect.width
+    h = rect.height
     return "".join(
         [
             f"M{x} {y + top}",
@@ -184,7 +187,10 @@ def trace_hatch(rect: Rect, step: int = 6) -> str:
     >>> trace_hatch(Rect(0, 0, 12, 6))
     'M0 6L6 0M6 6L12 0'
     """
-    x, y, w, h = rect.x, rect.y, rect.width, rect.height
+    x = rect.x
+    y = rect.y
+    w = rect.width
+    h = rect.height
     strokes = []
     for t in range(step, w + h, step):
         start = (x + max(0, t - h), y + min(t, h))
