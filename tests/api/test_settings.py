@@ -77,7 +77,7 @@ def test_the_switch_says_which_backend_runs_a_circuit(value: str, tier: str, mon
 
 def test_vector_math_refuses_a_source_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(settings.VECTOR_MATH_VARIABLE, "bogus")
-    with pytest.raises(SettingError, match="WIREGRAD_VECTOR_MATH is one of polynomial, libmvec, scalar"):
+    with pytest.raises(SettingError, match="WIREGRAD_VECTOR_MATH must be one of polynomial, libmvec, scalar"):
         find_vector_function("exp", 8, "double")
 
 
