@@ -192,7 +192,7 @@ def test_a_circuit_cannot_be_changed() -> None:
         ({"sources": np.array([0, 1, -1, 2], np.int32)}, "node 4 reads node -1"),
         ({"sources": np.array([0, 1, 3], np.int32)}, "starts must run from 0 to the number of wires"),
         ({"starts": np.array([0, 0, 0, 0, 1, 4], np.int32)}, "node 3 applies add to 1 wires; it takes 2"),
-        ({"starts": np.array([0, 0, 0, 3, 2, 4], np.int32)}, "must not fall"),
+        ({"starts": np.array([0, 0, 0, 3, 2, 4], np.int32)}, "must not decrease"),
         ({"starts": np.array([0, 4], np.int32)}, "5 nodes need 6 starts"),
         ({"codes": np.array([0, 0, 0, 999, 4], np.uint16)}, "known op"),
         ({"types": np.zeros(2, np.uint16)}, "5 nodes need 5 types"),

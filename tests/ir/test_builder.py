@@ -385,3 +385,11 @@ def test_a_refused_build_names_nothing() -> None:
         b.build(y)
 
     assert repr(y) == "Port(%1)"
+
+
+def test_an_array_becomes_a_constant_of_its_own_type() -> None:
+    b = wg.Builder(finite=False)
+    port = b.constant(np.zeros(3), name="zeros")
+
+    assert str(b.type_of(port)) == "float64[3]"
+    assert len(b) == 1
