@@ -1,10 +1,13 @@
 """Measure how the package is built: rooms, imports, names, lengths, types. `make house` prints it.
 
-python tools/house.py [PACKAGE FOLDER]
+python tools/house.py [--list] [PACKAGE FOLDER]
+
+With `--list`, the modules with one importer and the classes that are large are listed by name.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import sys
 from collections import Counter, defaultdict
@@ -14,6 +17,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "src" / "wiregrad"
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+MAX_METHODS = 20
+"""Maximum number of methods of a class that holds one idea."""
+MAX_ATTRIBUTES = 12
+"""Maximum number of attributes of a class that holds one idea."""
 
 
 @dataclass
@@ -35,7 +42,7 @@ def read_modules(folder: Path) -> dict[str, Module]:
         text = path.read_text(encoding="utf-8")
         modules[name] = Module(name, text.count("\n"), ast.parse(text))
     for module in modules.values():
-        module.imports = {found for found in find_imports(module.tree, modules) if found != module.name}
+        module.imports = {name for name in find_imports(module.tree, modules) if name != module.name}
     return modules
 
 
@@ -89,7 +96,7 @@ def find_functions(modules: Iterable[Module]) -> list[FunctionNode]:
         node
         for module in modules
         for node in ast.walk(module.tree)
-        if isinstance(node, FunctionNode) and not (node.name.startswith("__") and node.name.endswith("__"))
+        if isinstance(node, FunctionNode) and not is_special_name(node.name)
     ]
 
 
@@ -113,15 +120,69 @@ def repeated_classes(modules: Iterable[Module]) -> dict[str, int]:
     return {name: count for name, count in names.most_common() if count > 1}
 
 
-def modules_with_one_importer(modules: dict[str, Module]) -> list[str]:
-    """Return the modules that exactly one other module imports."""
-    importers = Counter(name for module in modules.values() for name in module.imports)
-    return sorted(name for name, count in importers.items() if count == 1)
+def modules_with_one_importer(modules: dict[str, Module]) -> dict[str, str]:
+    """Return the modules that exactly one other module imports, each with that module."""
+    importers: dict[str, list[str]] = defaultdict(list)
+    for module in modules.values():
+        for name in module.imports:
+            importers[name].append(module.name)
+    return {name: others[0] for name, others in sorted(importers.items()) if len(others) == 1}
 
 
-def share_of_any(modules: Iterable[Module]) -> float:
-    """Return which part of the annotations of parameters and results is plain `Any`."""
-    annotations = [
+@dataclass
+class LargeClass:
+    """A class with many methods or attributes."""
+
+    module: str
+    name: str
+    methods: int
+    attributes: int
+
+
+def find_large_classes(modules: Iterable[Module]) -> list[LargeClass]:
+    """Return the classes with more methods or attributes than one idea needs, largest first."""
+    classes = [
+        LargeClass(module.name, node.name, count_methods(node), len(find_attributes(node)))
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef)
+    ]
+    large = [one for one in classes if one.methods > MAX_METHODS or one.attributes > MAX_ATTRIBUTES]
+    return sorted(large, key=lambda one: (-one.methods, -one.attributes, one.name))
+
+
+def count_methods(node: ast.ClassDef) -> int:
+    """Return the number of methods and properties of a class, but for those that Python names itself.
+
+    >>> count_methods(ast.parse("class A:\\n def f(self): ...\\n def __len__(self): ...").body[0])
+    1
+    """
+    names = [item.name for item in node.body if isinstance(item, FunctionNode)]
+    return sum(not is_special_name(name) for name in names)
+
+
+def find_attributes(node: ast.ClassDef) -> set[str]:
+    """Return the attributes of the instances of a class: annotated in its body, or assigned to `self`."""
+    fields = {
+        item.target.id for item in node.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    }
+    assigned = {
+        inner.attr
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store)
+        if isinstance(inner.value, ast.Name) and inner.value.id == "self"
+    }
+    return fields | assigned
+
+
+def is_special_name(name: str) -> bool:
+    """Return whether Python gives a name its meaning, as to `__add__`."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def collect_annotations(modules: Iterable[Module]) -> list[ast.expr]:
+    """Return the annotations of all parameters and results."""
+    return [
         annotation
         for module in modules
         for node in ast.walk(module.tree)
@@ -129,7 +190,17 @@ def share_of_any(modules: Iterable[Module]) -> float:
         for annotation in (node.returns, *(argument.annotation for argument in every_argument(node)))
         if annotation is not None
     ]
-    return sum(isinstance(one, ast.Name) and one.id == "Any" for one in annotations) / max(len(annotations), 1)
+
+
+def share_of_any(modules: Iterable[Module]) -> float:
+    """Return which part of the annotations of parameters and results is plain `Any`."""
+    annotations = collect_annotations(modules)
+    return sum(map(is_any, annotations)) / max(len(annotations), 1)
+
+
+def is_any(annotation: ast.expr) -> bool:
+    """Return whether an annotation is `Any` by itself."""
+    return isinstance(annotation, ast.Name) and annotation.id == "Any"
 
 
 def every_argument(node: FunctionNode) -> list[ast.arg]:
@@ -145,38 +216,86 @@ def room_of(name: str) -> str:
     return parts[1] if len(parts) > 2 else "(top)"
 
 
-def report(folder: Path) -> str:
-    """Return all measurements as text."""
-    modules = read_modules(folder)
+def group_by_room(modules: dict[str, Module]) -> dict[str, list[Module]]:
+    """Return the modules of each room; the `__init__` of a room belongs to it."""
     rooms: dict[str, list[Module]] = defaultdict(list)
     for module in modules.values():
         is_room = any(name.startswith(f"{module.name}.") for name in modules)
         rooms[room_of(f"{module.name}.__init__" if is_room else module.name)].append(module)
-    functions = find_functions(modules.values())
+    return dict(sorted(rooms.items()))
+
+
+def describe_rooms(rooms: dict[str, list[Module]]) -> list[str]:
+    """Return a line per room, and one for the whole package."""
+    everything = [module for members in rooms.values() for module in members]
+    return [describe_room(room, members) for room, members in [*rooms.items(), ("in all", everything)]]
+
+
+def describe_room(room: str, members: list[Module]) -> str:
+    """Return the size of a room, and how many of its annotations are `Any`."""
+    lines = sum(module.lines for module in members)
+    annotations = collect_annotations(members)
+    count = sum(map(is_any, annotations))
+    return (
+        f"{room:12} {len(members):4} modules {lines:7,} lines   Any {count:5,} of {len(annotations):6,} annotations, "
+        f"{share_of_any(members):5.1%}"
+    )
+
+
+def describe_functions(modules: Iterable[Module]) -> list[str]:
+    """Return what is measured of names and lengths of functions."""
+    functions = find_functions(modules)
     lengths = sorted((node.end_lineno or node.lineno) - node.lineno + 1 for node in functions)
     one_word = sum(is_one_word(node.name) for node in functions)
-    ring, repeated, single = (
-        find_largest_ring(modules),
-        repeated_classes(modules.values()),
-        modules_with_one_importer(modules),
-    )
-    outside_ops = [module for module in modules.values() if room_of(module.name) != "ops"]
-    lines = [
-        f"{room:12} {len(held):4} modules {sum(m.lines for m in held):7,} lines" for room, held in sorted(rooms.items())
-    ]
-    lines += [
-        f"{'in all':12} {len(modules):4} modules {sum(m.lines for m in modules.values()):7,} lines",
-        "",
-        f"largest ring of imports, hidden ones included: {len(ring)} modules {' '.join(ring)}".rstrip(),
+    return [
         f"functions with one-word names: {one_word / len(functions):.0%} of {len(functions):,}",
-        f"public classes defined more than once: {len(repeated)} {' '.join(repeated)}".rstrip(),
-        f"modules with one importer: {len(single)}",
         f"lines of a function: median {lengths[len(lengths) // 2]}, 90th percentile {lengths[len(lengths) * 9 // 10]}, "
         f"longest {lengths[-1]}",
+    ]
+
+
+def report(folder: Path, *, with_lists: bool = False) -> str:
+    """Return all measurements as text, if wanted with the modules and classes that are counted."""
+    modules = read_modules(folder)
+    ring = find_largest_ring(modules)
+    repeated = repeated_classes(modules.values())
+    single = modules_with_one_importer(modules)
+    large = find_large_classes(modules.values())
+    outside_ops = [module for module in modules.values() if room_of(module.name) != "ops"]
+    lines = [
+        *describe_rooms(group_by_room(modules)),
+        "",
+        f"largest ring of imports, hidden ones included: {len(ring)} modules {' '.join(ring)}".rstrip(),
+        *describe_functions(modules.values()),
+        f"public classes defined more than once: {len(repeated)} {' '.join(repeated)}".rstrip(),
+        f"modules with one importer: {len(single)}",
+        f"classes with over {MAX_METHODS} methods or {MAX_ATTRIBUTES} attributes: {len(large)}",
         f"annotations that are Any: {share_of_any(modules.values()):.1%}; outside ops {share_of_any(outside_ops):.1%}",
     ]
-    return "\n".join(lines)
+    return "\n".join(lines + (list_details(single, large) if with_lists else []))
+
+
+def list_details(single: dict[str, str], large: list[LargeClass]) -> list[str]:
+    """Return the modules with one importer and the large classes, one per line."""
+    width = max(map(len, single), default=0)
+    return [
+        "",
+        "modules with one importer",
+        *(f"  {name:{width}}  imported by {importer}" for name, importer in single.items()),
+        "",
+        "large classes",
+        *(f"  {one.module}.{one.name}: {one.methods} methods, {one.attributes} attributes" for one in large),
+    ]
+
+
+def main() -> None:
+    """Print the measurements of the package, or of the one in another folder."""
+    parser = argparse.ArgumentParser(description="Measure how a package is built.")
+    parser.add_argument("folder", nargs="?", type=Path, default=PACKAGE)
+    parser.add_argument("--list", action="store_true", help="list the modules and classes that are counted")
+    options = parser.parse_args()
+    sys.stdout.write(report(options.folder, with_lists=options.list) + "\n")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(report(Path(sys.argv[1]) if len(sys.argv) > 1 else PACKAGE) + "\n")
+    main()

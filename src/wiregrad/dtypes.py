@@ -8,13 +8,21 @@ from __future__ import annotations
 import re
 from math import prod
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 DTYPES: dict[str, np.dtype[np.generic]] = {
     name: np.dtype(name) for name in ("float64", "float32", "complex128", "bool", "int64")
 }
+
+WireValue: TypeAlias = NDArray[Any] | np.generic
+"""What a wire carries in a run: an array, or a NumPy scalar."""
+PythonNumber: TypeAlias = bool | int | float | complex
+JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
+"""What a JSON document is made of."""
+
 _TYPE_TEXT = re.compile(r"([a-z]+[0-9]*)(?:\[([0-9]{1,9}(?:,[0-9]{1,9})*)?\])?")
 
 
@@ -66,7 +74,7 @@ def numpy_can_hold(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
     return len(shape) <= MAX_AXES and prod([n for n in shape if n]) * dtype.itemsize < 2**63
 
 
-def to_python_number(value: Any) -> Any:
+def to_python_number(value: object) -> Any:
     """Convert a NumPy scalar to the equal Python number; return anything else unchanged.
 
     >>> to_python_number(np.float64(2.0)), to_python_number(np.bool_(True))
@@ -75,7 +83,7 @@ def to_python_number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def as_float(value: Any) -> np.float64 | None:
+def as_float(value: object) -> np.float64 | None:
     """Return a real number as float64; None for anything else (bool, text, complex, arrays).
 
     >>> as_float(2), as_float(True), as_float("2")
@@ -90,7 +98,7 @@ def as_float(value: Any) -> np.float64 | None:
         return np.float64("inf" if number > 0 else "-inf")
 
 
-def format_brief_number(value: Any) -> str:
+def format_brief_number(value: WireValue | PythonNumber) -> str:
     """Format a number with six digits and no trailing zeros, and a large array by its first and last elements.
 
     >>> format_brief_number(-10.0), format_brief_number(0.7071067811865476), format_brief_number(True)
@@ -101,7 +109,7 @@ def format_brief_number(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:.6g}"
 
 
-def parenthesize_negative(value: Any) -> str:
+def parenthesize_negative(value: WireValue | PythonNumber) -> str:
     """Format a number as an operand: a negative one gets parentheses.
 
     >>> parenthesize_negative(2.0), parenthesize_negative(-3.0)

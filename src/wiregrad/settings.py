@@ -30,7 +30,7 @@ def read_setting(variable: str) -> str:
     >>> read_setting(NATIVE_VARIABLE)
     Traceback (most recent call last):
         ...
-    wiregrad.errors.SettingError: the environment variable WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'
+    wiregrad.errors.SettingError: the environment variable WIREGRAD_NATIVE must be one of 0, 1, llvm; got 'bogus'
     >>> del os.environ[NATIVE_VARIABLE]
     >>> read_setting(NATIVE_VARIABLE)
     ''
@@ -40,7 +40,7 @@ def read_setting(variable: str) -> str:
     if value and value not in allowed:
         near = suggest_name(value, allowed)
         raise SettingError(
-            f"the environment variable {variable} is one of {', '.join(allowed)}; got {short_repr(value)}{near}"
+            f"the environment variable {variable} must be one of {', '.join(allowed)}; got {short_repr(value)}{near}"
         )
     return value
 

@@ -65,7 +65,7 @@ def test_compiling_refuses_a_switch_that_is_not_known(
     monkeypatch: pytest.MonkeyPatch, compile_: Callable[[], object]
 ) -> None:
     monkeypatch.setenv(settings.NATIVE_VARIABLE, "bogus")
-    with pytest.raises(SettingError, match="WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'"):
+    with pytest.raises(SettingError, match="WIREGRAD_NATIVE must be one of 0, 1, llvm; got 'bogus'"):
         compile_()
 
 
@@ -80,7 +80,7 @@ def test_the_switch_says_which_backend_runs_a_circuit(value: str, tier: str, mon
 
 def test_vector_math_refuses_a_source_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(settings.VECTOR_MATH_VARIABLE, "bogus")
-    with pytest.raises(SettingError, match="WIREGRAD_VECTOR_MATH is one of polynomial, libmvec, scalar"):
+    with pytest.raises(SettingError, match="WIREGRAD_VECTOR_MATH must be one of polynomial, libmvec, scalar"):
         find_vector_function("exp", 8, "double")
 
 
@@ -94,7 +94,7 @@ def test_every_command_refuses_an_environment_that_is_not_known(
     out, err = capsys.readouterr()
 
     assert (code, out) == (2, "")
-    assert err.startswith(f"wiregrad: the environment variable {variable} is one of ")
+    assert err.startswith(f"wiregrad: the environment variable {variable} must be one of ")
     assert err.count("\n") == 1
 
 
@@ -121,4 +121,4 @@ def test_the_command_prints_no_traceback_for_a_wrong_environment() -> None:
     )
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "wiregrad: the environment variable WIREGRAD_NATIVE is one of 0, 1, llvm; got 'bogus'\n"
+    assert done.stderr == "wiregrad: the environment variable WIREGRAD_NATIVE must be one of 0, 1, llvm; got 'bogus'\n"

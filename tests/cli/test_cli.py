@@ -439,7 +439,7 @@ def test_arguments_that_do_not_fit_are_wrong_usage(capsys: pytest.CaptureFixture
 
     assert code == 2
     assert "two(x, w): missing a required argument: 'x'" in err
-    assert "min does not say what its parameters are" in run(capsys, "grad", f"{model}:unsigned", "x=1")[2]
+    assert "min has no signature that Python can read" in run(capsys, "grad", f"{model}:unsigned", "x=1")[2]
     assert "got an unexpected keyword argument 'v'" in run(capsys, "grad", f"{model}:two", "x=1", "w=1", "v=1")[2]
 
 

@@ -122,7 +122,7 @@ def test_a_listing_of_one_of_several_ways_comes_with_a_note(capsys: pytest.Captu
 
     assert code == 0
     assert "x * 2.0" in out
-    assert f"note: values decided which way Python went at {model}:7" in err
+    assert f"note: Python branched on values at {model}:7" in err
     assert "note" not in run(capsys, "code", f"{model}:neuron", "x=2")[2]
 
 
@@ -188,8 +188,12 @@ def test_the_self_test_in_c_passes(capsys: pytest.CaptureFixture[str], tmp_path:
     [
         (["a +"], 3, "^"),
         (["a*b", "--to", "rust"], 2, "'rust' is not one of 'python'"),
-        (["a*b", "-o", "f.rs"], 2, "the name 'f.rs' does not say the language; wanted a file that ends in .py, .c"),
-        (["a*b", "-o", "folder"], 2, "the name 'folder' does not say the language"),
+        (
+            ["a*b", "-o", "f.rs"],
+            2,
+            "file name 'f.rs' does not imply a language; wanted a file that ends in .py, .c",
+        ),
+        (["a*b", "-o", "folder"], 2, "the file name 'folder' does not imply a language"),
         (["a*b", "-o", "no/such/f.c"], 3, "cannot write no/such/f.c: there is no such folder"),
         (["a*b", "-o", ".", "--to", "c"], 3, "it is a folder"),
         (["a*b", "--real", "float"], 2, "--real is for c and cuda; the language is python"),

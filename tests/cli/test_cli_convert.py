@@ -134,7 +134,7 @@ def test_what_steered_python_is_kept_in_files_and_noted_of_code(capsys: pytest.C
     run(capsys, "convert", "model.py:turns", "turns.json", "x=3")
 
     assert "steered" in json.loads((here / "turns.json").read_text())
-    assert "note: values decided which way Python went" in run(capsys, "convert", "turns.json", "turns.py")[2]
+    assert "note: Python branched on values" in run(capsys, "convert", "turns.json", "turns.py")[2]
 
 
 TWO = "input x: float64[3], y\ns = sum x axes=[-1] keepdims=false\na = multiply s y\nb = exp x\noutput a, b\n"

@@ -1001,7 +1001,7 @@ def test_a_terminal_that_is_too_narrow_gets_a_listing_that_says_so() -> None:
     run = run_of("neuron")
     lines = to_unicode(run.circuit, run, width=40).split("\n")
 
-    assert lines[0].endswith("too wide to draw in 40 columns, so listed")
+    assert lines[0].endswith("too wide for 40 columns, so shown as a list")
     assert max(map(len, lines[2:])) <= 40
     assert any(line.startswith("o (output)") and line.endswith("grad +1") for line in lines)
 

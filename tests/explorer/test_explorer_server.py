@@ -509,7 +509,7 @@ def test_a_run_that_leaves_the_recorded_branch_says_so() -> None:
     client = entered(build_app(ExplorerSession(circuit, circuit.run(x=1.0)), HOST))
 
     assert "note" not in rerun(client, {"x": 2.0}).json()
-    assert "Python would have gone another way at" in rerun(client, {"x": -2.0}).json()["note"]
+    assert "Python would have taken another branch at" in rerun(client, {"x": -2.0}).json()["note"]
 
 
 def test_a_circuit_with_several_outputs_is_run_back_from_all() -> None:

@@ -123,7 +123,7 @@ def test_a_run_that_would_have_gone_another_way_says_so() -> None:
     run = wg.run(lambda x: x * x if x > 0 else -x, 2.0)
     told = answer_question(ExplorerSession(run.circuit, run), {"ask": "run", "leaves": {run.circuit.inputs[0]: -2.0}})
 
-    assert "another way" in told["note"]
+    assert "another branch" in told["note"]
 
 
 @pytest.mark.parametrize(

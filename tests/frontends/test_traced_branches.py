@@ -363,7 +363,7 @@ def test_the_page_says_that_a_branch_flips() -> None:
 
     assert "note" not in build_page_data(circuit, circuit.run(x=0.25))
     note = build_page_data(circuit, circuit.run(x=3.0, check=False))["note"]
-    assert f"gone another way at {place}: abs(x) < 1.0 was True" in note
+    assert f"taken another branch at {place}: abs(x) < 1.0 was True" in note
 
 
 def test_a_receipt_of_a_traced_circuit_compares_its_arithmetic() -> None:
@@ -452,7 +452,7 @@ def test_a_listing_says_in_its_head_which_branches_it_holds(language: str, funct
     head = "\n".join(text.splitlines()[:8])
 
     assert f"1: abs(x) < 1.0 was True (test_traced_branches.py:{LINE})" in head
-    assert "go another way" in head
+    assert "take another branch" in head
 
 
 @pytest.mark.parametrize("function", LISTING_FUNCTIONS)
@@ -462,7 +462,7 @@ def test_check_false_leaves_the_guard_out(language: str, function: str) -> None:
     write = f"to_{language}"
 
     assert getattr(circuit, write)(function, check=False) == getattr(circuit.unchecked(), write)(function)
-    assert "go another way" not in getattr(circuit, write)(function, check=False)
+    assert "take another branch" not in getattr(circuit, write)(function, check=False)
 
 
 @pytest.mark.parametrize("function", LISTING_FUNCTIONS)
@@ -481,7 +481,7 @@ def test_numpy_raises_if_any_point_of_a_batch_flips() -> None:
     call = load_listing_function(Listing(wg.trace(huber, 0.5).to_numpy("value"), "value", ("x",)))
 
     assert call(np.array([0.25, 0.5])).tolist() == [0.03125, 0.125]
-    with pytest.raises(ValueError, match="go another way"):
+    with pytest.raises(ValueError, match="take another branch"):
         call(np.array([0.25, 3.0]))
 
 
@@ -520,7 +520,7 @@ def test_arrays_are_guarded_in_numpy_and_c() -> None:
     assert found[0][1:].tolist() == [1.0, 0.0, 3.0]
     assert np.isnan(found[1:]).all()
     for point_ in points[1:]:
-        with pytest.raises(ValueError, match="go another way"):
+        with pytest.raises(ValueError, match="take another branch"):
             call(point_)
 
 
@@ -540,7 +540,7 @@ def in_python(circuit: wg.Circuit, language: str, points: list[tuple[float, ...]
         try:
             found.append(float(call(*args)))
         except ValueError as error:
-            assert "go another way than it was traced, where" in str(error)
+            assert "take another branch than when it was traced, where" in str(error)
             found.append(FLIPPED)
     return found
 

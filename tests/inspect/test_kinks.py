@@ -182,7 +182,7 @@ def test_an_unknown_convention_in_the_environment_is_refused() -> None:
     refused = in_environment("jacks")
 
     assert refused.returncode == 1
-    assert "WIREGRAD_CONVENTION is one of min_norm, torch, jax; got 'jacks'" in refused.stderr
+    assert "WIREGRAD_CONVENTION must be one of min_norm, torch, jax; got 'jacks'" in refused.stderr
     assert "SettingError" in refused.stderr
 
 

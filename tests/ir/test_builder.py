@@ -169,12 +169,12 @@ def test_a_long_cycle_is_shortened() -> None:
         (lambda b: b.input(3), NameSyntaxError, "must be a string; got int"),
         (lambda b: b.exp("x", name="%3"), NameSyntaxError, "cannot be a name"),
         (lambda b: b.apply("input", "x"), OperandError, "builder.input"),
-        (lambda b: b.split("x", 1), CircuitError, "2 ways or more"),
-        (lambda b: b.split("x", "3"), CircuitError, "2 ways or more; got '3'"),
+        (lambda b: b.split("x", 1), CircuitError, "at least 2 ways"),
+        (lambda b: b.split("x", "3"), CircuitError, "at least 2 ways; got '3'"),
         (lambda b: b.group(3).__enter__(), CircuitError, "printable text"),
         (lambda b: b.add("x", -(10**5000)), LiteralError, "must be finite; got a very long number"),
         (lambda b: b.apply(np.tanh, "x"), OperandError, "wanted an op or its name; got <ufunc 'tanh'>"),
-        (lambda b: b.exp("x") and b.sin("x"), OperandError, "cannot steer Python"),
+        (lambda b: b.exp("x") and b.sin("x"), OperandError, "Python cannot branch on it"),
         (lambda b: b.apply("absolute", "x", mode=3), OperandError, "a kink mode encodes a convention"),
         (lambda b: b.apply("absolute", "x", mode=300), OperandError, "a kink mode encodes a convention"),
         (lambda b: b.apply("absolute", "x", mode="torch"), OperandError, "a kink mode encodes a convention"),
@@ -198,7 +198,7 @@ def test_a_long_cycle_is_shortened() -> None:
         (lambda b: b.build("x", "x"), DuplicateNameError, "two outputs"),
         (lambda b: b.build(b.exp("nope")), UnknownNameError, "no node is called 'nope'"),
         (lambda b: b.exp(wg.Builder().input("x")), OperandError, "another builder"),
-        (lambda b: b.build(wg.Builder().input("x")), OperandError, "an output is a wire of another builder"),
+        (lambda b: b.build(wg.Builder().input("x")), OperandError, "an output belongs to another builder"),
     ],
 )
 def test_a_bad_call_gets_a_clear_error(call: object, error: type[Exception], message: str) -> None:
@@ -385,3 +385,11 @@ def test_a_refused_build_names_nothing() -> None:
         b.build(y)
 
     assert repr(y) == "Port(%1)"
+
+
+def test_an_array_becomes_a_constant_of_its_own_type() -> None:
+    b = wg.Builder(finite=False)
+    port = b.constant(np.zeros(3), name="zeros")
+
+    assert str(b.type_of(port)) == "float64[3]"
+    assert len(b) == 1

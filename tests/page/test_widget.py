@@ -199,7 +199,7 @@ def test_a_run_that_would_have_gone_another_way_says_so(opened: Opener) -> None:
     notebook = opened(widget(run.circuit, run))
     notebook.cell(0).leaf("x").fill("-2")
 
-    expect(notebook.said(0)).to_contain_text("another way")
+    expect(notebook.said(0)).to_contain_text("another branch")
 
 
 def test_while_python_runs_only_one_question_waits_and_the_last_leaves_are_asked_for(opened: Opener) -> None:

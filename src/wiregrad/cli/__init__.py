@@ -46,7 +46,7 @@ Example: wiregrad grad "e = a + b; f = e * c" a=2 b=-3 c=10
 """
 EXIT_CODE_HELP = """\b
 Exit codes:
-  0    fine
+  0    success
   1    found: something non-finite (blame), a wrong rule (check), code that
        differs (receipt)
   2    wrong usage, such as a value that is missing

@@ -15,11 +15,15 @@ import types
 import typing
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
+from wiregrad.dtypes import PythonNumber
+
+ArgumentValue: TypeAlias = PythonNumber | str | NDArray[Any]
 ParameterTypes = frozenset[Any]
 """The types that a parameter accepts; empty if neither annotation nor default says."""
 
@@ -62,7 +66,7 @@ class _TooLargeError(Exception):
     """A number is too large for a float; it must not silently become infinity."""
 
 
-def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Any:
+def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> ArgumentValue:
     """Read the value in a text; `kinds` are the types that the parameter accepts.
 
     >>> read_value("a", "2"), read_value("n", "2", frozenset([int])), read_value("x", "[1, inf]")
@@ -83,7 +87,7 @@ def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> Any
         raise unreadable_value_error(f"{name}={text}") from None
 
 
-def _parse_literal(text: str) -> Any:
+def _parse_literal(text: str) -> ArgumentValue:
     try:
         number = float(text)
     except ValueError:
@@ -99,7 +103,7 @@ def _parse_literal(text: str) -> Any:
     return float(value) if type(value) is int else value
 
 
-def _parse_expression(text: str) -> Any:
+def _parse_expression(text: str) -> object:
     """Read a text as a Python literal in which nan, inf, true and false are known words."""
     with warnings.catch_warnings():
         # Python warns about invalid escapes such as "\d".
@@ -119,7 +123,7 @@ class _WordReplacer(ast.NodeTransformer):
         return node if word is None else ast.copy_location(ast.Constant(word), node)
 
 
-def _make_array(value: list[Any]) -> Any:
+def _make_array(value: list[Any]) -> NDArray[Any]:
     array = np.array(value)
     if array.dtype.kind not in "fcbiu":
         raise TypeError

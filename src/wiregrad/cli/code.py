@@ -34,7 +34,8 @@ def _write_code(
     expand: bool,
     test: bool,
     document: bool,
-    **options: Any,
+    function: str,
+    **options: object,
 ) -> None:
     language = language or _infer_language(output)
     options["header"] = options["header"] or (language == "c" and file_ending(output) == HEADER_ENDING)
@@ -42,9 +43,9 @@ def _write_code(
     if document and output != STDIO:
         raise click.UsageError(f"--json prints to stdout; leave out either --json or -o {output}")
     circuit, point = _select_circuit(target, of, expand)
-    text = write_listing(circuit, language, test=point if test else None, **options)
+    text = write_listing(circuit, language, function=function, test=point if test else None, **options)
     if document:
-        answer = {"schema": ANSWER_SCHEMA, "language": language, "function": options["function"], "code": text}
+        answer = {"schema": ANSWER_SCHEMA, "language": language, "function": function, "code": text}
         click.echo(json.dumps(answer, indent=2))
     else:
         write_output(output, encode_lines(text))
@@ -54,13 +55,13 @@ def _infer_language(output: str) -> str:
     ending = file_ending(output)
     if output != STDIO and ending not in LANGUAGE_ENDINGS:
         raise click.UsageError(
-            f"the name {output!r} does not say the language; "
+            f"the file name {output!r} does not imply a language; "
             f"wanted a file that ends in {join_endings(LANGUAGE_ENDINGS)}, or --to LANGUAGE"
         )
     return LANGUAGE_ENDINGS.get(ending, DEFAULT_LANGUAGE)
 
 
-def _check_options(language: str, options: Mapping[str, Any]) -> None:
+def _check_options(language: str, options: Mapping[str, object]) -> None:
     """Raise a usage error for an option that does not apply to the language."""
     for name, languages in LANGUAGES_OF_OPTION.items():
         if options[name] and language not in languages:
@@ -81,7 +82,7 @@ def _select_circuit(target: CommandTarget, of: str | None, expand: bool) -> tupl
     return circuit, dict(zip(circuit.inputs, numbers, strict=False))
 
 
-def write_listing(circuit: Circuit, language: str, *, function: str = "value_and_grad", **options: Any) -> str:
+def write_listing(circuit: Circuit, language: str, *, function: str = "value_and_grad", **options: object) -> str:
     """Return a circuit as a listing; errors name the options of the command, not Python's arguments.
 
     >>> print(write_listing(Circuit.from_text("input x\\noutput x"), "python", function="value").splitlines()[3])
@@ -117,7 +118,7 @@ def _describe_branches(circuit: Circuit) -> str:
     places = list(dict.fromkeys(str(place) for _, _, place in circuit.certificates if place is not None))
     more = f" and {len(places) - 3} more" if len(places) > 3 else ""
     at = f" at {', '.join(places[:3])}{more}" if places else ""
-    return f"note: values decided which way Python went{at}; the listing is right only where they decide the same way"
+    return f"note: Python branched on values{at}; the listing is right only at inputs that take the same branches"
 
 
 code_command = TargetCommand(
@@ -131,7 +132,7 @@ code_command = TargetCommand(
         click.Option(
             ["--to", "language"],
             type=click.Choice(list(LANGUAGE_MODULES)),
-            help=f"The language, if the name of the file does not say it; else {DEFAULT_LANGUAGE}.",
+            help=f"The language; by default that of the file name, else {DEFAULT_LANGUAGE}.",
         ),
         click.Option(
             ["-o", "--output"],
@@ -147,9 +148,9 @@ code_command = TargetCommand(
             show_default=True,
             help="What the code computes.",
         ),
-        click.Option(["--name"], metavar="NAME", help="What the function is called, if not after what it computes."),
-        click.Option(["--of"], metavar="NAME", help="The output, or any node, that it is the code of."),
-        click.Option(["--expand"], is_flag=True, help="Write a small array circuit number by number."),
+        click.Option(["--name"], metavar="NAME", help="The name of the function; by default it says what is computed."),
+        click.Option(["--of"], metavar="NAME", help="The output or node to write code for."),
+        click.Option(["--expand"], is_flag=True, help="Expand a small array circuit to single numbers first."),
         click.Option(["--real"], type=click.Choice(["double", "float"]), help="The type of all numbers (c, cuda)."),
         click.Option(["--header"], is_flag=True, help="Print the header of the listing instead (c)."),
         click.Option(["--test"], is_flag=True, help="Add a self-test at the values, for -DWIREGRAD_TEST (c)."),

@@ -16,6 +16,7 @@ from click.shell_completion import CompletionItem
 from wiregrad.api import Run
 from wiregrad.cli.failures import CommandFailure, escape_control_characters
 from wiregrad.cli.targets import CommandTarget, choose_output, parse_target
+from wiregrad.dtypes import JsonValue
 from wiregrad.errors import OutputError, suggest_name
 from wiregrad.ir import Node
 
@@ -53,18 +54,20 @@ def _document_node(run: Run, index: int) -> dict[str, Any]:
     }
 
 
-def to_plain_data(value: Any) -> Any:
+def to_plain_data(value: object) -> JsonValue:
     """Return any part of an answer as data for JSON; NaN and infinities become strings."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
-    if hasattr(value, "__dataclass_fields__"):
-        value = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    names = getattr(value, "__dataclass_fields__", None)
+    if names is not None:
+        value = {name: getattr(value, name) for name in names}
     if isinstance(value, dict):
         return {str(key): to_plain_data(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return [to_plain_data(item) for item in value]
-    known = value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
-    return value if known else str(value)
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
 
 
 EXIT_FOUND = 1
@@ -111,11 +114,11 @@ def json_option() -> click.Option:
 def output_option() -> click.Option:
     """Return the option `--output`, which chooses the node to differentiate."""
     return click.Option(
-        ["--output", "chosen"], metavar="NAME", help="The output, or any node, to go back from, if there are several."
+        ["--output", "chosen"], metavar="NAME", help="The output or node to differentiate, if there are several."
     )
 
 
-def print_answer(question: str, answer: Any, document: bool, *, has_problem: bool) -> None:
+def print_answer(question: str, answer: object, document: bool, *, has_problem: bool) -> None:
     """Print an answer as text or JSON; exit with 1 if it reports a problem or a difference."""
     if document:
         data = {"schema": ANSWER_SCHEMA, "question": question, "answer": to_plain_data(answer)}

@@ -68,12 +68,12 @@ convert_command = TargetCommand(
         click.Option(
             ["--from", "source"],
             type=click.Choice(circuit_files.CIRCUIT_FORMS),
-            help="What the file or stdin holds, if its name or content does not say it.",
+            help="The form of the file or stdin, if its name or content does not imply it.",
         ),
         click.Option(
             ["--to", "form"],
             type=click.Choice([*circuit_files.CIRCUIT_FORMS, *PICTURE_METHODS, *LANGUAGE_MODULES]),
-            help="What to write, if the name of the file does not say it; OUT may be -, stdout.",
+            help="The form to write, if the file name does not imply it; OUT may be -, stdout.",
         ),
     ],
     what="IN",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,7 +16,9 @@ PICTURE_WRITERS = {".svg": "to_svg", ".dot": "to_dot", ".mmd": "to_mermaid", ".t
 """The method that writes a picture, by the ending of the file."""
 
 
-def _draw_target(target: CommandTarget, output: str, form: str | None, plain: bool, theme: str, **options: Any) -> None:
+def _draw_target(
+    target: CommandTarget, output: str, form: str | None, plain: bool, theme: str, **options: object
+) -> None:
     ending = _infer_ending(output, form)
     if ending == ".txt":
         options = {"split": options["split"], "ascii": plain}
@@ -68,13 +69,13 @@ draw_command = TargetCommand(
         click.Option(
             ["--format", "form"],
             type=click.Choice([ending[1:] for ending in PICTURE_WRITERS]),
-            help="What to write, if the name of the file does not say it.",
+            help="The form to write, if the file name does not imply it.",
         ),
         click.Option(["--split"], is_flag=True, help="Draw the splitters behind values that are read more than once."),
-        click.Option(["--down"], is_flag=True, help="Let values flow downwards (not in txt)."),
+        click.Option(["--down"], is_flag=True, help="Draw from top to bottom (not in txt)."),
         click.Option(
             ["--theme"], type=click.Choice(["auto", "light", "dark"]), default="auto", help="Colours of an SVG."
         ),
-        click.Option(["--ascii", "plain"], is_flag=True, help="Keep to plain characters in txt and the terminal."),
+        click.Option(["--ascii", "plain"], is_flag=True, help="Use ASCII characters only, in txt and the terminal."),
     ],
 )

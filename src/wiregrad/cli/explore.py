@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 import numpy as np
@@ -19,7 +19,7 @@ from wiregrad.backends import interpreter
 from wiregrad.cli.circuit_files import encode_lines, write_output
 from wiregrad.cli.command_base import TARGET_HELP, complete_file_names, no_color_option
 from wiregrad.cli.targets import CommandTarget, parse_target
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import WiregradError, suggest_name
 from wiregrad.frontends import parse_formula
 from wiregrad.ir.columns import normalize_name
@@ -116,15 +116,18 @@ def run_target(target: CommandTarget, defaults: Mapping[str, float]) -> tuple[Ci
     point = ones | known | dict(values)
     missing = [name for name in circuit.inputs if name not in known and name not in values]
     if missing and values:
-        click.echo(f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} begin as 1", err=True)
+        click.echo(
+            f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} had no value and start at 1", err=True
+        )
     # Without values, ones may flip a branch of a traced function; then the page shows a note.
     return circuit, Run.from_backend_run(
         interpreter.run_all_outputs(circuit, interpreter.bind_inputs(circuit, [point], {}), check=bool(values))
     )
 
 
-def _make_ones(kind: WireType) -> Any:
-    return np.ones(kind.shape, kind.dtype)[()]
+def _make_ones(kind: WireType) -> WireValue:
+    ones: WireValue = np.ones(kind.shape, kind.dtype)[()]
+    return ones
 
 
 def _is_formula(circuit: Circuit, text: str) -> bool:
@@ -159,14 +162,14 @@ explore_command = click.Command(
         click.Option(
             ["--allow-remote", "address"],
             metavar="ADDRESS",
-            help="Let others reach it, at this address of this machine; the way there is not encrypted.",
+            help="Serve at this address of the machine, so that others can connect; not encrypted.",
         ),
         no_color_option(),
     ],
     callback=_explore_target,
     help="Step through the circuit on a page in the browser.\n\n"
     f"Without a formula the page shows an example; the names of examples are {', '.join(PRESETS)}. "
-    "Inputs without a value begin as 1. Ctrl-C ends it."
+    "Inputs without a value start at 1. Ctrl-C stops it."
     '\n\n\b\nExample: wiregrad explore "e = a + b; f = e * c" a=2 b=-3 c=10',
     short_help="Step through the circuit on a page in the browser.",
     epilog=TARGET_HELP.format(what="FORMULA"),

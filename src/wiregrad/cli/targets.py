@@ -34,7 +34,7 @@ TARGET_MODULE = "wiregrad_target"
 """The name that the file runs as, so that its `if __name__ == "__main__"` part does not run."""
 
 
-def load_from_file(target: str) -> Any:
+def load_from_file(target: str) -> Callable[..., Any] | None:
     """Return the function or circuit that FILE.py:NAME names; None if the target has another form."""
     match = _FILE_TARGET.fullmatch(target)
     if match is None:
@@ -44,8 +44,9 @@ def load_from_file(target: str) -> Any:
     if not path.is_file():
         raise click.UsageError(f"there is no file {path}; wanted a formula, or FILE.py:FUNCTION")
     names = _run_file(path)
-    if callable(names.get(name)):
-        return names[name]
+    function: object = names.get(name)
+    if callable(function):
+        return function
     known = [key for key, value in names.items() if _is_own_function(value) or isinstance(value, ir.CircuitGraph)]
     listed = f"\n  it has {', '.join(known) or 'no functions'}"
     if not name:
@@ -75,17 +76,17 @@ def _compile_file(path: Path) -> types.CodeType:
         raise CommandFailure(f"cannot read {path}: {format_error(error)}{locate_error(error)}") from None
 
 
-def _is_own_function(value: Any) -> bool:
+def _is_own_function(value: object) -> bool:
     return inspect.isfunction(value) and value.__module__ == TARGET_MODULE
 
 
-def locate_function(function: Any) -> str:
+def locate_function(function: Callable[..., Any]) -> str:
     """Return the FILE:LINE of a function; empty if it is not written in Python."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def function_name(function: Any) -> str:
+def function_name(function: Callable[..., Any]) -> str:
     """Return the name of a function or callable object."""
     return str(getattr(function, "__name__", type(function).__name__))
 
@@ -93,7 +94,7 @@ def function_name(function: Any) -> str:
 MAX_LISTED_NAMES = 40
 """Maximum number of names listed in an error message."""
 _WHOLE_WANTED = re.compile(r"\b(an index|an int|integer|integers)\b")
-"""Words in the messages of Python and NumPy where a float was given for a whole number."""
+"""Words in the messages of Python and NumPy where they got a float but need a whole number."""
 
 
 class CommandTarget(Protocol):
@@ -160,13 +161,15 @@ def _read_typed_values(circuit: ir.CircuitGraph, texts: Mapping[str, str]) -> di
 
 def _read_numbers(values: Sequence[str]) -> dict[str, float]:
     """Read the values of a formula, which takes only numbers."""
-    numbers = {name: read_value(name, text) for name, text in split_pairs(values).items()}
-    for text, value in zip(values, numbers.values(), strict=True):
+    arguments = {name: read_value(name, text) for name, text in split_pairs(values).items()}
+    numbers: dict[str, float] = {}
+    for text, (name, value) in zip(values, arguments.items(), strict=True):
         if not isinstance(value, float):
             raise click.UsageError(
                 f"the inputs of a formula are numbers; got {text!r}; a FILE.py:FUNCTION takes arrays, complex numbers, "
                 "true, false and text"
             )
+        numbers[name] = value
     return numbers
 
 
@@ -281,7 +284,7 @@ class FunctionTarget:
         name = texts[-1].partition("=")[0]
         return f"\n  {' and '.join(texts)} {are} here; for a whole number annotate the parameter: {name}: int"
 
-    def _bound_argument(self, name: str) -> Any:
+    def _bound_argument(self, name: str) -> object:
         return inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments.get(name)
 
 
@@ -308,5 +311,5 @@ def _read_signature(function: Callable[..., Any]) -> inspect.Signature:
         with suppress(Exception):
             return inspect.signature(function, eval_str=evaluated)
     raise click.UsageError(
-        f"{function_name(function)} does not say what its parameters are; wrap it in a function that does"
+        f"{function_name(function)} has no signature that Python can read; wrap it in a Python function"
     )

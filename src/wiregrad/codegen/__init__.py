@@ -14,7 +14,7 @@ first asked for.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wiregrad.errors import OperandError, short_repr
 
@@ -35,7 +35,7 @@ CAMEL_CASE_LANGUAGES = ("js",)
 
 
 def write_listing(
-    circuit: CircuitGraph, language: str, function: str = "value_and_grad", name: str | None = None, **options: Any
+    circuit: CircuitGraph, language: str, function: str = "value_and_grad", name: str | None = None, **options: object
 ) -> str:
     """Return a circuit as a listing in a language; `name` is the name of its function."""
     if circuit.certificates:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.codegen.element_statements import (
     ArrayView,
@@ -27,9 +28,9 @@ from wiregrad.codegen.element_statements import (
 )
 from wiregrad.codegen.index_maps import IndexMap, LoopNest, count_elements, find_moves, find_strides, find_sums
 from wiregrad.codegen.op_forms import ConstantForm, Form, OpForm, SlotForm, extract_forms, slots_of
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import NoRuleError
-from wiregrad.ir import TABLE, GraphBuilder, Op
+from wiregrad.ir import TABLE, GraphBuilder, Op, Port
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, Linear
 from wiregrad.passes import simplify
@@ -141,7 +142,7 @@ class ArrayOpLowering(ElementLowering):
             else self.fold_elements(TABLE["add"], 0.0, self._condition_as_number(operands[0]), targets, kind)
         )
 
-    def fold_elements(self, step: ArrayRule, start: Any, form: Form, to: IndexMap, kind: WireType) -> Form:
+    def fold_elements(self, step: ArrayRule, start: ArrayLike, form: Form, to: IndexMap, kind: WireType) -> Form:
         """Fold elements into an array: each target element begins as `start` and takes one step per element."""
         target = LoopArray(count_elements(kind), kind.dtype.kind)
         at = np.flatnonzero(to > 0)
@@ -281,12 +282,14 @@ class ArrayOpLowering(ElementLowering):
         return self.slot_of_view(ArrayView(target, whole, kind))
 
 
-def _multiply_step(y: Any, a: Any, b: Any) -> Any:
-    return a * b
+def _multiply_step(y: Port, a: Port, b: Port) -> Port:
+    product: Port = a * b
+    return product
 
 
-def _add_product_step(y: Any, a: Any, b: Any) -> Any:
-    return y + a * b
+def _add_product_step(y: Port, a: Port, b: Port) -> Port:
+    total: Port = y + a * b
+    return total
 
 
 def _matrix_sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -351,10 +354,12 @@ def _composite_forms(op: ArrayOp, types: tuple[WireType, ...]) -> tuple[list[For
 
 
 @lru_cache(maxsize=1000)
-def _find_neutral_start(step: Callable[..., Any], kind: str) -> Any:
+def _find_neutral_start(step: Callable[..., Any], kind: str) -> np.bool_ | float | None:
     """Return the neutral element of a step, which leaves the other operand unchanged; None if there is none."""
-    candidates: Sequence[Any] = (np.False_, np.True_) if kind == "b" else (0.0, 1.0, -np.inf, np.inf, np.nan)
-    probes = (np.False_, np.True_) if kind == "b" else (2.0, -3.0, 0.5, np.inf, -np.inf, np.nan)
+    truths = (np.False_, np.True_)
+    numbers = (0.0, 1.0, -np.inf, np.inf, np.nan)
+    candidates: Sequence[np.bool_ | float] = truths if kind == "b" else numbers
+    probes = truths if kind == "b" else (2.0, -3.0, 0.5, np.inf, -np.inf, np.nan)
     with np.errstate(all="ignore"):
         for start in candidates:
             if all(np.array_equal(step(start, x), x, equal_nan=kind == "f") for x in map(np.asarray, probes)):
@@ -362,9 +367,9 @@ def _find_neutral_start(step: Callable[..., Any], kind: str) -> Any:
     return None
 
 
-def _constant_indices(form: Form) -> Any:
+def _constant_indices(form: Form) -> WireValue | None:
     return form.value if isinstance(form, ConstantForm) and form.type.dtype.kind in "iu" else None
 
 
-def _is_real(form: Form, indices: Any) -> bool:
+def _is_real(form: Form, indices: WireValue | None) -> bool:
     return indices is not None or form.type.dtype.kind in "fb"

@@ -1,9 +1,9 @@
 """Guards: the checks that the listing of a traced circuit makes before it answers.
 
-A traced circuit equals its function only where every branch goes the way it went while tracing. The head of its
-listing says so. The listing has a function that computes the values that decided (`checks`), and one that returns the
-number of the first branch that goes another way, or 0 (`branch`). If there is one, Python, NumPy and JavaScript raise;
-in C and CUDA every result is NaN.
+A traced circuit equals its function only at inputs where the function takes the same branches as during tracing. The
+head of its listing says so. The listing has a function that computes the deciding values (`checks`), and one that
+returns the number of the first branch that goes another way, or 0 (`branch`). If there is one, Python, NumPy and
+JavaScript raise; in C and CUDA every result is NaN.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class ListingGuard:
         yield from (f"  {branch.number}: {branch.text}" for branch in self.branches[:MAX_LISTED_BRANCHES])
         if len(self.branches) > MAX_LISTED_BRANCHES:
             yield f"  and {len(self.branches) - MAX_LISTED_BRANCHES} more"
-        yield f"Elsewhere the function would go another way, and {elsewhere}."
+        yield f"Elsewhere the function would take another branch, and {elsewhere}."
 
     def failure_message(self) -> str:
         """Return the start of the message for a branch that goes another way; the branch's text follows."""
-        return "at these inputs the function would go another way than it was traced, where "
+        return "at these inputs the function would take another branch than when it was traced, where "
 
 
 def build_guard(circuit: CircuitGraph) -> ListingGuard | None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.codegen.branch_guards import BRANCH_RESULT_TEXT, ListingGuard, write_or_explain
 from wiregrad.codegen.c_loops import LoopResult, LoopWriter, check_types, describe_input_layout, has_arrays
@@ -84,7 +85,7 @@ class CLanguage(ListingLanguage):
         """The functions of math.h, with the names they have for this type."""
         return self.own_words
 
-    def write_number(self, value: Any) -> str:
+    def write_number(self, value: float) -> str:
         """Return the literal of a number or truth value."""
         if not self.end or isinstance(value, bool):
             return super().write_number(value)
@@ -202,7 +203,7 @@ def _define_branch_finder(checks: CFunctions, body: CFunctions, before: str) -> 
     return "\n".join([head, signature, *(f"    {line}" for line in (*lines, "return 0;")), "}"])
 
 
-def _write_comparisons(language: CLanguage, expected: Any, at: int, number: int) -> Iterator[str]:
+def _write_comparisons(language: CLanguage, expected: NDArray[Any], at: int, number: int) -> Iterator[str]:
     """Return the statements that return a branch's number if its values differ from the expected ones."""
     for k, value in enumerate(expected.tolist()):
         actual = f"y[{at + k}]"
@@ -421,7 +422,7 @@ class CFunctions:
         shared.update(self.listing.result_variables())
         self.arrays = {"b": list[int](), "f": list[int]()}
         inputs = {number: k for k, number in enumerate(self.listing.inputs.values())}
-        self.kept = {"f": self.writer.identifiers.take_name("w"), "b": self.writer.identifiers.take_name("c")}
+        self.part_arrays = {"f": self.writer.identifiers.take_name("w"), "b": self.writer.identifiers.take_name("c")}
         self.called = dict(enumerate(self.writer.names))
         for number in sorted(shared | set(inputs)):
             if number in inputs:
@@ -429,7 +430,7 @@ class CFunctions:
                 continue
             array = self.arrays["b" if self.listing.variables[number].type.dtype.kind == "b" else "f"]
             kind = "b" if array is self.arrays["b"] else "f"
-            self.writer.names[number] = f"{self.kept[kind]}[{len(array)}]"
+            self.writer.names[number] = f"{self.part_arrays[kind]}[{len(array)}]"
             array.append(number)
         self.shared = shared - set(inputs)
         return parts
@@ -456,7 +457,7 @@ class CFunctions:
     def part_arguments(self) -> list[tuple[str, str]]:
         """Return the arguments that every part takes, each with its declaration."""
         real = self.language.real
-        arrays = [(self.kept[kind], f"{self.language.type_name(kind == 'b')} *{self.kept[kind]}") for kind in "fb"]
+        arrays = [(name, f"{self.language.type_name(kind == 'b')} *{name}") for kind, name in self.part_arrays.items()]
         return [(self.argument, f"const {real} *{self.argument}"), *arrays]
 
     def write_long_body(self, parts: list[list[ListingLine]]) -> list[str]:
@@ -471,7 +472,7 @@ class CFunctions:
         for kind, array in self.arrays.items():
             storage = "static " if large else ""
             name = self.language.type_name(kind == "b")
-            declarations.append(f"{storage}{name} {self.kept[kind]}[{max(1, len(array))}];")
+            declarations.append(f"{storage}{name} {self.part_arrays[kind]}[{max(1, len(array))}];")
         arguments = ", ".join(name for name, _ in self.part_arguments())
         return [
             *declarations,

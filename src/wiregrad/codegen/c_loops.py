@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class LoopLanguage(Protocol):
     def real(self) -> str:
         """The type of numbers."""
 
-    def write_number(self, value: Any) -> str:
+    def write_number(self, value: float) -> str:
         """Return the literal of a number or truth value."""
 
     def type_name(self, condition: bool) -> str:
@@ -143,16 +143,16 @@ class LoopWriter:
         live = {view.array for step in ends for view in step.views_read()}
         if isinstance(returned, ArrayView):
             live.add(returned.array)
-        kept = [(title, _drop_unread_steps(steps, live)) for title, steps in reversed(self.sections)][::-1]
-        counts = Counter(step.target for _, steps in kept for step in steps if not isinstance(step, ViewAlias))
-        self._name_arrays(kept)
-        if sum(len(steps) for _, steps in kept) > MAX_UNCUT_STEPS:
-            lines = self._cut_into_functions(kept, counts)
+        sections = [(title, _drop_unread_steps(steps, live)) for title, steps in reversed(self.sections)][::-1]
+        counts = Counter(step.target for _, steps in sections for step in steps if not isinstance(step, ViewAlias))
+        self._name_arrays(sections)
+        if sum(len(steps) for _, steps in sections) > MAX_UNCUT_STEPS:
+            lines = self._cut_into_functions(sections, counts)
             live = {view.array for step in ends for view in step.views_read()}
             lines += self._declare_inputs(live | ({returned.array} if isinstance(returned, ArrayView) else set()))
         else:
             lines = [*self._declare_inputs(live), *self._declare_arrays(counts)]
-            for title, steps in kept:
+            for title, steps in sections:
                 if steps:
                     lines += [
                         f"// {escape_comment(title)}",
@@ -434,18 +434,18 @@ class LoopWriter:
 
 def _drop_unread_steps(steps: Sequence[LoopStep], live: set[LoopArray]) -> list[LoopStep]:
     """Return the steps whose results are read; `live` holds the arrays read later, and grows by those read here."""
-    kept = list[LoopStep]()
+    read_steps = list[LoopStep]()
     for step in reversed(steps):
         if isinstance(step, ViewAlias):
             if step.view.array in live and len(step.view.map):
-                kept.append(step)
+                read_steps.append(step)
         elif step.target in live:
             live.update(view.array for view in step.views_read())
-            kept.append(step)
-    return kept[::-1]
+            read_steps.append(step)
+    return read_steps[::-1]
 
 
-def _write_index(terms: Any, start: int) -> str:
+def _write_index(terms: Iterable[tuple[str, int]], start: int) -> str:
     """Write an index: i * 3 + j + 1.
 
     >>> _write_index([("i", 3), ("j", 1)], 0), _write_index([("i", -1)], 4), _write_index([], 2)

@@ -215,8 +215,9 @@ class ElementLowering:
         if not isinstance(form, SlotForm):
             return False
         view = self.views[form.number]
-        made = any(isinstance(step, LoopTask) and step.target is view.array for step in self.steps[self.start :])
-        if made and view.is_whole_array and not view.array.name:
+        new_steps = self.steps[self.start :]
+        is_new_array = any(isinstance(step, LoopTask) and step.target is view.array for step in new_steps)
+        if is_new_array and view.is_whole_array and not view.array.name:
             # An array that was made for this line is its result.
             view.array.name = self.names[line.target]
             self.held[line.target] = view.array
@@ -451,7 +452,7 @@ def _resize_form(form: Form, shape: tuple[int, ...]) -> Form:
     return OpForm(form.op, tuple(_resize_form(operand, shape) for operand in form.operands), kind)
 
 
-def real_constant(number: Any) -> ConstantForm:
+def real_constant(number: float | np.floating[Any]) -> ConstantForm:
     """Return a real number as a constant.
 
     >>> real_constant(1)

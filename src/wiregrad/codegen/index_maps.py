@@ -48,7 +48,8 @@ def find_moves(op: ArrayOp, types: Sequence[WireType], indices: Sequence[Any]) -
         return None
     moves: IndexMap = answer.astype(np.int64)
     for values in _probe_arrays(len(numbers)):
-        if not np.array_equal(np.append(0.0, values)[moves], _apply_to_numbers(op, values, types, indices, sizes)):
+        answer = _apply_to_numbers(op, values, types, indices, sizes)
+        if answer is None or not np.array_equal(np.append(0.0, values)[moves], answer):
             return None
     return moves
 
@@ -74,14 +75,19 @@ def find_sums(op: Linear, types: Sequence[WireType], indices: Sequence[Any], kin
     sizes = [len(answer), *[0] * len(indices[1:])]
     for values in _probe_arrays(len(answer)):
         totals = np.bincount(targets, weights=values, minlength=numbers.size + 1)[1:]
-        if not np.array_equal(totals, _apply_to_numbers(op, values, types, indices, sizes)):
+        applied = _apply_to_numbers(op, values, types, indices, sizes)
+        if applied is None or not np.array_equal(totals, applied):
             return None
     return targets
 
 
 def _apply_to_numbers(
-    op: ArrayOp, numbers: Any, types: Sequence[WireType], indices: Sequence[Any], sizes: Sequence[int]
-) -> Any:
+    op: ArrayOp,
+    numbers: NDArray[np.float64],
+    types: Sequence[WireType],
+    indices: Sequence[Any],
+    sizes: Sequence[int],
+) -> NDArray[np.float64] | None:
     """Apply an op to numbers that are split among its operands; return the result as a flat array."""
     parts = np.split(numbers, np.cumsum(sizes)[:-1])
     operands = [
@@ -148,8 +154,8 @@ def find_strides(numbers: IndexMap, lengths: Sequence[int]) -> tuple[int, ...] |
         return (0,) * len(lengths)
     inner = [int(np.prod(lengths[k + 1 :], dtype=np.int64)) for k in range(len(lengths))]
     steps = [int(numbers[at] - numbers[0]) if n > 1 else 0 for n, at in zip(lengths, inner, strict=True)]
-    made = reduce(np.add.outer, (step * np.arange(n) for step, n in zip(steps, lengths, strict=True))).ravel()
-    return tuple(steps) if np.array_equal(made + numbers[0], numbers) else None
+    described = reduce(np.add.outer, (step * np.arange(n) for step, n in zip(steps, lengths, strict=True))).ravel()
+    return tuple(steps) if np.array_equal(described + numbers[0], numbers) else None
 
 
 def _find_periods(numbers: IndexMap) -> set[int] | None:
@@ -168,8 +174,8 @@ def _find_periods(numbers: IndexMap) -> set[int] | None:
         rest = rest[::run]
         size *= run
         sizes.add(size)
-    made = reduce(lambda inner, outer: np.add.outer(outer, inner).ravel(), steps, numbers[:1])
-    return sizes if np.array_equal(made, numbers) else None
+    described = reduce(lambda inner, outer: np.add.outer(outer, inner).ravel(), steps, numbers[:1])
+    return sizes if np.array_equal(described, numbers) else None
 
 
 def _divide_evenly(bounds: set[int]) -> bool:

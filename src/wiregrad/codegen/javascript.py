@@ -93,13 +93,13 @@ function pow(x, y) {
 }"""
 
 _FMOD = """\
-/** What is left of x after taking y away as often as it fits, with the sign of x. */
+/** The remainder of x / y, with the sign of x. */
 function fmod(x, y) {
   return x % y;
 }"""
 
 _RINT = """\
-/** The whole number nearest to x, the even one of two. */
+/** x rounded to the nearest integer, ties to even. */
 function rint(x) {
   const size = Math.abs(x);
   // Near 2 ** 52 doubles are whole numbers, so the sum is rounded to one.
@@ -107,7 +107,7 @@ function rint(x) {
 }"""
 
 _COPYSIGN = """\
-/** The size of x with the sign of y. */
+/** The magnitude of x with the sign of y. */
 function copysign(x, y) {
   return y < 0 || Object.is(y, -0) ? -Math.abs(x) : Math.abs(x);
 }"""

@@ -16,7 +16,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from wiregrad.codegen.listing import Atom, Listing, ListingLine, VariableRole
 from wiregrad.codegen.op_forms import (
@@ -258,7 +258,7 @@ class ListingLanguage(ABC):
             wanted = wanted or (tree is beside.right and own == PREFIX_LEVEL and not logical)
         return f"({text})" if wanted else text
 
-    def write_number(self, value: Any) -> str:
+    def write_number(self, value: float) -> str:
         """Return the literal of a number or truth value."""
         if isinstance(value, bool):
             return self.truths[value]

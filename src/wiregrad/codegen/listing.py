@@ -277,15 +277,15 @@ class _ListingBuilder:
         live = set(self.listing.result_variables())
         readers = Counter[int]()
         for section in reversed(self.listing.sections):
-            kept = list[ListingLine]()
+            live_lines = list[ListingLine]()
             for line in reversed(section.lines):
                 if line.target in live:
                     live.discard(line.target)
                     read = line.variables_read()
                     live.update(read)
                     readers.update(read)
-                    kept.append(line)
-            section.lines[:] = reversed(kept)
+                    live_lines.append(line)
+            section.lines[:] = reversed(live_lines)
         return readers
 
 
@@ -526,7 +526,7 @@ def _combine_gradients(
     case has them.
     """
     key = sent.slot, case
-    known = rule.made.get(key)
+    known = rule.combined.get(key)
     if known is not None:
         return known
     slots = iter(range(first, first + 3))
@@ -539,16 +539,16 @@ def _combine_gradients(
         form = choose_form(held, form, sent.value, kind)
     if mask is not None:
         form = choose_form(mask, form, _zero_constant(kind) if old is None else old, kind)
-    rule.made[key] = form
+    rule.combined[key] = form
     return form
 
 
 def _inline_mask(rule: PullbackRule, sent: SentGradient, kind: WireType) -> Form:
     """Return the form of the first gradient sent to a node, with its mask written out."""
-    form = rule.made.get(sent.slot)
+    form = rule.combined.get(sent.slot)
     if form is None:
         assert sent.mask is not None
-        form = rule.made[sent.slot] = choose_form(sent.mask, sent.value, _zero_constant(kind), kind)
+        form = rule.combined[sent.slot] = choose_form(sent.mask, sent.value, _zero_constant(kind), kind)
     return form
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.codegen.branch_guards import GuardChecks, ListingGuard
 from wiregrad.codegen.language import FunctionSpelling, ListingWriter, escape_comment
@@ -114,7 +115,7 @@ class NumpyLanguage(PythonLanguage):
         self.needed: dict[str, frozenset[str]] = {}
         """The names of the helpers that a text needs."""
 
-    def write_number(self, value: Any) -> str:
+    def write_number(self, value: complex) -> str:
         """Return the literal of a number or truth value."""
         if not isinstance(value, complex):
             return super().write_number(value)
@@ -255,7 +256,7 @@ def write_array_literal(language: NumpyLanguage, constant: ConstantForm) -> str:
     )
 
 
-def _write_nested_list(language: NumpyLanguage, array: Any) -> str:
+def _write_nested_list(language: NumpyLanguage, array: NDArray[Any]) -> str:
     if array.ndim == 0:
         return language.write_number(array.item())
     return f"[{', '.join(_write_nested_list(language, part) for part in array)}]"
@@ -356,7 +357,7 @@ def _write_checks(guard: ListingGuard, name: str) -> GuardChecks:
     return GuardChecks(_write_function(writer, name), frozenset(writer.calls))
 
 
-def _write_is_expected(value: str, expected: Any) -> str:
+def _write_is_expected(value: str, expected: ArrayLike) -> str:
     """Return the condition that all numbers equal the expected ones, bit for bit; any NaN equals any other."""
     array = np.asarray(expected)
     wanted = write_array_literal(NUMPY, ConstantForm(array[()], WireType(array.dtype, array.shape)))

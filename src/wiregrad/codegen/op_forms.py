@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from wiregrad.dtypes import BOOL, WireType
+from wiregrad.dtypes import BOOL, WireType, WireValue
 from wiregrad.errors import NoRuleError
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port
 from wiregrad.ops import Elementwise
@@ -142,7 +142,7 @@ def tidy_form(op: Op, operands: tuple[Form, ...], kind: WireType) -> Form:
     return OpForm(op, operands, kind)
 
 
-def find_uniform_value(value: Any) -> Any:
+def find_uniform_value(value: object) -> Any:
     """Return the number that every element of an array equals, bit for bit; None if they differ or there are none.
 
     >>> find_uniform_value(np.full((2, 3), 0.5)), find_uniform_value(np.arange(3.0))
@@ -159,7 +159,7 @@ def collapse_uniform(constant: ConstantForm) -> ConstantForm:
     return constant if number is None else ConstantForm(number, WireType(constant.type.dtype))
 
 
-def as_python_number(value: Any) -> Any:
+def as_python_number(value: object) -> Any:
     """Return a NumPy number, or an array of one element, as a Python number."""
     return value.item() if isinstance(value, np.generic | np.ndarray) else value
 
@@ -256,7 +256,7 @@ def assume_facts(form: Form, facts: dict[Any, bool]) -> Form:
     return form if same else tidy_form(form.op, parts, form.type)
 
 
-def _form_key(form: Form) -> Any:
+def _form_key(form: Form) -> Hashable:
     """Return a key that is equal for forms that compute the same."""
     match form:
         case SlotForm():
@@ -274,7 +274,7 @@ def _literal_operands(operands: tuple[Form, ...]) -> Iterator[tuple[int, Any]]:
                 yield slot, number
 
 
-def _is_neutral(op: Elementwise, slot: int, constant: Any) -> bool:
+def _is_neutral(op: Elementwise, slot: int, constant: np.float64 | np.bool_) -> bool:
     return len(op.inputs) == 2 and _leaves_probes_alone(
         op, slot, np.float64(constant).tobytes(), np.asarray(constant).dtype.kind
     )
@@ -296,12 +296,13 @@ def _is_absorbing(op: Elementwise, slot: int) -> bool:
     return bool(is_nan) and all(is_nan)
 
 
-def _compute_at_probe(op: Elementwise, slot: int, constant: Any, probe: Any) -> Any:
+def _compute_at_probe(op: Elementwise, slot: int, constant: np.generic, probe: np.generic) -> WireValue:
     with np.errstate(all="ignore"):
-        return op.compute(*(constant if k == slot else probe for k in range(len(op.inputs))))
+        result: WireValue = op.compute(*(constant if k == slot else probe for k in range(len(op.inputs))))
+    return result
 
 
-def _same_bits(y: Any, x: Any) -> bool:
+def _same_bits(y: WireValue, x: np.generic) -> bool:
     array = np.asarray(y)
     both_nan = array.dtype.kind == "f" and x.dtype.kind == "f" and bool(np.isnan(x) and np.isnan(array))
     return array.dtype == x.dtype and (both_nan or array.tobytes() == x.tobytes())
@@ -325,7 +326,7 @@ class PullbackRule:
 
     shared: Sequence[Form] = ()
     sent: Sequence[SentGradient] = ()
-    made: dict[Any, Form] = field(default_factory=dict)
+    combined: dict[Any, Form] = field(default_factory=dict)
     """Cache of combined forms: a sent gradient added to one that arrived earlier."""
 
 
@@ -346,7 +347,7 @@ class PullbackCase(NamedTuple):
     """Inputs that are constants written into the rule: slot, value and sign bit (0.0 is not -0.0)."""
 
 
-def constant_key(slot: int, value: Any, kind: WireType) -> tuple[int, float, bool] | None:
+def constant_key(slot: int, value: object, kind: WireType) -> tuple[int, float, bool] | None:
     """Return the key of a constant operand in a case; None if the constant is read like a wire."""
     number = find_uniform_value(value) if kind.dtype.kind == "f" else None
     if number is None or float(number) not in INLINE_CONSTANTS:
@@ -395,7 +396,7 @@ def derive_pullback(case: PullbackCase) -> PullbackRule:
     return PullbackRule(shared, [SentGradient(slot, forms[f"value{slot}"], forms.get(f"mask{slot}")) for slot in sends])
 
 
-def _run_pull(case: PullbackCase, slot: int, flow: Any, g: Port, xs: Sequence[Port], y: Port) -> Any:
+def _run_pull(case: PullbackCase, slot: int, flow: object, g: Port, xs: Sequence[Port], y: Port) -> object:
     """Return the flow that an op sends to one input; `g` is the upstream flow without its mask."""
     sent = match_dtype(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])
     if case.everywhere and type(sent) is MaskedFlow:
@@ -405,14 +406,14 @@ def _run_pull(case: PullbackCase, slot: int, flow: Any, g: Port, xs: Sequence[Po
     return sent
 
 
-def _split_mask(sent: Any) -> dict[str, Any]:
+def _split_mask(sent: object) -> dict[str, object]:
     """Return the value of a flow, and its mask if it has one, by name."""
     if sent is None:
         return {}
     return {"value": sent.value, "mask": sent.mask} if type(sent) is MaskedFlow else {"value": sent}
 
 
-def _place_slope(builder: GraphBuilder, value: Any, kind: WireType) -> Port:
+def _place_slope(builder: GraphBuilder, value: object, kind: WireType) -> Port:
     """Return a constant slope as a port."""
     array = np.asarray(value)
     return builder.place_constant(array.astype(kind.dtype)[()] if array.dtype.kind == "f" else array[()])

@@ -291,10 +291,10 @@ def _write_record(op: Elementwise, parts: _RecordParts, shared: Mapping[str, str
 
 def _drop_usual_arguments(*arguments: str) -> list[str]:
     """Return the last arguments of a record without the trailing ones that equal their default."""
-    kept = list(arguments)
-    while kept and kept[-1] == _LAST_DEFAULTS[len(kept) - 1]:
-        kept.pop()
-    return kept
+    shortened = list(arguments)
+    while shortened and shortened[-1] == _LAST_DEFAULTS[len(shortened) - 1]:
+        shortened.pop()
+    return shortened
 
 
 def _write_conditions(op: Elementwise) -> str:
@@ -377,7 +377,7 @@ def _write_local_derivative(op: Elementwise, slot: int) -> _WrittenText:
 def _write_kink(op: Elementwise, kink: Kink) -> _WrittenText:
     """Return a kink as an object of the page."""
 
-    def is_on_kink(xs: Sequence[Port], _: Port) -> Any:
+    def is_on_kink(xs: Sequence[Port], _: Port) -> object:
         return TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)
 
     flow, builder = _run_on_wires(op, is_on_kink)
@@ -394,7 +394,7 @@ def _run_on_wires(op: Elementwise, rule: Callable[[Sequence[Port], Port], Any]) 
     return rule(xs, builder.input("y", op.infer(types))), builder
 
 
-def _as_port(builder: GraphBuilder, value: Any) -> Port:
+def _as_port(builder: GraphBuilder, value: object) -> Port:
     return value if isinstance(value, Port) else builder.place_constant(np.asarray(value)[()])
 
 

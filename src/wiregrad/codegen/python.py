@@ -16,6 +16,7 @@ from wiregrad.codegen.branch_guards import BRANCH_RESULT_TEXT, GuardChecks, List
 from wiregrad.codegen.language import FunctionSpelling, ListingLanguage, ListingWriter, escape_comment, require_scalars
 from wiregrad.codegen.listing import Listing, ListingLine
 from wiregrad.codegen.op_forms import CONDITION_TO_NUMBER, as_python_number
+from wiregrad.dtypes import WireValue
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import (
     ATOM_LEVEL,
@@ -40,21 +41,21 @@ def _define_function(head: str, doc: str, *body: str) -> FunctionSpelling:
 
 def _define_overflowing(name: str, limit: str = "math.inf") -> FunctionSpelling:
     """Define a function that in Python raises where it overflows."""
-    doc = f"math.{name}, but inf where that overflows, as IEEE 754 has it."
+    doc = f"math.{name}, but inf where that overflows, as in IEEE 754."
     body = "try:", f"    return math.{name}(x)", "except OverflowError:", f"    return {limit}"
     return _define_function(f"{name}(x)", doc, *body)
 
 
 def _define_logarithm(name: str, start: str) -> FunctionSpelling:
     """Define a logarithm of numbers above `start`."""
-    doc = f"math.{name}, but -inf at {start} and NaN below, as IEEE 754 has it."
+    doc = f"math.{name}, but -inf at {start} and NaN below, as in IEEE 754."
     value = f"math.{name}(x) if x > {start} else -math.inf if x == {start} else math.nan"
     return _define_function(f"{name}(x)", doc, f"return {value}")
 
 
 def _define_on_domain(name: str, inside: str, outside: str) -> FunctionSpelling:
     """Define a function with a limited domain: `inside` tests for it, `outside` describes the rest."""
-    doc = f"math.{name}, but NaN {outside}, as IEEE 754 has it."
+    doc = f"math.{name}, but NaN {outside}, as in IEEE 754."
     return _define_function(f"{name}(x)", doc, f"return math.{name}(x) if {inside} else math.nan")
 
 
@@ -84,14 +85,14 @@ PYTHON_WORDS: dict[str, FunctionSpelling] = {
     "acosh": _define_on_domain("acosh", "x >= 1.0", "below 1"),
     "atanh": _define_function(
         "atanh(x)",
-        "math.atanh, but an infinity at -1 and 1 and NaN beyond, as IEEE 754 has it.",
+        "math.atanh, but an infinity at -1 and 1 and NaN beyond, as in IEEE 754.",
         "if math.fabs(x) == 1.0:",
         "    return math.copysign(math.inf, x)",
         "return math.atanh(x) if -1.0 < x < 1.0 else math.nan",
     ),
     "pow": _define_function(
         "pow(x, y)",
-        "math.pow, but an infinity or NaN where that raises, as IEEE 754 has it.",
+        "math.pow, but an infinity or NaN where that raises, as in IEEE 754.",
         "try:",
         "    return math.pow(x, y)",
         "except (OverflowError, ValueError):",
@@ -101,13 +102,13 @@ PYTHON_WORDS: dict[str, FunctionSpelling] = {
     ),
     "fmod": _define_function(
         "fmod(x, y)",
-        "math.fmod, but NaN where x is infinite or y is 0, as IEEE 754 has it.",
+        "math.fmod, but NaN where x is infinite or y is 0, as in IEEE 754.",
         "return math.nan if math.isinf(x) or y == 0.0 else math.fmod(x, y)",
     ),
     **{name: _define_rounding(name) for name in PYTHON_ROUNDING},
     "/": _define_function(
         "divide(a, b)",
-        "a / b, but an infinity or NaN where b is 0, as IEEE 754 has it.",
+        "a / b, but an infinity or NaN where b is 0, as in IEEE 754.",
         "if b != 0.0:",
         "    return a / b",
         "return math.nan if a == 0.0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)",
@@ -208,7 +209,7 @@ def _write_checks(guard: ListingGuard, name: str) -> GuardChecks:
     return GuardChecks(_write_function(writer, name), frozenset(writer.calls))
 
 
-def _write_is_expected(value: str, expected: Any) -> str:
+def _write_is_expected(value: str, expected: WireValue) -> str:
     """Return the condition that a number equals the expected one, bit for bit; any NaN equals any other."""
     number = as_python_number(expected)
     if isinstance(number, bool):
@@ -256,7 +257,7 @@ def _guard_functions(name: str, guard: ListingGuard, is_expected: Callable[[str,
     yield "\n".join(
         [
             f"def {name}_guard(*inputs):",
-            '    """Raise ValueError where the function would go another way than it was traced."""',
+            '    """Raise ValueError where the function would take another branch than when it was traced."""',
             "    traced = [",
             *texts,
             "    ]",

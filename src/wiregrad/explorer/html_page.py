@@ -13,7 +13,6 @@ import re
 from base64 import b64encode
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.labels import escape_unprintable
@@ -70,7 +69,7 @@ def to_html(
     return render_page(build_page_data(circuit, run, source=source, formula=formula), title or circuit.name)
 
 
-def render_page(data: Any, title: str) -> str:
+def render_page(data: object, title: str) -> str:
     """Return the page as one HTML file that contains its data.
 
     >>> "<title>a &lt; b" in render_page({}, "a < b")
@@ -83,7 +82,7 @@ def render_page(data: Any, title: str) -> str:
     return _fill_template(data, title, policy=meta, **parts)
 
 
-def render_served_page(data: Any, title: str) -> str:
+def render_served_page(data: object, title: str) -> str:
     """Return the page that the server sends: it fetches style and script, and the policy is in the response headers.
 
     >>> '<script src="/explorer.js" defer></script>' in render_served_page({}, "f")
@@ -95,7 +94,7 @@ def render_served_page(data: Any, title: str) -> str:
     return _fill_template(data, title, policy="", style=style, script=script)
 
 
-def _fill_template(data: Any, title: str, **parts: str) -> str:
+def _fill_template(data: object, title: str, **parts: str) -> str:
     block = f'<script type="application/json" id="{DATA_ELEMENT_ID}">{dump_json(data)}</script>'
     return PAGE_TEMPLATE.format(title=f"{escape_title(title)} - wiregrad", root=ROOT_ELEMENT_ID, data=block, **parts)
 
@@ -121,7 +120,7 @@ def hash_source(text: str) -> str:
     return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def dump_json(data: Any) -> str:
+def dump_json(data: object) -> str:
     """Return data as JSON that is safe inside an HTML element.
 
     >>> dump_json({"name": "</script>"})
@@ -162,5 +161,7 @@ def read_inline_file(name: str) -> str:
     text = read_static_file(name).replace("\r\n", "\n")
     end = _ELEMENT_END.search(text)
     if end is not None:
-        raise FileFormatError(f"{name} has {end[0]!r} in it and cannot stand inside a page; build it with `make page`")
+        raise FileFormatError(
+            f"{name} contains {end[0]!r}, so it cannot be embedded in a page; rebuild it with `make page`"
+        )
     return text

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.run import euclidean_norm
 from wiregrad.draw.layout.boxes import NodeMasks
 from wiregrad.draw.layout.labels import read_value
 from wiregrad.draw.layout.picture import collect_captions
-from wiregrad.dtypes import WireType, format_brief_number
+from wiregrad.dtypes import JsonValue, WireType, format_brief_number
 from wiregrad.inspect.report import format_operand
 from wiregrad.ir import CONSTANT, CircuitGraph, Place, Row
 from wiregrad.ir.op import CONSTANT_CODE
@@ -32,7 +33,7 @@ MAX_EXACT_INTEGER = 2**53
 """Whole numbers up to this magnitude are exact in JavaScript."""
 
 
-def encode_number(value: Any) -> Any:
+def encode_number(value: float | np.number[Any] | np.bool_) -> bool | float | str:
     """Encode a real number; NaN and infinities become strings.
 
     >>> [encode_number(x) for x in (1.5, float("nan"), float("-inf"), True, 2**60)]
@@ -50,7 +51,7 @@ def encode_number(value: Any) -> Any:
     return real
 
 
-def encode_value(carried: Any) -> Any:
+def encode_value(carried: object) -> JsonValue:
     """Encode what a wire carries: a number or boolean, or a summary of an array or complex number.
 
     >>> encode_value(np.float64(2.0)), encode_value(np.array([3.0, 4.0]))["text"]
@@ -62,7 +63,7 @@ def encode_value(carried: Any) -> Any:
     return encode_number(array.item())
 
 
-def summarize_array(array: Any) -> dict[str, Any]:
+def summarize_array(array: NDArray[Any]) -> dict[str, JsonValue]:
     """Summarize an array: its type, text, norm, and the number of elements that are not finite (`bad`).
 
     `short` is what a picture shows behind the shape. `sign` is 1 or -1 if all elements have that sign, else 0.
@@ -88,7 +89,7 @@ def summarize_array(array: Any) -> dict[str, Any]:
     }
 
 
-def encode_gradient(gradient: Any, shape: tuple[int, ...]) -> Any:
+def encode_gradient(gradient: object, shape: tuple[int, ...]) -> JsonValue:
     """Encode the gradient of a value of the given shape; None where none arrived.
 
     >>> encode_gradient(None, ()), encode_gradient(np.float64(2.0), ())

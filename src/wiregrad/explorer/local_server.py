@@ -137,7 +137,9 @@ def check_address(address: str) -> str:
     except ValueError:
         raise InputError(f"wanted an address such as 192.168.1.5; got {short_repr(address)}") from None
     if parsed.is_unspecified or parsed.is_multicast:
-        raise InputError(f"{address} does not name one machine; give the address at which others reach this one")
+        raise InputError(
+            f"{address} is not the address of a single machine; give the address at which others reach this machine"
+        )
     return str(parsed)
 
 

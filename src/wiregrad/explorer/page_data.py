@@ -85,8 +85,8 @@ def describe_flipped_branch(run: RunRecord) -> str:
     at = "" if certificate.place is None else f" at {certificate.place.without_folder()}"
     condition = certificates.describe_certificate(run.circuit, certificate)
     return (
-        f"at these inputs Python would have gone another way{at}: {condition} when it was traced; "
-        "the function itself may give something else"
+        f"at these inputs Python would have taken another branch{at}: {condition} when it was traced; "
+        "the function itself may give another result"
     )
 
 
@@ -333,12 +333,14 @@ def _encode_inputs(run: RunRecord) -> dict[str, Any]:
         if x.dtype.kind != "c" and (not x.shape or x.size <= MAX_EDITABLE_ELEMENTS)
     }
     elements = {
-        f"{name}[{','.join(map(str, index))}]" if index else name: json_encoding.encode_number(x[index])
+        f"{name}[{','.join(map(str, index))}]" if index else name: json_encoding.encode_number(x[index].item())
         for name, x in real.items()
         for index in np.ndindex(x.shape)
     }
     # An input may itself be called `w[0,2]`; then its own value counts.
-    return {"leaves": elements | {name: json_encoding.encode_number(x) for name, x in real.items() if not x.shape}}
+    return {
+        "leaves": elements | {name: json_encoding.encode_number(x.item()) for name, x in real.items() if not x.shape}
+    }
 
 
 def encode_blame(views: CircuitViews) -> dict[str, Any]:

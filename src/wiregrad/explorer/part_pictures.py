@@ -11,7 +11,7 @@ box, and no other function nodes unless the box is too scattered for its ranges 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,7 +28,7 @@ from wiregrad.errors import InputError, short_repr
 from wiregrad.explorer import json_encoding
 from wiregrad.explorer.find_language import split_into_ranges
 from wiregrad.ir import CircuitGraph
-from wiregrad.ir.columns import NameTable, NodeLabels
+from wiregrad.ir.columns import NameTable, NodeLabels, OpSettings
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 
 _UNNAMED_NODE = re.compile(r"#(\d+)")
@@ -69,7 +69,7 @@ def extract_part(circuit: CircuitGraph, run: RunRecord | None, chosen: NDArray[n
         sources=position[c.sources[wires]],
         types=c.types[keep],
         constant_nodes=position[c.constant_nodes[constants]],
-        constants=tuple(value for value, kept in zip(c.constants, constants.tolist(), strict=True) if kept),
+        constants=tuple(value for value, is_chosen in zip(c.constants, constants.tolist(), strict=True) if is_chosen),
         modes=None if c.modes is None else np.where(border, 0, c.modes)[keep].astype(np.uint8),
         names=_extract_names(circuit, keep, position),
         places=c.places.select_nodes(keep),
@@ -93,7 +93,9 @@ def _extract_run(
     return RunRecord(circuit, values, gradients, sent)
 
 
-def _extract_settings(settings: NodeLabels, border: NDArray[np.bool_], keep: NDArray[np.bool_]) -> NodeLabels:
+def _extract_settings(
+    settings: NodeLabels[OpSettings], border: NDArray[np.bool_], keep: NDArray[np.bool_]
+) -> NodeLabels[OpSettings]:
     if settings.index is None:
         return settings
     return NodeLabels.from_index(settings.table, np.where(border, -1, settings.index)[keep].astype(np.int32))
@@ -228,7 +230,7 @@ def parse_ranges(text: str) -> list[list[int]]:
     return [[int(n) for n in pair] for pair in pairs]
 
 
-def mask_ranges(size: int, ranges: Any) -> NDArray[np.bool_]:
+def mask_ranges(size: int, ranges: Iterable[Sequence[int]]) -> NDArray[np.bool_]:
     """Return a mask of `size` nodes that is True inside the ranges.
 
     >>> mask_ranges(4, [[1, 2]]).tolist()

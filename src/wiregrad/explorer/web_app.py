@@ -107,7 +107,7 @@ class ExplorerSession:
         notes = [*filter(None, [data.get("note"), describe_flipped_branch(run)])]
         return data | ({"note": "; ".join(notes)} if notes else {})
 
-    def _fit_input(self, name: str, value: Any) -> Any:
+    def _fit_input(self, name: str, value: object) -> object:
         """Cast an input to the dtype of its wire if nothing is lost: JavaScript has one type for all numbers."""
         dtype = self.circuit.type_of(self.circuit.index(name)).dtype
         number = _parse_input(name, value)
@@ -115,7 +115,7 @@ class ExplorerSession:
             return number
         with np.errstate(all="ignore"):
             cast = np.asarray(number).astype(dtype)
-        return cast[()] if np.array_equal(cast, number) else number
+        return cast[()] if np.array_equal(cast, np.asarray(number)) else number
 
     def _input_values(self, run: RunRecord) -> list[Any]:
         return [run.values[node] for node in self.circuit.input_indices()]
@@ -130,7 +130,7 @@ class ExplorerSession:
             return build_page_data(self.circuit, self.run, source=self.source, formula=self.formula)
 
 
-def _set_element(point: dict[str, Any], element: str, value: Any) -> None:
+def _set_element(point: dict[str, Any], element: str, value: object) -> None:
     """Replace one element of an array input, named as in `w[0,2]`."""
     name, _, rest = element.rpartition("[")
     index = tuple(
@@ -151,7 +151,7 @@ def _set_element(point: dict[str, Any], element: str, value: Any) -> None:
     point[name] = array
 
 
-def _parse_input(name: str, value: Any) -> Any:
+def _parse_input(name: str, value: object) -> object:
     """Decode an input from JSON: a number, a string for one (`nan`), or nested lists of them."""
     if not isinstance(value, list):
         return NUMBER_WORDS.get(value, value) if isinstance(value, str) else value
@@ -214,7 +214,7 @@ def _serve_json(answer: RequestAnswer) -> Callable[[Request], Response]:
     return lambda request: _respond_json(answer(request))
 
 
-def _respond_json(data: Any) -> Response:
+def _respond_json(data: object) -> Response:
     return Response(dump_json(data), media_type="application/json")
 
 

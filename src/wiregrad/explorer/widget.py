@@ -61,14 +61,16 @@ class ExplorerWidget:
         """The latest run: the one that the widget was made with, or the last that the page asked for."""
         return self.session.run
 
-    def answer_message(self, sender: Any, content: Any, buffers: Any) -> None:
+    def answer_message(self, sender: object, content: object, buffers: object) -> None:
         """Answer a message of the page; a message without an id is ignored."""
-        mark = content.get("id") if isinstance(content, dict) else None
+        if not isinstance(content, dict):
+            return
+        mark = content.get("id")
         if isinstance(mark, str):
             text = dump_json(answer_question(self.session, content))
             cast(Any, self).send({"id": mark}, buffers=[text.encode()])
 
-    def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _repr_mimebundle_(self, **options: object) -> tuple[dict[str, Any], dict[str, Any]]:
         view, metadata = cast(Any, super())._repr_mimebundle_(**options) or ({}, {})
         still = build_mimebundle(self.circuit, self.run)
         return {kind: view[kind] for kind in view if kind != TEXT_TYPE} | still, metadata
@@ -86,12 +88,12 @@ def widget(
 
     >>> import wiregrad as wg
     >>> run = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
-    >>> short_repr = widget(run.circuit, run)
-    >>> short_repr.step, short_repr.theme, sorted(short_repr._repr_mimebundle_()[0])[1:]
+    >>> shown = widget(run.circuit, run)
+    >>> shown.step, shown.theme, sorted(shown._repr_mimebundle_()[0])[1:]
     ('i', 'system', ['image/svg+xml', 'text/html', 'text/plain'])
     """
     if theme not in THEMES:
-        raise InputError(f"wanted a theme of {', '.join(THEMES)}; got {short_repr(theme)}")
+        raise InputError(f"theme must be one of {', '.join(THEMES)}; got {short_repr(theme)}")
     widget_class = _build_widget_class()
     session = ExplorerSession(circuit, run, source=source, formula=formula)
     text = dump_json(_build_widget_data(session))
@@ -185,7 +187,7 @@ class StillPicture:
         """How to install the widget."""
         return f"to step through it and change it here: {INSTALL_COMMAND}"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         bundle = build_mimebundle(self.circuit, self.run)
         line = f'<p style="font:12px sans-serif;margin:4px 0">{escape(self.note)}</p>'
         added = {HTML_TYPE: line, TEXT_TYPE: f"\n\n{self.note}"}

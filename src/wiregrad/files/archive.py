@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import MAX_AXES, numpy_can_hold
+from wiregrad.dtypes import MAX_AXES, JsonValue, numpy_can_hold
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, short_repr
 from wiregrad.files.atomic import write_atomically
 from wiregrad.ir import CircuitGraph
@@ -107,7 +107,7 @@ def decode_circuit_file(data: bytes) -> CircuitGraph:
     return parse_json(document.tobytes(), tensors)
 
 
-def _check_path(path: Any) -> Path:
+def _check_path(path: object) -> Path:
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise FileAccessError(f"a path is a string or a pathlib.Path; got {short_repr(path)}")
     if "\0" in os.fspath(path):
@@ -222,16 +222,17 @@ def _decode_tensors(data: bytes) -> NamedTensors:
     return {name: _decode_tensor(body[start:end], dtype, shape) for name, (dtype, shape, start, end) in entries.items()}
 
 
-def _check_metadata(metadata: Any) -> None:
-    file_format = metadata.get("format") if type(metadata) is dict else metadata
+def _check_metadata(metadata: JsonValue) -> None:
+    fields = metadata if type(metadata) is dict else {}
+    file_format = fields.get("format") if type(metadata) is dict else metadata
     if file_format != FORMAT_NAME:
         raise FileFormatError(
             f"it is a safetensors file, but not of a circuit: its format is {short_repr(file_format)}"
         )
-    unknown = [key for key in metadata if key not in ("format", "version")]
-    if unknown or type(metadata.get("version")) is not str:
+    unknown = [key for key in fields if key not in ("format", "version")]
+    version = fields.get("version")
+    if unknown or type(version) is not str:
         raise FileFormatError(f"its metadata must have format and version; got {short_repr(metadata, 80)}")
-    version = metadata["version"]
     if version not in map(str, VERSION_READERS):
         raise unknown_version_error(int(version) if re.fullmatch("[0-9]{1,9}", version) else version)
 
@@ -240,7 +241,7 @@ TensorEntry = tuple[np.dtype[Any], tuple[int, ...], int, int]
 """A tensor of the header: dtype, shape, and the first and last offset of its bytes."""
 
 
-def _check_entry(name: str, entry: Any) -> TensorEntry:
+def _check_entry(name: str, entry: JsonValue) -> TensorEntry:
     if type(entry) is not dict or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise FileFormatError(
             f"tensor {short_repr(name)}: expected dtype, shape and data_offsets; got {short_repr(entry, 80)}"
@@ -265,7 +266,7 @@ def _check_entry(name: str, entry: Any) -> TensorEntry:
     return dtype, tuple(shape), offsets[0], offsets[1]
 
 
-def _are_lengths(value: Any) -> bool:
+def _are_lengths(value: JsonValue) -> TypeGuard[list[int]]:
     return type(value) is list and all(type(item) is int and 0 <= item < 2**63 for item in value)
 
 

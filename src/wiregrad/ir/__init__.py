@@ -4,10 +4,10 @@ Start with `circuit.py` (the circuit as people see it) and `op.py` (what an op r
 `columns.py` holds the arrays behind a circuit. `builder.py` and `circuit_recording.py` make circuits; `verifier.py`
 checks those that come from outside. `types_and_kinks.py` works out types and kink modes. `certificates.py` says whether
 a traced circuit is valid at other inputs. `text_form.py` and `json_form.py` write circuits and read them back; both use
-`strict_json.py`. `scoped_settings.py` is the machinery of `with` blocks such as `no_grad`.
+`strict_json.py`. `scoped_settings.py` implements `with` blocks such as `no_grad`.
 
 Other rooms import what `__all__` lists from here, and may call the public functions of the modules. The text form is
-loaded when it is first asked for.
+loaded at its first use.
 """
 
 from typing import TYPE_CHECKING

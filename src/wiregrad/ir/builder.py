@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import BOOL, FLOAT, WireType, as_float
+from wiregrad.dtypes import BOOL, FLOAT, WireType, WireValue, as_float
 from wiregrad.errors import (
     CircuitError,
     DuplicateNameError,
@@ -35,7 +35,7 @@ class Port(OperatorMethods):
     """The output wire of a node of a builder; operators and ops applied to it add nodes."""
 
     __slots__ = ("branch", "builder", "index")
-    __array_ufunc__ = None  # so that NumPy leaves operators with a port to the port
+    __array_ufunc__ = None  # NumPy then lets the port handle operators between an array and a port
 
     def __init__(self, builder: GraphBuilder, index: int, branch: int = 0) -> None:
         self.builder = builder
@@ -57,8 +57,8 @@ class Port(OperatorMethods):
 
     def __bool__(self) -> bool:
         raise OperandError(
-            f"the wire {self.builder.recording.name_of(self.index)} has no value while the circuit is built, so it "
-            "cannot steer Python; use where(condition, a, b), maximum, minimum, or & and | for conditions"
+            f"the wire {self.builder.recording.name_of(self.index)} has no value while the circuit is built, so "
+            "Python cannot branch on it; use where(condition, a, b), maximum, minimum, or & and | for conditions"
         )
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class GraphBuilder:
             raise AttributeError(name)
         op = TABLE[name]
 
-        def apply(*operands: Any, name: str | None = None, **settings: Any) -> Port:
+        def apply(*operands: object, name: str | None = None, **settings: object) -> Port:
             return self.apply(op.bind(settings) if settings else op, *operands, name=name)
 
         apply.__name__ = op.name
@@ -113,11 +113,11 @@ class GraphBuilder:
             raise OperandError(f"the type of input {short_repr(name)} must be a WireType; got {short_repr(type)}")
         return Port(self, self.recording.append_input(name, type))
 
-    def constant(self, value: Any, name: str | None = None) -> Port:
+    def constant(self, value: object, name: str | None = None) -> Port:
         """Add a constant."""
         return self.place_constant(self._check_literal(value), name)
 
-    def place_constant(self, value: Any, name: str | None = None) -> Port:
+    def place_constant(self, value: WireValue, name: str | None = None) -> Port:
         """Add a constant that already is a NumPy value."""
         if name is not None:
             self.recording.check_free(name)
@@ -129,7 +129,7 @@ class GraphBuilder:
     def split(self, wire: Port | str, ways: int = 2) -> tuple[Port, ...]:
         """Copy a wire to `ways` readers with `ways - 1` splitters; return one port per reader."""
         if not isinstance(ways, int) or ways < 2:
-            raise CircuitError(f"a wire is split 2 ways or more; got {short_repr(ways)}")
+            raise CircuitError(f"split needs at least 2 ways; got {short_repr(ways)}")
         ports: list[Port] = []
         for _ in range(ways - 1):
             wire = self.apply(SPLIT_NAME, wire)
@@ -138,7 +138,7 @@ class GraphBuilder:
         assert isinstance(wire, Port)
         return (*ports, wire)
 
-    def apply(self, op: Op | str, *operands: Any, name: str | None = None, mode: int = DERIVE_MODE) -> Port:
+    def apply(self, op: Op | str, *operands: object, name: str | None = None, mode: int = DERIVE_MODE) -> Port:
         """Add a node that applies an op to wires, numbers or names."""
         record = TABLE[op] if isinstance(op, str) else op
         if not isinstance(record, Op):
@@ -220,17 +220,18 @@ class GraphBuilder:
                 recording.forget_name(index, label)
             raise
 
-    def _check_operands(self, op: Op, operands: Sequence[Any]) -> list[CheckedOperand]:
+    def _check_operands(self, op: Op, operands: Sequence[object]) -> list[CheckedOperand]:
         return [self._check_operand(operand, op, slot) for slot, operand in enumerate(op.complete(operands))]
 
-    def _check_operand(self, operand: Any, op: Op, slot: int) -> CheckedOperand:
+    def _check_operand(self, operand: object, op: Op, slot: int) -> CheckedOperand:
         if isinstance(operand, Port):
             return self._check_own_port(operand, f"input {op.input_name(slot)} of {op.name}")
         if isinstance(operand, str):
             name = check_name(operand)
             index = self.recording.names.get(name)
             return name if index is None else Port(self, index)
-        return self._check_literal(operand)
+        literal = self._check_literal(operand)
+        return literal if isinstance(literal, np.float64) else self.place_constant(literal)
 
     def _spread_to_one_shape(self, wires: list[CheckedOperand]) -> list[CheckedOperand]:
         """Broadcast operands to one shape; literals take the dtype of the operands beside them."""
@@ -251,11 +252,11 @@ class GraphBuilder:
         own = self.type_of(port).shape
         return port if own == shape else self.apply(TABLE["spread"].bind({"rank": len(own), "shape": shape}), port)
 
-    def _check_own_port(self, port: Any, what: str) -> Port:
+    def _check_own_port(self, port: object, what: str) -> Port:
         if not isinstance(port, Port):
             raise OperandError(f"{what} must be a port; got {short_repr(port)}")
         if port.builder is not self:
-            raise OperandError(f"{what} is a wire of another builder")
+            raise OperandError(f"{what} belongs to another builder")
         return port
 
     def _type_number_of(self, wire: CheckedOperand) -> int:
@@ -263,14 +264,14 @@ class GraphBuilder:
             return self.recording.type_number_of(wire.index)
         return UNKNOWN_TYPE if isinstance(wire, str) else self.recording.type_table.number_of(FLOAT)
 
-    def _check_literal(self, value: Any) -> CheckedOperand:
+    def _check_literal(self, value: object) -> WireValue:
         if (
             not self.finite
             and isinstance(value, np.ndarray | np.generic)
             and (value.ndim or value.dtype != FLOAT.dtype)
         ):
             # A mask or an array that a derivative rule uses.
-            return self.place_constant(value)
+            return value
         number = as_float(value)
         if number is None:
             raise OperandError(f"wanted a number; got {type(value).__name__} ({short_repr(value)})")

@@ -1,5 +1,7 @@
 """Certificates: the values that steered Python when a circuit was traced, and checks that they are still the same.
 
+A value steers Python if Python code branches on it, or if it leaves the recording as a plain number.
+
 A traced circuit contains one path through its function. It computes what the function computes wherever every certified
 node has the value that it had then, bit for bit (all NaNs count as equal). Everything that runs such a circuit checks
 its certificates here, so that no result comes from a branch that the function would not take.
@@ -14,9 +16,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.dtypes import to_python_number
+from wiregrad.dtypes import WireValue, to_python_number
 from wiregrad.errors import BranchError, InputError, short_repr
 from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.columns import Certificate, Place
@@ -35,7 +37,7 @@ class CircuitWithChecks(NamedTuple):
     circuit: CircuitGraph
     certificates: tuple[Certificate, ...]
 
-    def expected_values(self) -> list[Any]:
+    def expected_values(self) -> list[WireValue]:
         """Return the value of each certified node when the circuit was traced, in the type of its wire."""
         return [expected_value(self.circuit, certificate) for certificate in self.certificates]
 
@@ -67,7 +69,7 @@ def distinct_certificates(circuit: CircuitGraph) -> tuple[Certificate, ...]:
     return tuple(first.values())
 
 
-def expected_value(circuit: CircuitGraph, certificate: Certificate) -> Any:
+def expected_value(circuit: CircuitGraph, certificate: Certificate) -> WireValue:
     """Return the value of a certified node when the circuit was traced, with the type and shape of its wire."""
     kind = circuit.type_of(certificate.node)
     with np.errstate(over="ignore"):
@@ -75,7 +77,7 @@ def expected_value(circuit: CircuitGraph, certificate: Certificate) -> Any:
     return np.broadcast_to(outcome, kind.shape)[()]
 
 
-def have_same_bits(one: Any, two: Any) -> bool:
+def have_same_bits(one: ArrayLike, two: ArrayLike) -> bool:
     """Return whether two numbers or arrays are equal bit for bit; all NaNs count as equal.
 
     >>> have_same_bits(np.float64(0.0), np.float64(-0.0)), have_same_bits(np.float64("nan"), -np.float64("nan"))
@@ -93,7 +95,7 @@ def have_same_bits(one: Any, two: Any) -> bool:
     return bool(nan.any()) and np.where(nan, 0, a).tobytes() == np.where(nan, 0, b).tobytes()
 
 
-def compare_bits_each(values: Any, wanted: Any) -> NDArray[np.bool_]:
+def compare_bits_each(values: ArrayLike, wanted: WireValue) -> NDArray[np.bool_]:
     """Return for each number whether it equals the wanted one bit for bit; all NaNs count as equal.
 
     >>> compare_bits_each(np.array([0.0, -0.0, 1.0]), np.float64(0.0)).tolist()
@@ -155,7 +157,8 @@ def explain_flip(circuit: CircuitGraph, values: Sequence[Any], certificate: Cert
     advice = "trace it there, use wg.compile(f), or pass check=False"
     then = describe_certificate(circuit, certificate)
     if isinstance(certificate.outcome, bool | np.bool_):
-        return f"this circuit was traced where {then}; {at} it is {now}, so the function would go another way; {advice}"
+        consequence = f"so the function would take another branch; {advice}"
+        return f"this circuit was traced where {then}; {at} it is {now}, {consequence}"
     return (
         f"this circuit was traced where {then}; {at} it is {now}. What Python did with a number that left the "
         f"recording (print it, index with it, compute with it) is fixed, so the circuit is valid at that number only; "
@@ -241,7 +244,7 @@ def _write_inputs(circuit: CircuitGraph, values: Sequence[Any], node: int) -> st
     return ", ".join([*texts, *(["..."] if len(inputs) > MAX_SHOWN_INPUTS else [])])
 
 
-def _write_briefly(value: Any) -> str:
+def _write_briefly(value: ArrayLike) -> str:
     """Write a number with all its digits, and a large array by its shape."""
     array = np.asarray(value)
     if array.size > 6:

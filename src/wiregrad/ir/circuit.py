@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
-from wiregrad.dtypes import WireType, to_python_number
+from wiregrad.dtypes import PythonNumber, WireType, WireValue, to_python_number
 from wiregrad.errors import UnknownNameError, short_repr, suggest_name
 from wiregrad.ir.columns import (
     Certificate,
@@ -77,15 +77,14 @@ class Node:
         return self.circuit.type_of(self.index)
 
     @property
-    def constant(self) -> Any:
+    def constant(self) -> WireValue | None:
         """The value of a constant node, else None."""
         return self.circuit.constant_of(self.index)
 
     @property
     def place(self) -> Place | None:
         """Where in the source code the node was written."""
-        place: Place | None = self.circuit.columns.places.label_of(self.index)
-        return place
+        return self.circuit.columns.places.label_of(self.index)
 
     @property
     def group(self) -> str:
@@ -239,7 +238,7 @@ class CircuitGraph(IndexedGraph):
         return self.name_of(node) if constant is None else repr_number(constant)
 
 
-def repr_number(value: Any) -> str:
+def repr_number(value: WireValue | PythonNumber) -> str:
     """Write a number in the shortest way that is read back exactly.
 
     >>> repr_number(np.float64(0.1)), repr_number(np.bool_(True))

@@ -1,8 +1,8 @@
 """A circuit that is still growing: flat columns, appended to node by node, frozen when it is done.
 
 Appending is the innermost step of everything that records. What most nodes do not have (a mode, a type other than
-float64, another place than the node before) therefore costs nothing: it is kept beside the columns, by index. Nodes are
-known by index only; what people write (ports, literals, strictness) is the builder's business. Nodes that were read
+float64, another place than the node before) therefore costs nothing: it is stored beside the columns, by index. Nodes
+are known by index only; what people write (ports, literals, strictness) is handled by the builder. Nodes that were read
 before they were added are sorted topologically when the recording is frozen.
 """
 
@@ -12,19 +12,21 @@ import heapq
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import FLOAT, WireType
+from wiregrad.dtypes import FLOAT, WireType, WireValue
 from wiregrad.errors import CircuitError, CycleError, DuplicateNameError
 from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.columns import (
     Certificate,
     CircuitColumns,
+    LabelT,
     NameTable,
     NodeLabels,
+    OpSettings,
     Place,
     Row,
     automatic_name,
@@ -81,17 +83,17 @@ class CircuitRecording:
     def __init__(self) -> None:
         self.codes = array("H")
         self._sources = array("i")
-        self._constants: list[Any] = []
+        self._constants: list[WireValue] = []
         self.type_table = TypeTable()
         self._float = self.type_table.number_of(FLOAT)
         self._types: dict[int, int] = {}
         self._modes: dict[int, int] = {}
         self._arities: dict[int, int] = {}
         """Number of wires of each node of a variadic op."""
-        self._settings: dict[int, tuple[tuple[str, Any], ...]] = {}
+        self._settings: dict[int, OpSettings] = {}
         self.certificates: list[Certificate] = []
-        self._places = _LabelRuns()
-        self._groups = _LabelRuns()
+        self._places: _LabelRuns[Place] = _LabelRuns()
+        self._groups: _LabelRuns[str] = _LabelRuns()
         self.names: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
@@ -133,7 +135,7 @@ class CircuitRecording:
         self.add_name(index, name)
         return index
 
-    def append_constant(self, value: Any) -> int:
+    def append_constant(self, value: WireValue) -> int:
         """Add a constant, which is a NumPy value."""
         kind = self.type_table.number_of(type_of_constant(value))
         self._constants.append(value)
@@ -166,8 +168,9 @@ class CircuitRecording:
     def copy_node(self, circuit: CircuitGraph, row: Row, sources: Sequence[int]) -> int:
         """Add a copy of a circuit's node with new sources; place, group and mode are copied, names are not."""
         self.move_to_node(circuit, row.node)
-        if row.op is CONSTANT:
-            self._constants.append(circuit.constant_of(row.node))
+        constant = circuit.constant_of(row.node) if row.op is CONSTANT else None
+        if constant is not None:
+            self._constants.append(constant)
         return self.append_op(row.op, sources, circuit.type_of(row.node), row.mode)
 
     def load_circuit(self, circuit: CircuitGraph) -> None:
@@ -188,7 +191,7 @@ class CircuitRecording:
             self._arities[node] = int(columns.starts[node + 1] - columns.starts[node])
         if columns.settings.index is not None:
             for node in np.flatnonzero(columns.settings.index >= 0).tolist():
-                self._settings[node] = columns.settings.label_of(node)
+                self._settings[node] = columns.settings.table[columns.settings.index[node]]
         self.certificates = list(columns.certificates)
         self._places.load_labels(columns.places)
         self._groups.load_labels(columns.groups)
@@ -295,7 +298,7 @@ class CircuitRecording:
         position = np.argsort(order).tolist()
         return [position[source] for node in order for source in rows[node]], order
 
-    def _order_constants(self, order: list[int] | None) -> tuple[Any, ...]:
+    def _order_constants(self, order: list[int] | None) -> tuple[WireValue, ...]:
         if order is None:
             return tuple(self._constants)
         nodes = [node for node, code in enumerate(self.codes) if code == CONSTANT_CODE]
@@ -303,30 +306,30 @@ class CircuitRecording:
         return tuple(values[node] for node in order if node in values)
 
 
-class _LabelRuns:
+class _LabelRuns(Generic[LabelT]):
     """A growing column of labels, stored as the points where the label changes."""
 
     def __init__(self) -> None:
-        self.current: Any = None
+        self.current: LabelT | None = None
         self._since = array("i", [0])
-        self._labels: list[Any] = [None]
+        self._labels: list[LabelT | None] = [None]
 
-    def set_from(self, index: int, label: Any) -> None:
+    def set_from(self, index: int, label: LabelT | None) -> None:
         """Set the label of the nodes from an index on."""
         if label != self.current:
             self.current = label
             self._since.append(index)
             self._labels.append(label)
 
-    def load_labels(self, labels: NodeLabels) -> None:
+    def load_labels(self, labels: NodeLabels[LabelT]) -> None:
         """Copy the labels of a circuit."""
         if labels.index is not None:
             for index in np.flatnonzero(np.diff(labels.index, prepend=-1)).tolist():
                 self.set_from(index, labels.label_of(index))
 
-    def to_labels(self, size: int, order: list[int] | None) -> NodeLabels:
+    def to_labels(self, size: int, order: list[int] | None) -> NodeLabels[LabelT]:
         """Return one label per node."""
-        table: dict[Any, int] = {}
+        table: dict[LabelT, int] = {}
         numbers = [-1 if label is None else table.setdefault(label, len(table)) for label in self._labels]
         lengths = np.diff(np.append(np.array(self._since), size))
         return NodeLabels.from_index(tuple(table), _permute_column(np.repeat(numbers, lengths).astype(np.int32), order))
@@ -341,11 +344,11 @@ def _variadic_codes() -> NDArray[np.bool_]:
     return np.array([op.variadic for op in TABLE])
 
 
-def _sparse_labels(label_of_node: Mapping[int, Any], size: int, order: list[int] | None) -> NodeLabels:
+def _sparse_labels(label_of_node: Mapping[int, LabelT], size: int, order: list[int] | None) -> NodeLabels[LabelT]:
     """Return the labels of a circuit in which few nodes have one."""
     if not label_of_node:
         return NodeLabels()
-    table: dict[Any, int] = {}
+    table: dict[LabelT, int] = {}
     index = np.full(size, -1, np.int32)
     for node, label in label_of_node.items():
         index[node] = table.setdefault(label, len(table))
@@ -360,7 +363,7 @@ def _permute_column(column: NDArray[ScalarT], order: list[int] | None) -> NDArra
 
 
 def _iterate_rows(
-    codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[int], settings: NodeLabels
+    codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[int], settings: NodeLabels[OpSettings]
 ) -> Iterator[tuple[Op, list[int]]]:
     ops = TABLE.by_code()
     begin = starts.tolist()

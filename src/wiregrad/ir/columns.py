@@ -1,10 +1,10 @@
-"""The arrays of a circuit, by index: one entry per node, nothing that recurses, nothing that changes.
+"""The immutable arrays of a circuit, with one entry per node.
 
-Kept true: a node's inputs have smaller indices, so index order is an order that can be run. Names are kept in a few
+Invariant: the inputs of a node have smaller indices, so index order is an order of execution. Names are stored in a few
 flat arrays too: a million named nodes take about 20 bytes each plus the letters, where a dict of strings would take
 over a hundred. A node may have several names; the first is the one shown, and the others stay when passes merge nodes.
-A node without a name answers to `%` and its index, which no user can type as a name. What people see of all this
-(names, views of nodes and wires) is in `wiregrad.ir.circuit`.
+A node without a name is shown, and looked up, as `%` and its index, which is not a valid name. The views of nodes and
+wires that users see are in `wiregrad.ir.circuit`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import compress
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import NameSyntaxError, OutputError, short_repr
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
@@ -214,19 +214,24 @@ class Row(NamedTuple):
     mode: int
 
 
+LabelT = TypeVar("LabelT")
+OpSettings: TypeAlias = tuple[tuple[str, Any], ...]
+"""The settings of an op, by name."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
-class NodeLabels:
+class NodeLabels(Generic[LabelT]):
     """A label for each node, out of a small table: `index` points into `table`; it is None if no node has a label."""
 
-    table: tuple[Any, ...] = ()
+    table: tuple[LabelT, ...] = ()
     index: NDArray[np.int32] | None = None
 
     @classmethod
-    def from_index(cls, table: tuple[Any, ...], index: NDArray[np.int32]) -> NodeLabels:
+    def from_index(cls, table: tuple[LabelT, ...], index: NDArray[np.int32]) -> NodeLabels[LabelT]:
         """Return the labels in their canonical form: without an index if no node has a label."""
         return cls(table, index) if (index >= 0).any() else cls()
 
-    def label_of(self, node: int) -> Any:
+    def label_of(self, node: int) -> LabelT | None:
         """Return the label of a node, or None."""
         k = -1 if self.index is None else int(self.index[node])
         return None if k < 0 else self.table[k]
@@ -234,12 +239,14 @@ class NodeLabels:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NodeLabels):
             return NotImplemented
-        one, two = ([] if x.index is None else [x.label_of(n) for n in range(len(x.index))] for x in (self, other))
-        return one == two
+        return self._labels_by_node() == other._labels_by_node()
 
     __hash__ = None  # type: ignore[assignment]
 
-    def select_nodes(self, keep: NDArray[np.bool_]) -> NodeLabels:
+    def _labels_by_node(self) -> list[LabelT | None]:
+        return [] if self.index is None else [self.label_of(node) for node in range(len(self.index))]
+
+    def select_nodes(self, keep: NDArray[np.bool_]) -> NodeLabels[LabelT]:
         """Return the labels of the nodes that are kept."""
         return self if self.index is None else NodeLabels.from_index(self.table, self.index[keep])
 
@@ -259,17 +266,17 @@ class CircuitColumns:
     types: NDArray[np.uint16]
     type_table: tuple[WireType, ...]
     constant_nodes: NDArray[np.int32]
-    constants: tuple[Any, ...]
+    constants: tuple[WireValue, ...]
     """Values of the constant nodes, in order."""
     modes: NDArray[np.uint8] | None
     """How each node treats its kinks; None if every node has mode 0."""
     names: NameTable
-    places: NodeLabels
-    groups: NodeLabels
+    places: NodeLabels[Place]
+    groups: NodeLabels[str]
     outputs: NDArray[np.int32]
     labels: tuple[str, ...]
     """The names of the outputs."""
-    settings: NodeLabels = field(default_factory=NodeLabels)
+    settings: NodeLabels[OpSettings] = field(default_factory=NodeLabels)
     """The settings of the nodes whose ops have any."""
     certificates: tuple[Certificate, ...] = ()
     """The values that steered Python when the circuit was traced."""
@@ -375,7 +382,7 @@ class IndexedGraph:
         """Return the type of a node's output wire."""
         return self.columns.type_table[int(self.columns.types[node])]
 
-    def constant_of(self, node: int) -> Any:
+    def constant_of(self, node: int) -> WireValue | None:
         """Return the value of a constant node, None for any other."""
         if self.columns.codes[node] != CONSTANT_CODE:
             return None
@@ -404,7 +411,7 @@ class IndexedGraph:
         settings = self.columns.settings.label_of(node)
         return op if settings is None else op.bind(dict(settings))
 
-    def constants(self) -> Mapping[int, Any]:
+    def constants(self) -> Mapping[int, WireValue]:
         """Return the value of every constant node."""
         return dict(zip(self.columns.constant_nodes.tolist(), self.columns.constants, strict=True))
 
@@ -467,7 +474,7 @@ def join_first_names(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _same_bits(a: Any, b: Any) -> bool:
+def _same_bits(a: ArrayLike, b: ArrayLike) -> bool:
     # Constants are compared, not numbers: NaN equals NaN here, and 0.0 differs from -0.0.
     x = np.asarray(a)
     y = np.asarray(b)

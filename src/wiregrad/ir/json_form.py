@@ -7,7 +7,7 @@
     ], "outputs": [{"name": "f", "node": 2}]}
 
 `docs/circuit.schema.json` describes the fields. A document is untrusted: an unknown field, a key that appears twice, a
-node that reads a later one or claims a wrong type is refused, and the verifier checks the rest. In a circuit file,
+node that reads a later one or states a wrong type is refused, and the verifier checks the rest. In a circuit file,
 `tensor` takes the place of a constant's `value`.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import BOOL, DTYPES, FLOAT, WireType
+from wiregrad.dtypes import BOOL, DTYPES, FLOAT, JsonValue, WireType, WireValue
 from wiregrad.errors import FileFormatError, NameSyntaxError, UnknownOpError, WiregradError, short_repr, suggest_name
 from wiregrad.ir import strict_json
 from wiregrad.ir.circuit import CircuitGraph
@@ -39,6 +39,8 @@ MAX_STRING_LENGTH = 100_000
 _JSON_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 NamedTensors = dict[str, NDArray[Any]]
+JsonFields = dict[str, JsonValue]
+WrittenFields = dict[str, object]
 
 
 def write_json(circuit: CircuitGraph, tensors: NamedTensors | None = None) -> str:
@@ -72,34 +74,36 @@ def write_json(circuit: CircuitGraph, tensors: NamedTensors | None = None) -> st
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def _write_lines(items: Iterator[dict[str, Any]]) -> str:
+def _write_lines(items: Iterator[WrittenFields]) -> str:
     return "[\n" + ",\n".join(map(_encode_json, items)) + "\n]"
 
 
-def _encode_json(value: Any) -> str:
+def _encode_json(value: object) -> str:
     text = _JSON_ENCODER.encode(value)
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise FileFormatError(f"no file can hold {short_repr(value)}: it has an unpaired surrogate") from None
+            raise FileFormatError(
+                f"{short_repr(value)} cannot be stored in a file: it has an unpaired surrogate"
+            ) from None
     if not text.isprintable():
         # Escaped, because a terminal would execute some of these characters and reverse the line at others.
         text = "".join([letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text])
     return text
 
 
-def _describe_outputs(circuit: CircuitGraph) -> Iterator[dict[str, Any]]:
+def _describe_outputs(circuit: CircuitGraph) -> Iterator[WrittenFields]:
     for label, node in zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True):
         yield {"name": label, "node": node}
 
 
-def _describe_nodes(circuit: CircuitGraph, tensors: NamedTensors | None) -> Iterator[dict[str, Any]]:
+def _describe_nodes(circuit: CircuitGraph, tensors: NamedTensors | None) -> Iterator[WrittenFields]:
     usual = derive_modes(((row.op, row.sources) for row in circuit.rows()), [DERIVE_MODE] * circuit.size)
     names = circuit.columns.names.group_by_node()
     constants = circuit.constants()
     for row in circuit.rows():
-        fields: dict[str, Any] = {"op": row.op.name}
+        fields: WrittenFields = {"op": row.op.name}
         if row.sources:
             fields["inputs"] = row.sources
         if row.node in names:
@@ -113,9 +117,9 @@ def _describe_nodes(circuit: CircuitGraph, tensors: NamedTensors | None) -> Iter
         yield fields | _describe_origin(circuit, row.node)
 
 
-def _describe_origin(circuit: CircuitGraph, node: int) -> dict[str, Any]:
+def _describe_origin(circuit: CircuitGraph, node: int) -> WrittenFields:
     """Return the place and the group of a node, if it has them."""
-    fields: dict[str, Any] = {}
+    fields: WrittenFields = {}
     place = circuit.columns.places.label_of(node)
     if place is not None:
         fields["place"] = _write_place(place)
@@ -125,14 +129,14 @@ def _describe_origin(circuit: CircuitGraph, node: int) -> dict[str, Any]:
     return fields
 
 
-def _describe_op(row: Row, usual: int) -> dict[str, Any]:
+def _describe_op(row: Row, usual: int) -> WrittenFields:
     """Return the settings of a node, and its kink mode if it is not the usual one."""
     if row.op.per_call:
         raise FileFormatError(
-            f"node {automatic_name(row.node)} applies {row.op.title}, a Python function of the user's own, "
-            "which no file can hold; write it in wiregrad's ops, or register an op for it"
+            f"node {automatic_name(row.node)} applies {row.op.title}, a user's Python function, which "
+            "cannot be stored in a file; write it in wiregrad's ops, or register an op for it"
         )
-    fields: dict[str, Any] = {}
+    fields: WrittenFields = {}
     if row.op.settings:
         fields["settings"] = {name: _write_setting(value) for name, value in row.op.settings}
     if row.mode != usual:
@@ -140,7 +144,7 @@ def _describe_op(row: Row, usual: int) -> dict[str, Any]:
     return fields
 
 
-def _write_setting(value: Any) -> Any:
+def _write_setting(value: object) -> object:
     if isinstance(value, tuple | list):
         return [_write_setting(item) for item in value]
     if isinstance(value, float | np.floating) and not np.isfinite(value):
@@ -148,10 +152,10 @@ def _write_setting(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _describe_constant(node: int, value: Any, tensors: NamedTensors | None) -> dict[str, Any]:
+def _describe_constant(node: int, value: WireValue, tensors: NamedTensors | None) -> WrittenFields:
     if type_of_constant(value).dtype not in DTYPES.values():
         kind = type_of_constant(value)
-        raise FileFormatError(f"node {automatic_name(node)} is a constant of type {kind}, which no file can hold")
+        raise FileFormatError(f"node {automatic_name(node)} is a constant of type {kind}, which cannot be stored")
     if tensors is None or not np.ndim(value):
         return {"value": write_elements(value)}
     name = f"constant.{node}"
@@ -159,18 +163,18 @@ def _describe_constant(node: int, value: Any, tensors: NamedTensors | None) -> d
     return {"tensor": name}
 
 
-def _write_place(place: Place) -> list[Any]:
+def _write_place(place: Place) -> list[JsonValue]:
     return [place.file, place.line, place.column] if place.column else [place.file, place.line]
 
 
-def _describe_certificate(certificate: Certificate) -> dict[str, Any]:
+def _describe_certificate(certificate: Certificate) -> WrittenFields:
     node, outcome, place = certificate
     kind, value = write_outcome(outcome)
-    fields: dict[str, Any] = {"node": node, "type": kind, "value": value}
+    fields: WrittenFields = {"node": node, "type": kind, "value": value}
     return fields if place is None else fields | {"place": _write_place(place)}
 
 
-def parse_json(text: str | bytes, tensors: Mapping[str, Any] | None = None) -> CircuitGraph:
+def parse_json(text: str | bytes, tensors: Mapping[str, NDArray[Any]] | None = None) -> CircuitGraph:
     """Read a circuit from its JSON form; `tensors` are the arrays that a file holds beside the document.
 
     >>> import wiregrad as wg
@@ -187,24 +191,26 @@ def parse_json(text: str | bytes, tensors: Mapping[str, Any] | None = None) -> C
     return VERSION_READERS[version](document, tensors or {})
 
 
-def unknown_version_error(version: Any) -> FileFormatError:
+def unknown_version_error(version: object) -> FileFormatError:
     """Return the error for a version of the format that cannot be read.
 
     >>> print(unknown_version_error(2))
-    version 2 of the circuit format is not known here (1 is); a newer wiregrad wrote it: update to read it
+    version 2 of the circuit format is not supported (supported: 1); a newer wiregrad wrote it: upgrade to read it
     """
     known = ", ".join(map(str, VERSION_READERS))
     newer = type(version) is int and version > FORMAT_VERSION
-    hint = "a newer wiregrad wrote it: update to read it" if newer else f"wanted version {FORMAT_VERSION}"
+    hint = "a newer wiregrad wrote it: upgrade to read it" if newer else f"wanted version {FORMAT_VERSION}"
     return FileFormatError(
-        f"version {short_repr(version)} of the circuit format is not known here ({known} is); {hint}"
+        f"version {short_repr(version)} of the circuit format is not supported (supported: {known}); {hint}"
     )
 
 
-def _read_version_1(document: dict[str, Any], tensors: Mapping[str, Any]) -> CircuitGraph:
+def _read_version_1(document: JsonFields, tensors: Mapping[str, NDArray[Any]]) -> CircuitGraph:
     """Read version 1."""
     _check_fields("the document", document, ("format", "version", "name", "nodes", "outputs"), ("steered",))
-    nodes, outputs, steered = (_check_list(key, document.get(key, [])) for key in ("nodes", "outputs", "steered"))
+    nodes = _check_list("nodes", document.get("nodes", []))
+    outputs = _check_list("outputs", document.get("outputs", []))
+    steered = _check_list("steered", document.get("steered", []))
     check_node_count(len(nodes))
     reader = _DocumentReader(tensors)
     for index, node in enumerate(nodes):
@@ -222,7 +228,7 @@ def _read_version_1(document: dict[str, Any], tensors: Mapping[str, Any]) -> Cir
         raise FileFormatError(f"the document is not a circuit: {error}") from None
 
 
-VERSION_READERS: dict[int, Callable[[dict[str, Any], Mapping[str, Any]], CircuitGraph]] = {1: _read_version_1}
+VERSION_READERS: dict[int, Callable[[JsonFields, Mapping[str, NDArray[Any]]], CircuitGraph]] = {1: _read_version_1}
 """The function that reads each version; no version that was ever written is removed."""
 
 _COMMON_FIELDS = ("op", "names", "type", "place", "group")
@@ -236,13 +242,13 @@ _OP_FIELDS = (*_COMMON_FIELDS, "inputs", "settings", "kink")
 class _DocumentReader:
     """Adds the nodes of a document to a recording, one by one."""
 
-    def __init__(self, tensors: Mapping[str, Any]) -> None:
+    def __init__(self, tensors: Mapping[str, NDArray[Any]]) -> None:
         self.recording = CircuitRecording()
         self.tensors = tensors
         self._unused = set(tensors)
-        self._places: dict[Any, Place] = {}
+        self._places: dict[Place, Place] = {}
 
-    def read_node(self, index: int, node: Any) -> None:
+    def read_node(self, index: int, node: JsonValue) -> None:
         """Read a node; errors name its index and op."""
         try:
             self._append_node(index, node)
@@ -257,50 +263,50 @@ class _DocumentReader:
             raise FileFormatError(f"the tensor {short_repr(min(self._unused))} belongs to no node")
         return self.recording
 
-    def _append_node(self, index: int, node: Any) -> None:
+    def _append_node(self, index: int, node: JsonValue) -> None:
         op = _read_op(node)
-        _check_fields("it", node, ("op",), _LEAF_FIELDS.get(op.name, _OP_FIELDS))
-        group = _check_string("group", node.get("group", ""))
-        self.recording.move_to(self._read_shared_place(node), group)
-        stated = None if "type" not in node else read_type(node["type"])
-        names = [_check_string("a name", name) for name in _check_list("names", node.get("names", []))]
+        fields = _check_fields("it", node, ("op",), _LEAF_FIELDS.get(op.name, _OP_FIELDS))
+        group = _check_string("group", fields.get("group", ""))
+        self.recording.move_to(self._read_shared_place(fields), group)
+        stated = None if "type" not in fields else read_type(fields["type"])
+        names = [_check_string("a name", name) for name in _check_list("names", fields.get("names", []))]
         if op is INPUT:
             if not names:
                 raise FileFormatError("every input needs a name")
             self.recording.append_input(names.pop(0), stated or FLOAT)
         elif op is CONSTANT:
-            self.recording.append_constant(self._read_constant(node, stated))
+            self.recording.append_constant(self._read_constant(fields, stated))
         else:
-            self._append_op(index, op, node, stated)
+            self._append_op(index, op, fields, stated)
         for name in names:
             self.recording.add_name(index, name)
 
-    def _append_op(self, index: int, op: Op, node: dict[str, Any], stated: WireType | None) -> None:
+    def _append_op(self, index: int, op: Op, fields: JsonFields, stated: WireType | None) -> None:
         recording = self.recording
         table = recording.type_table
-        sources = _check_list("inputs", node.get("inputs", []))
-        for source in sources:
-            if type(source) is not int or not 0 <= source < index:
-                raise FileFormatError(f"it reads {_show_index(source)}: a node reads only nodes that come before it")
+        sources = [_check_source(source, index) for source in _check_list("inputs", fields.get("inputs", []))]
         op.complete(sources)
         if len(sources) < len(op.inputs):
             raise FileFormatError(f"{op.name} takes {len(op.inputs)} wires; got {len(sources)}")
-        op = bind_untrusted(op, _read_settings(node.get("settings", {})))
-        mode = _read_kink(op, node["kink"]) if "kink" in node else DERIVE_MODE
+        op = bind_untrusted(op, _read_settings(fields.get("settings", {})))
+        mode = _read_kink(op, fields["kink"]) if "kink" in fields else DERIVE_MODE
         kind = table.type_at(table.infer_number(op, tuple([recording.type_number_of(source) for source in sources])))
         if stated is not None and stated != kind:
-            raise FileFormatError(f"it claims the type {stated}; it is {kind}")
+            raise FileFormatError(f"its stated type is {stated}, but its op gives {kind}")
         recording.append_op(op, sources, kind, mode)
 
-    def _read_constant(self, node: dict[str, Any], stated: WireType | None) -> Any:
-        if ("value" in node) == ("tensor" in node):
+    def _read_constant(self, fields: JsonFields, stated: WireType | None) -> WireValue:
+        if ("value" in fields) == ("tensor" in fields):
             raise FileFormatError('a constant has either a "value" or a "tensor"')
-        if type(node.get("value")) is float and stated is None:
-            return np.float64(node["value"])
-        if "value" in node:
-            usual = BOOL if type(node["value"]) is bool else FLOAT
-            return read_elements(stated or usual, node["value"])
-        name = _check_string("tensor", node["tensor"])
+        if "tensor" in fields:
+            return self._take_tensor(_check_string("tensor", fields["tensor"]), stated)
+        value = fields["value"]
+        if type(value) is float and stated is None:
+            return np.float64(value)
+        usual = BOOL if type(value) is bool else FLOAT
+        return read_elements(stated or usual, value)
+
+    def _take_tensor(self, name: str, stated: WireType | None) -> WireValue:
         if name not in self._unused:
             state = "belongs to another node already" if name in self.tensors else "is not in the file"
             raise FileFormatError(f"the tensor {short_repr(name)} {state}")
@@ -309,24 +315,24 @@ class _DocumentReader:
         if stated is not None and stated.dtype.kind == "c":
             value = _join_pairs(name, value)
         if stated != type_of_constant(value):
-            raise FileFormatError(f"it claims the type {stated}; the tensor {name} is {type_of_constant(value)}")
+            raise FileFormatError(f"its stated type is {stated}, but the tensor {name} is {type_of_constant(value)}")
         return value
 
-    def _read_shared_place(self, node: dict[str, Any]) -> Place | None:
-        if "place" not in node:
+    def _read_shared_place(self, fields: JsonFields) -> Place | None:
+        if "place" not in fields:
             return None
-        place = _read_place(node["place"])
+        place = _read_place(fields["place"])
         # All nodes of a line share one object: a large circuit has many nodes but few lines.
         return self._places.setdefault(place, place)
 
 
-def _join_pairs(name: str, value: NDArray[Any]) -> Any:
+def _join_pairs(name: str, value: NDArray[Any]) -> NDArray[Any]:
     if value.dtype != np.float64 or value.shape[-1:] != (2,):
         raise FileFormatError(f"the tensor {name} must hold complex numbers as pairs of float64")
     return from_pairs(value)
 
 
-def _read_op(node: Any) -> Op:
+def _read_op(node: JsonValue) -> Op:
     if type(node) is not dict:
         raise FileFormatError(f"wanted an object; got {short_repr(node)}")
     name = node.get("op")
@@ -338,7 +344,8 @@ def _read_op(node: Any) -> Op:
     return TABLE[name]
 
 
-def _check_fields(what: str, item: Any, needed: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+def _check_fields(what: str, item: JsonValue, needed: tuple[str, ...], allowed: tuple[str, ...]) -> JsonFields:
+    """Return the fields of an object; raise if a needed one is missing, or if one is not allowed."""
     if type(item) is not dict:
         raise FileFormatError(f"{what} must be an object; got {short_repr(item)}")
     for key in item:
@@ -348,15 +355,16 @@ def _check_fields(what: str, item: Any, needed: tuple[str, ...], allowed: tuple[
     for key in needed:
         if key not in item:
             raise FileFormatError(f"{what} has no field {key!r}")
+    return item
 
 
-def _check_list(key: str, value: Any) -> list[Any]:
+def _check_list(key: str, value: JsonValue) -> list[JsonValue]:
     if type(value) is not list:
         raise FileFormatError(f"{key} must be a list; got {short_repr(value)}")
     return value
 
 
-def _check_string(what: str, value: Any) -> str:
+def _check_string(what: str, value: JsonValue) -> str:
     if type(value) is not str or len(value) > MAX_STRING_LENGTH:
         raise FileFormatError(
             f"{what} must be a string of at most {MAX_STRING_LENGTH:,} characters; got {short_repr(value)}"
@@ -366,18 +374,18 @@ def _check_string(what: str, value: Any) -> str:
     return value
 
 
-def _check_output_name(what: str, value: Any) -> str:
+def _check_output_name(what: str, value: JsonValue) -> str:
     try:
         return check_name(value)
     except NameSyntaxError as error:
         raise FileFormatError(f"{what}: {error}") from None
 
 
-def _show_index(index: Any) -> str:
+def _show_index(index: JsonValue) -> str:
     return f"node {index}" if type(index) is int else short_repr(index)
 
 
-def _read_kink(op: Op, text: Any) -> int:
+def _read_kink(op: Op, text: JsonValue) -> int:
     mode = parse_mode(text, op.inputs) if type(text) is str else None
     if mode is None or not op.kinks:
         raise FileFormatError(f"wanted 'CONVENTION:INPUTS' as the kink of an op that has kinks; got {short_repr(text)}")
@@ -385,13 +393,13 @@ def _read_kink(op: Op, text: Any) -> int:
     return mode
 
 
-def _read_settings(settings: Any) -> dict[str, Any]:
+def _read_settings(settings: JsonValue) -> JsonFields:
     if type(settings) is not dict:
         raise FileFormatError(f"settings must be an object; got {short_repr(settings)}")
     return {name: _read_setting(value) for name, value in settings.items()}
 
 
-def _read_setting(value: Any) -> Any:
+def _read_setting(value: JsonValue) -> JsonValue:
     # The depth of the recursion was checked when the JSON was read.
     if type(value) is list:
         return [_read_setting(item) for item in value]
@@ -400,30 +408,38 @@ def _read_setting(value: Any) -> Any:
     return value
 
 
-def _read_place(value: Any) -> Place:
-    place = Place(*value) if type(value) is list and len(value) in (2, 3) else None
+def _read_place(value: JsonValue) -> Place:
+    items: list[Any] = value if type(value) is list else []
+    place = Place(*items) if len(items) in (2, 3) else None
     if place is None or not place.is_valid():
         raise FileFormatError(f"a place is [file, line, column], counted from 1; got {short_repr(value)}")
     return place._replace(file=_check_string("the file of a place", place.file))
 
 
-def _read_node(what: str, value: Any, size: int) -> int:
+def _check_source(source: JsonValue, reader: int) -> int:
+    if type(source) is not int or not 0 <= source < reader:
+        raise FileFormatError(f"it reads {_show_index(source)}: a node reads only nodes that come before it")
+    return source
+
+
+def _read_node(what: str, value: JsonValue, size: int) -> int:
     if type(value) is not int or not 0 <= value < size:
         raise FileFormatError(f"{what} is {_show_index(value)}, but there are {size:,} nodes, counted from 0")
     return value
 
 
-def _read_output(k: int, item: Any, size: int) -> tuple[str, int]:
-    _check_fields(f"output {k}", item, ("name", "node"), ())
-    return _check_output_name(f"output {k}", item["name"]), _read_node(f"output {k}", item["node"], size)
+def _read_output(k: int, item: JsonValue, size: int) -> tuple[str, int]:
+    what = f"output {k}"
+    fields = _check_fields(what, item, ("name", "node"), ())
+    return _check_output_name(what, fields["name"]), _read_node(what, fields["node"], size)
 
 
-def _read_steered(k: int, item: Any, size: int) -> Certificate:
+def _read_steered(k: int, item: JsonValue, size: int) -> Certificate:
     what = f"entry {k} of steered"
-    _check_fields(what, item, ("node", "type", "value"), ("place",))
-    place = _read_place(item["place"]) if "place" in item else None
+    fields = _check_fields(what, item, ("node", "type", "value"), ("place",))
+    place = _read_place(fields["place"]) if "place" in fields else None
     try:
-        outcome = read_outcome(item["type"], item["value"])
+        outcome = read_outcome(fields["type"], fields["value"])
     except FileFormatError as error:
         raise FileFormatError(f"{what}: {error}") from None
-    return Certificate(_read_node(what, item["node"], size), outcome, place)
+    return Certificate(_read_node(what, fields["node"], size), outcome, place)

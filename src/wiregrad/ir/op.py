@@ -80,7 +80,7 @@ class Op:
     settings: tuple[tuple[str, Any], ...] = ()
     """The settings of a node (an axis, a shape), by name; empty in the table's own record."""
 
-    def __call__(self, *operands: Any, **settings: Any) -> Any:
+    def __call__(self, *operands: object, **settings: object) -> Any:
         """Apply the op to operands, with these settings."""
         op = self.bind(settings) if settings else self
         for operand in operands:
@@ -101,7 +101,7 @@ class Op:
             op = cache[items] = cache.setdefault(ordered, replace(self, settings=ordered))
         return op
 
-    def bind_once(self, **settings: Any) -> Self:
+    def bind_once(self, **settings: object) -> Self:
         """Return the op with settings that belong to a single call, such as what a user's `backward` saved."""
         return replace(self, settings=tuple(settings.items()))
 
@@ -120,7 +120,7 @@ class Op:
         names = (getattr(value, "called", None) for _, value in self.settings) if self.per_call else ()
         return next((str(name) for name in names if name), self.name)
 
-    def compute(self, *xs: Any) -> Any:
+    def compute(self, *xs: object) -> Any:
         """Compute the output from the inputs, given as NumPy values."""
         return self.forward(*xs, **self.options) if self.settings else self.forward(*xs)
 
@@ -212,7 +212,7 @@ def write_index(index: tuple[Any, ...]) -> str:
     return ", ".join(_write_index_part(part) for part in index)
 
 
-def _write_index_part(part: Any) -> str:
+def _write_index_part(part: object) -> str:
     if not isinstance(part, tuple) or len(part) != 4 or part[0] != "slice":
         return str(part)
     start, stop, step = ("" if bound is None else str(bound) for bound in part[1:])
@@ -345,7 +345,7 @@ class OpTable:
 TABLE = OpTable()
 
 
-def _refuse_forward(*_: Any) -> Any:
+def _refuse_forward(*_: object) -> Any:
     raise DomainError("inputs and constants are given, not computed")
 
 
@@ -385,55 +385,55 @@ class OperatorMethods:
     def __add__(self, other: Any) -> Any:
         return TABLE.infix["+"](self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return TABLE.infix["+"](other, self)
 
     def __sub__(self, other: Any) -> Any:
         return TABLE.infix["-"](self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: object) -> Any:
         return TABLE.infix["-"](other, self)
 
     def __mul__(self, other: Any) -> Any:
         return TABLE.infix["*"](self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: object) -> Any:
         return TABLE.infix["*"](other, self)
 
     def __truediv__(self, other: Any) -> Any:
         return TABLE.infix["/"](self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: object) -> Any:
         return TABLE.infix["/"](other, self)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: object) -> Any:
         return TABLE.infix["**"](self, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: object) -> Any:
         return TABLE.infix["**"](other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: object) -> Any:
         return TABLE.infix["%"](self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: object) -> Any:
         return TABLE.infix["%"](other, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: object) -> Any:
         return TABLE.infix["//"](self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: object) -> Any:
         return TABLE.infix["//"](other, self)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: object) -> Any:
         return TABLE.infix["<"](self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: object) -> Any:
         return TABLE.infix["<="](self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: object) -> Any:
         return TABLE.infix[">"](self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: object) -> Any:
         return TABLE.infix[">="](self, other)
 
     def __neg__(self) -> Any:
@@ -442,10 +442,10 @@ class OperatorMethods:
     def __pos__(self) -> Any:
         return TABLE.prefix["+"](self)
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> Any:
         return TABLE["logical_and"](self, other)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return TABLE["logical_or"](self, other)
 
     def __invert__(self) -> Any:

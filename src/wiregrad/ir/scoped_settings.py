@@ -18,9 +18,11 @@ from _thread import allocate_lock
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 SUSPENDABLE_FLAGS = GENERATOR_FLAGS | inspect.CO_COROUTINE
@@ -29,7 +31,7 @@ SUSPENDABLE_FLAGS = GENERATOR_FLAGS | inspect.CO_COROUTINE
 class _EnterMethod:
     """The method `__enter__`: looking it up does all the work, and calling it is one call of a method written in C."""
 
-    def __get__(self, entry: OneTimeContext | None, owner: type) -> Any:
+    def __get__(self, entry: OneTimeContext | None, owner: type) -> Callable[..., None]:
         if entry is None:
             # contextlib.ExitStack looks the method up on the class.
             return lambda entry: entry.__enter__()
@@ -40,7 +42,7 @@ class _EnterMethod:
 class _ExitMethod:
     """The method `__exit__`: calling it is one call of a method written in C."""
 
-    def __get__(self, entry: OneTimeContext | None, owner: type) -> Any:
+    def __get__(self, entry: OneTimeContext | None, owner: type) -> Callable[..., None]:
         if entry is None:
             return lambda entry, *error: entry.__exit__(*error)
         return entry.held.__exit__
@@ -106,11 +108,11 @@ class SettingBlock(OneTimeContext, Generic[T]):
             self.also()
         self.setting.add_block(self, frame)
 
-    def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, f: Callable[P, R]) -> Callable[P, R]:
         """Return a function that runs in a block like this one."""
 
         @functools.wraps(f)
-        def run_inside(*args: Any, **kwargs: Any) -> Any:
+        def run_inside(*args: P.args, **kwargs: P.kwargs) -> R:
             with SettingBlock(self.setting, self.value, self.also):
                 return f(*args, **kwargs)
 

@@ -1,11 +1,11 @@
 """Read JSON from untrusted sources, and write the elements of constants so that every bit comes back.
 
-Of what is read, this holds: no key stood twice in one object, nothing is nested deeper than allowed, every number is
-finite and no integer is longer than a machine's. What does not fit is refused before it can cost time or memory:
+The reader guarantees that no key appears twice in one object, nothing is nested deeper than allowed, every number is
+finite and no integer is longer than 64 bits need. Anything too large is refused before it can cost time or memory:
 brackets and commas are counted first, a block at a time.
 
-JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`; a NaN with other bits than the usual
-one carries them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses. The text
+JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`; a NaN with unusual bits is written with
+them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses. The text
 form and the JSON form read with these functions, so that neither accepts what the other refuses.
 """
 
@@ -14,14 +14,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from itertools import chain
 from math import prod
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.dtypes import DTYPES, MAX_AXES, WireType, parse_type, to_python_number
+from wiregrad.dtypes import DTYPES, MAX_AXES, JsonValue, PythonNumber, WireType, WireValue, parse_type
 from wiregrad.errors import FileFormatError, short_repr
 
 MAX_TEXT_BYTES = 256 * 2**20
@@ -42,7 +41,7 @@ _DEPTH_STEPS[list(b"]}")] = -1
 _COUNTED_BYTES = np.isin(np.arange(256), list(b"[{,"))
 
 
-def read_strict_json(text: str | bytes) -> Any:
+def read_strict_json(text: str | bytes) -> JsonValue:
     """Parse JSON; raise `FileFormatError`, which says what is wrong and where.
 
     >>> read_strict_json('{"a": [1, 2.5]}')
@@ -51,14 +50,14 @@ def read_strict_json(text: str | bytes) -> Any:
     if not isinstance(text, str | bytes | bytearray):
         raise FileFormatError(f"wanted JSON as a string or bytes; got {type(text).__name__}")
     if len(text) > MAX_TEXT_BYTES:
-        raise FileFormatError(f"the JSON text has {len(text):,} characters; at most {MAX_TEXT_BYTES:,} are read")
+        raise FileFormatError(f"the JSON text has {len(text):,} characters; the limit is {MAX_TEXT_BYTES:,}")
     data = _encode_utf8(text)
     check_json_size(data)
     if not data.strip():
         raise FileFormatError("not JSON: the text is empty")
     try:
         # Decoded first, because json guesses the encoding of bytes.
-        return json.loads(
+        document: JsonValue = json.loads(
             data.decode(),
             object_pairs_hook=_make_object,
             parse_int=read_integer,
@@ -67,6 +66,7 @@ def read_strict_json(text: str | bytes) -> Any:
         )
     except json.JSONDecodeError as error:
         raise FileFormatError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    return document
 
 
 def is_json(data: bytes) -> bool:
@@ -94,7 +94,7 @@ def check_json_size(data: bytes) -> None:
     >>> check_json_size(b"[" * 100)
     Traceback (most recent call last):
         ...
-    wiregrad.errors.FileFormatError: lists and objects nest deeper than 80 levels; no deeper ones are read
+    wiregrad.errors.FileFormatError: lists and objects are nested deeper than the limit of 80 levels
     """
     depth = 0
     items = 0
@@ -109,11 +109,9 @@ def check_json_size(data: bytes) -> None:
         depths = depth + np.cumsum(_DEPTH_STEPS[outside], dtype=np.int32)
         items += int(np.count_nonzero(_COUNTED_BYTES[outside]))
         if depths.max(initial=0) > MAX_JSON_DEPTH:
-            raise FileFormatError(
-                f"lists and objects nest deeper than {MAX_JSON_DEPTH} levels; no deeper ones are read"
-            )
+            raise FileFormatError(f"lists and objects are nested deeper than the limit of {MAX_JSON_DEPTH} levels")
         if items > MAX_JSON_ITEMS:
-            raise FileFormatError(f"there are more than {MAX_JSON_ITEMS:,} lists, objects and commas; no more are read")
+            raise FileFormatError(f"there are more than the limit of {MAX_JSON_ITEMS:,} lists, objects and commas")
         depth = int(depths[-1]) if depths.size else depth
 
 
@@ -130,7 +128,7 @@ def _find_quotes(block: NDArray[np.uint8], escaped: bool) -> tuple[NDArray[np.bo
     return quotes & ~np.concatenate([[escaped], odd[:-1]]), bool(odd[-1])
 
 
-def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     members = dict(pairs)
     if len(members) < len(pairs):
         seen: set[str] = set()
@@ -146,7 +144,7 @@ def read_integer(text: str) -> int | float:
     (12, -0.0)
     """
     if len(text) > MAX_JSON_DIGITS:
-        raise FileFormatError(f"a whole number has {len(text):,} digits; at most {MAX_JSON_DIGITS} are read")
+        raise FileFormatError(f"an integer has {len(text):,} digits; the limit is {MAX_JSON_DIGITS}")
     return -0.0 if text == "-0" else int(text)
 
 
@@ -162,7 +160,7 @@ def read_finite(text: str) -> float:
     return value
 
 
-def _refuse_constant(text: str) -> Any:
+def _refuse_constant(text: str) -> NoReturn:
     raise FileFormatError(f"{text} is not JSON; write the string {text.lower().replace('infinity', 'inf')!r}")
 
 
@@ -174,7 +172,7 @@ MAX_OUTCOME_DIGITS = 400
 _NAN_BITS = re.compile(r"nan:([0-9a-f]{8}|[0-9a-f]{16})")
 
 
-def write_elements(value: Any) -> Any:
+def write_elements(value: ArrayLike) -> JsonValue:
     """Return a number or an array as nested lists of values that JSON can hold.
 
     >>> write_elements(np.array([1.5, np.nan, -np.inf]))
@@ -182,15 +180,17 @@ def write_elements(value: Any) -> Any:
     """
     array = as_pairs(np.asarray(value))
     if array.dtype.kind != "f" or np.isfinite(array).all():
-        return array.tolist()
+        elements: JsonValue = array.tolist()
+        return elements
     flat = array.reshape(-1)
-    elements = np.array(flat.tolist(), object)
+    cells = np.array(flat.tolist(), object)
     for k in np.flatnonzero(~np.isfinite(flat)).tolist():
-        elements[k] = _write_non_finite(flat[k])
-    return elements.reshape(array.shape).tolist()
+        cells[k] = _write_non_finite(flat[k])
+    elements = cells.reshape(array.shape).tolist()
+    return elements
 
 
-def _write_non_finite(value: Any) -> str:
+def _write_non_finite(value: np.floating[Any]) -> str:
     if not np.isnan(value):
         return "inf" if value > 0 else "-inf"
     bits = value.view(f"u{value.itemsize}")
@@ -221,7 +221,7 @@ def from_pairs(array: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(array).view(np.complex128)[..., 0]
 
 
-def read_elements(kind: WireType, value: Any) -> Any:
+def read_elements(kind: WireType, value: JsonValue) -> WireValue:
     """Return the NumPy value with a type and these elements; raise if a length or an element does not fit.
 
     >>> from wiregrad.dtypes import parse_type
@@ -235,10 +235,11 @@ def read_elements(kind: WireType, value: Any) -> Any:
     flat = _flatten_elements(kind, shape, value)
     dtype = np.dtype(np.float64) if paired else kind.dtype
     array = {"f": _read_floats, "b": _read_bools, "i": _read_integers}[dtype.kind](kind, dtype, flat).reshape(shape)
-    return (from_pairs(array) if paired else array)[()]
+    value_of_kind: WireValue = (from_pairs(array) if paired else array)[()]
+    return value_of_kind
 
 
-def read_type(text: Any) -> WireType:
+def read_type(text: JsonValue) -> WireType:
     """Parse a type; raise `FileFormatError` if the text is none.
 
     >>> str(read_type("float32[3,4]"))
@@ -250,7 +251,7 @@ def read_type(text: Any) -> WireType:
     return kind
 
 
-def write_outcome(outcome: Any) -> tuple[str, Any]:
+def write_outcome(outcome: ArrayLike) -> tuple[str, JsonValue]:
     """Return the type and the elements of a value that steered Python.
 
     >>> write_outcome(True), write_outcome(10**20)
@@ -262,39 +263,45 @@ def write_outcome(outcome: Any) -> tuple[str, Any]:
     # int(x) of a large float64 does not fit into int64.
     if isinstance(outcome, int) and abs(outcome) < 10**MAX_OUTCOME_DIGITS:
         return INTEGER_TYPE, str(outcome)
-    raise FileFormatError(f"{short_repr(outcome)} steered Python; no text and no file can hold such a value")
+    raise FileFormatError(f"the value {short_repr(outcome)} steered Python; it cannot be stored as text or in a file")
 
 
-def read_outcome(kind: Any, value: Any) -> Any:
+def read_outcome(kind: JsonValue, value: JsonValue) -> PythonNumber | WireValue:
     """Return the value that steered Python, from what `write_outcome` wrote.
 
     >>> read_outcome("float64", 2.5)
     2.5
     """
     if kind == INTEGER_TYPE:
-        digits = value.removeprefix("-") if type(value) is str else ""
+        text = value if type(value) is str else ""
+        digits = text.removeprefix("-")
         if not digits.isascii() or not digits.isdigit() or len(digits) > MAX_OUTCOME_DIGITS:
             raise FileFormatError(f"wanted a string of at most {MAX_OUTCOME_DIGITS} digits; got {short_repr(value)}")
-        return int(value)
+        return int(text)
     outcome = read_elements(read_type(kind), value)
-    return outcome if isinstance(outcome, np.float32) else to_python_number(outcome)
+    if isinstance(outcome, np.float32 | np.ndarray):
+        return outcome
+    number: PythonNumber = outcome.item()
+    return number
 
 
-def _flatten_elements(kind: WireType, shape: tuple[int, ...], value: Any) -> list[Any]:
+def _flatten_elements(kind: WireType, shape: tuple[int, ...], value: JsonValue) -> list[JsonValue]:
     """Return the elements as one flat list; raise unless every list is as long as the shape says."""
     flat = [value]
     for axis, length in enumerate(shape):
+        deeper: list[JsonValue] = []
         for item in flat:
             if type(item) is not list or len(item) != length:
                 got = f"a list of {len(item):,}" if type(item) is list else short_repr(item)
                 raise FileFormatError(f"wanted {length:,} elements along axis {axis} of {kind}; got {got}")
-        flat = list(chain.from_iterable(flat))
+            deeper.extend(item)
+        flat = deeper
     # After an axis of length 0 there are no lists left to check.
     assert len(flat) == prod(shape)
     return flat
 
 
-def _read_floats(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
+def _read_floats(kind: WireType, dtype: np.dtype[Any], flat: list[JsonValue]) -> NDArray[Any]:
     special = {k: _read_special(kind, item) for k, item in enumerate(flat) if type(item) is not float}
     with np.errstate(over="ignore"):
         array = np.array([0.0 if k in special else item for k, item in enumerate(flat)], np.float64).astype(dtype)
@@ -305,7 +312,7 @@ def _read_floats(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArr
     return array
 
 
-def _read_special(kind: WireType, item: Any) -> float | str:
+def _read_special(kind: WireType, item: JsonValue) -> float | str:
     if type(item) is int:
         return float(item)
     if type(item) is str and item in NON_FINITE_WORDS:
@@ -325,14 +332,14 @@ def _nan_from_bits(kind: WireType, digits: str) -> NDArray[Any]:
     return bits
 
 
-def _read_bools(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
+def _read_bools(kind: WireType, dtype: np.dtype[Any], flat: list[JsonValue]) -> NDArray[Any]:
     wrong = next((item for item in flat if type(item) is not bool), None)
     if wrong is not None or None in flat:
         raise FileFormatError(f"wanted true or false as an element of {kind}; got {short_repr(wrong)}")
     return np.array(flat, dtype)
 
 
-def _read_integers(kind: WireType, dtype: np.dtype[Any], flat: list[Any]) -> NDArray[Any]:
+def _read_integers(kind: WireType, dtype: np.dtype[Any], flat: list[JsonValue]) -> NDArray[Any]:
     limits = np.iinfo(dtype)
     for item in flat:
         if type(item) is not int or not limits.min <= item <= limits.max:

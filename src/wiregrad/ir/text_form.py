@@ -20,11 +20,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wiregrad.dtypes import FLOAT, WireType, parse_type, to_python_number
+from wiregrad.dtypes import FLOAT, JsonValue, PythonNumber, WireType, WireValue, parse_type, to_python_number
 from wiregrad.errors import (
     ArityError,
     CircuitError,
@@ -123,11 +124,11 @@ def _write_lines(circuit: CircuitGraph, names: dict[int, list[str]]) -> Iterator
         yield f"input {', '.join(inputs)}", ""
 
 
-def _write_constant(value: Any) -> str:
+def _write_constant(value: WireValue) -> str:
     return _write_value(str(type_of_constant(value)), write_elements(value))
 
 
-def _write_value(kind: str, value: Any) -> str:
+def _write_value(kind: str, value: JsonValue) -> str:
     """Write a number alone if it implies its type, otherwise the type and the elements."""
     if type(value) is bool or kind == INTEGER_TYPE:
         return str(value).lower()
@@ -135,7 +136,7 @@ def _write_value(kind: str, value: Any) -> str:
     return str(value) if usual and kind == str(FLOAT) else f"{kind} {_write_json(value)}"
 
 
-def _write_json(value: Any) -> str:
+def _write_json(value: object) -> str:
     # The result must be one token: no space, no sign that begins a comment or a setting.
     text = json.dumps(value, separators=(",", ":"))
     return text.replace(" ", "\\u0020").replace("#", "\\u0023").replace("=", "\\u003d")
@@ -143,11 +144,11 @@ def _write_json(value: Any) -> str:
 
 def _write_settings(op: Op) -> str:
     if op.per_call:
-        raise TextError(f"a node applies {op.name}, a Python function of the user's own, which no text can hold")
+        raise TextError(f"a node applies {op.name}, a user's Python function, which cannot be stored as text")
     return "".join(f" {name}={_write_json(value)}" for name, value in op.settings)
 
 
-def _write_kink(row: Row, usual: Any) -> str:
+def _write_kink(row: Row, usual: NDArray[np.uint8] | None) -> str:
     differs = row.mode != (0 if usual is None else usual[row.node])
     return f" kink={write_mode(row.mode, row.op.inputs)}" if differs else ""
 
@@ -197,7 +198,7 @@ class _TextReader:
         self.index: dict[str, int] = {}
         self.certificates: list[tuple[str, Any, Place | None, int]] = []
         if len(text) > MAX_TEXT_BYTES:
-            raise TextError(f"the text has {len(text):,} characters; at most {MAX_TEXT_BYTES:,} are read")
+            raise TextError(f"the text has {len(text):,} characters; the limit is {MAX_TEXT_BYTES:,}")
         for number, line in enumerate(text.split("\n"), 1):
             code, _, note = line.partition("#")
             if len(code) > MAX_LINE_LETTERS and not code.isascii():
@@ -355,7 +356,7 @@ def _check_line_name(name: object, line: int) -> str:
         raise TextError(f"line {line}: {error}") from None
 
 
-def _read_constant(line: int, operands: list[str]) -> Any:
+def _read_constant(line: int, operands: list[str]) -> WireValue:
     if len(operands) == 1:
         if operands[0] in ("true", "false"):
             return np.bool_(operands[0] == "true")
@@ -373,7 +374,7 @@ def _read_constant(line: int, operands: list[str]) -> Any:
     )
 
 
-def _read_outcome(line: int, operands: list[str]) -> Any:
+def _read_outcome(line: int, operands: list[str]) -> PythonNumber | WireValue:
     """Return the outcome that steered Python: written like a constant, except that integers stay integers."""
     if len(operands) == 1 and _INTEGER_TOKEN.fullmatch(operands[0]):
         with _naming_line(line):
@@ -381,7 +382,8 @@ def _read_outcome(line: int, operands: list[str]) -> Any:
     if len(operands) == 2:
         with _naming_line(line):
             return read_outcome(operands[0], _read_json(line, operands[1]))
-    return to_python_number(_read_constant(line, operands))
+    number: PythonNumber | WireValue = to_python_number(_read_constant(line, operands))
+    return number
 
 
 @contextmanager
@@ -393,13 +395,13 @@ def _naming_line(line: int) -> Iterator[None]:
         raise TextError(f"line {line}: {error}") from None
 
 
-def _read_json(line: int, text: str, special: Callable[[str], Any] = _JSON_CONSTANTS.__getitem__) -> Any:
+def _read_json(line: int, text: str, special: Callable[[str], object] = _JSON_CONSTANTS.__getitem__) -> JsonValue:
     """Parse a value as strictly as a file; `special` converts the words for NaN and the infinities."""
     with _naming_line(line):
         try:
             if len(text) > 1000:
                 check_json_size(text.encode())
-            return json.loads(
+            value: JsonValue = json.loads(
                 text,
                 parse_int=read_integer,
                 parse_float=read_finite,
@@ -411,9 +413,10 @@ def _read_json(line: int, text: str, special: Callable[[str], Any] = _JSON_CONST
         except (ValueError, RecursionError):
             wanted = "wanted a number, a text in quotes, true, false, null or a [list] of them"
             raise _line_error(line, wanted, text) from None
+    return value
 
 
-def _refuse_object(_: Any) -> Any:
+def _refuse_object(_: object) -> NoReturn:
     raise ValueError("a setting cannot be an object")
 
 

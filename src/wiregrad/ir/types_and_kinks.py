@@ -1,8 +1,8 @@
 """The type of every node, and how a node treats its kinks.
 
-Types are inferred, never believed. The kink mode of a node is one byte, stored when the node is recorded: the low two
-bits are the convention; bit 2 + k says that input k was a literal, which counts as a constant. Nodes that were given no
-mode get one here.
+Types are always inferred; a type that a file states is only compared. The kink mode of a node is one byte, stored when
+the node is recorded: the low two bits are the convention; bit 2 + k says that input k was a literal, which counts as a
+constant. Nodes that were given no mode get one here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad import settings
 from wiregrad.dtypes import WireType
@@ -59,7 +59,7 @@ class TypeTable:
         return number
 
 
-def type_of_constant(value: Any) -> WireType:
+def type_of_constant(value: ArrayLike) -> WireType:
     """Return the type of a constant."""
     array = np.asarray(value)
     return WireType(array.dtype, array.shape)

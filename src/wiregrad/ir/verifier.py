@@ -1,8 +1,8 @@
-"""Checks of circuits that come from outside: nothing is trusted before it passed here.
+"""Checks of circuits that come from outside, such as from a file: nothing is trusted before it has passed them.
 
-`verify` says what must hold for arrays to be a circuit. Before that, while a file or a text is read, the number of
-nodes and the settings of ops are checked: a setting reaches NumPy by name, so only those pass that the op's own
-function declares, and only values that settings are made of: numbers, words, and short lists of them.
+`verify` checks that arrays form a circuit. Before that, while a file or a text is read, the number of nodes and the
+settings of ops are checked. Settings are passed to NumPy by name, so only those that the op's own function declares are
+accepted, and only numbers, words and short lists of them as values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -46,9 +46,12 @@ def _check_shape(c: CircuitColumns) -> None:
     size = len(c.codes)
     _require(len(c.starts) == size + 1, f"{size} nodes need {size + 1} starts; got {len(c.starts)}")
     _require(c.starts[0] == 0 and c.starts[-1] == len(c.sources), "starts must run from 0 to the number of wires")
-    _require(np.all(np.diff(c.starts) >= 0), "starts must not fall")
+    _require(np.all(np.diff(c.starts) >= 0), "starts must not decrease")
     _require(len(c.types) == size, f"{size} nodes need {size} types; got {len(c.types)}")
-    _require(np.all((c.types >= 0) & (c.types < len(c.type_table))), "a node's type must be one of the table")
+    _require(
+        np.all((c.types >= 0) & (c.types < len(c.type_table))),
+        "the type of every node must be an index into the type table",
+    )
     _require(c.modes is None or len(c.modes) == size, f"{size} nodes need {size} modes")
     if c.modes is not None and np.all(c.codes < len(TABLE)):
         _require(np.all(c.modes & 3 < len(Convention)), "a mode names a convention that does not exist")
@@ -56,7 +59,10 @@ def _check_shape(c: CircuitColumns) -> None:
         _require(np.all(c.modes < limits), "a mode names an input that does not exist")
     for labels in (c.places, c.groups, c.settings):
         _require(labels.index is None or len(labels.index) == size, f"{size} nodes need {size} labels")
-        _require(labels.index is None or np.all(labels.index < len(labels.table)), "a label must be one of its table")
+        _require(
+            labels.index is None or np.all(labels.index < len(labels.table)),
+            "every label must be an index into its table",
+        )
     _require(
         size > 0 and np.all((c.codes >= 0) & (c.codes < len(TABLE))),
         "every node needs a known op, and a circuit at least one node",
@@ -116,8 +122,12 @@ def _check_types(circuit: CircuitGraph) -> None:
     types, table = infer_types(rows, inputs, c.constants, circuit.name_of)
     for node, (claimed, inferred) in enumerate(zip(c.types.tolist(), types.tolist(), strict=True)):
         if c.type_table[claimed] != table[inferred]:
-            raise CircuitError(f"node {node} claims type {c.type_table[claimed]}; it is {table[inferred]}")
+            raise CircuitError(f"node {node} states type {c.type_table[claimed]}; its op gives {table[inferred]}")
 
+
+PlainSetting: TypeAlias = bool | int | float | str | None
+FrozenSetting: TypeAlias = PlainSetting | tuple["FrozenSetting", ...]
+"""An immutable setting from outside: lists are converted to tuples."""
 
 MAX_NODES = 5_000_000
 """Maximum number of nodes of a circuit from outside."""
@@ -132,10 +142,10 @@ MAX_SETTING_LEVELS = 4
 def check_node_count(count: int) -> None:
     """Raise if a circuit from outside has too many nodes."""
     if count > MAX_NODES:
-        raise CircuitError(f"the circuit has {count:,} nodes; at most {MAX_NODES:,} are read")
+        raise CircuitError(f"the circuit has {count:,} nodes; the limit is {MAX_NODES:,}")
 
 
-def bind_untrusted(op: Op, settings: Mapping[str, Any]) -> Op:
+def bind_untrusted(op: Op, settings: Mapping[str, object]) -> Op:
     """Bind an op to settings from outside, with lists converted to tuples; raise if the op has no such settings.
 
     >>> from wiregrad.ir import TABLE
@@ -143,7 +153,7 @@ def bind_untrusted(op: Op, settings: Mapping[str, Any]) -> Op:
     (('axes', (-1,)), ('keepdims', False))
     """
     if op.per_call:
-        raise CircuitError(f"{op.name} stands for a Python function, which no text and no file can hold")
+        raise CircuitError(f"{op.name} stands for a Python function, which cannot be stored as text or in a file")
     names, needed = declared_settings(op)
     for name in settings:
         if name not in names:
@@ -177,11 +187,11 @@ def declared_settings(op: Op) -> tuple[list[str], list[str]]:
     return [p.name for p in own], [p.name for p in own if p.default is p.empty]
 
 
-def freeze_setting(name: str, value: Any) -> Any:
+def freeze_setting(name: str, value: object) -> FrozenSetting:
     """Return the value of a setting with lists converted to tuples; raise if it is not a valid setting."""
     items_left = [MAX_SETTING_ITEMS]
 
-    def freeze_item(item: Any, level: int) -> Any:
+    def freeze_item(item: object, level: int) -> FrozenSetting:
         items_left[0] -= 1
         if items_left[0] < 0 or level > MAX_SETTING_LEVELS:
             raise CircuitError(
@@ -196,7 +206,7 @@ def freeze_setting(name: str, value: Any) -> Any:
     return freeze_item(value, 0)
 
 
-def _is_plain_setting(item: Any) -> bool:
+def _is_plain_setting(item: object) -> TypeGuard[PlainSetting]:
     if type(item) is int:
         return -(2**63) <= item < 2**63
     if type(item) is str:

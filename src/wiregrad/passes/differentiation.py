@@ -41,20 +41,20 @@ class NodeValues(Protocol):
 class SweepWatcher(Protocol):
     """Called by the reverse sweep at every node and wire."""
 
-    def node(self, row: Row, upstream: Any) -> Any:
+    def node(self, row: Row, upstream: object) -> object:
         """Called when a node's gradient is complete, before it is passed on; may return another gradient to use."""
 
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
+    def wire(self, row: Row, slot: int, sent: object) -> None:
         """Called with the gradient sent back along one wire."""
 
 
 class SilentWatcher:
     """A watcher that does nothing."""
 
-    def node(self, row: Row, upstream: Any) -> None:
+    def node(self, row: Row, upstream: object) -> None:
         """Leave the gradient as it is."""
 
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
+    def wire(self, row: Row, slot: int, sent: object) -> None:
         """Do nothing."""
 
 
@@ -158,15 +158,15 @@ class _GradientNamer:
         self._named = circuit.columns.names.group_by_node()
         self._labels: dict[int, str] = {}
 
-    def node(self, row: Row, upstream: Any) -> None:
+    def node(self, row: Row, upstream: object) -> None:
         self.builder.recording.move_to_node(self.circuit, row.node)
         if isinstance(upstream, Port) and row.node in self._named:
             self._name_gradient(row.node, upstream)
 
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
+    def wire(self, row: Row, slot: int, sent: object) -> None:
         pass
 
-    def label_output(self, node: int, flow: Any) -> str:
+    def label_output(self, node: int, flow: object) -> str:
         """Return the label of an input's gradient, and make the gradient a plain wire without a mask."""
         if node not in self._labels:
             settled = fill_absent(flow)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import BOOL, FLOAT, WireType, to_python_number
 from wiregrad.errors import CircuitError, NoRuleError, WiregradError
 from wiregrad.ir import CONSTANT, INPUT, Certificate, CircuitGraph, GraphBuilder, Port, Row, certificates
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
+
+PortArray: TypeAlias = NDArray[np.object_]
+"""The elements of a node: ports, or a plain 0 where nothing was added into an element."""
 
 MAX_EXPANDED_NODES = 100_000
 """Maximum number of nodes of an expanded circuit."""
@@ -31,7 +35,7 @@ def expand(circuit: CircuitGraph) -> CircuitGraph:
     builder = GraphBuilder(finite=False)
     names = circuit.columns.names.group_by_node()
     constants = circuit.constants()
-    held: list[Any] = []
+    held: list[PortArray] = []
     for row in circuit.rows():
         builder.recording.move_to_node(circuit, row.node)
         kind = circuit.type_of(row.node)
@@ -56,7 +60,7 @@ def expand(circuit: CircuitGraph) -> CircuitGraph:
     return builder.build(name=circuit.name, labels=dict(_label_outputs(builder, outputs, held)))
 
 
-def _name_elements(builder: GraphBuilder, names: Sequence[str], ports: Any) -> None:
+def _name_elements(builder: GraphBuilder, names: Sequence[str], ports: PortArray) -> None:
     """Name each element of a node after the node and its index."""
     for index, port in np.ndenumerate(ports):
         for name in names:
@@ -64,7 +68,7 @@ def _name_elements(builder: GraphBuilder, names: Sequence[str], ports: Any) -> N
                 builder.name(port, builder.recording.free_name(_element_name(name, index)))
 
 
-def _expand_certificates(builder: GraphBuilder, circuit: CircuitGraph, held: Sequence[Any]) -> None:
+def _expand_certificates(builder: GraphBuilder, circuit: CircuitGraph, held: Sequence[PortArray]) -> None:
     """Give each element of a certified node a certificate of its own."""
     for certificate in circuit.certificates:
         outcomes = np.asarray(certificates.expected_value(circuit, certificate))
@@ -78,7 +82,7 @@ def _element_name(name: str, index: tuple[int, ...]) -> str:
     return "_".join([name, *map(str, index)])
 
 
-def _add_inputs(builder: GraphBuilder, name: str, kind: WireType) -> Any:
+def _add_inputs(builder: GraphBuilder, name: str, kind: WireType) -> PortArray:
     if kind.dtype != FLOAT.dtype:
         raise CircuitError(f"expand works on float64 circuits; input {name} is {kind}")
     ports = np.empty(kind.shape, object)
@@ -87,7 +91,7 @@ def _add_inputs(builder: GraphBuilder, name: str, kind: WireType) -> Any:
     return ports
 
 
-def _place_elements(array: Any, builder: GraphBuilder) -> Any:
+def _place_elements(array: NDArray[Any], builder: GraphBuilder) -> PortArray:
     ports = np.empty(array.shape, object)
     for index in np.ndindex(array.shape):
         value = array[index]
@@ -97,7 +101,7 @@ def _place_elements(array: Any, builder: GraphBuilder) -> Any:
     return ports
 
 
-def _conditions_as_numbers(builder: GraphBuilder, ports: Any) -> Any:
+def _conditions_as_numbers(builder: GraphBuilder, ports: PortArray) -> PortArray:
     """Return wires with every condition converted to 1 or 0, as NumPy does when it adds conditions."""
     numbers = np.empty(ports.shape, object)
     for index, port in np.ndenumerate(ports):
@@ -106,7 +110,7 @@ def _conditions_as_numbers(builder: GraphBuilder, ports: Any) -> Any:
     return numbers
 
 
-def _apply_node(builder: GraphBuilder, row: Row, operands: Sequence[Any]) -> Any:
+def _apply_node(builder: GraphBuilder, row: Row, operands: Sequence[PortArray]) -> PortArray:
     if isinstance(row.op, Elementwise):
         results = np.empty(operands[0].shape, object)
         for index in np.ndindex(results.shape):
@@ -122,8 +126,10 @@ def _apply_node(builder: GraphBuilder, row: Row, operands: Sequence[Any]) -> Any
         raise NoRuleError(f"{row.op.name} cannot be written element by element: {error}") from None
 
 
-def _label_outputs(builder: GraphBuilder, outputs: Any, held: list[Any]) -> Iterator[tuple[str, Port]]:
+def _label_outputs(
+    builder: GraphBuilder, outputs: Iterable[tuple[str, int]], held: Sequence[PortArray]
+) -> Iterator[tuple[str, Port]]:
     for label, node in outputs:
         for index, port in np.ndenumerate(held[node]):
-            # An element that no wire was added into is a plain 0.
+            # An element into which nothing was added is a plain 0, not a port.
             yield _element_name(label, index), port if isinstance(port, Port) else builder.constant(port)

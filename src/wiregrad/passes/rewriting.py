@@ -1,17 +1,17 @@
 """Walk a circuit and build another: what the passes share, and the pass that inserts splitters.
 
-Names, places, groups and kink modes are copied. A node that is replaced hands its names on, so every name that the
+Names, places, groups and kink modes are copied. A node that is replaced passes its names on, so every name that the
 user gave still refers to a node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import WireType, WireValue
 from wiregrad.ir import CONSTANT, SPLIT_NAME, TABLE, CircuitGraph, CircuitRecording, Op, Pattern, Row
 
 RewriteRule = Callable[[Row, list[int]], int | None]
@@ -28,40 +28,40 @@ class RewrittenNode(NamedTuple):
 
 
 class Rewriter:
-    """Builds a new circuit from an old one; `where` maps old nodes to new ones, `made` describes the new ones."""
+    """Builds a new circuit from an old one; `where` maps old nodes to new ones, `nodes` describes the new ones."""
 
     def __init__(self, circuit: CircuitGraph) -> None:
         self.circuit = circuit
         self.recording = CircuitRecording()
         self.where: list[int] = [-1] * circuit.size
-        self.made: list[RewrittenNode] = []
-        self.values: dict[int, Any] = {}
+        self.nodes: list[RewrittenNode] = []
+        self.values: dict[int, WireValue] = {}
         """Values of the new circuit's constants."""
-        self._by_bits: dict[Any, int] = {}
+        self._by_bits: dict[tuple[str, tuple[int, ...], bytes], int] = {}
         self._names = circuit.columns.names.group_by_node()
         self._constants = circuit.constants()
 
     def copy_node(self, row: Row, sources: Sequence[int]) -> int:
         """Copy a node with new sources; returns its new index."""
         new = self.recording.copy_node(self.circuit, row, sources)
-        self.made.append(RewrittenNode(row.op, sources, row.mode, self.circuit.type_of(row.node)))
+        self.nodes.append(RewrittenNode(row.op, sources, row.mode, self.circuit.type_of(row.node)))
         if row.op is CONSTANT:
             self.values[new] = self._constants[row.node]
             self._by_bits.setdefault(_constant_key(self.values[new]), new)
         self.map_node(row, new)
         return new
 
-    def find_constant(self, row: Row, value: Any = None) -> int | None:
+    def find_constant(self, row: Row, value: WireValue | None = None) -> int | None:
         """Return the new circuit's constant with a value (by default the old node's), or None if there is none yet."""
         return self._by_bits.get(_constant_key(self._constants[row.node] if value is None else value))
 
-    def place_constant(self, row: Row, value: Any) -> int:
+    def place_constant(self, row: Row, value: WireValue) -> int:
         """Return a constant with the value that replaces a node; it is added if there is none yet."""
         constant = self.find_constant(row, value)
         if constant is None:
             self.recording.move_to_node(self.circuit, row.node)
             constant = self.recording.append_constant(value)
-            self.made.append(RewrittenNode(CONSTANT, (), 0, self.circuit.type_of(row.node)))
+            self.nodes.append(RewrittenNode(CONSTANT, (), 0, self.circuit.type_of(row.node)))
             self.values[constant] = value
             self._by_bits[_constant_key(value)] = constant
         return constant
@@ -95,7 +95,7 @@ def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[Rewriter], RewriteR
     return new.build_circuit()
 
 
-def _constant_key(value: Any) -> Any:
+def _constant_key(value: WireValue) -> tuple[str, tuple[int, ...], bytes]:
     array = np.asarray(value)
     return array.dtype.str, array.shape, array.tobytes()
 

@@ -6,11 +6,11 @@ keep their meaning too; their last bits may change where merging or an identity 
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Hashable
 
 import numpy as np
 
+from wiregrad.dtypes import WireValue
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewriting import Rewriter, RewriteRule, rewrite_circuit
@@ -82,16 +82,16 @@ def _folding_rule(new: Rewriter) -> RewriteRule:
 
 
 def _merging_rule(new: Rewriter) -> RewriteRule:
-    seen: dict[Any, int] = {}
+    seen: dict[Hashable, int] = {}
 
     def merge_node(row: Row, sources: list[int]) -> int | None:
         if row.op is CONSTANT:
             return new.find_constant(row)
         if row.op is INPUT or row.op.pattern is Pattern.MERGE:
             return None
-        # This rule comes last, so a node that it has not seen is copied next and gets the index len(new.made).
-        node = seen.setdefault((row.op.name, row.op.settings, tuple(sources), row.mode), len(new.made))
-        return node if node < len(new.made) else None
+        # This rule comes last, so a node that it has not seen is copied next and gets the index len(new.nodes).
+        node = seen.setdefault((row.op.name, row.op.settings, tuple(sources), row.mode), len(new.nodes))
+        return node if node < len(new.nodes) else None
 
     return merge_node
 
@@ -102,7 +102,7 @@ def _identity_rule(new: Rewriter) -> RewriteRule:
             return None
         node = _find_identity(row.op, sources, row.mode, new)
         # x * 1.0 is not an identity if x is a bool: the product is a float.
-        same_type = node is not None and new.made[node].type == new.circuit.type_of(row.node)
+        same_type = node is not None and new.nodes[node].type == new.circuit.type_of(row.node)
         return node if same_type else None
 
     return reduce_node
@@ -124,7 +124,7 @@ def _find_identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter
 
 
 def _drop_repeated_op(op: Elementwise, source: int, mode: int, new: Rewriter) -> int | None:
-    inner = new.made[source]
+    inner = new.nodes[source]
     if inner.op is not op or inner.mode != mode or not (op.involution or op.idempotent):
         return None
     return inner.sources[0] if op.involution else source
@@ -137,6 +137,9 @@ def _drop_neutral_operand(op: Elementwise, sources: list[int], new: Rewriter) ->
     return None
 
 
-def _equals_number(value: Any, wanted: float) -> bool:
-    same = value is not None and np.ndim(value) == 0 and value == wanted
-    return bool(same) and np.isreal(value) and math.copysign(1.0, value) == math.copysign(1.0, wanted)
+def _equals_number(value: WireValue | None, wanted: float) -> bool:
+    """Return whether a constant is one real number that equals the wanted one, the sign of zero included."""
+    if value is None or np.ndim(value) or value != wanted:
+        return False
+    number = np.asarray(value)
+    return bool(np.isreal(number)) and bool(np.signbit(number.real) == np.signbit(wanted))

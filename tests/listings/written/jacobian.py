@@ -4,12 +4,12 @@ import math
 
 
 def cos(x):
-    """math.cos, but NaN at an infinity, as IEEE 754 has it."""
+    """math.cos, but NaN at an infinity, as in IEEE 754."""
     return math.cos(x) if math.isfinite(x) else math.nan
 
 
 def sin(x):
-    """math.sin, but NaN at an infinity, as IEEE 754 has it."""
+    """math.sin, but NaN at an infinity, as in IEEE 754."""
     return math.sin(x) if math.isfinite(x) else math.nan
 
 

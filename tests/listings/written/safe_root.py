@@ -4,14 +4,14 @@ import math
 
 
 def divide(a, b):
-    """a / b, but an infinity or NaN where b is 0, as IEEE 754 has it."""
+    """a / b, but an infinity or NaN where b is 0, as in IEEE 754."""
     if b != 0.0:
         return a / b
     return math.nan if a == 0.0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
 def sqrt(x):
-    """math.sqrt, but NaN below 0, as IEEE 754 has it."""
+    """math.sqrt, but NaN below 0, as in IEEE 754."""
     return math.sqrt(x) if x >= 0.0 else math.nan
 
 

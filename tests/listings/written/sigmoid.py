@@ -4,7 +4,7 @@ import math
 
 
 def exp(x):
-    """math.exp, but inf where that overflows, as IEEE 754 has it."""
+    """math.exp, but inf where that overflows, as in IEEE 754."""
     try:
         return math.exp(x)
     except OverflowError:

@@ -92,7 +92,7 @@ function clip(x: number, low: number, high: number): number {
   return x > low || x !== x ? minimum(x, high) : minimum(low, high);
 }
 
-/** The size of x with the sign of y. */
+/** The magnitude of x with the sign of y. */
 function copysign(x: number, y: number): number {
   return y < 0 || Object.is(y, -0) ? -Math.abs(x) : Math.abs(x);
 }
@@ -137,7 +137,7 @@ function exp2(x: number): number {
   return Math.pow(2, x);
 }
 
-/** What is left of x after taking y away as often as it fits, with the sign of x. */
+/** The remainder of x / y, with the sign of x. */
 function fmod(x: number, y: number): number {
   return x % y;
 }
@@ -147,7 +147,7 @@ function mod(a: number, b: number): number {
   return fmod(a, b) === 0.0 ? copysign(0.0, b) : (fmod(a, b) < 0.0) !== (b < 0.0) ? fmod(a, b) + b : fmod(a, b);
 }
 
-/** The whole number nearest to x, the even one of two. */
+/** x rounded to the nearest integer, ties to even. */
 function rint(x: number): number {
   const size = Math.abs(x);
   // Near 2 ** 52 doubles are whole numbers, so the sum is rounded to one.

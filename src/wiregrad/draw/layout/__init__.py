@@ -1,7 +1,7 @@
-"""What a picture of a circuit contains and where everything stands, in pixels or in characters; nothing is drawn here.
+"""What a picture of a circuit contains and where everything is, in pixels or in characters; nothing is drawn here.
 
-The page of the explorer lays out pictures the same way: `web/src/layout` mirrors this folder, and a golden file holds
-the two together number for number. In the order of the stages:
+The page of the explorer lays out pictures the same way: `web/src/layout` mirrors this folder, and a golden file
+checks that both compute the same numbers. In the order of the stages:
 
 - `labels`: text escaped, measured and clipped; values as short text.
 - `boxes`: the boxes and wires of a picture, the captions of ops, and splitters.

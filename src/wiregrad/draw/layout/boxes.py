@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +108,7 @@ def _write_settings(op: Op, rank: int, shapes: bool) -> Iterator[str]:
             yield clip_end(f"{name}={value}", MAX_SETTING_COLUMNS)
 
 
-def _write_axes(value: Any) -> str:
+def _write_axes(value: object) -> str:
     axes = value if isinstance(value, tuple) else (value,)
     return f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(map(str, axes))}"
 
@@ -249,8 +248,8 @@ class _SplitterBuilder:
             for wire in self.leaving[k]:
                 self.start[wire] = len(self.boxes) - 1
             # A splitter that is a node of the circuit has two branches already, of which the first stays.
-            kept = 1 if box.kind is BoxKind.SPLIT else 0
-            readers = self.leaving[k][kept:]
+            first_branches = 1 if box.kind is BoxKind.SPLIT else 0
+            readers = self.leaving[k][first_branches:]
             if len(readers) + len(box.outputs) > 1:
                 self._add_chain(box, readers)
         renumbered = [

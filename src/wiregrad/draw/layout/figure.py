@@ -341,29 +341,29 @@ class GroupFrame:
 
 def build_group_frames(shown: PlacedPicture) -> list[GroupFrame]:
     """Return the frames of the open groups, outer ones first; groups without room for a frame have none."""
-    made: list[GroupFrame] = []
+    frames: list[GroupFrame] = []
     stops = _find_rank_spans(shown)
     levels = _count_inner_levels(shown.picture)
     for path, inside in find_groups_to_frame(shown.picture):
         for band in sorted({*compress(shown.bands, inside)}):
             here = [k for k, is_in in enumerate(inside) if is_in and shown.bands[k] == band]
-            frame = _fit_frame(_FrameBuilder(shown, here, stops, levels[path]), path, made, whole=True)
+            frame = _fit_frame(_FrameBuilder(shown, here, stops, levels[path]), path, frames, whole=True)
             # Parts of a group that no wire connects may be far apart, so each part has a frame.
             parts = _find_connected_parts(shown.picture, path, here) if frame is None else []
             tried = (
-                _fit_frame(_FrameBuilder(shown, part, stops, levels[path]), path, made, whole=False) for part in parts
+                _fit_frame(_FrameBuilder(shown, part, stops, levels[path]), path, frames, whole=False) for part in parts
             )
-            made += filter(None, (frame, *tried))
-    return made
+            frames += filter(None, (frame, *tried))
+    return frames
 
 
-def _fit_frame(around: _FrameBuilder, path: str, made: Sequence[GroupFrame], *, whole: bool) -> GroupFrame | None:
+def _fit_frame(around: _FrameBuilder, path: str, earlier: Sequence[GroupFrame], *, whole: bool) -> GroupFrame | None:
     """Return a frame with nothing else inside: a rectangle, or one that follows its boxes; None if neither works.
 
     With `whole` only the rectangle is tried.
     """
-    outer = [frame for frame in made if f"{path}/".startswith(f"{frame.path}/")]
-    others = [*around.others, *(column for frame in made if frame not in outer for column in frame.columns)]
+    outer = [frame for frame in earlier if f"{path}/".startswith(f"{frame.path}/")]
+    others = [*around.others, *(column for frame in earlier if frame not in outer for column in frame.columns)]
     for frame in (
         GroupFrame(path, tuple(around.make_columns(whole=True))),
         GroupFrame(path, tuple(around.make_columns(whole=False))),

@@ -19,11 +19,11 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import run
 from wiregrad.draw.palette import ABSENT_TONE, NONFINITE_TONE, ColourScale
-from wiregrad.dtypes import format_brief_number
+from wiregrad.dtypes import PythonNumber, WireValue, format_brief_number
 
 MINUS = "\N{MINUS SIGN}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -85,14 +85,14 @@ def clip_end(text: str, most: int) -> str:
     """
     if count_columns(text) <= most:
         return text
-    kept = []
+    letters = []
     room = most - 1
     for ch in text:
         room -= count_columns(ch)
         if room < 0:
             break
-        kept.append(ch)
-    return "".join(kept).rstrip() + ELLIPSIS
+        letters.append(ch)
+    return "".join(letters).rstrip() + ELLIPSIS
 
 
 def clip_front(text: str, most: int) -> str:
@@ -217,7 +217,7 @@ BLOCKED_READING = Reading("blocked", state=ReadingState.BLOCKED)
 ABSENT_READING = Reading(DASH, state=ReadingState.ABSENT)
 
 
-def read_value(value: Any, digits: int = DEFAULT_DIGITS) -> Reading:
+def read_value(value: WireValue | PythonNumber | None, digits: int = DEFAULT_DIGITS) -> Reading:
     """Return the reading of a value: a number, a bool, an array, or None for what was not computed.
 
     >>> read_value(-0.19661193).text, read_value(np.ones(3)).text, read_value(float("nan")).text
@@ -229,15 +229,15 @@ def read_value(value: Any, digits: int = DEFAULT_DIGITS) -> Reading:
         return ABSENT_READING
     if isinstance(value, np.ndarray) and value.shape:
         return _read_array(value, digits)
-    value = value.item() if isinstance(value, np.ndarray | np.generic) else value
-    if isinstance(value, bool):
-        return Reading("true" if value else "false", float(value))
-    if isinstance(value, complex):
-        return _read_complex(value, digits)
-    return _read_real(value, digits)
+    number: PythonNumber = value.item() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(number, bool):
+        return Reading("true" if number else "false", float(number))
+    if isinstance(number, complex):
+        return _read_complex(number, digits)
+    return _read_real(number, digits)
 
 
-def _read_real(value: Any, digits: int) -> Reading:
+def _read_real(value: float, digits: int) -> Reading:
     try:
         size = float(value)
     except OverflowError:
@@ -247,7 +247,7 @@ def _read_real(value: Any, digits: int) -> Reading:
     return Reading(_name_nonfinite(size), size, state=ReadingState.NONFINITE)
 
 
-def _format_number(value: Any, digits: int) -> str:
+def _format_number(value: float, digits: int) -> str:
     text = str(value) if isinstance(value, int) and abs(value) < 10**digits else f"{float(value):.{digits}g}"
     mantissa, mark, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent)}" if mark else text
@@ -305,7 +305,7 @@ def format_shape(shape: Sequence[int]) -> str:
     return f"[{TIMES.join(map(str, shape))}]"
 
 
-def count_nonfinite(value: Any) -> tuple[int, int]:
+def count_nonfinite(value: ArrayLike) -> tuple[int, int]:
     """Count the elements of a value that are NaN and those that are infinite.
 
     >>> count_nonfinite(np.array([np.nan, -np.inf, np.inf, 1.0])), count_nonfinite(True)
@@ -328,7 +328,7 @@ def format_nonfinite(nans: int, infs: int) -> str:
     return ", ".join(f"{number:,} {word}" for number, word in ((nans, "NaN"), (infs, "Inf")) if number)
 
 
-def finite_norm(value: Any) -> float:
+def finite_norm(value: ArrayLike) -> float:
     """Return the Euclidean norm of the finite elements of a value, without intermediate overflow.
 
     >>> finite_norm(np.array([0.0, -4e200]))
@@ -338,7 +338,7 @@ def finite_norm(value: Any) -> float:
     return min(run.euclidean_norm(sizes[np.isfinite(sizes)]), 1.7e308)
 
 
-def format_in_full(value: Any) -> str:
+def format_in_full(value: WireValue | PythonNumber | None) -> str:
     """Write a value as a tooltip shows it: with all digits, in at most 120 columns.
 
     >>> format_in_full(np.array([1.0, 2.5]))

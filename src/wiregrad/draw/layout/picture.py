@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.boxes import (
@@ -46,12 +47,21 @@ from wiregrad.draw.layout.labels import (
     format_nonfinite,
     read_value,
 )
-from wiregrad.dtypes import count_with_noun
+from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun
 from wiregrad.errors import CircuitError, InputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Node, Pattern, join_first_names
 from wiregrad.ir.types_and_kinks import decode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
+
+
+class PictureOptions(TypedDict, total=False):
+    """The options of `build_picture`, but for `cap`, which some writers of pictures set."""
+
+    split: bool
+    depth: int | None
+    opened: Iterable[str]
+    digits: int
 
 
 def build_picture(
@@ -125,11 +135,10 @@ def _check_request(circuit: CircuitGraph, run: RunRecord | None, depth: int | No
             raise InputError(f"{name} must be a whole number of at least {least}; got {short_repr(number)}")
 
 
-def _check_opened(circuit: CircuitGraph, opened: Any) -> frozenset[str]:
+def _check_opened(circuit: CircuitGraph, opened: object) -> frozenset[str]:
     """Return the groups that are to be open; raise unless all of them exist."""
-    is_list = isinstance(opened, Iterable) and not isinstance(opened, str)
-    paths = [*opened] if is_list else []
-    if not is_list or not all(isinstance(path, str) for path in paths):
+    paths = [*opened] if isinstance(opened, Iterable) and not isinstance(opened, str) else None
+    if paths is None or not all(isinstance(path, str) for path in paths):
         raise InputError(f"opened must be a list of groups, such as ['net/layer1']; got {short_repr(opened)}")
     known = list_group_paths(circuit) if paths else []
     for path in paths:
@@ -201,7 +210,7 @@ class _PictureBuilder:
                 local = read_value(wire.local, self.digits)
         return PictureLink(start, end, node, slot, view.op.input_name(slot), local, sent)
 
-    def read_gradient(self, absent: bool, value: Any, node: int) -> Reading:
+    def read_gradient(self, absent: bool, value: WireValue | PythonNumber | None, node: int) -> Reading:
         """Return the reading of a gradient: a dash if none was asked for, `blocked` if none arrived."""
         if not self.active[node]:
             return ABSENT_READING
@@ -372,7 +381,7 @@ class _PictureBuilder:
                 links.append(PictureLink(start, end, reader, slot, "", None, sent, len(bundle)))
         return sorted(links, key=lambda link: (link.target, link.reader, link.slot))
 
-    def _read_bundle(self, bundle: Sequence[int], sources: Any, sizes: FlowSizes) -> Reading:
+    def _read_bundle(self, bundle: Sequence[int], sources: NDArray[np.int64], sizes: FlowSizes) -> Reading:
         """Return the reading of the gradients sent back along wires that are drawn as one."""
         run = self.run
         live = [k for k in bundle if self.active[sources[k]]]

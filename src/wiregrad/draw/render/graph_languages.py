@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple, Unpack
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
 from wiregrad.draw.layout.labels import Reading, ReadingState, clip_end, clip_front, count_columns
-from wiregrad.draw.layout.picture import build_picture
+from wiregrad.draw.layout.picture import PictureOptions, build_picture
 from wiregrad.draw.palette import LIGHT_THEME, NONFINITE_TONE, ColourScale
 from wiregrad.ir import CircuitGraph
 
@@ -87,14 +87,21 @@ _DOT_SHAPES = {BoxKind.INPUT: "Mrecord", BoxKind.CONSTANT: "Mrecord", BoxKind.SP
 _DOT_PEN_WIDTHS = {1: "1", 2: "2", 3: "3.2"}
 
 
-def to_dot(circuit: CircuitGraph, run: RunRecord | None = None, *, down: bool = False, **options: Any) -> str:
+def to_dot(
+    circuit: CircuitGraph,
+    run: RunRecord | None = None,
+    *,
+    down: bool = False,
+    cap: int | None = None,
+    **options: Unpack[PictureOptions],
+) -> str:
     """Return the picture of a circuit, and of a run on it, as DOT; options are those of `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
     >>> print(to_dot(parse_text("input x\\ny = tanh x\\noutput y")).splitlines()[0])
     digraph "y" {
     """
-    drawn = build_picture(circuit, run, **options)
+    drawn = build_picture(circuit, run, cap=cap, **options)
     return "\n".join(_write_dot_lines(drawn, drawn.gradient_scale(), "TB" if down else "LR")) + "\n"
 
 
@@ -198,7 +205,7 @@ def to_mermaid(
     *,
     down: bool = False,
     cap: int = MAX_MERMAID_BOXES,
-    **options: Any,
+    **options: Unpack[PictureOptions],
 ) -> str:
     """Return the picture of a circuit, and of a run on it, as Mermaid.
 

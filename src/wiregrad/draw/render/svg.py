@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html import escape
-from typing import Any
+from typing import Unpack
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
@@ -37,7 +37,7 @@ from wiregrad.draw.layout.figure import (
     write_stub_name,
 )
 from wiregrad.draw.layout.labels import MINUS, Reading, ReadingState, clip_end, measure_text, read_value
-from wiregrad.draw.layout.picture import build_picture
+from wiregrad.draw.layout.picture import PictureOptions, build_picture
 from wiregrad.draw.palette import (
     AUTO_THEME,
     MIXED_TONE,
@@ -165,7 +165,10 @@ def _step_towards(one: tuple[int, int], two: tuple[int, int], step: int) -> tupl
 
 def trace_cell(rect: Rect, top: int, left: int, right: int) -> str:
     """Return the path of a cell; the numbers are the radii at the top, the lower left and the lower right corner."""
-    x, y, w, h = rect.x, rect.y, rect.width, rect.height
+    x = rect.x
+    y = rect.y
+    w = rect.width
+    h = rect.height
     return "".join(
         [
             f"M{x} {y + top}",
@@ -184,7 +187,10 @@ def trace_hatch(rect: Rect, step: int = 6) -> str:
     >>> trace_hatch(Rect(0, 0, 12, 6))
     'M0 6L6 0M6 6L12 0'
     """
-    x, y, w, h = rect.x, rect.y, rect.width, rect.height
+    x = rect.x
+    y = rect.y
+    w = rect.width
+    h = rect.height
     strokes = []
     for t in range(step, w + h, step):
         start = (x + max(0, t - h), y + min(t, h))
@@ -429,7 +435,8 @@ def to_svg(
     theme: str = AUTO_THEME,
     down: bool = False,
     legend: bool = True,
-    **options: Any,
+    cap: int | None = None,
+    **options: Unpack[PictureOptions],
 ) -> str:
     """Return the picture of a circuit, and of a run on it, as SVG.
 
@@ -445,7 +452,7 @@ def to_svg(
         raise InputError(
             f"theme must be one of {', '.join(known)}; got {short_repr(theme)}{suggest_name(str(theme), known)}"
         )
-    return draw_svg(build_picture(circuit, run, **options), theme=theme, down=down, legend=legend)
+    return draw_svg(build_picture(circuit, run, cap=cap, **options), theme=theme, down=down, legend=legend)
 
 
 def draw_svg(drawn: Picture, *, theme: str = AUTO_THEME, down: bool = False, legend: bool = True) -> str:

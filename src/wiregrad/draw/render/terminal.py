@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import pairwise
-from typing import Any
+from typing import Unpack
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
 from wiregrad.draw.layout.grouping import MAX_BOXES
 from wiregrad.draw.layout.labels import DASH, MINUS, TIMES, ReadingState, clip_end, clip_front, count_columns
-from wiregrad.draw.layout.picture import build_picture
+from wiregrad.draw.layout.picture import PictureOptions, build_picture
 from wiregrad.draw.layout.placement import BoxShape, Layout, LayoutMetrics, WireJoint, compute_layout
 from wiregrad.draw.palette import AUTO_THEME
 from wiregrad.draw.render.svg import to_svg
@@ -69,7 +69,7 @@ def to_unicode(
     width: int = 100,
     ascii: bool = False,
     cap: int = MAX_TERMINAL_BOXES,
-    **options: Any,
+    **options: Unpack[PictureOptions],
 ) -> str:
     """Return the picture of a circuit, and of a run on it, for a terminal of `width` columns.
 
@@ -90,7 +90,7 @@ def to_unicode(
     canvas = _draw_picture(drawn, width)
     head = f"{clip_end(drawn.title, TERMINAL_NAME_COLUMNS)}: {drawn.note or drawn.about}"
     if canvas is None:
-        head += f"; too wide to draw in {width} columns, so listed"
+        head += f"; too wide for {width} columns, so shown as a list"
     text = "\n".join([head, "", *(_write_listing(drawn, width) if canvas is None else canvas)])
     return _to_ascii(text) if ascii else text
 
@@ -279,7 +279,7 @@ def build_mimebundle(
     limit: int = MAX_OUTPUT_BYTES,
     cap: int | None = None,
     theme: str = AUTO_THEME,
-    **options: Any,
+    **options: Unpack[PictureOptions],
 ) -> dict[str, str]:
     """Return what a notebook shows, by media type; a picture that is too large is drawn with fewer boxes.
 

@@ -52,10 +52,11 @@ def write_straight_line(circuit: CircuitGraph) -> StraightLineCode:
     inputs = circuit.input_indices()
     code = StraightLineCode([f"x{k}" for k in range(len(inputs))], "")
     names = dict(zip(inputs, code.inputs, strict=True))
+    constants = circuit.constants()
     rows = [row for row in circuit.rows() if row.op is not INPUT]
     for row in rows:
         if row.op is CONSTANT:
-            names[row.node] = repr(float(circuit.constant_of(row.node)))
+            names[row.node] = repr(float(constants[row.node].item()))
         else:
             names[row.node] = code.make(row.op.name, *(names[source] for source in row.sources))
     code.value = names[circuit.root()]
