@@ -566,7 +566,7 @@ def test_calls_are_counted_and_the_limit_is_told_once() -> None:
     compiled, told = wg.circuit("x * x").compile(), []
     function = compiled.value_and_grad
     entry = function.__self__.held[1].entry
-    entry.after(3, lambda found: told.append((found is entry, found.calls)))
+    entry.notify_after(3, lambda found: told.append((found is entry, found.calls)))
     answers = [function([float(k)])[0] for k in range(10)]
 
     assert answers == [float(k * k) for k in range(10)]
@@ -579,7 +579,7 @@ def test_another_program_can_take_over_between_calls() -> None:
     function = square.value_and_grad
     function([2.0])
     entry = function.__self__.held[1].entry
-    entry.swap(replace(cube.value_and_grad.__self__.held[1].entry.program, tier="llvm"))
+    entry.swap_program(replace(cube.value_and_grad.__self__.held[1].entry.program, tier="llvm"))
     del cube
     gc.collect()
 
@@ -606,7 +606,7 @@ def test_programs_change_places_while_other_threads_call() -> None:
         for thread in threads:
             thread.start()
         for _ in range(50):
-            entry.swap(build_program(compiled.circuit, 0))
+            entry.swap_program(build_program(compiled.circuit, 0))
     finally:
         done.set()
         for thread in threads:

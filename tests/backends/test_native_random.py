@@ -394,8 +394,8 @@ def test_second_derivatives_agree_with_those_of_the_backward_circuit(way: str) -
                 other = second_order(case.circuit, point)[k]
                 second = row[len(backward.outputs) :]
 
-                assert other.judge(0, row[1 + k]).fits, seed
-                assert all(other.judge(1 + j, value).fits for j, value in enumerate(second)), seed
+                assert other.judge_result(0, row[1 + k]).fits, seed
+                assert all(other.judge_result(1 + j, value).fits for j, value in enumerate(second)), seed
 
 
 def test_a_gradient_circuit_compiled_again_gives_the_hessian() -> None:

@@ -502,9 +502,9 @@ class NativeEngine:
 
     The builtin keeps its entry alive. Where a check does not hold, the judge of the checks computes the result.
 
-    >>> from wiregrad.backends.native.tiers import build
+    >>> from wiregrad.backends.native.tiers import build_program
     >>> from wiregrad.ir import parse_text
-    >>> entry = NativeEngine(build(parse_text("input a, b\\ny = multiply a b\\noutput y"), 0), ["a", "b"], ["y"])
+    >>> entry = NativeEngine(build_program(parse_text("input a, b\\ny = multiply a b\\noutput y"), 0), ["a", "b"], ["y"])
     >>> entry.compute_gradient([2.0, 3.0])
     (np.float64(6.0), array([3., 2.]))
     """
@@ -631,9 +631,9 @@ def make_call_builtin(kind: str, entry: NativeEngine, answer: Callable[..., Any]
 
     `answer` takes the same arguments and handles every call that native code does not, wrong arguments included.
 
-    >>> from wiregrad.backends.native.tiers import build
+    >>> from wiregrad.backends.native.tiers import build_program
     >>> from wiregrad.ir import parse_text
-    >>> entry = NativeEngine(build(parse_text("input x\\ny = multiply x x\\noutput y"), 0), ["x"], ["y"])
+    >>> entry = NativeEngine(build_program(parse_text("input x\\ny = multiply x x\\noutput y"), 0), ["x"], ["y"])
     >>> function = make_call_builtin("value_and_grad", entry, lambda *vector, **inputs: "something else")
     >>> function(x=3.0), function(x="three")
     ((9.0, {'x': 6.0}), 'something else')
