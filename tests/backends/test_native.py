@@ -489,14 +489,14 @@ import os, signal
 import numpy as np
 import wiregrad as wg
 from wiregrad.backends.native import batch
-from wiregrad.backends.native.tiers import build
+from wiregrad.backends.native.tiers import build_program
 
-program, points = build(wg.circuit("x * y"), 0, lanes=4), np.ones((20_000, 2))
-batch.run(program, points, gradient=True, threads=2)
+program, points = build_program(wg.circuit("x * y"), 0, lanes=4), np.ones((20_000, 2))
+batch.run_batch(program, points, gradient=True, threads=2)
 child = os.fork()
 if not child:
     signal.alarm(600)
-    values, _ = batch.run(program, points, gradient=True, threads=2)
+    values, _ = batch.run_batch(program, points, gradient=True, threads=2)
     os._exit(int(values.sum() != 20_000))
 print(os.waitpid(child, 0)[1])
 """
