@@ -107,7 +107,17 @@ JOBS = {"texts": texts, "columns": columns}
 )
 def test_mutated_circuits_never_end_the_process(job: str, first: int, last: int, tmp_path: Path) -> None:
     note = tmp_path / "last"
-    command = [sys.executable, "-X", "faulthandler", "-m", "tests.backends.test_native_fuzz", job, str(first), str(last), note]
+    command = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        "-m",
+        "tests.backends.test_native_fuzz",
+        job,
+        str(first),
+        str(last),
+        note,
+    ]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)  # type: ignore[arg-type]
 
     assert done.returncode == 0, f"{done.stderr}\nat:\n{note.read_text('utf-8', 'replace')}"

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad import settings
+from wiregrad.backends.native.llvm_writer import LlvmWriter
 from wiregrad.errors import NotNativeError
 
 NATIVE_SWITCH = settings.NATIVE_VARIABLE
@@ -152,22 +153,25 @@ def _load_math_library() -> ctypes.CDLL:
 
 
 ENTER_CALL = "call preserve_nonecc void %code(ptr %w, i64 poison, i64 poison, i64 poison, ptr %w)"
-"""The call that enters a program's code; `stencils.HANDED` describes its arguments."""
+"""The call that enters a program's code; `stencils.HANDED_PARAMETERS` describes its arguments."""
+
+
+def write_register_cleanup(w: LlvmWriter) -> None:
+    """Write the instruction that clears the upper halves of vector registers, which stencils leave in use."""
+    if "avx" in processor_features():
+        w.declare("void", "@llvm.x86.avx.vzeroupper")
+        w.call_void("@llvm.x86.avx.vzeroupper")
 
 
 @cache
 def enter_address() -> int:
     """Return the address of `void enter(void *code, void *w)`, which runs a program's code on a working buffer."""
-    clear = "call void @llvm.x86.avx.vzeroupper()" if "avx" in processor_features() else ""
-    declared = "declare void @llvm.x86.avx.vzeroupper()" if clear else ""
-    text = f"""
-{declared}
-define void @enter(ptr %code, ptr %w) {{
-  {ENTER_CALL}
-  {clear}
-  ret void
-}}"""
-    return compile_functions(text, "enter")[0]
+    w = LlvmWriter()
+    w.begin_function("void @enter(ptr %code, ptr %w)")
+    w.emit_line(ENTER_CALL)
+    write_register_cleanup(w)
+    w.end_function()
+    return compile_functions(w.format_module(), "enter")[0]
 
 
 def run_code(code: int, w: int) -> None:

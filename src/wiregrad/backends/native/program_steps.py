@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends.native import allocation, stencils
+from wiregrad.backends.native import allocation
 from wiregrad.backends.native.allocation import (
     assign_registers,
     can_stay_in_register,
@@ -22,7 +22,7 @@ from wiregrad.backends.native.allocation import (
     find_next_entries,
 )
 from wiregrad.backends.native.llvm_writer import RealType
-from wiregrad.backends.native.stencils import (
+from wiregrad.backends.native.step_kinds import (
     FIRST_GRADIENT_HOLE,
     HOLE_COUNT,
     MAX_NODE_INPUTS,
@@ -35,6 +35,7 @@ from wiregrad.backends.native.stencils import (
     StencilKey,
     StepKey,
     calls_function,
+    lower_backward,
 )
 from wiregrad.codegen.op_forms import INLINE_CONSTANTS, require_scalar_text
 from wiregrad.errors import NoRuleError, NotNativeError
@@ -171,7 +172,7 @@ def _find_backward_facts(kind: NodeKind) -> tuple[list[int], list[int]]:
 
 
 def _find_backward_reads(kind: NodeKind, moving: int) -> int:
-    slots = stencils.lower_backward(kind, moving).needed
+    slots = lower_backward(kind, moving).needed
     count = len(kind.types)
     return sum(1 << k for k in range(count) if k in slots) | (allocation.READS_OUTPUT if count in slots else 0)
 

@@ -23,23 +23,19 @@ from wiregrad.backends.native import allocation, jit, stencils
 from wiregrad.backends.native.llvm_tier import LlvmProgram
 from wiregrad.backends.native.llvm_writer import RealType, choose_real_name
 from wiregrad.backends.native.program_steps import NodeKinds, StepStream, find_node_kinds, make_backward_tables
-from wiregrad.backends.native.stencils import CONSTANT_HOLE, Stencil, StencilLibrary
+from wiregrad.backends.native.stencils import MAX_OFFSET
 from wiregrad.errors import NotNativeError, OutputError
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.columns import CircuitColumns
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ir.verifier import check_arrays
 
-MAX_OFFSET = 2**31 - 1
-"""Offsets into the buffer and the code have 32 bits."""
 STENCIL_TIER = "stencils"
 """The tier of programs made of copied stencils."""
 LLVM_TIER = "llvm"
 """The tier of programs that LLVM compiled."""
 CACHE_LINE_BYTES = 64
 """Bytes in a cache line, which is also the widest vector."""
-STEPS_PER_BLOCK = 16_000
-"""Stencils are copied for this many steps at a time, which fit into the cache."""
 _BUILD_LOCK = threading.Lock()
 """Held while a program is built, so that two threads do not compile the same stencil."""
 
@@ -142,7 +138,7 @@ def _choose_tier(stream: StepStream) -> tuple[_CodeInMemory, float]:
     library = stencils.stencil_library(stream.real)
     made = library.get_stencils(stream.keys)
     seconds = time.perf_counter() - began
-    return _copy_stencils(stream, library, made), seconds
+    return stencils.copy_stencils(stream, library, made), seconds
 
 
 def _find_output(columns: CircuitColumns, number: int) -> int:
@@ -226,62 +222,6 @@ def _make_plan_input(
         gradients=layout.gradients,
         first=len(layout.head),
     )
-
-
-def _copy_stencils(stream: StepStream, library: StencilLibrary, made: list[Stencil]) -> jit.MachineCode:
-    """Copy the stencils of a stream end to end, behind their constants, and fill their holes."""
-    pool, bases = library.collect_constants(made)
-    texts = [stencil.code for stencil in made]
-    holes = _HoleTable(made, bases)
-    ends = np.cumsum(np.array([len(text) for text in texts])[stream.which]) + len(pool)
-    if ends[-1] > MAX_OFFSET:
-        raise NotNativeError(f"the circuit needs {ends[-1]:,} bytes of machine code, beyond 32-bit offsets")
-    starts = np.concatenate([[len(pool)], ends[:-1]])
-    code = jit.MachineCode(int(ends[-1]))
-    target = code.writable_bytes()
-    target[: len(pool)] = np.frombuffer(pool, np.uint8)
-    for first in range(0, len(stream), STEPS_PER_BLOCK):
-        steps = slice(first, first + STEPS_PER_BLOCK)
-        block = b"".join(map(texts.__getitem__, stream.which[steps].tolist()))
-        target[starts[first] : starts[first] + len(block)] = np.frombuffer(block, np.uint8)
-        holes.fill_holes(target, stream, steps, starts[steps])
-    del target
-    code.seal()
-    code.address += len(pool)
-    return code
-
-
-class _HoleTable:
-    """The holes of some stencils in one table: the place of each, the operand that fills it, and the addend."""
-
-    def __init__(self, made: list[Stencil], bases: dict[int, int]) -> None:
-        entries = list[tuple[int, int, int]]()
-        self.counts = np.array([len(stencil.holes) + len(stencil.constants) for stencil in made])
-        self.first = np.cumsum(self.counts) - self.counts
-        for stencil in made:
-            entries += stencil.holes
-            entries += [
-                (place, CONSTANT_HOLE, bases[chunk] + target - place) for place, chunk, target in stencil.constants
-            ]
-        self.places, self.holes, added = np.ascontiguousarray(np.array(entries, np.int64).reshape(-1, 3).T)
-        self.added = added.astype(np.int32)
-
-    def fill_holes(self, code: NDArray[np.uint8], stream: StepStream, steps: slice, starts: NDArray[np.int64]) -> None:
-        """Fill the holes of some steps."""
-        which = stream.which[steps]
-        counts = self.counts[which]
-        ends = np.cumsum(counts)
-        owners = np.repeat(np.arange(len(which)), counts)
-        number = np.arange(len(owners)) - (ends - counts)[owners] + self.first[which][owners]
-        holes = self.holes[number]
-        starts = starts[owners]
-        offsets = stream.compute_offsets(steps, owners, holes)
-        constants = np.flatnonzero(holes == CONSTANT_HOLE)
-        offsets[constants] = -starts[constants]
-        offsets += self.added[number]
-        # A hole can be at any address, so the words of this view overlap.
-        words = np.ndarray((len(code) - 3,), np.int32, code, strides=(1,))
-        words[starts + self.places[number]] = offsets
 
 
 def _make_buffer(head: NDArray[np.floating], slots: int, real: RealType) -> NDArray[np.floating]:
