@@ -400,6 +400,30 @@ def when_all(*truths: LlvmValue) -> Iterator[None]:
     w.begin_block(done)
 
 
+@contextmanager
+def leave_if(condition: LlvmValue) -> Iterator[None]:
+    """Write a block that runs if a condition holds, and that must end with a return."""
+    w = condition.writer
+    leave = w.new_name("l")
+    stay = w.new_name("l")
+    w.branch_if(condition, leave, stay)
+    w.begin_block(leave, falls=False)
+    yield
+    w.begin_block(stay, falls=False)
+
+
+@contextmanager
+def leave_unless(condition: LlvmValue) -> Iterator[None]:
+    """Write a block that runs unless a condition holds, and that must end with a return."""
+    w = condition.writer
+    leave = w.new_name("l")
+    stay = w.new_name("l")
+    w.branch_if(condition, stay, leave)
+    w.begin_block(leave, falls=False)
+    yield
+    w.begin_block(stay, falls=False)
+
+
 @dataclass(frozen=True, eq=False)
 class LlvmArray:
     """An array of integers in memory; its entries are read and written as 64-bit integers."""
