@@ -25,13 +25,14 @@ SCRIPT = """
 import json, os, resource, signal, sys, threading, time
 import numpy as np
 import wiregrad as wg
-from wiregrad.ir import TABLE, GraphBuilder
+from wiregrad.api import Builder
+from wiregrad.ir import TABLE
 
 method, nodes, points, threads, delays = json.loads(sys.argv[1])
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def chain():
-    builder = GraphBuilder()
+    builder = Builder()
     x = node = builder.input("x")
     for k in range(nodes):
         node = builder.apply(TABLE["sin"], node) if k % 50 == 0 else builder.apply(TABLE["add"], node, x)

@@ -383,12 +383,14 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("gradient", [None, 0])
 @pytest.mark.parametrize("columns", CONTRADICTIONS.values(), ids=CONTRADICTIONS)
 @pytest.mark.parametrize("lanes", [1, 8])
-def test_arrays_that_contradict_each_other_are_refused(columns: dict[str, Any], lanes: int) -> None:
-    for gradient in (None, 0):
-        with pytest.raises((NotNativeError, CircuitError, OutputError)):
-            build_program(changed(**columns), gradient, lanes=lanes)
+def test_arrays_that_contradict_each_other_are_refused(
+    columns: dict[str, Any], lanes: int, gradient: int | None
+) -> None:
+    with pytest.raises((NotNativeError, CircuitError, OutputError)):
+        build_program(changed(**columns), gradient, lanes=lanes)
 
 
 def test_arrays_of_other_widths_are_read_as_the_numbers_they_hold() -> None:
@@ -401,10 +403,10 @@ def test_arrays_of_other_widths_are_read_as_the_numbers_they_hold() -> None:
     assert by_stencils(Circuit(replace(circuit.columns, **strided)), points).tolist() == [[8.0, 4.0, 2.0]]
 
 
-def test_an_output_that_does_not_exist_has_no_gradient() -> None:
-    for number in (1, -1, 10**9):
-        with pytest.raises(OutputError, match="1 output"):
-            build_program(wg.circuit("x * x"), number)
+@pytest.mark.parametrize("number", [1, -1, 10**9])
+def test_an_output_that_does_not_exist_has_no_gradient(number: int) -> None:
+    with pytest.raises(OutputError, match="1 output"):
+        build_program(wg.circuit("x * x"), number)
 
 
 @pytest.mark.parametrize(

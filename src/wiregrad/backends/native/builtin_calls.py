@@ -74,8 +74,8 @@ class NativeEngine:
 
     >>> from wiregrad.backends.native.tiers import build_program
     >>> from wiregrad.ir import parse_text
-    >>> program = build_program(parse_text("input a, b\\ny = multiply a b\\noutput y"), 0)
-    >>> entry = NativeEngine(program, ["a", "b"], ["y"])
+    >>> product = parse_text("input a, b\\ny = multiply a b\\noutput y")
+    >>> entry = NativeEngine(build_program(product, 0), ["a", "b"], ["y"])
     >>> entry.compute_gradient([2.0, 3.0])
     (np.float64(6.0), array([3., 2.]))
     """
