@@ -15,10 +15,9 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +156,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @cache
-def _compile_driver(real: RealType) -> Any:
+def _compile_driver(real: RealType) -> Callable[..., None]:
     """Return the native loop over tiles."""
     address = jit.compile_functions(_write_driver(real), "batch")[0]
     kinds = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 3]

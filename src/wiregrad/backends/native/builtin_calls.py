@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn, Protocol, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +42,18 @@ UNREACHED_CALL_COUNT = 2**62
 """A call count that is never reached."""
 
 
+NumberSequence: TypeAlias = Sequence[Any] | NDArray[Any]
+"""Numbers in the order of a circuit's inputs or outputs."""
+Kept = TypeVar("Kept")
+
+
 class CheckFallback(Protocol):
     """Computes or raises where a check does not hold in native code."""
 
-    def compute_values(self, point: Any) -> Any:
+    def compute_values(self, point: NumberSequence) -> NumberSequence:
         """Return the outputs, or raise."""
 
-    def compute_gradient(self, point: Any) -> tuple[Any, Any]:
+    def compute_gradient(self, point: NumberSequence) -> tuple[Any, NumberSequence]:
         """Return the only output and its gradient, or raise."""
 
 
@@ -111,11 +116,11 @@ class NativeEngine:
         self.due: Callable[[NativeEngine], None] | None = None
         """The function to call when the limit of calls is reached."""
 
-    def _store_address(self, field: str, thing: Any) -> Any:
+    def _store_address(self, field: str, thing: Kept) -> Kept:
         setattr(self.fields, field, id(thing))
         return thing
 
-    def _store_addresses(self, field: str, things: Sequence[Any]) -> NDArray[np.int64]:
+    def _store_addresses(self, field: str, things: Sequence[object]) -> NDArray[np.int64]:
         addresses = np.array([*map(id, things), 0], np.int64)
         setattr(self.fields, field, addresses.ctypes.data)
         return addresses
@@ -139,7 +144,7 @@ class NativeEngine:
         self.due = due
         self.fields.limit = calls
 
-    def run_at(self, point: Any) -> NDArray[Any]:
+    def run_at(self, point: NumberSequence) -> NDArray[np.floating]:
         """Run the program at a checked point; return outputs and gradient in one array."""
         inputs = np.array(point, self.buffer.dtype)
         assert len(inputs) == self.program.inputs
@@ -148,14 +153,14 @@ class NativeEngine:
         self._at_point(ctypes.addressof(self.fields), inputs.ctypes.data, results.ctypes.data)
         return results
 
-    def compute_values(self, point: Any) -> NDArray[Any]:
+    def compute_values(self, point: NumberSequence) -> NDArray[np.floating]:
         """Return the outputs at a checked point."""
         outputs = self.run_at(point)[: self.program.outputs]
         if self.checks is not None and self.checks.find_failures(outputs):
             return np.array(self.checks.judge.compute_values(point), outputs.dtype)
         return outputs[: self.fields.outputs]
 
-    def compute_gradient(self, point: Any) -> tuple[Any, NDArray[Any]]:
+    def compute_gradient(self, point: NumberSequence) -> tuple[Any, NDArray[np.floating]]:
         """Return the only output, and its gradient by every input, at a checked point."""
         results = self.run_at(point)
         count = self.program.outputs
@@ -172,7 +177,7 @@ class SlowPath:
         self.entry = entry
         self.answer = answer
 
-    def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
+    def __call__(self, /, *vector: object, **inputs: object) -> Any:
         """Handle a call, and first report that the limit of calls is reached if it is."""
         entry = self.entry
         if entry.fields.calls > entry.fields.limit:
@@ -188,9 +193,9 @@ class SlowPath:
 class BuiltinFrame(bytes):
     """The `__self__` of a builtin: the addresses that its native code starts from; `held` keeps their targets alive."""
 
-    held: Any
+    held: object
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise OperandError(
             "native code lives in this process and cannot be pickled or copied; pickle the circuit, and compile it "
             "where it is needed"
@@ -226,7 +231,7 @@ class PyMethodDef(ctypes.Structure):
     ]
 
 
-def create_builtin(method: PyMethodDef, frame: BuiltinFrame, held: Any) -> Callable[..., Any]:
+def create_builtin(method: PyMethodDef, frame: BuiltinFrame, held: object) -> Callable[..., Any]:
     """Return a builtin with a frame as its `__self__`; the frame keeps everything alive that native code reads."""
     # The method too: if two threads create it at the same time, the cache keeps only one of them.
     frame.held = method, held
@@ -246,7 +251,7 @@ BUILTIN_DOCS = {
 
 
 @cache
-def _make_call_method(kind: str, real: np.dtype[Any]) -> PyMethodDef:
+def _make_call_method(kind: str, real: np.dtype[np.floating]) -> PyMethodDef:
     doc = f"{kind}($self, /, *vector, **inputs)\n--\n\n{BUILTIN_DOCS[kind]}"
     return PyMethodDef(kind.encode(), compile_call_functions(real)[kind], METH_FASTCALL | METH_KEYWORDS, doc.encode())
 

@@ -301,13 +301,6 @@ class LlvmWriter:
         """Write a call of a function that returns nothing."""
         self.emit_line(f"call void {callee}({_join_typed(arguments)})")
 
-    def call_intrinsic(self, name: str, *operands: LlvmValue) -> LlvmValue:
-        """Write a call of an LLVM intrinsic on reals of one type."""
-        first = operands[0]
-        callee = f"@llvm.{name}.{format_intrinsic_suffix(first.element, first.lanes)}"
-        self.declare(first.llvm_type, callee, *(operand.llvm_type for operand in operands))
-        return self.call(first.element, callee, *operands, lanes=first.lanes)
-
     def declare(self, kind: str, callee: str, *parameters: str) -> None:
         """Declare a function that the module calls but does not define, by the LLVM types of result and parameters."""
         self.declared.add(f"declare {kind} {callee}({', '.join(parameters)})")
@@ -363,6 +356,14 @@ def _format_number(number: float, element: str) -> str:
 
 def _join_typed(values: Sequence[LlvmValue]) -> str:
     return ", ".join(value.typed for value in values)
+
+
+def call_intrinsic(name: str, *operands: LlvmValue) -> LlvmValue:
+    """Write a call of an LLVM intrinsic on reals of one type."""
+    first = operands[0]
+    callee = f"@llvm.{name}.{format_intrinsic_suffix(first.element, first.lanes)}"
+    first.writer.declare(first.llvm_type, callee, *(operand.llvm_type for operand in operands))
+    return first.writer.call(first.element, callee, *operands, lanes=first.lanes)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from wiregrad.backends.native.llvm_writer import LlvmOperand, LlvmValue
+from wiregrad.backends.native.llvm_writer import LlvmOperand, LlvmValue, call_intrinsic
 
 
 def _parse_hex_floats(text: str) -> tuple[float, ...]:
@@ -102,35 +102,35 @@ SCALEF_FEATURE = "avx512f"
 """The processor feature that has an instruction for multiplying by powers of 2."""
 
 
-def _call_intrinsic(name: str, *operands: LlvmOperand) -> LlvmValue:
+def _call_on_lanes(name: str, *operands: LlvmOperand) -> LlvmValue:
     like = next(operand for operand in operands if isinstance(operand, LlvmValue))
     values = [like.writer.as_value(operand, like.element, like.lanes) for operand in operands]
-    return like.writer.call_intrinsic(name, *values)
+    return call_intrinsic(name, *values)
 
 
 def fma(a: LlvmOperand, b: LlvmOperand, c: LlvmOperand) -> LlvmValue:
     """Write a * b + c with a single rounding."""
-    return _call_intrinsic("fma", a, b, c)
+    return _call_on_lanes("fma", a, b, c)
 
 
 def fabs(x: LlvmValue) -> LlvmValue:
     """Write the magnitude."""
-    return _call_intrinsic("fabs", x)
+    return _call_on_lanes("fabs", x)
 
 
 def sqrt(x: LlvmValue) -> LlvmValue:
     """Write the square root."""
-    return _call_intrinsic("sqrt", x)
+    return _call_on_lanes("sqrt", x)
 
 
 def rint(x: LlvmValue) -> LlvmValue:
     """Write the nearest integer."""
-    return _call_intrinsic("rint", x)
+    return _call_on_lanes("rint", x)
 
 
 def copysign(x: LlvmOperand, sign: LlvmValue) -> LlvmValue:
     """Write the magnitude of one value with the sign of another."""
-    return _call_intrinsic("copysign", x, sign)
+    return _call_on_lanes("copysign", x, sign)
 
 
 def select(condition: LlvmValue, yes: LlvmOperand, no: LlvmOperand) -> LlvmValue:

@@ -8,10 +8,10 @@ offsets to constants that precede the code. Copying takes a few NumPy operations
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +72,7 @@ class StencilLibrary:
     real: RealType
     stencils: dict[StencilKey, Stencil] = field(default_factory=dict)
     chunks: list[bytes] = field(default_factory=list)
-    ways: dict[str, int] = field(default_factory=dict)
+    jumps: dict[str, int] = field(default_factory=dict)
     """The chunk with the jump to a function, by the symbol of the function."""
 
     def get_stencils(self, keys: Iterable[StencilKey]) -> list[Stencil]:
@@ -106,46 +106,31 @@ class StencilLibrary:
                 writer.emit_line(f"musttail call preserve_nonecc void @next({access.format_next_arguments()})")
             writer.end_function()
         holes = [f"@h{k} = external dso_local global i8" for k in range(HOLE_COUNT)]
-        module = jit.load_llvm().parse_assembly(writer.format_module(f'target triple = "{jit.STENCIL_TRIPLE}"', *holes))
-        module.verify()
-        return self._read_object_file(jit.target_machine(stencils=True).emit_object(module), len(keys))
+        module = jit.parse_module(writer.format_module(f'target triple = "{jit.STENCIL_TRIPLE}"', *holes))
+        return self._extract_stencils(jit.target_machine(stencils=True).emit_object(module), len(keys))
 
-    def _read_object_file(self, binary: bytes, count: int) -> list[Stencil]:
-        """Extract the stencils from an object file."""
-        from elftools.elf.elffile import ELFFile  # noqa: PLC0415  # only native code needs it
-
-        elf: Any = ELFFile(io.BytesIO(binary))
-        sections = enumerate(elf.iter_sections())
-        chunks: _ChunkNumbers = {
-            k: self._keep_chunk(part.data()) for k, part in sections if part.name.startswith(".rodata")
-        }
-        text = elf.get_section_by_name(".text").data()
-        symbols = elf.get_section_by_name(".symtab")
-        spans = {symbol.name: (symbol["st_value"], symbol["st_size"]) for symbol in symbols.iter_symbols()}
-        functions = sorted((*spans[f"s{number}"], number) for number in range(count))
-        entries = self._collect_relocations(elf, symbols)
-        chunks.update(self.ways)
+    def _extract_stencils(self, binary: bytes, count: int) -> list[Stencil]:
+        """Extract the stencils `s0`, `s1` and so on from an object file."""
+        parsed = _parse_object_file(binary)
+        chunks: dict[int | str, int] = {k: self._keep_chunk(data) for k, data in parsed.constants.items()}
+        self._keep_jumps({relocation.symbol for relocation in parsed.relocations})
+        chunks.update(self.jumps)
         stencils = dict[int, Stencil]()
         at = 0
-        for start, size, number in functions:
-            inside = []
-            while at < len(entries) and entries[at][0] < start + size:
-                inside.append(entries[at])
+        for start, size, number in sorted((*parsed.spans[f"s{number}"], number) for number in range(count)):
+            inside = list[_Relocation]()
+            while at < len(parsed.relocations) and parsed.relocations[at].offset < start + size:
+                inside.append(parsed.relocations[at])
                 at += 1
-            stencils[number] = _make_stencil(text[start : start + size], start, inside, chunks)
+            stencils[number] = _make_stencil(parsed.text[start : start + size], start, inside, chunks)
         return [stencils[number] for number in range(count)]
 
-    def _collect_relocations(self, elf: Any, symbols: Any) -> list[Any]:
-        """Return the relocations in the order of their places; every called function gets a chunk with a jump to it."""
-        entries = list[Any]()
-        relocations = elf.get_section_by_name(".rela.text")
-        for entry in relocations.iter_relocations() if relocations else ():
-            symbol = symbols.get_symbol(entry["r_info_sym"])
-            entries.append((entry["r_offset"], entry["r_info_type"], entry["r_addend"], symbol))
-            if symbol.name.startswith(ADDRESS_SYMBOL_PREFIX) and symbol.name not in self.ways:
-                self.ways[symbol.name] = self._keep_chunk(_write_jump(int(symbol.name[len(ADDRESS_SYMBOL_PREFIX) :])))
-        entries.sort(key=lambda entry: entry[0])
-        return entries
+    def _keep_jumps(self, symbols: Iterable[str]) -> None:
+        """Store a chunk with a jump to each called function that has none yet."""
+        for symbol in sorted(symbols):
+            if symbol.startswith(ADDRESS_SYMBOL_PREFIX) and symbol not in self.jumps:
+                address = int(symbol.removeprefix(ADDRESS_SYMBOL_PREFIX))
+                self.jumps[symbol] = self._keep_chunk(_write_jump(address))
 
     def _keep_chunk(self, data: bytes) -> int:
         """Store constants and return the number of their chunk."""
@@ -153,8 +138,56 @@ class StencilLibrary:
         return len(self.chunks) - 1
 
 
-_ChunkNumbers = dict[int | str, int]
-"""The chunks that an object file refers to, by section or by symbol."""
+class _Relocation(NamedTuple):
+    """A place in machine code that is filled with an address when the code is put in memory."""
+
+    offset: int
+    kind: int
+    addend: int
+    symbol: str
+    section: int | str
+    """The section of the symbol's definition."""
+    value: int
+    """The symbol's offset in its section."""
+
+
+class _ObjectFile(NamedTuple):
+    """What stencils need of an object file."""
+
+    text: bytes
+    """The machine code."""
+    spans: dict[str, tuple[int, int]]
+    """The offset and the size of each function."""
+    constants: dict[int, bytes]
+    """The contents of sections with constants, by the number of the section."""
+    relocations: list[_Relocation]
+    """The relocations of the machine code, in the order of their places."""
+
+
+def _parse_object_file(binary: bytes) -> _ObjectFile:
+    # Only native code needs these modules.
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+    from elftools.elf.relocation import RelocationSection  # noqa: PLC0415
+    from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
+
+    elf = ELFFile(io.BytesIO(binary))
+    text = elf.get_section_by_name(".text")
+    symbols = elf.get_section_by_name(".symtab")
+    section = elf.get_section_by_name(".rela.text")
+    assert text is not None
+    assert isinstance(symbols, SymbolTableSection)
+    relocations = list[_Relocation]()
+    for entry in section.iter_relocations() if isinstance(section, RelocationSection) else ():
+        symbol = symbols.get_symbol(entry["r_info_sym"])
+        place = (entry["r_offset"], entry["r_info_type"], entry["r_addend"])
+        relocations.append(_Relocation(*place, symbol.name, symbol["st_shndx"], symbol["st_value"]))
+    sections = enumerate(elf.iter_sections())
+    return _ObjectFile(
+        text.data(),
+        {symbol.name: (symbol["st_value"], symbol["st_size"]) for symbol in symbols.iter_symbols()},
+        {k: part.data() for k, part in sections if part.name.startswith(".rodata")},
+        sorted(relocations, key=lambda relocation: relocation.offset),
+    )
 
 
 def _write_jump(address: int) -> bytes:
@@ -166,11 +199,11 @@ def _write_jump(address: int) -> bytes:
     return bytes.fromhex("ff25 00000000") + address.to_bytes(8, "little")
 
 
-def _make_stencil(code: bytes, start: int, entries: list[Any], chunks: _ChunkNumbers) -> Stencil:
-    """Return a stencil from its bytes and relocations."""
-    jumps = [
-        offset - start for offset, kind, _, symbol in entries if symbol.name == "next" and kind == _JUMP_RELOCATION
-    ]
+def _make_stencil(
+    code: bytes, start: int, relocations: Sequence[_Relocation], chunks: Mapping[int | str, int]
+) -> Stencil:
+    """Return a stencil from its bytes and relocations; `chunks` are numbered by section and by symbol."""
+    jumps = [each.offset - start for each in relocations if each.symbol == "next" and each.kind == _JUMP_RELOCATION]
     size = len(code)
     # The closing jump is dropped: the next stencil follows directly.
     if jumps and jumps[-1] == size - 4 and code[size - 5] == 0xE9:
@@ -178,19 +211,19 @@ def _make_stencil(code: bytes, start: int, entries: list[Any], chunks: _ChunkNum
     body = np.frombuffer(code[:size], np.uint8).copy()
     holes = list[tuple[int, int, int]]()
     constants = list[tuple[int, int, int]]()
-    for offset, kind, addend, symbol in entries:
+    for offset, kind, addend, symbol, section, value in relocations:
         place = offset - start
-        if symbol.name == "next":
+        if symbol == "next":
             if place < size:
                 body[place : place + 4] = np.frombuffer(np.int32(size - place + addend).tobytes(), np.uint8)
-        elif kind in _ABSOLUTE_RELOCATIONS and symbol.name[:1] == "h":
-            holes.append((place, int(symbol.name[1:]), addend))
-        elif kind == _RELATIVE_RELOCATION and (chunk := chunks.get(symbol["st_shndx"])) is not None:
-            constants.append((place, chunk, symbol["st_value"] + addend))
-        elif kind == _JUMP_RELOCATION and (chunk := chunks.get(symbol.name)) is not None:
-            constants.append((place, chunk, addend))
+        elif kind in _ABSOLUTE_RELOCATIONS and symbol[:1] == "h":
+            holes.append((place, int(symbol[1:]), addend))
+        elif kind == _RELATIVE_RELOCATION and section in chunks:
+            constants.append((place, chunks[section], value + addend))
+        elif kind == _JUMP_RELOCATION and symbol in chunks:
+            constants.append((place, chunks[symbol], addend))
         else:
-            what = symbol.name or "a section"
+            what = symbol or "a section"
             raise NotNativeError(f"a stencil refers to {what} in a way that cannot be patched (relocation {kind})")
     return Stencil(body.tobytes(), tuple(holes), tuple(constants))
 

@@ -14,7 +14,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from wiregrad.backends.native.llvm_writer import INTRINSIC_FUNCTIONS, LlvmValue, LlvmWriter, RealType
+from wiregrad.backends.native.llvm_writer import (
+    INTRINSIC_FUNCTIONS,
+    LlvmValue,
+    LlvmWriter,
+    RealType,
+    call_intrinsic,
+)
 from wiregrad.backends.native.vector_math import call_by_address
 from wiregrad.codegen.op_forms import (
     CONDITION_TO_NUMBER,
@@ -217,7 +223,7 @@ class ExpressionLowering:
     def call_math_function(self, name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
         """Write a call of a function of math.h."""
         if name in INTRINSIC_FUNCTIONS:
-            return self.writer.call_intrinsic(name, *operands)
+            return call_intrinsic(name, *operands)
         self.called = True
         return self.call_function(name, operands)
 

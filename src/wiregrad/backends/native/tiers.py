@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from wiregrad.backends.native import allocation, jit, stencils
 from wiregrad.backends.native.llvm_tier import LlvmProgram
 from wiregrad.backends.native.llvm_writer import RealType, choose_real_name
-from wiregrad.backends.native.program_steps import NodeKinds, StepStream, find_node_kinds, make_backward_tables
+from wiregrad.backends.native.program_steps import (
+    NodeKinds,
+    StepStream,
+    find_node_kinds,
+    make_backward_tables,
+    make_step_stream,
+)
 from wiregrad.backends.native.stencils import MAX_OFFSET
 from wiregrad.errors import NotNativeError, OutputError
 from wiregrad.ir import CircuitGraph
@@ -38,6 +44,13 @@ CACHE_LINE_BYTES = 64
 """Bytes in a cache line, which is also the widest vector."""
 _BUILD_LOCK = threading.Lock()
 """Held while a program is built, so that two threads do not compile the same stencil."""
+
+
+class CodeInMemory(Protocol):
+    """Machine code in memory."""
+
+    address: int
+    size: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +76,7 @@ class NativeProgram:
     """The part of `seconds` spent on stencils and tables that other circuits share."""
     tier: str
     """`stencils` or `llvm`."""
-    code: Any = field(repr=False)
+    code: CodeInMemory = field(repr=False)
     """The object that keeps the code in memory."""
     stream: StepStream = field(repr=False)
 
@@ -105,7 +118,7 @@ def _build_while_locked(
     buffer_plan = allocation.plan_buffer(_make_plan_input(circuit, kinds, rules, root, layout))
     if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
-    stream = StepStream(circuit, kinds, buffer_plan, real, root, layout.copies)
+    stream = make_step_stream(circuit, kinds, buffer_plan, real, root, layout.copies)
     code, seconds = _choose_tier(stream)
     return NativeProgram(
         entry=code.address,
@@ -123,14 +136,7 @@ def _build_while_locked(
     )
 
 
-class _CodeInMemory(Protocol):
-    """Machine code in memory."""
-
-    address: int
-    size: int
-
-
-def _choose_tier(stream: StepStream) -> tuple[_CodeInMemory, float]:
+def _choose_tier(stream: StepStream) -> tuple[CodeInMemory, float]:
     """Return the code of a stream, from stencils where this machine has them, else from LLVM; and stencil seconds."""
     if not jit.supports_stencils():
         return LlvmProgram(stream), 0.0
@@ -263,7 +269,7 @@ class PromotableEngine(Protocol):
     def swap_program(self, program: NativeProgram) -> None:
         """Run another program from the next call on."""
 
-    def notify_after(self, calls: int, due: Callable[[Any], None]) -> None:
+    def notify_after(self, calls: int, due: Callable[[Self], None]) -> None:
         """Call `due` once, after the given number of calls."""
 
 

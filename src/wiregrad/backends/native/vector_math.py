@@ -16,7 +16,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,8 @@ from wiregrad.backends.native.math_polynomials import POLYNOMIAL_FUNCTIONS, SCAL
 from wiregrad.errors import NoRuleError
 from wiregrad.ops.c_expressions import MATH_H_FUNCTIONS
 
-SampleArray: TypeAlias = NDArray[np.floating[Any]]
-ArrayFunction: TypeAlias = Callable[..., SampleArray]
+RealArray: TypeAlias = NDArray[np.floating]
+ArrayFunction: TypeAlias = Callable[..., RealArray]
 VECTOR_ABI_LETTERS = {128: ("b", "sse4.2"), 256: ("d", "avx2"), 512: ("e", "avx512f")}
 """For each register width in bits, its letter in the vector function ABI and the processor feature that it needs."""
 MAX_ULP_ERROR = 4.0
@@ -65,17 +65,25 @@ def find_libmvec_address(name: str, lanes: int, real: str, arity: int, features:
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0) if function is not None else 0
 
 
-def make_edge_points(dtype: type[np.floating[Any]], arity: int) -> list[SampleArray]:
+def make_edge_points(dtype: type[np.floating], arity: int) -> list[RealArray]:
     """Return points at which functions tend to be wrong: each of them, or all pairs."""
     info = np.finfo(dtype)
-    sizes: list[Any] = [0.0, info.smallest_subnormal, 20 * info.smallest_subnormal, info.tiny, 1e-8, 0.3, 0.5]
+    sizes: list[float | np.floating] = [
+        0.0,
+        info.smallest_subnormal,
+        20 * info.smallest_subnormal,
+        info.tiny,
+        1e-8,
+        0.3,
+        0.5,
+    ]
     sizes += [1 - info.epsneg, 1.0, 1 + info.eps, 1.5, 2.0, 3.0, np.pi / 2, np.pi, 9.2, 27.3, 88.8, 103.9, 709.7, 745.1]
     sizes += [1e5, 1e12, 1e22, info.max**0.5, info.max / 4, info.max, np.inf]
     points = np.array([*sizes, *(-size for size in sizes), np.nan], dtype)
     return [points] if arity == 1 else [part.ravel() for part in np.meshgrid(points, points)]
 
 
-def measure_ulp_distance(results: SampleArray, wanted: SampleArray) -> SampleArray:
+def measure_ulp_distance(results: RealArray, wanted: RealArray) -> RealArray:
     """Return the differences in ulp of the wanted numbers; inf where the sign differs or only one is finite or NaN."""
     signs = np.signbit(results) == np.signbit(wanted)
     same = (results == wanted) & signs | (np.isnan(results) & np.isnan(wanted))
@@ -85,7 +93,7 @@ def measure_ulp_distance(results: SampleArray, wanted: SampleArray) -> SampleArr
     return np.asarray(np.where(same, 0.0, np.where(finite, ulp, np.inf)), np.float64)
 
 
-def is_sound(vector: ArrayFunction, scalar: ArrayFunction, lanes: int, points: list[SampleArray]) -> bool:
+def is_sound(vector: ArrayFunction, scalar: ArrayFunction, lanes: int, points: list[RealArray]) -> bool:
     """Return whether a vector function agrees with the scalar one at these points."""
     alone = vector(*(np.repeat(part, lanes) for part in points)).reshape(-1, lanes)
     if np.any(measure_ulp_distance(alone[:, 0], scalar(*points)) > MAX_ULP_ERROR):
@@ -187,7 +195,6 @@ def _write_each_lane(w: LlvmWriter, name: str, real: str) -> None:
     w.end_function(w.load(real, results))
 
 
-RealArray: TypeAlias = NDArray[np.floating[Any]]
 VECTOR_MATH_SWITCH = settings.VECTOR_MATH_VARIABLE
 """The environment variable that names the source to try first."""
 MATH_SOURCES = settings.ALLOWED_VALUES[VECTOR_MATH_SWITCH]
@@ -196,7 +203,7 @@ FASTER_FOR_ONE_DOUBLE = frozenset(["expm1", "tanh", "sinh", "sin", "cos", "tan",
 """Functions whose polynomial is faster than glibc's function even for one double (benchmarks/vector_math.py)."""
 ADDRESS_SYMBOL_PREFIX = "at"
 """The prefix of symbols whose name contains the address of a function."""
-REAL_DTYPES: dict[str, type[np.floating[Any]]] = {"double": np.float64, "float": np.float32}
+REAL_DTYPES: dict[str, type[np.floating]] = {"double": np.float64, "float": np.float32}
 
 
 @dataclass(frozen=True)
