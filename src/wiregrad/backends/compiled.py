@@ -283,8 +283,8 @@ class CompiledCircuitInfo:
             yield f"  the interpreter answers: {self.reason}"
         else:
             yield f"  native code ({self.tier}): {self.code_bytes:,} bytes of code, {self.working_bytes:,} of memory"
-            made = f", {_format_seconds(self.stencil_seconds)} of it for stencils" if self.stencil_seconds else ""
-            yield f"  compiled in {_format_seconds(self.compile_seconds)}{made}"
+            stencils = f", {_format_seconds(self.stencil_seconds)} of it for stencils" if self.stencil_seconds else ""
+            yield f"  compiled in {_format_seconds(self.compile_seconds)}{stencils}"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

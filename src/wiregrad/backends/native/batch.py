@@ -46,7 +46,7 @@ def count_lanes(dtype: np.dtype[np.floating]) -> int:
 def run_batch(
     program: NativeProgram, points: NDArray[np.floating], *, gradient: bool, threads: int | None = None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
-    """Run a program on each row of `points`; return the outputs, one row per point, and the gradients if asked for."""
+    """Run a program on each row of `points`; return the outputs and, with `gradient`, the gradients, one row each."""
     tiles = -(-len(points) // program.real.lanes)
     workers = max(1, min(threads or count_available_threads(), tiles // MIN_TILES_PER_THREAD))
     job = _BatchJob(

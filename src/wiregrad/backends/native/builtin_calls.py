@@ -1,8 +1,8 @@
 """Builtins: native functions with CPython's own calling convention, whose calls cost a fraction of a microsecond.
 
-There are two: `make_call_builtin` for compiled circuits and `make_replay_builtin` for replays of recordings. Each is
-compiled once per type of real, whatever the circuit; what it needs to know of a circuit stands in a ctypes structure
-(`CallFields`, `ReplayFields`) that its `__self__`, a `BuiltinFrame`, points to and keeps alive.
+There are two: `make_call_builtin` for compiled circuits and `make_replay_builtin` for replays of recordings. Their
+machine code (`builtin_code`) is the same for every circuit. What it needs to know of a circuit is in a ctypes structure
+(`CallFields`, `ReplayFields`), which the builtin's `__self__`, a `BuiltinFrame`, points to and keeps alive.
 
 The fast cases of a call are one vector of floats, one list or tuple of floats, and the inputs by name in their order;
 every other call goes to `SlowPath` with the same arguments. A replay takes exact floats, one per input; for anything
@@ -62,7 +62,7 @@ class OutputChecks:
     """The numbers that the last outputs of a program must equal for its results to be valid, and the fallback."""
 
     expected: NDArray[np.floating]
-    judge: CheckFallback
+    fallback: CheckFallback
 
     def find_failures(self, outputs: NDArray[np.floating]) -> NDArray[np.bool_]:
         """Return whether a check does not hold, for the outputs of one point, or of many points, one row each."""
@@ -75,7 +75,7 @@ class OutputChecks:
 class NativeEngine:
     """A program with its working buffer, and the objects that its results are made of.
 
-    The builtin keeps its entry alive. Where a check does not hold, the judge of the checks computes the result.
+    The builtin keeps its engine alive. Where a check does not hold, the fallback of the checks computes the result.
 
     >>> from wiregrad.backends.native.tiers import build_program
     >>> from wiregrad.ir import parse_text
@@ -157,7 +157,7 @@ class NativeEngine:
         """Return the outputs at a checked point."""
         outputs = self.run_at(point)[: self.program.outputs]
         if self.checks is not None and self.checks.find_failures(outputs):
-            return np.array(self.checks.judge.compute_values(point), outputs.dtype)
+            return np.array(self.checks.fallback.compute_values(point), outputs.dtype)
         return outputs[: self.fields.outputs]
 
     def compute_gradient(self, point: NumberSequence) -> tuple[Any, NDArray[np.floating]]:
@@ -165,7 +165,7 @@ class NativeEngine:
         results = self.run_at(point)
         count = self.program.outputs
         if self.checks is not None and self.checks.find_failures(results[:count]):
-            value, grads = self.checks.judge.compute_gradient(point)
+            value, grads = self.checks.fallback.compute_gradient(point)
             return value, np.array(grads, results.dtype)
         return results[0], results[count:]
 
@@ -178,7 +178,7 @@ class SlowPath:
         self.answer = answer
 
     def __call__(self, /, *vector: object, **inputs: object) -> Any:
-        """Handle a call, and first report that the limit of calls is reached if it is."""
+        """Handle a call; if the limit of calls is reached, report that first."""
         entry = self.entry
         if entry.fields.calls > entry.fields.limit:
             due = entry.due
@@ -221,7 +221,7 @@ def make_call_builtin(kind: str, entry: NativeEngine, answer: Callable[..., Any]
 
 
 class PyMethodDef(ctypes.Structure):
-    """PyMethodDef."""
+    """CPython's description of a builtin: its name, address, calling convention and docstring."""
 
     _fields_: ClassVar = [
         ("name", ctypes.c_char_p),
@@ -238,8 +238,8 @@ def create_builtin(method: PyMethodDef, frame: BuiltinFrame, held: object) -> Ca
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype = ctypes.py_object
     new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    made: Callable[..., Any] = new(ctypes.addressof(method), frame, None)
-    return made
+    builtin: Callable[..., Any] = new(ctypes.addressof(method), frame, None)
+    return builtin
 
 
 METH_FASTCALL = 0x80

@@ -286,17 +286,17 @@ def _write_take_vector(w: LlvmWriter) -> None:
 
 def _write_take_named(w: LlvmWriter, real: RealType) -> None:
     """Write the function that takes the inputs by name: exactly these names, in order."""
-    args, given, names, buffer, n = _begin(
-        w, "internal i1 @take_named", args="ptr", given="ptr", names="ptr", buffer="ptr", n="i64"
+    args, keywords, names, buffer, n = _begin(
+        w, "internal i1 @take_named", args="ptr", keywords="ptr", names="ptr", buffer="ptr", n="i64"
     )
-    with leave_unless(_call_python(w, "PyTuple_Size", given).is_equal_to(n)):
+    with leave_unless(_call_python(w, "PyTuple_Size", keywords).is_equal_to(n)):
         _return_false(w)
     with loop_over(0, n) as k:
-        called = _call_python(w, "PyTuple_GetItem", given, k)
-        wanted = w.load("ptr", w.point_to("ptr", names, k))
+        name = _call_python(w, "PyTuple_GetItem", keywords, k)
+        input_name = w.load("ptr", w.point_to("ptr", names, k))
         # Names in source code are interned, so that pointers mostly match.
-        with when_all(called.compare("ne", wanted)):
-            order = _call_python(w, "PyUnicode_Compare", called, wanted)
+        with when_all(name.compare("ne", input_name)):
+            order = _call_python(w, "PyUnicode_Compare", name, input_name)
             with leave_if(order.is_nonzero()):
                 _return_false(w)
         _take_float(w.load("ptr", w.point_to("ptr", args, k)), w.point_to(real.name, buffer, k), real)
@@ -305,19 +305,19 @@ def _write_take_named(w: LlvmWriter, real: RealType) -> None:
 
 def _write_take_arguments(w: LlvmWriter) -> None:
     """Write the function that takes the inputs of a call: one vector, or all of them by name."""
-    fields, args, nargs, given = _begin(
-        w, "internal i1 @take_arguments", fields="ptr", args="ptr", nargs="i64", given="ptr"
+    fields, args, nargs, keywords = _begin(
+        w, "internal i1 @take_arguments", fields="ptr", args="ptr", nargs="i64", keywords="ptr"
     )
     buffer = _load_work_field(fields, CallFields, "buffer")
     n = _load_field(fields, CallFields, "inputs")
-    with leave_if(_is_null(given)):
+    with leave_if(_is_null(keywords)):
         with leave_unless(nargs.is_equal_to(1)):
             _return_false(w)
         w.emit_return(w.call("i1", "@take_vector", w.load("ptr", args), buffer, n))
     with leave_unless(nargs.is_equal_to(0)):
         _return_false(w)
     names = _load_field(fields, CallFields, "names")
-    w.end_function(w.call("i1", "@take_named", args, given, names, buffer, n))
+    w.end_function(w.call("i1", "@take_named", args, keywords, names, buffer, n))
 
 
 def _compare_checks(
@@ -329,8 +329,8 @@ def _compare_checks(
     checked = w.point_to(real.name, outputs, results)
     with loop_over(0, _load_field(fields, layout, "checks")) as k:
         actual = w.load(real.bits_name, w.point_to(real.bits_name, checked, k))
-        wanted = w.load(real.bits_name, w.point_to(real.bits_name, expected, k))
-        with leave_unless(actual.is_equal_to(wanted)):
+        recorded = w.load(real.bits_name, w.point_to(real.bits_name, expected, k))
+        with leave_unless(actual.is_equal_to(recorded)):
             _return_false(w)
 
 
@@ -343,10 +343,10 @@ def _write_holds(w: LlvmWriter, real: RealType) -> None:
 
 def _write_compute(w: LlvmWriter, real: RealType) -> None:
     """Write the function that takes arguments and runs the code: a pointer to the outputs, null if Python must."""
-    fields, args, nargs, given, results = _begin(
-        w, "internal ptr @compute", fields="ptr", args="ptr", nargs="i64", given="ptr", results="i64"
+    fields, args, nargs, keywords, results = _begin(
+        w, "internal ptr @compute", fields="ptr", args="ptr", nargs="i64", keywords="ptr", results="i64"
     )
-    with leave_unless(w.call("i1", "@take_arguments", fields, args, nargs, given)):
+    with leave_unless(w.call("i1", "@take_arguments", fields, args, nargs, keywords)):
         _return_null(w)
     outputs = _write_run(fields, CallFields, real)
     with leave_unless(w.call("i1", "@holds", fields, outputs, results)):
@@ -371,14 +371,16 @@ def _write_fill(w: LlvmWriter, real: RealType) -> None:
 
 def _write_ask_slow(w: LlvmWriter) -> None:
     """Write the function that passes a call on to Python; the frame holds the address of the callable."""
-    frame, args, nargs, given = _begin(w, "internal ptr @ask_slow", frame="ptr", args="ptr", nargs="i64", given="ptr")
+    frame, args, nargs, keywords = _begin(
+        w, "internal ptr @ask_slow", frame="ptr", args="ptr", nargs="i64", keywords="ptr"
+    )
     slow = w.load("ptr", w.point_to("i8", frame, 8), how=", align 1")
-    w.end_function(_call_python(w, "PyObject_Vectorcall", slow, args, nargs, given))
+    w.end_function(_call_python(w, "PyObject_Vectorcall", slow, args, nargs, keywords))
 
 
 def _begin_call(w: LlvmWriter, name: str) -> tuple[LlvmValue, list[LlvmValue], list[LlvmValue]]:
     """Begin a builtin and count the call; return its fields, and the arguments of `compute` and of `ask_slow`."""
-    own, *arguments = _begin(w, f"ptr @{name}", self="ptr", args="ptr", nargs="i64", given="ptr")
+    own, *arguments = _begin(w, f"ptr @{name}", self="ptr", args="ptr", nargs="i64", keywords="ptr")
     frame = _call_python(w, "PyBytes_AsString", own)
     fields = w.load("ptr", frame, how=", align 1")
     calls = _load_field(fields, CallFields, "calls") + 1
@@ -413,19 +415,19 @@ def _write_value(w: LlvmWriter, real: RealType) -> None:
 
 def _write_make_gradient(w: LlvmWriter) -> None:
     """Write the function that makes the object for a gradient: a vector for a vector, a dict for inputs by name."""
-    fields, given = _begin(w, "internal ptr @make_gradient", fields="ptr", given="ptr")
-    with leave_if(_is_null(given)):
+    fields, keywords = _begin(w, "internal ptr @make_gradient", fields="ptr", keywords="ptr")
+    with leave_if(_is_null(keywords)):
         w.emit_return(_call_python(w, "PyObject_CallNoArgs", _load_field(fields, CallFields, "copy")))
     w.end_function(_call_python(w, "PyDict_Copy", _load_field(fields, CallFields, "grads")))
 
 
 def _write_store_gradient(w: LlvmWriter, real: RealType) -> None:
     """Write the function that stores slopes in the object for a gradient; false if memory ran out."""
-    fields, given, gradient, slopes = _begin(
-        w, "internal i1 @store_gradient", fields="ptr", given="ptr", gradient="ptr", slopes="ptr"
+    fields, keywords, gradient, slopes = _begin(
+        w, "internal i1 @store_gradient", fields="ptr", keywords="ptr", gradient="ptr", slopes="ptr"
     )
     n = _load_field(fields, CallFields, "inputs")
-    with leave_if(_is_null(given)):
+    with leave_if(_is_null(keywords)):
         data = w.load("ptr", w.point_to("i8", gradient, OBJECT_HEAD_BYTES + NDARRAY_OFFSETS["data"]))
         _copy_bytes(data, slopes, n, real.item_bytes)
         w.emit_return(w.as_value(True, "i1"))
@@ -436,8 +438,8 @@ def _write_store_gradient(w: LlvmWriter, real: RealType) -> None:
 def _write_value_and_grad(w: LlvmWriter, real: RealType) -> None:
     """Write the builtin that returns the only output and its gradient."""
     fields, arguments, call = _begin_call(w, "value_and_grad")
-    given = arguments[-1]
-    gradient = w.call("ptr", "@make_gradient", fields, given)
+    keywords = arguments[-1]
+    gradient = w.call("ptr", "@make_gradient", fields, keywords)
     with leave_if(_is_null(gradient)):
         _return_null(w)
     outputs = w.call("ptr", "@compute", *arguments, w.as_value(1, "i64"))
@@ -445,7 +447,7 @@ def _write_value_and_grad(w: LlvmWriter, real: RealType) -> None:
         _release(gradient)
         w.emit_return(w.call("ptr", "@ask_slow", *call))
     slopes = w.point_to(real.name, outputs, _load_field(fields, CallFields, "checks") + 1)
-    with leave_unless(w.call("i1", "@store_gradient", fields, given, gradient, slopes)):
+    with leave_unless(w.call("i1", "@store_gradient", fields, keywords, gradient, slopes)):
         _release(gradient)
         _return_null(w)
     value = _make_float(outputs, real)
@@ -508,11 +510,11 @@ def _write_replay(w: LlvmWriter, real: RealType) -> None:
         with leave_unless(w.call("i1", "@replay_run", fields, args)):
             _return_none(w)
         w.emit_return(_make_float(outputs, real))
-    made = _call_python(w, "PyTuple_New", count)
-    with leave_if(_is_null(made)):
+    result = _call_python(w, "PyTuple_New", count)
+    with leave_if(_is_null(result)):
         _return_null(w)
     with leave_unless(w.call("i1", "@replay_run", fields, args)):
-        _release(made)
+        _release(result)
         _return_none(w)
     checks = _load_field(fields, ReplayFields, "checks")
     with loop_over(0, count) as k:
@@ -520,7 +522,7 @@ def _write_replay(w: LlvmWriter, real: RealType) -> None:
         place = k + w.select(k >= results, checks, 0)
         number = _make_float(w.point_to(real.name, outputs, place), real)
         with leave_if(_is_null(number)):
-            _release(made)
+            _release(result)
             _return_null(w)
-        _call_python(w, "PyTuple_SetItem", made, k, number)
-    w.end_function(made)
+        _call_python(w, "PyTuple_SetItem", result, k, number)
+    w.end_function(result)

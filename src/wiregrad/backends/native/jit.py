@@ -132,9 +132,9 @@ _PERMANENT_FUNCTIONS: list[JitFunctions] = []
 
 def compile_functions(text: str, *names: str, level: int = 2) -> list[int]:
     """Compile functions from LLVM text, never to be freed, and return their addresses."""
-    made = JitFunctions(text, level)
-    _PERMANENT_FUNCTIONS.append(made)
-    return [made.find_address(name) for name in names]
+    functions = JitFunctions(text, level)
+    _PERMANENT_FUNCTIONS.append(functions)
+    return [functions.find_address(name) for name in names]
 
 
 def parse_module(text: str) -> LlvmModule:
@@ -223,7 +223,7 @@ class MachineCode:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     def writable_bytes(self) -> NDArray[np.uint8]:
-        """Return the bytes, to be written before `seal`."""
+        """Return the bytes of the memory; they must be written before `seal`."""
         return np.frombuffer(self._map, np.uint8, self.size)
 
     def seal(self) -> None:

@@ -65,14 +65,14 @@ def find_node_kinds(circuit: CircuitGraph) -> NodeKinds:
     """Group the nodes of a circuit into kinds that share stencils.
 
     >>> from wiregrad.ir import parse_text
-    >>> found = find_node_kinds(parse_text("input x\\ny = exp x\\nz = exp y\\noutput z"))
-    >>> found.nodes.tolist()
+    >>> kinds = find_node_kinds(parse_text("input x\\ny = exp x\\nz = exp y\\noutput z"))
+    >>> kinds.nodes.tolist()
     [0, 1, 1]
     """
     columns = circuit.columns
     lengths = np.diff(columns.starts)
     width = len(columns.type_table)
-    written = _find_inlined_constants(circuit)
+    inlined = _find_inlined_constants(circuit)
     most = _count_inputs(circuit, lengths)
     key = columns.codes.astype(np.int64) * width + columns.types
     if columns.modes is not None:
@@ -80,15 +80,15 @@ def find_node_kinds(circuit: CircuitGraph) -> NodeKinds:
     if columns.settings.index is not None:
         key = key * (len(columns.settings.table) + 1) + columns.settings.index + 1
     first = columns.starts[:-1].astype(np.int64)
-    costly = written.ops[columns.codes]
+    costly = inlined.ops[columns.codes]
     for slot in range(most):
         has = lengths > slot
         sources = columns.sources[np.where(has, first + slot, 0)]
-        part = columns.types[sources] + np.where(costly, written.numbers[sources], 0) * width
+        part = columns.types[sources] + np.where(costly, inlined.numbers[sources], 0) * width
         # Keys are renumbered for each slot, so that they stay small enough for a lookup table.
         key = number_keys(key * (width * (len(_INLINED_CONSTANTS) + 1)) + np.where(has, part, 0))[1].astype(np.int64)
     _, nodes, examples = number_keys(key)
-    return NodeKinds([_make_node_kind(circuit, node, written) for node in examples.tolist()], nodes)
+    return NodeKinds([_make_node_kind(circuit, node, inlined) for node in examples.tolist()], nodes)
 
 
 def _count_inputs(circuit: CircuitGraph, lengths: NDArray[np.int32]) -> int:
@@ -128,7 +128,7 @@ def _is_costly(op: Op) -> bool:
     )
 
 
-def _make_node_kind(circuit: CircuitGraph, node: int, written: _InlinedConstants) -> NodeKind | None:
+def _make_node_kind(circuit: CircuitGraph, node: int, inlined: _InlinedConstants) -> NodeKind | None:
     op = circuit.op_of(node)
     if op in (INPUT, CONSTANT):
         return None
@@ -139,7 +139,7 @@ def _make_node_kind(circuit: CircuitGraph, node: int, written: _InlinedConstants
     columns = circuit.columns
     sources = circuit.sources_of(node)
     mode = 0 if columns.modes is None else int(columns.modes[node])
-    numbers = [int(written.numbers[source]) if written.ops[columns.codes[node]] else 0 for source in sources]
+    numbers = [int(inlined.numbers[source]) if inlined.ops[columns.codes[node]] else 0 for source in sources]
     constants = tuple((slot, *_INLINED_CONSTANTS[k - 1]) for slot, k in enumerate(numbers) if k)
     return NodeKind(op, mode, tuple(circuit.type_of(source) for source in sources), circuit.type_of(node), constants)
 
@@ -334,8 +334,8 @@ class _StepCollector:
         stored[self.columns.outputs] = True
         soon = list[NDArray[np.bool_]]()
         for has, sources in wires:
-            written = times[sources]
-            soon.append(has & (written >= 0) & can_stay_in_register(written, now, lost))
+            starts = times[sources]
+            soon.append(has & (starts >= 0) & can_stay_in_register(starts, now, lost))
             np.maximum.at(ends, sources[soon[-1]], now[soon[-1]])
             stored[sources[has & ~soon[-1]]] = True
         own = np.zeros(n, np.uint8)

@@ -83,11 +83,11 @@ class StencilLibrary:
             self.stencils.update(zip(missing, self._compile_stencils(missing), strict=True))
         return [self.stencils[key] for key in wanted]
 
-    def collect_constants(self, made: Sequence[Stencil]) -> tuple[bytes, dict[int, int]]:
+    def collect_constants(self, pieces: Sequence[Stencil]) -> tuple[bytes, dict[int, int]]:
         """Return the constants that some stencils read, and the offset of each chunk of them."""
         pool = bytearray()
         bases = dict[int, int]()
-        for chunk in sorted({chunk for stencil in made for _, chunk, _ in stencil.constants}):
+        for chunk in sorted({chunk for stencil in pieces for _, chunk, _ in stencil.constants}):
             bases[chunk] = len(pool)
             pool += self.chunks[chunk] + bytes(-len(self.chunks[chunk]) % 64)
         return bytes(pool), bases
@@ -294,11 +294,11 @@ def stencil_library(real: RealType) -> StencilLibrary:
     return StencilLibrary(real)
 
 
-def copy_stencils(stream: StepStream, library: StencilLibrary, made: list[Stencil]) -> jit.MachineCode:
+def copy_stencils(stream: StepStream, library: StencilLibrary, pieces: list[Stencil]) -> jit.MachineCode:
     """Copy the stencils of a stream end to end, behind their constants, and fill their holes."""
-    pool, bases = library.collect_constants(made)
-    texts = [stencil.code for stencil in made]
-    holes = _HoleTable(made, bases)
+    pool, bases = library.collect_constants(pieces)
+    texts = [stencil.code for stencil in pieces]
+    holes = _HoleTable(pieces, bases)
     ends = np.cumsum(np.array([len(text) for text in texts])[stream.which]) + len(pool)
     if ends[-1] > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs {ends[-1]:,} bytes of machine code, beyond 32-bit offsets")
@@ -320,11 +320,11 @@ def copy_stencils(stream: StepStream, library: StencilLibrary, made: list[Stenci
 class _HoleTable:
     """The holes of some stencils in one table: the place of each, the operand that fills it, and the addend."""
 
-    def __init__(self, made: list[Stencil], bases: dict[int, int]) -> None:
+    def __init__(self, pieces: list[Stencil], bases: dict[int, int]) -> None:
         entries = list[tuple[int, int, int]]()
-        self.counts = np.array([len(stencil.holes) + len(stencil.constants) for stencil in made])
+        self.counts = np.array([len(stencil.holes) + len(stencil.constants) for stencil in pieces])
         self.first = np.cumsum(self.counts) - self.counts
-        for stencil in made:
+        for stencil in pieces:
             entries += stencil.holes
             entries += [
                 (place, CONSTANT_HOLE, bases[chunk] + target - place) for place, chunk, target in stencil.constants

@@ -142,9 +142,9 @@ def _choose_tier(stream: StepStream) -> tuple[CodeInMemory, float]:
         return LlvmProgram(stream), 0.0
     began = time.perf_counter()
     library = stencils.stencil_library(stream.real)
-    made = library.get_stencils(stream.keys)
+    pieces = library.get_stencils(stream.keys)
     seconds = time.perf_counter() - began
-    return stencils.copy_stencils(stream, library, made), seconds
+    return stencils.copy_stencils(stream, library, pieces), seconds
 
 
 def _find_output(columns: CircuitColumns, number: int) -> int:

@@ -137,10 +137,10 @@ def write_polynomial_module(name: str, lanes: int, real: str, scales: bool = Fal
     operands = _begin_vector_function(w, name, real)
     if real == "float":
         operands = [x.convert("fpext", "double") for x in operands]
-    written = POLYNOMIAL_FUNCTIONS[name](*operands)
-    result = _write_fallback_branches(w, written, operands)
+    polynomial = POLYNOMIAL_FUNCTIONS[name](*operands)
+    result = _write_fallback_branches(w, polynomial, operands)
     w.end_function(result.convert("fptrunc", "float") if real == "float" else result)
-    if written.outside is not None:
+    if polynomial.outside is not None:
         _write_each_lane(w, name, "double")
     return f"{w.format_module()}\n{RARE_BRANCH_METADATA}"
 
@@ -155,9 +155,9 @@ def write_lane_by_lane_module(name: str, lanes: int, real: str) -> str:
     return w.format_module()
 
 
-def _write_fallback_branches(w: LlvmWriter, written: PolynomialResult, operands: Sequence[LlvmValue]) -> LlvmValue:
+def _write_fallback_branches(w: LlvmWriter, polynomial: PolynomialResult, operands: Sequence[LlvmValue]) -> LlvmValue:
     """Write the branches for lanes outside a polynomial's domain, and return the result of all lanes."""
-    result, outside, edges = written
+    result, outside, edges = polynomial
     if outside is None:
         return result
     _write_any_lane_branch(w, outside, "outside")
