@@ -165,10 +165,15 @@ class _ObjectFile(NamedTuple):
 
 
 def _parse_object_file(binary: bytes) -> _ObjectFile:
-    # Only native code needs these modules.
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
-    from elftools.elf.relocation import RelocationSection  # noqa: PLC0415
-    from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
+    try:
+        # Only native code needs these modules.
+        from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+        from elftools.elf.relocation import RelocationSection  # noqa: PLC0415
+        from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
+    except ImportError as error:
+        raise NotNativeError(
+            f"native code needs pyelftools, which cannot be imported ({error}): pip install pyelftools"
+        ) from None
 
     elf = ELFFile(io.BytesIO(binary))
     text = elf.get_section_by_name(".text")
