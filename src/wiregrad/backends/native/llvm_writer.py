@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -401,25 +401,22 @@ def when_all(*truths: LlvmValue) -> Iterator[None]:
     w.begin_block(done)
 
 
-@contextmanager
-def leave_if(condition: LlvmValue) -> Iterator[None]:
+def leave_if(condition: LlvmValue) -> AbstractContextManager[None]:
     """Write a block that runs if a condition holds, and that must end with a return."""
-    w = condition.writer
-    leave = w.new_name("l")
-    stay = w.new_name("l")
-    w.branch_if(condition, leave, stay)
-    w.begin_block(leave, falls=False)
-    yield
-    w.begin_block(stay, falls=False)
+    return _leave_where(condition, holds=True)
+
+
+def leave_unless(condition: LlvmValue) -> AbstractContextManager[None]:
+    """Write a block that runs unless a condition holds, and that must end with a return."""
+    return _leave_where(condition, holds=False)
 
 
 @contextmanager
-def leave_unless(condition: LlvmValue) -> Iterator[None]:
-    """Write a block that runs unless a condition holds, and that must end with a return."""
+def _leave_where(condition: LlvmValue, *, holds: bool) -> Iterator[None]:
     w = condition.writer
     leave = w.new_name("l")
     stay = w.new_name("l")
-    w.branch_if(condition, stay, leave)
+    w.branch_if(condition, leave if holds else stay, stay if holds else leave)
     w.begin_block(leave, falls=False)
     yield
     w.begin_block(stay, falls=False)
