@@ -193,7 +193,6 @@ def _write_planner() -> str:
     parameters = [*(size.typed for size in sizes), *(f"ptr noalias %{name}" for name in _PLANNER_ARRAYS)]
     w.begin_function(f"i64 @plan({', '.join(parameters)})")
     arrays = {name: LlvmArray(w.name_value(f"%{name}", "ptr"), width) for name, width in _PLANNER_ARRAYS.items()}
-    # LLVM keeps variables in registers only if they are allocated here, in the function's first block.
     top, fresh, any_active, variant, moving = (allocate_variable(w) for _ in range(5))
     p = _PlannerText(w, arrays, n, root, top, fresh)
     p.top.store(0)

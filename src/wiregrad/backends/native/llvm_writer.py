@@ -466,5 +466,5 @@ class LlvmVariable:
 
 
 def allocate_variable(w: LlvmWriter) -> LlvmVariable:
-    """Write the allocation of a variable."""
+    """Write the allocation of a variable; in a function's first block, or LLVM will not keep it in a register."""
     return LlvmVariable(w.emit_value("ptr", "alloca i64", 1))
