@@ -22,7 +22,7 @@ import wiregrad as wg
 from wiregrad.api import Builder, Circuit
 from wiregrad.backends.native import allocation, batch, jit, tiers
 from wiregrad.backends.native.program_steps import find_node_kinds, make_backward_tables
-from wiregrad.backends.native.stencils import (
+from wiregrad.backends.native.step_kinds import (
     ADD_GRADIENT,
     FIRST_GRADIENT_HOLE,
     MERGE_GRADIENT,

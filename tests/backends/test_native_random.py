@@ -15,7 +15,7 @@ import wiregrad as wg
 from wiregrad.api import Builder, Circuit
 from wiregrad.backends.native import stencils, vector_math
 from wiregrad.backends.native.batch import MIN_TILES_PER_THREAD
-from wiregrad.backends.native.stencils import ADD_GRADIENT, MERGE_GRADIENT, STORE_GRADIENT, BackwardStep
+from wiregrad.backends.native.step_kinds import ADD_GRADIENT, MERGE_GRADIENT, STORE_GRADIENT, BackwardStep
 from wiregrad.backends.native.tiers import build_program
 from wiregrad.backends.run_listings import RunnableListing, run_c
 from wiregrad.codegen import write_listing

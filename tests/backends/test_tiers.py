@@ -92,7 +92,7 @@ import functools
 import wiregrad as wg
 from wiregrad.backends.native import tiers
 
-tiers.COMPILE = tiers.SAVED = 1.0
+tiers.COMPILE_SECONDS_PER_STEP = tiers.SAVED_SECONDS_PER_STEP = 1.0
 chain = wg.trace(lambda x: functools.reduce(lambda y, _: (y * x).tanh(), range(4000), x), 0.5).compile()
 for _ in range(3):
     chain.value_and_grad([0.5])

@@ -12,8 +12,9 @@ import pytest
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit, math_polynomials, vector_math
-from wiregrad.backends.native.llvm_writer import INTRINSIC_FUNCTIONS, ExpressionWriter, RealType
+from wiregrad.backends.native.llvm_writer import INTRINSIC_FUNCTIONS, LlvmWriter, RealType
 from wiregrad.backends.native.math_polynomials import POLYNOMIAL_FUNCTIONS
+from wiregrad.backends.native.step_kinds import ExpressionLowering
 from wiregrad.backends.native.vector_math import (
     MATH_SOURCES,
     REAL_DTYPES,
@@ -176,12 +177,13 @@ def test_polynomials_are_written_for_every_called_function_but_fmod() -> None:
     assert set(CALLED) - set(POLYNOMIAL_FUNCTIONS) == {"fmod"}
 
 
-def test_an_emitter_calls_the_function_for_its_lanes() -> None:
-    emitter = ExpressionWriter(RealType("float", 8), vector_math.call_by_address)
-    name = emitter.call_math_function("tanh", ["%x"])
+def test_a_lowered_expression_calls_the_function_for_its_lanes() -> None:
+    writer = LlvmWriter(8)
+    lowering = ExpressionLowering(writer, RealType("float", 8), vector_math.call_by_address)
+    name = lowering.call_math_function("tanh", [writer.name_value("%x", "float")])
     address = find_vector_function("tanh", 8, "float").address
 
-    assert emitter.lines == [f"  {name} = call <8 x float> inttoptr (i64 {address} to ptr)(<8 x float> %x)"]
+    assert writer.lines == [f"  {name} = call <8 x float> inttoptr (i64 {address} to ptr)(<8 x float> %x)"]
 
 
 def test_the_environment_names_the_source(monkeypatch: pytest.MonkeyPatch) -> None:

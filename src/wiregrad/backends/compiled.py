@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from wiregrad.backends import interpreter
 from wiregrad.backends.native import batch, builtin_calls, jit, tiers
+from wiregrad.backends.native.builtin_calls import NumberSequence
 from wiregrad.backends.native.tiers import NativeProgram, build_program
 from wiregrad.dtypes import WireType, count_with_noun, to_python_number
 from wiregrad.errors import (
@@ -38,9 +39,6 @@ ORDINARY_NUMBER_TYPES = frozenset([float, int, np.float64, np.float32, np.int64,
 """Number types that are converted to float without further checks."""
 
 
-ComputedNumbers: TypeAlias = Sequence[Any] | NDArray[Any]
-
-
 class CircuitEngine(Protocol):
     """Computes a circuit at a point whose values were already checked."""
 
@@ -48,10 +46,10 @@ class CircuitEngine(Protocol):
     def calls(self) -> int:
         """The number of calls so far."""
 
-    def compute_values(self, point: Any) -> ComputedNumbers:
+    def compute_values(self, point: NumberSequence) -> NumberSequence:
         """Return the outputs."""
 
-    def compute_gradient(self, point: Any) -> tuple[Any, ComputedNumbers]:
+    def compute_gradient(self, point: NumberSequence) -> tuple[Any, NumberSequence]:
         """Return the only output, and its gradient by every input."""
 
 
@@ -68,20 +66,77 @@ class InterpreterEngine:
         self.calls = 0
         self._types = [circuit.type_of(node) for node in circuit.input_indices()]
 
-    def compute_values(self, point: Any) -> Sequence[Any]:
+    def compute_values(self, point: NumberSequence) -> Sequence[Any]:
         """Return the outputs."""
         self.calls += 1
         return list(interpreter.evaluate_outputs(self.circuit, self._cast_point(point)).values())
 
-    def compute_gradient(self, point: Any) -> tuple[Any, Sequence[Any]]:
+    def compute_gradient(self, point: NumberSequence) -> tuple[Any, Sequence[Any]]:
         """Return the only output, and its gradient by every input."""
         self.calls += 1
         run = interpreter.run_circuit(self.circuit, self._cast_point(point))
         return run.values[self.circuit.root()], [run.gradient(node) for node in self.circuit.input_indices()]
 
-    def _cast_point(self, point: Any) -> list[Any]:
+    def _cast_point(self, point: NumberSequence) -> list[Any]:
         with np.errstate(over="ignore"):
             return [np.asarray(x, kind.dtype)[()] for x, kind in zip(point, self._types, strict=True)]
+
+
+class EngineBuilder:
+    """Builds the engines of a circuit: native code where possible, else the interpreter."""
+
+    def __init__(self, circuit: CircuitGraph, dtype: np.dtype[Any]) -> None:
+        self.circuit = circuit
+        self.dtype = dtype
+        self.reason = ""
+        """Why there is no native code; empty if there is."""
+        self.engines: list[CircuitEngine] = []
+        """The engines built so far."""
+        self._lane_programs: dict[bool, NativeProgram | None] = {}
+
+    def build_engine(self, circuit: CircuitGraph, gradient: int | None) -> CircuitEngine:
+        """Return an engine for outputs; with `gradient`, also for the gradient of the output with that index."""
+        program = self._try_to_build(circuit, gradient)
+        engine: CircuitEngine = InterpreterEngine(circuit)
+        if program is not None:
+            engine = builtin_calls.NativeEngine(program, circuit.inputs, circuit.outputs, self.make_checks(circuit))
+            tiers.promote_when_hot(engine)
+        self.engines.append(engine)
+        return engine
+
+    def build_row_engines(self, circuit: CircuitGraph, labels: Sequence[str]) -> list[CircuitEngine]:
+        """Return one engine per output, each for the gradient of that output."""
+        return [self.build_engine(prune(circuit.with_output(label)), 0) for label in labels]
+
+    def make_checks(self, circuit: CircuitGraph) -> builtin_calls.OutputChecks | None:
+        """Return the checks of a circuit's certificates in native code; where one fails, the interpreter decides."""
+        if not circuit.certificates:
+            return None
+        values = certificates.add_check_outputs(circuit).expected_values()
+        expected = np.array([float(value) for value in values], self.dtype)
+        return builtin_calls.OutputChecks(expected, InterpreterEngine(circuit))
+
+    def get_lane_program(self, *, gradient: bool) -> NativeProgram | None:
+        """Return the program for vectors of points, built at its first use; None if there is no native code."""
+        if gradient not in self._lane_programs:
+            self._lane_programs[gradient] = self._try_to_build(self.circuit, 0 if gradient else None, many=True)
+        return self._lane_programs[gradient]
+
+    def list_programs(self) -> list[NativeProgram]:
+        """Return the native programs built so far."""
+        entries = [engine for engine in self.engines if isinstance(engine, builtin_calls.NativeEngine)]
+        lane_programs = [program for program in self._lane_programs.values() if program is not None]
+        return [*(entry.program for entry in entries), *lane_programs]
+
+    def _try_to_build(self, circuit: CircuitGraph, gradient: int | None, many: bool = False) -> NativeProgram | None:
+        """Return a native program; None, with the reason stored, if there is none."""
+        try:
+            jit.check_native_enabled()
+            checked = certificates.add_check_outputs(circuit).circuit if circuit.certificates else circuit
+            return build_program(checked, gradient, lanes=batch.count_lanes(self.dtype) if many else 1)
+        except NotNativeError as error:
+            self.reason = str(error)
+            return None
 
 
 class CallHandler:
@@ -102,12 +157,12 @@ class CallHandler:
         self.real = self._reals and all(kind.dtype.kind == "f" for kind in outputs)
         """Whether all inputs and outputs are real scalars, which native builtins handle."""
 
-    def value(self, /, *vector: Any, **inputs: Any) -> Any:
+    def value(self, /, *vector: object, **inputs: object) -> Any:
         """Return the output, or a dict of them if there are several."""
         outputs = self._format_outputs(self.engine.compute_values(self.bind_point(vector, inputs)))
         return outputs[0] if len(outputs) == 1 else dict(zip(self._labels, outputs, strict=True))
 
-    def value_and_grad(self, /, *vector: Any, **inputs: Any) -> tuple[Any, Any]:
+    def value_and_grad(self, /, *vector: object, **inputs: object) -> tuple[Any, Any]:
         """Return the output, and its gradient in the form of the inputs: by name, as a vector, or one by one."""
         value, grads = self.engine.compute_gradient(self.bind_point(vector, inputs))
         return self._format_outputs([value])[0], self._format_gradient(grads, vector, inputs)
@@ -137,7 +192,7 @@ class CallHandler:
         except OverflowError:
             return None
 
-    def bind_points(self, points: Any) -> NDArray[Any]:
+    def bind_points(self, points: ArrayLike) -> NDArray[Any]:
         """Return many points, one per row, in the type that is computed in; raise if they are not numbers."""
         array = self._check_rows(points)
         if not self._reals:
@@ -147,7 +202,7 @@ class CallHandler:
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(array, self._real)
 
-    def _check_rows(self, points: Any) -> NDArray[Any]:
+    def _check_rows(self, points: ArrayLike) -> NDArray[Any]:
         wanted = f"expected one row of {len(self._names)} numbers ({join_first_names(self._names)}) per point"
         if isinstance(points, str | bytes) or not hasattr(points, "__len__") or isinstance(points, Mapping):
             raise InputError(f"{wanted}; got {type(points).__name__} {short_repr(points)}")
@@ -167,12 +222,12 @@ class CallHandler:
     def _input_kinds(self) -> list[str]:
         return [self._circuit.type_of(node).dtype.kind for node in self._circuit.input_indices()]
 
-    def _format_outputs(self, values: ComputedNumbers) -> list[Any]:
+    def _format_outputs(self, values: NumberSequence) -> list[Any]:
         """Return outputs as Python objects; native code returns conditions as 0 and 1."""
         pairs = zip(values, self._conditions, strict=True)
         return [bool(value) if condition else to_python_number(value) for value, condition in pairs]
 
-    def _format_gradient(self, grads: ComputedNumbers, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Any:
+    def _format_gradient(self, grads: NumberSequence, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Any:
         if is_call_by_name(vector, inputs):
             return dict(zip(self._names, map(to_python_number, grads), strict=True))
         if self.scalar:
@@ -189,7 +244,7 @@ def is_call_by_name(vector: Sequence[Any], inputs: Mapping[str, Any]) -> bool:
     return bool(inputs) or not vector or isinstance(vector[0], Mapping)
 
 
-def _is_real_vector(x: Any, length: int) -> bool:
+def _is_real_vector(x: object, length: int) -> bool:
     """Return whether an argument is a NumPy vector of real numbers that one cast converts."""
     return type(x) is np.ndarray and x.shape == (length,) and x.dtype.kind in "fiu" and x.dtype.itemsize <= 8
 
@@ -228,8 +283,8 @@ class CompiledCircuitInfo:
             yield f"  the interpreter answers: {self.reason}"
         else:
             yield f"  native code ({self.tier}): {self.code_bytes:,} bytes of code, {self.working_bytes:,} of memory"
-            made = f", {_format_seconds(self.stencil_seconds)} of it for stencils" if self.stencil_seconds else ""
-            yield f"  compiled in {_format_seconds(self.compile_seconds)}{made}"
+            stencils = f", {_format_seconds(self.stencil_seconds)} of it for stencils" if self.stencil_seconds else ""
+            yield f"  compiled in {_format_seconds(self.compile_seconds)}{stencils}"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -254,7 +309,7 @@ class Compiled:
     (6.0, array([3., 2.]))
     """
 
-    def __init__(self, circuit: CircuitGraph, dtype: Any = None, *, check: bool = True) -> None:
+    def __init__(self, circuit: CircuitGraph, dtype: DTypeLike | None = None, *, check: bool = True) -> None:
         if not isinstance(check, bool):
             raise InputError(f"check is True or False; got {short_repr(check)}")
         self._is_checked = check or not circuit.certificates
@@ -265,15 +320,12 @@ class Compiled:
         self._labels = circuit.outputs
         self.dtype = _choose_dtype(circuit, dtype)
         """The float type that results are computed in."""
-        self._own = circuit if dtype is None else cast_reals(circuit, self.dtype)
-        self._engines: list[CircuitEngine] = []
-        self._vectors: list[NativeProgram] = []
-        self._reason = ""
+        self._builder = EngineBuilder(circuit if dtype is None else cast_reals(circuit, self.dtype), self.dtype)
         # What most callers use is compiled now, so that the first call is as fast as the others.
         kinds = [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
         _ = self._gradient_handler if len(kinds) == 1 and not kinds[0].shape else self._value_handler
 
-    def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
+    def __call__(self, /, *vector: object, **inputs: object) -> Any:
         """Return the output, or a dict of outputs if there are several."""
         return self.value(*vector, **inputs)
 
@@ -292,7 +344,7 @@ class Compiled:
         """
         return self._make_function("value_and_grad", self._gradient_handler)
 
-    def jacobian(self, /, *vector: Any, **inputs: Any) -> Any:
+    def jacobian(self, /, *vector: object, **inputs: object) -> Any:
         """Return the gradient of every output: one row each, or dicts by name.
 
         >>> from wiregrad.ir import parse_text
@@ -302,7 +354,7 @@ class Compiled:
         """
         return self._compute_derivative_table(self._jacobian_engines, self._labels, vector, inputs)
 
-    def hessian(self, /, *vector: Any, **inputs: Any) -> Any:
+    def hessian(self, /, *vector: object, **inputs: object) -> Any:
         """Return the second derivatives of the only output: a square array, or dicts by name.
 
         >>> from wiregrad.ir import parse_text
@@ -311,7 +363,7 @@ class Compiled:
         """
         return self._compute_derivative_table(self._hessian_engines, self._names, vector, inputs)
 
-    def batch(self, points: Any, *, threads: int | None = None, check: bool | str = True) -> NDArray[Any]:
+    def batch(self, points: ArrayLike, *, threads: int | None = None, check: bool | str = True) -> NDArray[Any]:
         """Return the output at many points, one per row of `points`; several outputs become columns.
 
         At most `threads` threads are used, by default one per available core; the results do not depend on it. Where a
@@ -322,17 +374,17 @@ class Compiled:
         >>> Compiled(parse_text("input a, b\\ny = multiply a b\\noutput y")).batch([[2.0, 3.0], [4.0, 5.0]])
         array([ 6., 20.])
         """
-        self._check_scalar("batch", "wg.vmap")
+        _check_scalar(self.circuit, "batch", "wg.vmap")
         _check_threads(threads)
         mark = self._read_check_option(check)
         if mark is None:
             return self._without_checks.batch(points, threads=threads)
-        rows = self._compute_rows(points, threads, gradient=False, mark=mark)
-        values = rows.values.astype(np.bool_) if self._has_only_conditions() else rows.values
+        rows = compute_rows(self._builder, self._value_handler, points, threads, gradient=False, mark=mark)
+        values = rows.values.astype(np.bool_) if _has_only_conditions(self.circuit) else rows.values
         return values[:, 0] if len(self._labels) == 1 else values
 
     def batch_value_and_grad(
-        self, points: Any, *, threads: int | None = None, check: bool | str = True
+        self, points: ArrayLike, *, threads: int | None = None, check: bool | str = True
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the only output at many points, and its gradient there, one row each; `check` works as in `batch`.
 
@@ -341,17 +393,17 @@ class Compiled:
         >>> compiled.batch_value_and_grad([[2.0, 3.0], [4.0, 5.0]])[1].tolist()
         [[3.0, 2.0], [5.0, 4.0]]
         """
-        self._check_scalar("batch_value_and_grad", "wg.vmap")
+        _check_scalar(self.circuit, "batch_value_and_grad", "wg.vmap")
         _check_threads(threads)
         mark = self._read_check_option(check)
         if mark is None:
             return self._without_checks.batch_value_and_grad(points, threads=threads)
-        rows = self._compute_rows(points, threads, gradient=True, mark=mark)
+        rows = compute_rows(self._builder, self._gradient_handler, points, threads, gradient=True, mark=mark)
         assert rows.grads is not None
-        values = rows.values.astype(np.bool_) if self._has_only_conditions() else rows.values
+        values = rows.values.astype(np.bool_) if _has_only_conditions(self.circuit) else rows.values
         return values[:, 0], rows.grads
 
-    def holds(self, points: Any, *, threads: int | None = None) -> NDArray[np.bool_]:
+    def holds(self, points: ArrayLike, *, threads: int | None = None) -> NDArray[np.bool_]:
         """Return at which points a traced function takes the branches that were traced, so that the circuit equals it.
 
         >>> import wiregrad as wg
@@ -359,11 +411,12 @@ class Compiled:
         >>> traced.compile().holds([[0.25], [3.0]]).tolist()
         [True, False]
         """
-        self._check_scalar("holds", "wg.vmap")
+        _check_scalar(self.circuit, "holds", "wg.vmap")
         _check_threads(threads)
-        return ~self._compute_rows(points, threads, gradient=False, mark=True).flipped
+        rows = compute_rows(self._builder, self._value_handler, points, threads, gradient=False, mark=True)
+        return ~rows.flipped
 
-    def _read_check_option(self, check: Any) -> bool | None:
+    def _read_check_option(self, check: object) -> bool | None:
         """Return whether points where a branch flips become NaN (else they raise); None if nothing is checked."""
         if not isinstance(check, bool) and check != MARK_FLIPPED:
             raise InputError(f'check is True, False or "{MARK_FLIPPED}"; got {short_repr(check)}')
@@ -373,52 +426,9 @@ class Compiled:
                     f'this circuit was compiled with check=False, so there is no check for check="{MARK_FLIPPED}"'
                 )
             return False
-        if check == MARK_FLIPPED and self._has_only_conditions():
+        if check == MARK_FLIPPED and _has_only_conditions(self.circuit):
             raise InputError("a condition cannot be NaN, so no point can be marked; use compiled.holds(points)")
         return None if check is False else check == MARK_FLIPPED
-
-    def _compute_rows(self, points: Any, threads: int | None, *, gradient: bool, mark: bool) -> BatchAnswers:
-        """Return the results at many points, one row each; where a branch flips, NaN if `mark`, else raise."""
-        answers = self._gradient_handler if gradient else self._value_handler
-        program = self._gradient_lane_program if gradient else self._value_lane_program
-        table = answers.bind_points(points)
-        if program is None:
-            rows = BatchAnswers.allocate(
-                len(table), len(self._labels), table.shape[1] if gradient else None, self.dtype
-            )
-            left = np.arange(len(table))
-        else:
-            outputs, grads = batch.run_batch(program, table, gradient=gradient, threads=threads)
-            rows = BatchAnswers(outputs[:, : len(self._labels)], grads, np.zeros(len(table), np.bool_))
-            left = self._find_doubtful_rows(outputs)
-            if mark:
-                # One NumPy pass confirms most of them; the others are checked one by one.
-                flips = self._find_flipped_points(table[left])
-                rows.mark_flipped(left[flips])
-                left = left[~flips]
-        for row in left.tolist():
-            try:
-                rows.compute_row(row, answers.engine, table[row])
-            except BranchError as error:
-                if not mark:
-                    raise BranchError(f"at point {row}: {error}", place=error.place) from None
-                rows.mark_flipped(row)
-        return rows
-
-    def _find_doubtful_rows(self, outputs: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the rows in which a certificate does not hold according to native code."""
-        checks = self._make_checks(self._own)
-        return np.flatnonzero(checks.find_failures(outputs)) if checks is not None else np.arange(0)
-
-    def _find_flipped_points(self, points: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return at which points a certificate does not hold according to NumPy."""
-        flipped = np.zeros(len(points), np.bool_)
-        if self._own.certificates and len(points):
-            values = interpreter.evaluate_nodes(self._own, list(points.T))
-            for certificate in certificates.distinct_certificates(self._own):
-                wanted = certificates.expected_value(self._own, certificate)
-                flipped |= ~certificates.compare_bits_each(values[certificate.node], wanted)
-        return flipped
 
     @cached_property
     def _without_checks(self) -> Compiled:
@@ -432,21 +442,20 @@ class Compiled:
         >>> Compiled(parse_text("input x\\ny = tanh x\\noutput y")).info.nodes
         1
         """
-        entries = [engine for engine in self._engines if isinstance(engine, builtin_calls.NativeEngine)]
-        programs = [*(entry.program for entry in entries), *self._vectors]
+        programs = self._builder.list_programs()
         inputs, nodes, _ = self.circuit.count()
         return CompiledCircuitInfo(
             nodes=nodes,
             inputs=inputs,
             outputs=len(self._labels),
             dtype=self.dtype.name,
-            tier=INTERPRETER_TIER if self._reason else entries[0].program.tier,
-            reason=self._reason,
+            tier=INTERPRETER_TIER if self._builder.reason else programs[0].tier,
+            reason=self._builder.reason,
             code_bytes=sum(program.code_bytes for program in programs),
             working_bytes=sum(program.initial.nbytes for program in programs),
             compile_seconds=sum(program.seconds for program in programs),
             stencil_seconds=sum(program.stencil_seconds for program in programs),
-            calls=sum(engine.calls for engine in self._engines),
+            calls=sum(engine.calls for engine in self._builder.engines),
         )
 
     def __repr__(self) -> str:
@@ -460,29 +469,25 @@ class Compiled:
 
     @cached_property
     def _value_handler(self) -> CallHandler:
-        return CallHandler(self.circuit, self._build_engine(self._own, None), self.dtype)
+        return CallHandler(self.circuit, self._builder.build_engine(self._builder.circuit, None), self.dtype)
 
     @cached_property
     def _gradient_handler(self) -> CallHandler:
         self.circuit.root()
-        return CallHandler(self.circuit, self._build_engine(self._own, 0), self.dtype)
+        return CallHandler(self.circuit, self._builder.build_engine(self._builder.circuit, 0), self.dtype)
 
     @cached_property
     def _jacobian_engines(self) -> list[CircuitEngine]:
-        self._check_scalar("jacobian", "wg.jacobian")
+        _check_scalar(self.circuit, "jacobian", "wg.jacobian")
         if len(self._labels) == 1:
             return [self._gradient_handler.engine]
-        return self._build_row_engines(self._own, self._own.outputs)
+        return self._builder.build_row_engines(self._builder.circuit, self._builder.circuit.outputs)
 
     @cached_property
     def _hessian_engines(self) -> list[CircuitEngine]:
-        self._check_scalar("hessian", "wg.hessian")
-        backward = gradient_circuit(self._own)
-        return self._build_row_engines(backward, backward.outputs[1:])
-
-    def _build_row_engines(self, circuit: CircuitGraph, labels: Sequence[str]) -> list[CircuitEngine]:
-        """Return one engine per output, each for the gradient of that output."""
-        return [self._build_engine(prune(circuit.with_output(label)), 0) for label in labels]
+        _check_scalar(self.circuit, "hessian", "wg.hessian")
+        backward = gradient_circuit(self._builder.circuit)
+        return self._builder.build_row_engines(backward, backward.outputs[1:])
 
     def _compute_derivative_table(
         self, rows: Sequence[CircuitEngine], names: Sequence[str], vector: Sequence[Any], inputs: Mapping[str, Any]
@@ -497,49 +502,6 @@ class Compiled:
             for name, row in zip(names, grads, strict=True)
         }
 
-    def _build_engine(self, circuit: CircuitGraph, gradient: int | None) -> CircuitEngine:
-        """Return the engine for a circuit: native code, or the interpreter, with the reason stored."""
-        program = self._try_to_build(circuit, gradient)
-        engine: CircuitEngine = InterpreterEngine(circuit)
-        if program is not None:
-            engine = builtin_calls.NativeEngine(program, circuit.inputs, circuit.outputs, self._make_checks(circuit))
-            tiers.promote_when_hot(engine)
-        self._engines.append(engine)
-        return engine
-
-    def _make_checks(self, circuit: CircuitGraph) -> builtin_calls.OutputChecks | None:
-        """Return the checks of a circuit's certificates in native code; where one fails, the interpreter decides."""
-        if not circuit.certificates:
-            return None
-        expected = np.array(
-            [float(value) for value in certificates.add_check_outputs(circuit).expected_values()], self.dtype
-        )
-        return builtin_calls.OutputChecks(expected, InterpreterEngine(circuit))
-
-    @cached_property
-    def _value_lane_program(self) -> NativeProgram | None:
-        return self._build_lane_program(None)
-
-    @cached_property
-    def _gradient_lane_program(self) -> NativeProgram | None:
-        return self._build_lane_program(0)
-
-    def _build_lane_program(self, gradient: int | None) -> NativeProgram | None:
-        """Return the program for vectors of points; None if there is no native code."""
-        program = self._try_to_build(self._own, gradient, many=True)
-        self._vectors += [] if program is None else [program]
-        return program
-
-    def _try_to_build(self, circuit: CircuitGraph, gradient: int | None, many: bool = False) -> NativeProgram | None:
-        """Return a native program; None, with the reason stored, if there is none."""
-        try:
-            jit.check_native_enabled()
-            checked = certificates.add_check_outputs(circuit).circuit if circuit.certificates else circuit
-            return build_program(checked, gradient, lanes=batch.count_lanes(self.dtype) if many else 1)
-        except NotNativeError as error:
-            self._reason = str(error)
-            return None
-
     def _make_function(self, kind: str, answers: CallHandler) -> Callable[..., Any]:
         """Return the function that users call: a builtin if there is native code."""
         complete: Callable[..., Any] = getattr(answers, kind)
@@ -550,18 +512,6 @@ class Compiled:
         except NotNativeError:
             # Native code does not know the object layout of this Python, so only the call itself is slower.
             return complete
-
-    def _has_only_conditions(self) -> bool:
-        """Return whether all outputs are conditions."""
-        outputs = self.circuit.columns.outputs.tolist()
-        return all(self.circuit.type_of(node).dtype.kind == "b" for node in outputs)
-
-    def _check_scalar(self, question: str, instead: str) -> None:
-        for node in (*self.circuit.input_indices(), *self.circuit.columns.outputs.tolist()):
-            kind = self.circuit.type_of(node)
-            if kind.shape:
-                name = self.circuit.name_of(node)
-                raise NoRuleError(f"{question} is for circuits of numbers; {name} is {kind}: use {instead}")
 
 
 @dataclass(frozen=True)
@@ -578,14 +528,14 @@ class BatchAnswers:
         grads = None if inputs is None else np.empty((count, inputs), dtype)
         return cls(np.empty((count, outputs), dtype), grads, np.zeros(count, np.bool_))
 
-    def compute_row(self, row: int, engine: CircuitEngine, point: Any) -> None:
+    def compute_row(self, row: int, engine: CircuitEngine, point: NumberSequence) -> None:
         """Compute one row with an engine."""
         if self.grads is None:
             self.values[row] = engine.compute_values(point)
         else:
             self.values[row], self.grads[row] = engine.compute_gradient(point)
 
-    def mark_flipped(self, rows: Any) -> None:
+    def mark_flipped(self, rows: int | NDArray[np.intp]) -> None:
         """Mark rows as invalid: their results become NaN."""
         self.flipped[rows] = True
         self.values[rows] = np.nan
@@ -593,14 +543,68 @@ class BatchAnswers:
             self.grads[rows] = np.nan
 
 
-def _check_threads(threads: Any) -> None:
+def compute_rows(
+    builder: EngineBuilder, answers: CallHandler, points: ArrayLike, threads: int | None, *, gradient: bool, mark: bool
+) -> BatchAnswers:
+    """Return the results at many points, one row each; where a branch flips, NaN if `mark`, else raise."""
+    table = answers.bind_points(points)
+    outputs = len(builder.circuit.outputs)
+    program = builder.get_lane_program(gradient=gradient)
+    if program is None:
+        rows = BatchAnswers.allocate(len(table), outputs, table.shape[1] if gradient else None, builder.dtype)
+        left = np.arange(len(table))
+    else:
+        numbers, grads = batch.run_batch(program, table, gradient=gradient, threads=threads)
+        rows = BatchAnswers(numbers[:, :outputs], grads, np.zeros(len(table), np.bool_))
+        checks = builder.make_checks(builder.circuit)
+        left = np.flatnonzero(checks.find_failures(numbers)) if checks is not None else np.arange(0)
+        if mark:
+            # One NumPy pass confirms most of them; the others are checked one by one.
+            flips = _find_flipped_points(builder.circuit, table[left])
+            rows.mark_flipped(left[flips])
+            left = left[~flips]
+    for row in left.tolist():
+        try:
+            rows.compute_row(row, answers.engine, table[row])
+        except BranchError as error:
+            if not mark:
+                raise BranchError(f"at point {row}: {error}", place=error.place) from None
+            rows.mark_flipped(row)
+    return rows
+
+
+def _find_flipped_points(circuit: CircuitGraph, points: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return at which points a certificate does not hold according to NumPy."""
+    flipped = np.zeros(len(points), np.bool_)
+    if circuit.certificates and len(points):
+        values = interpreter.evaluate_nodes(circuit, list(points.T))
+        for certificate in certificates.distinct_certificates(circuit):
+            wanted = certificates.expected_value(circuit, certificate)
+            flipped |= ~certificates.compare_bits_each(values[certificate.node], wanted)
+    return flipped
+
+
+def _has_only_conditions(circuit: CircuitGraph) -> bool:
+    """Return whether all outputs are conditions."""
+    return all(circuit.type_of(node).dtype.kind == "b" for node in circuit.columns.outputs.tolist())
+
+
+def _check_scalar(circuit: CircuitGraph, question: str, instead: str) -> None:
+    for node in (*circuit.input_indices(), *circuit.columns.outputs.tolist()):
+        kind = circuit.type_of(node)
+        if kind.shape:
+            name = circuit.name_of(node)
+            raise NoRuleError(f"{question} is for circuits of numbers; {name} is {kind}: use {instead}")
+
+
+def _check_threads(threads: object) -> None:
     if threads is not None and (type(threads) is not int or threads < 1):
         raise InputError(
             f"threads is an integer of at least 1, or None for all available cores; got {short_repr(threads)}"
         )
 
 
-def _choose_dtype(circuit: CircuitGraph, dtype: Any) -> np.dtype[Any]:
+def _choose_dtype(circuit: CircuitGraph, dtype: DTypeLike | None) -> np.dtype[Any]:
     """Return the float type to compute in: the requested one, else that of the circuit."""
     if dtype is None:
         kinds = {circuit.columns.type_table[k].dtype for k in np.unique(circuit.columns.types).tolist()}

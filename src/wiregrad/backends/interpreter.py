@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.backends.run import RunRecord
 from wiregrad.dtypes import FLOAT, WireType, as_float
@@ -48,7 +49,7 @@ def bind_inputs(circuit: CircuitGraph, vectors: Sequence[Any], named: Mapping[st
     return [convert_to_type(f"input {name}", circuit.type_of(circuit.index(name)), arguments[name]) for name in names]
 
 
-def convert_to_type(what: str, kind: WireType, value: Any) -> Any:
+def convert_to_type(what: str, kind: WireType, value: object) -> Any:
     """Convert a value to the type of a wire; raise `InputError` if that is not possible."""
     if kind == FLOAT:
         return convert_to_float(what, value)
@@ -78,7 +79,7 @@ def _normalize_name(name: Any) -> Any:
     return normalize_name(name) if isinstance(name, str) else name
 
 
-def _name_vector_entries(vector: Any, names: tuple[str, ...]) -> Mapping[str, Any]:
+def _name_vector_entries(vector: object, names: tuple[str, ...]) -> Mapping[str, Any]:
     if isinstance(vector, Mapping):
         return vector
     if isinstance(vector, str | bytes) or not isinstance(vector, Sequence | np.ndarray):
@@ -89,7 +90,7 @@ def _name_vector_entries(vector: Any, names: tuple[str, ...]) -> Mapping[str, An
     return dict(zip(names, vector, strict=True))
 
 
-def convert_to_float(what: str, value: Any) -> np.float64:
+def convert_to_float(what: str, value: object) -> np.float64:
     """Convert a value to float64; raise `InputError` if it is not a number."""
     converted = as_float(value[()] if isinstance(value, np.ndarray) and not value.ndim else value)
     if converted is None:
@@ -138,10 +139,10 @@ class _SentGradientRecorder:
         self.starts = circuit.columns.starts.tolist()
         self.sent: list[Any] = [None] * len(circuit.columns.sources)
 
-    def node(self, row: Row, upstream: Any) -> None:
+    def node(self, row: Row, upstream: object) -> None:
         pass
 
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
+    def wire(self, row: Row, slot: int, sent: object) -> None:
         self.sent[self.starts[row.node] + slot] = sent
 
 
@@ -195,6 +196,6 @@ def _compute_results(circuit: CircuitGraph, function: str, point: Sequence[Any])
         yield from run_circuit(evaluated.with_output(label), point).grads.values()
 
 
-def _flatten_numbers(value: Any) -> list[float]:
+def _flatten_numbers(value: ArrayLike) -> list[float]:
     numbers: list[float] = np.asarray(value, np.float64).ravel().tolist()
     return numbers

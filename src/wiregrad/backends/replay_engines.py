@@ -90,7 +90,7 @@ class InterpreterReplay:
         return plain_result(values[root]), make_distinct(grads, [])
 
 
-def _to_bytes(value: Any) -> bytes:
+def _to_bytes(value: object) -> bytes:
     data: bytes = np.asarray(value).tobytes()
     return data
 
@@ -157,7 +157,7 @@ class _TypedBuiltin:
         self._made = made
         self._kinds = kinds
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: object) -> Any:
         """Return the results, or the only one, in their own types."""
         results = self._made(*inputs)
         if results is None:
@@ -215,7 +215,7 @@ def make_replay(recording: CertifiedRecording) -> RecordingReplay | None:
     return native
 
 
-def _have_same_bits(one: Any, two: Any) -> bool:
+def _have_same_bits(one: object, two: object) -> bool:
     a = np.asarray(one)
     b = np.asarray(two)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.dtypes import to_python_number
 from wiregrad.ir import CircuitGraph, Node, Op
@@ -156,11 +157,11 @@ class RunRecord:
         return self._readers[node]
 
 
-def _format_briefly(value: Any) -> str:
+def _format_briefly(value: NDArray[Any] | float) -> str:
     return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else f"{value:.6g}"
 
 
-def _format_local(local: Any, op: Op, x: Any) -> Any:
+def _format_local(local: Any, op: Op, x: ArrayLike) -> Any:
     """Return a local derivative for display: 0 where it is blocked, None where the op is not elementwise."""
     if not isinstance(op, Elementwise):
         return None
@@ -171,7 +172,7 @@ def _format_local(local: Any, op: Op, x: Any) -> Any:
     )
 
 
-def euclidean_norm(value: Any) -> float:
+def euclidean_norm(value: ArrayLike) -> float:
     """Return the Euclidean length of a number or array.
 
     >>> round(euclidean_norm(np.array([3e200, -4e200])) / 1e200, 12), euclidean_norm(-2.0)
@@ -185,7 +186,7 @@ def euclidean_norm(value: Any) -> float:
     return top * math.sqrt(float(np.sum(np.square(sizes / top))))
 
 
-def largest_magnitude(value: Any) -> float:
+def largest_magnitude(value: object) -> float:
     """Return the largest magnitude in a number or array; 0 if it is not numeric.
 
     >>> largest_magnitude(np.array([1.0, -3.0])), largest_magnitude(True)
@@ -195,7 +196,7 @@ def largest_magnitude(value: Any) -> float:
     return float(np.max(np.abs(array))) if array.size and array.dtype.kind in "fciu" else 0.0
 
 
-def constant_identity(value: Any) -> tuple[Any, ...]:
+def constant_identity(value: object) -> tuple[str, tuple[int, ...], str | bytes]:
     """Return a key that is equal for identical constants: dtype, shape and bits; all scalar NaNs are one constant.
 
     >>> constant_identity(0.0) == constant_identity(-0.0)

@@ -3,13 +3,18 @@
 Start with `tiers`: `build_program` turns a circuit into a `NativeProgram` and decides its tier. A circuit goes through
 these modules in order:
 
-- `program_steps`: the circuit as a list of forward and backward steps; nodes of one kind share a step's code.
+- `program_steps`: the circuit as a list of forward and backward steps.
+- `step_kinds`: the kinds of steps, and what each computes, as LLVM text; nodes of one kind share it.
 - `allocation`: which slot of the working buffer, or which register, each value and gradient has while it is needed.
-- `stencils`: the machine code of each kind of step, compiled once by LLVM; the first tier copies stencils end to end.
-- `llvm_tier`: the second tier, in which LLVM compiles all steps of one circuit together (`LlvmProgram`).
-- `builtin_calls`: CPython builtins around a program, for compiled circuits and for replays; `batch` runs it on many
-  points.
+- `stencils`: the first tier. LLVM compiles each kind of step once; a program is made of copies, end to end.
+- `llvm_tier`: the second tier. LLVM compiles all steps of one circuit together (`LlvmProgram`).
+- `batch` runs a program on many points; `builtin_calls` makes CPython builtins of it, whose machine code is in
+  `builtin_code`.
 
-`llvm_writer` writes LLVM text, `jit` compiles it for this processor. `vector_math` chooses the code behind each
-function of math.h, and `math_polynomials` holds our own implementations of them.
+All LLVM text is written with `LlvmWriter` (`llvm_writer`), and compiled for this processor by `jit`. `vector_math`
+chooses the code behind each function of math.h; `math_polynomials` holds our own implementations of them.
+
+`backends.compiled` and `backends.replay_engines` call `tiers.build_program` and `promote_when_hot`,
+`batch.run_batch`, and the builtins and engines of `builtin_calls`. `wiregrad doctor` also reads facts about the machine
+from `jit`, `batch` and `vector_math`. Whatever cannot be compiled raises `NotNativeError`, and the interpreter runs it.
 """

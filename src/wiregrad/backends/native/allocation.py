@@ -16,18 +16,26 @@ longer than an addition takes; registers shorten the longest chain of steps, whi
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.llvm_writer import LlvmLoopWriter
-from wiregrad.backends.native.stencils import (
+from wiregrad.backends.native.llvm_writer import (
+    LlvmArray,
+    LlvmValue,
+    LlvmVariable,
+    LlvmWriter,
+    allocate_variable,
+    loop_over,
+    when_all,
+)
+from wiregrad.backends.native.step_kinds import (
     ADD_GRADIENT,
     MAX_NODE_INPUTS,
     MERGE_GRADIENT,
@@ -104,7 +112,7 @@ def plan_buffer(question: BufferPlanInput) -> BufferPlan:
     values = question.values.copy()
     gradients = question.gradients.copy()
     fixed[values >= 0] = 1
-    inputs: list[NDArray[Any]] = [
+    inputs: list[NDArray[np.integer]] = [
         question.starts,
         question.sources,
         question.kinds,
@@ -114,7 +122,18 @@ def plan_buffer(question: BufferPlanInput) -> BufferPlan:
         question.reads,
         question.outputs,
     ]
-    results: list[NDArray[Any]] = [live, reached, absent, active, fixed, variants, last, stack, values, gradients]
+    results: list[NDArray[np.integer]] = [
+        live,
+        reached,
+        absent,
+        active,
+        fixed,
+        variants,
+        last,
+        stack,
+        values,
+        gradients,
+    ]
     pointers = [array.ctypes.data for array in (*inputs, *results)]
     slots = _load_planner()(n, len(question.outputs), question.root, question.first, *pointers)
     return BufferPlan(live, variants, reached, absent, values, gradients, last, int(slots))
@@ -126,7 +145,7 @@ def compile_planner() -> None:
 
 
 @cache
-def _load_planner() -> Any:
+def _load_planner() -> Callable[..., int]:
     address = jit.compile_functions(_write_planner(), "plan", level=1)[0]
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 18)(address)
 
@@ -141,170 +160,186 @@ _PLANNER_ARRAYS = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class _PlannerText:
+    """The planner while it is written: its parameters, and the variables that its loops change."""
+
+    writer: LlvmWriter
+    arrays: dict[str, LlvmArray]
+    nodes: LlvmValue
+    root: LlvmValue
+    top: LlvmVariable
+    """The number of free slots on the stack."""
+    fresh: LlvmVariable
+    """The first slot that was never used."""
+
+    def find_backward_time(self, node: LlvmValue) -> LlvmValue:
+        """Write the time of a node's backward step."""
+        return self.nodes * 2 - 1 - node
+
+    @contextmanager
+    def loop_over_wires(self, node: LlvmValue, *, down: bool = False) -> Iterator[tuple[LlvmValue, LlvmValue]]:
+        """Write a loop over the inputs of a node; yields slot and source."""
+        starts = self.arrays["starts"]
+        start = starts[node]
+        with loop_over(start, starts[node + 1], down=down) as wire:
+            yield wire - start, self.arrays["sources"][wire]
+
+
 def _write_planner() -> str:
-    w = LlvmLoopWriter(_PLANNER_ARRAYS)
-    _write_liveness(w)
-    _write_activity(w)
-    _write_backward_sweep(w)
-    _write_forward_slots(w)
-    _write_backward_slots(w)
-    arguments = [
-        *(f"i64 %{name}" for name in ("n", "m", "root", "first")),
-        *(f"ptr noalias %{a}" for a in _PLANNER_ARRAYS),
-    ]
-    variables = [f"  %{name} = alloca i64" for name in ("top", "next", "a", "v", "moving")]
-    head = [f"define i64 @plan({', '.join(arguments)}) {{", "entry:", *variables, "  store i64 0, ptr %top"]
-    end = [f"  ret i64 {w.load_variable('next')}", "}"]
-    # Writing `end` has appended a line to `w.lines`, so the body is complete only here.
-    return "\n".join([*head, "  store i64 %first, ptr %next", *w.lines, *end])
+    w = LlvmWriter()
+    sizes = [w.name_value(f"%{name}", "i64") for name in ("n", "m", "root", "first")]
+    n, m, root, first = sizes
+    parameters = [*(size.typed for size in sizes), *(f"ptr noalias %{name}" for name in _PLANNER_ARRAYS)]
+    w.begin_function(f"i64 @plan({', '.join(parameters)})")
+    arrays = {name: LlvmArray(w.name_value(f"%{name}", "ptr"), width) for name, width in _PLANNER_ARRAYS.items()}
+    top, fresh, any_active, variant, moving = (allocate_variable(w) for _ in range(5))
+    p = _PlannerText(w, arrays, n, root, top, fresh)
+    p.top.store(0)
+    p.fresh.store(first)
+    _write_liveness(p, m)
+    _write_activity(p, any_active)
+    _write_backward_sweep(p, variant, moving)
+    _write_forward_slots(p)
+    _write_backward_slots(p)
+    w.end_function(p.fresh.load())
+    return w.format_module()
 
 
-@contextmanager
-def _loop_over_wires(w: LlvmLoopWriter, node: str, *, down: bool = False) -> Iterator[tuple[str, str]]:
-    """Write a loop over the inputs of a node; yields slot and source."""
-    start = w.load_entry("starts", node)
-    with w.loop_over(start, w.load_entry("starts", w.write_binary("add", node, "1")), down=down) as wire:
-        yield w.write_binary("sub", wire, start), w.load_entry("sources", wire)
+def _as_number(condition: LlvmValue) -> LlvmValue:
+    """Write a condition as 1 or 0."""
+    return condition.convert("zext", "i64")
 
 
-def _write_liveness(w: LlvmLoopWriter) -> None:
+def _write_liveness(p: _PlannerText, outputs: LlvmValue) -> None:
     """Write the pass that marks the nodes that outputs depend on, and when each value is last read going forward."""
-    with w.loop_over("0", "%m") as k:
-        w.store_entry("live", w.load_entry("outputs", k), "1")
-    with (
-        w.loop_over("0", "%n", down=True) as i,
-        w.when_all(w.load_entry("live", i)),
-        _loop_over_wires(w, i) as (_, source),
-    ):
-        w.store_entry("live", source, "1")
-    with w.loop_over("0", "%n") as i, w.when_all(w.load_entry("live", i)), _loop_over_wires(w, i) as (_, source):
-        w.store_entry("last", source, i)
+    live = p.arrays["live"]
+    with loop_over(0, outputs) as k:
+        live[p.arrays["outputs"][k]] = 1
+    with loop_over(0, p.nodes, down=True) as i, when_all(live[i]), p.loop_over_wires(i) as (_, source):
+        live[source] = 1
+    with loop_over(0, p.nodes) as i, when_all(live[i]), p.loop_over_wires(i) as (_, source):
+        p.arrays["last"][source] = i
 
 
-def _write_activity(w: LlvmLoopWriter) -> None:
+def _write_activity(p: _PlannerText, any_active: LlvmVariable) -> None:
     """Write the pass that marks the nodes through which a gradient can reach an input."""
-    with w.loop_over("0", "%n") as i:
-        w.store_variable("a", w.write_comparison("eq", w.load_entry("roles", i), str(INPUT_ROLE)))
-        with _loop_over_wires(w, i) as (_, source):
-            w.store_variable("a", w.write_binary("or", w.load_variable("a"), w.load_entry("active", source)))
-        w.store_entry("active", i, w.write_binary("and", w.load_variable("a"), w.load_entry("carries", i)))
+    active = p.arrays["active"]
+    with loop_over(0, p.nodes) as i:
+        any_active.store(_as_number(p.arrays["roles"][i].is_equal_to(INPUT_ROLE)))
+        with p.loop_over_wires(i) as (_, source):
+            any_active.store(any_active.load() | active[source])
+        active[i] = any_active.load() & p.arrays["carries"][i]
 
 
-def _write_backward_sweep(w: LlvmLoopWriter) -> None:
+def _write_backward_sweep(p: _PlannerText, variant: LlvmVariable, moving: LlvmVariable) -> None:
     """Write the pass back from the root: what is reached, how gradients meet, and what the backward steps read."""
-    with w.when_all(w.write_comparison("sge", "%root", "0")):
+    roles = p.arrays["roles"]
+    active = p.arrays["active"]
+    reached = p.arrays["reached"]
+    with when_all(p.root >= 0):
         # An input that is itself the output has gradient 1, even if it is a condition.
-        own = w.write_comparison("eq", w.load_entry("roles", "%root"), str(INPUT_ROLE))
-        w.store_entry("reached", "%root", w.write_binary("or", w.load_entry("active", "%root"), own))
+        is_input = roles[p.root].is_equal_to(INPUT_ROLE)
+        reached[p.root] = active[p.root] | _as_number(is_input)
         with (
-            w.loop_over("0", "%n", down=True) as i,
-            w.when_all(w.load_entry("reached", i), w.write_comparison("eq", w.load_entry("roles", i), "0")),
+            loop_over(0, p.nodes, down=True) as i,
+            when_all(reached[i], roles[i].is_equal_to(OPERATION_ROLE)),
         ):
-            w.store_variable("v", w.write_binary("shl", w.load_entry("absent", i), str(MASK_BIT)))
-            w.store_variable("moving", "0")
-            with _loop_over_wires(w, i, down=True) as (slot, source):
-                kind = w.write_binary("mul", w.load_entry("kinds", i), str(SENDS_PER_KIND))
-                sent = w.load_entry("sends", w.write_binary("add", kind, slot))
-                with w.when_all(sent, w.load_entry("active", source)):
-                    _write_meeting_gradients(w, i, slot, source, sent)
-            with w.when_all(w.load_variable("moving")):
-                w.store_entry("variants", i, w.load_variable("v"))
-                _write_last_reads(w, i)
+            variant.store(p.arrays["absent"][i] << MASK_BIT)
+            moving.store(0)
+            with p.loop_over_wires(i, down=True) as (slot, source):
+                sent = p.arrays["sends"][p.arrays["kinds"][i] * SENDS_PER_KIND + slot]
+                with when_all(sent, active[source]):
+                    way = _write_meeting_gradients(p, i, source, sent)
+                    variant.store(variant.load() | way << slot * 2)
+                    moving.store(moving.load() | p.writer.as_value(1, "i64") << slot)
+            with when_all(moving.load()):
+                p.arrays["variants"][i] = variant.load()
+                _write_last_reads(p, i, moving.load())
 
 
-def _write_meeting_gradients(w: LlvmLoopWriter, i: str, slot: str, source: str, sent: str) -> None:
+def _write_meeting_gradients(p: _PlannerText, node: LlvmValue, source: LlvmValue, sent: LlvmValue) -> LlvmValue:
     """Write how the gradient sent along one wire meets the gradient that its source already has."""
-    may = w.write_binary("or", w.write_comparison("eq", sent, str(SENDS_MASKED)), w.load_entry("absent", i))
-    seen = w.load_entry("reached", source)
-    before = w.load_entry("absent", source)
+    absent = p.arrays["absent"]
+    reached = p.arrays["reached"]
+    may_be_absent = _as_number(sent.is_equal_to(SENDS_MASKED)) | absent[node]
+    seen = reached[source]
+    before = absent[source]
     # STORE the first gradient, ADD to one that is present, MERGE with one that may be absent.
-    met = w.write_binary("add", str(ADD_GRADIENT), w.write_binary("mul", before, str(MERGE_GRADIENT - ADD_GRADIENT)))
-    way = w.emit_value(f"select i1 {w.emit_value(f'icmp ne i64 {seen}, 0')}, i64 {met}, i64 {STORE_GRADIENT}")
-    kept = w.write_binary("and", may, w.write_binary("or", before, w.write_binary("xor", seen, "1")))
-    w.store_entry("absent", source, kept)
-    w.store_entry("reached", source, "1")
-    w.store_variable(
-        "v", w.write_binary("or", w.load_variable("v"), w.write_binary("shl", way, w.write_binary("mul", slot, "2")))
-    )
-    w.store_variable("moving", w.write_binary("or", w.load_variable("moving"), w.write_binary("shl", "1", slot)))
+    met = before * (MERGE_GRADIENT - ADD_GRADIENT) + ADD_GRADIENT
+    way = p.writer.select(seen.is_nonzero(), met, STORE_GRADIENT)
+    absent[source] = may_be_absent & (before | seen ^ 1)
+    reached[source] = 1
+    return way
 
 
-def _write_backward_time(w: LlvmLoopWriter, i: str) -> str:
-    """Write the time of a node's backward step."""
-    return w.write_binary("sub", w.write_binary("sub", w.write_binary("mul", "%n", "2"), "1"), i)
-
-
-def _write_last_reads(w: LlvmLoopWriter, i: str) -> None:
+def _write_last_reads(p: _PlannerText, node: LlvmValue, moving: LlvmValue) -> None:
     """Write the time of a backward step as the last read of the values it reads."""
-    place = w.write_binary(
-        "add", w.write_binary("mul", w.load_entry("kinds", i), str(1 << MAX_NODE_INPUTS)), w.load_variable("moving")
-    )
-    read = w.load_entry("reads", place)
-    time = _write_backward_time(w, i)
-    with (
-        _loop_over_wires(w, i) as (slot, source),
-        w.when_all(w.write_binary("and", w.write_binary("lshr", read, slot), "1")),
-    ):
-        w.store_entry("last", source, time)
-    with w.when_all(w.write_binary("and", read, str(READS_OUTPUT))):
-        w.store_entry("last", i, time)
+    last = p.arrays["last"]
+    read = p.arrays["reads"][p.arrays["kinds"][node] * (1 << MAX_NODE_INPUTS) + moving]
+    time = p.find_backward_time(node)
+    with p.loop_over_wires(node) as (slot, source), when_all(read >> slot & 1):
+        last[source] = time
+    with when_all(read & READS_OUTPUT):
+        last[node] = time
 
 
-def _write_slot_release(w: LlvmLoopWriter, node: str, time: str) -> None:
+def _write_slot_release(p: _PlannerText, node: LlvmValue, time: LlvmValue) -> None:
     """Write the release of a value's slot if this is its last read."""
-    done = w.write_comparison("eq", w.load_entry("last", node), time)
-    free = w.write_comparison("eq", w.load_entry("fixed", node), "0")
-    with w.when_all(done, free):
-        _write_slot_push(w, w.load_entry("values", node))
-        w.store_entry("fixed", node, "1")
+    fixed = p.arrays["fixed"]
+    with when_all(p.arrays["last"][node].is_equal_to(time), fixed[node].is_equal_to(0)):
+        _write_slot_push(p, p.arrays["values"][node])
+        fixed[node] = 1
 
 
-def _write_slot_push(w: LlvmLoopWriter, slot: str) -> None:
-    top = w.load_variable("top")
-    w.store_entry("stack", top, slot)
-    w.store_variable("top", w.write_binary("add", top, "1"))
+def _write_slot_push(p: _PlannerText, slot: LlvmValue) -> None:
+    top = p.top.load()
+    p.arrays["stack"][top] = slot
+    p.top.store(top + 1)
 
 
-def _write_slot_choice(w: LlvmLoopWriter, array: str, node: str) -> None:
+def _write_slot_choice(p: _PlannerText, array: str, node: LlvmValue) -> None:
     """Write the choice of a slot for a node: the one released last, or a new one."""
-    top = w.load_variable("top")
-    with w.when_all(w.write_comparison("eq", top, "0")):
-        fresh = w.load_variable("next")
-        w.store_entry(array, node, fresh)
-        w.store_variable("next", w.write_binary("add", fresh, "1"))
-    with w.when_all(w.write_comparison("ne", top, "0")):
-        below = w.write_binary("sub", top, "1")
-        w.store_entry(array, node, w.load_entry("stack", below))
-        w.store_variable("top", below)
+    slots = p.arrays[array]
+    top = p.top.load()
+    with when_all(top.is_equal_to(0)):
+        fresh = p.fresh.load()
+        slots[node] = fresh
+        p.fresh.store(fresh + 1)
+    with when_all(top):
+        below = top - 1
+        slots[node] = p.arrays["stack"][below]
+        p.top.store(below)
 
 
-def _write_forward_slots(w: LlvmLoopWriter) -> None:
+def _write_forward_slots(p: _PlannerText) -> None:
     with (
-        w.loop_over("0", "%n") as i,
-        w.when_all(w.load_entry("live", i), w.write_comparison("eq", w.load_entry("roles", i), "0")),
+        loop_over(0, p.nodes) as i,
+        when_all(p.arrays["live"][i], p.arrays["roles"][i].is_equal_to(OPERATION_ROLE)),
     ):
-        with _loop_over_wires(w, i) as (_, source):
-            _write_slot_release(w, source, i)
-        with w.when_all(w.write_comparison("eq", w.load_entry("fixed", i), "0")):
-            _write_slot_choice(w, "values", i)
+        with p.loop_over_wires(i) as (_, source):
+            _write_slot_release(p, source, i)
+        with when_all(p.arrays["fixed"][i].is_equal_to(0)):
+            _write_slot_choice(p, "values", i)
 
 
-def _write_backward_slots(w: LlvmLoopWriter) -> None:
-    with w.when_all(w.write_comparison("sge", "%root", "0")):
-        with w.when_all(w.write_comparison("slt", w.load_entry("gradients", "%root"), "0")):
-            _write_slot_choice(w, "gradients", "%root")
-        with w.loop_over("0", "%n", down=True) as i, w.when_all(w.load_entry("variants", i)):
-            time = _write_backward_time(w, i)
-            variant = w.load_entry("variants", i)
-            with _loop_over_wires(w, i) as (_, source):
-                _write_slot_release(w, source, time)
-            _write_slot_release(w, i, time)
-            _write_slot_push(w, w.load_entry("gradients", i))
-            with _loop_over_wires(w, i, down=True) as (slot, source):
-                way = w.write_binary("and", w.write_binary("lshr", variant, w.write_binary("mul", slot, "2")), "3")
-                missing = w.write_comparison("slt", w.load_entry("gradients", source), "0")
-                with w.when_all(w.write_comparison("eq", way, str(STORE_GRADIENT)), missing):
-                    _write_slot_choice(w, "gradients", source)
+def _write_backward_slots(p: _PlannerText) -> None:
+    gradients = p.arrays["gradients"]
+    variants = p.arrays["variants"]
+    with when_all(p.root >= 0):
+        with when_all(gradients[p.root] < 0):
+            _write_slot_choice(p, "gradients", p.root)
+        with loop_over(0, p.nodes, down=True) as i, when_all(variants[i]):
+            time = p.find_backward_time(i)
+            variant = variants[i]
+            with p.loop_over_wires(i) as (_, source):
+                _write_slot_release(p, source, time)
+            _write_slot_release(p, i, time)
+            _write_slot_push(p, gradients[i])
+            with p.loop_over_wires(i, down=True) as (slot, source):
+                way = variant >> slot * 2 & 3
+                with when_all(way.is_equal_to(STORE_GRADIENT), gradients[source] < 0):
+                    _write_slot_choice(p, "gradients", source)
 
 
 MAX_STEPS_IN_REGISTER = 36
@@ -380,60 +415,76 @@ def compile_register_loops() -> None:
 
 
 @cache
-def _load_register_loops() -> list[Any]:
-    assign, follow = jit.compile_functions(
-        f"{_write_assign_loop()}\n{_write_follow_loop()}", "assign", "follow", level=1
-    )
+def _load_register_loops() -> tuple[Callable[..., None], Callable[..., None]]:
+    w = LlvmWriter()
+    _write_assign_loop(w)
+    _write_follow_loop(w)
+    assign, follow = jit.compile_functions(w.format_module(), "assign", "follow", level=1)
     parameters = [ctypes.c_int64, *[ctypes.c_void_p] * 3]
-    return [ctypes.CFUNCTYPE(None, *parameters, ctypes.c_int64)(assign), ctypes.CFUNCTYPE(None, *parameters)(follow)]
+    return ctypes.CFUNCTYPE(None, *parameters, ctypes.c_int64)(assign), ctypes.CFUNCTYPE(None, *parameters)(follow)
 
 
-def _write_assign_loop() -> str:
-    w = LlvmLoopWriter({"starts": "i32", "ends": "i32", "found": "i8", "busy": "i32", "owners": "i32"})
-    with w.loop_over("0", "%count") as register:
-        w.store_entry("busy", register, "-2147483648")
-    with w.loop_over("0", "%n") as k, w.when_all(w.write_comparison("sge", w.load_entry("ends", k), "0")):
-        _write_register_choice(w, k)
-        with w.when_all(w.write_comparison("sge", w.load_variable("chosen"), "0")):
-            w.store_entry("busy", w.load_variable("chosen"), w.load_entry("ends", k))
-            w.store_entry("owners", w.load_variable("chosen"), k)
-            w.store_entry("found", k, w.write_binary("add", w.load_variable("chosen"), "1"))
-    head = [
-        "define void @assign(i64 %n, ptr noalias %starts, ptr noalias %ends, ptr noalias %found, i64 %count) {",
-        "entry:",
-    ]
-    variables = [f"  %{name} = alloca [{REGISTER_COUNT} x i32]" for name in ("busy", "owners")]
-    variables += [f"  %{name} = alloca i64" for name in ("chosen", "longest")]
-    return "\n".join([*head, *variables, *w.lines, "  ret void", "}"])
+class _RegisterText(NamedTuple):
+    """The arrays of `assign` while it is written."""
+
+    starts: LlvmArray
+    ends: LlvmArray
+    registers: LlvmArray
+    busy: LlvmArray
+    """By register: the time until which it is held."""
+    owners: LlvmArray
+    """By register: the number that it holds."""
 
 
-def _write_register_choice(w: LlvmLoopWriter, k: str) -> None:
+def _write_assign_loop(w: LlvmWriter) -> None:
+    head = "void @assign(i64 %n, ptr noalias %starts, ptr noalias %ends, ptr noalias %registers, i64 %count)"
+    w.begin_function(head)
+    starts, ends, registers = (w.name_value(f"%{name}", "ptr") for name in ("starts", "ends", "registers"))
+    busy, owners = (w.emit_value("ptr", f"alloca [{REGISTER_COUNT} x i32]") for _ in range(2))
+    chosen = allocate_variable(w)
+    longest = allocate_variable(w)
+    count = w.name_value("%count", "i64")
+    r = _RegisterText(
+        LlvmArray(starts, "i32"),
+        LlvmArray(ends, "i32"),
+        LlvmArray(registers, "i8"),
+        LlvmArray(busy, "i32"),
+        LlvmArray(owners, "i32"),
+    )
+    with loop_over(0, count) as register:
+        r.busy[register] = -(2**31)
+    with loop_over(0, w.name_value("%n", "i64")) as k, when_all(r.ends[k] >= 0):
+        _write_register_choice(r, k, count, chosen, longest)
+        with when_all(chosen.load() >= 0):
+            r.busy[chosen.load()] = r.ends[k]
+            r.owners[chosen.load()] = k
+            r.registers[k] = chosen.load() + 1
+    w.end_function()
+
+
+def _write_register_choice(
+    r: _RegisterText, k: LlvmValue, count: LlvmValue, chosen: LlvmVariable, longest: LlvmVariable
+) -> None:
     """Write the choice of a register: the first free one, else the one held longest if that is longer than needed."""
-    w.store_variable("chosen", "-1")
-    w.store_variable("longest", "0")
-    with w.loop_over("0", "%count", down=True) as register:
-        with w.when_all(w.write_comparison("sle", w.load_entry("busy", register), w.load_entry("starts", k))):
-            w.store_variable("chosen", register)
-        with w.when_all(
-            w.write_comparison("sgt", w.load_entry("busy", register), w.load_entry("busy", w.load_variable("longest")))
-        ):
-            w.store_variable("longest", register)
-    with w.when_all(
-        w.write_comparison("slt", w.load_variable("chosen"), "0"),
-        w.write_comparison("sgt", w.load_entry("busy", w.load_variable("longest")), w.load_entry("ends", k)),
-    ):
-        w.store_entry("found", w.load_entry("owners", w.load_variable("longest")), "0")
-        w.store_variable("chosen", w.load_variable("longest"))
+    chosen.store(-1)
+    longest.store(0)
+    with loop_over(0, count, down=True) as register:
+        with when_all(r.busy[register] <= r.starts[k]):
+            chosen.store(register)
+        with when_all(r.busy[register] > r.busy[longest.load()]):
+            longest.store(register)
+    with when_all(chosen.load() < 0, r.busy[longest.load()] > r.ends[k]):
+        r.registers[r.owners[longest.load()]] = 0
+        chosen.store(longest.load())
 
 
-def _write_follow_loop() -> str:
-    w = LlvmLoopWriter({"names": "i32", "seen": "i32", "found": "i32"})
-    with w.loop_over("0", "%n", down=True) as k, w.when_all(w.write_comparison("sge", w.load_entry("names", k), "0")):
-        name = w.load_entry("names", k)
-        w.store_entry("found", k, w.load_entry("seen", name))
-        w.store_entry("seen", name, k)
-    head = [
-        "define void @follow(i64 %n, ptr noalias %names, ptr noalias %seen, ptr noalias %found) {",
-        "entry:",
-    ]
-    return "\n".join([*head, *w.lines, "  ret void", "}"])
+def _write_follow_loop(w: LlvmWriter) -> None:
+    w.begin_function("void @follow(i64 %n, ptr noalias %names, ptr noalias %seen, ptr noalias %following)")
+    names, seen, following = (
+        LlvmArray(w.name_value(f"%{name}", "ptr"), "i32") for name in ("names", "seen", "following")
+    )
+    with loop_over(0, w.name_value("%n", "i64"), down=True) as k, when_all(names[k] >= 0):
+        name = names[k]
+        following[k] = seen[name]
+        seen[name] = k
+    w.end_function()

@@ -15,16 +15,15 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.llvm_writer import LlvmLoopWriter, RealType
+from wiregrad.backends.native.llvm_writer import LlvmArray, LlvmValue, LlvmWriter, RealType, loop_over, when_all
 from wiregrad.backends.native.tiers import NativeProgram, copy_aligned
 
 MIN_TILES_PER_THREAD = 64
@@ -47,7 +46,7 @@ def count_lanes(dtype: np.dtype[np.floating]) -> int:
 def run_batch(
     program: NativeProgram, points: NDArray[np.floating], *, gradient: bool, threads: int | None = None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
-    """Run a program on each row of `points`; return the outputs, one row per point, and the gradients if asked for."""
+    """Run a program on each row of `points`; return the outputs and, with `gradient`, the gradients, one row each."""
     tiles = -(-len(points) // program.real.lanes)
     workers = max(1, min(threads or count_available_threads(), tiles // MIN_TILES_PER_THREAD))
     job = _BatchJob(
@@ -157,7 +156,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @cache
-def _compile_driver(real: RealType) -> Any:
+def _compile_driver(real: RealType) -> Callable[..., None]:
     """Return the native loop over tiles."""
     address = jit.compile_functions(_write_driver(real), "batch")[0]
     kinds = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 3]
@@ -165,59 +164,44 @@ def _compile_driver(real: RealType) -> Any:
 
 
 def _write_driver(real: RealType) -> str:
-    w = LlvmLoopWriter(dict.fromkeys(["w", "x", "y", "g"], real.name))
-    with w.loop_over("0", "%shares"):
-        first = w.emit_value("atomicrmw add ptr %taken, i64 %share monotonic")
-        last = w.write_minimum(w.write_binary("add", first, "%share"), "%count")
-        with (
-            w.when_all(w.write_comparison("slt", first, last)),
-            w.loop_over_tiles(first, last, real.lanes) as (tile, count),
-        ):
-            _write_tile(w, real, tile, count)
-    clear = "avx" in jit.processor_features()
-    arguments = (
-        "ptr %code, ptr %w, ptr noalias %x, ptr noalias %y, ptr noalias %g, i64 %n, i64 %m, "
-        "ptr %taken, i64 %share, i64 %count, i64 %shares"
+    """Return the LLVM module of the loop over tiles: threads take shares of the points until none is left."""
+    w = LlvmWriter()
+    w.begin_function(
+        "void @batch(ptr %code, ptr %w, ptr noalias %x, ptr noalias %y, ptr noalias %g, i64 %n, i64 %m, "
+        "ptr %taken, i64 %share, i64 %count, i64 %shares)"
     )
-    return "\n".join(
-        [
-            "declare void @llvm.x86.avx.vzeroupper()" if clear else "",
-            f"define void @batch({arguments}) {{",
-            "entry:",
-            *w.lines,
-            "  call void @llvm.x86.avx.vzeroupper()" if clear else "",
-            "  ret void",
-            "}",
-        ]
-    )
+    share = _name_size(w, "share")
+    with loop_over(0, _name_size(w, "shares")):
+        first = w.emit_value("i64", f"atomicrmw add ptr %taken, {share.typed} monotonic")
+        last = _write_minimum(first + share, _name_size(w, "count"))
+        with when_all(first < last), loop_over(0, (last - first + (real.lanes - 1)).combine("udiv", real.lanes)) as k:
+            tile = first + k * real.lanes
+            _write_tile(w, real, tile, _write_minimum(last - tile, w.as_value(real.lanes, "i64")))
+    jit.write_register_cleanup(w)
+    w.end_function()
+    return w.format_module()
 
 
-def _write_tile(w: LlvmLoopWriter, real: RealType, tile: str, count: str) -> None:
+def _name_size(w: LlvmWriter, name: str) -> LlvmValue:
+    """Return one of the driver's integer parameters."""
+    return w.name_value(f"%{name}", "i64")
+
+
+def _write_minimum(one: LlvmValue, two: LlvmValue) -> LlvmValue:
+    return one.writer.select(one < two, one, two)
+
+
+def _write_tile(w: LlvmWriter, real: RealType, tile: LlvmValue, count: LlvmValue) -> None:
     """Write one run of a program, on as many points as a vector has lanes, or fewer."""
-    with w.loop_over("0", "%n") as j, w.loop_over("0", str(real.lanes)) as lane:
+    working, points, values, gradients = (LlvmArray(w.name_value(f"%{name}", "ptr"), real.name) for name in "wxyg")
+    n = _name_size(w, "n")
+    m = _name_size(w, "m")
+    with loop_over(0, n) as j, loop_over(0, w.as_value(real.lanes, "i64")) as lane:
         # Lanes beyond the last point repeat it.
-        held = w.write_minimum(lane, w.write_binary("sub", count, "1"))
-        w.copy_entry("w", _write_lane_index(w, real, j, lane), "x", _write_entry_index(w, tile, held, "%n", j))
+        point = tile + _write_minimum(lane, count - 1)
+        working.copy_entry(j * real.lanes + lane, points, point * n + j)
     w.emit_line(jit.ENTER_CALL)
-    with w.loop_over("0", "%m") as j, w.loop_over("0", count) as lane:
-        w.copy_entry(
-            "y",
-            _write_entry_index(w, tile, lane, "%m", j),
-            "w",
-            _write_lane_index(w, real, w.write_binary("add", "%n", j), lane),
-        )
-    with (
-        w.when_all(w.emit_value("ptrtoint ptr %g to i64")),
-        w.loop_over("0", "%n") as j,
-        w.loop_over("0", count) as lane,
-    ):
-        slot = w.write_binary("add", w.write_binary("add", "%n", "%m"), j)
-        w.copy_entry("g", _write_entry_index(w, tile, lane, "%n", j), "w", _write_lane_index(w, real, slot, lane))
-
-
-def _write_lane_index(w: LlvmLoopWriter, real: RealType, slot: str, lane: str) -> str:
-    return w.write_binary("add", w.write_binary("mul", slot, str(real.lanes)), lane)
-
-
-def _write_entry_index(w: LlvmLoopWriter, tile: str, lane: str, columns: str, column: str) -> str:
-    return w.write_binary("add", w.write_binary("mul", w.write_binary("add", tile, lane), columns), column)
+    with loop_over(0, m) as j, loop_over(0, count) as lane:
+        values.copy_entry((tile + lane) * m + j, working, (n + j) * real.lanes + lane)
+    with when_all(gradients.start.convert("ptrtoint", "i64")), loop_over(0, n) as j, loop_over(0, count) as lane:
+        gradients.copy_entry((tile + lane) * n + j, working, (n + m + j) * real.lanes + lane)

@@ -11,13 +11,16 @@ import ctypes
 import mmap
 import platform
 import sys
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from types import ModuleType
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad import settings
+from wiregrad.backends.native.llvm_writer import LlvmWriter
 from wiregrad.errors import NotNativeError
 
 NATIVE_SWITCH = settings.NATIVE_VARIABLE
@@ -28,8 +31,22 @@ STENCIL_PROCESSORS = frozenset(["x86_64", "amd64"])
 """Processors that have stencils; their C functions follow the System V calling convention."""
 
 
+class LlvmModule(Protocol):
+    """A module of LLVM, as llvmlite wraps it."""
+
+    def verify(self) -> None:
+        """Raise an error if the module is not well formed."""
+
+
+class TargetMachine(Protocol):
+    """LLVM's compiler for one processor, as llvmlite wraps it."""
+
+    def emit_object(self, module: LlvmModule) -> bytes:
+        """Return a module as an object file."""
+
+
 @cache
-def load_llvm() -> Any:
+def load_llvm() -> ModuleType:
     """Return llvmlite's binding, initialized for this processor; raise `NotNativeError` if it cannot be imported."""
     check_native_enabled()
     try:
@@ -38,7 +55,8 @@ def load_llvm() -> Any:
         raise NotNativeError(f"native code needs llvmlite, which cannot be imported ({error})") from None
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    return binding
+    loaded: ModuleType = binding
+    return loaded
 
 
 def check_native_enabled() -> None:
@@ -73,7 +91,7 @@ def vector_bytes() -> int:
 
 
 @cache
-def target_machine(stencils: bool = False) -> Any:
+def target_machine(stencils: bool = False) -> TargetMachine:
     """Return a target machine: for functions, or for stencils, whose operands are absolute 32-bit offsets."""
     if stencils:
         # Stencils pass the upper halves of vector registers on unchanged; `run_code` clears them once at the end.
@@ -81,10 +99,11 @@ def target_machine(stencils: bool = False) -> Any:
     return _create_target_machine(load_llvm().get_process_triple(), reloc="pic", codemodel="jitdefault")
 
 
-def _create_target_machine(triple: str, more: str = "", **where: str) -> Any:
+def _create_target_machine(triple: str, more: str = "", **where: str) -> TargetMachine:
     flags = ",".join(f"+{name}" for name in sorted(processor_features()))
-    made = load_llvm().Target.from_triple(triple)
-    return made.create_target_machine(cpu=processor_name(), features=flags + more, opt=2, **where)
+    target = load_llvm().Target.from_triple(triple)
+    machine: TargetMachine = target.create_target_machine(cpu=processor_name(), features=flags + more, opt=2, **where)
+    return machine
 
 
 class JitFunctions:
@@ -99,7 +118,7 @@ class JitFunctions:
         self._engine.set_object_cache(self._note_code_size)
         self._engine.finalize_object()
 
-    def _note_code_size(self, _module: Any, binary: bytes) -> None:
+    def _note_code_size(self, _module: LlvmModule, binary: bytes) -> None:
         self.size = len(binary)
 
     def find_address(self, name: str) -> int:
@@ -113,15 +132,21 @@ _PERMANENT_FUNCTIONS: list[JitFunctions] = []
 
 def compile_functions(text: str, *names: str, level: int = 2) -> list[int]:
     """Compile functions from LLVM text, never to be freed, and return their addresses."""
-    made = JitFunctions(text, level)
-    _PERMANENT_FUNCTIONS.append(made)
-    return [made.find_address(name) for name in names]
+    functions = JitFunctions(text, level)
+    _PERMANENT_FUNCTIONS.append(functions)
+    return [functions.find_address(name) for name in names]
 
 
-def optimize_module(text: str, level: int) -> Any:
-    """Return the LLVM module of a text after LLVM's optimization passes."""
-    module = load_llvm().parse_assembly(text)
+def parse_module(text: str) -> LlvmModule:
+    """Return the LLVM module of a text, checked by LLVM's verifier."""
+    module: LlvmModule = load_llvm().parse_assembly(text)
     module.verify()
+    return module
+
+
+def optimize_module(text: str, level: int) -> LlvmModule:
+    """Return the LLVM module of a text after LLVM's optimization passes."""
+    module = parse_module(text)
     if level:
         options = load_llvm().create_pipeline_tuning_options(speed_level=level)
         builder = load_llvm().create_pass_builder(target_machine(), options)
@@ -152,22 +177,25 @@ def _load_math_library() -> ctypes.CDLL:
 
 
 ENTER_CALL = "call preserve_nonecc void %code(ptr %w, i64 poison, i64 poison, i64 poison, ptr %w)"
-"""The call that enters a program's code; `stencils.HANDED` describes its arguments."""
+"""The call that enters a program's code; `stencils.HANDED_PARAMETERS` describes its arguments."""
+
+
+def write_register_cleanup(w: LlvmWriter) -> None:
+    """Write the instruction that clears the upper halves of vector registers, which stencils leave in use."""
+    if "avx" in processor_features():
+        w.declare("void", "@llvm.x86.avx.vzeroupper")
+        w.call_void("@llvm.x86.avx.vzeroupper")
 
 
 @cache
 def enter_address() -> int:
     """Return the address of `void enter(void *code, void *w)`, which runs a program's code on a working buffer."""
-    clear = "call void @llvm.x86.avx.vzeroupper()" if "avx" in processor_features() else ""
-    declared = "declare void @llvm.x86.avx.vzeroupper()" if clear else ""
-    text = f"""
-{declared}
-define void @enter(ptr %code, ptr %w) {{
-  {ENTER_CALL}
-  {clear}
-  ret void
-}}"""
-    return compile_functions(text, "enter")[0]
+    w = LlvmWriter()
+    w.begin_function("void @enter(ptr %code, ptr %w)")
+    w.emit_line(ENTER_CALL)
+    write_register_cleanup(w)
+    w.end_function()
+    return compile_functions(w.format_module(), "enter")[0]
 
 
 def run_code(code: int, w: int) -> None:
@@ -176,7 +204,7 @@ def run_code(code: int, w: int) -> None:
 
 
 @cache
-def _load_enter() -> Any:
+def _load_enter() -> Callable[[int, int], None]:
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(enter_address())
 
 
@@ -195,7 +223,7 @@ class MachineCode:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
     def writable_bytes(self) -> NDArray[np.uint8]:
-        """Return the bytes, to be written before `seal`."""
+        """Return the bytes of the memory; they must be written before `seal`."""
         return np.frombuffer(self._map, np.uint8, self.size)
 
     def seal(self) -> None:
@@ -209,7 +237,7 @@ class MachineCode:
 
 
 @cache
-def _load_mprotect() -> Any:
+def _load_mprotect() -> Callable[[int, int, int], int]:
     function = ctypes.CDLL(None, use_errno=True).mprotect
     function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return function

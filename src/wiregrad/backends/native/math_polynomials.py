@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from wiregrad.backends.native.llvm_writer import LaneValue, LaneWriter
+from wiregrad.backends.native.llvm_writer import LlvmOperand, LlvmValue, call_intrinsic
 
 
 def _parse_hex_floats(text: str) -> tuple[float, ...]:
@@ -98,119 +98,218 @@ ERFC = _parse_hex_floats(
 """(x + 2) * e**x**2 * erfc(x) as a polynomial in (x - 3) / (x + 3), for x from 1 to 28."""
 
 
+SCALEF_FEATURE = "avx512f"
+"""The processor feature that has an instruction for multiplying by powers of 2."""
+
+
+def _call_on_lanes(name: str, *operands: LlvmOperand) -> LlvmValue:
+    like = next(operand for operand in operands if isinstance(operand, LlvmValue))
+    values = [like.writer.as_value(operand, like.element, like.lanes) for operand in operands]
+    return call_intrinsic(name, *values)
+
+
+def fma(a: LlvmOperand, b: LlvmOperand, c: LlvmOperand) -> LlvmValue:
+    """Write a * b + c with a single rounding."""
+    return _call_on_lanes("fma", a, b, c)
+
+
+def fabs(x: LlvmValue) -> LlvmValue:
+    """Write the magnitude."""
+    return _call_on_lanes("fabs", x)
+
+
+def sqrt(x: LlvmValue) -> LlvmValue:
+    """Write the square root."""
+    return _call_on_lanes("sqrt", x)
+
+
+def rint(x: LlvmValue) -> LlvmValue:
+    """Write the nearest integer."""
+    return _call_on_lanes("rint", x)
+
+
+def copysign(x: LlvmOperand, sign: LlvmValue) -> LlvmValue:
+    """Write the magnitude of one value with the sign of another."""
+    return _call_on_lanes("copysign", x, sign)
+
+
+def select(condition: LlvmValue, yes: LlvmOperand, no: LlvmOperand) -> LlvmValue:
+    """Write one value where a condition holds, another elsewhere."""
+    return condition.writer.select(condition, yes, no)
+
+
+def clamp(x: LlvmValue, low: float, high: float) -> LlvmValue:
+    """Write a value clamped to two limits; NaN stays NaN."""
+    below = select(x < low, low, x)
+    return select(below > high, high, below)
+
+
+def is_not_below(x: LlvmValue, limit: float) -> LlvmValue:
+    """Write in which lanes a value is not less than a limit; true for NaN."""
+    return x.compare("uge", limit)
+
+
+def is_not_above(x: LlvmValue, limit: float) -> LlvmValue:
+    """Write in which lanes a value is not greater than a limit; true for NaN."""
+    return x.compare("ule", limit)
+
+
+def _no_lanes(x: LlvmValue) -> LlvmValue:
+    """Return a condition that holds in no lane."""
+    return x.writer.as_value(False, "i1", x.lanes)
+
+
+def scale_by_power_of_2(x: LlvmValue, k: LlvmValue) -> LlvmValue:
+    """Write x * 2**k in one instruction, k being a real that holds an integer."""
+    w = x.writer
+    if x.lanes == 1:
+        pair = [w.emit_value("double", f"insertelement <2 x double> poison, {v.typed}, i32 0", 2) for v in (x, k)]
+        both = _call_scalef("sd", pair, ["i32 4"])
+        return w.emit_value("double", f"extractelement {both.typed}, i32 0")
+    bits = 64 * x.lanes
+    return _call_scalef(f"pd.{bits}", (x, k), ["i32 4"] if bits == 512 else [])
+
+
+def _call_scalef(form: str, values: Sequence[LlvmValue], rounding: list[str]) -> LlvmValue:
+    """Write a call of AVX-512's scalef; its mask selects all lanes, so the third operand is not used."""
+    w = values[0].writer
+    kind = values[0].llvm_type
+    name = f"@llvm.x86.avx512.mask.scalef.{form}"
+    w.declare(kind, name, kind, kind, kind, "i8", *("i32" for _ in rounding))
+    operands = [*(value.typed for value in values), f"{kind} zeroinitializer", "i8 -1", *rounding]
+    return w.emit_value("double", f"call {kind} {name}({', '.join(operands)})", values[0].lanes)
+
+
+def estimate_cube_root(x: LlvmValue) -> LlvmValue:
+    """Write the cube root of a positive normal number to within a tenth, by a third of its bits."""
+    bits = x.as_bits().convert("uitofp", "double")
+    near = bits * (1 / 3) + 0x2A9F7893 * 2.0**32
+    return near.convert("fptoui", "i64").as_real()
+
+
+def evaluate_polynomial(x: LlvmValue, coefficients: Sequence[float]) -> LlvmValue:
+    """Write a polynomial, lowest power first, by Estrin's scheme, whose dependency chain is short."""
+    terms: list[LlvmOperand] = list(coefficients)
+    power = x
+    while len(terms) > 1:
+        pairs = [fma(terms[k + 1], power, terms[k]) for k in range(0, len(terms) - 1, 2)]
+        terms = [*pairs, *terms[len(pairs) * 2 :]]
+        if len(terms) > 1:
+            power = power * power
+    return x.writer.as_value(terms[0], x.element, x.lanes)
+
+
 class PolynomialResult(NamedTuple):
     """The result of a function, and the lanes that need a fallback."""
 
-    result: LaneValue
-    outside: LaneValue | None = None
+    result: LlvmValue
+    outside: LlvmValue | None = None
     """The lanes whose result is wrong; None if there are never any."""
-    edges: Callable[[], tuple[LaneValue, LaneValue]] | None = None
+    edges: Callable[[], tuple[LlvmValue, LlvmValue]] | None = None
     """Writes corrected results for such lanes, and returns the lanes that remain for the scalar function."""
 
 
-def _evaluate_odd(w: LaneWriter, r: LaneValue, z: LaneValue, coefficients: Sequence[float]) -> LaneValue:
+def _evaluate_odd(r: LlvmValue, z: LlvmValue, coefficients: Sequence[float]) -> LlvmValue:
     """Write r + r * (z * polynomial(z)); the leading coefficient 0.0 preserves the sign of a zero."""
-    return w.fma(r, w.evaluate_polynomial(z, (0.0, *coefficients)), r)
+    return fma(r, evaluate_polynomial(z, (0.0, *coefficients)), r)
 
 
 class ExponentialParts(NamedTuple):
     """e**x as 2**k * (1 + p): `shifted` is k + ROUND, so that its low bits hold k."""
 
-    shifted: LaneValue
-    p: LaneValue
+    shifted: LlvmValue
+    p: LlvmValue
 
-    def write_power_of_2(self, less: int = 0) -> LaneValue:
+    def write_power_of_2(self, less: int = 0) -> LlvmValue:
         """Write 2**(k - less), which must be a normal number."""
         return ((self.shifted.as_bits() + (1023 - less)) << 52).as_real()
 
 
-def _split_exponential(w: LaneWriter, x: LaneValue, rest: LaneValue | None = None) -> ExponentialParts:
+def _split_exponential(x: LlvmValue, rest: LlvmValue | None = None) -> ExponentialParts:
     """Write e**(x + rest) in parts, for |x| below 2**40."""
-    shifted = w.fma(x, LOG2_E, ROUND)
+    shifted = fma(x, LOG2_E, ROUND)
     k = shifted - ROUND
-    r = w.fma(k, -LN2, x)
-    r = w.fma(k, -LN2_REST, r) if rest is None else r + w.fma(k, -LN2_REST, rest)
-    return ExponentialParts(shifted, w.fma(r, w.evaluate_polynomial(r, (0.0, *EXP)), r))
+    r = fma(k, -LN2, x)
+    r = fma(k, -LN2_REST, r) if rest is None else r + fma(k, -LN2_REST, rest)
+    return ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *EXP)), r))
 
 
-def _join_exponential(
-    w: LaneWriter, parts: ExponentialParts, x: LaneValue, factor: LaneValue | None = None
-) -> LaneValue:
+def _join_exponential(parts: ExponentialParts, x: LlvmValue, factor: LlvmValue | None = None) -> LlvmValue:
     """Write 2**k * (1 + p) * factor; the scaling comes last, so it rounds only once. x has the sign of k."""
-    near = parts.p + 1.0 if factor is None else w.fma(parts.p, factor, factor)
-    if w.scales:
-        return w.scale_by_power_of_2(near, parts.shifted - ROUND)
+    near = parts.p + 1.0 if factor is None else fma(parts.p, factor, factor)
+    if SCALEF_FEATURE in x.writer.features:
+        return scale_by_power_of_2(near, parts.shifted - ROUND)
     down = x < 0.0
-    bias = w.write_select(down, w.as_value(1023 + 64, "i64"), w.as_value(1023 - 64, "i64"))
+    bias = x.writer.select(down, 1023 + 64, 1023 - 64, "i64")
     power = ((parts.shifted.as_bits() + bias) << 52).as_real()
-    return near * power * w.write_select(down, 2.0**-64, 2.0**64)
+    return near * power * select(down, 2.0**-64, 2.0**64)
 
 
-def exp(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def exp(x: LlvmValue) -> PolynomialResult:
     """Write e**x."""
-    x = w.clamp(x, -746.0, 710.0)
-    return PolynomialResult(_join_exponential(w, _split_exponential(w, x), x))
+    x = clamp(x, -746.0, 710.0)
+    return PolynomialResult(_join_exponential(_split_exponential(x), x))
 
 
-def exp2(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def exp2(x: LlvmValue) -> PolynomialResult:
     """Write 2**x."""
-    x = w.clamp(x, -1076.0, 1025.0)
+    x = clamp(x, -1076.0, 1025.0)
     shifted = x + ROUND
     r = (x - (shifted - ROUND)) * LN2
     return PolynomialResult(
-        _join_exponential(w, ExponentialParts(shifted, w.fma(r, w.evaluate_polynomial(r, (0.0, *EXP)), r)), x)
+        _join_exponential(ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *EXP)), r)), x)
     )
 
 
-def expm1(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def expm1(x: LlvmValue) -> PolynomialResult:
     """Write e**x - 1."""
-    bounded = w.clamp(x, -40.0, 710.0)
-    parts = _split_exponential(w, bounded)
+    bounded = clamp(x, -40.0, 710.0)
+    parts = _split_exponential(bounded)
     half = parts.write_power_of_2(1)
-    result = w.fma(half, parts.p, half - 0.5) * 2.0
-    return PolynomialResult(w.write_select(w.fabs(x) < TINY, x, result))
+    result = fma(half, parts.p, half - 0.5) * 2.0
+    return PolynomialResult(select(fabs(x) < TINY, x, result))
 
 
-def tanh(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def tanh(x: LlvmValue) -> PolynomialResult:
     """Write the hyperbolic tangent: t / (t + 2) where t = e**2x - 1."""
-    size = w.fabs(x)
-    size = w.write_select(size > 20.0, 20.0, size)
-    parts = _split_exponential(w, size + size)
+    size = fabs(x)
+    size = select(size > 20.0, 20.0, size)
+    parts = _split_exponential(size + size)
     power = parts.write_power_of_2()
-    t = w.fma(power, parts.p, power - 1.0)
-    return PolynomialResult(w.copysign(t / (t + 2.0), x))
+    t = fma(power, parts.p, power - 1.0)
+    return PolynomialResult(copysign(t / (t + 2.0), x))
 
 
-def sinh(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def sinh(x: LlvmValue) -> PolynomialResult:
     """Write the hyperbolic sine: (t + t / (t + 1)) / 2 where t = e**x - 1, computed with t / 4, which is finite."""
-    size = w.fabs(x)
-    bounded = w.write_select(size > 710.5, 710.5, size)
-    parts = _split_exponential(w, bounded)
+    size = fabs(x)
+    bounded = select(size > 710.5, 710.5, size)
+    parts = _split_exponential(bounded)
     quarter = parts.write_power_of_2(2)
-    t = w.fma(quarter, parts.p, quarter - 0.25)
-    result = w.fma(0.25, t / (t + 0.25), t) * 2.0
-    return PolynomialResult(w.copysign(w.write_select(size < TINY, size, result), x))
+    t = fma(quarter, parts.p, quarter - 0.25)
+    result = fma(0.25, t / (t + 0.25), t) * 2.0
+    return PolynomialResult(copysign(select(size < TINY, size, result), x))
 
 
-def cosh(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def cosh(x: LlvmValue) -> PolynomialResult:
     """Write the hyperbolic cosine: (e**x + e**-x) / 2, computed with quarters, which cannot overflow."""
-    size = w.fabs(x)
-    bounded = w.write_select(size > 710.5, 710.5, size)
-    parts = _split_exponential(w, bounded)
+    size = fabs(x)
+    bounded = select(size > 710.5, 710.5, size)
+    parts = _split_exponential(bounded)
     quarter = parts.write_power_of_2(2)
-    e = w.fma(quarter, parts.p, quarter)
+    e = fma(quarter, parts.p, quarter)
     return PolynomialResult((e + 0.0625 / e) * 2.0)
 
 
 class LogarithmParts(NamedTuple):
     """A positive normal number as 2**k * m, with m between sqrt(1/2) and sqrt(2): k, m and f = m - 1."""
 
-    k: LaneValue
-    m: LaneValue
-    f: LaneValue
+    k: LlvmValue
+    m: LlvmValue
+    f: LlvmValue
 
 
-def _split_for_logarithm(x: LaneValue) -> LogarithmParts:
+def _split_for_logarithm(x: LlvmValue) -> LogarithmParts:
     shifted = x.as_bits() + (ONE_BITS - SQRT_HALF_BITS)
     # The exponent becomes the low bits of 2**52, which makes it a real without a conversion instruction.
     k = ((shifted >> 52) | 0x4330000000000000).as_real() - (2.0**52 + 1023)
@@ -218,167 +317,159 @@ def _split_for_logarithm(x: LaneValue) -> LogarithmParts:
     return LogarithmParts(k, m, m - 1.0)
 
 
-def _log_near_one(w: LaneWriter, f: LaneValue, rest: LaneValue | float) -> LaneValue:
+def _log_near_one(f: LlvmValue, rest: LlvmValue | float) -> LlvmValue:
     """Write log(1 + f) + rest, for 1 + f between sqrt(1/2) and sqrt(2) and a small rest."""
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
-    tail = z * w.evaluate_polynomial(z, LOG)
-    return f - (half - w.fma(s, half + tail, rest))
+    tail = z * evaluate_polynomial(z, LOG)
+    return f - (half - fma(s, half + tail, rest))
 
 
-def _is_outside_log(x: LaneValue) -> LaneValue:
-    return (x < SMALLEST) | x.is_not_below(math.inf)
+def _is_outside_log(x: LlvmValue) -> LlvmValue:
+    return (x < SMALLEST) | is_not_below(x, math.inf)
 
 
-def _log_at_edges(w: LaneWriter, x: LaneValue, zero: float) -> LaneValue:
+def _log_at_edges(x: LlvmValue, zero: float) -> LlvmValue:
     """Write a logarithm at its edges: -inf at `zero`, NaN below it, and x itself at inf and NaN."""
-    return w.write_select(x > zero, x, w.write_select(x.is_equal_to(zero), -math.inf, math.nan))
+    return select(x > zero, x, select(x.is_equal_to(zero), -math.inf, math.nan))
 
 
-def _join_logarithm(w: LaneWriter, x: LaneValue, result: LaneValue) -> PolynomialResult:
+def _join_logarithm(x: LlvmValue, result: LlvmValue) -> PolynomialResult:
     """Return a logarithm with its edges; subnormal numbers remain for the scalar function."""
     outside = _is_outside_log(x)
 
-    def edges() -> tuple[LaneValue, LaneValue]:
-        return w.write_select(outside, _log_at_edges(w, x, 0.0), result), (x > 0.0) & (x < SMALLEST)
+    def edges() -> tuple[LlvmValue, LlvmValue]:
+        return select(outside, _log_at_edges(x, 0.0), result), (x > 0.0) & (x < SMALLEST)
 
     return PolynomialResult(result, outside, edges)
 
 
-def log(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def log(x: LlvmValue) -> PolynomialResult:
     """Write the natural logarithm."""
     parts = _split_for_logarithm(x)
-    return _join_logarithm(w, x, w.fma(parts.k, LN2, _log_near_one(w, parts.f, parts.k * LN2_REST)))
+    return _join_logarithm(x, fma(parts.k, LN2, _log_near_one(parts.f, parts.k * LN2_REST)))
 
 
-def log2(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def log2(x: LlvmValue) -> PolynomialResult:
     """Write the logarithm to base 2."""
     parts = _split_for_logarithm(x)
-    return _join_logarithm(w, x, w.fma(_log_near_one(w, parts.f, 0.0), LOG2_E, parts.k))
+    return _join_logarithm(x, fma(_log_near_one(parts.f, 0.0), LOG2_E, parts.k))
 
 
-def log10(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def log10(x: LlvmValue) -> PolynomialResult:
     """Write the logarithm to base 10."""
     parts = _split_for_logarithm(x)
-    near = w.fma(_log_near_one(w, parts.f, 0.0), LOG10_E, parts.k * LOG10_2_REST)
-    return _join_logarithm(w, x, w.fma(parts.k, LOG10_2, near))
+    near = fma(_log_near_one(parts.f, 0.0), LOG10_E, parts.k * LOG10_2_REST)
+    return _join_logarithm(x, fma(parts.k, LOG10_2, near))
 
 
-def _log_of_one_plus(w: LaneWriter, x: LaneValue) -> LaneValue:
+def _log_of_one_plus(x: LlvmValue) -> LlvmValue:
     """Write log(1 + x), corrected for the rounding error of 1 + x, for finite x above -1."""
     u = x + 1.0
     above = u - 1.0
     lost = (1.0 - (u - above)) + (x - above)
     parts = _split_for_logarithm(u)
-    rest = w.fma(parts.k, LN2_REST, lost / u)
-    return w.write_select(w.fabs(x) < TINY, x, w.fma(parts.k, LN2, _log_near_one(w, parts.f, rest)))
+    rest = fma(parts.k, LN2_REST, lost / u)
+    return select(fabs(x) < TINY, x, fma(parts.k, LN2, _log_near_one(parts.f, rest)))
 
 
-def log1p(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def log1p(x: LlvmValue) -> PolynomialResult:
     """Write log(1 + x)."""
-    result = _log_of_one_plus(w, x)
-    outside = x.is_not_above(-1.0) | x.is_not_below(math.inf)
-    return PolynomialResult(
-        result, outside, lambda: (w.write_select(outside, _log_at_edges(w, x, -1.0), result), w.false_in_all_lanes())
-    )
+    result = _log_of_one_plus(x)
+    outside = is_not_above(x, -1.0) | is_not_below(x, math.inf)
+    return PolynomialResult(result, outside, lambda: (select(outside, _log_at_edges(x, -1.0), result), _no_lanes(x)))
 
 
-def asinh(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def asinh(x: LlvmValue) -> PolynomialResult:
     """Write the inverse of sinh."""
-    size = w.fabs(x)
+    size = fabs(x)
     square = size * size
-    t = size + square / (w.call_intrinsic("sqrt", square + 1.0) + 1.0)
-    return PolynomialResult(w.copysign(_log_of_one_plus(w, t), x), size.is_not_below(2.0**500))
+    t = size + square / (sqrt(square + 1.0) + 1.0)
+    return PolynomialResult(copysign(_log_of_one_plus(t), x), is_not_below(size, 2.0**500))
 
 
-def acosh(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def acosh(x: LlvmValue) -> PolynomialResult:
     """Write the inverse of cosh."""
     t = x - 1.0
-    result = _log_of_one_plus(w, t + w.call_intrinsic("sqrt", w.fma(t, t, t + t)))
+    result = _log_of_one_plus(t + sqrt(fma(t, t, t + t)))
     return PolynomialResult(
-        result, (x < 1.0) | x.is_not_below(2.0**500), lambda: (w.write_select(x < 1.0, math.nan, result), x > 2.0**499)
+        result, (x < 1.0) | is_not_below(x, 2.0**500), lambda: (select(x < 1.0, math.nan, result), x > 2.0**499)
     )
 
 
-def atanh(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def atanh(x: LlvmValue) -> PolynomialResult:
     """Write the inverse of tanh."""
-    size = w.fabs(x)
-    half = _log_of_one_plus(w, (size + size) / (1.0 - size)) * 0.5
-    result = w.copysign(w.write_select(size < TINY, size, half), x)
+    size = fabs(x)
+    half = _log_of_one_plus((size + size) / (1.0 - size)) * 0.5
+    result = copysign(select(size < TINY, size, half), x)
 
-    def edges() -> tuple[LaneValue, LaneValue]:
-        end = w.copysign(w.write_select(size.is_equal_to(1.0), math.inf, math.nan), x)
-        return w.write_select(size < 1.0, result, end), w.false_in_all_lanes()
+    def edges() -> tuple[LlvmValue, LlvmValue]:
+        end = copysign(select(size.is_equal_to(1.0), math.inf, math.nan), x)
+        return select(size < 1.0, result, end), _no_lanes(x)
 
-    return PolynomialResult(result, size.is_not_below(1.0), edges)
+    return PolynomialResult(result, is_not_below(size, 1.0), edges)
 
 
-def pow(w: LaneWriter, x: LaneValue, y: LaneValue) -> PolynomialResult:
+def pow(x: LlvmValue, y: LlvmValue) -> PolynomialResult:
     """Write x**y as e**(y log x), with the logarithm and the product each as a sum of two numbers."""
-    size = w.fabs(x)
-    high, low = _log_in_two(w, size)
+    size = fabs(x)
+    high, low = _log_in_two(size)
     product = y * high
-    rest = w.fma(y, low, w.fma(y, high, -product))
-    bounded = w.clamp(product, -746.0, 710.0)
-    result = _join_exponential(
-        w, _split_exponential(w, bounded, w.write_select(product.is_equal_to(bounded), rest, 0.0)), bounded
-    )
-    signed = _signed_power(w, result, x, y)
-    infinite = w.fabs(y).is_not_below(math.inf)
-    return PolynomialResult(signed, _is_outside_log(size) | infinite, lambda: _power_of_zero(w, x, y, signed, infinite))
+    rest = fma(y, low, fma(y, high, -product))
+    bounded = clamp(product, -746.0, 710.0)
+    result = _join_exponential(_split_exponential(bounded, select(product.is_equal_to(bounded), rest, 0.0)), bounded)
+    signed = _signed_power(result, x, y)
+    infinite = is_not_below(fabs(y), math.inf)
+    return PolynomialResult(signed, _is_outside_log(size) | infinite, lambda: _power_of_zero(x, y, signed, infinite))
 
 
-def _signed_power(w: LaneWriter, result: LaneValue, x: LaneValue, y: LaneValue) -> LaneValue:
+def _signed_power(result: LlvmValue, x: LlvmValue, y: LlvmValue) -> LlvmValue:
     """Turn the power of |x| into that of x: negative for odd y, NaN if x is negative and y no integer."""
     half = y * 0.5
-    even = w.call_intrinsic("rint", half).is_equal_to(half)
-    integer = w.call_intrinsic("rint", y).is_equal_to(y)
-    negative = w.write_select(integer, w.write_select(even, result, -result), math.nan)
-    return w.write_select(x < 0.0, negative, result)
+    even = rint(half).is_equal_to(half)
+    integer = rint(y).is_equal_to(y)
+    negative = select(integer, select(even, result, -result), math.nan)
+    return select(x < 0.0, negative, result)
 
 
-def _power_of_zero(
-    w: LaneWriter, x: LaneValue, y: LaneValue, result: LaneValue, infinite: LaneValue
-) -> tuple[LaneValue, LaneValue]:
+def _power_of_zero(x: LlvmValue, y: LlvmValue, result: LlvmValue, infinite: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
     """Write powers of 0, which are common in data; other edges remain for the scalar function."""
     zero = x.is_equal_to(0.0) & infinite.is_equal_to(0)
-    magnitude = w.write_select(y > 0.0, 0.0, w.write_select(y < 0.0, math.inf, 1.0))
+    magnitude = select(y > 0.0, 0.0, select(y < 0.0, math.inf, 1.0))
     half = y * 0.5
-    odd = w.call_intrinsic("rint", y).is_equal_to(y) & w.call_intrinsic("rint", half).is_equal_to(half).is_equal_to(0)
-    power = w.write_select(odd, w.copysign(magnitude, x), magnitude)
-    others = _is_outside_log(w.fabs(x)) & x.is_equal_to(0.0).is_equal_to(0) | infinite
-    return w.write_select(zero, power, result), others
+    odd = rint(y).is_equal_to(y) & rint(half).is_equal_to(half).is_equal_to(0)
+    power = select(odd, copysign(magnitude, x), magnitude)
+    others = _is_outside_log(fabs(x)) & x.is_equal_to(0.0).is_equal_to(0) | infinite
+    return select(zero, power, result), others
 
 
-def _log_in_two(w: LaneWriter, x: LaneValue) -> tuple[LaneValue, LaneValue]:
+def _log_in_two(x: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
     """Write the logarithm of a positive normal number as a sum of two, with a relative error of about 2**-65."""
     k, m, f = _split_for_logarithm(x)
     d = m + 1.0
     d_rest = m - (d - 1.0)
     inverse = 1.0 / d
     s = f * inverse
-    s_rest = (w.fma(-s, d, f) - s * d_rest) * inverse
+    s_rest = (fma(-s, d, f) - s * d_rest) * inverse
     z = s * s
-    z_rest = w.fma(s, s, -z) + (s + s) * s_rest
-    later = z * w.evaluate_polynomial(z, LOG_LATER)
+    z_rest = fma(s, s, -z) + (s + s) * s_rest
+    later = z * evaluate_polynomial(z, LOG_LATER)
     t = later + LOG_FIRST
     t_rest = (later - (t - LOG_FIRST)) + LOG_FIRST_REST
-    q, q_rest = _multiply_pairs(w, (z, z_rest), (t, t_rest))
-    g, g_rest = _multiply_pairs(w, (s, s_rest), (q, q_rest))
+    q, q_rest = _multiply_pairs((z, z_rest), (t, t_rest))
+    g, g_rest = _multiply_pairs((s, s_rest), (q, q_rest))
     twice = s + s
     one, one_rest = _add_pairs(twice, g, s_rest + s_rest + g_rest)
-    return _add_pairs(k * LN2_SHORT, one, w.fma(k, LN2_SHORT_REST, one_rest))
+    return _add_pairs(k * LN2_SHORT, one, fma(k, LN2_SHORT_REST, one_rest))
 
 
-def _multiply_pairs(
-    w: LaneWriter, a: tuple[LaneValue, LaneValue], b: tuple[LaneValue, LaneValue]
-) -> tuple[LaneValue, LaneValue]:
+def _multiply_pairs(a: tuple[LlvmValue, LlvmValue], b: tuple[LlvmValue, LlvmValue]) -> tuple[LlvmValue, LlvmValue]:
     high = a[0] * b[0]
-    return high, w.fma(a[1], b[0], w.fma(a[0], b[1], w.fma(a[0], b[0], -high)))
+    return high, fma(a[1], b[0], fma(a[0], b[1], fma(a[0], b[0], -high)))
 
 
-def _add_pairs(a: LaneValue, b: LaneValue, rest: LaneValue) -> tuple[LaneValue, LaneValue]:
+def _add_pairs(a: LlvmValue, b: LlvmValue, rest: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
     """Write a + b + rest as two numbers, for |a| >= |b| or a = 0."""
     high = a + b
     low = (a - high) + b + rest
@@ -386,147 +477,145 @@ def _add_pairs(a: LaneValue, b: LaneValue, rest: LaneValue) -> tuple[LaneValue, 
     return total, (high - total) + low
 
 
-def _subtract_multiple_of_pi(w: LaneWriter, x: LaneValue, k: LaneValue, part: float) -> LaneValue:
+def _subtract_multiple_of_pi(x: LlvmValue, k: LlvmValue, part: float) -> LlvmValue:
     """Write x - k * pi * part, where the multiple is near x."""
     for number in PI:
-        x = w.fma(k, -number * part, x)
+        x = fma(k, -number * part, x)
     return x
 
 
-def _reduced_sine(w: LaneWriter, x: LaneValue, k: LaneValue, shifted: LaneValue) -> LaneValue:
+def _reduced_sine(x: LlvmValue, k: LlvmValue, shifted: LlvmValue) -> LlvmValue:
     """Write sin(x - k pi), negated where the integer in `shifted` is odd."""
-    r = _subtract_multiple_of_pi(w, x, k, 1.0)
-    return (_evaluate_odd(w, r, r * r, SIN).as_bits() ^ (shifted.as_bits() << 63)).as_real()
+    r = _subtract_multiple_of_pi(x, k, 1.0)
+    return (_evaluate_odd(r, r * r, SIN).as_bits() ^ (shifted.as_bits() << 63)).as_real()
 
 
-def _join_periodic(w: LaneWriter, x: LaneValue, result: LaneValue) -> PolynomialResult:
+def _join_periodic(x: LlvmValue, result: LlvmValue) -> PolynomialResult:
     """Return a periodic function, which is NaN at infinities; huge arguments remain for the scalar function."""
-    size = w.fabs(x)
-    outside = size.is_not_below(FAR)
-    return PolynomialResult(
-        result, outside, lambda: (w.write_select(outside, math.nan, result), outside & (size < math.inf))
-    )
+    size = fabs(x)
+    outside = is_not_below(size, FAR)
+    return PolynomialResult(result, outside, lambda: (select(outside, math.nan, result), outside & (size < math.inf)))
 
 
-def sin(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def sin(x: LlvmValue) -> PolynomialResult:
     """Write the sine."""
-    shifted = w.fma(x, 1 / math.pi, ROUND)
-    return _join_periodic(w, x, _reduced_sine(w, x, shifted - ROUND, shifted))
+    shifted = fma(x, 1 / math.pi, ROUND)
+    return _join_periodic(x, _reduced_sine(x, shifted - ROUND, shifted))
 
 
-def cos(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def cos(x: LlvmValue) -> PolynomialResult:
     """Write the cosine, as the sine of x reduced by half-odd multiples of pi."""
-    shifted = w.fma(x, 1 / math.pi, 0.5) + ROUND
-    return _join_periodic(w, x, _reduced_sine(w, x, shifted - ROUND - 0.5, shifted))
+    shifted = fma(x, 1 / math.pi, 0.5) + ROUND
+    return _join_periodic(x, _reduced_sine(x, shifted - ROUND - 0.5, shifted))
 
 
-def tan(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def tan(x: LlvmValue) -> PolynomialResult:
     """Write the tangent."""
-    shifted = w.fma(x, 2 / math.pi, ROUND)
-    r = _subtract_multiple_of_pi(w, x, shifted - ROUND, 0.5)
+    shifted = fma(x, 2 / math.pi, ROUND)
+    r = _subtract_multiple_of_pi(x, shifted - ROUND, 0.5)
     z = r * r
-    sine = _evaluate_odd(w, r, z, SIN_SHORT)
-    cosine = w.fma(z * z, w.evaluate_polynomial(z, COS_SHORT), w.fma(z, -0.5, 1.0))
+    sine = _evaluate_odd(r, z, SIN_SHORT)
+    cosine = fma(z * z, evaluate_polynomial(z, COS_SHORT), fma(z, -0.5, 1.0))
     turned = (shifted.as_bits() & 1).is_equal_to(1)
-    top = w.write_select(turned, -cosine, sine)
-    bottom = w.write_select(turned, sine, cosine)
-    return _join_periodic(w, x, top / bottom)
+    top = select(turned, -cosine, sine)
+    bottom = select(turned, sine, cosine)
+    return _join_periodic(x, top / bottom)
 
 
-def _positive_arctangent(w: LaneWriter, size: LaneValue) -> LaneValue:
+def _positive_arctangent(size: LlvmValue) -> LlvmValue:
     """Write the arctangent of a nonnegative number."""
     far = size > 2.414213562373095
     middle = size > 0.4142135623730951
-    top = w.write_select(far, -1.0, w.write_select(middle, size - 1.0, size))
-    bottom = w.write_select(far, size, w.write_select(middle, size + 1.0, 1.0))
+    top = select(far, -1.0, select(middle, size - 1.0, size))
+    bottom = select(far, size, select(middle, size + 1.0, 1.0))
     t = top / bottom
     z = t * t
-    rest = w.write_select(far, HALF_PI_REST, w.write_select(middle, HALF_PI_REST / 2, 0.0))
-    base = w.write_select(far, HALF_PI, w.write_select(middle, HALF_PI / 2, 0.0))
-    return base + (t + w.fma(t, z * w.evaluate_polynomial(z, ATAN), rest))
+    rest = select(far, HALF_PI_REST, select(middle, HALF_PI_REST / 2, 0.0))
+    base = select(far, HALF_PI, select(middle, HALF_PI / 2, 0.0))
+    return base + (t + fma(t, z * evaluate_polynomial(z, ATAN), rest))
 
 
-def atan(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def atan(x: LlvmValue) -> PolynomialResult:
     """Write the arctangent."""
-    return PolynomialResult(w.copysign(_positive_arctangent(w, w.fabs(x)), x))
+    return PolynomialResult(copysign(_positive_arctangent(fabs(x)), x))
 
 
-def atan2(w: LaneWriter, y: LaneValue, x: LaneValue) -> PolynomialResult:
+def atan2(y: LlvmValue, x: LlvmValue) -> PolynomialResult:
     """Write the angle of the point (x, y)."""
-    quotient = w.fabs(y) / w.fabs(x)
-    angle = _positive_arctangent(w, quotient)
+    quotient = fabs(y) / fabs(x)
+    angle = _positive_arctangent(quotient)
     turned = PI[0] - (angle - PI[1])
-    return PolynomialResult(w.copysign(w.write_select(x < 0.0, turned, angle), y), quotient.is_nan())
+    return PolynomialResult(copysign(select(x < 0.0, turned, angle), y), quotient.compare("uno", quotient))
 
 
-def _positive_arcsine(w: LaneWriter, size: LaneValue) -> tuple[LaneValue, LaneValue]:
+def _positive_arcsine(size: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
     """Write asin(size) where size <= 1/2, else acos(size) / 2; also return where it is the latter."""
     large = size > 0.5
-    z = w.write_select(large, w.fma(size, -0.5, 0.5), size * size)
-    t = w.write_select(large, w.call_intrinsic("sqrt", z), size)
-    return w.fma(t, z * w.evaluate_polynomial(z, ASIN), t), large
+    z = select(large, fma(size, -0.5, 0.5), size * size)
+    t = select(large, sqrt(z), size)
+    return fma(t, z * evaluate_polynomial(z, ASIN), t), large
 
 
-def asin(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def asin(x: LlvmValue) -> PolynomialResult:
     """Write the arcsine."""
-    part, large = _positive_arcsine(w, w.fabs(x))
-    return PolynomialResult(w.copysign(w.write_select(large, HALF_PI - (part + part - HALF_PI_REST), part), x))
+    part, large = _positive_arcsine(fabs(x))
+    return PolynomialResult(copysign(select(large, HALF_PI - (part + part - HALF_PI_REST), part), x))
 
 
-def acos(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def acos(x: LlvmValue) -> PolynomialResult:
     """Write the arccosine."""
-    part, large = _positive_arcsine(w, w.fabs(x))
-    signed = w.copysign(part, x)
+    part, large = _positive_arcsine(fabs(x))
+    signed = copysign(part, x)
     twice = part + part
-    near_one = w.write_select(x < 0.0, PI[0] - (twice - PI[1]), twice)
-    return PolynomialResult(w.write_select(large, near_one, HALF_PI - (signed - HALF_PI_REST)))
+    near_one = select(x < 0.0, PI[0] - (twice - PI[1]), twice)
+    return PolynomialResult(select(large, near_one, HALF_PI - (signed - HALF_PI_REST)))
 
 
-def _erfc_far(w: LaneWriter, size: LaneValue) -> LaneValue:
+def _erfc_far(size: LlvmValue) -> LlvmValue:
     """Write erfc of a number of at least 1."""
-    x = w.write_select(size > 27.3, 27.3, size)
+    x = select(size > 27.3, 27.3, size)
     square = -(x * x)
-    parts = _split_exponential(w, square, -w.fma(x, x, square))
+    parts = _split_exponential(square, -fma(x, x, square))
     t = (x - 3.0) / (x + 3.0)
-    factor = w.fma(t, w.evaluate_polynomial(t, ERFC[1:]), ERFC[0]) / (x + 2.0)
-    return _join_exponential(w, parts, square, factor)
+    factor = fma(t, evaluate_polynomial(t, ERFC[1:]), ERFC[0]) / (x + 2.0)
+    return _join_exponential(parts, square, factor)
 
 
-def erf(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def erf(x: LlvmValue) -> PolynomialResult:
     """Write the error function."""
-    size = w.fabs(x)
-    near = w.fma(size, w.evaluate_polynomial(size * size, ERF), size)
-    return PolynomialResult(w.copysign(w.write_select(size < 1.0, near, 1.0 - _erfc_far(w, size)), x))
+    size = fabs(x)
+    near = fma(size, evaluate_polynomial(size * size, ERF), size)
+    return PolynomialResult(copysign(select(size < 1.0, near, 1.0 - _erfc_far(size)), x))
 
 
-def erfc(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def erfc(x: LlvmValue) -> PolynomialResult:
     """Write 1 - erf(x)."""
-    size = w.fabs(x)
-    near = w.fma(-x, w.evaluate_polynomial(x * x, ERF), 1.0 - x)
-    far = _erfc_far(w, size)
-    return PolynomialResult(w.write_select(size < 1.0, near, w.write_select(x < 0.0, 2.0 - far, far)))
+    size = fabs(x)
+    near = fma(-x, evaluate_polynomial(x * x, ERF), 1.0 - x)
+    far = _erfc_far(size)
+    return PolynomialResult(select(size < 1.0, near, select(x < 0.0, 2.0 - far, far)))
 
 
-def cbrt(w: LaneWriter, x: LaneValue) -> PolynomialResult:
+def cbrt(x: LlvmValue) -> PolynomialResult:
     """Write the cube root: an estimate from the bits, then two Halley steps and a Newton step."""
-    size = w.fabs(x)
-    t = w.estimate_cube_root(size)
+    size = fabs(x)
+    t = estimate_cube_root(size)
     for _ in range(2):
         cube = t * t * t
         t = t * ((cube + size + size) / (cube + cube + size))
     square = t * t
-    t = t - w.fma(square, t, -size) / (square * 3.0)
+    t = t - fma(square, t, -size) / (square * 3.0)
     zero = x.is_equal_to(0.0)
-    outside = (size < 2.0**-900) | size.is_not_below(2.0**1000)
-    result = w.copysign(t, x)
-    return PolynomialResult(result, outside, lambda: (w.write_select(zero, x, result), outside & (size > 0.0)))
+    outside = (size < 2.0**-900) | is_not_below(size, 2.0**1000)
+    result = copysign(t, x)
+    return PolynomialResult(result, outside, lambda: (select(zero, x, result), outside & (size > 0.0)))
 
 
-def hypot(w: LaneWriter, x: LaneValue, y: LaneValue) -> PolynomialResult:
+def hypot(x: LlvmValue, y: LlvmValue) -> PolynomialResult:
     """Write the length of (x, y)."""
-    extent = w.fabs(x) + w.fabs(y)
-    result = w.call_intrinsic("sqrt", w.fma(x, x, y * y))
-    outside = (extent < 2.0**-450) | extent.is_not_below(2.0**500)
+    extent = fabs(x) + fabs(y)
+    result = sqrt(fma(x, x, y * y))
+    outside = (extent < 2.0**-450) | is_not_below(extent, 2.0**500)
     return PolynomialResult(result, outside, lambda: (result, outside & extent.is_equal_to(0.0).is_equal_to(0)))
 
 

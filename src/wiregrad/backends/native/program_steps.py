@@ -1,20 +1,21 @@
 """The steps of a native program in the order in which they run, made from the nodes of a circuit.
 
 `find_node_kinds` groups the nodes that can share a stencil, and says what each kind sends back and reads for that.
-`StepStream` lists the steps (forward, seed, backward), each with its stencil and the slots it uses. Both tiers are made
-from it.
+`make_step_stream` lists the steps (forward, seed, backward), each with its stencil and the slots it uses; both tiers
+are made from the resulting `StepStream`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends.native import allocation, stencils
+from wiregrad.backends.native import allocation
 from wiregrad.backends.native.allocation import (
     assign_registers,
     can_stay_in_register,
@@ -22,7 +23,7 @@ from wiregrad.backends.native.allocation import (
     find_next_entries,
 )
 from wiregrad.backends.native.llvm_writer import RealType
-from wiregrad.backends.native.stencils import (
+from wiregrad.backends.native.step_kinds import (
     FIRST_GRADIENT_HOLE,
     HOLE_COUNT,
     MAX_NODE_INPUTS,
@@ -35,10 +36,11 @@ from wiregrad.backends.native.stencils import (
     StencilKey,
     StepKey,
     calls_function,
+    lower_backward,
 )
 from wiregrad.codegen.op_forms import INLINE_CONSTANTS, require_scalar_text
 from wiregrad.errors import NoRuleError, NotNativeError
-from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitColumns, CircuitGraph, Op
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
 
 _INLINED_CONSTANTS = [(value, value < 0) for value in sorted(INLINE_CONSTANTS)] + [(-0.0, True)]
@@ -63,14 +65,14 @@ def find_node_kinds(circuit: CircuitGraph) -> NodeKinds:
     """Group the nodes of a circuit into kinds that share stencils.
 
     >>> from wiregrad.ir import parse_text
-    >>> found = find_node_kinds(parse_text("input x\\ny = exp x\\nz = exp y\\noutput z"))
-    >>> found.nodes.tolist()
+    >>> kinds = find_node_kinds(parse_text("input x\\ny = exp x\\nz = exp y\\noutput z"))
+    >>> kinds.nodes.tolist()
     [0, 1, 1]
     """
     columns = circuit.columns
     lengths = np.diff(columns.starts)
     width = len(columns.type_table)
-    written = _find_inlined_constants(circuit)
+    inlined = _find_inlined_constants(circuit)
     most = _count_inputs(circuit, lengths)
     key = columns.codes.astype(np.int64) * width + columns.types
     if columns.modes is not None:
@@ -78,15 +80,15 @@ def find_node_kinds(circuit: CircuitGraph) -> NodeKinds:
     if columns.settings.index is not None:
         key = key * (len(columns.settings.table) + 1) + columns.settings.index + 1
     first = columns.starts[:-1].astype(np.int64)
-    costly = written.ops[columns.codes]
+    costly = inlined.ops[columns.codes]
     for slot in range(most):
         has = lengths > slot
         sources = columns.sources[np.where(has, first + slot, 0)]
-        part = columns.types[sources] + np.where(costly, written.numbers[sources], 0) * width
+        part = columns.types[sources] + np.where(costly, inlined.numbers[sources], 0) * width
         # Keys are renumbered for each slot, so that they stay small enough for a lookup table.
         key = number_keys(key * (width * (len(_INLINED_CONSTANTS) + 1)) + np.where(has, part, 0))[1].astype(np.int64)
     _, nodes, examples = number_keys(key)
-    return NodeKinds([_make_node_kind(circuit, node, written) for node in examples.tolist()], nodes)
+    return NodeKinds([_make_node_kind(circuit, node, inlined) for node in examples.tolist()], nodes)
 
 
 def _count_inputs(circuit: CircuitGraph, lengths: NDArray[np.int32]) -> int:
@@ -116,7 +118,7 @@ def _find_costly_ops() -> NDArray[np.bool_]:
 
 
 @cache
-def _is_costly(op: Any) -> bool:
+def _is_costly(op: Op) -> bool:
     """Return whether inlining a constant operand can save an op more than a load: a call, or a choice."""
     text = getattr(op, "c", "")
     return (
@@ -126,7 +128,7 @@ def _is_costly(op: Any) -> bool:
     )
 
 
-def _make_node_kind(circuit: CircuitGraph, node: int, written: _InlinedConstants) -> NodeKind | None:
+def _make_node_kind(circuit: CircuitGraph, node: int, inlined: _InlinedConstants) -> NodeKind | None:
     op = circuit.op_of(node)
     if op in (INPUT, CONSTANT):
         return None
@@ -137,7 +139,7 @@ def _make_node_kind(circuit: CircuitGraph, node: int, written: _InlinedConstants
     columns = circuit.columns
     sources = circuit.sources_of(node)
     mode = 0 if columns.modes is None else int(columns.modes[node])
-    numbers = [int(written.numbers[source]) if written.ops[columns.codes[node]] else 0 for source in sources]
+    numbers = [int(inlined.numbers[source]) if inlined.ops[columns.codes[node]] else 0 for source in sources]
     constants = tuple((slot, *_INLINED_CONSTANTS[k - 1]) for slot, k in enumerate(numbers) if k)
     return NodeKind(op, mode, tuple(circuit.type_of(source) for source in sources), circuit.type_of(node), constants)
 
@@ -171,12 +173,12 @@ def _find_backward_facts(kind: NodeKind) -> tuple[list[int], list[int]]:
 
 
 def _find_backward_reads(kind: NodeKind, moving: int) -> int:
-    slots = stencils.lower_backward(kind, moving).needed
+    slots = lower_backward(kind, moving).needed
     count = len(kind.types)
     return sum(1 << k for k in range(count) if k in slots) | (allocation.READS_OUTPUT if count in slots else 0)
 
 
-def number_keys(keys: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.intp]]:
+def number_keys(keys: NDArray[np.integer]) -> tuple[NDArray[np.integer], NDArray[np.int32], NDArray[np.intp]]:
     """Return the distinct keys in order, the index of each entry's key among them, and one entry for each key."""
     most = int(keys.max(initial=0)) + 1
     if most > 16 * len(keys) + 2**16:
@@ -198,35 +200,18 @@ class StepStream:
     that is only read from its register is not written to the buffer.
     """
 
-    def __init__(
-        self,
-        circuit: CircuitGraph,
-        kinds: NodeKinds,
-        buffer_plan: allocation.BufferPlan,
-        real: RealType,
-        root: int,
-        copies: list[tuple[int, int]],
-    ) -> None:
-        self.real = real
+    def __init__(self, circuit: CircuitGraph, steps: _StepCollector) -> None:
+        self.real = steps.real
         self.inputs = len(circuit.inputs)
         self.outputs = len(circuit.outputs)
         self.columns = circuit.columns
-        self.buffer_plan = buffer_plan
-        self.keys: list[StencilKey] = []
-        self._kinds = kinds
-        self._root = root
+        self.buffer_plan = steps.buffer_plan
+        self.keys = steps.keys
+        """The stencils of the program, each once."""
+        self.which = np.concatenate(steps.which).astype(np.int32)
+        """The index of each step's stencil in `keys`."""
+        self.subjects = np.concatenate(steps.subjects)
         self._most = int(np.diff(circuit.columns.starts).max(initial=0))
-        self._which = list[NDArray[Any]]()
-        self._subjects = list[NDArray[Any]]()
-        self._append_plain_steps("begin", [(0, 0)])
-        self._append_forward_steps()
-        self._append_plain_steps("copy", [(int(buffer_plan.values[node]), slot) for node, slot in copies])
-        if root >= 0:
-            self._append_gradient_steps(root, np.array(circuit.input_indices(), np.intp))
-        self._append_plain_steps("return", [(0, 0)])
-        self.which = np.concatenate(self._which).astype(np.int32)
-        self.subjects = np.concatenate(self._subjects)
-        del self._which, self._subjects
         self._is_pair = np.array([isinstance(placed.key, PlainStep) for placed in self.keys])
 
     def __len__(self) -> int:
@@ -269,12 +254,49 @@ class StepStream:
         reads = {slot: int(values[source]) for slot, source in enumerate(sources)}
         return own | reads | {FIRST_GRADIENT_HOLE + slot: int(gradients[source]) for slot, source in enumerate(sources)}
 
-    def _append_steps(self, keys: list[StencilKey], which: NDArray[Any], subjects: NDArray[Any]) -> None:
-        self._which.append(which + len(self.keys))
-        self._subjects.append(subjects)
+
+def make_step_stream(
+    circuit: CircuitGraph,
+    kinds: NodeKinds,
+    buffer_plan: allocation.BufferPlan,
+    real: RealType,
+    root: int,
+    copies: list[tuple[int, int]],
+) -> StepStream:
+    """Return the steps of a program; `root` is the node that the gradient starts from, -1 for none.
+
+    `copies` are outputs whose value is in another slot, and the slot that they are copied to.
+    """
+    steps = _StepCollector(circuit.columns, kinds, buffer_plan, real, root)
+    steps.append_plain_steps("begin", [(0, 0)])
+    steps.append_forward_steps()
+    steps.append_plain_steps("copy", [(int(buffer_plan.values[node]), slot) for node, slot in copies])
+    if root >= 0:
+        steps.append_gradient_steps(np.array(circuit.input_indices(), np.intp))
+    steps.append_plain_steps("return", [(0, 0)])
+    return StepStream(circuit, steps)
+
+
+@dataclass(eq=False)
+class _StepCollector:
+    """Collects the steps of a program: which stencil each needs, and which registers it reads and writes."""
+
+    columns: CircuitColumns
+    kinds: NodeKinds
+    buffer_plan: allocation.BufferPlan
+    real: RealType
+    root: int
+    keys: list[StencilKey] = field(default_factory=list)
+    which: list[NDArray[np.integer]] = field(default_factory=list)
+    subjects: list[NDArray[np.integer]] = field(default_factory=list)
+
+    def _append_steps(self, keys: list[StencilKey], which: NDArray[np.integer], subjects: NDArray[np.integer]) -> None:
+        """Append steps: their stencils, and for each step the index of its stencil among these and its subject."""
+        self.which.append(which + len(self.keys))
+        self.subjects.append(subjects)
         self.keys += keys
 
-    def _append_plain_steps(self, name: str, pairs: list[tuple[int, int]]) -> None:
+    def append_plain_steps(self, name: str, pairs: list[tuple[int, int]]) -> None:
         """Append steps that share one stencil, each with the slot it reads and the slot it writes."""
         if pairs:
             subjects = np.array([read << 32 | written for read, written in pairs], np.int64)
@@ -282,14 +304,15 @@ class StepStream:
             writes = (1,) if name == "seed" else ()
             self._append_steps([StencilKey(PlainStep(name), writes=writes)], np.zeros(len(pairs), np.int64), subjects)
 
-    def _append_forward_steps(self) -> None:
+    def append_forward_steps(self) -> None:
+        """Append a step for every node that outputs depend on."""
         columns = self.columns
         buffer_plan = self.buffer_plan
         n = len(columns.codes)
         arity = columns.starts[1:] - columns.starts[:-1]
         steps = np.flatnonzero(buffer_plan.live & (arity > 0))
-        used, kinds, _ = number_keys(self._kinds.nodes[steps])
-        keys = [kind for kind in (self._kinds.table[k] for k in used.tolist()) if kind is not None]
+        used, kinds, _ = number_keys(self.kinds.nodes[steps])
+        keys = [kind for kind in (self.kinds.table[k] for k in used.tolist()) if kind is not None]
         wires = self._find_wires(steps, [arity[steps] > slot for slot in range(int(arity.max(initial=0)))])
         own, reads, stored = self._assign_forward_registers(n, steps, wires, self._count_register_losses(keys, kinds))
         which, rows = _group_alike_steps(kinds, own, stored, *reads)
@@ -311,8 +334,8 @@ class StepStream:
         stored[self.columns.outputs] = True
         soon = list[NDArray[np.bool_]]()
         for has, sources in wires:
-            written = times[sources]
-            soon.append(has & (written >= 0) & can_stay_in_register(written, now, lost))
+            starts = times[sources]
+            soon.append(has & (starts >= 0) & can_stay_in_register(starts, now, lost))
             np.maximum.at(ends, sources[soon[-1]], now[soon[-1]])
             stored[sources[has & ~soon[-1]]] = True
         own = np.zeros(n, np.uint8)
@@ -332,27 +355,29 @@ class StepStream:
         """Return how often registers were lost before each step."""
         return count_register_losses(np.array([calls_function(key, self.real) for key in keys], np.bool_)[which])
 
-    def _append_gradient_steps(self, root: int, inputs: NDArray[np.intp]) -> None:
+    def append_gradient_steps(self, inputs: NDArray[np.intp]) -> None:
         """Append the seed, the backward steps, and steps that store 0 for inputs that no gradient reached."""
         buffer_plan = self.buffer_plan
         reached = buffer_plan.reached[inputs]
         absent = buffer_plan.absent[inputs]
-        self._append_plain_steps("zero", [(0, slot) for slot in buffer_plan.gradients[inputs[reached == 0]].tolist()])
-        self._append_plain_steps("seed", [(0, int(buffer_plan.gradients[root]))] if buffer_plan.reached[root] else [])
+        self.append_plain_steps("zero", [(0, slot) for slot in buffer_plan.gradients[inputs[reached == 0]].tolist()])
+        self.append_plain_steps(
+            "seed", [(0, int(buffer_plan.gradients[self.root]))] if buffer_plan.reached[self.root] else []
+        )
         self._append_backward_steps()
-        self._append_plain_steps(
+        self.append_plain_steps(
             "settle", [(0, slot) for slot in buffer_plan.gradients[inputs[(reached & absent) != 0]].tolist()]
         )
 
     def _append_backward_steps(self) -> None:
         buffer_plan = self.buffer_plan
         steps = np.flatnonzero(buffer_plan.variants)[::-1]
-        used, kinds, _ = number_keys(self._kinds.nodes[steps].astype(np.int64) << 16 | buffer_plan.variants[steps])
+        used, kinds, _ = number_keys(self.kinds.nodes[steps].astype(np.int64) << 16 | buffer_plan.variants[steps])
         keys = [self._decode_backward_step(code) for code in used.tolist()]
         most = max((len(key.ways) for key in keys), default=0)
         wires = self._find_wires(steps, [buffer_plan.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
         lost = self._count_register_losses(keys, kinds)
-        arrived, before, after = _assign_backward_registers(len(buffer_plan.values), steps, wires, lost, self._root)
+        arrived, before, after = _assign_backward_registers(len(buffer_plan.values), steps, wires, lost, self.root)
         which, rows = _group_alike_steps(kinds, arrived, *before.T, *after.T)
         placed = list[StencilKey]()
         for kind, *registers in rows:
@@ -363,7 +388,7 @@ class StepStream:
         self._append_steps(placed, which, steps)
 
     def _decode_backward_step(self, code: int) -> BackwardStep:
-        kind = self._kinds.table[code >> 16]
+        kind = self.kinds.table[code >> 16]
         assert kind is not None
         ways = tuple(code >> 2 * slot & 3 for slot in range(len(kind.types)))
         return BackwardStep(kind, bool(code >> allocation.MASK_BIT & 1), ways)
@@ -373,7 +398,9 @@ _WireColumn = tuple[NDArray[np.bool_], NDArray[np.int32]]
 """Which steps have a wire in a slot, and the node at its other end."""
 
 
-def _group_alike_steps(kinds: NDArray[np.int32], *columns: NDArray[Any]) -> tuple[NDArray[np.int32], list[list[int]]]:
+def _group_alike_steps(
+    kinds: NDArray[np.int32], *columns: NDArray[np.integer] | NDArray[np.bool_]
+) -> tuple[NDArray[np.int32], list[list[int]]]:
     """Number the distinct rows of columns of small integers; return each step's number, and the row of each number."""
     _, which, examples = number_keys(kinds)
     for column in columns:

@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,26 +22,35 @@ from numpy.typing import NDArray
 from wiregrad.backends.native import allocation, jit, stencils
 from wiregrad.backends.native.llvm_tier import LlvmProgram
 from wiregrad.backends.native.llvm_writer import RealType, choose_real_name
-from wiregrad.backends.native.program_steps import NodeKinds, StepStream, find_node_kinds, make_backward_tables
-from wiregrad.backends.native.stencils import CONSTANT_HOLE, Stencil, StencilLibrary
+from wiregrad.backends.native.program_steps import (
+    NodeKinds,
+    StepStream,
+    find_node_kinds,
+    make_backward_tables,
+    make_step_stream,
+)
+from wiregrad.backends.native.stencils import MAX_OFFSET
 from wiregrad.errors import NotNativeError, OutputError
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.columns import CircuitColumns
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ir.verifier import check_arrays
 
-MAX_OFFSET = 2**31 - 1
-"""Offsets into the buffer and the code have 32 bits."""
 STENCIL_TIER = "stencils"
 """The tier of programs made of copied stencils."""
 LLVM_TIER = "llvm"
 """The tier of programs that LLVM compiled."""
 CACHE_LINE_BYTES = 64
 """Bytes in a cache line, which is also the widest vector."""
-STEPS_PER_BLOCK = 16_000
-"""Stencils are copied for this many steps at a time, which fit into the cache."""
 _BUILD_LOCK = threading.Lock()
 """Held while a program is built, so that two threads do not compile the same stencil."""
+
+
+class CodeInMemory(Protocol):
+    """Machine code in memory."""
+
+    address: int
+    size: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +76,7 @@ class NativeProgram:
     """The part of `seconds` spent on stencils and tables that other circuits share."""
     tier: str
     """`stencils` or `llvm`."""
-    code: Any = field(repr=False)
+    code: CodeInMemory = field(repr=False)
     """The object that keeps the code in memory."""
     stream: StepStream = field(repr=False)
 
@@ -109,7 +118,7 @@ def _build_while_locked(
     buffer_plan = allocation.plan_buffer(_make_plan_input(circuit, kinds, rules, root, layout))
     if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
-    stream = StepStream(circuit, kinds, buffer_plan, real, root, layout.copies)
+    stream = make_step_stream(circuit, kinds, buffer_plan, real, root, layout.copies)
     code, seconds = _choose_tier(stream)
     return NativeProgram(
         entry=code.address,
@@ -127,22 +136,15 @@ def _build_while_locked(
     )
 
 
-class _CodeInMemory(Protocol):
-    """Machine code in memory."""
-
-    address: int
-    size: int
-
-
-def _choose_tier(stream: StepStream) -> tuple[_CodeInMemory, float]:
+def _choose_tier(stream: StepStream) -> tuple[CodeInMemory, float]:
     """Return the code of a stream, from stencils where this machine has them, else from LLVM; and stencil seconds."""
     if not jit.supports_stencils():
         return LlvmProgram(stream), 0.0
     began = time.perf_counter()
     library = stencils.stencil_library(stream.real)
-    made = library.get_stencils(stream.keys)
+    pieces = library.get_stencils(stream.keys)
     seconds = time.perf_counter() - began
-    return _copy_stencils(stream, library, made), seconds
+    return stencils.copy_stencils(stream, library, pieces), seconds
 
 
 def _find_output(columns: CircuitColumns, number: int) -> int:
@@ -228,62 +230,6 @@ def _make_plan_input(
     )
 
 
-def _copy_stencils(stream: StepStream, library: StencilLibrary, made: list[Stencil]) -> jit.MachineCode:
-    """Copy the stencils of a stream end to end, behind their constants, and fill their holes."""
-    pool, bases = library.collect_constants(made)
-    texts = [stencil.code for stencil in made]
-    holes = _HoleTable(made, bases)
-    ends = np.cumsum(np.array([len(text) for text in texts])[stream.which]) + len(pool)
-    if ends[-1] > MAX_OFFSET:
-        raise NotNativeError(f"the circuit needs {ends[-1]:,} bytes of machine code, beyond 32-bit offsets")
-    starts = np.concatenate([[len(pool)], ends[:-1]])
-    code = jit.MachineCode(int(ends[-1]))
-    target = code.writable_bytes()
-    target[: len(pool)] = np.frombuffer(pool, np.uint8)
-    for first in range(0, len(stream), STEPS_PER_BLOCK):
-        steps = slice(first, first + STEPS_PER_BLOCK)
-        block = b"".join(map(texts.__getitem__, stream.which[steps].tolist()))
-        target[starts[first] : starts[first] + len(block)] = np.frombuffer(block, np.uint8)
-        holes.fill_holes(target, stream, steps, starts[steps])
-    del target
-    code.seal()
-    code.address += len(pool)
-    return code
-
-
-class _HoleTable:
-    """The holes of some stencils in one table: the place of each, the operand that fills it, and the addend."""
-
-    def __init__(self, made: list[Stencil], bases: dict[int, int]) -> None:
-        entries = list[tuple[int, int, int]]()
-        self.counts = np.array([len(stencil.holes) + len(stencil.constants) for stencil in made])
-        self.first = np.cumsum(self.counts) - self.counts
-        for stencil in made:
-            entries += stencil.holes
-            entries += [
-                (place, CONSTANT_HOLE, bases[chunk] + target - place) for place, chunk, target in stencil.constants
-            ]
-        self.places, self.holes, added = np.ascontiguousarray(np.array(entries, np.int64).reshape(-1, 3).T)
-        self.added = added.astype(np.int32)
-
-    def fill_holes(self, code: NDArray[np.uint8], stream: StepStream, steps: slice, starts: NDArray[np.int64]) -> None:
-        """Fill the holes of some steps."""
-        which = stream.which[steps]
-        counts = self.counts[which]
-        ends = np.cumsum(counts)
-        owners = np.repeat(np.arange(len(which)), counts)
-        number = np.arange(len(owners)) - (ends - counts)[owners] + self.first[which][owners]
-        holes = self.holes[number]
-        starts = starts[owners]
-        offsets = stream.compute_offsets(steps, owners, holes)
-        constants = np.flatnonzero(holes == CONSTANT_HOLE)
-        offsets[constants] = -starts[constants]
-        offsets += self.added[number]
-        # A hole can be at any address, so the words of this view overlap.
-        words = np.ndarray((len(code) - 3,), np.int32, code, strides=(1,))
-        words[starts + self.places[number]] = offsets
-
-
 def _make_buffer(head: NDArray[np.floating], slots: int, real: RealType) -> NDArray[np.floating]:
     numbers = np.zeros(slots * real.lanes, real.dtype)
     numbers[: len(head) * real.lanes] = np.repeat(head, real.lanes)
@@ -323,7 +269,7 @@ class PromotableEngine(Protocol):
     def swap_program(self, program: NativeProgram) -> None:
         """Run another program from the next call on."""
 
-    def notify_after(self, calls: int, due: Callable[[Any], None]) -> None:
+    def notify_after(self, calls: int, due: Callable[[Self], None]) -> None:
         """Call `due` once, after the given number of calls."""
 
 

@@ -16,7 +16,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,20 @@ from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import (
     INTRINSIC_FUNCTIONS,
     REAL_BITS,
-    ExpressionWriter,
-    LaneValue,
-    LaneWriter,
+    LlvmValue,
+    LlvmWriter,
     format_intrinsic_suffix,
+    format_pointer,
     format_vector_type,
+    loop_over,
+    when_all,
 )
-from wiregrad.backends.native.math_polynomials import POLYNOMIAL_FUNCTIONS, PolynomialResult
+from wiregrad.backends.native.math_polynomials import POLYNOMIAL_FUNCTIONS, SCALEF_FEATURE, PolynomialResult
 from wiregrad.errors import NoRuleError
 from wiregrad.ops.c_expressions import MATH_H_FUNCTIONS
 
-SampleArray: TypeAlias = NDArray[np.floating[Any]]
-ArrayFunction: TypeAlias = Callable[..., SampleArray]
+RealArray: TypeAlias = NDArray[np.floating]
+ArrayFunction: TypeAlias = Callable[..., RealArray]
 VECTOR_ABI_LETTERS = {128: ("b", "sse4.2"), 256: ("d", "avx2"), 512: ("e", "avx512f")}
 """For each register width in bits, its letter in the vector function ABI and the processor feature that it needs."""
 MAX_ULP_ERROR = 4.0
@@ -63,17 +65,25 @@ def find_libmvec_address(name: str, lanes: int, real: str, arity: int, features:
     return int(ctypes.cast(function, ctypes.c_void_p).value or 0) if function is not None else 0
 
 
-def make_edge_points(dtype: type[np.floating[Any]], arity: int) -> list[SampleArray]:
+def make_edge_points(dtype: type[np.floating], arity: int) -> list[RealArray]:
     """Return points at which functions tend to be wrong: each of them, or all pairs."""
     info = np.finfo(dtype)
-    sizes: list[Any] = [0.0, info.smallest_subnormal, 20 * info.smallest_subnormal, info.tiny, 1e-8, 0.3, 0.5]
+    sizes: list[float | np.floating] = [
+        0.0,
+        info.smallest_subnormal,
+        20 * info.smallest_subnormal,
+        info.tiny,
+        1e-8,
+        0.3,
+        0.5,
+    ]
     sizes += [1 - info.epsneg, 1.0, 1 + info.eps, 1.5, 2.0, 3.0, np.pi / 2, np.pi, 9.2, 27.3, 88.8, 103.9, 709.7, 745.1]
     sizes += [1e5, 1e12, 1e22, info.max**0.5, info.max / 4, info.max, np.inf]
     points = np.array([*sizes, *(-size for size in sizes), np.nan], dtype)
     return [points] if arity == 1 else [part.ravel() for part in np.meshgrid(points, points)]
 
 
-def measure_ulp_distance(results: SampleArray, wanted: SampleArray) -> SampleArray:
+def measure_ulp_distance(results: RealArray, wanted: RealArray) -> RealArray:
     """Return the differences in ulp of the wanted numbers; inf where the sign differs or only one is finite or NaN."""
     signs = np.signbit(results) == np.signbit(wanted)
     same = (results == wanted) & signs | (np.isnan(results) & np.isnan(wanted))
@@ -83,7 +93,7 @@ def measure_ulp_distance(results: SampleArray, wanted: SampleArray) -> SampleArr
     return np.asarray(np.where(same, 0.0, np.where(finite, ulp, np.inf)), np.float64)
 
 
-def is_sound(vector: ArrayFunction, scalar: ArrayFunction, lanes: int, points: list[SampleArray]) -> bool:
+def is_sound(vector: ArrayFunction, scalar: ArrayFunction, lanes: int, points: list[RealArray]) -> bool:
     """Return whether a vector function agrees with the scalar one at these points."""
     alone = vector(*(np.repeat(part, lanes) for part in points)).reshape(-1, lanes)
     if np.any(measure_ulp_distance(alone[:, 0], scalar(*points)) > MAX_ULP_ERROR):
@@ -103,8 +113,16 @@ SCALEF_LANES = frozenset([1, 4, 8])
 RARE_BRANCH_METADATA = '!0 = !{!"branch_weights", i32 1, i32 10000}'
 
 
-def _format_parameters(name: str, kind: str) -> list[str]:
-    return [f"{kind} %x{k}" for k in range(2 if name in TWO_ARGUMENT_FUNCTIONS else 1)]
+def _begin_vector_function(w: LlvmWriter, name: str, real: str) -> list[LlvmValue]:
+    """Begin the function of a module that takes and returns vectors; return its parameters."""
+    kind = format_vector_type(real, w.lanes)
+    parameters = [w.name_value(f"%x{k}", real) for k in range(_count_arguments(name))]
+    w.begin_function(f"{kind} @function({', '.join(x.typed for x in parameters)})")
+    return parameters
+
+
+def _count_arguments(name: str) -> int:
+    return 2 if name in TWO_ARGUMENT_FUNCTIONS else 1
 
 
 def write_polynomial_module(name: str, lanes: int, real: str, scales: bool = False) -> str:
@@ -115,102 +133,68 @@ def write_polynomial_module(name: str, lanes: int, real: str, scales: bool = Fal
     >>> print(write_polynomial_module("hypot", 1, "double").splitlines()[-1])
     !0 = !{!"branch_weights", i32 1, i32 10000}
     """
-    kind = format_vector_type(real, lanes)
-    wide = format_vector_type("double", lanes)
-    parameters = _format_parameters(name, kind)
-    w = LaneWriter(lanes, scales=scales and lanes in SCALEF_LANES)
-    operands = [LaneValue(w, f"%x{k}", real) for k in range(len(parameters))]
+    w = LlvmWriter(lanes, features=[SCALEF_FEATURE] if scales and lanes in SCALEF_LANES else [])
+    operands = _begin_vector_function(w, name, real)
     if real == "float":
-        operands = [w.emit_value("double", f"fpext {kind} {x.text} to {wide}") for x in operands]
-    written = POLYNOMIAL_FUNCTIONS[name](w, *operands)
-    module = sorted(w.declared)
-    if written.outside is not None:
-        module.append(_write_each_lane(name, lanes, "double"))
-    result = _write_fallback_branches(w, written, operands)
-    if real == "float":
-        result = w.emit_value("float", f"fptrunc {wide} {result.text} to {kind}")
-    head = f"define {kind} @function({', '.join(parameters)}) {{\nentry:"
-    return "\n".join([*module, head, *w.lines, f"  ret {kind} {result.text}\n}}", RARE_BRANCH_METADATA])
+        operands = [x.convert("fpext", "double") for x in operands]
+    polynomial = POLYNOMIAL_FUNCTIONS[name](*operands)
+    result = _write_fallback_branches(w, polynomial, operands)
+    w.end_function(result.convert("fptrunc", "float") if real == "float" else result)
+    if polynomial.outside is not None:
+        _write_each_lane(w, name, "double")
+    return f"{w.format_module()}\n{RARE_BRANCH_METADATA}"
 
 
 def write_lane_by_lane_module(name: str, lanes: int, real: str) -> str:
     """Return the LLVM module of a function that calls the scalar one for each lane."""
-    kind = format_vector_type(real, lanes)
-    parameters = ", ".join(_format_parameters(name, kind))
-    return f"""{_write_each_lane(name, lanes, real)}
-define {kind} @function({parameters}) {{
-  %y = call {kind} @each_lane({kind} zeroinitializer, i{lanes} -1, {parameters})
-  ret {kind} %y
-}}"""
+    w = LlvmWriter(lanes)
+    operands = _begin_vector_function(w, name, real)
+    start = w.name_value("zeroinitializer", real)
+    w.end_function(w.call(real, "@each_lane", start, w.as_value(-1, f"i{lanes}", 1), *operands))
+    _write_each_lane(w, name, real)
+    return w.format_module()
 
 
-def _write_fallback_branches(w: LaneWriter, written: PolynomialResult, operands: Sequence[LaneValue]) -> LaneValue:
+def _write_fallback_branches(w: LlvmWriter, polynomial: PolynomialResult, operands: Sequence[LlvmValue]) -> LlvmValue:
     """Write the branches for lanes outside a polynomial's domain, and return the result of all lanes."""
-    result, outside, edges = written
+    result, outside, edges = polynomial
     if outside is None:
         return result
-    kind = result.llvm_type
     _write_any_lane_branch(w, outside, "outside")
     improved, left = edges() if edges is not None else (result, outside)
     mask = _write_any_lane_branch(w, left, "alone")
-    arguments = ", ".join(f"{x.llvm_type} {x.text}" for x in operands)
-    called = w.emit_value("double", f"call {kind} @each_lane({kind} {improved.text}, i{w.lanes} {mask}, {arguments})")
-    w.lines += ["  br label %done", "done:"]
-    ways = f"[{result.text}, %entry], [{improved.text}, %outside], [{called.text}, %alone]"
-    return w.emit_value("double", f"phi {kind} {ways}")
+    called = w.call("double", "@each_lane", improved, mask, *operands)
+    w.begin_block("done")
+    ways = f"[{result}, %entry], [{improved}, %outside], [{called}, %alone]"
+    return w.emit_value("double", f"phi {result.llvm_type} {ways}")
 
 
-def _write_any_lane_branch(w: LaneWriter, condition: LaneValue, label: str) -> str:
+def _write_any_lane_branch(w: LlvmWriter, condition: LlvmValue, label: str) -> LlvmValue:
     """Write a branch to a block if a condition holds in any lane, else to the end; return the lanes as a bit mask."""
-    mask = w.new_name("mask")
-    some = w.new_name("some")
-    w.lines += [
-        f"  {mask} = bitcast {condition.llvm_type} {condition.text} to i{w.lanes}",
-        f"  {some} = icmp ne i{w.lanes} {mask}, 0",
-        f"  br i1 {some}, label %{label}, label %done, !prof !0",
-        f"{label}:",
-    ]
+    mask = w.emit_value(f"i{w.lanes}", f"bitcast {condition.typed} to i{w.lanes}", 1)
+    w.branch_if(mask.compare("ne", 0), label, "done", ", !prof !0")
+    w.begin_block(label, falls=False)
     return mask
 
 
-def _write_each_lane(name: str, lanes: int, real: str) -> str:
-    """Return a function that replaces the masked lanes of a vector with results of the scalar function."""
-    kind = format_vector_type(real, lanes)
-    order = [f"x{k}" for k in range(len(_format_parameters(name, kind)))]
-    parameters = "".join(f", {kind} %{x}" for x in order)
-    kept = "\n".join(f"  %at_{x} = alloca {kind}\n  store {kind} %{x}, ptr %at_{x}" for x in ("y", *order))
-    loaded = "\n".join(
-        f"  %to_{x} = getelementptr {real}, ptr %at_{x}, i64 %lane\n  %one_{x} = load {real}, ptr %to_{x}"
-        for x in order
-    )
-    called = f"{real} inttoptr (i64 {jit.find_math_address(name, real)} to ptr)"
-    return f"""define internal {kind} @each_lane({kind} %y, i{lanes} %mask{parameters}) noinline cold {{
-entry:
-{kept}
-  %bits = zext i{lanes} %mask to i64
-  br label %loop
-loop:
-  %lane = phi i64 [0, %entry], [%after, %next]
-  %moved = lshr i64 %bits, %lane
-  %wanted = trunc i64 %moved to i1
-  br i1 %wanted, label %answer, label %next
-answer:
-{loaded}
-  %answered = call {called}({", ".join(f"{real} %one_{x}" for x in order)})
-  %to_y = getelementptr {real}, ptr %at_y, i64 %lane
-  store {real} %answered, ptr %to_y
-  br label %next
-next:
-  %after = add i64 %lane, 1
-  %more = icmp ult i64 %after, {lanes}
-  br i1 %more, label %loop, label %end
-end:
-  %all = load {kind}, ptr %at_y
-  ret {kind} %all
-}}"""
+def _write_each_lane(w: LlvmWriter, name: str, real: str) -> None:
+    """Write a function that replaces the masked lanes of a vector with results of the scalar function."""
+    old = w.name_value("%y", real)
+    mask = w.name_value("%mask", f"i{w.lanes}", 1)
+    operands = [w.name_value(f"%x{k}", real) for k in range(_count_arguments(name))]
+    parameters = ", ".join(value.typed for value in (old, mask, *operands))
+    w.begin_function(f"internal {old.llvm_type} @each_lane({parameters}) noinline cold")
+    results, *places = (w.emit_value("ptr", f"alloca {old.llvm_type}", 1) for _ in (old, *operands))
+    for value, place in zip((old, *operands), (results, *places), strict=True):
+        w.store(value, place)
+    bits = mask.convert("zext", "i64")
+    with loop_over(0, w.as_value(w.lanes, "i64", 1)) as lane, when_all((bits >> lane).convert("trunc", "i1")):
+        numbers = [w.load(real, w.point_to(real, place, lane), 1) for place in places]
+        number = w.call(real, format_pointer(jit.find_math_address(name, real)), *numbers, lanes=1)
+        w.store(number, w.point_to(real, results, lane))
+    w.end_function(w.load(real, results))
 
 
-RealArray: TypeAlias = NDArray[np.floating[Any]]
 VECTOR_MATH_SWITCH = settings.VECTOR_MATH_VARIABLE
 """The environment variable that names the source to try first."""
 MATH_SOURCES = settings.ALLOWED_VALUES[VECTOR_MATH_SWITCH]
@@ -219,7 +203,7 @@ FASTER_FOR_ONE_DOUBLE = frozenset(["expm1", "tanh", "sinh", "sin", "cos", "tan",
 """Functions whose polynomial is faster than glibc's function even for one double (benchmarks/vector_math.py)."""
 ADDRESS_SYMBOL_PREFIX = "at"
 """The prefix of symbols whose name contains the address of a function."""
-REAL_DTYPES: dict[str, type[np.floating[Any]]] = {"double": np.float64, "float": np.float32}
+REAL_DTYPES: dict[str, type[np.floating]] = {"double": np.float64, "float": np.float32}
 
 
 @dataclass(frozen=True)
@@ -241,34 +225,29 @@ class VectorFunction:
     @property
     def arity(self) -> int:
         """The number of arguments."""
-        return 2 if self.name in TWO_ARGUMENT_FUNCTIONS else 1
+        return _count_arguments(self.name)
 
     @property
     def callee(self) -> str:
         """The callee in LLVM text: an intrinsic or an address."""
         if self.source == "instruction":
             return f"@llvm.{self.name}.{format_intrinsic_suffix(self.real, self.lanes)}"
-        return f"inttoptr (i64 {self.address} to ptr)"
+        return format_pointer(self.address)
 
-    @property
-    def declaration(self) -> str:
-        """The declaration that a module needs for a call; empty for an address."""
-        if self.source != "instruction":
-            return ""
-        return self.declare_as(self.callee)
+    def write_call(self, operands: Sequence[LlvmValue], symbol: str = "") -> LlvmValue:
+        """Write a call of the function; by a symbol, which the module then declares, if there is one.
 
-    def declare_as(self, callee: str) -> str:
-        """Return the LLVM declaration of a callee with this function's type."""
-        return f"declare {self.llvm_type} {callee}({', '.join([self.llvm_type] * self.arity)})"
-
-    def format_call(self, arguments: Sequence[str], callee: str | None = None) -> str:
-        """Return the LLVM instruction that calls the function, or another callee of the same type.
-
-        >>> find_vector_function("sqrt", 8, "double").format_call(["%x"])
-        'call <8 x double> @llvm.sqrt.v8f64(<8 x double> %x)'
+        >>> from wiregrad.backends.native.llvm_writer import LlvmWriter
+        >>> writer = LlvmWriter(8)
+        >>> function = find_vector_function("sqrt", 8, "double")
+        >>> print(function.write_call([writer.name_value("%x", "double")]), writer.lines[-1])
+        %v1   %v1 = call <8 x double> @llvm.sqrt.v8f64(<8 x double> %x)
         """
-        operands = ", ".join(f"{self.llvm_type} {argument}" for argument in arguments)
-        return f"call {self.llvm_type} {callee or self.callee}({operands})"
+        writer = operands[0].writer
+        callee = symbol or self.callee
+        if callee.startswith("@"):
+            writer.declare(self.llvm_type, callee, *[self.llvm_type] * self.arity)
+        return writer.call(self.real, callee, *operands, lanes=self.lanes)
 
     def __call__(self, *arrays: RealArray) -> RealArray:
         """Apply the function to arrays of equal length, one vector at a time.
@@ -311,18 +290,15 @@ def _source_order(name: str, lanes: int, real: str) -> tuple[str, ...]:
     return ("polynomial", "libmvec", "scalar") if real == "double" else ("libmvec", "polynomial", "scalar")
 
 
-def call_by_address(emitter: ExpressionWriter, name: str, operands: list[str]) -> str:
-    """Write a call of a function of math.h by its address; a `Caller` of emitters."""
-    function = find_vector_function(name, emitter.real.lanes, emitter.real.name)
-    return emitter.emit_shared(function.format_call(operands))
+def call_by_address(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
+    """Write a call of a function of math.h by its address."""
+    return find_vector_function(name, operands[0].lanes, operands[0].element).write_call(operands)
 
 
-def call_by_symbol(emitter: ExpressionWriter, name: str, operands: list[str]) -> str:
+def call_by_symbol(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
     """Write a call of a function of math.h by a symbol with the address in its name, which stencils resolve later."""
-    function = find_vector_function(name, emitter.real.lanes, emitter.real.name)
-    callee = f"@{ADDRESS_SYMBOL_PREFIX}{function.address}"
-    emitter.declared.add(function.declare_as(callee))
-    return emitter.emit_shared(function.format_call(operands, callee))
+    function = find_vector_function(name, operands[0].lanes, operands[0].element)
+    return function.write_call(operands, f"@{ADDRESS_SYMBOL_PREFIX}{function.address}")
 
 
 @cache
@@ -351,7 +327,7 @@ def _find_address(name: str, lanes: int, real: str, source: str) -> int:
 
 def _find_sound_libmvec(name: str, lanes: int, real: str) -> int:
     """Return the address of a libmvec function that agrees with the scalar function at edge points; else 0."""
-    arity = 2 if name in TWO_ARGUMENT_FUNCTIONS else 1
+    arity = _count_arguments(name)
     address = find_libmvec_address(name, lanes, real, arity, jit.processor_features())
     if not address:
         return 0
@@ -371,8 +347,9 @@ def _compile_lane_by_lane(name: str, lanes: int, real: str) -> int:
 
 def bind_array_loop(function: VectorFunction, out: RealArray, *arguments: RealArray) -> Callable[[], None]:
     """Return a callable that applies a function to arrays of full vectors in a native loop, into `out`."""
+    # Functions with an address share one loop, which receives the address as an argument.
     callee = function.callee if function.source == "instruction" else "%f"
-    loop = _compile_array_loop(callee, function.declaration, function.lanes, function.real, function.arity)
+    loop = _compile_array_loop(callee, function.lanes, function.real, function.arity)
     addresses = [array.ctypes.data for array in (out, *arguments)]
     count = len(out) // function.lanes
 
@@ -384,30 +361,20 @@ def bind_array_loop(function: VectorFunction, out: RealArray, *arguments: RealAr
 
 
 @cache
-def _compile_array_loop(callee: str, declaration: str, lanes: int, real: str, arity: int) -> Any:
+def _compile_array_loop(callee: str, lanes: int, real: str, arity: int) -> Callable[..., None]:
+    """Return the native loop over arrays; its arguments are the function's address, the arrays and a count."""
+    w = LlvmWriter(lanes)
     kind = format_vector_type(real, lanes)
-    align = REAL_BITS[real] // 8
-    order = range(arity)
-    loaded = "\n".join(
-        f"  %p{k} = getelementptr {kind}, ptr %a{k}, i64 %i\n  %x{k} = load {kind}, ptr %p{k}, align {align}"
-        for k in order
-    )
-    text = f"""{declaration}
-define void @drive(ptr %f, ptr %out, {", ".join(f"ptr %a{k}" for k in order)}, i64 %n) {{
-entry:
-  %none = icmp eq i64 %n, 0
-  br i1 %none, label %end, label %loop
-loop:
-  %i = phi i64 [0, %entry], [%j, %loop]
-{loaded}
-  %y = call {kind} {callee}({", ".join(f"{kind} %x{k}" for k in order)})
-  %q = getelementptr {kind}, ptr %out, i64 %i
-  store {kind} %y, ptr %q, align {align}
-  %j = add i64 %i, 1
-  %more = icmp ult i64 %j, %n
-  br i1 %more, label %loop, label %end
-end:
-  ret void
-}}"""
-    pointers = [ctypes.c_void_p] * (2 + arity)
-    return ctypes.CFUNCTYPE(None, *pointers, ctypes.c_int64)(jit.compile_functions(text, "drive", level=0)[0])
+    align = f", align {REAL_BITS[real] // 8}"
+    out, *arrays = (w.name_value(f"%a{k}", "ptr", 1) for k in range(1 + arity))
+    count = w.name_value("%n", "i64", 1)
+    parameters = ", ".join(value.typed for value in (out, *arrays, count))
+    if callee.startswith("@"):
+        w.declare(kind, callee, *[kind] * arity)
+    w.begin_function(f"void @drive(ptr %f, {parameters})")
+    with loop_over(0, count) as i:
+        operands = [w.load(real, w.point_to(kind, array, i), how=align) for array in arrays]
+        w.store(w.call(real, callee, *operands), w.point_to(kind, out, i), align)
+    w.end_function()
+    address = jit.compile_functions(w.format_module(), "drive", level=0)[0]
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (2 + arity), ctypes.c_int64)(address)
