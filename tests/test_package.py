@@ -18,7 +18,8 @@ import pytest
 
 import wiregrad
 from wiregrad.ops import TABLE, elementwise_records
-from wiregrad.testing.opcheck import OP_CHECKS
+
+from .support.op_checks import OP_CHECKS
 
 ROOT = Path(__file__).parent.parent
 MODULES = [info.name for info in pkgutil.walk_packages(wiregrad.__path__, "wiregrad.")]

@@ -17,7 +17,8 @@ from wiregrad.inspect.check import GradientCheck, check_gradients
 from wiregrad.ops import TABLE, Elementwise, Pattern
 from wiregrad.ops.array_ops import ArrayOp, Blocking
 from wiregrad.ops.gradient_flow import add_flows, multiply_flows
-from wiregrad.testing.programs import random_program
+
+from ..support.random_programs import random_program
 
 RULES = ("transpose", "slope", "back", "ahead")
 """The fields of records of ops on arrays that hold rules."""

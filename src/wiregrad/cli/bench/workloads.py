@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.api import Builder, Circuit
+from wiregrad.api.values import trace
 from wiregrad.dtypes import count_with_noun
-from wiregrad.frontends.recording.trace import trace
 from wiregrad.ir import TABLE, Port
 
 INPUT_COUNT = 10
@@ -136,8 +136,7 @@ MOMENTS_OF_INERTIA = (1.0, 2.0, 0.5)
 
 
 def _trace_workload(name: str, function: Callable[..., Any], middle: NDArray[np.float64]) -> Workload:
-    circuit = Circuit(trace(function, *middle.tolist()).columns)
-    return Workload(name, circuit, middle - 0.05, middle + 0.05)
+    return Workload(name, trace(function, *middle.tolist()), middle - 0.05, middle + 0.05)
 
 
 def _apply_gravity(xs: list[Any], ys: list[Any], us: list[Any], vs: list[Any], time: float) -> None:

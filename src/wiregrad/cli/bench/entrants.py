@@ -29,10 +29,10 @@ from wiregrad.backends.run_listings import (
     load_listing_function,
 )
 from wiregrad.backends.run_listings import RunnableListing as Text
+from wiregrad.cli.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
+from wiregrad.cli.bench.straight_line import write_c_batch, write_llvm_loop, write_repeat_loop
+from wiregrad.cli.bench.workloads import Workload
 from wiregrad.errors import NotNativeError
-from wiregrad.testing.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
-from wiregrad.testing.bench.tape import write_c_batch, write_llvm_loop, write_repeat_loop
-from wiregrad.testing.bench.workloads import Workload
 
 WIREGRAD_NAME = "wiregrad"
 LLVM_TIER_NAME = "wiregrad, LLVM tier"

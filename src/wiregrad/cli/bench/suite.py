@@ -21,9 +21,8 @@ import numpy as np
 
 from wiregrad.backends.native.tiers import build_program
 from wiregrad.backends.run_listings import find_c_compiler
-from wiregrad.errors import NotNativeError
-from wiregrad.testing.bench import entrants
-from wiregrad.testing.bench.entrants import (
+from wiregrad.cli.bench import entrants
+from wiregrad.cli.bench.entrants import (
     FLAT_C_NAME,
     LLVM_NAME,
     LLVM_TIER_NAME,
@@ -31,7 +30,7 @@ from wiregrad.testing.bench.entrants import (
     TWO_THREADS_NAME,
     WIREGRAD_NAME,
 )
-from wiregrad.testing.bench.race import (
+from wiregrad.cli.bench.race import (
     DEFAULT_TURNS,
     MAX_ENTRANT_SECONDS,
     MIN_TURN_SECONDS,
@@ -43,7 +42,8 @@ from wiregrad.testing.bench.race import (
     run_race,
     take_turns,
 )
-from wiregrad.testing.bench.workloads import Workload, mechanics_workloads, random_workload
+from wiregrad.cli.bench.workloads import Workload, mechanics_workloads, random_workload
+from wiregrad.errors import NotNativeError
 
 MAX_COMPILE_GROWTH = 13.0
 """Target: compiling ten times the nodes takes at most this many times longer."""
