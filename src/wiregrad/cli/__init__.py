@@ -5,9 +5,9 @@ wrong usage; 3 the input or output cannot be read, run or written; 130 interrupt
 it, which is the code shells give any program.
 
 Read `questions` first: it has the shortest commands. `code`, `convert`, `draw` and `explore` hold the command of their
-name, `environment` holds `doctor`, `bench` and `completion`, and `bench` what the command of that name measures. They share `command_base` (arguments, options, printing),
-`targets` (what FORMULA stands for), `argument_values` (NAME=VALUE), `circuit_files` and `failures`. Only `main` is
-called from outside.
+name, `environment` holds `doctor`, `bench` and `completion`, and the package `bench` what that command measures. They
+share `command_base` (arguments, options, printing), `targets` (what FORMULA stands for), `argument_values`
+(NAME=VALUE), `circuit_files` and `failures`. Only `main` is called from outside.
 """
 
 from __future__ import annotations

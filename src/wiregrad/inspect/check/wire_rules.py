@@ -109,7 +109,7 @@ class SampledElements:
         """Return the slopes by a complex step; None if the op does not allow one."""
         op = self.wire.op
         slot = self.wire.slot
-        if not getattr(op, "analytic", False) or any(np.asarray(x).dtype.kind != "f" for x in self.xs):
+        if not getattr(op, "is_analytic", False) or any(np.asarray(x).dtype.kind != "f" for x in self.xs):
             return None
         h = 1e-30 * np.maximum(np.abs(self.xs[slot]), 1.0)
         values = op.compute(*[x + 1j * h if k == slot else x + 0j for k, x in enumerate(self.xs)])
