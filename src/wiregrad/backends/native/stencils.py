@@ -191,8 +191,12 @@ class StencilLibrary:
 
     def _read_object_file(self, binary: bytes, count: int) -> list[Stencil]:
         """Extract the stencils from an object file."""
-        from elftools.elf.elffile import ELFFile  # noqa: PLC0415  # only native code needs it
-
+        try:
+            from elftools.elf.elffile import ELFFile  # noqa: PLC0415  # only native code needs it
+        except ImportError as error:
+            raise NotNativeError(
+                f"native code needs pyelftools, which cannot be imported ({error}): pip install pyelftools"
+            ) from None
         elf: Any = ELFFile(io.BytesIO(binary))
         sections = enumerate(elf.iter_sections())
         chunks: _ChunkNumbers = {
