@@ -7,9 +7,9 @@ shapes and dtypes that a caller sees. Kept true: what passes was compared, and w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.backends.interpreter import compute_tangents
 from wiregrad.dtypes import WireType
@@ -30,7 +30,7 @@ VALUE_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.complex64): 1e-5}
 """Relative tolerance of recorded values beside plain ones; 1e-12 for the other dtypes."""
 
 
-def check_function(f: Callable[..., Any], /, *args: Any, order: int = 2, **kwargs: Any) -> GradientCheck:
+def check_function(f: Callable[..., object], /, *args: object, order: int = 2, **kwargs: object) -> GradientCheck:
     """Check the derivatives of a function at a point; raise `CheckError` unless they were compared and agree.
 
     Compared with numeric derivatives are the rule of every op that the function uses (to second order, unless
@@ -80,7 +80,9 @@ class _ForwardFunction(CheckedFunction):
         return float(slope), super().directional_slope()[1]
 
 
-def _compare_forward_mode(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
+def _compare_forward_mode(
+    f: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+) -> Iterator[str]:
     """Yield a sentence if forward mode differs from differences of the function; a refused mode is not wrong."""
     circuit, inputs = trace_at(f, args, dict(kwargs))
     function = _ForwardFunction(f, args, dict(kwargs), circuit, inputs)
@@ -92,7 +94,7 @@ def _compare_forward_mode(f: Callable[..., Any], args: Sequence[Any], kwargs: Ma
         yield f"forward mode: {whole}".replace("the whole gradient gives", "the tangent is")
 
 
-def compare_results(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
+def compare_results(f: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> Iterator[str]:
     """Yield a sentence for each output or gradient whose value, shape or dtype is not that of the plain function.
 
     >>> list(compare_results(np.tanh, [np.zeros(3, np.float32)], {}))
@@ -109,11 +111,11 @@ def compare_results(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[
         yield from _compare_types(f"the gradient of {name}", gradient, x)
 
 
-def _pull_gradients(f: Callable[..., Any], function: CheckedFunction) -> tuple[list[Any], Sequence[Any]]:
+def _pull_gradients(f: Callable[..., object], function: CheckedFunction) -> tuple[list[object], Sequence[object]]:
     """Return the real and complex arguments of a function, and the gradients that a caller of `wg.vjp` gets."""
     moving = [leaf for leaf in function.leaves if is_movable(leaf)]
 
-    def call_with(*numbers: Any) -> tuple[Any, ...]:
+    def call_with(*numbers: object) -> tuple[object, ...]:
         rest = iter(numbers)
         args, kwargs = unflatten(function.tree, [next(rest) if is_movable(leaf) else leaf for leaf in function.leaves])
         outputs = flatten(f(*args, **kwargs))[0]
@@ -125,14 +127,14 @@ def _pull_gradients(f: Callable[..., Any], function: CheckedFunction) -> tuple[l
     return moving, pull(tuple(function.weights))
 
 
-def _compare_arrays(what: str, got: Any, wanted: Any) -> Iterator[str]:
+def _compare_arrays(what: str, got: ArrayLike, wanted: ArrayLike) -> Iterator[str]:
     yield from _compare_types(what, got, wanted)
     tolerance = VALUE_TOLERANCE.get(np.asarray(wanted).dtype, 1e-12)
     if np.shape(got) == np.shape(wanted) and not np.allclose(got, wanted, rtol=tolerance, atol=0.0, equal_nan=True):
-        yield f"{what} is {got} when it is recorded, and {wanted} for plain numbers"
+        yield f"{what} is {np.asarray(got)} when it is recorded, and {np.asarray(wanted)} for plain numbers"
 
 
-def _compare_types(what: str, got: Any, wanted: Any) -> Iterator[str]:
+def _compare_types(what: str, got: object, wanted: object) -> Iterator[str]:
     kind = type_of_constant(got)
     wanted_kind = type_of_constant(wanted)
     if kind != wanted_kind:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Any
 
 import numpy as np
 
@@ -31,8 +30,8 @@ SAMPLE_SEED = 7
 class OpPoint:
     """Operands at which an op is checked, and its settings."""
 
-    operands: tuple[Any, ...]
-    settings: dict[str, Any]
+    operands: tuple[object, ...]
+    settings: dict[str, object]
 
     def __str__(self) -> str:
         settings = "".join(f", {name}={short_repr(value)}" for name, value in self.settings.items())
@@ -43,7 +42,7 @@ class OpPoint:
         return OpPoint(tuple(map(_narrow_array, self.operands)), self.settings)
 
 
-def _narrow_array(x: Any) -> Any:
+def _narrow_array(x: object) -> object:
     return x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == np.float64 else x
 
 
@@ -61,7 +60,7 @@ class OpCheck(Report):
         yield f"{self.op} holds at {count_without_commas(self.points, 'point')}"
 
 
-def check_op(op: Op | type[Function] | str, /, *points: Sequence[Any], order: int = 2) -> OpCheck:
+def check_op(op: Op | type[Function] | str, /, *points: Sequence[object], order: int = 2) -> OpCheck:
     """Check an op at points; raise `CheckError`, which names the point, the wire and both numbers, if it is wrong.
 
     `op` is an op of the table or its name, an op made by `wg.op`, or a subclass of `wg.Function`. Each point is a tuple
@@ -109,7 +108,7 @@ def _recorded_points(op: Op) -> Iterator[OpPoint]:
             yield OpPoint(tuple(operands), settings)
 
 
-def _is_finite_at(op: Op, point: Sequence[Any]) -> bool:
+def _is_finite_at(op: Op, point: Sequence[object]) -> bool:
     with np.errstate(all="ignore"):
         return bool(np.isfinite(op.compute(*map(np.asarray, point))))
 
@@ -136,7 +135,7 @@ def _check_point(op: Op | type[Function], point: OpPoint, order: int) -> Gradien
     try:
         with np.errstate(all="ignore"), skip_checks():
             problems = [*compare_results(apply_op, point.in_float32().operands, {})]
-            if not any(np.size(x) for x in point.operands if is_movable(x)):
+            if not any(np.asarray(x).size for x in point.operands if is_movable(x)):
                 return check_gradients(apply_op, point.operands, order=order)
         report = check_function(apply_op, *point.operands, order=order)
     except CheckError as error:
@@ -148,11 +147,11 @@ def _check_point(op: Op | type[Function], point: OpPoint, order: int) -> Gradien
     return report
 
 
-def _name_operands(op: Op | type[Function], point: OpPoint) -> Callable[..., Any]:
+def _name_operands(op: Op | type[Function], point: OpPoint) -> Callable[..., object]:
     """Return an op as a function that has its name and, for reports, the names of its inputs as parameters."""
-    call: Callable[..., Any] = op if isinstance(op, Op) else op.apply
+    call: Callable[..., object] = op if isinstance(op, Op) else op.apply
 
-    def apply_op(*operands: Any) -> Any:
+    def apply_op(*operands: object) -> object:
         return call(*operands, **point.settings)
 
     apply_op.__name__ = op.name if isinstance(op, Op) else op.__name__

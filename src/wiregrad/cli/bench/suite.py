@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -54,6 +54,14 @@ MAX_SECONDS_PER_CALL = 2e-6
 WORKLOAD_SEED = 1
 
 
+class RaceOptions(TypedDict):
+    """How long a race lasts: keyword arguments of `run_race`."""
+
+    turns: int
+    least: float
+    patience: float
+
+
 @dataclass(frozen=True)
 class WorkloadSizes:
     """The sizes of the workloads, and how long races last."""
@@ -70,7 +78,7 @@ class WorkloadSizes:
     least: float = MIN_TURN_SECONDS
     patience: float = MAX_ENTRANT_SECONDS
 
-    def race_options(self) -> dict[str, Any]:
+    def race_options(self) -> RaceOptions:
         """Return the options of `run_race` that say how long it lasts."""
         return {"turns": self.turns, "least": self.least, "patience": self.patience}
 
@@ -130,7 +138,7 @@ class SuiteReport:
                 lines += ["", f"### {result.title}", "", *write_result_tables(result)]
         return "\n".join(lines) + "\n"
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, object]:
         """Return the report as a JSON document, with the time of every turn."""
         return asdict(self)
 
