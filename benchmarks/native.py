@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from benchmarks.measure import Report, Text, save
 from benchmarks.peers import PEERS, QUICK
-from wiregrad.testing.bench import suite
+from wiregrad.cli.bench import suite
 
 
 def run(quick: bool = False, parts: Sequence[str] = ()) -> Report:

@@ -19,12 +19,12 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 
 import numpy as np
 
+from wiregrad.cli.bench.entrants import allocate_answers
+from wiregrad.cli.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
+from wiregrad.cli.bench.straight_line import INFIX_SPELLINGS
+from wiregrad.cli.bench.suite import PeerEntrants
+from wiregrad.cli.bench.workloads import Workload
 from wiregrad.ir import CONSTANT, INPUT
-from wiregrad.testing.bench.entrants import allocate_answers
-from wiregrad.testing.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
-from wiregrad.testing.bench.suite import PeerEntrants
-from wiregrad.testing.bench.tape import INFIX_SPELLINGS
-from wiregrad.testing.bench.workloads import Workload
 
 PIECE = 10_000
 """How many points PyTorch and JAX take at a time: more is no faster for them, and a thousand nodes would not fit."""

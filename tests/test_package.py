@@ -18,10 +18,12 @@ import pytest
 
 import wiregrad
 from wiregrad.ops import TABLE, elementwise_records
-from wiregrad.testing.opcheck import OP_CHECKS
+
+from .support.op_checks import OP_CHECKS
 
 ROOT = Path(__file__).parent.parent
 MODULES = [info.name for info in pkgutil.walk_packages(wiregrad.__path__, "wiregrad.")]
+SUPPORT = sorted(path.stem for path in (ROOT / "tests" / "support").glob("*.py") if ">>>" in path.read_text())
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
 HEAVY = ["click", "rich", "hypothesis", "mpmath", "pytest", "scipy", "torch", "jax", "difflib", "asyncio", "unittest"]
 
@@ -58,6 +60,11 @@ def test_examples_in_docstrings_run(module: str) -> None:
         result = doctest.testmod(loaded)
 
     assert result.failed == 0
+
+
+@pytest.mark.parametrize("module", SUPPORT)
+def test_examples_in_docstrings_of_test_support_run(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(f".support.{module}", __package__)).failed == 0
 
 
 def test_every_public_function_has_an_example() -> None:

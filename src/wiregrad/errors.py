@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from os.path import dirname
@@ -121,6 +122,13 @@ class NotNativeError(NoRuleError):
     """A circuit cannot run as native code, or not on this machine; the interpreter can run it."""
 
 
+class NotInstalledError(WiregradError, ImportError):
+    """A package that only a part of wiregrad needs cannot be imported; the message says how to install it."""
+
+    exit_code = 4
+    """The exit code of the command `wiregrad`."""
+
+
 class EscapeError(WiregradError, TypeError):
     """A recorded value was about to become a plain number, which would silently lose its gradient."""
 
@@ -189,6 +197,24 @@ class FormulaError(WiregradError, ValueError):
 
 class LimitError(FormulaError):
     """A formula is larger than the limits for formulas allow."""
+
+
+@contextmanager
+def require_package(package: str, part: str) -> Iterator[None]:
+    """Import a package inside this block: if that fails, the error says which part needs it and how to install it.
+
+    >>> with require_package("nosuch", "drawing in colour"):
+    ...     import nosuch
+    Traceback (most recent call last):
+        ...
+    wiregrad.errors.NotInstalledError: drawing in colour needs nosuch, which cannot be imported: pip install nosuch
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise NotInstalledError(
+            f"{part} needs {package}, which cannot be imported: pip install {package}", name=error.name
+        ) from error
 
 
 def format_user_line() -> str:

@@ -32,7 +32,8 @@ from wiregrad.errors import (
     OperandError,
     OutputError,
 )
-from wiregrad.testing.circuits import random_circuit, random_point
+
+from ..support.random_circuits import random_circuit, random_point
 
 FORMULA = "e = a + b; f = tanh(e * c) + a * exp(-b * b)"
 POINT = {"a": 2.0, "b": -0.5, "c": 0.75}

@@ -39,12 +39,12 @@ from wiregrad.backends.native.step_kinds import (
     lower_backward,
 )
 from wiregrad.backends.native.tiers import NativeProgram, build_program
+from wiregrad.cli.bench.workloads import mechanics_workloads
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, NotNativeError, OutputError
 from wiregrad.ir import CONSTANT, INPUT, TABLE
 from wiregrad.ir.op import Pattern
 from wiregrad.ops.elementwise import Elementwise
-from wiregrad.testing.bench.workloads import mechanics_workloads
 
 from ..support.cases import random_case, several_outputs, with_outputs
 from ..support.native import at_points, by_batch, by_stencils

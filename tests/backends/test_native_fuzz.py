@@ -22,10 +22,10 @@ from wiregrad.api import Circuit
 from wiregrad.errors import WiregradError
 from wiregrad.inspect.receipt.differences import ReceiptPoint
 from wiregrad.ir.json_form import parse_json, write_json
-from wiregrad.testing.circuits import random_circuit, random_point
 
 from ..support.mutations import FORMULAS, rebuilt, reworded, spliced
 from ..support.native import by_batch, by_stencils
+from ..support.random_circuits import random_circuit, random_point
 
 ROOT = Path(__file__).parents[2]
 

@@ -25,7 +25,6 @@ from wiregrad.inspect.receipt import OpUse
 from wiregrad.inspect.receipt.differences import MAX_OP_ULPS, ReceiptPoint, ulp_distances
 from wiregrad.ir import TABLE
 from wiregrad.passes import gradient_circuit
-from wiregrad.testing.circuits import shrink_circuit
 
 from ..support.cases import (
     FLOAT32,
@@ -41,6 +40,7 @@ from ..support.cases import (
     with_outputs,
 )
 from ..support.native import RUNNERS, Runner, at_points, by_batch, by_stencils, in_batches, same_bits, vectors
+from ..support.random_circuits import shrink_circuit
 
 COUNT, SAMPLE = 10_000, 300
 SPECIAL = (

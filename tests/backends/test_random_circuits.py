@@ -8,7 +8,8 @@ from numpy.testing import assert_equal
 
 from wiregrad import Circuit
 from wiregrad.ir import verify
-from wiregrad.testing.circuits import check_random_circuits, random_circuit, random_point, shrink_circuit
+
+from ..support.random_circuits import check_random_circuits, random_circuit, random_point, shrink_circuit
 
 COUNT, SHARDS, SAMPLE = 10_000, 20, 8
 

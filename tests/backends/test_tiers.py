@@ -15,7 +15,8 @@ import wiregrad as wg
 from wiregrad import settings
 from wiregrad.backends.native import jit, llvm_tier, tiers
 from wiregrad.backends.native.tiers import NativeProgram, build_program, copy_aligned
-from wiregrad.testing.circuits import random_circuit, random_point
+
+from ..support.random_circuits import random_circuit, random_point
 
 FORMULA = "where(x > 0, sqrt(x) * tanh(y), 0 * y) + maximum(x, y) / (1 + exp(-y)) - relu(y) ** 2"
 

@@ -574,7 +574,7 @@ def test_the_shell_is_told_the_commands_and_files() -> None:
 def test_help_says_what_codes_and_values_there_are(capsys: pytest.CaptureFixture[str]) -> None:
     out = run(capsys, "--help")[1]
 
-    assert all(f"  {code}  " in out for code in (0, 1, 2, 3, 130))
+    assert all(f"  {code}  " in out for code in (0, 1, 2, 3, 4, 130))
     assert run(capsys, "-h")[1] == out
 
 

@@ -31,7 +31,8 @@ from wiregrad.errors import NoRuleError, OutputError
 from wiregrad.inspect.receipt.differences import ReceiptPoint
 from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import ArrayOp, Linear
-from wiregrad.testing.programs import random_program
+
+from ..support.random_programs import random_program
 
 TABLE.load_deferred()
 

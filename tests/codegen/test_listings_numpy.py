@@ -11,8 +11,9 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import NoRuleError, OperandError, OutputError
-from wiregrad.testing.circuits import random_circuit, random_point
-from wiregrad.testing.programs import random_program
+
+from ..support.random_circuits import random_circuit, random_point
+from ..support.random_programs import random_program
 
 
 def made(circuit: wg.Circuit, function: str = "value_and_grad") -> Callable[..., Any]:

@@ -33,7 +33,6 @@ from wiregrad.codegen import write_listing
 from wiregrad.errors import WiregradError
 from wiregrad.inspect.receipt.differences import MAX_OP_ULPS, ReceiptPoint, ulp_distances
 from wiregrad.ops import Elementwise
-from wiregrad.testing.circuits import shrink_circuit
 
 from ..support.cases import (
     SHAKEN,
@@ -46,6 +45,7 @@ from ..support.cases import (
     uses_alone,
     verdicts,
 )
+from ..support.random_circuits import shrink_circuit
 
 COUNT, SAMPLE, CHUNK = 2_000, 300, 150
 

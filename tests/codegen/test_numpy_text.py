@@ -18,7 +18,8 @@ from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.ops.array_ops import ArrayOp, Blocking, write_setting
 from wiregrad.passes import backward_circuit
-from wiregrad.testing.programs import random_program
+
+from ..support.random_programs import random_program
 
 TABLE.load_deferred()
 

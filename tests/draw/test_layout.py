@@ -24,7 +24,8 @@ from wiregrad.draw.layout.placement import (
     count_crossings,
     order_ranks,
 )
-from wiregrad.testing.circuits import random_circuit
+
+from ..support.random_circuits import random_circuit
 
 LEAF, NODE, DOT = BoxShape(60, 40, leaf=True), BoxShape(80, 60), BoxShape(10, 10, splitter=True, reserve=34)
 

@@ -40,7 +40,8 @@ from wiregrad.draw.palette import (
 )
 from wiregrad.errors import CircuitError, InputError
 from wiregrad.ir import Place
-from wiregrad.testing.circuits import check_random_circuits, random_circuit, random_point
+
+from ..support.random_circuits import check_random_circuits, random_circuit, random_point
 
 EXAMPLES = {
     "expression": (

@@ -31,7 +31,8 @@ from wiregrad.explorer.page_data import MAX_PAGE_NODES, build_page_data, strip_f
 from wiregrad.explorer.part_pictures import extract_part
 from wiregrad.ir import Place
 from wiregrad.ir.columns import NameTable, NodeLabels
-from wiregrad.testing.circuits import random_circuit, random_point
+
+from ..support.random_circuits import random_circuit, random_point
 
 BUDGET = 250_000
 """How many bytes the page of a small example may have."""

@@ -31,8 +31,9 @@ from wiregrad.ir.strict_json import write_elements
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops.array_ops import ArrayOp, _stand_in
 from wiregrad.ops.size_limits import _infer_from_shortened
-from wiregrad.testing.circuits import random_circuit, random_point
-from wiregrad.testing.programs import random_program
+
+from ..support.random_circuits import random_circuit, random_point
+from ..support.random_programs import random_program
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"

@@ -7,6 +7,7 @@ form in which the page is handed circuits.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,10 @@ from wiregrad.draw.layout.placement import BoxShape, LayoutMetrics, WireJoint, c
 from wiregrad.explorer.json_encoding import summarize_array
 from wiregrad.explorer.page_data import encode_circuit
 from wiregrad.ir import CircuitGraph
-from wiregrad.testing.circuits import random_circuit, random_point
+
+# A script of the repository, run by its path.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.support.random_circuits import random_circuit, random_point
 
 TARGET = Path(__file__).parents[2] / "web" / "golden" / "layout.json"
 Given = tuple[list[BoxShape], list[WireJoint], int]

@@ -31,7 +31,10 @@ from wiregrad.ir import CONSTANT, INPUT, TABLE, GraphBuilder, Pattern, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
 from wiregrad.passes import gradient_circuit
-from wiregrad.testing.circuits import random_circuit
+
+# A script of the repository, run by its path.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.support.random_circuits import random_circuit
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "gpu"

@@ -16,7 +16,8 @@ from wiregrad.errors import GradientError, NonFiniteError, OperandError, RecordE
 from wiregrad.ops import TABLE, Elementwise
 from wiregrad.ops.advice import REMEDIES, Remedy, remedies_of
 from wiregrad.ops.faults import Advice
-from wiregrad.testing.circuits import random_circuit, random_point
+
+from ..support.random_circuits import random_circuit, random_point
 
 
 @pytest.fixture(autouse=True)

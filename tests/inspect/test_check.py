@@ -14,10 +14,13 @@ import pytest
 import wiregrad as wg
 from wiregrad.errors import InputError
 from wiregrad.inspect.check import GradientCheck, check_gradients
+from wiregrad.inspect.check.numeric_derivative import CheckedWire
+from wiregrad.inspect.check.wire_rules import SampledElements
 from wiregrad.ops import TABLE, Elementwise, Pattern
 from wiregrad.ops.array_ops import ArrayOp, Blocking
 from wiregrad.ops.gradient_flow import add_flows, multiply_flows
-from wiregrad.testing.programs import random_program
+
+from ..support.random_programs import random_program
 
 RULES = ("transpose", "slope", "back", "ahead")
 """The fields of records of ops on arrays that hold rules."""
@@ -508,3 +511,12 @@ def test_elements_of_large_arrays_are_sampled_and_that_is_said() -> None:
 def test_the_order_must_be_one_or_two() -> None:
     with pytest.raises(InputError, match="order must be 1"):
         check_gradients(np.sin, (1.0,), order=3)
+
+
+@pytest.mark.parametrize(("name", "has_one"), [("sin", True), ("multiply", True), ("maximum", False)])
+def test_analytic_ops_are_compared_with_a_complex_step(name: str, has_one: bool) -> None:
+    op = TABLE[name]
+    xs = (np.array([0.3, 1.7]), np.array([0.4, 1.2]))[: len(op.inputs)]
+    elements = SampledElements.from_wire(CheckedWire(op, 0, xs, op.compute(*xs)))
+
+    assert (elements.complex_step_slopes() is not None) == has_one

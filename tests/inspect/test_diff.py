@@ -16,7 +16,8 @@ from wiregrad.ir import TABLE, Row
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewriting import Rewriter
-from wiregrad.testing.circuits import random_circuit, random_point
+
+from ..support.random_circuits import random_circuit, random_point
 
 EXPRESSION = wg.circuit("e = a + b; f = e * c")
 

@@ -16,8 +16,9 @@ from wiregrad.inspect.explain.gradient_cuts import GradientCut, find_cuts
 from wiregrad.inspect.run_index import RunIndex
 from wiregrad.ir import Place
 from wiregrad.ops.gradient_flow import fill_absent
-from wiregrad.testing.circuits import random_circuit, random_point
-from wiregrad.testing.programs import random_program
+
+from ..support.random_circuits import random_circuit, random_point
+from ..support.random_programs import random_program
 
 
 @pytest.fixture(autouse=True)

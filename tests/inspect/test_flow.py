@@ -30,7 +30,8 @@ from wiregrad.errors import InputError, UnknownNameError
 from wiregrad.inspect.flow import flow, rank_nodes
 from wiregrad.inspect.gradient_sizes import BLOCK_SIZE, join_tallies, tally_numbers
 from wiregrad.inspect.histogram import MAX_BINS_PER_SIGN, histogram
-from wiregrad.testing.circuits import random_circuit, random_point
+
+from ..support.random_circuits import random_circuit, random_point
 
 HOSTILE = [
     "</svg><script>alert(1)</script>", "<b>&amp;", "]]>", "-->", '"', "'", "a\x00b", "a\nb", "\x1b[31m", "\u202eabc",

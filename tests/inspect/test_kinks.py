@@ -22,7 +22,8 @@ from wiregrad.ir import TABLE
 from wiregrad.ir.types_and_kinks import Convention, decode_mode, encode_mode, has_kinks
 from wiregrad.ops import Elementwise
 from wiregrad.passes.kink_convention import with_convention
-from wiregrad.testing.circuits import random_circuit, random_point
+
+from ..support.random_circuits import random_circuit, random_point
 
 Function = Callable[[Any], Any]
 EDGES: dict[str, tuple[Function, float, tuple[float, float, float]]] = {

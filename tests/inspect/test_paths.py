@@ -16,7 +16,8 @@ from wiregrad.errors import InputError, UnknownNameError
 from wiregrad.inspect import paths as module
 from wiregrad.inspect.paths import branches, paths
 from wiregrad.ir import Pattern
-from wiregrad.testing.circuits import random_circuit
+
+from ..support.random_circuits import random_circuit
 
 RNG = np.random.default_rng(7)
 W, X = RNG.normal(size=(3, 3)), RNG.normal(size=(5, 3))

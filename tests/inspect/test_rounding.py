@@ -20,9 +20,9 @@ from wiregrad.inspect import rounding as module
 from wiregrad.inspect.rounding import RoundingEstimate, extended_precision, rounding
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Op, Pattern, Port
 from wiregrad.ops import Elementwise
-from wiregrad.testing.opcheck import _exact_function
 
 from ..support.broken import CORPUS
+from ..support.op_checks import exact_function
 
 SMALL = WireType(np.dtype("float32"))
 DIGITS = 80
@@ -33,7 +33,7 @@ STEP = mpmath.mpf(10) ** -25
 def exactly(op: Op, xs: Sequence[Any]) -> Any:
     """Return what an op makes of exact numbers, or of arrays of them."""
     if isinstance(op, Elementwise):
-        return np.frompyfunc(_exact_function(op, mpmath.mp), len(xs), 1)(*xs)
+        return np.frompyfunc(exact_function(op, mpmath.mp), len(xs), 1)(*xs)
     return op.compute(*xs) if op.name != "cast" else xs[0]
 
 

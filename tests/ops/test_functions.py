@@ -13,9 +13,10 @@ import pytest
 import wiregrad as wg
 from wiregrad.ops import TABLE
 from wiregrad.ops.array_ops import Linear, Reduction
-from wiregrad.testing.arraycheck import elementwise_ops, list_array_checks
-from wiregrad.testing.compare import PlannedCheck
-from wiregrad.testing.functioncheck import CheckSubject, find_unsampled, list_subjects, plan_checks
+
+from ..support.array_checks import elementwise_ops, list_array_checks
+from ..support.compare import PlannedCheck
+from ..support.function_checks import CheckSubject, find_unsampled, list_subjects, plan_checks
 
 SUBJECTS = {subject.name: subject for subject in list_subjects()}
 ELEMENTWISE = {op.name: op for op in elementwise_ops()}

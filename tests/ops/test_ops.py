@@ -13,7 +13,8 @@ import wiregrad as wg
 from wiregrad import ops
 from wiregrad.errors import RecordError, UnknownOpError
 from wiregrad.ops import TABLE, Elementwise, Kink, Pattern
-from wiregrad.testing.opcheck import OP_CHECKS, check_identities, check_literal_kinks
+
+from ..support.op_checks import OP_CHECKS, check_identities, check_literal_kinks
 
 RECORDS = [op for op in TABLE if isinstance(op, Elementwise)]
 REQUIRED = """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wiregrad.testing.bench import suite
+from wiregrad.cli.bench import suite
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from wiregrad.ops import TABLE, Elementwise, Pattern
-from wiregrad.testing import opcheck
 
+from ..support import op_checks
 from .formulas import path_magnitudes
 from .frameworks import JAX, OTHER_MEANING, PEERS, TORCH, Peer, find, numbers
 
@@ -37,18 +37,18 @@ def assert_equal(op: Elementwise, what: str, ours: list[float], theirs: Any, ter
 
 @pytest.mark.parametrize(("peer", "op"), VALUES)
 def test_values_agree(peer: Peer, op: Elementwise) -> None:
-    circuit, function = opcheck.circuit_of(op), find(peer, op.name)
-    ours = [circuit(opcheck.sample_as_floats(point)) for point in op.sample_points]
+    circuit, function = op_checks.circuit_of(op), find(peer, op.name)
+    ours = [circuit(op_checks.sample_as_floats(point)) for point in op.sample_points]
 
     assert_equal(op, "value", ours, function(*columns(peer, op)))
 
 
 @pytest.mark.parametrize(("peer", "op"), SLOPES)
 def test_first_derivatives_agree(peer: Peer, op: Elementwise) -> None:
-    circuit = opcheck.circuit_of(op)
-    ours = [circuit.run(opcheck.sample_as_floats(point)).grads for point in op.sample_points]
+    circuit = op_checks.circuit_of(op)
+    ours = [circuit.run(op_checks.sample_as_floats(point)).grads for point in op.sample_points]
     theirs = peer.slopes(find(peer, op.name))(*columns(peer, op))
-    for slot in opcheck.smooth_slots(op):
+    for slot in op_checks.smooth_slots(op):
         name = op.inputs[slot]
 
         assert_equal(op, f"d/d{name}", [grads[name] for grads in ours], theirs[slot])
@@ -56,10 +56,10 @@ def test_first_derivatives_agree(peer: Peer, op: Elementwise) -> None:
 
 @pytest.mark.parametrize(("peer", "op"), SLOPES)
 def test_second_derivatives_agree(peer: Peer, op: Elementwise) -> None:
-    backward, slopes, slots = opcheck.circuit_of(op).backward_circuit(), peer.slopes, opcheck.smooth_slots(op)
+    backward, slopes, slots = op_checks.circuit_of(op).backward_circuit(), peer.slopes, op_checks.smooth_slots(op)
     for first in slots:
         slope = backward.with_output(backward.outputs[first])
-        runs = [slope.run(opcheck.sample_as_floats(point)) for point in op.sample_points]
+        runs = [slope.run(op_checks.sample_as_floats(point)) for point in op.sample_points]
         theirs = slopes(lambda *xs, k=first: slopes(find(peer, op.name))(*xs)[k])(*columns(peer, op))
         for second in slots:
             name, what = op.inputs[second], f"d2/d{op.inputs[first]}d{op.inputs[second]}"

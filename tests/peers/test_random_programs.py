@@ -22,7 +22,8 @@ import torch
 from torch.nn import functional
 
 import wiregrad as wg
-from wiregrad.testing.programs import (
+
+from ..support.random_programs import (
     CATALOGUE,
     ProgramStep,
     RandomProgram,
@@ -30,7 +31,6 @@ from wiregrad.testing.programs import (
     random_program,
     shrink_program,
 )
-
 from .frameworks import Function
 
 PROGRAMS, JAX_PROGRAMS = 2000, 400

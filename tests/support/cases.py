@@ -18,7 +18,8 @@ from wiregrad.inspect.receipt.differences import ReceiptPoint, ReceiptVerdict
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Pattern
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops import Elementwise
-from wiregrad.testing.circuits import random_circuit, random_point
+
+from .random_circuits import random_circuit, random_point
 
 POINTS = 4
 SHAKEN = 0.02

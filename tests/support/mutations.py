@@ -12,8 +12,9 @@ import numpy as np
 
 import wiregrad as wg
 from wiregrad.ir import TABLE, CircuitGraph
-from wiregrad.testing.circuits import random_circuit
-from wiregrad.testing.programs import random_program
+
+from .random_circuits import random_circuit
+from .random_programs import random_program
 
 FORMULAS = ["e = a + b; f = e * c", "maximum(x, 0) * 1e-3", "where(x > 0, sqrt(x), -x)"]
 JUNK: list[Any] = [

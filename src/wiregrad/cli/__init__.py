@@ -1,13 +1,13 @@
 """The `wiregrad` command: this module joins the subcommands, runs one, and turns every failure into an exit code.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 success; 1 a command found a problem or a difference; 2
-wrong usage; 3 the input or output cannot be read, run or written; 130 interrupted; 141 the reader of the output closed
-it, which is the code shells give any program.
+wrong usage; 3 the input or output cannot be read, run or written; 4 a package that the command needs is not installed;
+130 interrupted; 141 the reader of the output closed it, which is the code shells give any program.
 
 Read `questions` first: it has the shortest commands. `code`, `convert`, `draw` and `explore` hold the command of their
-name, `environment` holds `doctor`, `bench` and `completion`. They share `command_base` (arguments, options, printing),
-`targets` (what FORMULA stands for), `argument_values` (NAME=VALUE), `circuit_files` and `failures`. Only `main` is
-called from outside.
+name, `environment` holds `doctor`, `bench` and `completion`, and the package `bench` what that command measures. They
+share `command_base` (arguments, options, printing), `targets` (what FORMULA stands for), `argument_values`
+(NAME=VALUE), `circuit_files` and `failures`. Only `main` is called from outside.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wiregrad.cli.environment import COMPLETION_VARIABLE, bench_command, complet
 from wiregrad.cli.explore import explore_command
 from wiregrad.cli.failures import EXIT_UNREADABLE, escape_control_characters, shorten_words
 from wiregrad.cli.questions import RUN_QUESTIONS, blame_command, check_command, grad_command, receipt_command
-from wiregrad.errors import InputError, SettingError, WiregradError
+from wiregrad.errors import InputError, NotInstalledError, SettingError, WiregradError
 from wiregrad.settings import check_settings
 
 EXIT_USAGE = 2
@@ -51,6 +51,7 @@ Exit codes:
        differs (receipt)
   2    wrong usage, such as a value that is missing
   3    what was asked about cannot be read, run or written
+  4    a package that the command needs is not installed
   130  interrupted
 
 Results go to stdout, everything else to stderr.
@@ -139,10 +140,8 @@ def _run_command(args: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         code = _print_error("interrupted", EXIT_INTERRUPTED)
     except WiregradError as error:
-        is_usage = isinstance(error, InputError | SettingError)
         code = _print_error(
-            f"wiregrad: {shorten_words(escape_control_characters(str(error)))}",
-            EXIT_USAGE if is_usage else EXIT_UNREADABLE,
+            f"wiregrad: {shorten_words(escape_control_characters(str(error)))}", _choose_exit_code(error)
         )
     except BrokenPipeError:
         code = EXIT_BROKEN_PIPE
@@ -153,6 +152,12 @@ def _run_command(args: Sequence[str] | None) -> int:
             f"{traceback.format_exc()}wiregrad: this is a bug in wiregrad, please report it", EXIT_UNREADABLE
         )
     return code
+
+
+def _choose_exit_code(error: WiregradError) -> int:
+    if isinstance(error, NotInstalledError):
+        return error.exit_code
+    return EXIT_USAGE if isinstance(error, InputError | SettingError) else EXIT_UNREADABLE
 
 
 def _invoke_command(args: list[str]) -> None:

@@ -76,7 +76,7 @@ def bench_command(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], d
     \b
     Example: wiregrad bench --size tiny
     """
-    from wiregrad.testing.bench import suite  # noqa: PLC0415 - only this command pays for it
+    from wiregrad.cli.bench import suite  # noqa: PLC0415 - only this command pays for it
 
     wrong = [name for name in outputs if Path(name).suffix not in BENCH_ENDINGS]
     if wrong:

@@ -13,15 +13,17 @@ from wiregrad.cli.command_base import TargetCommand, json_option, may_use_colour
 from wiregrad.cli.command_base import document_run as document_of
 from wiregrad.cli.targets import CommandTarget, check_node_name
 from wiregrad.dtypes import format_brief_number
+from wiregrad.errors import require_package
 from wiregrad.ir import Node, Pattern
 
 
 def format_run_table(run: Run) -> str:
     """Return a table with a row per node, then one line of values and one of gradients."""
-    from rich import box  # noqa: PLC0415 - only a command that prints a table pays for rich
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    with require_package("rich", "the table of a run"):
+        from rich import box  # noqa: PLC0415 - only a command that prints a table pays for rich
+        from rich.console import Console  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
 
     rows = Table(box=box.SIMPLE_HEAD)
     for heading in ("node", "computes", "value", "local derivatives", "gradient"):

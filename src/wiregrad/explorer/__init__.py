@@ -7,9 +7,10 @@ what was asked for and nothing else of the user's machine. Read `page_data` firs
 - `circuit_views` answers questions about circuits that are too large to send whole; `find_language` searches them, and
   `offline` stores answers in a saved page.
 - `html_page` writes the single file.
+- `session` holds the circuit that a page shows and runs it again.
 - `web_app` answers requests, `request_guard` decides which requests may pass, `local_server` starts and stops it all.
 - `widget` shows the page in a notebook.
 
-Other rooms call `html_page.to_html`, `local_server.open_explorer` with a `web_app.ExplorerSession`, and `widget`. The
+Other rooms call `html_page.to_html`, `local_server.open_explorer` with a `session.ExplorerSession`, and `widget`. The
 page itself is built from `web/` into `static/`.
 """

@@ -14,13 +14,14 @@ import time
 import webbrowser
 from threading import Thread
 
-import h11
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from wiregrad.errors import FileAccessError, InputError, short_repr
+from wiregrad.errors import FileAccessError, InputError, require_package, short_repr
 from wiregrad.explorer.request_guard import RequestGuard
 from wiregrad.explorer.web_app import ExplorerSession, build_app
+
+with require_package("uvicorn", "the explorer's server"):
+    import h11
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
 LOOPBACK_ADDRESS = "127.0.0.1"
 START_STOP_SECONDS = 60.0

@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.render.terminal import HTML_TYPE, TEXT_TYPE, build_mimebundle
-from wiregrad.errors import InputError, WiregradError, short_repr
+from wiregrad.errors import InputError, NotInstalledError, WiregradError, short_repr
 from wiregrad.explorer.html_page import STYLE_FILE, dump_json, read_static_file
-from wiregrad.explorer.web_app import ExplorerSession
+from wiregrad.explorer.session import ExplorerSession
 from wiregrad.ir import CircuitGraph
 
 WIDGET_SCRIPT = "widget.js"
@@ -32,10 +32,6 @@ LARGE_CIRCUIT_HINT = 'to open the groups, write a page with run.to_html("page.ht
 """How to see more of a large circuit than the notebook shows."""
 THEMES = ("system", "light", "dark")
 WIDGET_MIME_TYPE = "application/vnd.jupyter.widget-view+json"
-
-
-class NotInstalledError(WiregradError, ImportError):
-    """A package of an optional extra of wiregrad is not installed."""
 
 
 class ExplorerWidget:

@@ -52,7 +52,9 @@ def load_llvm() -> ModuleType:
     try:
         from llvmlite import binding  # noqa: PLC0415  # takes 30 ms, which only native code needs
     except ImportError as error:
-        raise NotNativeError(f"native code needs llvmlite, which cannot be imported ({error})") from None
+        raise NotNativeError(
+            f"native code needs llvmlite, which cannot be imported ({error}): pip install llvmlite"
+        ) from None
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     loaded: ModuleType = binding

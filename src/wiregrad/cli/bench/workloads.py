@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.api import Builder, Circuit
+from wiregrad.api.values import trace
 from wiregrad.dtypes import count_with_noun
-from wiregrad.frontends.recording.trace import trace
 from wiregrad.ir import TABLE, Port
 
 INPUT_COUNT = 10
@@ -76,7 +76,7 @@ def random_workload(nodes: int, seed: int = 0) -> Workload:
     return _RandomGrowth(nodes, seed).grow_workload()
 
 
-def nbody_energy(*state: Any, steps: int = MECHANICS_STEPS) -> Any:
+def nbody_energy(*state: float, steps: int = MECHANICS_STEPS) -> float:
     """Return the energy of bodies in the plane after a few leapfrog steps, in plain Python.
 
     >>> round(float(nbody_energy(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0)), 6)
@@ -93,7 +93,7 @@ def nbody_energy(*state: Any, steps: int = MECHANICS_STEPS) -> Any:
     return _total_energy(xs, ys, us, vs)
 
 
-def rigid_body_energy(*state: Any, steps: int = MECHANICS_STEPS) -> Any:
+def rigid_body_energy(*state: float, steps: int = MECHANICS_STEPS) -> float:
     """Return the energy of a heavy top after a few Runge-Kutta steps; its state is a quaternion and angular momentum.
 
     >>> round(float(rigid_body_energy(1.0, 0.0, 0.0, 0.0, 0.1, 0.2, 0.3)), 6)
@@ -135,12 +135,11 @@ MOMENTS_OF_INERTIA = (1.0, 2.0, 0.5)
 """Moments of inertia of the rigid body along its own axes."""
 
 
-def _trace_workload(name: str, function: Callable[..., Any], middle: NDArray[np.float64]) -> Workload:
-    circuit = Circuit(trace(function, *middle.tolist()).columns)
-    return Workload(name, circuit, middle - 0.05, middle + 0.05)
+def _trace_workload(name: str, function: Callable[..., float], middle: NDArray[np.float64]) -> Workload:
+    return Workload(name, trace(function, *middle.tolist()), middle - 0.05, middle + 0.05)
 
 
-def _apply_gravity(xs: list[Any], ys: list[Any], us: list[Any], vs: list[Any], time: float) -> None:
+def _apply_gravity(xs: list[float], ys: list[float], us: list[float], vs: list[float], time: float) -> None:
     """Change the velocities by the attraction between all pairs, with a softened distance."""
     for i in range(len(xs)):
         for j in range(i):
@@ -154,7 +153,7 @@ def _apply_gravity(xs: list[Any], ys: list[Any], us: list[Any], vs: list[Any], t
             vs[j] = vs[j] - pull * dy
 
 
-def _total_energy(xs: Sequence[Any], ys: Sequence[Any], us: Sequence[Any], vs: Sequence[Any]) -> Any:
+def _total_energy(xs: Sequence[float], ys: Sequence[float], us: Sequence[float], vs: Sequence[float]) -> float:
     total = 0.5 * (us[0] * us[0] + vs[0] * vs[0])
     for i in range(1, len(xs)):
         total = total + 0.5 * (us[i] * us[i] + vs[i] * vs[i])
@@ -165,7 +164,7 @@ def _total_energy(xs: Sequence[Any], ys: Sequence[Any], us: Sequence[Any], vs: S
     return total
 
 
-def _rigid_body_slopes(state: Sequence[Any]) -> list[Any]:
+def _rigid_body_slopes(state: Sequence[float]) -> list[float]:
     """Return the time derivatives of quaternion and angular momentum, by Euler's equations with gravity."""
     w, x, y, z, *momentum = state
     p, q, r = (m / inertia for m, inertia in zip(momentum, MOMENTS_OF_INERTIA, strict=True))

@@ -18,7 +18,8 @@ from wiregrad.errors import WiregradError
 from wiregrad.ops import TABLE
 from wiregrad.ops.array_ops import ArrayOp, Blocking
 from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
-from wiregrad.testing.compare import (
+
+from .compare import (
     FLOAT32,
     FLOAT32_TOLERANCE,
     FLOAT64,

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.api import Circuit
 from wiregrad.backends.native import batch, jit, tiers
@@ -29,10 +29,10 @@ from wiregrad.backends.run_listings import (
     load_listing_function,
 )
 from wiregrad.backends.run_listings import RunnableListing as Text
+from wiregrad.cli.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
+from wiregrad.cli.bench.straight_line import write_c_batch, write_llvm_loop, write_repeat_loop
+from wiregrad.cli.bench.workloads import Workload
 from wiregrad.errors import NotNativeError
-from wiregrad.testing.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
-from wiregrad.testing.bench.tape import write_c_batch, write_llvm_loop, write_repeat_loop
-from wiregrad.testing.bench.workloads import Workload
 
 WIREGRAD_NAME = "wiregrad"
 LLVM_TIER_NAME = "wiregrad, LLVM tier"
@@ -82,7 +82,7 @@ def prepare_python(workload: Workload, points: FloatArray) -> RaceTask:
     circuit = workload.circuit
     call = load_listing_function(Text(circuit.to_python(), "value_and_grad", circuit.inputs, circuit.outputs))
     rows = points.tolist()
-    last: list[Any] = []
+    last: list[tuple[float, dict[str, float]]] = []
 
     def run_many(times: int) -> None:
         for _ in range(times):
@@ -114,7 +114,7 @@ def _loop_program(program: NativeProgram, points: FloatArray) -> RaceTask:
 
 
 @cache
-def _compile_code_loop(inputs: int, outputs: int) -> Any:
+def _compile_code_loop(inputs: int, outputs: int) -> Callable[..., None]:
     """Return a native loop that runs a program repeatedly and copies its inputs and results each time."""
     arguments = "ptr %code, ptr %w, ptr %x, ptr %y"
     text = f"""
@@ -144,13 +144,13 @@ def make_batch_entrant(threads: int) -> Callable[[Workload, FloatArray], RaceTas
 
     def prepare_vectors(workload: Workload, points: FloatArray) -> RaceTask:
         program = _build_native(workload, _vector_lanes())
-        last: list[Any] = []
+        last: list[NDArray[np.floating] | None] = []
 
         def run_many(times: int) -> None:
             for _ in range(times):
                 last[:] = batch.run_batch(program, points, gradient=True, threads=threads)
 
-        return RaceTask(run_many, lambda: np.column_stack(last))
+        return RaceTask(run_many, lambda: np.column_stack([np.asarray(part, np.float64) for part in last]))
 
     return prepare_vectors
 
@@ -183,7 +183,7 @@ def prepare_call(workload: Workload, points: FloatArray) -> RaceTask:
     """Call `compiled.value_and_grad` from Python."""
     call = workload.circuit.compile().value_and_grad
     point = points[0].copy()
-    last: list[Any] = []
+    last: list[FloatArray] = []
 
     def call_many(times: int) -> None:
         for _ in range(times):
@@ -304,11 +304,11 @@ def _write_llvm_text(workload: Workload) -> str:
     return write_llvm_loop(workload.circuit, lambda name: jit.find_math_address(name, "double"))
 
 
-def _llvm_function(address: int) -> Any:
+def _llvm_function(address: int) -> Callable[..., None]:
     return ctypes.CFUNCTYPE(None, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)(address)
 
 
-def _make_c_task(loop: Any, points: FloatArray) -> RaceTask:
+def _make_c_task(loop: Callable[..., object], points: FloatArray) -> RaceTask:
     point = np.ascontiguousarray(points[0])
     results = allocate_answers(points)
 

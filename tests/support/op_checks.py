@@ -61,12 +61,12 @@ def check_value(op: Elementwise) -> None:
 
 def check_accuracy(op: Elementwise) -> None:
     """Value and slopes agree with exact ones, computed with 50 digits, to a few units in the last place."""
-    import mpmath  # noqa: PLC0415 - a dependency of the tests, not of wiregrad
+    import mpmath
 
     if op.pattern is Pattern.BLOCK or op.takes_bool:
         return
     circuit = circuit_of(op)
-    exact = _exact_function(op, mpmath)
+    exact = exact_function(op, mpmath)
     for point in op.sample_points:
         run = circuit.run(point)
         with mpmath.workdps(50):
@@ -85,7 +85,7 @@ def _exact_slope(exact: Callable[..., Any], mp: Any, point: SamplePoint, slot: i
     return mp.diff(lambda x: exact(*xs[:slot], x, *xs[slot + 1 :]), xs[slot])
 
 
-def _exact_function(op: Elementwise, mp: Any) -> Callable[..., Any]:
+def exact_function(op: Elementwise, mp: Any) -> Callable[..., Any]:
     """Return the op in exact arithmetic: the record's own, mpmath's, or the forward function on mpmath's numbers."""
     if op.exact is not None:
         return partial(op.exact, mp)

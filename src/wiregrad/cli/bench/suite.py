@@ -15,15 +15,14 @@ from functools import lru_cache
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from wiregrad.backends.native.tiers import build_program
 from wiregrad.backends.run_listings import find_c_compiler
-from wiregrad.errors import NotNativeError
-from wiregrad.testing.bench import entrants
-from wiregrad.testing.bench.entrants import (
+from wiregrad.cli.bench import entrants
+from wiregrad.cli.bench.entrants import (
     FLAT_C_NAME,
     LLVM_NAME,
     LLVM_TIER_NAME,
@@ -31,7 +30,7 @@ from wiregrad.testing.bench.entrants import (
     TWO_THREADS_NAME,
     WIREGRAD_NAME,
 )
-from wiregrad.testing.bench.race import (
+from wiregrad.cli.bench.race import (
     DEFAULT_TURNS,
     MAX_ENTRANT_SECONDS,
     MIN_TURN_SECONDS,
@@ -43,7 +42,8 @@ from wiregrad.testing.bench.race import (
     run_race,
     take_turns,
 )
-from wiregrad.testing.bench.workloads import Workload, mechanics_workloads, random_workload
+from wiregrad.cli.bench.workloads import Workload, mechanics_workloads, random_workload
+from wiregrad.errors import NotNativeError
 
 MAX_COMPILE_GROWTH = 13.0
 """Target: compiling ten times the nodes takes at most this many times longer."""
@@ -52,6 +52,14 @@ MAX_SECONDS_PER_NODE = 1e-6
 MAX_SECONDS_PER_CALL = 2e-6
 """Target: time of one gradient of ten nodes, called from Python, in seconds."""
 WORKLOAD_SEED = 1
+
+
+class RaceOptions(TypedDict):
+    """How long a race lasts: keyword arguments of `run_race`."""
+
+    turns: int
+    least: float
+    patience: float
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ class WorkloadSizes:
     least: float = MIN_TURN_SECONDS
     patience: float = MAX_ENTRANT_SECONDS
 
-    def race_options(self) -> dict[str, Any]:
+    def race_options(self) -> RaceOptions:
         """Return the options of `run_race` that say how long it lasts."""
         return {"turns": self.turns, "least": self.least, "patience": self.patience}
 
@@ -130,7 +138,7 @@ class SuiteReport:
                 lines += ["", f"### {result.title}", "", *write_result_tables(result)]
         return "\n".join(lines) + "\n"
 
-    def to_document(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, object]:
         """Return the report as a JSON document, with the time of every turn."""
         return asdict(self)
 

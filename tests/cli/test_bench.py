@@ -13,9 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 import wiregrad as wg
-from wiregrad.cli.environment import BENCH_PARTS, bench_command
-from wiregrad.testing.bench import entrants, suite, tape
-from wiregrad.testing.bench.race import (
+from wiregrad.cli.bench import entrants, straight_line, suite
+from wiregrad.cli.bench.race import (
     DisagreementError,
     EntrantMissingError,
     FloatArray,
@@ -28,7 +27,7 @@ from wiregrad.testing.bench.race import (
     reference_answers,
     run_race,
 )
-from wiregrad.testing.bench.workloads import (
+from wiregrad.cli.bench.workloads import (
     MAX_ABSOLUTE_VALUE,
     MIN_DIVISOR,
     WORKLOAD_OPS,
@@ -38,6 +37,7 @@ from wiregrad.testing.bench.workloads import (
     random_workload,
     rigid_body_energy,
 )
+from wiregrad.cli.environment import BENCH_PARTS, bench_command
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +195,7 @@ def test_mechanics_are_plain_python(function: Callable[..., float], workload: Wo
 def test_the_tape_computes_what_the_interpreter_does() -> None:
     workload = random_workload(200, seed=2)
     point = workload.draw_points(1)
-    found = tape.write_straight_line(workload.circuit)
+    found = straight_line.write_straight_line(workload.circuit)
     numbers = dict(zip(found.inputs, point[0].tolist(), strict=True))
 
     def read(name: str) -> float:
@@ -218,7 +218,7 @@ def test_an_input_that_nothing_reads_has_gradient_0_on_the_tape() -> None:
     x, _ = builder.input("x"), builder.input("y")
     circuit = builder.build(builder.multiply(x, 2.0))
 
-    assert tape.write_straight_line(circuit).gradient[1] == "0.0"
+    assert straight_line.write_straight_line(circuit).gradient[1] == "0.0"
 
 
 def test_the_command_writes_markdown_and_json(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.api import Run
+from wiregrad.cli.bench.workloads import Workload
 from wiregrad.dtypes import count_with_noun
-from wiregrad.testing.bench.workloads import Workload
 
 DEFAULT_TURNS = 7
 MIN_TURN_SECONDS = 0.02
@@ -252,7 +252,7 @@ MAX_VALUE_ROUNDING_NODES = 200_000
 def reference_answers(workload: Workload, points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the interpreter's answers, and the tolerance for others, from the run's own estimate of rounding.
 
-    >>> from wiregrad.testing.bench.workloads import random_workload
+    >>> from wiregrad.cli.bench.workloads import random_workload
     >>> workload = random_workload(20)
     >>> answers, tolerance = reference_answers(workload, workload.draw_points(2))
     >>> answers.shape, bool((tolerance < 1e-12).all())

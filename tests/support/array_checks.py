@@ -10,7 +10,8 @@ import numpy as np
 
 from wiregrad.api.values import Value, jvp, vmap
 from wiregrad.ops import TABLE, Elementwise
-from wiregrad.testing.compare import (
+
+from .compare import (
     FLOAT32,
     FLOAT32_TOLERANCE,
     FLOAT64,
@@ -26,7 +27,7 @@ from wiregrad.testing.compare import (
     tolerance_scale,
     without_warnings,
 )
-from wiregrad.testing.opcheck import smooth_slots
+from .op_checks import smooth_slots
 
 
 def list_array_checks(op: Elementwise) -> Iterator[PlannedCheck]:

@@ -1,0 +1,167 @@
+"""Without one of the packages that are installed with wiregrad, the rest works, and what needs it says how to get it.
+
+Each is taken away in a process of its own, by a finder that refuses to import it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REQUIRED = "numpy"
+"""The only package that wiregrad cannot do without."""
+
+
+class MissingCase(NamedTuple):
+    """What a package is imported as, what needs it, and what that answers."""
+
+    module: str
+    message: str
+    code: str = ""
+    """Python code that prints the message of the part, or the error it raises."""
+    command: tuple[str, ...] = ()
+    """A command that cannot do without the package, and exits with 4."""
+
+
+EXPLORE = "circuit.explore(browser=False, wait=False).stop()"
+CASES = {
+    "click": MissingCase(
+        "click", "the command wiregrad needs click, which cannot be imported: pip install click", command=("doctor",)
+    ),
+    "rich": MissingCase(
+        "rich",
+        "the table of a run needs rich, which cannot be imported: pip install rich",
+        command=("grad", "x * x", "x=3"),
+    ),
+    "starlette": MissingCase(
+        "starlette",
+        "the explorer's server needs starlette, which cannot be imported: pip install starlette",
+        EXPLORE,
+        ("explore", "x * x", "--no-browser"),
+    ),
+    "uvicorn": MissingCase(
+        "uvicorn",
+        "the explorer's server needs uvicorn, which cannot be imported: pip install uvicorn",
+        EXPLORE,
+        ("explore", "x * x", "--no-browser"),
+    ),
+    "llvmlite": MissingCase(
+        "llvmlite",
+        "native code needs llvmlite, which cannot be imported (it was taken away): pip install llvmlite",
+        "print(circuit.compile().info.reason)",
+    ),
+    "pyelftools": MissingCase(
+        "elftools",
+        "native code needs pyelftools, which cannot be imported (it was taken away): pip install pyelftools",
+        "print(circuit.compile().info.reason)",
+    ),
+    "anywidget": MissingCase(
+        "anywidget",
+        'a widget in a notebook needs anywidget: pip install "wiregrad[notebook]"',
+        "from wiregrad.explorer.widget import widget; widget(circuit)",
+    ),
+}
+
+BLOCK = """
+import sys
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {module!r}:
+            raise ModuleNotFoundError("it was taken away", name=name)
+sys.meta_path.insert(0, Refusing())
+"""
+COMMAND = "from wiregrad.__main__ import main; sys.argv[0] = 'wiregrad'; main()"
+WORK = """
+import numpy as np
+import wiregrad as wg
+from wiregrad.explorer.widget import show_in_notebook
+from wiregrad.testing import check_op
+circuit = wg.circuit("e = a + b; f = e * c")
+run = circuit.run(a=2, b=-3, c=10)
+assert run.grads == {"a": 10.0, "b": 10.0, "c": -1.0}
+"""
+REST = """
+assert wg.grad(lambda x: np.sum(np.tanh(x) ** 2))(np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+assert run.to_svg().startswith("<svg") and "a" in run.to_unicode() and run.to_dot() and run.to_mermaid()
+assert run.to_html().startswith("<!doctype html>")
+for answer in (run.explain("a"), run.paths("a"), run.blame(), run.kinks(), run.rounding(), run.flow()):
+    assert str(answer)
+assert wg.check_grads(np.tanh, 0.5).ok and check_op("multiply", (2.0, 3.0)).points == 1
+for listing in (circuit.to_python(), circuit.to_c(), circuit.to_js(), circuit.to_numpy(), circuit.to_cuda()):
+    assert "f" in listing
+circuit.save(FILE)
+assert wg.load(FILE) == circuit
+assert circuit.compile().value_and_grad(a=2.0, b=-3.0, c=10.0) == (-10.0, {"a": 10.0, "b": 10.0, "c": -1.0})
+assert wg.compile(lambda x: x * x)(3.0) == 9.0
+assert show_in_notebook(circuit).circuit is circuit
+print("everything else works")
+"""
+WORKING_COMMANDS = [
+    ("grad", "--json", "x * x", "x=3"),
+    ("draw", "x * x"),
+    ("code", "x * x"),
+    ("doctor",),
+    ("explore", "x * x", "-o", "-"),
+]
+
+
+def dependencies() -> list[str]:
+    """Return the names of the packages that are installed with wiregrad, or with its extra for notebooks."""
+    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["notebook"]]
+    return [re.split(r"[<>=!~\[; ]", text)[0] for text in wanted]
+
+
+def run_without(module: str, code: str, args: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-c", BLOCK.format(module=module) + code, *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def test_every_package_that_is_installed_with_wiregrad_has_a_case() -> None:
+    assert sorted(dependencies()) == sorted([REQUIRED, *CASES])
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_everything_else_works_without(case: MissingCase, tmp_path: Path) -> None:
+    done = run_without(case.module, f"FILE = {str(tmp_path / 'circuit.wg')!r}\n{WORK}{REST}")
+
+    assert done.stderr == ""
+    assert done.stdout == "everything else works\n"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES.values() if case.code], ids=lambda case: case.module)
+def test_the_part_that_needs_it_gives_the_line_that_installs_it(case: MissingCase) -> None:
+    code = f"try:\n    {case.code}\nexcept wg.WiregradError as error:\n    print(error)\n"
+    done = run_without(case.module, WORK + code)
+
+    assert done.stderr == ""
+    assert done.stdout == f"{case.message}\n"
+
+
+@pytest.mark.parametrize("case", [case for case in CASES.values() if case.command], ids=lambda case: case.module)
+def test_a_command_that_needs_it_gives_the_line_and_exits_with_4(case: MissingCase) -> None:
+    done = run_without(case.module, COMMAND, case.command)
+
+    assert done.stderr == f"wiregrad: {case.message}\n"
+    assert (done.stdout, done.returncode) == ("", 4)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "click"])
+def test_other_commands_work_without(name: str) -> None:
+    code = f"from wiregrad.cli import main\nfor args in {WORKING_COMMANDS}:\n    assert main(args) == 0, args\n"
+    done = run_without(CASES[name].module, code)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "<!doctype html>" in done.stdout
+
+
+def test_what_the_finder_takes_away_cannot_be_imported() -> None:
+    assert "ModuleNotFoundError: it was taken away" in run_without("click", "import click").stderr
