@@ -220,11 +220,6 @@ def _present_numbers(flow: Any, shape: tuple[int, ...]) -> PresentNumbers:
     return PresentNumbers(np.broadcast_to(flow.value, shape)[mask], int(np.count_nonzero(~mask)))
 
 
-def find_moving_nodes(run: RunRecord) -> list[int]:
-    """Return the nodes that depend on an input, to which a gradient can flow."""
-    return [node for node, moves in enumerate(run.circuit.active()) if moves]
-
-
 VANISHED_RATIO = 1e-3
 """A layer with at most this ratio to one nearer to the output has vanished."""
 EXPLODED_RATIO = 1e3

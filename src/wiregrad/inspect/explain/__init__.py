@@ -122,7 +122,7 @@ def explain(run: RunRecord, name: str) -> Explanation:
     node = run.circuit.index(name)
     gradient = run.gradient(node)
     with np.errstate(all="ignore"):
-        draft = _draft_explanation(run, node, classify_gradient(gradient))
+        draft = _draft_explanation(RunIndex(run), node, classify_gradient(gradient))
         causes = tuple(say() for say in draft.causes[:MAX_ORIGINS])
     more = len(draft.causes) - len(causes)
     notes = (*draft.notes, *_element_notes(gradient))
@@ -155,12 +155,11 @@ class _ExplanationDraft:
     notes: tuple[str, ...] = ()
 
 
-def _draft_explanation(run: RunRecord, node: int, kind: str) -> _ExplanationDraft:
+def _draft_explanation(index: RunIndex, node: int, kind: str) -> _ExplanationDraft:
     if kind == "nonfinite":
-        return _ExplanationDraft(kind, [partial(_cause_from_origin, origin) for origin in blame_gradient(run, node)])
-    if not np.size(run.values[node]):
+        return _ExplanationDraft(kind, [partial(_cause_from_origin, origin) for origin in blame_gradient(index, node)])
+    if not np.size(index.values[node]):
         return _ExplanationDraft(kind, [])
-    index = RunIndex(run)
     if kind == "zero" and node != index.root:
         return _ZeroGradient(index, node).draft_explanation()
     return _NonzeroGradient(index, node).draft_explanation(kind)
@@ -210,11 +209,10 @@ class _ZeroGradient:
         self.circuit = index.circuit
         self.node = node
         self.strongest = StrongestPath(index)
-        self.active = index.circuit.active()
 
     def draft_explanation(self) -> _ExplanationDraft:
         """Report the wires at which the gradient ended."""
-        if not self.active[self.node]:
+        if not self.index.active[self.node]:
             return _ExplanationDraft("absent", [self._inactive_cause])
         search = find_cuts(self.index, self.node)
         causes = self._cut_causes(search.cuts)
@@ -222,7 +220,7 @@ class _ZeroGradient:
         return _ExplanationDraft(self._zero_kind({cut.kind for cut in search.cuts}), causes or self._unused_causes())
 
     def _zero_kind(self, cuts: set[str]) -> str:
-        flow = self.index.run.flows[self.node]
+        flow = self.index.flows[self.node]
         absent = flow is None or (type(flow) is MaskedFlow and not np.any(flow.mask))
         if cuts == {"cancelling"}:
             return "cancelling"
@@ -252,7 +250,7 @@ class _ZeroGradient:
         if first.slot is None:
             return _cancellation_cause(self.strongest, first.node)
         more = f"; {others} more like it at this line" if others else ""
-        return _cause_at_node(self.index, first.node, explain_cut(self.index, self.active, first) + more)
+        return _cause_at_node(self.index, first.node, explain_cut(self.index, first) + more)
 
     def _escape_causes(self, passed: Container[int], *, steered: bool) -> list[Callable[[], GradientCause]]:
         """Report where values that depend on the node left the recording as plain numbers."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from wiregrad.backends.run import constant_identity, euclidean_norm, largest_magnitude
 from wiregrad.errors import WiregradError
-from wiregrad.ir import CONSTANT, CircuitGraph, Op, Pattern, Row
+from wiregrad.inspect.run_index import RunIndex
+from wiregrad.ir import CONSTANT, Op, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, Linear
 from wiregrad.ops.gradient_flow import fill_absent
@@ -43,22 +44,21 @@ class NodeRounding(NamedTuple):
 class MeasuredRounding:
     """The rounding error of each node of a circuit, and the values of a run in wider types."""
 
-    circuit: CircuitGraph
-    values: Sequence[Any]
+    index: RunIndex
     local: Mapping[int, NodeRounding]
     wide: Sequence[Any]
 
     def total_error(self, node: int, value: Any = None) -> Any:
         """Return the error of a node's value against the run in wider types."""
-        return _error_against(self.values[node] if value is None else value, self.wide[node])
+        return _error_against(self.index.values[node] if value is None else value, self.wide[node])
 
     def user_code_nodes(self, node: int) -> list[int]:
         """Return the nodes of user code on which a node depends, with or without a gradient."""
-        if not any(is_user_code(row.op) for row in self.circuit.rows()):
+        if not any(is_user_code(row.op) for row in self.index.rows):
             return []
         behind = {node}
         nodes = []
-        for row in self.circuit.rows(backward=True):
+        for row in reversed(self.index.rows[: node + 1]):
             if row.node in behind:
                 behind.update(row.sources)
                 nodes += [row.node] if is_user_code(row.op) else []
@@ -77,25 +77,22 @@ class MeasuredRounding:
         return _run_nudged(self, 1.0), _run_nudged(self, -1.0)
 
 
-def measure_rounding(
-    circuit: CircuitGraph, values: Sequence[Any], known_constants: frozenset[Any] | None = None
-) -> MeasuredRounding:
+def measure_rounding(index: RunIndex, known_constants: frozenset[Any] | None = None) -> MeasuredRounding:
     """Measure every node; a constant that is not among the known ones comes from a rule, where it was rounded."""
     local: dict[int, NodeRounding] = {}
     wide: list[Any] = []
-    for row in circuit.rows():
-        y = values[row.node]
-        wide.append(_run_node_wide(row, wide, values))
+    for row, y in zip(index.rows, index.values, strict=True):
+        wide.append(_run_node_wide(index, row, wide))
         if np.asarray(y).dtype not in WIDER_DTYPES:
             continue
         if row.sources:
-            rounding = _measure_node(row, [values[source] for source in row.sources], y)
+            rounding = _measure_node(row, index.input_values(row.node), y)
         else:
             rule = row.op is CONSTANT and known_constants is not None and constant_identity(y) not in known_constants
             rounding = NodeRounding(0.0, typical_rounding(y) if rule and not _has_few_digits(y) else 0.0, guessed=True)
         if np.any(rounding.error) or np.any(rounding.doubt):
             local[row.node] = rounding
-    return MeasuredRounding(circuit, values, local, wide)
+    return MeasuredRounding(index, local, wide)
 
 
 def _measure_node(row: Row, xs: Sequence[Any], y: Any) -> NodeRounding:
@@ -194,15 +191,16 @@ def _compensated_sum(x: Any, total: Any, axes: tuple[int, ...]) -> Any:
     return np.where(np.isfinite(compensated), compensated, total)
 
 
-def _run_node_wide(row: Row, wide: Sequence[Any], values: Sequence[Any]) -> Any:
+def _run_node_wide(index: RunIndex, row: Row, wide: Sequence[Any]) -> Any:
     """Compute a node in a run in wider types; in the own dtype where its op does not support wider ones."""
-    y = values[row.node]
+    y = index.values[row.node]
     if not row.sources or is_user_code(row.op):
         return _widen_dtype(y)
     xs = [wide[source] for source in row.sources]
     y_wide = _compute_wide(row.op, xs, y)
     if y_wide is None:
-        narrow = [np.asarray(x).astype(np.asarray(values[s]).dtype)[()] for x, s in zip(xs, row.sources, strict=True)]
+        own = index.input_values(row.node)
+        narrow = [np.asarray(x).astype(np.asarray(same).dtype)[()] for x, same in zip(xs, own, strict=True)]
         y_wide = _try_compute(row.op, narrow, y)
     return _widen_dtype(y if y_wide is None else y_wide)
 
@@ -210,23 +208,23 @@ def _run_node_wide(row: Row, wide: Sequence[Any], values: Sequence[Any]) -> Any:
 def _run_nudged(measured: MeasuredRounding, sign: float) -> list[Any]:
     """Run in wider types with every rounded value moved by one step, in alternating directions."""
     wide: list[Any] = []
-    for row in measured.circuit.rows():
-        y = _run_node_wide(row, wide, measured.values)
+    for row in measured.index.rows:
+        y = _run_node_wide(measured.index, row, wide)
         curved = row.op.pattern in (Pattern.SCALE, Pattern.SWAP) and np.asarray(y).dtype in WIDER_DTYPES.values()
-        if curved and (row.node in measured.local or _is_flat(row, measured.values)):
+        if curved and (row.node in measured.local or _is_flat(measured.index, row)):
             sign = -sign
             y = y * (1.0 + sign * np.finfo(y.dtype).eps)
         wide.append(y)
     return wide
 
 
-def _is_flat(row: Row, values: Sequence[Any]) -> bool:
+def _is_flat(index: RunIndex, row: Row) -> bool:
     """Return whether an op is so flat at its inputs that its value looks exact but is not, as cos(1e-12) = 1."""
     if not isinstance(row.op, Elementwise):
         return False
-    xs = [values[source] for source in row.sources]
-    y = values[row.node]
-    slopes = [fill_absent(row.op.local(slot, xs, y, row.mode)) for slot in range(len(xs))]
+    xs = index.input_values(row.node)
+    y = index.values[row.node]
+    slopes = [fill_absent(index.local_derivative((row.node, slot))) for slot in range(len(xs))]
     moves = [np.abs(slope * x) >= 1e-3 * np.abs(y) for slope, x in zip(slopes, xs, strict=True)]
     return not np.all(np.logical_or.reduce(np.broadcast_arrays(*moves)))
 
