@@ -18,11 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.inspect.report import Report, format_node_place, join_with_and
-from wiregrad.inspect.run_index import RunIndex
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.advice import Surroundings, find_advice
@@ -78,7 +79,7 @@ class FaultSearch:
                 if xs and _any_true(is_nan(y)) and not any(_any_true(is_nan(x)) for x in xs):
                     self._record_first_nan(node)
 
-    def _faults_of_value(self, row: Row, xs: Sequence[Any], y: Any) -> int:
+    def _faults_of_value(self, row: Row, xs: Sequence[Any], y: ArrayLike) -> int:
         """Return the faults behind a value that is not finite."""
         inherited = 0
         for slot, source in enumerate(row.sources):
@@ -119,7 +120,7 @@ class FaultSearch:
         """Return whether the backward pass starts from several numbers, so that a sum of gradients means little."""
         return len(self.outputs) > 1 or bool(self.circuit.type_of(self.outputs[0]).shape)
 
-    def _faults_of_sent(self, row: Row, slot: int, flow: Any, sent: Any) -> int:
+    def _faults_of_sent(self, row: Row, slot: int, flow: GradientFlow, sent: GradientFlow) -> int:
         """Return the faults behind something non-finite that a node sent back."""
         xs = self.index.input_values(row.node)
         y = self.index.values[row.node]
@@ -202,24 +203,23 @@ def list_set_bits(faults: int) -> Iterator[int]:
         faults ^= lowest
 
 
-def is_spoiled(flow: Any) -> bool:
+def is_spoiled(flow: GradientFlow) -> bool:
     """Return whether a value, or the present part of a flow, has a non-finite element.
 
     >>> is_spoiled(np.float64(np.inf)), is_spoiled(MaskedFlow(np.array([False]), np.array([np.nan])))
     (True, False)
     """
-    kind = type(flow)
-    if kind is np.float64 or kind is float:
+    if type(flow) is np.float64 or type(flow) is float:
         return not math.isfinite(flow)
     return _any_true(is_nonfinite(fill_absent(flow)))
 
 
-def _any_true(flags: Any) -> bool:
+def _any_true(flags: np.bool_ | NDArray[np.bool_]) -> bool:
     # Most are single numbers, for which `any` is slow.
     return bool(flags) if type(flags) is np.bool_ else bool(flags.any())
 
 
-def _passes_nonfinite(row: Row, slot: int, xs: Sequence[Any], y: Any) -> bool:
+def _passes_nonfinite(row: Row, slot: int, xs: Sequence[Any], y: ArrayLike) -> bool:
     """Return whether a non-finite input reaches the output; a router passes on only the input it chose."""
     if row.op.pattern is not Pattern.ROUTE or not isinstance(row.op, Elementwise):
         return True
@@ -517,7 +517,7 @@ class _BlameWriter:
         return f"{'gradient of ' * back}{name} = {_format_first_nonfinite(value)}{place}"
 
 
-def _format_first_nonfinite(value: Any) -> str:
+def _format_first_nonfinite(value: ArrayLike) -> str:
     """Format a value; an array by its first non-finite element."""
     array = np.asarray(value)
     spoiled = is_nonfinite(array)

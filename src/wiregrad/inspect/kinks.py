@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place
-from wiregrad.inspect.run_index import RunIndex
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Node, Op, Pattern, Place, Row
 from wiregrad.ir.columns import join_first_names
 from wiregrad.ir.types_and_kinks import Convention, decode_mode, switch_convention
@@ -181,7 +182,7 @@ class _KinkBatch(NamedTuple):
     alone: bool
     """Whether the numbers are the elements of one node."""
 
-    def nearest_spots(self, near: Any, distance: Any) -> list[tuple[int, ...]]:
+    def nearest_spots(self, near: NDArray[np.bool_], distance: NDArray[Any]) -> list[tuple[int, ...]]:
         """Return the index of the nearest number of each node that is near a kink."""
         if self.alone:
             return [_nearest_index(near, distance)] if np.any(near) else []
@@ -192,7 +193,7 @@ class _KinkBatch(NamedTuple):
         return self.nodes[0 if self.alone else spot[0]]
 
 
-def _nearest_index(near: Any, distance: Any) -> tuple[int, ...]:
+def _nearest_index(near: NDArray[np.bool_], distance: NDArray[Any]) -> tuple[int, ...]:
     index = np.unravel_index(np.argmin(np.where(near, distance, np.inf)), distance.shape)
     return tuple(int(k) for k in index)
 
@@ -271,20 +272,21 @@ def _move_wires(kind: _KinkKind, xs: Sequence[Any], by: float) -> Iterator[list[
         ]
 
 
-def _condition_reach(kink: Kink, kind: _KinkKind, xs: Sequence[Any], within: float) -> Any:
+def _condition_reach(kink: Kink, kind: _KinkKind, xs: Sequence[Any], within: float) -> float | NDArray[Any]:
     """Return how far a kink's condition moves when each wire that can makes a small move."""
     here = _kink_condition(kink, xs)
     return sum([np.abs(_kink_condition(kink, moved) - here) for moved in _move_wires(kind, xs, within)], 0.0)
 
 
-def _is_smooth(kink: Kink, kind: _KinkKind, xs: Sequence[Any]) -> Any:
+def _is_smooth(kink: Kink, kind: _KinkKind, xs: Sequence[Any]) -> np.bool_ | NDArray[np.bool_]:
     """Return where a kink's condition never changes, because the inputs that meet on it are the same wire."""
     if len(set(kind.same)) == len(kind.same):
         return np.False_
-    return _condition_reach(kink, kind, xs, PROBE_STEP) == 0.0
+    still: np.bool_ | NDArray[np.bool_] = np.asarray(_condition_reach(kink, kind, xs, PROBE_STEP)) == 0.0
+    return still
 
 
-def _kink_condition(kink: Kink, xs: Sequence[Any]) -> Any:
+def _kink_condition(kink: Kink, xs: Sequence[Any]) -> NDArray[Any]:
     # As a float, because booleans cannot be subtracted.
     return 1.0 * np.asarray(kink.at(*xs))
 
@@ -299,7 +301,15 @@ class _KinkSpread(NamedTuple):
     spot: tuple[int, ...]
 
     @classmethod
-    def count_near(cls, on: Any, near: Any, distance: Any, spot: tuple[int, ...], *, alone: bool) -> _KinkSpread:
+    def count_near(
+        cls,
+        on: NDArray[np.bool_],
+        near: NDArray[np.bool_],
+        distance: NDArray[Any],
+        spot: tuple[int, ...],
+        *,
+        alone: bool,
+    ) -> _KinkSpread:
         """Count for one node: all numbers if they are its elements, else only its own."""
         if alone:
             return cls(int(np.sum(on)), int(np.sum(near)), np.size(distance), float(distance[spot]), spot)
@@ -360,7 +370,7 @@ def _slopes_at(batch: _KinkBatch, kink: Kink, spots: Sequence[tuple[int, ...]]) 
     ]
 
 
-def _slope_column(slope: Any, count: int) -> list[Any]:
+def _slope_column(slope: GradientFlow, count: int) -> list[Any]:
     """Return the slopes as a list, with None where they are blocked."""
     if slope is None:
         return [None] * count
@@ -390,5 +400,5 @@ def _format_slopes(slopes: Mapping[str, float | None]) -> str:
     return " and ".join(f"{text} to {name}" for name, text in texts.items())
 
 
-def _same_numbers(one: Any, two: Any) -> bool:
+def _same_numbers(one: ArrayLike, two: ArrayLike) -> bool:
     return np.array_equal(one, two, equal_nan=True)

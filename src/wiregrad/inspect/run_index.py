@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.run import euclidean_norm, largest_magnitude
@@ -156,7 +156,7 @@ class RunIndex:
         return ", ".join(dict.fromkeys(texts))
 
 
-def measure_norm(value: Any) -> float:
+def measure_norm(value: ArrayLike) -> float:
     """Return the magnitude of a number, or the norm of an array.
 
     >>> measure_norm(-2.0), measure_norm(np.array([3.0, 4.0]))
@@ -165,7 +165,7 @@ def measure_norm(value: Any) -> float:
     return abs(value) if isinstance(value, float) else euclidean_norm(value)
 
 
-def describe_value(value: Any) -> str:
+def describe_value(value: ArrayLike) -> str:
     """Format a number or array for a sentence: on one line; a large array by its shape and largest magnitude.
 
     >>> describe_value(np.array([0.0, 0.5])), describe_value(np.ones((2, 4)))
@@ -252,6 +252,6 @@ class StrongestPath:
         return self._best[node]
 
 
-def _rank_magnitude(value: object) -> float:
+def _rank_magnitude(value: ArrayLike) -> float:
     size = measure_norm(value)
     return math.inf if math.isnan(size) else size

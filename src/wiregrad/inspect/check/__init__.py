@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.backends.interpreter import bind_inputs, compute_tangents, evaluate_checked_nodes, evaluate_nodes
 from wiregrad.errors import InputError, NoRuleError, WiregradError, short_repr
@@ -132,7 +133,7 @@ def _recompute_rule(wire: CheckedWire, outcome: WireOutcome, changed: Perturbati
     return np.nan if outcome.again is None else outcome.again(other, changed)
 
 
-def _first_element(x: Any) -> Any:
+def _first_element(x: ArrayLike) -> Any:
     return np.ravel(x)[0] if np.size(x) else None
 
 
@@ -375,7 +376,7 @@ class _CheckedNode:
         row = Row(len(sources), rule.op, sources, 0)
         return cls(RunIndex.from_values(rule.circuit, [*rule.inputs, rule.y]), row, origin)
 
-    def check_key(self) -> Any:
+    def check_key(self) -> tuple[object, ...]:
         """Return a key that is equal for nodes that need only one check: op, settings, mode and values."""
         values = tuple((np.shape(x), hash(np.asarray(x).tobytes())) for x in self.xs)
         return self.row.op.name, repr(self.row.op.settings), self.row.mode, values
@@ -495,7 +496,7 @@ class _RecordedRule:
         return "the rule uses a plain number in place of a value" if self.circuit.certificates else ""
 
 
-def _largest_magnitude(x: Any) -> float:
+def _largest_magnitude(x: ArrayLike) -> float:
     return float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
 
 
@@ -508,7 +509,7 @@ def _apply_rule(wire: CheckedWire, moving: Sequence[int], g: Any, moved: Sequenc
     return np.zeros(np.shape(wire.x))[()] if sent is None else match_shape(fill_absent(sent), wire.x)
 
 
-def _sweep_rule(circuit: CircuitGraph, inputs: Sequence[Any], g: Any) -> list[Any]:
+def _sweep_rule(circuit: CircuitGraph, inputs: Sequence[Any], g: ArrayLike) -> list[Any]:
     """Run a recorded rule backward."""
     flows: list[Any] = sweep_backward(circuit, evaluate_nodes(circuit, inputs), {circuit.root(): g}, SilentWatcher())
     return flows

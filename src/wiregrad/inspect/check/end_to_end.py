@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends.interpreter import evaluate_nodes
 from wiregrad.dtypes import format_brief_number, to_python_number
@@ -36,7 +37,7 @@ from wiregrad.inspect.check.numeric_derivative import (
 )
 from wiregrad.inspect.check.wire_rules import MAX_SAMPLED_ELEMENTS, random_direction
 from wiregrad.inspect.report import Report
-from wiregrad.inspect.run_index import RunIndex
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Certificate, CircuitGraph, Node, Pattern, Place
 from wiregrad.ir.circuit import count_without_commas
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
@@ -82,7 +83,7 @@ class EndToEndCheck(Report):
         yield f"{numbers}: {verdict}{format_reason(self.reason)}"
 
 
-def format_number(value: Any, digits: int = 6) -> str:
+def format_number(value: complex, digits: int = 6) -> str:
     """Format a number, with `digits` significant digits.
 
     >>> format_number(0.12345678), format_number(3.21e-9, 1)
@@ -253,7 +254,7 @@ class CheckedFunction:
         return "a branch goes another way within a step" + (f" ({places[0]})" if places and places[0] else "")
 
 
-def _moves_in_steps(outcome: Any) -> bool:
+def _moves_in_steps(outcome: ArrayLike) -> bool:
     """Return whether a number that left the recording is an integer or a boolean."""
     return np.asarray(outcome).dtype.kind not in "fc"
 
@@ -272,7 +273,7 @@ def _random_directions(rng: np.random.Generator, circuit: CircuitGraph, inputs: 
     return [_symmetric_direction(t, x) for t, x in zip(directions, inputs, strict=True)]
 
 
-def _symmetric_direction(t: Any, x: Any) -> Any:
+def _symmetric_direction(t: float | NDArray[Any], x: ArrayLike) -> float | NDArray[Any]:
     """Make the direction of a symmetric matrix symmetric: some ops have only such derivatives."""
     shape = np.shape(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
@@ -281,12 +282,12 @@ def _symmetric_direction(t: Any, x: Any) -> Any:
     return t + np.conjugate(np.swapaxes(t, -1, -2)) if np.allclose(x, turned) else t
 
 
-def _output_weight(rng: np.random.Generator, y: Any, alone: bool) -> Any:
+def _output_weight(rng: np.random.Generator, y: ArrayLike, alone: bool) -> Any:
     weight = 1.0 if alone and not np.iscomplexobj(y) else random_like(rng, y)
     return np.asarray(weight).astype(np.asarray(y).dtype)[()]
 
 
-def is_present(flow: Any) -> bool:
+def is_present(flow: GradientFlow) -> bool:
     """Return whether a flow has any present element.
 
     >>> is_present(None), is_present(0.0)
@@ -295,7 +296,7 @@ def is_present(flow: Any) -> bool:
     return bool(np.any(flow.mask)) if type(flow) is MaskedFlow else flow is not None
 
 
-def is_movable(leaf: Any) -> bool:
+def is_movable(leaf: object) -> bool:
     """Return whether an argument is a real or complex number or array.
 
     >>> is_movable(1.0), is_movable(np.zeros(2, int)), is_movable("x")
@@ -344,7 +345,7 @@ def _doubt_reason(function: CheckedFunction, state: int, doubtful: bool) -> str:
     return "some of its nodes are on a kink or undecided" if doubtful else ""
 
 
-def random_like(rng: np.random.Generator, like: Any) -> Any:
+def random_like(rng: np.random.Generator, like: ArrayLike) -> float | NDArray[Any]:
     """Return random numbers with the shape of an array, complex if the array is.
 
     >>> random_like(np.random.default_rng(0), np.zeros(3)).shape
@@ -371,7 +372,7 @@ class CheckFinding(Report):
     """The op whose rule contains the node, for the second order."""
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> tuple[object, ...]:
         """A key that is equal for duplicate findings."""
         return self.verdict, self.order, self.op, self.node, self.input, self.within
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.run import largest_magnitude
@@ -129,7 +130,7 @@ def explain(run: RunRecord, name: str) -> Explanation:
     return Explanation(name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more)
 
 
-def classify_gradient(gradient: Any) -> str:
+def classify_gradient(gradient: ArrayLike) -> str:
     """Classify a gradient by its numbers alone.
 
     >>> classify_gradient(0.0), classify_gradient(np.array([1.0, np.nan])), classify_gradient(1e-9)
@@ -169,7 +170,7 @@ def _cause_from_origin(origin: BlameOrigin) -> GradientCause:
     return GradientCause(origin.op, origin.node, origin.place, origin.said)
 
 
-def _element_notes(gradient: Any) -> Iterator[str]:
+def _element_notes(gradient: ArrayLike) -> Iterator[str]:
     """Note an empty gradient, or one most of whose elements are 0."""
     array = np.asarray(gradient)
     if not array.size:

@@ -17,13 +17,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.inspect.check.numeric_derivative import compute_or_nan
-from wiregrad.inspect.run_index import ReaderSlot, RunIndex, describe_value, measure_norm
+from wiregrad.inspect.run_index import GradientFlow, ReaderSlot, RunIndex, describe_value, measure_norm
 from wiregrad.ir import Op, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype
+
+ElementMask = bool | np.bool_ | NDArray[np.bool_]
+"""Which elements of an array are meant; a boolean for a number."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class GradientCut:
     """The input of the reader; None where the gradients from the readers of a node cancel."""
     kind: str
     """`absent`: nothing is sent; `zero`: the slope is 0; `underflow`, `sideways`: the product is 0; `cancelling`."""
-    ended: Any
+    ended: ElementMask
     """Mask of the elements of the wire (or node) at which the gradient ends; True for a number."""
     asked: int
     """Number of elements that were followed to this wire."""
@@ -77,7 +80,7 @@ class _CutWalk:
         self.index = index
         self.run = index.run
         self.cuts: list[GradientCut] = []
-        self.masks: dict[int, Any] = {node: _full_mask(self.index.values[node])}
+        self.masks: dict[int, ElementMask] = {node: _full_mask(self.index.values[node])}
 
     def visit_dependents(self, node: int) -> None:
         """Visit the nodes that depend on a node, until every element's gradient has been found to end."""
@@ -108,12 +111,12 @@ class _CutWalk:
                     front.append(reader)
         return visited
 
-    def _drop_cancelled(self, node: int, mask: Any) -> Any:
+    def _drop_cancelled(self, node: int, mask: ElementMask) -> ElementMask:
         """Return a mask without the elements at which the gradients from the readers of a node cancel."""
         uses = self.index.readers_of(node)
         if len(uses) < 2:
             return mask
-        cancelled: Any = False
+        cancelled: ElementMask = False
         for wire in uses:
             cancelled = cancelled | (mask & _nonzero_mask(self.index.sent_gradient(wire), np.shape(mask)))
         if not _any_element(cancelled):
@@ -121,7 +124,7 @@ class _CutWalk:
         self._record_cut((node, None), "cancelling", cancelled, mask)
         return _mask_difference(mask, cancelled)
 
-    def _cross_wire(self, wire: ReaderSlot, mask: Any) -> Any:
+    def _cross_wire(self, wire: ReaderSlot, mask: ElementMask) -> ElementMask:
         """Return which elements of its reader a wire moves; record the elements that end on the wire."""
         slope = self._slope_flow(self.index.rows[wire[0]], wire[1])
         going = mask & _nonzero_mask(fill_absent(slope), np.shape(mask))
@@ -131,7 +134,7 @@ class _CutWalk:
             self._record_cut(wire, "zero" if present else "absent", ended, mask)
         return self._reach_reader(wire, going, mask) if _any_element(going) else False
 
-    def _reach_reader(self, wire: ReaderSlot, going: Any, mask: Any) -> Any:
+    def _reach_reader(self, wire: ReaderSlot, going: ElementMask, mask: ElementMask) -> ElementMask:
         """Return which elements of its reader a wire moves, without those whose gradient is lost on the wire."""
         row = self.index.rows[wire[0]]
         reached = self._reached_elements(row, wire[1], going)
@@ -145,7 +148,7 @@ class _CutWalk:
         )
         return _mask_difference(reached, arrived)
 
-    def _record_cut(self, wire: tuple[int, int | None], kind: str, ended: Any, mask: Any) -> None:
+    def _record_cut(self, wire: tuple[int, int | None], kind: str, ended: ElementMask, mask: ElementMask) -> None:
         self.cuts.append(GradientCut(wire[0], wire[1], kind, ended, int(np.sum(mask))))
 
     def _slope_flow(self, row: Row, slot: int) -> Any:
@@ -159,7 +162,7 @@ class _CutWalk:
             return 0.0 if np.any(np.asarray(self.run.gradient(row.node)) != 0) else 1.0
         return self.index.pull_flow(row.node, slot, nonzero_numbers_like(self.index.values[row.node]))
 
-    def _reached_elements(self, row: Row, slot: int, going: Any) -> Any:
+    def _reached_elements(self, row: Row, slot: int, going: ElementMask) -> ElementMask:
         """Return which elements of a node move with some elements of a wire."""
         if isinstance(row.op, Elementwise):
             return going
@@ -182,28 +185,31 @@ class _CutWalk:
         return "underflow" if np.any(np.asarray(again) != 0) else "cancelling"
 
 
-def _full_mask(x: Any) -> Any:
+def _full_mask(x: ArrayLike) -> ElementMask:
     return np.ones(np.shape(x), bool) if np.shape(x) else True
 
 
-def _any_element(mask: Any) -> bool:
+def _any_element(mask: ElementMask) -> bool:
     return mask if type(mask) is bool else bool(np.any(mask))
 
 
-def _mask_difference(mask: Any, other: Any) -> Any:
-    return mask and not other if type(mask) is bool else mask & ~other
+def _mask_difference(mask: ElementMask, other: ElementMask) -> ElementMask:
+    if type(mask) is bool:
+        return mask and not other
+    rest: ElementMask = mask & ~np.asarray(other)
+    return rest
 
 
-def _nonzero_mask(x: Any, shape: tuple[int, ...]) -> Any:
+def _nonzero_mask(x: ArrayLike, shape: tuple[int, ...]) -> ElementMask:
     return np.broadcast_to(np.asarray(x) != 0, shape) if shape else bool(x != 0)
 
 
-def _presence_mask(flow: Any, shape: tuple[int, ...]) -> Any:
+def _presence_mask(flow: GradientFlow, shape: tuple[int, ...]) -> ElementMask:
     mask = flow.mask if type(flow) is MaskedFlow else flow is not None
     return np.broadcast_to(mask, shape) if shape else bool(mask)
 
 
-def nonzero_numbers_like(x: Any) -> Any:
+def nonzero_numbers_like(x: ArrayLike) -> Any:
     """Return random numbers with magnitudes from 1 to 2, like an array: their sums are not 0 by chance.
 
     >>> nonzero_numbers_like(np.zeros(2, np.float32)).dtype
@@ -212,8 +218,9 @@ def nonzero_numbers_like(x: Any) -> Any:
     rng = np.random.default_rng(0)
     array = np.asarray(x)
 
-    def draw() -> Any:
-        return rng.uniform(1.0, 2.0, array.shape) * rng.choice([-1.0, 1.0], array.shape)
+    def draw() -> NDArray[Any]:
+        numbers: NDArray[Any] = rng.uniform(1.0, 2.0, array.shape) * rng.choice([-1.0, 1.0], array.shape)
+        return numbers
 
     return (draw() + 1j * draw() if array.dtype.kind == "c" else draw()).astype(array.dtype)[()]
 
@@ -259,7 +266,7 @@ def explain_small_factor(index: RunIndex, wire: ReaderSlot, factor: float) -> st
     return _explain_small_array_slope(index, row, arrived, factor)
 
 
-def _explain_small_slope(op: Elementwise, x: Any, mode: int) -> str:
+def _explain_small_slope(op: Elementwise, x: NDArray[Any], mode: int) -> str:
     """Explain why the slopes of an elementwise op are small."""
     ends = [_local_slopes(op, x + step, mode) for step in (-SMALL_SLOPE, SMALL_SLOPE)]
     if np.any(x) and np.all(ends[0] * ends[1] < 0):
@@ -267,11 +274,11 @@ def _explain_small_slope(op: Elementwise, x: Any, mode: int) -> str:
     return "saturated" if _is_bounded(op, x) else "its slope there is small"
 
 
-def _local_slopes(op: Elementwise, x: Any, mode: int) -> Any:
+def _local_slopes(op: Elementwise, x: NDArray[Any], mode: int) -> NDArray[Any]:
     return np.asarray(fill_absent(op.local(0, [x], op.compute(x), mode)))
 
 
-def _is_bounded(op: Op, x: Any) -> bool:
+def _is_bounded(op: Op, x: ArrayLike) -> bool:
     """Return whether the value of an op hardly changes from here on, away from 0."""
     x = np.asarray(x)
     y = compute_or_nan(op, [x], x)
@@ -418,7 +425,7 @@ class _CutReason:
             return f"is flat at {x}: its slope there is 0"
         return self._zero_factor_reason(others[0]) if others else f"multiplies the elements of {x}: the others make 0"
 
-    def _ended_elements(self, x: Any) -> Any:
+    def _ended_elements(self, x: ArrayLike) -> Any:
         """Return the elements of an array at which the gradient ends; the array itself if it ends everywhere."""
         if np.shape(x) != np.shape(self.cut.ended) or np.all(self.cut.ended):
             return x

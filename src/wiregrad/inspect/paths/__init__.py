@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.run import euclidean_norm
@@ -179,7 +180,7 @@ def _is_copy(op: Op, x: Any) -> bool:
     return fits and bool(np.all(y == probe))
 
 
-def _make_branch(run: RunRecord, use: _BranchUse, total: Any, *, again: bool) -> GradientBranch:
+def _make_branch(run: RunRecord, use: _BranchUse, total: ArrayLike, *, again: bool) -> GradientBranch:
     reader, slot, flow = use
     view = None if reader is None else Node(run.circuit, reader)
     sent = np.broadcast_to(fill_absent(flow), np.shape(total))[()]
@@ -198,7 +199,7 @@ def _make_branch(run: RunRecord, use: _BranchUse, total: Any, *, again: bool) ->
     )
 
 
-def _share_of_total(sent: Any, total: Any) -> float:
+def _share_of_total(sent: ArrayLike, total: ArrayLike) -> float:
     """Return the share of a flow in the total, measured along the total."""
     scale = float(np.max(np.abs(total), initial=0.0))
     if not scale or not math.isfinite(scale):
@@ -412,7 +413,9 @@ class _PathSums(NamedTuple):
     estimated: bool = False
 
 
-def _sum_contributions(search: PathSearch, paths_shown: Sequence[GradientPath], live: int, total: Any) -> _PathSums:
+def _sum_contributions(
+    search: PathSearch, paths_shown: Sequence[GradientPath], live: int, total: ArrayLike
+) -> _PathSums:
     """Add up the contributions: along numbers by a sweep, along arrays one by one if all paths are shown."""
     if isinstance(search, NumberPathSearch):
         signed = search.sum_contributions()
@@ -436,7 +439,7 @@ def _sum_contributions(search: PathSearch, paths_shown: Sequence[GradientPath], 
     )
 
 
-def _restore_lost_gradient(total: Any, added: Any, magnitude: float) -> Any:
+def _restore_lost_gradient(total: ArrayLike, added: ArrayLike, magnitude: float) -> ArrayLike:
     """Return the gradient, or the sum of the paths if the backward pass under- or overflowed."""
     lost = not euclidean_norm(np.subtract(added, total)) <= LOST_GRADIENT_SHARE * magnitude
     return added if lost and np.all(np.isfinite(added)) else total

@@ -19,7 +19,7 @@ import numpy as np
 from wiregrad.backends.run import euclidean_norm
 from wiregrad.dtypes import to_python_number
 from wiregrad.inspect.rounding.extended_precision import is_user_code
-from wiregrad.inspect.run_index import RunIndex
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Pattern, Row
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
 
@@ -362,7 +362,7 @@ def _norm_ratio(left: float, arrived: float) -> float:
     return left / arrived if arrived else 0.0
 
 
-def _scale_by_power(flow: Any, power: int) -> Any:
+def _scale_by_power(flow: GradientFlow, power: int) -> GradientFlow:
     """Multiply a flow by a power of 2."""
     if not power or flow is None:
         return flow
@@ -388,6 +388,6 @@ def _rank_of(partial_path: PartialPath) -> tuple[int, int, float]:
     return partial_path[0].rank
 
 
-def _broadcast_norm(flow: Any, shape: tuple[int, ...]) -> float:
+def _broadcast_norm(flow: GradientFlow, shape: tuple[int, ...]) -> float:
     """Return the norm of a flow after broadcasting it to the shape of its node."""
     return euclidean_norm(np.broadcast_to(fill_absent(flow), shape))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.interpreter import check_input_names, evaluate_nodes
@@ -40,7 +41,7 @@ from wiregrad.inspect.rounding.extended_precision import (
     typical_rounding,
     wider_step_ratio,
 )
-from wiregrad.inspect.run_index import RunIndex
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import CircuitGraph, Node, Place, Row
 from wiregrad.ir.columns import join_first_names
 from wiregrad.ops.gradient_flow import fill_absent
@@ -261,7 +262,7 @@ def _estimate_gradient(run: RunRecord, name: str, measured: MeasuredRounding, no
     return _estimate_result(f"gradient of {name}", value, measured, node, flows, usual)
 
 
-def _sweep_flows(measured: MeasuredRounding, node: int, seed: Any) -> Sequence[Any]:
+def _sweep_flows(measured: MeasuredRounding, node: int, seed: ArrayLike) -> Sequence[Any]:
     try:
         return sweep_backward(measured.index.circuit, measured.index.values, {node: seed}, SilentWatcher())
     except WiregradError:
@@ -269,7 +270,7 @@ def _sweep_flows(measured: MeasuredRounding, node: int, seed: Any) -> Sequence[A
         return [None] * measured.index.circuit.size
 
 
-def _error_direction(measured: MeasuredRounding, node: int, value: Any) -> Any:
+def _error_direction(measured: MeasuredRounding, node: int, value: ArrayLike) -> Any:
     """Return the direction along which a gradient's error is measured: 1 for a number, else that of the error."""
     dtype = np.asarray(measured.index.values[node]).dtype
     shape = np.shape(measured.index.values[node])
@@ -293,7 +294,7 @@ class _RoundingSums(NamedTuple):
 
 def _estimate_result(
     name: str,
-    value: Any,
+    value: ArrayLike,
     measured: MeasuredRounding,
     node: int,
     flows: Sequence[Any],
@@ -350,7 +351,7 @@ def _sum_parts(parts: Sequence[tuple[int, _RoundingSums]]) -> _RoundingSums:
 
 
 def _rounding_part(
-    measured: MeasuredRounding, node: int, local: NodeRounding, flow: Any
+    measured: MeasuredRounding, node: int, local: NodeRounding, flow: GradientFlow
 ) -> tuple[int, _RoundingSums] | None:
     """Return the effect of the rounding of one node on the result; None if there is none."""
     slope = np.conjugate(np.asarray(fill_absent(flow)).astype(np.complex128))
@@ -369,15 +370,15 @@ def _rounding_part(
     )
 
 
-def _multiply_errors(slope: Any, error: Any) -> Any:
+def _multiply_errors(slope: NDArray[Any], error: ArrayLike) -> NDArray[Any]:
     """Return a product in which 0 times anything is 0 and NaN becomes inf."""
     product = np.where((slope == 0) | (error == 0), 0.0, slope * error)
     return np.where(np.isnan(product), np.inf, product)
 
 
-def _choose_error(sums: _RoundingSums, total: Any, dtype: np.dtype[Any]) -> float:
+def _choose_error(sums: _RoundingSums, total: ArrayLike, dtype: np.dtype[Any]) -> float:
     """Return the error: from the run in wider types if that can resolve it, else from the slopes; guesses are added."""
-    wider = float(total) if np.ndim(total) == 0 and not np.iscomplexobj(total) else euclidean_norm(total)
+    wider = float(np.asarray(total)) if np.ndim(total) == 0 and not np.iscomplexobj(total) else euclidean_norm(total)
     fine = wider_step_ratio(dtype)
     resolved = math.isinf(sums.most) or (fine < 1.0 and abs(wider) > 8.0 * fine * sums.most)
     best = wider if resolved or math.isinf(sums.signed) else sums.signed
@@ -419,7 +420,7 @@ def _find_cancellations(
     return tuple(sorted(cancellations, key=lambda cancellation: -cancellation.digits))
 
 
-def _lost_digits(measured: MeasuredRounding, row: Row, flow: Any, error: float) -> float:
+def _lost_digits(measured: MeasuredRounding, row: Row, flow: GradientFlow, error: float) -> float:
     """Return how many digits a sum of two numbers loses, if it passes on much of the error; else 0."""
     moved = np.abs(_multiply_errors(np.asarray(fill_absent(flow)), measured.total_error(row.node)))
     if not moved.size or not np.sum(moved) >= error / 2:
@@ -433,7 +434,7 @@ def _lost_digits(measured: MeasuredRounding, row: Row, flow: Any, error: float) 
     return min(math.log10(max(a, b) / y), most) if y and max(a, b) else most
 
 
-def _decimal_precision(value: Any) -> float:
+def _decimal_precision(value: ArrayLike) -> float:
     dtype = np.asarray(value).dtype
     return -math.log10(float(np.finfo(dtype if dtype.kind in "fc" else np.float64).eps))
 
