@@ -492,7 +492,7 @@ class _BlameWriter:
                 last_line = place.line
         if last is None:
             return ""
-        return f"behind the branch at {last.place}, where {self.circuit.name_of(last.node)} came out {last.outcome}"
+        return f"after the branch at {last.place}, where {self.circuit.name_of(last.node)} was {last.outcome}"
 
     def _which_use(self, located: LocatedFault) -> str:
         """Describe which use of its source a wire is; empty if there is only one."""

@@ -525,7 +525,7 @@ def _compare_runs(one: RunRecord, two: RunRecord, numbers: _Tolerance) -> Differ
     inputs = set(one.circuit.input_indices()), set(two.circuit.input_indices())
     ends = [pair for pair in pairs if pair.one in inputs[0] and pair.two in inputs[1]]
     difference = _compare_numbers(one, two, pairs, ends, numbers)
-    first = f"the circuits differ ({structure.sentences[0]}); what both name is compared"
+    first = f"the circuits differ ({structure.sentences[0]}); only what both name is compared"
     return replace(difference, sentences=(first, *difference.sentences), structure=structure)
 
 

@@ -6,8 +6,11 @@ function is compared with differences of the function itself, which finds what n
 the recording.
 
 Kept true: a correct rule is never accused, not even one that loses digits to rounding. What cannot be decided is
-listed as undecided, with the reason. `wire_rules` compares one wire, `numeric_derivative` measures, `end_to_end`
-compares the whole function and holds the report.
+listed as undecided, with the reason.
+
+Start with `check_gradients` here. `wire_rules` compares the rule of one wire, `numeric_derivative` measures, and
+`end_to_end` compares the whole function and holds the report. Other rooms call `check_gradients`; it returns an
+`end_to_end.GradientCheck`.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ def check_wire(wire: CheckedWire) -> WireOutcome:
         return WireOutcome(RIGHT, total=0)
     if not (np.all(np.isfinite(wire.x)) or wire.op.by_element) or not np.any(np.isfinite(wire.y)):
         return WireOutcome(
-            UNDECIDED, at=_first_element(wire.x), finite=False, reason="it was given or gives inf or nan"
+            UNDECIDED, at=_first_element(wire.x), finite=False, reason="its input or its value is inf or nan"
         )
     with np.errstate(all="ignore"):
         try:
@@ -157,7 +160,7 @@ def check_gradients(
     2 nodes, 3 wires, 3 rules to second order: all rules hold
     """
     if order not in (1, 2) or isinstance(order, bool):
-        raise InputError(f"order must be 1 (slopes) or 2 (slopes of slopes too); got {short_repr(order)}")
+        raise InputError(f"order must be 1 (first derivatives) or 2 (second derivatives too); got {short_repr(order)}")
     kwargs = dict(kwargs or {})
     with np.errstate(all="ignore"), skip_checks():
         if isinstance(f, CircuitGraph):
@@ -278,7 +281,7 @@ class _RuleExaminer:
                 outcome = check_wire(rule.wire_at(k))
                 if outcome.state == WRONG:
                     # If a part of the rule is in doubt, the rule itself is not accused.
-                    doubt = replace(outcome, state=UNDECIDED, reason="a part of its rule is in doubt")
+                    doubt = replace(outcome, state=UNDECIDED, reason="a part of its rule is undecided or wrong")
                     outcome = doubt if doubts else replace(outcome, reason=rule.describe_cut())
                 if outcome.finite:
                     self._add_finding(_CheckedNode.from_rule(rule, site), k, outcome, 2)

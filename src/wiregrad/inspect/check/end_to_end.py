@@ -242,7 +242,7 @@ class CheckedFunction:
 
     def _describe_stop(self, node: int) -> LostGradient:
         view = Node(self.index.circuit, node)
-        sentence = f"{view.op.name} at {view.name} lets values through and no gradient"
+        sentence = f"{view.op.name} at {view.name} passes on values but no gradient"
         return LostGradient(view.op.name, view.name, view.place, sentence)
 
     def describe_branch_change(self) -> str:
@@ -251,7 +251,7 @@ class CheckedFunction:
         places = [steered[k].place for k in self.changed if k >= 0 and _moves_in_steps(steered[k].outcome)]
         if not places and -1 not in self.changed:
             return ""
-        return "a branch goes another way within a step" + (f" ({places[0]})" if places and places[0] else "")
+        return "a branch is decided differently within a step" + (f" ({places[0]})" if places and places[0] else "")
 
 
 def _moves_in_steps(outcome: ArrayLike) -> bool:
@@ -330,10 +330,10 @@ def check_end_to_end(
     if wrong:
         return EndToEndCheck(rule, numeric, error, False if apart else None, "a rule is wrong"), []
     if cuts:
-        return EndToEndCheck(rule, numeric, error, False, "values flow on where gradients stop"), cuts
+        return EndToEndCheck(rule, numeric, error, False, "values are passed on where gradients stop"), cuts
     reason = _doubt_reason(function, int(comparison.state[0]), doubtful)
     agrees = None if reason else False
-    return EndToEndCheck(rule, numeric, error, agrees, reason or "no single rule is wrong and nothing is cut"), []
+    return EndToEndCheck(rule, numeric, error, agrees, reason or "no rule is wrong and no gradient is lost"), []
 
 
 def _doubt_reason(function: CheckedFunction, state: int, doubtful: bool) -> str:

@@ -216,7 +216,7 @@ def _undecided_reason(elements: SampledElements, k: int, rule: float) -> str:
     """Return why nothing could be decided about an element."""
     x = elements.xs[elements.wire.slot][k]
     if not np.isfinite(x) or not np.isfinite(elements.y[k]):
-        return f"it makes {elements.y[k]:.6g} of {x:.6g}"
+        return f"its value at {x:.6g} is {elements.y[k]:.6g}"
     if not elements.domain_mask()[k]:
         return "outside the domain of the op"
     if not np.isfinite(rule):

@@ -4,6 +4,9 @@ A gradient is a sum over uses of products along wires, so each case has a locati
 and nothing (or 0) went on (`gradient_cuts`), the node at which parts cancelled, or the ops whose factors multiply up
 to so little or so much along the path that carries most (`run_index.StrongestPath`). For a value of define-by-run
 code, `explain_value` says whether it has a gradient at all and how many backward passes added to it.
+
+Start with `explain` here; `gradient_cuts` finds the wires at which a gradient ends. Other rooms call `explain` and
+`explain_value`.
 """
 
 from __future__ import annotations
@@ -102,9 +105,9 @@ class Explanation(Report):
 _KIND_SENTENCES = {
     "absent": "nothing flows back to it",
     "zero": "what flows back is 0",
-    "tiny": "what flows back all but vanishes",
-    "huge": "what flows back is blown up",
-    "nonfinite": "something broke on the way",
+    "tiny": "what flows back nearly vanishes",
+    "huge": "what flows back grows very large",
+    "nonfinite": "a number on the way is not finite",
     "cancelling": "its parts nearly cancel",
     "ordinary": "nothing unusual",
     "accumulated": "it adds up over several backward passes",
@@ -233,7 +236,7 @@ class _ZeroGradient:
         name = self.index.describe_operand(self.node)
         sentence = f"{name} is {what}: only real and complex numbers have gradients"
         if not what:
-            sentence = f"no input moves {name}: gradients flow only to inputs and to what is computed from them"
+            sentence = f"{name} depends on no input: gradients flow only to inputs and to what is computed from them"
         return _cause_at_node(self.index, self.node, sentence)
 
     def _cut_causes(self, cuts: Iterable[GradientCut]) -> list[Callable[[], GradientCause]]:
@@ -263,7 +266,7 @@ class _ZeroGradient:
         node = certificate.node
         op = self.index.rows[node].op.title
         name = self.circuit.name_of(node)
-        sentence = f"{name} ({op}) only steered Python: it came out {certificate.outcome}"
+        sentence = f"{name} ({op}) is used only as a condition in Python: it was {certificate.outcome}"
         if not isinstance(certificate.outcome, bool):
             sentence = (
                 f"{name} ({op}) left the recording as a plain number (.item(), .data, an index or text): what was "
@@ -285,7 +288,7 @@ class _ZeroGradient:
     def _untaken_branch_cause(self, certificate: Certificate) -> GradientCause:
         op = self.index.rows[certificate.node].op.title
         name = self.circuit.name_of(certificate.node)
-        sentence = f"perhaps it is used in a branch that was not taken: {op} came out {certificate.outcome}"
+        sentence = f"perhaps it is used in a branch that was not taken: {op} was {certificate.outcome}"
         return GradientCause(op, name, certificate.place, sentence)
 
 
@@ -371,7 +374,7 @@ class _NonzeroGradient:
 
 
 def explain_value(value: Value) -> Explanation:
-    """Say why a value has the gradient it has.
+    """Explain why the gradient of a value is what it is.
 
     >>> w = Value(2.0, name="w")
     >>> (w * 3.0).backward()
@@ -428,8 +431,8 @@ def _advise_on_value(value: Value, kind: str) -> Iterator[str]:
     """Suggest `run.explain` for an unusual gradient: a value keeps only the sum of what arrived."""
     if kind != "ordinary" and (value._tape is not None or notes_of(value).passes):
         named = "" if value.name else ", after giving it a name (v.name = 'v')"
-        whose = f"wg.run(loss).explain({value.name or 'v'!r})"
-        yield f"{whose} says why, of the loss that backward() was called on{named}"
+        call = f"wg.run(loss).explain({value.name or 'v'!r})"
+        yield f"{call} says why; loss is the value that backward() was called on{named}"
 
 
 def _cause_of_value(name: str, sentence: str, place: Place | None) -> GradientCause:

@@ -1,8 +1,10 @@
 """The flight recorder of a training: what each step did, in bounded memory, and the first step that went wrong.
 
-Start with `Flight.step`, which measures one step, stores it and reports events. Kept true: an event has the exact step
-at which it began and the numbers of that step, even after the records around it were merged; a refused step leaves the
-recording unchanged; memory does not grow with the number of steps.
+Kept true: an event has the exact step at which it began and the numbers of that step, even after the records around
+it were merged; a refused step leaves the recording unchanged; memory does not grow with the number of steps.
+
+Start with `Flight.step` here: `measurements` measures and stores a step, `events` decides what went wrong. Other rooms
+call `Flight`.
 """
 
 from __future__ import annotations

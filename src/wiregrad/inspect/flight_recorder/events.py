@@ -53,7 +53,7 @@ class Event:
 
 
 class FlightError(WiregradError, ArithmeticError):
-    """Raised at an event if the recorder was told to stop there; `event` has the details."""
+    """Raised at an event if `on_event` is "raise"; `event` has the details."""
 
     def __init__(self, event: Event) -> None:
         self.event = event

@@ -1,4 +1,4 @@
-"""Which ways a gradient came: by path (`paths`) and by use of a value (`branches`).
+"""Where a gradient comes from: path by path (`paths`), and use by use (`branches`).
 
 `paths` lists the contributions of the paths from a node to the output, largest first; `search` finds them. Paths are
 counted exactly, in integers of any size. Along arrays a local derivative is a linear map, and each node keeps the k
@@ -8,6 +8,8 @@ they need not be the k largest.
 `branches` lists what each reader of a value sends back. These parts add up to the gradient. Splitters and implicit
 copies (a wire broadcast to a shape or cast to a dtype) are looked through: the use shown is the op that reads the
 copy, and what it sends is pulled back through the copy.
+
+Start with `branches` and `paths` here, then read `search`. Other rooms call these two functions.
 """
 
 from __future__ import annotations
@@ -314,7 +316,7 @@ class Paths(Report):
         head = f"{self.node} reaches {self.output} along {_format_path_count(self.count)}"
         if not self.live:
             blocked = "it is blocked" if self.count == 1 else "every one is blocked"
-            why = blocked if self.moves else f"no input moves {self.node}"
+            why = blocked if self.moves else f"{self.node} depends on no input"
             return f"{head}, but {why}: no gradient arrives"
         blocked = f", {_format_count(self.live)} of them not blocked" if self.live < self.count else ""
         return f"{head}{blocked}; its gradient is {format_brief_number(self.total)}"

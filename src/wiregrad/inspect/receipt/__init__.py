@@ -4,6 +4,8 @@ An elementwise op is tried alone on numbers, at many points. An op on arrays is 
 and its result is reduced to a weighted sum of its elements. Each language then runs all cases in one batch. A receipt
 claims no more than was observed: a language that could not run is named with the reason, and a difference is accepted
 only for a reason given in `differences`.
+
+Start with `receipt` here; `differences` judges results and holds the report. Other rooms call `receipt`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ square that rounded to 0. The estimate uses whichever of the two can resolve the
 
 A gradient is an output of the backward circuit, so its error counts the roundings of the forward and of the backward
 pass. Only arithmetic is judged: inputs and constants count as exact. Errors have the sign of computed minus exact.
+
+Start with `rounding` here; `extended_precision` measures the rounding error of each node. Other rooms call `rounding`.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ class RoundingCulprit:
     share: float
 
     def __str__(self) -> str:
-        return f"{self.text}{format_place(self.place)} makes {self.share:.0%} of it"
+        return f"{self.text}{format_place(self.place)} causes {self.share:.0%} of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ def rounding(run: RunRecord, names: Sequence[str] | None = None) -> Rounding:
     >>> print(rounding(wg.circuit("a = 1 + x; f = a - 1").run(x=1e-9), ["x"]))
     f = 1e-09 is off by 8.3e-17 (relative 8e-08): 7.1 of 15.7 digits can be trusted
       roundings like these usually give 8.3e-17, at most 1.1e-16
-      a = 1.0 + x (formula:1:5) makes 100% of it
+      a = 1.0 + x (formula:1:5) causes 100% of it
       subtract f (formula:1:16) loses 9 digits: a and 1.0 agree that far
     gradient of x = 1 is exact: nothing was rounded on the way
     """
