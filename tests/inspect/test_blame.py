@@ -181,7 +181,7 @@ def test_the_branch_that_led_there_is_named() -> None:
             return np.log(x - x)
         return x
 
-    assert "came out True" in wg.blame(guarded, 0.5).origins[0].branch
+    assert "was True" in wg.blame(guarded, 0.5).origins[0].branch
 
 
 def test_which_use_of_a_value_broke_is_named() -> None:

@@ -151,7 +151,7 @@ def test_what_carries_no_gradient_says_so_of_itself() -> None:
         .said.endswith("is true or false: only real and complex numbers have gradients")
     )
     assert "is a whole number (int64)" in str(run.explain(names["argmax"]))
-    assert "no input moves the constant" in str(run.explain(names["constant"]))
+    assert "the constant 2 depends on no input" in str(run.explain(names["constant"]))
 
 
 def test_the_kind_fits_the_cause() -> None:
@@ -178,7 +178,7 @@ def test_of_an_unused_input_the_fact_comes_before_a_guess_about_branches() -> No
 def test_a_value_that_only_steers_is_not_called_a_cut() -> None:
     found = explained(lambda x, y: y if x > 0 else 2 * y, 1.0, 2.0)
 
-    assert said(found) == "%3 (greater) only steered Python: it came out True"
+    assert said(found) == "%3 (greater) is used only as a condition in Python: it was True"
 
 
 def test_a_branch_beside_a_cut_is_no_cause() -> None:

@@ -27,9 +27,10 @@ from wiregrad.draw.plots import (
     draw_histogram,
 )
 from wiregrad.errors import InputError, UnknownNameError
-from wiregrad.inspect.flow import flow, rank_nodes
+from wiregrad.inspect.flow import flow
 from wiregrad.inspect.gradient_sizes import BLOCK_SIZE, join_tallies, tally_numbers
 from wiregrad.inspect.histogram import MAX_BINS_PER_SIGN, histogram
+from wiregrad.inspect.run_index import RunIndex
 
 from ..support.random_circuits import random_circuit, random_point
 
@@ -241,9 +242,10 @@ def test_an_input_that_feeds_nothing_is_reported_and_makes_no_layer() -> None:
 
 def test_without_groups_layers_go_by_distance_from_the_output() -> None:
     circuit = wg.circuit("a = x * y; b = tanh(a); c = b * 3")
-    found = flow(circuit.run(x=1.0, y=2.0))
+    run = circuit.run(x=1.0, y=2.0)
+    found = flow(run)
 
-    assert rank_nodes(circuit)[circuit.index("x")] == 3
+    assert RunIndex(run).ranks[circuit.index("x")] == 3
     assert [layer.name for layer in found.layers] == ["c", "b", "a", "depth 3"]
     assert found["depth 3"].nodes == 2
 
@@ -285,7 +287,7 @@ def test_every_moving_number_is_in_one_layer(seed: int) -> None:
     rng = np.random.default_rng(seed)
     circuit = random_circuit(rng)
     run = circuit.run(random_point(rng, circuit))
-    ranks = rank_nodes(circuit)
+    ranks = RunIndex(run).ranks
     moving = [node for node, moves in enumerate(circuit.active()) if moves and ranks[node] >= 0]
     for by in ("group", "rank"):
         found = flow(run, by=by)

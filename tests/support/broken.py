@@ -634,7 +634,7 @@ def where_that_went_the_other_way(x, w):
     return y * y
 
 
-@explain("absent", "w", "input", 3.0, 0.1, words=("not used", "branch that was not taken: greater came out True"))
+@explain("absent", "w", "input", 3.0, 0.1, words=("not used", "branch that was not taken: greater was True"))
 def branch_not_taken(x, w):
     if x > 0.0:
         return x * x

@@ -3,10 +3,10 @@
 `load_question("blame")` returns the function that answers a question; its module is loaded when the question is first
 asked. Every answer is a `Report`: facts as fields, sentences when printed.
 
-Start with `report` (what answers share), then `blame`, the shortest question in full. `run_index` is the view of a run
-that walks along wires use. Other rooms call `load_question`, the functions named after the questions (`blame.blame`,
-`paths.paths`, ...), `explain.explain_value`, `check.check_gradients`, `flight_recorder.Flight` and what `report`
-offers; everything else is private to its question.
+Start with `report` (what answers share) and `run_index` (the one index of a run, from which questions read nodes, wires
+and numbers), then read `blame`, a question in one module. Other rooms call `load_question`, the functions named after
+the questions (`blame.blame`, `paths.paths`, ...), `explain.explain_value`, `check.check_gradients`,
+`flight_recorder.Flight` and what `report` offers; everything else is private to its question.
 """
 
 from __future__ import annotations

@@ -18,10 +18,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.inspect.report import Report, format_node_place, join_with_and
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.advice import Surroundings, find_advice
@@ -47,10 +49,10 @@ class LocatedFault:
 class FaultSearch:
     """Walks a run twice and records which values and gradients each fault spoils."""
 
-    def __init__(self, run: RunRecord) -> None:
-        self.run = run
-        self.circuit = run.circuit
-        self.outputs = run.circuit.columns.outputs.tolist()
+    def __init__(self, index: RunIndex) -> None:
+        self.index = index
+        self.circuit = index.circuit
+        self.outputs = index.circuit.columns.outputs.tolist()
         self.faults: list[LocatedFault] = []
         self.counts: list[int] = []
         """How often each fault occurred."""
@@ -70,15 +72,14 @@ class FaultSearch:
             self._search_gradients()
 
     def _search_values(self) -> None:
-        for row in self.circuit.rows():
-            y = self.run.values[row.node]
+        for node, y in enumerate(self.index.values):
             if is_spoiled(y):
-                xs = [self.run.values[source] for source in row.sources]
-                self.values[row.node] = self._faults_of_value(row, xs, y)
-                if row.sources and _any_true(is_nan(y)) and not any(_any_true(is_nan(x)) for x in xs):
-                    self._record_first_nan(row.node)
+                xs = self.index.input_values(node)
+                self.values[node] = self._faults_of_value(self.index.rows[node], xs, y)
+                if xs and _any_true(is_nan(y)) and not any(_any_true(is_nan(x)) for x in xs):
+                    self._record_first_nan(node)
 
-    def _faults_of_value(self, row: Row, xs: Sequence[Any], y: Any) -> int:
+    def _faults_of_value(self, row: Row, xs: Sequence[Any], y: ArrayLike) -> int:
         """Return the faults behind a value that is not finite."""
         inherited = 0
         for slot, source in enumerate(row.sources):
@@ -101,28 +102,28 @@ class FaultSearch:
                 self.nans.setdefault(bit, node)
 
     def _search_gradients(self) -> None:
-        starts = self.circuit.columns.starts.tolist()
         several = self._has_several_outputs()
-        for row in self.circuit.rows(backward=True):
-            flow = self.run.flows[row.node]
+        for node in reversed(range(self.circuit.size)):
+            flow = self.index.flows[node]
             if flow is None:
                 continue
-            if row.node not in self.grads and not several and is_spoiled(flow):
+            if node not in self.grads and not several and is_spoiled(flow):
                 # The sum of finite gradients from several readers overflows.
-                self.grads[row.node] = self._record_fault(row, "backward", None)
-            for slot, source in enumerate(row.sources):
-                sent = self.run.sent[starts[row.node] + slot]
+                self.grads[node] = self._record_fault(self.index.rows[node], "backward", None)
+            for slot, sent in enumerate(self.index.sent_flows(node)):
                 if sent is not None and is_spoiled(sent):
-                    self.grads[source] = self.grads.get(source, 0) | self._faults_of_sent(row, slot, flow, sent)
+                    row = self.index.rows[node]
+                    faults = self._faults_of_sent(row, slot, flow, sent)
+                    self.grads[row.sources[slot]] = self.grads.get(row.sources[slot], 0) | faults
 
     def _has_several_outputs(self) -> bool:
         """Return whether the backward pass starts from several numbers, so that a sum of gradients means little."""
         return len(self.outputs) > 1 or bool(self.circuit.type_of(self.outputs[0]).shape)
 
-    def _faults_of_sent(self, row: Row, slot: int, flow: Any, sent: Any) -> int:
+    def _faults_of_sent(self, row: Row, slot: int, flow: GradientFlow, sent: GradientFlow) -> int:
         """Return the faults behind something non-finite that a node sent back."""
-        xs = [self.run.values[source] for source in row.sources]
-        y = self.run.values[row.node]
+        xs = self.index.input_values(row.node)
+        y = self.index.values[row.node]
         fault = backward_fault(row.op, slot, flow, xs, y, row.mode, sent)
         if fault is not None:
             return self._record_fault(row, "backward", fault) | self.grads.get(row.node, 0)
@@ -143,14 +144,14 @@ class FaultSearch:
 
     def _record_fault(self, row: Row, phase: str, fault: Fault | None) -> int:
         """Record a fault; returns its bit."""
-        key = row.op.title, Node(self.circuit, row.node).place, phase
+        key = row.op.title, self.index.place_of(row.node), phase
         bit = self._known.get(key) if len(self.faults) >= MAX_SEPARATE_FAULTS else None
         if bit is None:
             bit = self._known[key] = len(self.faults)
             self.faults.append(LocatedFault(row.node, phase, fault))
             self.counts.append(0)
             self.made |= (fault is not None) << bit
-            if row.op is CONSTANT and not np.any(is_nan(self.run.values[row.node])):
+            if row.op is CONSTANT and not np.any(is_nan(self.index.values[row.node])):
                 self.written |= 1 << bit
         self.counts[bit] += 1
         return 1 << bit
@@ -165,7 +166,7 @@ class FaultSearch:
         located = self.faults[bit]
         start = (located.node, located.phase == "backward")
         if located.phase == "backward" and located.fault is not None:
-            start = (self.circuit.sources_of(located.node)[located.fault.slot], True)
+            start = (self.index.rows[located.node].sources[located.fault.slot], True)
         targets = {goal for goal in goals if goal[1]} or set(goals)
         predecessors = {start: start}
         front = deque([start])
@@ -182,16 +183,12 @@ class FaultSearch:
 
     def _next_spoiled(self, bit: int, node: int, back: bool) -> Iterator[SpoiledState]:
         """Return the values and gradients that a fault spoils directly after a spoiled one."""
-        starts = self.circuit.columns.starts
-        senders = [node] if back else [*(reader for reader, _ in self.run.readers_of(node)), node]
-        for sender in senders:
-            for slot, source in enumerate(self.circuit.sources_of(sender)):
-                sent = self.run.sent[int(starts[sender]) + slot]
+        readers = [] if back else [reader for reader, _ in self.index.readers_of(node)]
+        for sender in (*readers, node):
+            for source, sent in zip(self.index.rows[sender].sources, self.index.sent_flows(sender), strict=True):
                 if self.grads.get(source, 0) >> bit & 1 and sent is not None and is_spoiled(sent):
                     yield source, True
-        if not back:
-            readers = [reader for reader, _ in self.run.readers_of(node)]
-            yield from ((reader, False) for reader in readers if self.values.get(reader, 0) >> bit & 1)
+        yield from ((reader, False) for reader in readers if self.values.get(reader, 0) >> bit & 1)
 
 
 def list_set_bits(faults: int) -> Iterator[int]:
@@ -206,24 +203,23 @@ def list_set_bits(faults: int) -> Iterator[int]:
         faults ^= lowest
 
 
-def is_spoiled(flow: Any) -> bool:
+def is_spoiled(flow: GradientFlow) -> bool:
     """Return whether a value, or the present part of a flow, has a non-finite element.
 
     >>> is_spoiled(np.float64(np.inf)), is_spoiled(MaskedFlow(np.array([False]), np.array([np.nan])))
     (True, False)
     """
-    kind = type(flow)
-    if kind is np.float64 or kind is float:
+    if type(flow) is np.float64 or type(flow) is float:
         return not math.isfinite(flow)
     return _any_true(is_nonfinite(fill_absent(flow)))
 
 
-def _any_true(flags: Any) -> bool:
+def _any_true(flags: np.bool_ | NDArray[np.bool_]) -> bool:
     # Most are single numbers, for which `any` is slow.
     return bool(flags) if type(flags) is np.bool_ else bool(flags.any())
 
 
-def _passes_nonfinite(row: Row, slot: int, xs: Sequence[Any], y: Any) -> bool:
+def _passes_nonfinite(row: Row, slot: int, xs: Sequence[Any], y: ArrayLike) -> bool:
     """Return whether a non-finite input reaches the output; a router passes on only the input it chose."""
     if row.op.pattern is not Pattern.ROUTE or not isinstance(row.op, Elementwise):
         return True
@@ -353,14 +349,14 @@ def blame(run: RunRecord) -> Blame:
       y = -inf (formula:1:16) -> gradient of p = inf -> gradient of x = nan
       try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
     """
-    writer = _BlameWriter(FaultSearch(run))
+    writer = _BlameWriter(FaultSearch(RunIndex(run)))
     spoiling, harmless = writer.collect_origins()
     return Blame(spoiling, harmless)
 
 
-def blame_gradient(run: RunRecord, node: int) -> tuple[BlameOrigin, ...]:
+def blame_gradient(index: RunIndex, node: int) -> tuple[BlameOrigin, ...]:
     """Return the origins behind the gradient of a node, in the order of causes."""
-    search = FaultSearch(run)
+    search = FaultSearch(index)
     writer = _BlameWriter(search)
     return tuple(
         writer.describe_group([bit], full=k < MAX_ORIGINS)
@@ -373,9 +369,9 @@ class _BlameWriter:
 
     def __init__(self, search: FaultSearch) -> None:
         self.search = search
-        self.run = search.run
+        self.index = search.index
         self.circuit = search.circuit
-        self.around = _surroundings_of(search.run)
+        self.around = _surroundings_of(search.index)
 
     def collect_origins(self) -> tuple[tuple[BlameOrigin, ...], tuple[BlameOrigin, ...]]:
         """Return the origins that spoil a result and the harmless ones; faults of one op at one line are one origin."""
@@ -383,7 +379,7 @@ class _BlameWriter:
         for bit, located in enumerate(self.search.faults):
             written = self.search.written >> bit & 1
             spoils = bool(self.search.spoiled_results(bit))
-            if not spoils and located.fault is None and not np.any(is_nan(self.run.values[located.node])):
+            if not spoils and located.fault is None and not np.any(is_nan(self.index.values[located.node])):
                 # An infinite input that spoils nothing was intended.
                 continue
             node = Node(self.circuit, located.node)
@@ -413,7 +409,7 @@ class _BlameWriter:
         node = Node(self.circuit, located.node)
         fault = located.fault
         nan = self.search.nans.get(bit)
-        names = [self.circuit.name_of(source) for source in self.circuit.sources_of(located.node)]
+        names = [self.circuit.name_of(source) for source in self.index.rows[located.node].sources]
         back = fault is not None and located.phase == "backward"
         return BlameOrigin(
             phase=located.phase,
@@ -438,25 +434,25 @@ class _BlameWriter:
     def _broken_value(self, located: LocatedFault) -> Any:
         """Return what came out of the op that broke: the value, or backward the gradient that was sent."""
         if located.fault is None:
-            return self.run.values[located.node]
+            return self.index.values[located.node]
         return located.fault.sent if located.phase == "backward" else located.fault.value
 
     def _fault_sentence(self, located: LocatedFault) -> str:
         node = Node(self.circuit, located.node)
         if located.fault is not None:
-            return located.fault.sentence([self.circuit.name_of(k) for k in self.circuit.sources_of(located.node)])
+            return located.fault.sentence([self.circuit.name_of(k) for k in self.index.rows[located.node].sources])
         if located.phase == "backward":
-            total = _format_first_nonfinite(self.run.gradient(located.node))
+            total = _format_first_nonfinite(self.index.run.gradient(located.node))
             return f"the gradients that come back to {node.name} add up to {total}"
         kind = {INPUT: "input", CONSTANT: "constant"}.get(node.op, "node")
-        reader = next((reader for reader, _ in self.run.readers_of(located.node)), None)
+        reader = next((reader for reader, _ in self.index.readers_of(located.node)), None)
         read = (
             ""
             if reader is None
             else f", first read by {Node(self.circuit, reader)}{format_node_place(self.circuit, reader)}"
         )
         return (
-            f"the {kind} {node.name} is {_format_first_nonfinite(self.run.values[located.node])} from the start{read}"
+            f"the {kind} {node.name} is {_format_first_nonfinite(self.index.values[located.node])} from the start{read}"
         )
 
     def _suggest_remedy(self, bit: int, located: LocatedFault) -> str:
@@ -470,11 +466,11 @@ class _BlameWriter:
     def _suggest_masking(self, bit: int) -> str:
         """Return the remedy for an infinity that was multiplied by 0."""
         node = self.search.nans.get(bit)
-        if node is None or self.circuit.op_of(node).pattern is not Pattern.SWAP:
+        if node is None or self.index.rows[node].op.pattern is not Pattern.SWAP:
             return ""
-        xs = [self.run.values[source] for source in self.circuit.sources_of(node)]
+        xs = self.index.input_values(node)
         with np.errstate(all="ignore"):
-            fault = forward_fault(self.circuit.op_of(node), xs, self.run.values[node], only_nan=True)
+            fault = forward_fault(self.index.rows[node].op, xs, self.index.values[node], only_nan=True)
         return "" if fault is None else find_advice(node, self.around, fault)
 
     def _describe_branch(self, located: LocatedFault) -> str:
@@ -496,14 +492,14 @@ class _BlameWriter:
                 last_line = place.line
         if last is None:
             return ""
-        return f"behind the branch at {last.place}, where {self.circuit.name_of(last.node)} came out {last.outcome}"
+        return f"after the branch at {last.place}, where {self.circuit.name_of(last.node)} was {last.outcome}"
 
     def _which_use(self, located: LocatedFault) -> str:
         """Describe which use of its source a wire is; empty if there is only one."""
         if located.phase != "backward" or located.fault is None:
             return ""
-        source = self.circuit.sources_of(located.node)[located.fault.slot]
-        uses = self.run.readers_of(source)
+        source = self.index.rows[located.node].sources[located.fault.slot]
+        uses = self.index.readers_of(source)
         if len(uses) < 2:
             return ""
         which = uses.index((located.node, located.fault.slot)) + 1
@@ -515,23 +511,23 @@ class _BlameWriter:
         return f"the output {self.circuit.outputs[self.search.outputs.index(node)]}"
 
     def _describe_state(self, node: int, back: bool) -> str:
-        value = self.run.gradient(node) if back else self.run.values[node]
+        value = self.index.run.gradient(node) if back else self.index.values[node]
         name = self.circuit.name_of(node)
         place = "" if back else format_node_place(self.circuit, node)
         return f"{'gradient of ' * back}{name} = {_format_first_nonfinite(value)}{place}"
 
 
-def _format_first_nonfinite(value: Any) -> str:
+def _format_first_nonfinite(value: ArrayLike) -> str:
     """Format a value; an array by its first non-finite element."""
     array = np.asarray(value)
     spoiled = is_nonfinite(array)
     return format_brief_number(to_python_number(array[spoiled][0] if array.ndim and np.any(spoiled) else array[()]))
 
 
-def _surroundings_of(run: RunRecord) -> Surroundings:
+def _surroundings_of(index: RunIndex) -> Surroundings:
     """Return the view of a circuit that remedies use to look around a node."""
     return Surroundings(
-        op=run.circuit.op_of,
-        operands=lambda node: [(source, run.values[source]) for source in run.circuit.sources_of(node)],
-        readers=lambda node: [reader for reader, _ in run.readers_of(node)],
+        op=lambda node: index.rows[node].op,
+        operands=lambda node: [(source, index.values[source]) for source in index.rows[node].sources],
+        readers=lambda node: [reader for reader, _ in index.readers_of(node)],
     )

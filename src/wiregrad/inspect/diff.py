@@ -14,12 +14,13 @@ after a pass) are compared at the nodes that both name, and at their outputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.run import constant_identity
@@ -116,7 +117,7 @@ def user_code_key(op: Op) -> tuple[Any, ...]:
     return (*[_closure_key(part) for part in parts], repr(tree))
 
 
-def _closure_key(part: Any) -> Any:
+def _closure_key(part: object) -> Hashable:
     if isinstance(part, FunctionType):
         # A nested function is a new object in each call; only what it closes over makes a difference.
         cells = [cell.cell_contents for cell in part.__closure__ or ()]
@@ -124,7 +125,7 @@ def _closure_key(part: Any) -> Any:
     return _value_key(part)
 
 
-def _value_key(part: Any) -> Any:
+def _value_key(part: object) -> Hashable:
     if hasattr(part, "dtype") or isinstance(part, float | complex):
         return constant_identity(part)
     try:
@@ -461,7 +462,7 @@ def _format_settings(node: Node) -> str:
     return ", ".join(f"{name}={short_repr(value)}" for name, value in node.op.settings) or "none"
 
 
-def _format_constant(value: Any) -> str:
+def _format_constant(value: ArrayLike) -> str:
     return f"array of shape {np.shape(value)}" if np.ndim(value) else format_brief_number(to_python_number(value))
 
 
@@ -479,7 +480,7 @@ class _Tolerance(NamedTuple):
     rtol: float
     atol: float
 
-    def find_gap(self, one: Any, two: Any) -> _LargestGap | None:
+    def find_gap(self, one: ArrayLike, two: ArrayLike) -> _LargestGap | None:
         """Return the largest difference beyond the tolerances; None if the two are equal."""
         a = np.asarray(one)
         b = np.asarray(two)
@@ -524,7 +525,7 @@ def _compare_runs(one: RunRecord, two: RunRecord, numbers: _Tolerance) -> Differ
     inputs = set(one.circuit.input_indices()), set(two.circuit.input_indices())
     ends = [pair for pair in pairs if pair.one in inputs[0] and pair.two in inputs[1]]
     difference = _compare_numbers(one, two, pairs, ends, numbers)
-    first = f"the circuits differ ({structure.sentences[0]}); what both name is compared"
+    first = f"the circuits differ ({structure.sentences[0]}); only what both name is compared"
     return replace(difference, sentences=(first, *difference.sentences), structure=structure)
 
 
@@ -573,7 +574,7 @@ def _describe_gap(kind: str, run: RunRecord, node: int, gap: _LargestGap) -> str
     return f"the {what}{element}: {_format_pair(*gap.values)}, apart by {gap.size:.3g}"
 
 
-def _format_pair(one: Any, two: Any) -> str:
+def _format_pair(one: ArrayLike, two: ArrayLike) -> str:
     """Format two numbers, with all their digits if the first few are the same."""
     texts = format_brief_number(one), format_brief_number(two)
     return f"{one!r} and {two!r}" if texts[0] == texts[1] else f"{texts[0]} and {texts[1]}"

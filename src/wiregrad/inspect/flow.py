@@ -28,7 +28,6 @@ from wiregrad.inspect.gradient_sizes import (
     collect_gradients,
     collect_values,
     find_broken_layers,
-    find_moving_nodes,
     find_trend,
     find_unused_inputs,
     flatten_magnitudes,
@@ -37,7 +36,8 @@ from wiregrad.inspect.gradient_sizes import (
     tally_of_zeros,
 )
 from wiregrad.inspect.report import Report
-from wiregrad.ir import INPUT, CircuitGraph, Node, join_first_names
+from wiregrad.inspect.run_index import RunIndex
+from wiregrad.ir import INPUT, Node, join_first_names
 from wiregrad.ir.columns import is_automatic_name
 from wiregrad.ops.array_ops import Linear
 from wiregrad.ops.functions import FUNCTIONS
@@ -125,56 +125,35 @@ def flow(run: RunRecord, *, by: str = "group", depth: int | None = None) -> Flow
         raise InputError(
             f"depth must be a positive integer, the names of a group's path to use; got {short_repr(depth)}"
         )
-    ranks = rank_nodes(run.circuit)
-    nodes = [node for node in find_moving_nodes(run) if ranks[node] >= 0]
-    split = {"group": _split_by_group, "rank": _split_by_rank, "input": _split_by_input}[by](
-        run.circuit, nodes, ranks, depth
-    )
+    index = RunIndex(run)
+    ranks = index.ranks
+    nodes = [node for node in index.active_nodes if ranks[node] >= 0]
+    split = {"group": _split_by_group, "rank": _split_by_rank, "input": _split_by_input}[by](index, nodes, depth)
     order = sorted(split, key=lambda name: (name in split.apart, np.mean([ranks[node] for node in split[name]])))
-    layers = tuple(_measure_layer(run, name, split, ranks) for name in order)
+    layers = tuple(_measure_layer(index, name, split) for name in order)
     idle = [run.circuit.name_of(node) for node in run.circuit.input_indices() if ranks[node] < 0]
     own = [layer for layer in layers if not layer.shared]
-    compared = [*_comparable_layers(run, split, own, ranks)]
+    compared = [*_comparable_layers(index, split, own)]
     odd = [*find_broken_layers(layers)]
     # "Steady" would be misleading beside a missing or non-finite gradient.
     going = [x for x in find_trend(compared, all_of=len(compared) == len(own)) if not odd or x.kind != "steady"]
     return Flow(layers, (*odd, *going, *find_unused_inputs(idle)))
 
 
-def _comparable_layers(
-    run: RunRecord, split: LayerSplit, layers: Sequence[FlowLayer], ranks: Sequence[int]
-) -> Iterator[FlowLayer]:
+def _comparable_layers(index: RunIndex, split: LayerSplit, layers: Sequence[FlowLayer]) -> Iterator[FlowLayer]:
     """Return the layers whose sizes can be compared: from the first named one on, without the output itself.
 
     The output's own gradient is always 1, and the nodes between the output and the first layer are the loss, whose
     scale is arbitrary.
     """
-    root = run.circuit.root()
     named = [layer.name not in split.loose for layer in layers]
     for layer in layers[named.index(True) if any(named) else 0 :]:
-        rest = [node for node in split[layer.name] if node != root]
+        rest = [node for node in split[layer.name] if node != index.root]
         if len(rest) == len(split[layer.name]):
             yield layer
         elif rest:
-            part = _measure_layer(run, layer.name, LayerSplit({layer.name: rest}), ranks)
+            part = _measure_layer(index, layer.name, LayerSplit({layer.name: rest}))
             yield replace(part, whole=format_brief(part.rms) == format_brief(layer.rms))
-
-
-def rank_nodes(circuit: CircuitGraph) -> list[int]:
-    """Return the distance of each node from the output, along the longest path; -1 if the output does not depend on it.
-
-    >>> import wiregrad as wg
-    >>> rank_nodes(wg.circuit("x * x + x"))
-    [2, 1, 0]
-    """
-    ranks = [-1] * circuit.size
-    ranks[circuit.root()] = 0
-    for row in circuit.rows(backward=True):
-        if ranks[row.node] >= 0:
-            beyond = ranks[row.node] + 1
-            for source in row.sources:
-                ranks[source] = max(ranks[source], beyond)
-    return ranks
 
 
 class LayerSplit(dict[str, list[int]]):
@@ -189,47 +168,44 @@ class LayerSplit(dict[str, list[int]]):
         self.apart = frozenset(apart)
 
 
-def _separate_shared_inputs(
-    circuit: CircuitGraph, layers: Mapping[str, list[int]], loose: Iterable[str] = ()
-) -> LayerSplit:
+def _separate_shared_inputs(index: RunIndex, layers: Mapping[str, list[int]], loose: Iterable[str] = ()) -> LayerSplit:
     """Move the inputs that several layers read into a layer of their own."""
-    shared = _find_shared_inputs(circuit, layers)
+    shared = _find_shared_inputs(index, layers)
     if not shared:
         return LayerSplit(layers, loose)
     among = set(shared)
     rest = {name: [node for node in nodes if node not in among] for name, nodes in layers.items()}
     rest = {name: nodes for name, nodes in rest.items() if nodes}
-    name = circuit.name_of(shared[0]) if len(shared) == 1 else "shared inputs"
+    name = index.circuit.name_of(shared[0]) if len(shared) == 1 else "shared inputs"
     while name in rest:
         name += " (shared)"
     return LayerSplit({**rest, name: shared}, loose, [name])
 
 
-def _find_shared_inputs(circuit: CircuitGraph, layers: Mapping[str, Iterable[int]]) -> list[int]:
+def _find_shared_inputs(index: RunIndex, layers: Mapping[str, Iterable[int]]) -> list[int]:
     """Return the inputs that more than one layer reads, and slices and reshaped forms of inputs that are."""
     places = {node: name for name, nodes in layers.items() for node in nodes}
-    readers = circuit.readers()
     shared = set[int]()
-    for node in reversed(_find_input_forms(circuit, places)):
-        by = [reader for reader, _ in readers[node] if reader in places]
+    for node in reversed(_find_input_forms(index, places)):
+        by = [reader for reader, _ in index.readers_of(node) if reader in places]
         # A node that only shared nodes read is shared too.
         if len({places[reader] for reader in by}) > 1 or (by and shared.issuperset(by)):
             shared.add(node)
     return sorted(shared)
 
 
-def _find_input_forms(circuit: CircuitGraph, places: Mapping[int, str]) -> list[int]:
+def _find_input_forms(index: RunIndex, places: Mapping[int, str]) -> list[int]:
     """Return the inputs and the nodes that only rearrange one, such as a slice or a transpose."""
     forms: dict[int, None] = {}
-    for row in circuit.rows():
+    for row in index.rows:
         rearranges = isinstance(row.op, Linear) and len(row.sources) == 1 and row.sources[0] in forms
         if row.node in places and (row.op is INPUT or rearranges):
             forms[row.node] = None
     return list(forms)
 
 
-def _split_by_group(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int], depth: int | None) -> LayerSplit:
-    paths = _group_paths_of(circuit, nodes)
+def _split_by_group(index: RunIndex, nodes: Sequence[int], depth: int | None) -> LayerSplit:
+    paths = _group_paths_of(index, nodes)
     depth = depth or _choose_depth(set(paths.values()))
     named: dict[str, list[int]] = defaultdict(list)
     loose = []
@@ -240,22 +216,22 @@ def _split_by_group(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence
             loose.append(node)
     if len(named) < 2:
         # A single group gives no layers to compare.
-        return _split_by_rank(circuit, nodes, ranks, None)
-    apart = [(_stretch_name(members, ranks), members) for members in _cut_into_stretches(loose, ranks, len(named) + 1)]
+        return _split_by_rank(index, nodes, None)
+    stretches = _cut_into_stretches(loose, index.ranks, len(named) + 1)
+    apart = [(_stretch_name(members, index.ranks), members) for members in stretches]
     beside = {name for name, _ in apart if name not in named}
     for name, members in apart:
         named[name].extend(members)
-    return _separate_shared_inputs(circuit, named, beside)
+    return _separate_shared_inputs(index, named, beside)
 
 
-def _group_paths_of(circuit: CircuitGraph, nodes: Iterable[int]) -> dict[int, tuple[str, ...]]:
+def _group_paths_of(index: RunIndex, nodes: Iterable[int]) -> dict[int, tuple[str, ...]]:
     """Return the group path of each node; an input without a group belongs to its first reader."""
-    readers = circuit.readers()
     paths = {}
     for node in nodes:
-        view = Node(circuit, node)
-        if not view.group and view.op is INPUT and readers[node]:
-            view = Node(circuit, readers[node][0][0])
+        view = Node(index.circuit, node)
+        if not view.group and view.op is INPUT and index.readers_of(node):
+            view = Node(index.circuit, index.readers_of(node)[0][0])
         paths[node] = tuple(view.group.split("/")) if view.group else ()
     return _drop_function_groups(paths)
 
@@ -278,23 +254,23 @@ def _choose_depth(paths: set[tuple[str, ...]]) -> int:
     return max(fitting, key=lambda d: (fitting[d], -d)) if fitting else 1
 
 
-def _split_by_rank(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None) -> LayerSplit:
-    return _separate_shared_inputs(circuit, _layers_by_rank(circuit, nodes, ranks))
+def _split_by_rank(index: RunIndex, nodes: Sequence[int], _depth: int | None) -> LayerSplit:
+    return _separate_shared_inputs(index, _layers_by_rank(index, nodes))
 
 
-def _layers_by_rank(circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int]) -> dict[str, list[int]]:
+def _layers_by_rank(index: RunIndex, nodes: Sequence[int]) -> dict[str, list[int]]:
     layers = {}
-    for members in _cut_into_stretches(nodes, ranks, MAX_DEPTH_LAYERS):
-        alone = len(members) == 1 and not is_automatic_name(circuit.name_of(members[0]))
-        layers[circuit.name_of(members[0]) if alone else _stretch_name(members, ranks)] = members
+    for members in _cut_into_stretches(nodes, index.ranks, MAX_DEPTH_LAYERS):
+        name = index.circuit.name_of(members[0])
+        alone = len(members) == 1 and not is_automatic_name(name)
+        layers[name if alone else _stretch_name(members, index.ranks)] = members
     return layers
 
 
-def _split_by_input(
-    circuit: CircuitGraph, nodes: Sequence[int], ranks: Sequence[int], _depth: int | None
-) -> LayerSplit:
-    layers = {circuit.name_of(node): [node] for node in nodes if Node(circuit, node).op is INPUT}
-    shared = map(circuit.name_of, _find_shared_inputs(circuit, _layers_by_rank(circuit, nodes, ranks)))
+def _split_by_input(index: RunIndex, nodes: Sequence[int], _depth: int | None) -> LayerSplit:
+    name_of = index.circuit.name_of
+    layers = {name_of(node): [node] for node in nodes if index.rows[node].op is INPUT}
+    shared = map(name_of, _find_shared_inputs(index, _layers_by_rank(index, nodes)))
     return LayerSplit(layers, apart=layers.keys() & set(shared))
 
 
@@ -313,19 +289,20 @@ def _stretch_name(nodes: Sequence[int], ranks: Sequence[int]) -> str:
     return f"depth {first}" if first == last else f"depth {first}-{last}"
 
 
-def _measure_layer(run: RunRecord, name: str, split: LayerSplit, ranks: Sequence[int]) -> FlowLayer:
+def _measure_layer(index: RunIndex, name: str, split: LayerSplit) -> FlowLayer:
     nodes = split[name]
-    parts = list(collect_gradients(run, nodes))
+    ranks = [index.ranks[node] for node in nodes]
+    parts = list(collect_gradients(index.run, nodes))
     absent = sum(part.absent for part in parts)
     return FlowLayer(
         name=name,
-        ranks=(min(ranks[node] for node in nodes), max(ranks[node] for node in nodes)),
+        ranks=(min(ranks), max(ranks)),
         nodes=len(nodes),
         gradient=join_tallies([*(tally_numbers(part.numbers) for part in parts), tally_of_zeros(absent)]),
         absent=absent,
         low=min((x for x in map(_smallest_nonzero, parts) if not math.isnan(x)), default=math.nan),
-        value=join_tallies(tally_numbers(part.numbers) for part in collect_values(run, nodes)),
-        last=run.circuit.name_of(max(nodes)),
+        value=join_tallies(tally_numbers(part.numbers) for part in collect_values(index.run, nodes)),
+        last=index.circuit.name_of(max(nodes)),
         shared=name in split.apart,
     )
 

@@ -18,11 +18,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.labels import format_nonfinite
 from wiregrad.draw.plots import format_brief
+from wiregrad.inspect.run_index import Numbers
 from wiregrad.ir import join_first_names
 from wiregrad.ir.strict_json import as_pairs
 from wiregrad.ops.gradient_flow import MaskedFlow
@@ -73,7 +74,7 @@ def tally_of_zeros(count: int) -> Tally:
     return Tally(size=count, zeros=count, rms=0.0, high=0.0)
 
 
-def tally_numbers(numbers: Any) -> Tally:
+def tally_numbers(numbers: ArrayLike) -> Tally:
     """Count and measure an array of numbers, of any dtype and shape.
 
     >>> tally_numbers([3.0, -4.0, 0.0, 0.0, float("nan")])
@@ -117,7 +118,7 @@ def joint_rms(parts: Iterable[tuple[int, float]]) -> float:
     return math.hypot(*(size * math.sqrt(count / total) for count, size in sizes)) if total else 0.0
 
 
-def flatten_to_reals(numbers: Any) -> NDArray[Any]:
+def flatten_to_reals(numbers: ArrayLike) -> NDArray[Any]:
     """Return numbers as one flat array of floats; a complex number is its two parts.
 
     >>> flatten_to_reals([3 + 4j])
@@ -129,7 +130,7 @@ def flatten_to_reals(numbers: Any) -> NDArray[Any]:
         return flat if flat.dtype in SAFE_SQUARE_SUMS else flat.astype(np.float64)
 
 
-def flatten_magnitudes(numbers: Any) -> NDArray[Any]:
+def flatten_magnitudes(numbers: ArrayLike) -> NDArray[Any]:
     """Return numbers as one flat array of real floats; complex numbers by their magnitudes.
 
     >>> flatten_magnitudes([3 + 4j])
@@ -213,16 +214,11 @@ def collect_values(run: RunRecord, nodes: Iterable[int]) -> Iterator[PresentNumb
     yield PresentNumbers(np.asarray(singles), 0)
 
 
-def _present_numbers(flow: Any, shape: tuple[int, ...]) -> PresentNumbers:
-    if type(flow) is not MaskedFlow:
+def _present_numbers(flow: Numbers | float | MaskedFlow, shape: tuple[int, ...]) -> PresentNumbers:
+    if not isinstance(flow, MaskedFlow):
         return PresentNumbers(np.broadcast_to(flow, shape), 0)
     mask = np.broadcast_to(flow.mask, shape)
     return PresentNumbers(np.broadcast_to(flow.value, shape)[mask], int(np.count_nonzero(~mask)))
-
-
-def find_moving_nodes(run: RunRecord) -> list[int]:
-    """Return the nodes that depend on an input, to which a gradient can flow."""
-    return [node for node, moves in enumerate(run.circuit.active()) if moves]
 
 
 VANISHED_RATIO = 1e-3

@@ -17,8 +17,9 @@ from wiregrad.draw.plots import HistogramColumn, draw_histogram, format_brief, f
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.flow import block_bar
-from wiregrad.inspect.gradient_sizes import collect_gradients, collect_values, find_moving_nodes, flatten_to_reals
+from wiregrad.inspect.gradient_sizes import collect_gradients, collect_values, flatten_to_reals
 from wiregrad.inspect.report import Report
+from wiregrad.inspect.run_index import RunIndex
 
 MAX_BINS_PER_SIGN = 10
 """Maximum number of bins per sign; beyond that a bin spans several powers of ten."""
@@ -126,7 +127,7 @@ def histogram(run: RunRecord, name: str | None = None, *, of: str = "grad") -> H
     """
     if of not in HISTOGRAM_SUBJECTS:
         raise InputError(f"of must be {' or '.join(HISTOGRAM_SUBJECTS)}; got {short_repr(of)}")
-    nodes = find_moving_nodes(run) if name is None else [run.circuit.index(name)]
+    nodes = RunIndex(run).active_nodes if name is None else [run.circuit.index(name)]
     parts = [*(collect_gradients(run, nodes) if of == "grad" else collect_values(run, nodes))]
     whose = "all nodes" if name is None else name
     return _count_decades(

@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place
-from wiregrad.ir import Node, Pattern, Place, Row
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
+from wiregrad.ir import Node, Op, Pattern, Place, Row
 from wiregrad.ir.columns import join_first_names
 from wiregrad.ir.types_and_kinks import Convention, decode_mode, switch_convention
 from wiregrad.ops import Elementwise
@@ -144,13 +146,13 @@ def kinks(run: RunRecord, within: float = 1e-6) -> Kinks:
     if reach is None or not 0.0 <= reach < np.inf:
         raise InputError(f"within must be a finite number of at least 0; got {short_repr(within)}")
     with np.errstate(all="ignore"):
-        items = sorted(_find_points(run, float(reach)), key=lambda item: (not item[1].on, item[1].distance, item[0]))
+        points = _find_points(RunIndex(run), float(reach))
+        items = sorted(points, key=lambda item: (not item[1].on, item[1].distance, item[0]))
         alternatives = _gradients_by_convention(run, items)
-    points = [point for _, point in items]
     return Kinks(
         within=float(reach),
-        points=tuple(point for point in points if not point.jump),
-        jumps=tuple(point for point in points if point.jump),
+        points=tuple(point for _, point in items if not point.jump),
+        jumps=tuple(point for _, point in items if point.jump),
         grads=run.grads,
         alternatives=alternatives,
     )
@@ -180,7 +182,7 @@ class _KinkBatch(NamedTuple):
     alone: bool
     """Whether the numbers are the elements of one node."""
 
-    def nearest_spots(self, near: Any, distance: Any) -> list[tuple[int, ...]]:
+    def nearest_spots(self, near: NDArray[np.bool_], distance: NDArray[Any]) -> list[tuple[int, ...]]:
         """Return the index of the nearest number of each node that is near a kink."""
         if self.alone:
             return [_nearest_index(near, distance)] if np.any(near) else []
@@ -191,40 +193,45 @@ class _KinkBatch(NamedTuple):
         return self.nodes[0 if self.alone else spot[0]]
 
 
-def _nearest_index(near: Any, distance: Any) -> tuple[int, ...]:
+def _nearest_index(near: NDArray[np.bool_], distance: NDArray[Any]) -> tuple[int, ...]:
     index = np.unravel_index(np.argmin(np.where(near, distance, np.inf)), distance.shape)
     return tuple(int(k) for k in index)
 
 
-def _find_points(run: RunRecord, within: float) -> Iterator[_NodePoint]:
-    active = run.circuit.active()
-    origins = run.circuit.origins().tolist()
+def _find_points(index: RunIndex, within: float) -> Iterator[_NodePoint]:
+    origins = index.circuit.origins().tolist()
     scalars: dict[Any, list[int]] = {}
-    for row in run.circuit.rows():
-        moving = tuple([slot for slot, source in enumerate(row.sources) if active[source]])
-        if moving and row.op.kinks and isinstance(row.op, Elementwise):
-            wires = [origins[source] for source in row.sources]
-            kind = _KinkKind(row.op, row.mode, moving, tuple([wires.index(wire) for wire in wires]))
-            if np.ndim(run.values[row.node]):
-                xs = [run.values[source] for source in row.sources]
-                yield from _points_on_kinks(run, _KinkBatch(kind, [row.node], xs, run.values[row.node], True), within)
-            else:
-                types = tuple([run.values[source].dtype for source in row.sources])
-                scalars.setdefault((kind, types), []).append(row.node)
-        elif moving and isinstance(row.op, ArrayOp) and row.op.gap is not None:
-            yield from _points_on_ties(run, row, within)
+    for row in index.circuit.rows():
+        moving = tuple(index.active_slots(row)) if _can_have_kink(row.op) else ()
+        if not moving:
+            continue
+        if not isinstance(row.op, Elementwise):
+            yield from _points_on_ties(index, row, within)
+            continue
+        wires = [origins[source] for source in row.sources]
+        kind = _KinkKind(row.op, row.mode, moving, tuple([wires.index(wire) for wire in wires]))
+        xs = index.input_values(row.node)
+        y = index.values[row.node]
+        if np.ndim(y):
+            yield from _points_on_kinks(index, _KinkBatch(kind, [row.node], xs, y, True), within)
+        else:
+            scalars.setdefault((kind, tuple([x.dtype for x in xs])), []).append(row.node)
     for (kind, _), nodes in scalars.items():
-        yield from _points_on_kinks(run, _stack_scalars(run, kind, nodes), within)
+        yield from _points_on_kinks(index, _stack_scalars(index, kind, nodes), within)
 
 
-def _stack_scalars(run: RunRecord, kind: _KinkKind, nodes: Sequence[int]) -> _KinkBatch:
+def _can_have_kink(op: Op) -> bool:
+    """Return whether an op has a kink or a step, or picks among the elements of an array."""
+    return bool(op.kinks) if isinstance(op, Elementwise) else isinstance(op, ArrayOp) and op.gap is not None
+
+
+def _stack_scalars(index: RunIndex, kind: _KinkKind, nodes: Sequence[int]) -> _KinkBatch:
     """Stack the numbers of scalar nodes in arrays, so that each op is evaluated once."""
-    sources = [run.circuit.sources_of(node) for node in nodes]
-    xs = [np.array([run.values[wires[slot]] for wires in sources]) for slot in range(len(kind.op.inputs))]
-    return _KinkBatch(kind, nodes, xs, np.array([run.values[node] for node in nodes]), False)
+    xs = [np.array(column) for column in zip(*map(index.input_values, nodes), strict=True)]
+    return _KinkBatch(kind, nodes, xs, np.array([index.values[node] for node in nodes]), False)
 
 
-def _points_on_kinks(run: RunRecord, batch: _KinkBatch, within: float) -> Iterator[_NodePoint]:
+def _points_on_kinks(index: RunIndex, batch: _KinkBatch, within: float) -> Iterator[_NodePoint]:
     kind = batch.kind
     xs = batch.xs
     taken = np.zeros(np.shape(batch.y), bool)
@@ -238,15 +245,15 @@ def _points_on_kinks(run: RunRecord, batch: _KinkBatch, within: float) -> Iterat
         spots = batch.nearest_spots(near, left)
         for spot, slopes in zip(spots, _slopes_at(batch, kink, spots), strict=True):
             spread = _KinkSpread.count_near(on, near, left, spot, alone=batch.alone)
-            yield batch.node_of_spot(spot), _make_point(run, batch.node_of_spot(spot), kink, spread, slopes)
+            yield batch.node_of_spot(spot), _make_point(index, batch.node_of_spot(spot), kink, spread, slopes)
         taken = taken if kink.jump else taken | (distance == 0.0)
 
 
-def _points_on_ties(run: RunRecord, row: Row, within: float) -> Iterator[_NodePoint]:
+def _points_on_ties(index: RunIndex, row: Row, within: float) -> Iterator[_NodePoint]:
     assert isinstance(row.op, ArrayOp)
     assert row.op.gap is not None
-    x = run.values[row.sources[0]]
-    y = run.values[row.node]
+    x = index.values[row.sources[0]]
+    y = index.values[row.node]
     distance = np.asarray(row.op.gap(x, y, **row.op.options))
     # The picked value sets the scale; an index has none.
     scale = 1.0 if row.op.pattern is Pattern.BLOCK else np.maximum(1.0, np.abs(y))
@@ -254,7 +261,7 @@ def _points_on_ties(run: RunRecord, row: Row, within: float) -> Iterator[_NodePo
     near = on | (np.isfinite(distance) & (distance <= within * scale))
     if np.any(near):
         spread = _KinkSpread.count_near(on, near, distance, _nearest_index(near, distance), alone=True)
-        yield row.node, _make_point(run, row.node, None, spread, {})
+        yield row.node, _make_point(index, row.node, None, spread, {})
 
 
 def _move_wires(kind: _KinkKind, xs: Sequence[Any], by: float) -> Iterator[list[Any]]:
@@ -265,20 +272,21 @@ def _move_wires(kind: _KinkKind, xs: Sequence[Any], by: float) -> Iterator[list[
         ]
 
 
-def _condition_reach(kink: Kink, kind: _KinkKind, xs: Sequence[Any], within: float) -> Any:
+def _condition_reach(kink: Kink, kind: _KinkKind, xs: Sequence[Any], within: float) -> float | NDArray[Any]:
     """Return how far a kink's condition moves when each wire that can makes a small move."""
     here = _kink_condition(kink, xs)
     return sum([np.abs(_kink_condition(kink, moved) - here) for moved in _move_wires(kind, xs, within)], 0.0)
 
 
-def _is_smooth(kink: Kink, kind: _KinkKind, xs: Sequence[Any]) -> Any:
+def _is_smooth(kink: Kink, kind: _KinkKind, xs: Sequence[Any]) -> np.bool_ | NDArray[np.bool_]:
     """Return where a kink's condition never changes, because the inputs that meet on it are the same wire."""
     if len(set(kind.same)) == len(kind.same):
         return np.False_
-    return _condition_reach(kink, kind, xs, PROBE_STEP) == 0.0
+    still: np.bool_ | NDArray[np.bool_] = np.asarray(_condition_reach(kink, kind, xs, PROBE_STEP)) == 0.0
+    return still
 
 
-def _kink_condition(kink: Kink, xs: Sequence[Any]) -> Any:
+def _kink_condition(kink: Kink, xs: Sequence[Any]) -> NDArray[Any]:
     # As a float, because booleans cannot be subtracted.
     return 1.0 * np.asarray(kink.at(*xs))
 
@@ -293,7 +301,15 @@ class _KinkSpread(NamedTuple):
     spot: tuple[int, ...]
 
     @classmethod
-    def count_near(cls, on: Any, near: Any, distance: Any, spot: tuple[int, ...], *, alone: bool) -> _KinkSpread:
+    def count_near(
+        cls,
+        on: NDArray[np.bool_],
+        near: NDArray[np.bool_],
+        distance: NDArray[Any],
+        spot: tuple[int, ...],
+        *,
+        alone: bool,
+    ) -> _KinkSpread:
         """Count for one node: all numbers if they are its elements, else only its own."""
         if alone:
             return cls(int(np.sum(on)), int(np.sum(near)), np.size(distance), float(distance[spot]), spot)
@@ -301,15 +317,15 @@ class _KinkSpread(NamedTuple):
 
 
 def _make_point(
-    run: RunRecord, node: int, kink: Kink | None, spread: _KinkSpread, slopes: _SlopesByConvention
+    index: RunIndex, node: int, kink: Kink | None, spread: _KinkSpread, slopes: _SlopesByConvention
 ) -> KinkPoint:
     """Describe a node on or near a kink; a kink of None stands for a tie of elements."""
-    view = Node(run.circuit, node)
+    view = Node(index.circuit, node)
     jump = view.op.pattern is Pattern.BLOCK if kink is None else kink.jump
     return KinkPoint(
         node=view.name,
         op=view.op.name,
-        expression=describe_node(run.circuit, node),
+        expression=describe_node(index.circuit, node),
         place=view.place,
         doc=TIE_DOC if kink is None else kink.doc,
         jump=jump,
@@ -320,14 +336,14 @@ def _make_point(
         index=spread.spot,
         convention=None if kink is None else decode_mode(view.mode)[0].label,
         slopes=slopes,
-        chooses=jump and _steers_gradient(run, node),
+        chooses=jump and _steers_gradient(index, node),
     )
 
 
-def _steers_gradient(run: RunRecord, node: int) -> bool:
+def _steers_gradient(index: RunIndex, node: int) -> bool:
     """Return whether differentiable nodes read this condition or index."""
-    types = run.circuit.type_of
-    return not types(node).differentiable and any(types(k).differentiable for k, _ in run.readers_of(node))
+    types = index.circuit.type_of
+    return not types(node).differentiable and any(types(k).differentiable for k, _ in index.readers_of(node))
 
 
 _SlopesByConvention = Mapping[str, Mapping[str, float | None]]
@@ -354,7 +370,7 @@ def _slopes_at(batch: _KinkBatch, kink: Kink, spots: Sequence[tuple[int, ...]]) 
     ]
 
 
-def _slope_column(slope: Any, count: int) -> list[Any]:
+def _slope_column(slope: GradientFlow, count: int) -> list[Any]:
     """Return the slopes as a list, with None where they are blocked."""
     if slope is None:
         return [None] * count
@@ -384,5 +400,5 @@ def _format_slopes(slopes: Mapping[str, float | None]) -> str:
     return " and ".join(f"{text} to {name}" for name, text in texts.items())
 
 
-def _same_numbers(one: Any, two: Any) -> bool:
+def _same_numbers(one: ArrayLike, two: ArrayLike) -> bool:
     return np.array_equal(one, two, equal_nan=True)

@@ -1,57 +1,136 @@
-"""The index of a run: its nodes, wires and numbers as plain lists, and the path that carries most of a gradient.
+"""The index of a run that every question uses: its nodes, wires and numbers, and the path that carries most.
 
-Walks visit every node of circuits with a hundred thousand nodes, so the lists are made once and each lookup is a list
-access. From each node the strongest path follows the use that sends most back to it. These choices form a tree that
-ends in the output, so the node at which two paths meet is found by walking up from both.
+Questions visit every node of circuits with a hundred thousand nodes, so each table is a plain list, made when it is
+first used. From each node the strongest path follows the use that sends most back to it. These choices form a tree
+that ends in the output, so the node at which two paths meet is found by walking up from both.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.run import euclidean_norm, largest_magnitude
 from wiregrad.dtypes import format_brief_number, to_python_number
-from wiregrad.ir import CONSTANT, Place
+from wiregrad.ir import CONSTANT, CircuitGraph, Place, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.gradient_flow import fill_absent
+from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype
 
+Numbers = np.number[Any] | NDArray[Any]
+"""A number or an array, as a run holds it."""
+GradientFlow = Numbers | float | MaskedFlow | None
+"""What is sent along a wire: absent, numbers, or numbers that are present only where a mask is true."""
 ReaderSlot = tuple[int, int]
-"""A reader and the slot at which it reads."""
+"""A wire: the node that reads it, and the slot at which it does."""
 
 
 class RunIndex:
-    """The nodes, wires and numbers of a run."""
+    """The nodes, wires and numbers of a run.
+
+    Nodes go by their index. `flows` holds the gradients as they were sent: None where a gradient is absent.
+
+    >>> import wiregrad as wg
+    >>> index = RunIndex(wg.circuit("f = x * y + x").run(x=3, y=2))
+    >>> index.ranks, index.readers_of(0), index.sent_flow(2, 0)
+    ([2, 2, 1, 0], [(2, 0), (3, 1)], np.float64(2.0))
+    """
 
     def __init__(self, run: RunRecord) -> None:
         self.run = run
         self.circuit = run.circuit
-        self.rows = list(run.circuit.rows())
-        self.root = run.circuit.root()
-        self._starts = run.circuit.columns.starts.tolist()
+        self.values = run.values
+        self.flows = run.flows
 
-    def source_node(self, wire: ReaderSlot) -> int:
-        """Return the node at the start of a wire."""
-        return self.rows[wire[0]].sources[wire[1]]
+    @classmethod
+    def from_values(cls, circuit: CircuitGraph, values: Sequence[Any], flows: Sequence[Any] = ()) -> RunIndex:
+        """Index the values of a circuit, and gradients if there are any; what was sent along wires is not known."""
+        return cls(RunRecord(circuit, values, flows, ()))
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The nodes with their ops, sources and kink modes."""
+        return list(self.circuit.rows())
+
+    @cached_property
+    def root(self) -> int:
+        """The node of the only output."""
+        return self.circuit.root()
+
+    @cached_property
+    def active(self) -> bytearray:
+        """1 for each node that depends on an input, so that a gradient can flow to it; 0 for the others."""
+        return self.circuit.active()
+
+    @cached_property
+    def active_nodes(self) -> list[int]:
+        """The nodes to which a gradient can flow."""
+        return [node for node, active in enumerate(self.active) if active]
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The distance of each node from the output, along the longest path; -1 if the output does not depend on it."""
+        ranks = [-1] * len(self.rows)
+        ranks[self.root] = 0
+        for row in reversed(self.rows):
+            if ranks[row.node] >= 0:
+                beyond = ranks[row.node] + 1
+                for source in row.sources:
+                    ranks[source] = max(ranks[source], beyond)
+        return ranks
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts: list[int] = self.circuit.columns.starts.tolist()
+        return starts
+
+    @cached_property
+    def _sources(self) -> list[int]:
+        sources: list[int] = self.circuit.columns.sources.tolist()
+        return sources
+
+    def readers_of(self, node: int) -> list[ReaderSlot]:
+        """Return the wires that read a node."""
+        return self.run.readers_of(node)
+
+    def active_slots(self, row: Row) -> list[int]:
+        """Return the slots of a node along which a gradient can flow back."""
+        return [slot for slot, source in enumerate(row.sources) if self.active[source]]
 
     def input_values(self, node: int) -> list[Any]:
         """Return the input values of a node."""
-        return [self.run.values[source] for source in self.rows[node].sources]
+        sources = self._sources[self._starts[node] : self._starts[node + 1]]
+        return [self.values[source] for source in sources]
+
+    def sent_flow(self, reader: int, slot: int) -> Any:
+        """Return the flow that was sent back along a wire."""
+        return self.run.sent[self._starts[reader] + slot]
+
+    def sent_flows(self, reader: int) -> Sequence[Any]:
+        """Return the flows that a node sent back, one for each of its inputs."""
+        return self.run.sent[self._starts[reader] : self._starts[reader + 1]]
 
     def sent_gradient(self, wire: ReaderSlot) -> Any:
         """Return the gradient that was sent back along a wire; 0 where it is absent."""
-        return fill_absent(self.run.sent[self._starts[wire[0]] + wire[1]])
+        return fill_absent(self.sent_flow(*wire))
+
+    def pull_flow(self, reader: int, slot: int, flow: GradientFlow) -> Any:
+        """Pull a flow that arrives at a reader back along one of its wires."""
+        row = self.rows[reader]
+        xs = self.input_values(reader)
+        return match_dtype(row.op.pull(slot, flow, xs, self.values[reader], row.mode), xs[slot])
 
     def local_derivative(self, wire: ReaderSlot) -> Any:
         """Return the local derivative of a wire of an elementwise op, as a flow; None for any other op."""
         row = self.rows[wire[0]]
         if not isinstance(row.op, Elementwise):
             return None
-        return row.op.local(wire[1], self.input_values(wire[0]), self.run.values[wire[0]], row.mode)
+        return row.op.local(wire[1], self.input_values(wire[0]), self.values[wire[0]], row.mode)
 
     def place_of(self, node: int) -> Place | None:
         """Return the source location of a node."""
@@ -60,7 +139,7 @@ class RunIndex:
 
     def describe_operand(self, node: int) -> str:
         """Describe a node inside a sentence: its name, or "the constant 2" if it has none."""
-        constant = f"the constant {describe_value(self.run.values[node]).removeprefix('an ')}"
+        constant = f"the constant {describe_value(self.values[node]).removeprefix('an ')}"
         return constant if self._is_nameless(node) else self.circuit.name_of(node)
 
     def _is_nameless(self, node: int) -> bool:
@@ -73,21 +152,11 @@ class RunIndex:
             source = self.rows[node].sources[slot]
             op = self.rows[node].op
             name = op.input_name(slot) if self._is_nameless(source) else self.circuit.name_of(source)
-            texts.append(f"{name} = {describe_value(self.run.values[source])}")
+            texts.append(f"{name} = {describe_value(self.values[source])}")
         return ", ".join(dict.fromkeys(texts))
 
-    def mark_live_nodes(self) -> bytearray:
-        """Return a mask with 1 for each node that the output depends on."""
-        live = bytearray(len(self.rows))
-        live[self.root] = 1
-        for row in reversed(self.rows):
-            if live[row.node]:
-                for source in row.sources:
-                    live[source] = 1
-        return live
 
-
-def measure_norm(value: Any) -> float:
+def measure_norm(value: ArrayLike) -> float:
     """Return the magnitude of a number, or the norm of an array.
 
     >>> measure_norm(-2.0), measure_norm(np.array([3.0, 4.0]))
@@ -96,7 +165,7 @@ def measure_norm(value: Any) -> float:
     return abs(value) if isinstance(value, float) else euclidean_norm(value)
 
 
-def describe_value(value: Any) -> str:
+def describe_value(value: ArrayLike) -> str:
     """Format a number or array for a sentence: on one line; a large array by its shape and largest magnitude.
 
     >>> describe_value(np.array([0.0, 0.5])), describe_value(np.ones((2, 4)))
@@ -146,7 +215,7 @@ class StrongestPath:
         """Return the nodes among these whose incoming gradients nearly cancel, the worst first."""
         cancelling = []
         for node in nodes:
-            uses = self.run.readers_of(node)
+            uses = self.index.readers_of(node)
             if len(uses) > 1:
                 total = measure_norm(self.run.gradient(node))
                 most = sum(measure_norm(self.index.sent_gradient(wire)) for wire in uses)
@@ -156,7 +225,7 @@ class StrongestPath:
 
     def rank_uses(self, node: int) -> list[ReaderSlot]:
         """Return the wires that read a node, sorted by what they send, largest first."""
-        return sorted(self.run.readers_of(node), key=lambda wire: -_rank_magnitude(self.index.sent_gradient(wire)))
+        return sorted(self.index.readers_of(node), key=lambda wire: -_rank_magnitude(self.index.sent_gradient(wire)))
 
     def find_meeting_node(self, one: int, two: int) -> int:
         """Return the node at which the strongest paths of two nodes meet; the first of the two if they do not."""
@@ -175,7 +244,7 @@ class StrongestPath:
         """Return the wire that sends most to a node; None if nothing is sent."""
         if node not in self._best:
             best = max(
-                self.run.readers_of(node),
+                self.index.readers_of(node),
                 key=lambda wire: _rank_magnitude(self.index.sent_gradient(wire)),
                 default=None,
             )
@@ -183,6 +252,6 @@ class StrongestPath:
         return self._best[node]
 
 
-def _rank_magnitude(value: object) -> float:
+def _rank_magnitude(value: ArrayLike) -> float:
     size = measure_norm(value)
     return math.inf if math.isnan(size) else size

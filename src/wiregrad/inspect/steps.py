@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wiregrad.backends import RunRecord, RunWire
+from numpy.typing import ArrayLike
+
+from wiregrad.backends import RunNode, RunRecord, RunWire
 from wiregrad.dtypes import format_brief_number, parenthesize_negative
 from wiregrad.inspect.report import join_with_and
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern
@@ -42,7 +44,7 @@ def steps(run: RunRecord) -> Iterator[RunStep]:
 
 
 def _forward_step(run: RunRecord, node: Node) -> RunStep:
-    view = run[node.name]
+    view = RunNode(run, node.index)
     value = format_brief_number(view.value)
     arrived = tuple(wire.value for wire in view.wires)
     if node.op is INPUT:
@@ -57,11 +59,12 @@ def _forward_step(run: RunRecord, node: Node) -> RunStep:
 
 
 def _backward_steps(run: RunRecord, node: Node) -> Iterator[RunStep]:
-    view = run[node.name]
+    view = RunNode(run, node.index)
     returned = [wire for wire in view.branches if not wire.blocked]
     if len(returned) > 1:
         yield _merge_step(node, returned[::-1], view.grad)
-    wires = [wire for wire in view.wires if run.circuit[wire.source].op is not CONSTANT]
+    sources = zip(view.wires, run.circuit.sources_of(node.index), strict=True)
+    wires = [wire for wire, source in sources if run.circuit.op_of(source) is not CONSTANT]
     if wires:
         yield RunStep(
             "backward",
@@ -72,7 +75,7 @@ def _backward_steps(run: RunRecord, node: Node) -> Iterator[RunStep]:
         )
 
 
-def _merge_step(node: Node, returned: Sequence[RunWire], total: Any) -> RunStep:
+def _merge_step(node: Node, returned: Sequence[RunWire], total: ArrayLike) -> RunStep:
     parts = tuple(wire.sent for wire in returned)
     origins = tuple(wire.reader for wire in returned)
     addends = " + ".join(map(parenthesize_negative, parts))

@@ -6,8 +6,11 @@ function is compared with differences of the function itself, which finds what n
 the recording.
 
 Kept true: a correct rule is never accused, not even one that loses digits to rounding. What cannot be decided is
-listed as undecided, with the reason. `wire_rules` compares one wire, `numeric_derivative` measures, `end_to_end`
-compares the whole function and holds the report.
+listed as undecided, with the reason.
+
+Start with `check_gradients` here. `wire_rules` compares the rule of one wire, `numeric_derivative` measures, and
+`end_to_end` compares the whole function and holds the report. Other rooms call `check_gradients`; it returns an
+`end_to_end.GradientCheck`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.backends.interpreter import bind_inputs, compute_tangents, evaluate_checked_nodes, evaluate_nodes
 from wiregrad.errors import InputError, NoRuleError, WiregradError, short_repr
@@ -56,6 +60,7 @@ from wiregrad.inspect.check.wire_rules import (
     find_nearest_kink,
     find_tie,
 )
+from wiregrad.inspect.run_index import RunIndex
 from wiregrad.ir import CONSTANT, CircuitGraph, Node, Op, Pattern, Place, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import Blocking, General
@@ -70,7 +75,7 @@ def check_wire(wire: CheckedWire) -> WireOutcome:
         return WireOutcome(RIGHT, total=0)
     if not (np.all(np.isfinite(wire.x)) or wire.op.by_element) or not np.any(np.isfinite(wire.y)):
         return WireOutcome(
-            UNDECIDED, at=_first_element(wire.x), finite=False, reason="it was given or gives inf or nan"
+            UNDECIDED, at=_first_element(wire.x), finite=False, reason="its input or its value is inf or nan"
         )
     with np.errstate(all="ignore"):
         try:
@@ -131,7 +136,7 @@ def _recompute_rule(wire: CheckedWire, outcome: WireOutcome, changed: Perturbati
     return np.nan if outcome.again is None else outcome.again(other, changed)
 
 
-def _first_element(x: Any) -> Any:
+def _first_element(x: ArrayLike) -> Any:
     return np.ravel(x)[0] if np.size(x) else None
 
 
@@ -155,7 +160,7 @@ def check_gradients(
     2 nodes, 3 wires, 3 rules to second order: all rules hold
     """
     if order not in (1, 2) or isinstance(order, bool):
-        raise InputError(f"order must be 1 (slopes) or 2 (slopes of slopes too); got {short_repr(order)}")
+        raise InputError(f"order must be 1 (first derivatives) or 2 (second derivatives too); got {short_repr(order)}")
     kwargs = dict(kwargs or {})
     with np.errstate(all="ignore"), skip_checks():
         if isinstance(f, CircuitGraph):
@@ -167,7 +172,7 @@ def check_gradients(
             circuit, inputs = trace_at(f, args, kwargs)
             function = CheckedFunction(f, args, kwargs, circuit, inputs)
         examiner = _RuleExaminer(order)
-        examiner.examine_circuit(circuit, function.values, function.flows)
+        examiner.examine_run(function.index)
         findings = examiner.findings
         doubtful = bool(findings["kink"] or findings["undecided"])
         whole, cuts = check_end_to_end(function, wrong=bool(findings["wrong"]), doubtful=doubtful)
@@ -208,22 +213,21 @@ class _RuleExaminer:
         guilty, kinks, undecided = parts
         return GradientCheck(guilty, tuple(cuts), kinks, undecided, count, whole)
 
-    def examine_circuit(self, circuit: CircuitGraph, values: Sequence[Any], flows: Sequence[Any]) -> None:
-        """Check the nodes of a circuit, and for the second order their rules."""
-        active = circuit.active()
-        self.reached = {node for node, flow in enumerate(flows) if is_present(flow)}
-        rows = [row for row in circuit.rows() if any(active[source] for source in row.sources)]
+    def examine_run(self, index: RunIndex) -> None:
+        """Check the nodes of a circuit at the values of a run, and for the second order their rules."""
+        self.reached = {node for node, flow in enumerate(index.flows) if is_present(flow)}
+        rows = [row for row in index.rows if index.active_slots(row)]
         self.of_nodes += len(rows)
-        for row in _choose_rows(circuit, rows, MAX_CHECKED_NODES):
-            self._examine_node(_CheckedNode(circuit, row, values, active))
+        for row in _choose_rows(index, rows, MAX_CHECKED_NODES):
+            self._examine_node(_CheckedNode(index, row))
         if self.order > 1:
             flowing = [
                 row
                 for row in rows
-                if active[row.node] and not isinstance(row.op, Blocking) and row.node not in self.spared
+                if index.active[row.node] and not isinstance(row.op, Blocking) and row.node not in self.spared
             ]
-            for row in _choose_rows(circuit, flowing, MAX_CHECKED_RULES):
-                self._examine_rules(_CheckedNode(circuit, row, values, active))
+            for row in _choose_rows(index, flowing, MAX_CHECKED_RULES):
+                self._examine_rules(_CheckedNode(index, row))
 
     def _examine_node(self, site: _CheckedNode) -> None:
         self.nodes += 1
@@ -242,9 +246,7 @@ class _RuleExaminer:
             return
         for slot in site.moving_slots:
             self.wires += 1
-            self.sampled += (
-                isinstance(site.row.op, Elementwise) and np.size(site.values[site.row.node]) > MAX_SAMPLED_ELEMENTS
-            )
+            self.sampled += isinstance(site.row.op, Elementwise) and np.size(site.y) > MAX_SAMPLED_ELEMENTS
             outcome = _note_unchecked_class(site.row.op, check_wire(site.wire_at(slot)))
             if outcome.state in (KINK, UNDECIDED) or outcome.raised:
                 self.spared.add(site.row.node)
@@ -279,7 +281,7 @@ class _RuleExaminer:
                 outcome = check_wire(rule.wire_at(k))
                 if outcome.state == WRONG:
                     # If a part of the rule is in doubt, the rule itself is not accused.
-                    doubt = replace(outcome, state=UNDECIDED, reason="a part of its rule is in doubt")
+                    doubt = replace(outcome, state=UNDECIDED, reason="a part of its rule is undecided or wrong")
                     outcome = doubt if doubts else replace(outcome, reason=rule.describe_cut())
                 if outcome.finite:
                     self._add_finding(_CheckedNode.from_rule(rule, site), k, outcome, 2)
@@ -307,13 +309,13 @@ def _note_unchecked_class(op: Op, outcome: WireOutcome) -> WireOutcome:
     return replace(outcome, reason="check = False in its class says that this may be meant")
 
 
-def _choose_rows(circuit: CircuitGraph, rows: Sequence[Row], most: int) -> list[Row]:
+def _choose_rows(index: RunIndex, rows: Sequence[Row], most: int) -> list[Row]:
     """Return all rows, or if there are too many an evenly spaced sample of each op on each line."""
     if len(rows) <= most:
         return list(rows)
     kinds: dict[Any, list[Row]] = defaultdict(list)
     for row in rows:
-        kinds[row.op.name, Node(circuit, row.node).place].append(row)
+        kinds[row.op.name, index.place_of(row.node)].append(row)
     share = max(1, most // len(kinds))
     picked = [kind[k] for kind in kinds.values() for k in _spaced_indices(len(kind), share)]
     return sorted(picked[:most], key=lambda row: row.node)
@@ -327,27 +329,30 @@ def _spaced_indices(count: int, most: int) -> list[int]:
 class _CheckedNode:
     """One node at the values it saw, and how it is described."""
 
-    circuit: CircuitGraph
+    index: RunIndex
     row: Row
-    values: Sequence[Any]
-    active: bytearray
     origin: _CheckedNode | None = None
     """The node whose rule contains this one."""
 
     @property
     def xs(self) -> tuple[Any, ...]:
         """The input values."""
-        return tuple(self.values[source] for source in self.row.sources)
+        return tuple(self.index.values[source] for source in self.row.sources)
+
+    @property
+    def y(self) -> Any:
+        """The value."""
+        return self.index.values[self.row.node]
 
     @property
     def carries_gradient(self) -> bool:
         """Whether a gradient can flow through the node."""
-        return bool(self.active[self.row.node])
+        return bool(self.index.active[self.row.node])
 
     @property
     def moving_slots(self) -> list[int]:
         """The inputs along which a gradient flows back."""
-        return [slot for slot, source in enumerate(self.row.sources) if self.active[source]]
+        return self.index.active_slots(self.row)
 
     @property
     def op_title(self) -> str:
@@ -356,25 +361,25 @@ class _CheckedNode:
 
     def wire_at(self, slot: int) -> CheckedWire:
         """Return one input wire with its values."""
-        return CheckedWire(self.row.op, slot, self.xs, self.values[self.row.node], self.row.mode)
+        return CheckedWire(self.row.op, slot, self.xs, self.y, self.row.mode)
 
     def inside_rule_of(self, origin: _CheckedNode) -> _CheckedNode:
         """Return the node as part of another node's rule."""
-        return _CheckedNode(self.circuit, self.row, self.values, self.active, origin)
+        return _CheckedNode(self.index, self.row, origin)
 
     @property
     def source_place(self) -> Place | None:
         """The source location of the node."""
-        return Node(self.circuit, self.row.node).place
+        return self.index.place_of(self.row.node)
 
     @classmethod
     def from_rule(cls, rule: _RecordedRule, origin: _CheckedNode) -> _CheckedNode:
         """Return a rule as a node."""
         sources = list(range(len(rule.inputs)))
         row = Row(len(sources), rule.op, sources, 0)
-        return cls(rule.circuit, row, [*rule.inputs, rule.y], bytearray(), origin)
+        return cls(RunIndex.from_values(rule.circuit, [*rule.inputs, rule.y]), row, origin)
 
-    def check_key(self) -> Any:
+    def check_key(self) -> tuple[object, ...]:
         """Return a key that is equal for nodes that need only one check: op, settings, mode and values."""
         values = tuple((np.shape(x), hash(np.asarray(x).tobytes())) for x in self.xs)
         return self.row.op.name, repr(self.row.op.settings), self.row.mode, values
@@ -385,7 +390,7 @@ class _CheckedNode:
         if not op.per_call and not getattr(op, "opaque", False):
             return True
         with np.errstate(all="ignore"):
-            return bool(np.array_equal(op.compute(*self.xs), self.values[self.row.node], equal_nan=True))
+            return bool(np.array_equal(op.compute(*self.xs), self.y, equal_nan=True))
 
     def find_kink(self) -> WireOutcome | None:
         """Return the kink that the node is on or very near to; None if there is none."""
@@ -402,8 +407,8 @@ class _CheckedNode:
     ) -> CheckFinding:
         """Describe an outcome at this node as a finding."""
         spoken = self.origin or self
-        view = Node(spoken.circuit, spoken.row.node)
-        source = "" if slot is None or self.origin else self.circuit.name_of(self.row.sources[slot])
+        view = Node(spoken.index.circuit, spoken.row.node)
+        source = "" if slot is None or self.origin else self.index.circuit.name_of(self.row.sources[slot])
         return CheckFinding(
             verdict,
             order,
@@ -476,13 +481,10 @@ class _RecordedRule:
 
     def iterate_nodes(self) -> Iterator[_CheckedNode]:
         """Return the nodes of the rule."""
-        values = evaluate_nodes(self.circuit, self.inputs)
-        active = self.circuit.active()
-        for row in self.circuit.rows():
-            if active[row.node] and row.sources and not isinstance(row.op, Blocking):
-                site = _CheckedNode(self.circuit, row, values, active)
-                if site.moving_slots:
-                    yield site
+        index = RunIndex.from_values(self.circuit, evaluate_nodes(self.circuit, self.inputs))
+        for row in index.rows:
+            if index.active[row.node] and index.active_slots(row) and not isinstance(row.op, Blocking):
+                yield _CheckedNode(index, row)
 
     def describe_cut(self) -> str:
         """Return what cuts the derivative of the rule; empty if nothing does."""
@@ -497,7 +499,7 @@ class _RecordedRule:
         return "the rule uses a plain number in place of a value" if self.circuit.certificates else ""
 
 
-def _largest_magnitude(x: Any) -> float:
+def _largest_magnitude(x: ArrayLike) -> float:
     return float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x)))
 
 
@@ -510,7 +512,7 @@ def _apply_rule(wire: CheckedWire, moving: Sequence[int], g: Any, moved: Sequenc
     return np.zeros(np.shape(wire.x))[()] if sent is None else match_shape(fill_absent(sent), wire.x)
 
 
-def _sweep_rule(circuit: CircuitGraph, inputs: Sequence[Any], g: Any) -> list[Any]:
+def _sweep_rule(circuit: CircuitGraph, inputs: Sequence[Any], g: ArrayLike) -> list[Any]:
     """Run a recorded rule backward."""
     flows: list[Any] = sweep_backward(circuit, evaluate_nodes(circuit, inputs), {circuit.root(): g}, SilentWatcher())
     return flows

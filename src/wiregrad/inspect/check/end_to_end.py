@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends.interpreter import evaluate_nodes
 from wiregrad.dtypes import format_brief_number, to_python_number
@@ -36,6 +37,7 @@ from wiregrad.inspect.check.numeric_derivative import (
 )
 from wiregrad.inspect.check.wire_rules import MAX_SAMPLED_ELEMENTS, random_direction
 from wiregrad.inspect.report import Report
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Certificate, CircuitGraph, Node, Pattern, Place
 from wiregrad.ir.circuit import count_without_commas
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
@@ -81,7 +83,7 @@ class EndToEndCheck(Report):
         yield f"{numbers}: {verdict}{format_reason(self.reason)}"
 
 
-def format_number(value: Any, digits: int = 6) -> str:
+def format_number(value: complex, digits: int = 6) -> str:
     """Format a number, with `digits` significant digits.
 
     >>> format_number(0.12345678), format_number(3.21e-9, 1)
@@ -111,43 +113,36 @@ class CheckedFunction:
         inputs: list[Any],
     ) -> None:
         self.f = f
-        self.circuit = circuit
         self.inputs = inputs
         self.leaves, self.tree = flatten((tuple(args), kwargs))
-        self.values = evaluate_nodes(circuit, inputs)
+        values = evaluate_nodes(circuit, inputs)
         rng = np.random.default_rng(2)
-        turns = any(getattr(row.op, "symmetric", False) for row in circuit.rows())
-        self.direction = [
-            _symmetric_direction(random_direction(rng, to_float64(x)), x)
-            if turns
-            else random_direction(rng, to_float64(x))
-            for x in inputs
-        ]
+        self.direction = _random_directions(rng, circuit, inputs)
         for k in range(sum(map(is_movable, self.leaves)), len(inputs)):
             # A value from outside the function does not move with its arguments.
             self.direction[k] = np.zeros_like(self.direction[k])
         self.outputs = [node for node in circuit.columns.outputs.tolist() if circuit.type_of(node).differentiable]
         alone = len(self.outputs) == 1 and not circuit.type_of(self.outputs[0]).shape
-        self.weights = [_output_weight(rng, self.values[node], alone) for node in self.outputs]
-        self.narrow = any(np.asarray(x).dtype == np.float32 for x in self.values)
+        self.weights = [_output_weight(rng, values[node], alone) for node in self.outputs]
+        self.narrow = any(np.asarray(x).dtype == np.float32 for x in values)
         self.refused = ""
         """The error of a rule that refuses its upstream gradient, if any: then there is no gradient to compare."""
-        self.flows = self._sweep_outputs()
+        self.index = RunIndex.from_values(circuit, values, self._sweep_outputs(circuit, values))
         self.steered: list[Certificate] | None = None
         self.changed: dict[int, Any] = {}
         """By position, the numbers that left the recording and changed nearby; -1 if their count changed."""
 
-    def _sweep_outputs(self) -> list[Any]:
+    def _sweep_outputs(self, circuit: CircuitGraph, values: Sequence[Any]) -> list[Any]:
         """Return the gradient of the weighted outputs at every node."""
         seeds: dict[int, Any] = {}
         for node, weight in zip(self.outputs, self.weights, strict=True):
             seeds[node] = seeds[node] + weight if node in seeds else weight
         try:
             with np.errstate(all="ignore"):
-                return sweep_backward(self.circuit, self.values, seeds, SilentWatcher())
+                return sweep_backward(circuit, values, seeds, SilentWatcher())
         except WiregradError as error:
             self.refused = first_line(error)
-            return [None] * len(self.values)
+            return [None] * len(values)
 
     def inputs_at(self, h: float) -> list[Any]:
         """Return the arguments after a step along the direction."""
@@ -189,9 +184,9 @@ class CheckedFunction:
         """Run the circuit after a step with some nodes held still."""
         values: list[Any] = []
         arguments = iter(self.inputs_at(h))
-        constants = self.circuit.constants()
+        constants = self.index.circuit.constants()
         with np.errstate(all="ignore"):
-            for row in self.circuit.rows():
+            for row in self.index.rows:
                 if row.node in still:
                     values.append(still[row.node])
                 elif row.sources:
@@ -205,8 +200,8 @@ class CheckedFunction:
     def directional_slope(self) -> tuple[float, float]:
         """Return the slope of the outputs by the gradient, and the sum of the magnitudes of its parts."""
         parts = [
-            np.conjugate(fill_absent(self.flows[node])) * t
-            for node, t in zip(self.circuit.input_indices(), self.direction, strict=True)
+            np.conjugate(fill_absent(self.index.flows[node])) * t
+            for node, t in zip(self.index.circuit.input_indices(), self.direction, strict=True)
         ]
         parts = [np.broadcast_to(part, np.shape(t)).real for part, t in zip(parts, self.direction, strict=True)]
         return float(sum(np.sum(part) for part in parts)), float(sum(np.sum(np.abs(part)) for part in parts))
@@ -214,7 +209,7 @@ class CheckedFunction:
     def compare_along(self, at: Callable[[float], NumberArray]) -> RuleComparison:
         """Compare the gradient with differences along the direction."""
         slope, size = self.directional_slope()
-        sizes = [np.abs(self.values[node]) for node in self.outputs]
+        sizes = [np.abs(self.index.values[node]) for node in self.outputs]
         height = sum(inner_product(np.abs(weight), size) for weight, size in zip(self.weights, sizes, strict=True))
         rough = COARSE_PRECISION if self.narrow else FINE_PRECISION
         noise = np.array([10.0 * float(np.finfo(np.float32 if self.narrow else np.float64).eps) * height])
@@ -225,12 +220,10 @@ class CheckedFunction:
 
     def gradient_stops(self) -> dict[int, Any]:
         """Return the nodes that pass on values but no gradient, with their values."""
-        active = self.circuit.active()
         return {
-            row.node: self.values[row.node]
-            for row in self.circuit.rows()
-            if any(active[source] for source in row.sources)
-            and (not active[row.node] or row.op.pattern is Pattern.BLOCK)
+            row.node: self.index.values[row.node]
+            for row in self.index.rows
+            if self.index.active_slots(row) and (not self.index.active[row.node] or row.op.pattern is Pattern.BLOCK)
         }
 
     def find_lost_gradients(self) -> list[LostGradient]:
@@ -241,15 +234,15 @@ class CheckedFunction:
         stops = self.gradient_stops()
         if self.compare_along(lambda h: self.output_with_held(h, stops)).state[0] != RIGHT:
             return []
-        stopped = [self._describe_stop(node) for node in stops if self.circuit.type_of(node).differentiable]
+        stopped = [self._describe_stop(node) for node in stops if self.index.circuit.type_of(node).differentiable]
         left = [self.steered[k] for k in sorted(self.changed) if k >= 0] if self.steered else []
         return stopped + [
             _describe_escape(certificate) for certificate in left if not _moves_in_steps(certificate.outcome)
         ]
 
     def _describe_stop(self, node: int) -> LostGradient:
-        view = Node(self.circuit, node)
-        sentence = f"{view.op.name} at {view.name} lets values through and no gradient"
+        view = Node(self.index.circuit, node)
+        sentence = f"{view.op.name} at {view.name} passes on values but no gradient"
         return LostGradient(view.op.name, view.name, view.place, sentence)
 
     def describe_branch_change(self) -> str:
@@ -258,10 +251,10 @@ class CheckedFunction:
         places = [steered[k].place for k in self.changed if k >= 0 and _moves_in_steps(steered[k].outcome)]
         if not places and -1 not in self.changed:
             return ""
-        return "a branch goes another way within a step" + (f" ({places[0]})" if places and places[0] else "")
+        return "a branch is decided differently within a step" + (f" ({places[0]})" if places and places[0] else "")
 
 
-def _moves_in_steps(outcome: Any) -> bool:
+def _moves_in_steps(outcome: ArrayLike) -> bool:
     """Return whether a number that left the recording is an integer or a boolean."""
     return np.asarray(outcome).dtype.kind not in "fc"
 
@@ -272,7 +265,15 @@ def _describe_escape(certificate: Certificate) -> LostGradient:
     return LostGradient("", "", certificate.place, text)
 
 
-def _symmetric_direction(t: Any, x: Any) -> Any:
+def _random_directions(rng: np.random.Generator, circuit: CircuitGraph, inputs: Sequence[Any]) -> list[Any]:
+    """Return a random direction for each input; that of a symmetric matrix is symmetric if an op asks for it."""
+    directions = [random_direction(rng, to_float64(x)) for x in inputs]
+    if not any(getattr(row.op, "symmetric", False) for row in circuit.rows()):
+        return directions
+    return [_symmetric_direction(t, x) for t, x in zip(directions, inputs, strict=True)]
+
+
+def _symmetric_direction(t: float | NDArray[Any], x: ArrayLike) -> float | NDArray[Any]:
     """Make the direction of a symmetric matrix symmetric: some ops have only such derivatives."""
     shape = np.shape(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
@@ -281,12 +282,12 @@ def _symmetric_direction(t: Any, x: Any) -> Any:
     return t + np.conjugate(np.swapaxes(t, -1, -2)) if np.allclose(x, turned) else t
 
 
-def _output_weight(rng: np.random.Generator, y: Any, alone: bool) -> Any:
+def _output_weight(rng: np.random.Generator, y: ArrayLike, alone: bool) -> Any:
     weight = 1.0 if alone and not np.iscomplexobj(y) else random_like(rng, y)
     return np.asarray(weight).astype(np.asarray(y).dtype)[()]
 
 
-def is_present(flow: Any) -> bool:
+def is_present(flow: GradientFlow) -> bool:
     """Return whether a flow has any present element.
 
     >>> is_present(None), is_present(0.0)
@@ -295,7 +296,7 @@ def is_present(flow: Any) -> bool:
     return bool(np.any(flow.mask)) if type(flow) is MaskedFlow else flow is not None
 
 
-def is_movable(leaf: Any) -> bool:
+def is_movable(leaf: object) -> bool:
     """Return whether an argument is a real or complex number or array.
 
     >>> is_movable(1.0), is_movable(np.zeros(2, int)), is_movable("x")
@@ -329,10 +330,10 @@ def check_end_to_end(
     if wrong:
         return EndToEndCheck(rule, numeric, error, False if apart else None, "a rule is wrong"), []
     if cuts:
-        return EndToEndCheck(rule, numeric, error, False, "values flow on where gradients stop"), cuts
+        return EndToEndCheck(rule, numeric, error, False, "values are passed on where gradients stop"), cuts
     reason = _doubt_reason(function, int(comparison.state[0]), doubtful)
     agrees = None if reason else False
-    return EndToEndCheck(rule, numeric, error, agrees, reason or "no single rule is wrong and nothing is cut"), []
+    return EndToEndCheck(rule, numeric, error, agrees, reason or "no rule is wrong and no gradient is lost"), []
 
 
 def _doubt_reason(function: CheckedFunction, state: int, doubtful: bool) -> str:
@@ -344,7 +345,7 @@ def _doubt_reason(function: CheckedFunction, state: int, doubtful: bool) -> str:
     return "some of its nodes are on a kink or undecided" if doubtful else ""
 
 
-def random_like(rng: np.random.Generator, like: Any) -> Any:
+def random_like(rng: np.random.Generator, like: ArrayLike) -> float | NDArray[Any]:
     """Return random numbers with the shape of an array, complex if the array is.
 
     >>> random_like(np.random.default_rng(0), np.zeros(3)).shape
@@ -371,7 +372,7 @@ class CheckFinding(Report):
     """The op whose rule contains the node, for the second order."""
 
     @property
-    def identity(self) -> Any:
+    def identity(self) -> tuple[object, ...]:
         """A key that is equal for duplicate findings."""
         return self.verdict, self.order, self.op, self.node, self.input, self.within
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from wiregrad.inspect.run_index import GradientFlow
 from wiregrad.ir import Op
 from wiregrad.ops.gradient_flow import fill_absent, match_dtype
 
@@ -53,7 +54,7 @@ FINE_PRECISION = RulePrecision(1e-6, 1e-10, SMALLEST_SLOPE)
 COARSE_PRECISION = RulePrecision(2e-3, 1e-5, 1e-32)
 
 
-def precision_for(*values: Any) -> RulePrecision:
+def precision_for(*values: ArrayLike) -> RulePrecision:
     """Return the precision that values of these dtypes allow.
 
     >>> precision_for(np.float32(1.0), np.float64(1.0)) is COARSE_PRECISION
@@ -62,19 +63,19 @@ def precision_for(*values: Any) -> RulePrecision:
     return COARSE_PRECISION if any(np.asarray(x).dtype == np.float32 for x in values) else FINE_PRECISION
 
 
-def to_float64(x: Any) -> Any:
+def to_float64(x: ArrayLike) -> Any:
     """Return a real number or array in float64, and anything else unchanged."""
     array = np.asarray(x)
     return array.astype(np.float64)[()] if array.dtype.kind == "f" else x
 
 
-def as_reals(x: Any) -> NumberArray:
+def as_reals(x: ArrayLike) -> NumberArray:
     """Return numbers as a flat array of float64; a complex number gives two."""
     array = np.ravel(np.asarray(x))
     return array.view(np.float64) if array.dtype == np.complex128 else array.astype(np.float64)
 
 
-def inner_product(one: Any, two: Any) -> float:
+def inner_product(one: ArrayLike, two: ArrayLike) -> float:
     """Return the real inner product of two arrays."""
     return float(np.sum(np.conjugate(np.asarray(one)) * two).real)
 
@@ -282,25 +283,25 @@ class CheckedWire:
         """The input value."""
         return self.xs[self.slot]
 
-    def pull_back(self, g: Any) -> Any:
+    def pull_back(self, g: ArrayLike) -> NDArray[Any]:
         """Return the gradient by the reverse rule, with the shape of the input."""
         return _broadcast_flow(match_dtype(self.op.pull(self.slot, g, self.xs, self.y, self.mode), self.x), self.x)
 
-    def push_forward(self, t: Any) -> Any:
+    def push_forward(self, t: ArrayLike) -> NDArray[Any]:
         """Return the tangent of the output by the forward rule, for a tangent t of the input."""
         tangents = [t if k == self.slot else None for k in range(len(self.xs))]
         return _broadcast_flow(match_dtype(self.op.push(tangents, self.xs, self.y, self.mode), self.y), self.y)
 
-    def cast_like_output(self, g: Any) -> Any:
+    def cast_like_output(self, g: ArrayLike) -> Any:
         """Cast numbers to the dtype of the output."""
         return np.asarray(g).astype(np.asarray(self.y).dtype)[()]
 
-    def cast_like_input(self, t: Any) -> Any:
+    def cast_like_input(self, t: ArrayLike) -> Any:
         """Cast numbers to the dtype of the input."""
         return np.asarray(t).astype(np.asarray(self.x).dtype)[()]
 
 
-def _broadcast_flow(flow: Any, like: Any) -> Any:
+def _broadcast_flow(flow: GradientFlow, like: ArrayLike) -> NDArray[Any]:
     """Return a flow with the shape of its value, and complex if the value is."""
     full = np.broadcast_to(fill_absent(flow), np.shape(like))
     return full.astype(np.complex128) if np.iscomplexobj(like) else full
@@ -333,7 +334,7 @@ class WireOutcome:
     """Whether the rule is wrong because it raised an error, which is given as the reason."""
 
 
-def compute_or_nan(op: Op, xs: Sequence[Any], like: Any) -> Any:
+def compute_or_nan(op: Op, xs: Sequence[Any], like: ArrayLike) -> NDArray[Any]:
     """Compute an op; NaN if it raises or gives another shape.
 
     >>> from wiregrad.ops import TABLE

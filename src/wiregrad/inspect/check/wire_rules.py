@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.inspect.check.numeric_derivative import (
     FIRST_STEPS,
@@ -68,7 +68,7 @@ class SampledElements:
         rows = [np.ravel(np.broadcast_to(x, shape))[picks] for x in wire.xs]
         return cls(wire, picks, [to_float64(row) for row in rows], np.ravel(wire.y)[picks])
 
-    def compute_op(self, xs: Sequence[Any]) -> Any:
+    def compute_op(self, xs: Sequence[Any]) -> NDArray[Any]:
         """Apply the op; element by element if it is user code that does not take arrays."""
         try:
             y = np.asarray(self.wire.op.compute(*xs))
@@ -78,7 +78,7 @@ class SampledElements:
             pass
         return np.array([compute_or_nan(self.wire.op, point, 0.0) for point in zip(*xs, strict=True)])
 
-    def difference_scheme(self, unit: complex, scale: Any, first: float) -> DifferenceScheme:
+    def difference_scheme(self, unit: complex, scale: NDArray[Any], first: float) -> DifferenceScheme:
         """Return a difference scheme whose values are divided by each element's step, so that slopes are per unit."""
         slot = self.wire.slot
         real = np.iscomplexobj(self.y)
@@ -174,7 +174,9 @@ def _check_unit(elements: SampledElements, unit: complex) -> WireOutcome:
     return _elements_outcome(elements, comparison, smooth, unit)
 
 
-def _elements_outcome(elements: SampledElements, comparison: RuleComparison, smooth: Any, unit: complex) -> WireOutcome:
+def _elements_outcome(
+    elements: SampledElements, comparison: RuleComparison, smooth: NDArray[np.bool_], unit: complex
+) -> WireOutcome:
     count = len(elements.picks)
     width = 2 if np.iscomplexobj(elements.y) else 1
     state = np.where(
@@ -213,11 +215,11 @@ def _kink_distance(elements: SampledElements, k: int) -> float | None:
     return min((float(distance[k]) for _, distance in elements.kink_distances()), default=None)
 
 
-def _undecided_reason(elements: SampledElements, k: int, rule: Any) -> str:
+def _undecided_reason(elements: SampledElements, k: int, rule: float) -> str:
     """Return why nothing could be decided about an element."""
     x = elements.xs[elements.wire.slot][k]
     if not np.isfinite(x) or not np.isfinite(elements.y[k]):
-        return f"it makes {elements.y[k]:.6g} of {x:.6g}"
+        return f"its value at {x:.6g} is {elements.y[k]:.6g}"
     if not elements.domain_mask()[k]:
         return "outside the domain of the op"
     if not np.isfinite(rule):
@@ -267,7 +269,7 @@ def find_tie(wire: CheckedWire) -> WireOutcome | None:
     return WireOutcome(KINK, distance=float(np.max(np.abs(t))), count=1, reason=reason) if is_tied else None
 
 
-def _output_at_step(wire: CheckedWire, step: Any) -> Any:
+def _output_at_step(wire: CheckedWire, step: float | NDArray[Any]) -> NDArray[Any]:
     xs = [to_float64(x) + step if k == wire.slot else x for k, x in enumerate(wire.xs)]
     try:
         return np.asarray(wire.op.compute(*xs))
@@ -275,7 +277,7 @@ def _output_at_step(wire: CheckedWire, step: Any) -> Any:
         return np.asarray(wire.y)
 
 
-def random_direction(rng: np.random.Generator, x: Any) -> Any:
+def random_direction(rng: np.random.Generator, x: ArrayLike) -> float | NDArray[Any]:
     """Return a random direction in which each number moves in proportion to its size.
 
     >>> random_direction(np.random.default_rng(0), np.zeros(2)).shape
@@ -303,28 +305,28 @@ class _ArrayWire:
         self.eps = float(np.finfo(self.output_at(0.0 * self.seed).dtype).eps)
         self.firsts = (1.0, 0.3) if isinstance(wire.op, Linear) else FIRST_STEPS
 
-    def output_at(self, step: Any) -> Any:
+    def output_at(self, step: float | NDArray[Any]) -> NDArray[Any]:
         """Return the output with the input moved by a step."""
         slot = self.wire.slot
         xs = [x + step if k == slot else x for k, x in enumerate(self.xs)]
         return compute_or_nan(self.wire.op, [x[()] if isinstance(x, np.ndarray) else x for x in xs], self.wire.y)
 
-    def allowed_step(self, step: Any) -> Any:
+    def allowed_step(self, step: ArrayLike) -> NDArray[Any]:
         """Return a step, made symmetric for an op that reads only one triangle of its input."""
-        step = np.asarray(to_float64(self.wire.cast_like_input(step)))
+        allowed = np.asarray(to_float64(self.wire.cast_like_input(step)))
         own = getattr(self.wire.op, "symmetric", False)
         if own if self.wire.symmetric is None else self.wire.symmetric:
-            step = step + np.conjugate(np.swapaxes(step, -1, -2))
-        return step
+            allowed = allowed + np.conjugate(np.swapaxes(allowed, -1, -2))
+        return allowed
 
-    def compare_along(self, rule: NumberArray, g: Any, t: Any, *, parts: bool) -> RuleComparison:
+    def compare_along(self, rule: NumberArray, g: ArrayLike, t: NDArray[Any], *, parts: bool) -> RuleComparison:
         """Compare the rules with measurements along a direction: the weighted sum of the outputs, and each of them."""
 
         def at(h: float) -> NumberArray:
             y = self.output_at(h * t)
             return np.append(as_reals(y) if parts else [], inner_product(g, y))
 
-        def sizes(y: Any) -> NumberArray:
+        def sizes(y: ArrayLike) -> NumberArray:
             size = np.maximum(np.ravel(np.abs(to_float64(y))), self.wire.size)
             return np.append(
                 np.repeat(size, 1 + np.iscomplexobj(y)) if parts else [],
@@ -338,7 +340,7 @@ class _ArrayWire:
         schemes = [DifferenceScheme(at, first, noise) for first in self.firsts]
         return compare_rule(rule, schemes, floor=floor, relative=self.rough.relative)
 
-    def restrict_direction(self, places: Any) -> Any:
+    def restrict_direction(self, places: Sequence[int] | NDArray[np.intp]) -> NDArray[Any]:
         """Return the direction restricted to some elements."""
         step = np.zeros(np.shape(self.seed), np.asarray(self.seed).dtype)
         step.flat[places] = np.ravel(self.seed)[places]
@@ -371,7 +373,7 @@ def check_array(wire: CheckedWire) -> WireOutcome:
     return WireOutcome(UNDECIDED, reason=refusal) if refusal else WireOutcome(RIGHT, total=int(np.size(wire.x)))
 
 
-def _push_forward(wire: CheckedWire, t: Any) -> tuple[Any, str]:
+def _push_forward(wire: CheckedWire, t: ArrayLike) -> tuple[Any, str]:
     """Apply the forward rule; returns the reason if that fails, as a user's backward need not be recordable."""
     try:
         return wire.push_forward(wire.cast_like_input(t)), ""
@@ -379,7 +381,7 @@ def _push_forward(wire: CheckedWire, t: Any) -> tuple[Any, str]:
         return np.zeros_like(wire.y), f"the forward rule cannot be run: {first_line(error)}"
 
 
-def _find_free_choice(array: _ArrayWire, t: Any) -> str:
+def _find_free_choice(array: _ArrayWire, t: NDArray[Any]) -> str:
     """Return why differences are meaningless here: the inputs do not determine the output. Empty if they do.
 
     The vectors of a decomposition may change sign from point to point, and have a free phase if they are complex.
@@ -394,7 +396,7 @@ def _find_free_choice(array: _ArrayWire, t: Any) -> str:
     return ""
 
 
-def _nonfinite_reason(rule: Any) -> str:
+def _nonfinite_reason(rule: float) -> str:
     return "" if np.isfinite(rule) else f"the rule gives {rule:.6g}: a point without a derivative"
 
 
@@ -445,7 +447,7 @@ def _slopes_along(wire: CheckedWire, array: _ArrayWire, shake: Perturbation = la
     return np.append(as_reals(pushed), inner_product(wire.pull_back(shake(array.g)), t)), refusal
 
 
-def _restrict_weights(g: Any, places: Any) -> Any:
+def _restrict_weights(g: ArrayLike, places: Sequence[int] | NDArray[np.intp]) -> NDArray[Any]:
     """Return the weights with all but some of them set to 0."""
     weights = np.zeros(np.shape(g), np.asarray(g).dtype)
     weights.flat[places] = np.ravel(g)[places]
@@ -461,15 +463,15 @@ def _unravel_element(element: int, shape: tuple[int, ...]) -> tuple[int, ...] | 
     return tuple(int(i) for i in np.unravel_index(element, shape)) if shape else None
 
 
-def _reverse_slope(wire: CheckedWire, t: Any, g: Any) -> float:
+def _reverse_slope(wire: CheckedWire, t: ArrayLike, g: ArrayLike) -> float:
     return inner_product(wire.pull_back(g), t)
 
 
-def _forward_slope(wire: CheckedWire, t: Any, g: Any) -> float:
+def _forward_slope(wire: CheckedWire, t: ArrayLike, g: ArrayLike) -> float:
     return inner_product(g, wire.push_forward(wire.cast_like_input(t)))
 
 
-def _slope_gap(array: _ArrayWire, slope: Callable[..., float], t: Any, g: Any = None) -> float:
+def _slope_gap(array: _ArrayWire, slope: Callable[..., float], t: NDArray[Any], g: Any = None) -> float:
     """Return the disagreement of rule and differences along a direction, for some of the outputs."""
     g = array.wire.cast_like_output(array.g if g is None else g)
     noise = array.eps * np.array([inner_product(np.abs(g), np.abs(to_float64(array.wire.y)))])

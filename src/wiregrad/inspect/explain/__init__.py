@@ -4,6 +4,9 @@ A gradient is a sum over uses of products along wires, so each case has a locati
 and nothing (or 0) went on (`gradient_cuts`), the node at which parts cancelled, or the ops whose factors multiply up
 to so little or so much along the path that carries most (`run_index.StrongestPath`). For a value of define-by-run
 code, `explain_value` says whether it has a gradient at all and how many backward passes added to it.
+
+Start with `explain` here; `gradient_cuts` finds the wires at which a gradient ends. Other rooms call `explain` and
+`explain_value`.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.run import largest_magnitude
@@ -101,9 +105,9 @@ class Explanation(Report):
 _KIND_SENTENCES = {
     "absent": "nothing flows back to it",
     "zero": "what flows back is 0",
-    "tiny": "what flows back all but vanishes",
-    "huge": "what flows back is blown up",
-    "nonfinite": "something broke on the way",
+    "tiny": "what flows back nearly vanishes",
+    "huge": "what flows back grows very large",
+    "nonfinite": "a number on the way is not finite",
     "cancelling": "its parts nearly cancel",
     "ordinary": "nothing unusual",
     "accumulated": "it adds up over several backward passes",
@@ -122,14 +126,14 @@ def explain(run: RunRecord, name: str) -> Explanation:
     node = run.circuit.index(name)
     gradient = run.gradient(node)
     with np.errstate(all="ignore"):
-        draft = _draft_explanation(run, node, classify_gradient(gradient))
+        draft = _draft_explanation(RunIndex(run), node, classify_gradient(gradient))
         causes = tuple(say() for say in draft.causes[:MAX_ORIGINS])
     more = len(draft.causes) - len(causes)
     notes = (*draft.notes, *_element_notes(gradient))
     return Explanation(name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more)
 
 
-def classify_gradient(gradient: Any) -> str:
+def classify_gradient(gradient: ArrayLike) -> str:
     """Classify a gradient by its numbers alone.
 
     >>> classify_gradient(0.0), classify_gradient(np.array([1.0, np.nan])), classify_gradient(1e-9)
@@ -155,12 +159,11 @@ class _ExplanationDraft:
     notes: tuple[str, ...] = ()
 
 
-def _draft_explanation(run: RunRecord, node: int, kind: str) -> _ExplanationDraft:
+def _draft_explanation(index: RunIndex, node: int, kind: str) -> _ExplanationDraft:
     if kind == "nonfinite":
-        return _ExplanationDraft(kind, [partial(_cause_from_origin, origin) for origin in blame_gradient(run, node)])
-    if not np.size(run.values[node]):
+        return _ExplanationDraft(kind, [partial(_cause_from_origin, origin) for origin in blame_gradient(index, node)])
+    if not np.size(index.values[node]):
         return _ExplanationDraft(kind, [])
-    index = RunIndex(run)
     if kind == "zero" and node != index.root:
         return _ZeroGradient(index, node).draft_explanation()
     return _NonzeroGradient(index, node).draft_explanation(kind)
@@ -170,7 +173,7 @@ def _cause_from_origin(origin: BlameOrigin) -> GradientCause:
     return GradientCause(origin.op, origin.node, origin.place, origin.said)
 
 
-def _element_notes(gradient: Any) -> Iterator[str]:
+def _element_notes(gradient: ArrayLike) -> Iterator[str]:
     """Note an empty gradient, or one most of whose elements are 0."""
     array = np.asarray(gradient)
     if not array.size:
@@ -210,11 +213,10 @@ class _ZeroGradient:
         self.circuit = index.circuit
         self.node = node
         self.strongest = StrongestPath(index)
-        self.active = index.circuit.active()
 
     def draft_explanation(self) -> _ExplanationDraft:
         """Report the wires at which the gradient ended."""
-        if not self.active[self.node]:
+        if not self.index.active[self.node]:
             return _ExplanationDraft("absent", [self._inactive_cause])
         search = find_cuts(self.index, self.node)
         causes = self._cut_causes(search.cuts)
@@ -222,7 +224,7 @@ class _ZeroGradient:
         return _ExplanationDraft(self._zero_kind({cut.kind for cut in search.cuts}), causes or self._unused_causes())
 
     def _zero_kind(self, cuts: set[str]) -> str:
-        flow = self.index.run.flows[self.node]
+        flow = self.index.flows[self.node]
         absent = flow is None or (type(flow) is MaskedFlow and not np.any(flow.mask))
         if cuts == {"cancelling"}:
             return "cancelling"
@@ -234,7 +236,7 @@ class _ZeroGradient:
         name = self.index.describe_operand(self.node)
         sentence = f"{name} is {what}: only real and complex numbers have gradients"
         if not what:
-            sentence = f"no input moves {name}: gradients flow only to inputs and to what is computed from them"
+            sentence = f"{name} depends on no input: gradients flow only to inputs and to what is computed from them"
         return _cause_at_node(self.index, self.node, sentence)
 
     def _cut_causes(self, cuts: Iterable[GradientCut]) -> list[Callable[[], GradientCause]]:
@@ -252,7 +254,7 @@ class _ZeroGradient:
         if first.slot is None:
             return _cancellation_cause(self.strongest, first.node)
         more = f"; {others} more like it at this line" if others else ""
-        return _cause_at_node(self.index, first.node, explain_cut(self.index, self.active, first) + more)
+        return _cause_at_node(self.index, first.node, explain_cut(self.index, first) + more)
 
     def _escape_causes(self, passed: Container[int], *, steered: bool) -> list[Callable[[], GradientCause]]:
         """Report where values that depend on the node left the recording as plain numbers."""
@@ -264,7 +266,7 @@ class _ZeroGradient:
         node = certificate.node
         op = self.index.rows[node].op.title
         name = self.circuit.name_of(node)
-        sentence = f"{name} ({op}) only steered Python: it came out {certificate.outcome}"
+        sentence = f"{name} ({op}) is used only as a condition in Python: it was {certificate.outcome}"
         if not isinstance(certificate.outcome, bool):
             sentence = (
                 f"{name} ({op}) left the recording as a plain number (.item(), .data, an index or text): what was "
@@ -286,7 +288,7 @@ class _ZeroGradient:
     def _untaken_branch_cause(self, certificate: Certificate) -> GradientCause:
         op = self.index.rows[certificate.node].op.title
         name = self.circuit.name_of(certificate.node)
-        sentence = f"perhaps it is used in a branch that was not taken: {op} came out {certificate.outcome}"
+        sentence = f"perhaps it is used in a branch that was not taken: {op} was {certificate.outcome}"
         return GradientCause(op, name, certificate.place, sentence)
 
 
@@ -372,7 +374,7 @@ class _NonzeroGradient:
 
 
 def explain_value(value: Value) -> Explanation:
-    """Say why a value has the gradient it has.
+    """Explain why the gradient of a value is what it is.
 
     >>> w = Value(2.0, name="w")
     >>> (w * 3.0).backward()
@@ -429,8 +431,8 @@ def _advise_on_value(value: Value, kind: str) -> Iterator[str]:
     """Suggest `run.explain` for an unusual gradient: a value keeps only the sum of what arrived."""
     if kind != "ordinary" and (value._tape is not None or notes_of(value).passes):
         named = "" if value.name else ", after giving it a name (v.name = 'v')"
-        whose = f"wg.run(loss).explain({value.name or 'v'!r})"
-        yield f"{whose} says why, of the loss that backward() was called on{named}"
+        call = f"wg.run(loss).explain({value.name or 'v'!r})"
+        yield f"{call} says why; loss is the value that backward() was called on{named}"
 
 
 def _cause_of_value(name: str, sentence: str, place: Place | None) -> GradientCause:

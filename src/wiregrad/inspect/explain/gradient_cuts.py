@@ -13,17 +13,20 @@ alike.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.inspect.check.numeric_derivative import compute_or_nan
-from wiregrad.inspect.run_index import ReaderSlot, RunIndex, describe_value, measure_norm
+from wiregrad.inspect.run_index import GradientFlow, ReaderSlot, RunIndex, describe_value, measure_norm
 from wiregrad.ir import Op, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype
+
+ElementMask = bool | np.bool_ | NDArray[np.bool_]
+"""Which elements of an array are meant; a boolean for a number."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class GradientCut:
     """The input of the reader; None where the gradients from the readers of a node cancel."""
     kind: str
     """`absent`: nothing is sent; `zero`: the slope is 0; `underflow`, `sideways`: the product is 0; `cancelling`."""
-    ended: Any
+    ended: ElementMask
     """Mask of the elements of the wire (or node) at which the gradient ends; True for a number."""
     asked: int
     """Number of elements that were followed to this wire."""
@@ -76,9 +79,8 @@ class _CutWalk:
     def __init__(self, index: RunIndex, node: int) -> None:
         self.index = index
         self.run = index.run
-        self.live = index.mark_live_nodes()
         self.cuts: list[GradientCut] = []
-        self.masks: dict[int, Any] = {node: _full_mask(self.run.values[node])}
+        self.masks: dict[int, ElementMask] = {node: _full_mask(self.index.values[node])}
 
     def visit_dependents(self, node: int) -> None:
         """Visit the nodes that depend on a node, until every element's gradient has been found to end."""
@@ -86,8 +88,8 @@ class _CutWalk:
         while front:
             node = heapq.heappop(front)
             mask = self._drop_cancelled(node, self.masks[node])
-            for wire in self.run.readers_of(node) if _any_element(mask) else ():
-                reached = self._cross_wire(wire, mask) if self.live[wire[0]] else False
+            for wire in self.index.readers_of(node) if _any_element(mask) else ():
+                reached = self._cross_wire(wire, mask) if self.index.ranks[wire[0]] >= 0 else False
                 if not _any_element(reached):
                     continue
                 if wire[0] not in self.masks:
@@ -103,18 +105,18 @@ class _CutWalk:
         visited = set(self.masks)
         front = list(visited)
         while front:
-            for reader, _ in self.run.readers_of(front.pop()):
-                if not self.live[reader] and reader not in visited:
+            for reader, _ in self.index.readers_of(front.pop()):
+                if self.index.ranks[reader] < 0 and reader not in visited:
                     visited.add(reader)
                     front.append(reader)
         return visited
 
-    def _drop_cancelled(self, node: int, mask: Any) -> Any:
+    def _drop_cancelled(self, node: int, mask: ElementMask) -> ElementMask:
         """Return a mask without the elements at which the gradients from the readers of a node cancel."""
-        uses = self.run.readers_of(node)
+        uses = self.index.readers_of(node)
         if len(uses) < 2:
             return mask
-        cancelled: Any = False
+        cancelled: ElementMask = False
         for wire in uses:
             cancelled = cancelled | (mask & _nonzero_mask(self.index.sent_gradient(wire), np.shape(mask)))
         if not _any_element(cancelled):
@@ -122,7 +124,7 @@ class _CutWalk:
         self._record_cut((node, None), "cancelling", cancelled, mask)
         return _mask_difference(mask, cancelled)
 
-    def _cross_wire(self, wire: ReaderSlot, mask: Any) -> Any:
+    def _cross_wire(self, wire: ReaderSlot, mask: ElementMask) -> ElementMask:
         """Return which elements of its reader a wire moves; record the elements that end on the wire."""
         slope = self._slope_flow(self.index.rows[wire[0]], wire[1])
         going = mask & _nonzero_mask(fill_absent(slope), np.shape(mask))
@@ -132,11 +134,11 @@ class _CutWalk:
             self._record_cut(wire, "zero" if present else "absent", ended, mask)
         return self._reach_reader(wire, going, mask) if _any_element(going) else False
 
-    def _reach_reader(self, wire: ReaderSlot, going: Any, mask: Any) -> Any:
+    def _reach_reader(self, wire: ReaderSlot, going: ElementMask, mask: ElementMask) -> ElementMask:
         """Return which elements of its reader a wire moves, without those whose gradient is lost on the wire."""
         row = self.index.rows[wire[0]]
         reached = self._reached_elements(row, wire[1], going)
-        if self.run.flows[wire[0]] is None:
+        if self.index.flows[wire[0]] is None:
             return reached
         arrived = reached & _nonzero_mask(self.run.gradient(wire[0]), np.shape(reached))
         if not _any_element(arrived):
@@ -146,7 +148,7 @@ class _CutWalk:
         )
         return _mask_difference(reached, arrived)
 
-    def _record_cut(self, wire: tuple[int, int | None], kind: str, ended: Any, mask: Any) -> None:
+    def _record_cut(self, wire: tuple[int, int | None], kind: str, ended: ElementMask, mask: ElementMask) -> None:
         self.cuts.append(GradientCut(wire[0], wire[1], kind, ended, int(np.sum(mask))))
 
     def _slope_flow(self, row: Row, slot: int) -> Any:
@@ -158,16 +160,14 @@ class _CutWalk:
         if row.op.per_call:
             # User code is not run again with made-up numbers: only what it sent is known.
             return 0.0 if np.any(np.asarray(self.run.gradient(row.node)) != 0) else 1.0
-        xs = self.index.input_values(row.node)
-        y = self.run.values[row.node]
-        return match_dtype(row.op.pull(slot, nonzero_numbers_like(y), xs, y, row.mode), xs[slot])
+        return self.index.pull_flow(row.node, slot, nonzero_numbers_like(self.index.values[row.node]))
 
-    def _reached_elements(self, row: Row, slot: int, going: Any) -> Any:
+    def _reached_elements(self, row: Row, slot: int, going: ElementMask) -> ElementMask:
         """Return which elements of a node move with some elements of a wire."""
         if isinstance(row.op, Elementwise):
             return going
         xs = self.index.input_values(row.node)
-        y = self.run.values[row.node]
+        y = self.index.values[row.node]
         if row.op.per_call:
             return _full_mask(y)
         tangents: list[Any] = [None] * len(xs)
@@ -176,38 +176,40 @@ class _CutWalk:
 
     def _classify_loss(self, row: Row, slot: int) -> str:
         """Classify how a gradient was lost on a wire with a nonzero slope."""
-        xs = self.index.input_values(row.node)
-        y = self.run.values[row.node]
         g = np.asarray(self.run.gradient(row.node))
         if isinstance(row.op, Elementwise):
-            return "sideways" if np.iscomplexobj(y) and not np.iscomplexobj(xs[slot]) else "underflow"
+            into_real = not np.iscomplexobj(self.index.values[row.sources[slot]])
+            return "sideways" if np.iscomplexobj(self.index.values[row.node]) and into_real else "underflow"
         scaled = (g / np.max(np.abs(g))).astype(g.dtype)[()]
-        again = fill_absent(match_dtype(row.op.pull(slot, scaled, xs, y, row.mode), xs[slot]))
+        again = fill_absent(self.index.pull_flow(row.node, slot, scaled))
         return "underflow" if np.any(np.asarray(again) != 0) else "cancelling"
 
 
-def _full_mask(x: Any) -> Any:
+def _full_mask(x: ArrayLike) -> ElementMask:
     return np.ones(np.shape(x), bool) if np.shape(x) else True
 
 
-def _any_element(mask: Any) -> bool:
+def _any_element(mask: ElementMask) -> bool:
     return mask if type(mask) is bool else bool(np.any(mask))
 
 
-def _mask_difference(mask: Any, other: Any) -> Any:
-    return mask and not other if type(mask) is bool else mask & ~other
+def _mask_difference(mask: ElementMask, other: ElementMask) -> ElementMask:
+    if type(mask) is bool:
+        return mask and not other
+    rest: ElementMask = mask & ~np.asarray(other)
+    return rest
 
 
-def _nonzero_mask(x: Any, shape: tuple[int, ...]) -> Any:
+def _nonzero_mask(x: ArrayLike, shape: tuple[int, ...]) -> ElementMask:
     return np.broadcast_to(np.asarray(x) != 0, shape) if shape else bool(x != 0)
 
 
-def _presence_mask(flow: Any, shape: tuple[int, ...]) -> Any:
+def _presence_mask(flow: GradientFlow, shape: tuple[int, ...]) -> ElementMask:
     mask = flow.mask if type(flow) is MaskedFlow else flow is not None
     return np.broadcast_to(mask, shape) if shape else bool(mask)
 
 
-def nonzero_numbers_like(x: Any) -> Any:
+def nonzero_numbers_like(x: ArrayLike) -> Any:
     """Return random numbers with magnitudes from 1 to 2, like an array: their sums are not 0 by chance.
 
     >>> nonzero_numbers_like(np.zeros(2, np.float32)).dtype
@@ -216,8 +218,9 @@ def nonzero_numbers_like(x: Any) -> Any:
     rng = np.random.default_rng(0)
     array = np.asarray(x)
 
-    def draw() -> Any:
-        return rng.uniform(1.0, 2.0, array.shape) * rng.choice([-1.0, 1.0], array.shape)
+    def draw() -> NDArray[Any]:
+        numbers: NDArray[Any] = rng.uniform(1.0, 2.0, array.shape) * rng.choice([-1.0, 1.0], array.shape)
+        return numbers
 
     return (draw() + 1j * draw() if array.dtype.kind == "c" else draw()).astype(array.dtype)[()]
 
@@ -228,10 +231,10 @@ SMALL_SLOPE = 0.01
 """Slopes below this are explained; a value counts as saturated if it is this close to its limit far away."""
 
 
-def explain_cut(index: RunIndex, active: Sequence[int], cut: GradientCut) -> str:
-    """Explain why no gradient came back along a wire; `active` marks the nodes that depend on an input."""
+def explain_cut(index: RunIndex, cut: GradientCut) -> str:
+    """Explain why no gradient came back along a wire."""
     assert cut.slot is not None
-    return _CutReason(index, active, cut, cut.slot).write_sentence()
+    return _CutReason(index, cut, cut.slot).write_sentence()
 
 
 def describe_undifferentiable(dtype: np.dtype[Any]) -> str:
@@ -251,8 +254,7 @@ def explain_small_factor(index: RunIndex, wire: ReaderSlot, factor: float) -> st
     'saturated'
     """
     row = index.rows[wire[0]]
-    x = index.run.values[row.sources[wire[1]]]
-    y = index.run.values[wire[0]]
+    x = index.values[row.sources[wire[1]]]
     scales = row.op.pattern is Pattern.SCALE and len(row.sources) == 1 and not row.op.per_call
     if not scales or abs(factor) >= SMALL_SLOPE or np.asarray(x).dtype.kind != "f":
         return ""
@@ -261,10 +263,10 @@ def explain_small_factor(index: RunIndex, wire: ReaderSlot, factor: float) -> st
         # Elements at which no gradient arrives do not contribute to the factor.
         x = np.asarray(x)[arrived != 0]
         return _explain_small_slope(row.op, x, row.mode)
-    return _explain_small_array_slope(row, x, y, arrived, factor)
+    return _explain_small_array_slope(index, row, arrived, factor)
 
 
-def _explain_small_slope(op: Elementwise, x: Any, mode: int) -> str:
+def _explain_small_slope(op: Elementwise, x: NDArray[Any], mode: int) -> str:
     """Explain why the slopes of an elementwise op are small."""
     ends = [_local_slopes(op, x + step, mode) for step in (-SMALL_SLOPE, SMALL_SLOPE)]
     if np.any(x) and np.all(ends[0] * ends[1] < 0):
@@ -272,11 +274,11 @@ def _explain_small_slope(op: Elementwise, x: Any, mode: int) -> str:
     return "saturated" if _is_bounded(op, x) else "its slope there is small"
 
 
-def _local_slopes(op: Elementwise, x: Any, mode: int) -> Any:
+def _local_slopes(op: Elementwise, x: NDArray[Any], mode: int) -> NDArray[Any]:
     return np.asarray(fill_absent(op.local(0, [x], op.compute(x), mode)))
 
 
-def _is_bounded(op: Op, x: Any) -> bool:
+def _is_bounded(op: Op, x: ArrayLike) -> bool:
     """Return whether the value of an op hardly changes from here on, away from 0."""
     x = np.asarray(x)
     y = compute_or_nan(op, [x], x)
@@ -285,13 +287,15 @@ def _is_bounded(op: Op, x: Any) -> bool:
     return all(bool(np.all(np.abs(end - y) <= SMALL_SLOPE * np.maximum(1.0, np.abs(y)))) for end in far)
 
 
-def _explain_small_array_slope(row: Row, x: Any, y: Any, arrived: Any, factor: float) -> str:
+def _explain_small_array_slope(index: RunIndex, row: Row, arrived: NDArray[Any], factor: float) -> str:
     """Explain why an op on a whole array makes a gradient small."""
+    x = index.values[row.sources[0]]
+    y = index.values[row.node]
     ends = [compute_or_nan(row.op, [x + nonzero_numbers_like(x)], y), compute_or_nan(row.op, [x * np.float32(1e6)], y)]
     if all(bool(np.all(np.abs(end - y) <= SMALL_SLOPE * np.max(np.abs(y)))) for end in ends):
         return "saturated"
     other = nonzero_numbers_like(y)
-    sent = fill_absent(match_dtype(row.op.pull(0, other, [x], y, row.mode), x))
+    sent = fill_absent(index.pull_flow(row.node, 0, other))
     if measure_norm(sent) > 100.0 * abs(factor) * measure_norm(other):
         same = np.ptp(arrived) <= 1e-6 * np.max(np.abs(arrived))
         return f"what arrives{', the same everywhere,' if same else ''} cancels in it"
@@ -301,16 +305,15 @@ def _explain_small_array_slope(row: Row, x: Any, y: Any, arrived: Any, factor: f
 class _CutReason:
     """Explains why one wire cuts."""
 
-    def __init__(self, index: RunIndex, active: Sequence[int], cut: GradientCut, slot: int) -> None:
+    def __init__(self, index: RunIndex, cut: GradientCut, slot: int) -> None:
         self.index = index
-        self.active = active
         self.cut = cut
         self.slot = slot
         self.row = index.rows[cut.node]
         self.op = self.row.op
         self.sources = self.row.sources
         self.xs = index.input_values(cut.node)
-        self.y = index.run.values[cut.node]
+        self.y = index.values[cut.node]
         self.title = self.op.title
         self.source = index.circuit.name_of(self.sources[slot])
 
@@ -384,7 +387,7 @@ class _CutReason:
         """Explain which input a router passed on instead."""
         others = [slot for slot in range(len(self.xs)) if slot != self.slot]
         other_inputs = f" ({self.index.describe_inputs(self.cut.node, others)})" if others else ""
-        if op.inputs[self.slot] == "x" or not any(self.active[self.sources[slot]] for slot in others):
+        if op.inputs[self.slot] == "x" or not any(self.index.active[self.sources[slot]] for slot in others):
             return f"is dead or saturated: it lets nothing through at {x}, outside its bounds{other_inputs}"
         return f"sends nothing to {x}: it returned another of its inputs{other_inputs}"
 
@@ -422,7 +425,7 @@ class _CutReason:
             return f"is flat at {x}: its slope there is 0"
         return self._zero_factor_reason(others[0]) if others else f"multiplies the elements of {x}: the others make 0"
 
-    def _ended_elements(self, x: Any) -> Any:
+    def _ended_elements(self, x: ArrayLike) -> Any:
         """Return the elements of an array at which the gradient ends; the array itself if it ends everywhere."""
         if np.shape(x) != np.shape(self.cut.ended) or np.all(self.cut.ended):
             return x

@@ -1,8 +1,10 @@
 """The flight recorder of a training: what each step did, in bounded memory, and the first step that went wrong.
 
-Start with `Flight.step`, which measures one step, stores it and reports events. Kept true: an event has the exact step
-at which it began and the numbers of that step, even after the records around it were merged; a refused step leaves the
-recording unchanged; memory does not grow with the number of steps.
+Kept true: an event has the exact step at which it began and the numbers of that step, even after the records around
+it were merged; a refused step leaves the recording unchanged; memory does not grow with the number of steps.
+
+Start with `Flight.step` here: `measurements` measures and stores a step, `events` decides what went wrong. Other rooms
+call `Flight`.
 """
 
 from __future__ import annotations
@@ -147,7 +149,9 @@ class Flight(Report):
             )
         return next((e for e in self.events if wanted_kind in (None, e.kind) and group in (None, e.group)), None)
 
-    def step(self, loss: Any, params: Any = None, grads: Any = None, *, inputs: Any = None) -> tuple[Event, ...]:
+    def step(
+        self, loss: object, params: object = None, grads: object = None, *, inputs: object = None
+    ) -> tuple[Event, ...]:
         """Record one step, before the parameters are updated; returns the events that it confirmed.
 
         `params` and `grads` are containers of numbers and arrays; a gradient that is None counts as zeros. If `grads`
@@ -222,7 +226,7 @@ def _make_limits(settings: dict[str, Any]) -> Limits:
     return Limits(**settings)
 
 
-def _loss_number(loss: Any) -> float:
+def _loss_number(loss: object) -> float:
     data = loss.data if isinstance(loss, Value) else loss
     number = as_float(data.reshape(-1)[0] if isinstance(data, np.ndarray) and data.size == 1 else data)
     if number is None:
@@ -230,7 +234,7 @@ def _loss_number(loss: Any) -> float:
     return float(number)
 
 
-def _copy_leaf(leaf: Any) -> Any:
+def _copy_leaf(leaf: object) -> object:
     if isinstance(leaf, Value):
         return np.array(leaf.data)[()]
     return leaf.copy() if isinstance(leaf, np.ndarray) else leaf

@@ -11,7 +11,6 @@ import math
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from wiregrad.draw.layout.labels import clip_end, count_columns, format_nonfinite
 from wiregrad.draw.plots import CurvePanel, PlotCurve, StepMark, draw_curves, format_brief
@@ -54,7 +53,7 @@ class Event:
 
 
 class FlightError(WiregradError, ArithmeticError):
-    """Raised at an event if the recorder was told to stop there; `event` has the details."""
+    """Raised at an event if `on_event` is "raise"; `event` has the details."""
 
     def __init__(self, event: Event) -> None:
         self.event = event
@@ -102,7 +101,7 @@ class Limits:
                 )
 
 
-def _check_kinds(watch: Any) -> tuple[str, ...]:
+def _check_kinds(watch: object) -> tuple[str, ...]:
     """Check the kinds to watch for, one or several, and return them as a tuple."""
     if isinstance(watch, str):
         return (check_kind(watch),)
@@ -111,14 +110,14 @@ def _check_kinds(watch: Any) -> tuple[str, ...]:
     return tuple(check_kind(kind) for kind in watch)
 
 
-def check_count(name: str, number: Any, least: int) -> int:
+def check_count(name: str, number: object, least: int) -> int:
     """Return an integer if it is at least `least`, or raise."""
     if type(number) is not int or number < least:
         raise InputError(f"{name} must be an integer of at least {least}; got {short_repr(number)}")
     return number
 
 
-def check_kind(kind: Any) -> str:
+def check_kind(kind: object) -> str:
     """Return a kind of event if it is known, or raise.
 
     >>> check_kind("dead")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.draw.layout.labels import escape_unprintable
 from wiregrad.errors import OperandError, ShapeError, short_repr
@@ -209,7 +209,7 @@ LeafPath = tuple[Any, ...]
 Grouping = int | Callable[[LeafPath], str]
 
 
-def flatten_leaves(container: Any, what: str) -> dict[LeafPath, Any]:
+def flatten_leaves(container: object, what: str) -> dict[LeafPath, Any]:
     """Return the leaves of a nested container by path; None stands for a missing leaf.
 
     >>> flatten_leaves({"w": [1.0, 2.0], "b": None}, "params")
@@ -229,7 +229,7 @@ def flatten_leaves(container: Any, what: str) -> dict[LeafPath, Any]:
     return leaves
 
 
-def _child_items(item: Any) -> list[tuple[Any, Any]] | None:
+def _child_items(item: object) -> list[tuple[Any, Any]] | None:
     if isinstance(item, Mapping):
         return list(item.items())
     if isinstance(item, tuple) and hasattr(item, "_fields"):
@@ -246,10 +246,11 @@ def format_path(path: LeafPath) -> str:
     return escape_unprintable("/".join(map(str, path)))
 
 
-def leaf_data(leaf: Any, what: str, path: LeafPath) -> Any:
+def leaf_data(leaf: object, what: str, path: LeafPath) -> ArrayLike:
     """Return a leaf as a number or array, or raise if it is neither."""
     if isinstance(leaf, Value):
-        return leaf.data
+        data: ArrayLike = leaf.data
+        return data
     if type(leaf) is float:
         return leaf
     try:
@@ -373,7 +374,7 @@ class StepGauge:
         self._before: dict[str, list[NDArray[Any]]] = {}
         self._sizes: dict[str, float] = {}
 
-    def measure_step(self, params: Any, grads: Any) -> dict[str, GroupMeasurement]:
+    def measure_step(self, params: object, grads: object) -> dict[str, GroupMeasurement]:
         """Measure one step; the first step fixes the structure."""
         leaves = {} if params is None else flatten_leaves(params, "params")
         values = {path: leaf_data(leaf, "params", path) for path, leaf in leaves.items() if leaf is not None}
@@ -421,7 +422,7 @@ class StepGauge:
         return size, broken, moved / largest if largest > 0 else moved
 
 
-def _gradients_by_path(leaves: Mapping[LeafPath, Any], grads: Any) -> dict[LeafPath, Any] | None:
+def _gradients_by_path(leaves: Mapping[LeafPath, Any], grads: object) -> dict[LeafPath, Any] | None:
     """Return the gradients by path, from a container or from the values; None if there are none."""
     if grads is not None:
         gradients = flatten_leaves(grads, "grads")

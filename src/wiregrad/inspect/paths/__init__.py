@@ -1,4 +1,4 @@
-"""Which ways a gradient came: by path (`paths`) and by use of a value (`branches`).
+"""Where a gradient comes from: path by path (`paths`), and use by use (`branches`).
 
 `paths` lists the contributions of the paths from a node to the output, largest first; `search` finds them. Paths are
 counted exactly, in integers of any size. Along arrays a local derivative is a linear map, and each node keeps the k
@@ -8,6 +8,8 @@ they need not be the k largest.
 `branches` lists what each reader of a value sends back. These parts add up to the gradient. Splitters and implicit
 copies (a wire broadcast to a shape or cast to a dtype) are looked through: the use shown is the op that reads the
 copy, and what it sends is pulled back through the copy.
+
+Start with `branches` and `paths` here, then read `search`. Other rooms call these two functions.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.run import euclidean_norm
@@ -34,11 +37,12 @@ from wiregrad.inspect.paths.search import (
     ScaledNumber,
 )
 from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Node, Op, Pattern, Place
 from wiregrad.ir.columns import is_automatic_name
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import Linear
-from wiregrad.ops.gradient_flow import fill_absent, match_dtype
+from wiregrad.ops.gradient_flow import fill_absent
 
 SOLE_DRIVER_SHARE = 0.995
 """A use with at least this share is said to give all of the gradient."""
@@ -121,7 +125,7 @@ def branches(run: RunRecord, name: str) -> Branches:
     node = run.circuit.index(name)
     total = run.gradient(node)
     with np.errstate(all="ignore"):
-        uses = list(_find_uses(run, node))
+        uses = list(_find_uses(RunIndex(run), node))
         times = Counter(reader for reader, _, _ in uses)
         unordered = [_make_branch(run, use, total, again=times[use[0]] > 1) for use in uses]
     ordered = sorted(unordered, key=_branch_sort_key)
@@ -134,35 +138,31 @@ _CopyChain = tuple[int, Any] | None
 """The copies between a value and its use as a linked list, the last copy first."""
 
 
-def _find_uses(run: RunRecord, target: int) -> Iterator[_BranchUse]:
+def _find_uses(index: RunIndex, target: int) -> Iterator[_BranchUse]:
     """Find the uses of a value, through splitters and copies."""
-    starts = run.circuit.columns.starts.tolist()
-    root = run.circuit.root()
     stack: list[tuple[int, _CopyChain]] = [(target, None)]
     while stack:
         node, copies = stack.pop()
-        if node == root:
+        if node == index.root:
             # The readers of the output do not lead to the output.
-            yield None, 0, _pull_through_copies(run, run.flows[root], copies)
+            yield None, 0, _pull_through_copies(index, index.flows[node], copies)
             continue
-        for reader, slot in run.readers_of(node):
-            op = run.circuit.op_of(reader)
+        for reader, slot in index.readers_of(node):
+            op = index.circuit.op_of(reader)
             if op.pattern is Pattern.MERGE:
                 # A splitter sends back exactly what it receives, and there may be as many splitters as uses.
                 stack.append((reader, copies))
-            elif _is_copy(op, run.values[node]):
+            elif _is_copy(op, index.values[node]):
                 stack.append((reader, (reader, copies)))
             else:
-                yield reader, slot, _pull_through_copies(run, run.sent[starts[reader] + slot], copies)
+                yield reader, slot, _pull_through_copies(index, index.sent_flow(reader, slot), copies)
 
 
-def _pull_through_copies(run: RunRecord, flow: Any, copies: _CopyChain) -> Any:
+def _pull_through_copies(index: RunIndex, flow: GradientFlow, copies: _CopyChain) -> GradientFlow:
     """Pull a flow back through a chain of copies."""
     while copies is not None and flow is not None:
         node, copies = copies
-        view = Node(run.circuit, node)
-        x = run.values[run.circuit.sources_of(node)[0]]
-        flow = match_dtype(view.op.pull(0, flow, [x], run.values[node], view.mode), x)
+        flow = index.pull_flow(node, 0, flow)
     return flow
 
 
@@ -182,7 +182,7 @@ def _is_copy(op: Op, x: Any) -> bool:
     return fits and bool(np.all(y == probe))
 
 
-def _make_branch(run: RunRecord, use: _BranchUse, total: Any, *, again: bool) -> GradientBranch:
+def _make_branch(run: RunRecord, use: _BranchUse, total: ArrayLike, *, again: bool) -> GradientBranch:
     reader, slot, flow = use
     view = None if reader is None else Node(run.circuit, reader)
     sent = np.broadcast_to(fill_absent(flow), np.shape(total))[()]
@@ -201,7 +201,7 @@ def _make_branch(run: RunRecord, use: _BranchUse, total: Any, *, again: bool) ->
     )
 
 
-def _share_of_total(sent: Any, total: Any) -> float:
+def _share_of_total(sent: ArrayLike, total: ArrayLike) -> float:
     """Return the share of a flow in the total, measured along the total."""
     scale = float(np.max(np.abs(total), initial=0.0))
     if not scale or not math.isfinite(scale):
@@ -316,7 +316,7 @@ class Paths(Report):
         head = f"{self.node} reaches {self.output} along {_format_path_count(self.count)}"
         if not self.live:
             blocked = "it is blocked" if self.count == 1 else "every one is blocked"
-            why = blocked if self.moves else f"no input moves {self.node}"
+            why = blocked if self.moves else f"{self.node} depends on no input"
             return f"{head}, but {why}: no gradient arrives"
         blocked = f", {_format_count(self.live)} of them not blocked" if self.live < self.count else ""
         return f"{head}{blocked}; its gradient is {format_brief_number(self.total)}"
@@ -351,7 +351,8 @@ def paths(run: RunRecord, name: str, k: int = 10) -> Paths:
       10 = 1 x 10 x 1   a -> e -> f
     """
     most = _check_path_count(k)
-    region = PathRegion(run, run.circuit.index(name))
+    index = RunIndex(run)
+    region = PathRegion(index, run.circuit.index(name))
     with np.errstate(all="ignore"):
         search = NumberPathSearch(region) if region.is_scalar() else ArrayPathSearch(region)
         largest = [_make_path(region, search, link, flow) for link, flow in search.find_largest(most)]
@@ -361,7 +362,7 @@ def paths(run: RunRecord, name: str, k: int = 10) -> Paths:
         rest = sums.added - sum([path.contribution for path in largest], 0.0)
     return Paths(
         node=run.circuit.name_of(region.target),
-        output=run.circuit.name_of(run.circuit.root()),
+        output=run.circuit.name_of(index.root),
         total=to_python_number(total),
         count=region.count_paths(lambda row, slot: True),
         live=live,
@@ -372,7 +373,7 @@ def paths(run: RunRecord, name: str, k: int = 10) -> Paths:
         exact=isinstance(search, NumberPathSearch),
         added=to_python_number(sums.added),
         estimated=sums.estimated,
-        moves=bool(run.circuit.active()[region.target]),
+        moves=bool(index.active[region.target]),
     )
 
 
@@ -388,8 +389,8 @@ def _check_path_count(k: Any) -> int:
 
 
 def _make_path(region: PathRegion, search: PathSearch, link: PathLink, flow: Any) -> GradientPath:
-    circuit = region.run.circuit
-    first = Node(region.run.circuit, region.target)
+    circuit = region.index.circuit
+    first = Node(circuit, region.target)
     steps = [step for step in link.iterate_links() if step.reader not in region.splitters]
     nodes = [first, *(Node(circuit, step.reader) for step in steps)]
     wires = list(zip(nodes[1:], steps, strict=True))
@@ -414,7 +415,9 @@ class _PathSums(NamedTuple):
     estimated: bool = False
 
 
-def _sum_contributions(search: PathSearch, paths_shown: Sequence[GradientPath], live: int, total: Any) -> _PathSums:
+def _sum_contributions(
+    search: PathSearch, paths_shown: Sequence[GradientPath], live: int, total: ArrayLike
+) -> _PathSums:
     """Add up the contributions: along numbers by a sweep, along arrays one by one if all paths are shown."""
     if isinstance(search, NumberPathSearch):
         signed = search.sum_contributions()
@@ -438,7 +441,7 @@ def _sum_contributions(search: PathSearch, paths_shown: Sequence[GradientPath], 
     )
 
 
-def _restore_lost_gradient(total: Any, added: Any, magnitude: float) -> Any:
+def _restore_lost_gradient(total: ArrayLike, added: ArrayLike, magnitude: float) -> ArrayLike:
     """Return the gradient, or the sum of the paths if the backward pass under- or overflowed."""
     lost = not euclidean_norm(np.subtract(added, total)) <= LOST_GRADIENT_SHARE * magnitude
     return added if lost and np.all(np.isfinite(added)) else total

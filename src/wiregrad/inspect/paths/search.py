@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.backends import RunRecord
 from wiregrad.backends.run import euclidean_norm
 from wiregrad.dtypes import to_python_number
 from wiregrad.inspect.rounding.extended_precision import is_user_code
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Pattern, Row
-from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype
+from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
 
 MAX_FLOW_EXPONENT = 64
 """Largest binary exponent of the norm of a flow, in magnitude, before the flow is rescaled."""
@@ -30,21 +30,24 @@ MAX_FLOW_EXPONENT = 64
 class PathRegion:
     """The nodes between a node and the output, last node first."""
 
-    def __init__(self, run: RunRecord, target: int) -> None:
-        self.run = run
+    def __init__(self, index: RunIndex, target: int) -> None:
+        self.index = index
         self.target = target
-        self.root = run.circuit.root()
-        self.inside = bytearray(run.circuit.size)
+        self.inside = bytearray(index.circuit.size)
         self.rows = self._collect_rows()
         self.splitters = {row.node for row in self.rows if row.op.pattern is Pattern.MERGE}
-        self._starts = run.circuit.columns.starts.tolist()
+
+    @property
+    def root(self) -> int:
+        """The node of the output."""
+        return self.index.root
 
     def _collect_rows(self) -> list[Row]:
         ahead = bytearray(len(self.inside))
         reached = list[Row]()
         ahead[self.target] = 1
-        for row in self.run.circuit.rows():
-            if self.target < row.node <= self.root and any(ahead[source] for source in row.sources):
+        for row in self.index.rows[self.target + 1 : self.root + 1]:
+            if any(ahead[source] for source in row.sources):
                 ahead[row.node] = 1
                 reached.append(row)
         self.inside[self.root] = ahead[self.root]
@@ -56,31 +59,21 @@ class PathRegion:
 
     def is_scalar(self) -> bool:
         """Return whether only real numbers flow here, so that each wire has one factor."""
-        types = [self.run.circuit.type_of(node) for node in (self.target, *(row.node for row in self.rows))]
+        types = [self.index.circuit.type_of(node) for node in (self.target, *(row.node for row in self.rows))]
         return all(not kind.shape and kind.dtype.kind != "c" for kind in types)
 
     def slots_inside(self, row: Row) -> Iterator[int]:
         """Return the inputs of a node that lie in the region, in the order in which the backward pass adds."""
         return (slot for slot in reversed(range(len(row.sources))) if self.inside[row.sources[slot]])
 
-    def sent_flow(self, row: Row, slot: int) -> Any:
-        """Return the flow that was sent back along a wire."""
-        return self.run.sent[self._starts[row.node] + slot]
-
     def is_live(self, row: Row, slot: int) -> bool:
         """Return whether anything was sent back along a wire."""
-        sent = self.sent_flow(row, slot)
+        sent = self.index.sent_flow(row.node, slot)
         return bool(np.any(sent.mask)) if type(sent) is MaskedFlow else sent is not None
-
-    def pull_flow(self, row: Row, slot: int, flow: Any) -> Any:
-        """Pull a flow that arrives at a reader back along one of its wires."""
-        values = self.run.values
-        xs = [values[source] for source in row.sources]
-        return match_dtype(row.op.pull(slot, flow, xs, values[row.node], row.mode), xs[slot])
 
     def shape_of(self, node: int) -> tuple[int, ...]:
         """Return the shape of a node's value."""
-        return self.run.circuit.type_of(node).shape
+        return self.index.circuit.type_of(node).shape
 
     def find_single_path_nodes(self) -> set[int]:
         """Return the nodes from which exactly one unblocked path leads to the output."""
@@ -282,12 +275,12 @@ class NumberPathSearch(PathSearch):
 def _wire_factor(region: PathRegion, row: Row, slot: int) -> ScaledNumber:
     if is_user_code(row.op):
         sent, upstream = (
-            float(fill_absent(flow)) for flow in (region.sent_flow(row, slot), region.run.flows[row.node])
+            float(fill_absent(flow)) for flow in (region.index.sent_flow(row.node, slot), region.index.flows[row.node])
         )
         if upstream and math.isfinite(upstream) and math.isfinite(sent):
             return ScaledNumber.from_float(sent).over(ScaledNumber.from_float(upstream))
     return ScaledNumber.from_float(
-        float(fill_absent(region.pull_flow(row, slot, region.run.values[row.node].dtype.type(1))))
+        float(fill_absent(region.index.pull_flow(row.node, slot, region.index.values[row.node].dtype.type(1))))
     )
 
 
@@ -308,7 +301,7 @@ class ArrayPathSearch(PathSearch):
 
     def output_flow(self) -> _ScaledFlow:
         """Return the gradient of the output."""
-        return _ScaledFlow(self.region.run.flows[self.region.root], 1.0, 0)
+        return _ScaledFlow(self.region.index.flows[self.region.root], 1.0, 0)
 
     def send_back(self, row: Row, slot: int, held: Sequence[PartialPath]) -> list[PartialPath]:
         """Pull the flows back along the wire; the factor is the growth of the norm."""
@@ -323,10 +316,10 @@ class ArrayPathSearch(PathSearch):
 
     def _pull_scaled(self, row: Row, slot: int, flow: _ScaledFlow) -> _ScaledFlow | None:
         if is_user_code(row.op) and row.node in self._alone:
-            sent = self.region.sent_flow(row, slot)
+            sent = self.region.index.sent_flow(row.node, slot)
             exponent = 0
         else:
-            sent = self.region.pull_flow(row, slot, flow.value)
+            sent = self.region.index.pull_flow(row.node, slot, flow.value)
             exponent = flow.exponent
         if sent is None or (type(sent) is MaskedFlow and not np.any(sent.mask)):
             return None
@@ -348,15 +341,15 @@ class ArrayPathSearch(PathSearch):
 
     def wire_gain(self, row: Row, slot: int) -> ScaledNumber:
         """Return the growth of the norm of the whole gradient along a wire; another flow may grow differently."""
-        sent = self.region.sent_flow(row, slot)
-        upstream = self.region.run.flows[row.node]
+        sent = self.region.index.sent_flow(row.node, slot)
+        upstream = self.region.index.flows[row.node]
         arrived = _broadcast_norm(upstream, self.region.shape_of(row.node))
         if not arrived and is_user_code(row.op):
             return SCALED_ONE
         if not arrived:
             # A zero gradient says nothing about the wire, so a flow of ones is pulled back.
-            upstream = np.ones(self.region.shape_of(row.node), self.region.run.values[row.node].dtype)[()]
-            sent = self.region.pull_flow(row, slot, upstream)
+            upstream = np.ones(self.region.shape_of(row.node), self.region.index.values[row.node].dtype)[()]
+            sent = self.region.index.pull_flow(row.node, slot, upstream)
             arrived = math.sqrt(max(1, upstream.size))
         left = 0.0 if sent is None else _broadcast_norm(sent, self.region.shape_of(row.sources[slot]))
         return ScaledNumber.from_float(left).over(ScaledNumber.from_float(arrived))
@@ -369,7 +362,7 @@ def _norm_ratio(left: float, arrived: float) -> float:
     return left / arrived if arrived else 0.0
 
 
-def _scale_by_power(flow: Any, power: int) -> Any:
+def _scale_by_power(flow: GradientFlow, power: int) -> GradientFlow:
     """Multiply a flow by a power of 2."""
     if not power or flow is None:
         return flow
@@ -395,6 +388,6 @@ def _rank_of(partial_path: PartialPath) -> tuple[int, int, float]:
     return partial_path[0].rank
 
 
-def _broadcast_norm(flow: Any, shape: tuple[int, ...]) -> float:
+def _broadcast_norm(flow: GradientFlow, shape: tuple[int, ...]) -> float:
     """Return the norm of a flow after broadcasting it to the shape of its node."""
     return euclidean_norm(np.broadcast_to(fill_absent(flow), shape))

@@ -4,6 +4,8 @@ An elementwise op is tried alone on numbers, at many points. An op on arrays is 
 and its result is reduced to a weighted sum of its elements. Each language then runs all cases in one batch. A receipt
 claims no more than was observed: a language that could not run is named with the reason, and a difference is accepted
 only for a reason given in `differences`.
+
+Start with `receipt` here; `differences` judges results and holds the report. Other rooms call `receipt`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import bind_inputs
@@ -155,7 +158,9 @@ def op_test_points(
         ]
 
 
-def _scalar_points(op: Elementwise, width: int, seen: Sequence[Sequence[list[float]]], rng: np.random.Generator) -> Any:
+def _scalar_points(
+    op: Elementwise, width: int, seen: Sequence[Sequence[list[float]]], rng: np.random.Generator
+) -> NDArray[np.float64]:
     """Return points for an elementwise op: its own samples, ordinary and special ones, and observed inputs."""
     samples = [[float(x) for x in point] for point in op.sample_points if len(point) == width]
     ordinary = rng.normal(size=(16, width)) * 2.0
@@ -208,7 +213,7 @@ class ListingCase:
         """Whether a NumPy listing can take all points at once: every wire carries one number."""
         return self.is_plain_double and not any(kind.shape for kind in self.circuit.columns.type_table)
 
-    def shape_results(self, row: Any) -> list[Any]:
+    def shape_results(self, row: NDArray[Any]) -> list[Any]:
         """Split a flat row of results into the value and the gradients, with their shapes."""
         shapes = [self.circuit.type_of(node).shape for node in self.circuit.input_indices()]
         ends = np.cumsum([1, *map(math.prod, shapes)]).tolist()
@@ -293,7 +298,7 @@ def _run_programs(
     return rows_by_case
 
 
-def _point_table(case: ListingCase, program: RunnableListing) -> Any:
+def _point_table(case: ListingCase, program: RunnableListing) -> NDArray[Any]:
     """Return the points of a case as a table, one row per point."""
     rows = [np.concatenate([np.zeros(0), *map(np.ravel, point.inputs)]) for point in case.points]
     return np.array(rows, program.dtype).reshape(len(rows), program.input_count)
@@ -369,7 +374,7 @@ def _split_outputs(circuit: CircuitGraph) -> list[CircuitGraph]:
     return [circuit] if len(circuit.outputs) == 1 else [circuit.with_output(name) for name in circuit.outputs]
 
 
-def _make_points(circuit: CircuitGraph, points: Any, rng: np.random.Generator) -> list[list[Any]]:
+def _make_points(circuit: CircuitGraph, points: object, rng: np.random.Generator) -> list[list[Any]]:
     """Return the value of every input at each point."""
     if isinstance(points, int) and not isinstance(points, bool) and points > 0:
         kinds = [circuit.type_of(node) for node in circuit.input_indices()]
@@ -441,11 +446,11 @@ def _compare_op(use: OpUse, k: int, case: ListingCase, trials: Sequence[Language
     return OpDifference(use.op.name, use.text, values, slopes, fits)
 
 
-def _result_distances(rows: Sequence[Any], case: ListingCase) -> Any:
+def _result_distances(rows: Sequence[Any], case: ListingCase) -> NDArray[Any]:
     """Return the distance of each result in ulp, at each point."""
     expected = [point.reference_results for point in case.points]
     if case.is_plain_double:
-        return ulp_distances(np.array(rows), np.array(expected))
+        return np.asarray(ulp_distances(np.array(rows), np.array(expected)))
     return np.array([list(map(largest_ulps, row, others)) for row, others in zip(rows, expected, strict=True)])
 
 

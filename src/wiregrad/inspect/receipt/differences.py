@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord, interpreter
 from wiregrad.backends.run import euclidean_norm
@@ -24,6 +25,7 @@ from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import WiregradError
 from wiregrad.inspect.report import Report, format_capped_list, join_with_and
 from wiregrad.inspect.rounding import RoundingEstimate, rounding
+from wiregrad.inspect.run_index import Numbers
 from wiregrad.ir import CONSTANT, CircuitGraph, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.passes import backward_circuit
@@ -38,7 +40,7 @@ PERTURBED_RUNS = 32
 """Number of perturbed runs to try where nothing else explains a difference."""
 
 
-def largest_ulps(result: Any, expected: Any) -> float:
+def largest_ulps(result: ArrayLike, expected: ArrayLike) -> float:
     """Return the largest distance between two results in ulp; inf between NaN and a number.
 
     >>> largest_ulps(1.0 + 2**-52, 1.0), largest_ulps(0.0, -0.0), largest_ulps(np.nan, 1.0)
@@ -47,7 +49,7 @@ def largest_ulps(result: Any, expected: Any) -> float:
     return float(np.max(ulp_distances(result, expected), initial=0.0))
 
 
-def ulp_distances(result: Any, expected: Any) -> Any:
+def ulp_distances(result: ArrayLike, expected: ArrayLike) -> float | NDArray[Any]:
     """Return the distance of each element of a result in ulp: the number of floats between the two.
 
     >>> ulp_distances([1.0, 5e-324], [1.0, -5e-324])
@@ -58,7 +60,8 @@ def ulp_distances(result: Any, expected: Any) -> Any:
     if one.shape != two.shape:
         return np.inf
     if one.dtype.kind == "c" or two.dtype.kind == "c":
-        return np.maximum(ulp_distances(one.real, two.real), ulp_distances(one.imag, two.imag))
+        farther: NDArray[Any] = np.maximum(ulp_distances(one.real, two.real), ulp_distances(one.imag, two.imag))
+        return farther
     dtype = np.dtype(np.float32 if two.dtype == np.float32 else np.float64)
     one = one.astype(dtype)
     two = two.astype(dtype)
@@ -67,13 +70,13 @@ def ulp_distances(result: Any, expected: Any) -> Any:
     return np.where(nan[0] & nan[1], 0.0, np.where(nan[0] ^ nan[1], np.inf, steps))
 
 
-def _float_position(x: Any) -> Any:
+def _float_position(x: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position of a float among all floats of its dtype, counted from 0."""
     whole = np.ascontiguousarray(x).view(f"i{x.dtype.itemsize}").astype(np.int64)
     return np.where(whole < 0, np.iinfo(f"i{x.dtype.itemsize}").min - whole, whole)
 
 
-def _position_gap(one: Any, two: Any) -> Any:
+def _position_gap(one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[Any]:
     # On two sides of 0 the positions may be too far apart for an integer, so floats are used.
     apart = (one < 0) != (two < 0)
     beside = np.abs(np.where(apart, 0, one) - np.where(apart, 0, two))
@@ -111,7 +114,7 @@ class ReceiptPoint:
         run = self.reference_run
         return [run.values[self.circuit.root()], *(run.gradient(node) for node in self.circuit.input_indices())]
 
-    def judge_result(self, result: int, value: Any) -> ReceiptVerdict:
+    def judge_result(self, result: int, value: ArrayLike) -> ReceiptVerdict:
         """Judge one result of a listing (0: the value, k: the gradient of the k-th input)."""
         expected = self.reference_results[result]
         steps = largest_ulps(value, expected)
@@ -137,7 +140,7 @@ class ReceiptPoint:
             return [None] * len(self.reference_results)
         return [answer.output, *(answer.gradients.get(name) for name in self.circuit.inputs)]
 
-    def _moves_as_much(self, result: int, value: Any, off: float) -> bool:
+    def _moves_as_much(self, result: int, value: ArrayLike, off: float) -> bool:
         """Return whether the interpreter moves as much when its ops are perturbed in their last places."""
         with np.errstate(all="ignore"):
             others = [row[result] for row in self._perturbed_results]
@@ -185,7 +188,7 @@ def _may_round_differently(row: Row) -> bool:
     return not isinstance(row.op, Elementwise) or row.op.pattern is Pattern.SCALE
 
 
-def _perturb_result(y: Any, most: float, rng: np.random.Generator) -> Any:
+def _perturb_result(y: Numbers, most: float, rng: np.random.Generator) -> Any:
     """Move a result randomly by at most `most` units in the last place."""
     if np.asarray(y).dtype.kind != "f":
         return y
@@ -194,7 +197,7 @@ def _perturb_result(y: Any, most: float, rng: np.random.Generator) -> Any:
     return np.where(np.isfinite(near), near, y).astype(np.asarray(y).dtype)[()]
 
 
-def _norm_distance(result: Any, expected: Any) -> float:
+def _norm_distance(result: ArrayLike, expected: ArrayLike) -> float:
     """Return the norm of a difference; inf where only one is a number, or both are different infinities."""
     one = np.asarray(result)
     two = np.asarray(expected)
@@ -206,7 +209,7 @@ def _norm_distance(result: Any, expected: Any) -> float:
     return euclidean_norm(np.where(np.isnan(gap), np.inf, gap))
 
 
-def _number_kinds(value: Any) -> bytes:
+def _number_kinds(value: ArrayLike) -> bytes:
     """Return for every element whether it is finite, NaN or which infinity."""
     array = np.asarray(value)
     kinds = np.isnan(array) * 1 + np.isposinf(array.real) * 2 + np.isneginf(array.real) * 4

@@ -8,6 +8,8 @@ square that rounded to 0. The estimate uses whichever of the two can resolve the
 
 A gradient is an output of the backward circuit, so its error counts the roundings of the forward and of the backward
 pass. Only arithmetic is judged: inputs and constants count as exact. Errors have the sign of computed minus exact.
+
+Start with `rounding` here; `extended_precision` measures the rounding error of each node. Other rooms call `rounding`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.interpreter import check_input_names, evaluate_nodes
@@ -40,6 +43,7 @@ from wiregrad.inspect.rounding.extended_precision import (
     typical_rounding,
     wider_step_ratio,
 )
+from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import CircuitGraph, Node, Place, Row
 from wiregrad.ir.columns import join_first_names
 from wiregrad.ops.gradient_flow import fill_absent
@@ -68,7 +72,7 @@ class RoundingCulprit:
     share: float
 
     def __str__(self) -> str:
-        return f"{self.text}{format_place(self.place)} makes {self.share:.0%} of it"
+        return f"{self.text}{format_place(self.place)} causes {self.share:.0%} of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,15 +203,16 @@ def rounding(run: RunRecord, names: Sequence[str] | None = None) -> Rounding:
     >>> print(rounding(wg.circuit("a = 1 + x; f = a - 1").run(x=1e-9), ["x"]))
     f = 1e-09 is off by 8.3e-17 (relative 8e-08): 7.1 of 15.7 digits can be trusted
       roundings like these usually give 8.3e-17, at most 1.1e-16
-      a = 1.0 + x (formula:1:5) makes 100% of it
+      a = 1.0 + x (formula:1:5) causes 100% of it
       subtract f (formula:1:16) loses 9 digits: a and 1.0 agree that far
     gradient of x = 1 is exact: nothing was rounded on the way
     """
     inputs = _requested_inputs(run.circuit, names)
     with np.errstate(all="ignore"):
-        measured = measure_rounding(run.circuit, run.values)
-        root = run.circuit.root()
-        output = _estimate_result(run.circuit.output, run.values[root], measured, root, run.flows)
+        index = RunIndex(run)
+        output = _estimate_result(
+            run.circuit.output, run.values[index.root], measure_rounding(index), index.root, run.flows
+        )
         gradients, reason = _estimate_gradients(run, inputs, len(inputs) if names is not None else None)
     left_out = tuple(name for name in inputs if name not in gradients)
     return Rounding(output, gradients, left_out, reason if left_out else "")
@@ -239,7 +244,9 @@ def _estimate_gradients(
     except WiregradError as error:
         return {}, f"whose circuit cannot be built: {error}"
     values = evaluate_nodes(backward, [run.values[node] for node in circuit.input_indices()])
-    measured = measure_rounding(backward, values, frozenset(map(constant_identity, circuit.columns.constants)))
+    measured = measure_rounding(
+        RunIndex.from_values(backward, values), frozenset(map(constant_identity, circuit.columns.constants))
+    )
     most = requested_count or max(1, MAX_SWEPT_NODES // backward.size)
     nodes = dict(zip(circuit.inputs, backward.columns.outputs.tolist(), strict=True))
     estimates = {name: _estimate_gradient(run, name, measured, nodes[name]) for name in wanted[:most]}
@@ -253,22 +260,22 @@ def _estimate_gradient(run: RunRecord, name: str, measured: MeasuredRounding, no
     if np.ndim(value):
         # Along random signs, unlike along the direction of one error, independent errors add up to their norm.
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=np.shape(value))
-        usual = _sweep_flows(measured, node, signs.astype(np.asarray(measured.values[node]).dtype))
+        usual = _sweep_flows(measured, node, signs.astype(np.asarray(measured.index.values[node]).dtype))
     return _estimate_result(f"gradient of {name}", value, measured, node, flows, usual)
 
 
-def _sweep_flows(measured: MeasuredRounding, node: int, seed: Any) -> Sequence[Any]:
+def _sweep_flows(measured: MeasuredRounding, node: int, seed: ArrayLike) -> Sequence[Any]:
     try:
-        return sweep_backward(measured.circuit, measured.values, {node: seed}, SilentWatcher())
+        return sweep_backward(measured.index.circuit, measured.index.values, {node: seed}, SilentWatcher())
     except WiregradError:
         # An op has no second derivative: only the run in wider types gives the error, without shares by node.
-        return [None] * measured.circuit.size
+        return [None] * measured.index.circuit.size
 
 
-def _error_direction(measured: MeasuredRounding, node: int, value: Any) -> Any:
+def _error_direction(measured: MeasuredRounding, node: int, value: ArrayLike) -> Any:
     """Return the direction along which a gradient's error is measured: 1 for a number, else that of the error."""
-    dtype = np.asarray(measured.values[node]).dtype
-    shape = np.shape(measured.values[node])
+    dtype = np.asarray(measured.index.values[node]).dtype
+    shape = np.shape(measured.index.values[node])
     if not shape and dtype.kind != "c":
         return dtype.type(1)
     for candidate in (measured.total_error(node, value), value, np.ones(shape)):
@@ -289,7 +296,7 @@ class _RoundingSums(NamedTuple):
 
 def _estimate_result(
     name: str,
-    value: Any,
+    value: ArrayLike,
     measured: MeasuredRounding,
     node: int,
     flows: Sequence[Any],
@@ -299,13 +306,13 @@ def _estimate_result(
     sums = _sum_parts(parts)
     expected = sums.usual if probe is None else _sum_parts(_rounding_parts(measured, probe)).usual
     total = measured.total_error(node, value)
-    error = _choose_error(sums, total, np.asarray(measured.values[node]).dtype)
+    error = _choose_error(sums, total, np.asarray(measured.index.values[node]).dtype)
     if not error and not sums.usual and not np.any(value):
         error = measured.unresolved_error(node)
     shares = _rank_shares(parts)
     bound = max(sums.most, expected)
     own = measured.user_code_nodes(node)
-    name_of = measured.circuit.name_of
+    circuit = measured.index.circuit
     return RoundingEstimate(
         name=name,
         value=to_python_number(value),
@@ -313,14 +320,14 @@ def _estimate_result(
         errors=to_python_number(total),
         expected=expected,
         bound=max(bound, abs(error)),
-        by_op=_share_by_op(measured.circuit, shares),
-        worst=tuple(_make_culprit(measured.circuit, *share) for share in shares[:10]),
+        by_op=_share_by_op(circuit, shares),
+        worst=tuple(_make_culprit(circuit, *share) for share in shares[:10]),
         cancellations=_find_cancellations(measured, flows, abs(error)),
         precision=_decimal_precision(value),
         explained=abs(error) <= SECOND_ORDER_MARGIN * bound,
-        guessed=tuple(name_of(k) for k, _ in parts if measured.local[k].guessed),
-        own=tuple(map(name_of, own)),
-        own_text=tuple(describe_node(measured.circuit, k) + format_node_place(measured.circuit, k) for k in own),
+        guessed=tuple(circuit.name_of(k) for k, _ in parts if measured.local[k].guessed),
+        own=tuple(map(circuit.name_of, own)),
+        own_text=tuple(describe_node(circuit, k) + format_node_place(circuit, k) for k in own),
     )
 
 
@@ -346,14 +353,14 @@ def _sum_parts(parts: Sequence[tuple[int, _RoundingSums]]) -> _RoundingSums:
 
 
 def _rounding_part(
-    measured: MeasuredRounding, node: int, local: NodeRounding, flow: Any
+    measured: MeasuredRounding, node: int, local: NodeRounding, flow: GradientFlow
 ) -> tuple[int, _RoundingSums] | None:
     """Return the effect of the rounding of one node on the result; None if there is none."""
     slope = np.conjugate(np.asarray(fill_absent(flow)).astype(np.complex128))
     if not slope.any():
         return None
     steep = np.abs(slope)
-    step = typical_rounding(measured.values[node])
+    step = typical_rounding(measured.index.values[node])
     size = np.maximum(np.abs(local.error), local.doubt)
     floors = np.maximum(step, local.usual), np.maximum(step * math.sqrt(3.0), local.most)
     usual, most = (_multiply_errors(steep, np.where(size > 0, np.maximum(size, floor), 0.0)) for floor in floors)
@@ -365,15 +372,15 @@ def _rounding_part(
     )
 
 
-def _multiply_errors(slope: Any, error: Any) -> Any:
+def _multiply_errors(slope: NDArray[Any], error: ArrayLike) -> NDArray[Any]:
     """Return a product in which 0 times anything is 0 and NaN becomes inf."""
     product = np.where((slope == 0) | (error == 0), 0.0, slope * error)
     return np.where(np.isnan(product), np.inf, product)
 
 
-def _choose_error(sums: _RoundingSums, total: Any, dtype: np.dtype[Any]) -> float:
+def _choose_error(sums: _RoundingSums, total: ArrayLike, dtype: np.dtype[Any]) -> float:
     """Return the error: from the run in wider types if that can resolve it, else from the slopes; guesses are added."""
-    wider = float(total) if np.ndim(total) == 0 and not np.iscomplexobj(total) else euclidean_norm(total)
+    wider = float(np.asarray(total)) if np.ndim(total) == 0 and not np.iscomplexobj(total) else euclidean_norm(total)
     fine = wider_step_ratio(dtype)
     resolved = math.isinf(sums.most) or (fine < 1.0 and abs(wider) > 8.0 * fine * sums.most)
     best = wider if resolved or math.isinf(sums.signed) else sums.signed
@@ -405,31 +412,31 @@ def _find_cancellations(
 ) -> tuple[RoundingCancellation, ...]:
     """Return the sums and differences that pass on most of the error and whose operands nearly cancel."""
     cancellations = []
-    for row in measured.circuit.rows():
+    for row in measured.index.rows:
         if is_sum_of_two(row.op) and flows[row.node] is not None and error:
             lost = _lost_digits(measured, row, flows[row.node], error)
             if lost >= 1.5:
-                view = Node(measured.circuit, row.node)
-                one, two = (format_operand(measured.circuit, k) for k in row.sources)
+                view = Node(measured.index.circuit, row.node)
+                one, two = (format_operand(measured.index.circuit, k) for k in row.sources)
                 cancellations.append(RoundingCancellation(view.name, view.op.name, (one, two), view.place, lost))
     return tuple(sorted(cancellations, key=lambda cancellation: -cancellation.digits))
 
 
-def _lost_digits(measured: MeasuredRounding, row: Row, flow: Any, error: float) -> float:
+def _lost_digits(measured: MeasuredRounding, row: Row, flow: GradientFlow, error: float) -> float:
     """Return how many digits a sum of two numbers loses, if it passes on much of the error; else 0."""
     moved = np.abs(_multiply_errors(np.asarray(fill_absent(flow)), measured.total_error(row.node)))
     if not moved.size or not np.sum(moved) >= error / 2:
         return 0.0
     k = int(np.argmax(moved))
     behind = [np.ravel(np.abs(measured.total_error(source)))[k] for source in row.sources]
-    y, a, b = (abs(complex(np.ravel(measured.values[node])[k])) for node in (row.node, *row.sources))
+    y, a, b = (abs(complex(np.ravel(measured.index.values[node])[k])) for node in (row.node, *row.sources))
     if not max(behind) or not all(map(math.isfinite, (y, a, b))):
         return 0.0
-    most = _decimal_precision(measured.values[row.node])
+    most = _decimal_precision(measured.index.values[row.node])
     return min(math.log10(max(a, b) / y), most) if y and max(a, b) else most
 
 
-def _decimal_precision(value: Any) -> float:
+def _decimal_precision(value: ArrayLike) -> float:
     dtype = np.asarray(value).dtype
     return -math.log10(float(np.finfo(dtype if dtype.kind in "fc" else np.float64).eps))
 

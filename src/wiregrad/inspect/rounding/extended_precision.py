@@ -9,10 +9,12 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends.run import constant_identity, euclidean_norm, largest_magnitude
 from wiregrad.errors import WiregradError
-from wiregrad.ir import CONSTANT, CircuitGraph, Op, Pattern, Row
+from wiregrad.inspect.run_index import Numbers, RunIndex
+from wiregrad.ir import CONSTANT, Op, Pattern, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, Linear
 from wiregrad.ops.gradient_flow import fill_absent
@@ -43,22 +45,21 @@ class NodeRounding(NamedTuple):
 class MeasuredRounding:
     """The rounding error of each node of a circuit, and the values of a run in wider types."""
 
-    circuit: CircuitGraph
-    values: Sequence[Any]
+    index: RunIndex
     local: Mapping[int, NodeRounding]
     wide: Sequence[Any]
 
-    def total_error(self, node: int, value: Any = None) -> Any:
+    def total_error(self, node: int, value: ArrayLike | None = None) -> Any:
         """Return the error of a node's value against the run in wider types."""
-        return _error_against(self.values[node] if value is None else value, self.wide[node])
+        return _error_against(self.index.values[node] if value is None else value, self.wide[node])
 
     def user_code_nodes(self, node: int) -> list[int]:
         """Return the nodes of user code on which a node depends, with or without a gradient."""
-        if not any(is_user_code(row.op) for row in self.circuit.rows()):
+        if not any(is_user_code(row.op) for row in self.index.rows):
             return []
         behind = {node}
         nodes = []
-        for row in self.circuit.rows(backward=True):
+        for row in reversed(self.index.rows[: node + 1]):
             if row.node in behind:
                 behind.update(row.sources)
                 nodes += [row.node] if is_user_code(row.op) else []
@@ -77,28 +78,25 @@ class MeasuredRounding:
         return _run_nudged(self, 1.0), _run_nudged(self, -1.0)
 
 
-def measure_rounding(
-    circuit: CircuitGraph, values: Sequence[Any], known_constants: frozenset[Any] | None = None
-) -> MeasuredRounding:
+def measure_rounding(index: RunIndex, known_constants: frozenset[Any] | None = None) -> MeasuredRounding:
     """Measure every node; a constant that is not among the known ones comes from a rule, where it was rounded."""
     local: dict[int, NodeRounding] = {}
     wide: list[Any] = []
-    for row in circuit.rows():
-        y = values[row.node]
-        wide.append(_run_node_wide(row, wide, values))
+    for row, y in zip(index.rows, index.values, strict=True):
+        wide.append(_run_node_wide(index, row, wide))
         if np.asarray(y).dtype not in WIDER_DTYPES:
             continue
         if row.sources:
-            rounding = _measure_node(row, [values[source] for source in row.sources], y)
+            rounding = _measure_node(row, index.input_values(row.node), y)
         else:
             rule = row.op is CONSTANT and known_constants is not None and constant_identity(y) not in known_constants
             rounding = NodeRounding(0.0, typical_rounding(y) if rule and not _has_few_digits(y) else 0.0, guessed=True)
         if np.any(rounding.error) or np.any(rounding.doubt):
             local[row.node] = rounding
-    return MeasuredRounding(circuit, values, local, wide)
+    return MeasuredRounding(index, local, wide)
 
 
-def _measure_node(row: Row, xs: Sequence[Any], y: Any) -> NodeRounding:
+def _measure_node(row: Row, xs: Sequence[Any], y: Numbers) -> NodeRounding:
     """Return the rounding error of one node: computed minus the exact result for the same inputs."""
     wide = None if _is_only_double(row.op, y) else _compute_wide(row.op, [_widen_dtype(x) for x in xs], y)
     if is_sum_of_two(row.op):
@@ -113,14 +111,14 @@ def _measure_node(row: Row, xs: Sequence[Any], y: Any) -> NodeRounding:
     return NodeRounding(error, doubt, *_inner_roundings(row.op, xs, y, wide))
 
 
-def _inner_roundings(op: Op, xs: Sequence[Any], y: Any, wide: Any) -> tuple[Any, Any]:
+def _inner_roundings(op: Op, xs: Sequence[Any], y: ArrayLike, wide: ArrayLike) -> tuple[Any, Any]:
     """Return the typical and the largest error of a node that adds or multiplies many numbers."""
     if not isinstance(op, ArrayOp) or not _is_inexact(y) or not np.size(y):
         return 0.0, 0.0
     return _sum_roundings(op, xs, y) if isinstance(op, Linear) else _product_roundings(op, xs, y, wide)
 
 
-def _sum_roundings(op: Op, xs: Sequence[Any], y: Any) -> tuple[Any, Any]:
+def _sum_roundings(op: Op, xs: Sequence[Any], y: ArrayLike) -> tuple[Any, Any]:
     """Return the roundings of a sum; applied to ones, an op that only adds counts its terms.
 
     Where NumPy adds pairwise, every number is rounded log2(n) times; where it adds in sequence, as it does for running
@@ -145,7 +143,7 @@ def _sum_roundings(op: Op, xs: Sequence[Any], y: Any) -> tuple[Any, Any]:
     return np.where(usable, usual, 0.0), np.where(usable, most, 0.0)
 
 
-def _product_roundings(op: Op, xs: Sequence[Any], y: Any, wide: Any) -> tuple[Any, Any]:
+def _product_roundings(op: Op, xs: Sequence[Any], y: ArrayLike, wide: ArrayLike) -> tuple[Any, Any]:
     """Return the roundings of a product: scaling n factors shows n as the exponent, and n products round n times."""
     h = 2.0**-20
     moved = _try_compute(op, [_widen_dtype(x) * (1.0 + h) if _is_inexact(x) else x for x in xs], y)
@@ -162,7 +160,7 @@ def is_sum_of_two(op: Op) -> bool:
     return isinstance(op, Elementwise) and op.pattern is Pattern.DISTRIBUTE and len(op.inputs) == 2
 
 
-def _exact_sum_error(row: Row, xs: Sequence[Any], y: Any, wide: Any) -> Any:
+def _exact_sum_error(row: Row, xs: Sequence[Any], y: Numbers, wide: ArrayLike | None) -> NDArray[Any]:
     """Return the exact rounding error of a + b or a - b: even a wider type may lose the smaller operand entirely."""
     signs = [row.op.local(slot, xs, y, row.mode) for slot in range(2)]
     a, b = (np.multiply(x, sign, dtype=np.asarray(y).dtype) for x, sign in zip(xs, signs, strict=True))
@@ -171,13 +169,14 @@ def _exact_sum_error(row: Row, xs: Sequence[Any], y: Any, wide: Any) -> Any:
     return np.where(np.isfinite(rest), -rest, other)
 
 
-def _two_sum_rest(a: Any, b: Any, y: Any) -> Any:
+def _two_sum_rest(a: Numbers, b: Numbers, y: Numbers) -> Numbers:
     """Return the exact remainder of a + b after rounding to y (Knuth's TwoSum)."""
     back = y - a
-    return (a - (y - back)) + (b - back)
+    rest: Numbers = (a - (y - back)) + (b - back)
+    return rest
 
 
-def _compensated_sum(x: Any, total: Any, axes: tuple[int, ...]) -> Any:
+def _compensated_sum(x: ArrayLike, total: ArrayLike, axes: tuple[int, ...]) -> NDArray[Any]:
     """Return a compensated sum along axes: the remainder of each addition is added at the end."""
     last = np.moveaxis(np.asarray(x), axes, range(-len(axes), 0)) if axes else np.asarray(x)[..., None]
     high = last.reshape(*last.shape[: last.ndim - max(len(axes), 1)], math.prod(last.shape[-max(len(axes), 1) :]))
@@ -194,15 +193,16 @@ def _compensated_sum(x: Any, total: Any, axes: tuple[int, ...]) -> Any:
     return np.where(np.isfinite(compensated), compensated, total)
 
 
-def _run_node_wide(row: Row, wide: Sequence[Any], values: Sequence[Any]) -> Any:
+def _run_node_wide(index: RunIndex, row: Row, wide: Sequence[Any]) -> Any:
     """Compute a node in a run in wider types; in the own dtype where its op does not support wider ones."""
-    y = values[row.node]
+    y = index.values[row.node]
     if not row.sources or is_user_code(row.op):
         return _widen_dtype(y)
     xs = [wide[source] for source in row.sources]
     y_wide = _compute_wide(row.op, xs, y)
     if y_wide is None:
-        narrow = [np.asarray(x).astype(np.asarray(values[s]).dtype)[()] for x, s in zip(xs, row.sources, strict=True)]
+        own = index.input_values(row.node)
+        narrow = [np.asarray(x).astype(np.asarray(same).dtype)[()] for x, same in zip(xs, own, strict=True)]
         y_wide = _try_compute(row.op, narrow, y)
     return _widen_dtype(y if y_wide is None else y_wide)
 
@@ -210,28 +210,28 @@ def _run_node_wide(row: Row, wide: Sequence[Any], values: Sequence[Any]) -> Any:
 def _run_nudged(measured: MeasuredRounding, sign: float) -> list[Any]:
     """Run in wider types with every rounded value moved by one step, in alternating directions."""
     wide: list[Any] = []
-    for row in measured.circuit.rows():
-        y = _run_node_wide(row, wide, measured.values)
+    for row in measured.index.rows:
+        y = _run_node_wide(measured.index, row, wide)
         curved = row.op.pattern in (Pattern.SCALE, Pattern.SWAP) and np.asarray(y).dtype in WIDER_DTYPES.values()
-        if curved and (row.node in measured.local or _is_flat(row, measured.values)):
+        if curved and (row.node in measured.local or _is_flat(measured.index, row)):
             sign = -sign
             y = y * (1.0 + sign * np.finfo(y.dtype).eps)
         wide.append(y)
     return wide
 
 
-def _is_flat(row: Row, values: Sequence[Any]) -> bool:
+def _is_flat(index: RunIndex, row: Row) -> bool:
     """Return whether an op is so flat at its inputs that its value looks exact but is not, as cos(1e-12) = 1."""
     if not isinstance(row.op, Elementwise):
         return False
-    xs = [values[source] for source in row.sources]
-    y = values[row.node]
-    slopes = [fill_absent(row.op.local(slot, xs, y, row.mode)) for slot in range(len(xs))]
+    xs = index.input_values(row.node)
+    y = index.values[row.node]
+    slopes = [fill_absent(index.local_derivative((row.node, slot))) for slot in range(len(xs))]
     moves = [np.abs(slope * x) >= 1e-3 * np.abs(y) for slope, x in zip(slopes, xs, strict=True)]
     return not np.all(np.logical_or.reduce(np.broadcast_arrays(*moves)))
 
 
-def _compute_wide(op: Op, xs: Sequence[Any], y: Any) -> Any:
+def _compute_wide(op: Op, xs: Sequence[Any], y: ArrayLike) -> Any:
     """Compute an op on wider inputs; None if the result is no wider than before."""
     if "dtype" in op.options:
         dtype = np.dtype(op.options["dtype"])
@@ -246,7 +246,7 @@ def _compute_wide(op: Op, xs: Sequence[Any], y: Any) -> Any:
     return y_wide if np.finfo(np.asarray(y_wide).dtype).nmant > np.finfo(np.asarray(y).dtype).nmant else None
 
 
-def _try_compute(op: Op, xs: Sequence[Any], y: Any) -> Any:
+def _try_compute(op: Op, xs: Sequence[Any], y: ArrayLike) -> Any:
     try:
         result = op.compute(*xs)
     except _COMPUTE_ERRORS:
@@ -255,7 +255,7 @@ def _try_compute(op: Op, xs: Sequence[Any], y: Any) -> Any:
     return result if np.shape(result) == np.shape(y) else None
 
 
-def _guess_error(op: Op, xs: Sequence[Any], y: Any) -> Any:
+def _guess_error(op: Op, xs: Sequence[Any], y: ArrayLike) -> Any:
     """Estimate a rounding error that cannot be measured; for a decomposition, by scaling its error in float32."""
     typical = typical_rounding(y) * (max(1.0, op.ulps / 4.0) if isinstance(op, Elementwise) else 1.0)
     if isinstance(op, Elementwise) or is_user_code(op) or np.asarray(y).dtype != np.float64:
@@ -272,7 +272,7 @@ def is_user_code(op: Op) -> bool:
     return op.per_call or (isinstance(op, Elementwise) and op.opaque)
 
 
-def _is_only_double(op: Op, y: Any) -> bool:
+def _is_only_double(op: Op, y: ArrayLike) -> bool:
     """Return whether an op computes in double even for long double inputs, as the standard library's functions do."""
     beyond = np.asarray(y).dtype == np.float64 and isinstance(op, Elementwise) and op.pattern is Pattern.SCALE
     return beyond and not is_user_code(op) and _ignores_digits(op)
@@ -297,7 +297,7 @@ def _ignores_digits(op: Elementwise) -> bool:
     return False
 
 
-def _error_against(y: Any, exact: Any) -> Any:
+def _error_against(y: ArrayLike, exact: ArrayLike) -> Any:
     """Return computed minus exact; inf where one of them is NaN."""
     same = (y == exact) | (np.isnan(y) & np.isnan(exact)) if _is_inexact(y) else np.equal(y, exact)
     kind = np.complex128 if np.iscomplexobj(y) else np.float64
@@ -316,17 +316,17 @@ def wider_step_ratio(dtype: np.dtype[Any]) -> float:
     return 1.0 if wide is None else float(np.finfo(wide).eps / np.finfo(dtype).eps)
 
 
-def _is_inexact(x: Any) -> bool:
+def _is_inexact(x: ArrayLike) -> bool:
     return np.asarray(x).dtype.kind in "fc"
 
 
-def typical_rounding(y: Any) -> Any:
+def typical_rounding(y: ArrayLike) -> NDArray[Any]:
     """Return the typical rounding error: the standard deviation of a uniform error of up to half a step."""
     step = np.spacing(np.abs(y)).astype(np.float64) / math.sqrt(12.0)
     return np.where(np.isfinite(step), step, 0.0)
 
 
-def _has_few_digits(y: Any) -> bool:
+def _has_few_digits(y: ArrayLike) -> bool:
     """Return whether a constant has few significant digits, so that writing it down did not round it."""
     mantissa = np.frexp(np.abs(np.asarray(y)))[0] * 2.0**20
     return bool(np.all((mantissa == np.rint(mantissa)) | ~np.isfinite(mantissa)))
