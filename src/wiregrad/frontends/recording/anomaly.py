@@ -13,8 +13,8 @@ import numpy as np
 
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import NonFiniteError
-from wiregrad.frontends.recording.session import HookRunner, SpanNumbers, data_of, pause_watching
-from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, WATCHES, DroppedArray, Tape, TapeSpan
+from wiregrad.frontends.recording.session import HookRunner, SpanNumbers, TapeSpan, data_of, pause_watching
+from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, WATCHES, DroppedArray, Tape
 from wiregrad.frontends.recording.user_code import user_place
 from wiregrad.ir import INPUT, Op, Place, Row
 from wiregrad.ir.scoped_settings import SettingBlock
@@ -43,8 +43,8 @@ def anomaly(*, infinite: bool = True) -> SettingBlock[Any]:
 
 def _note_leak() -> None:
     """Mark a traced recording as not replayable, because a replay would not raise."""
-    if STATE.tape is not None and STATE.tape.tracing:
-        STATE.tape.leak = "it uses wg.anomaly(), under which numbers may raise"
+    if STATE.tape is not None and STATE.tape.guard is not None:
+        STATE.tape.guard.leak = "it uses wg.anomaly(), under which numbers may raise"
 
 
 class AnomalyWatch:
@@ -57,7 +57,7 @@ class AnomalyWatch:
         """Raise if the op that was just recorded produced a non-finite number, or got NaN from outside."""
         if self.accepts_value(y):
             return
-        place = tape.places.get(offset)
+        place = tape.notes.places.get(offset)
         fault = self.find_fault(op, xs, y)
         if fault is not None:
             raise _make_error(fault, place, find_advice(offset, _surroundings_of(tape), fault))
@@ -105,7 +105,7 @@ class AnomalyWatch:
                 and not self.accepts_value(_plain_flow(tangents[row.node]))
                 and all(map(self.accepts_value, arrived))
             ):
-                place = span.tape.places.get(span.start + row.node * STRIDE)
+                place = span.tape.notes.places.get(span.start + row.node * STRIDE)
                 operands = ", ".join(format_brief_number(to_python_number(data_of(values[k]))) for k in row.sources)
                 raise NonFiniteError(
                     _compose_message(f"the tangent of {row.op.title} is not finite at {operands}", place, ""),
@@ -133,7 +133,7 @@ class AnomalySweep(HookRunner):
     def node(self, row: Row, upstream: Any) -> Any:
         """Remember the upstream gradient of a node, after its hooks; raises if it is not finite."""
         self.close()
-        self.place = self.span.tape.places.get(self.span.start + row.node * STRIDE)
+        self.place = self.span.tape.notes.places.get(self.span.start + row.node * STRIDE)
         self.op = row.op
         changed = super().node(row, upstream)
         self.upstream = upstream if changed is None else changed
@@ -148,9 +148,9 @@ class AnomalySweep(HookRunner):
         tape = self.span.tape
         for offset in range(self.marked, len(tape.buffer), STRIDE):
             if self.place is not None:
-                tape.places.setdefault(offset, self.place)
+                tape.notes.places.setdefault(offset, self.place)
             if self.op is not None:
-                tape.derived.setdefault(offset, self.op)
+                tape.notes.derived.setdefault(offset, self.op)
         self.marked = len(tape.buffer)
 
     def wire(self, row: Row, slot: int, sent: Any) -> None:

@@ -34,7 +34,7 @@ from wiregrad.frontends.recording.function_context import (
 )
 from wiregrad.frontends.recording.record import common_tape, finish_node, no_grad, record_op
 from wiregrad.frontends.recording.session import data_of, push_by_transpose
-from wiregrad.frontends.recording.tape import STATE, UNCHECKED, Tape
+from wiregrad.frontends.recording.tape import STATE, UNCHECKED, Tape, TapeKind
 from wiregrad.frontends.recording.value import Value, make_leaf
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.scoped_settings import SettingBlock
@@ -86,7 +86,7 @@ class Function:
         if cls.check and not STATE.skips_checks and not cls.__dict__.get("_checked", False):
             cls._checked = True
             try:
-                with STATE.record_on(Tape(apart=True)):
+                with STATE.record_on(Tape(TapeKind.APART)):
                     _check_function_class(cls, args)
             except BaseException:
                 cls._checked = False
@@ -126,8 +126,8 @@ def _apply_function(cls: type[Function], args: Sequence[Any]) -> Any:
     if tape is None:
         return unflatten(run.tree, [as_constant(output) for output in run.outputs])
     output = call.keep_run(run)
-    if tape.tracing and call.parts.still:
-        tape.leak = f"{cls.__name__} returns whole numbers or conditions, which leave the recording"
+    if tape.guard is not None and call.parts.still:
+        tape.guard.leak = f"{cls.__name__} returns whole numbers or conditions, which leave the recording"
         for operand in operands:
             # Reading a traced value's data certifies it: such results belong to this point alone.
             _ = operand.data

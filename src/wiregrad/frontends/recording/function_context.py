@@ -21,7 +21,8 @@ from wiregrad.frontends.recording.arguments import flatten, unflatten
 from wiregrad.frontends.recording.dispatch import is_literal
 from wiregrad.frontends.recording.record import common_tape, finish_node, is_tracing, no_grad
 from wiregrad.frontends.recording.session import add_input, data_of
-from wiregrad.frontends.recording.tape import STATE, Tape
+from wiregrad.frontends.recording.tape import STATE, Tape, TapeKind
+from wiregrad.frontends.recording.trace_notes import ReplayGuard
 from wiregrad.frontends.recording.value import Value, ValueNotes, make_leaf
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array_ops import General
@@ -246,7 +247,8 @@ class RecordedContext:
         """Return whether forward computes with plain numbers that it read from values."""
         if self.again is None:
             return True
-        tape = Tape(tracing=True)
+        guard = ReplayGuard()
+        tape = Tape(TapeKind.APART, guard)
         with STATE.record_on(tape), np.errstate(all="ignore"):
             try:
                 self.call.forward(
@@ -254,10 +256,10 @@ class RecordedContext:
                 )
             except Exception:
                 return True
-        if tape.leak is not None or tape.refusal is not None:
+        if guard.leak is not None or guard.refusal is not None:
             return True
         # A condition that was read selects among constants; a number that was read makes the result depend on it.
-        return any(np.asarray(check.outcome).dtype.kind in "fc" for check in tape.certificates)
+        return any(np.asarray(check.outcome).dtype.kind in "fc" for check in guard.certificates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,16 +310,17 @@ KEPT_NUMBER_OP = TABLE.register(
 def run_on_constants() -> Iterator[None]:
     """Return a context for a method of a user's class on constants: nothing is recorded, and numbers may be read."""
     tape = STATE.tape
-    refusal = None if tape is None else tape.refusal
+    guard = None if tape is None else tape.guard
+    refusal = None if guard is None else guard.refusal
     rows = 0 if tape is None else len(tape.buffer)
     try:
         with no_grad(), running_backward(differentiated=False):
             yield
     finally:
-        if tape is not None:
-            tape.refusal = refusal
+        if tape is not None and guard is not None:
+            guard.refusal = refusal
             if len(tape.buffer) > rows:
-                tape.leak = "a wg.Function uses a value that is not among its arguments"
+                guard.leak = "a wg.Function uses a value that is not among its arguments"
 
 
 def _as_own_object(x: Any) -> Any:

@@ -6,7 +6,7 @@ be differentiated again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,7 +16,17 @@ from wiregrad.errors import GradientError, OperandError, short_repr
 from wiregrad.frontends.recording import dispatch, scalar, traced_numbers  # noqa: F401 - they install Value's methods
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, is_owned, unflatten
 from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
-from wiregrad.frontends.recording.tape import PAUSES, STATE, STRIDE, WATCHES, DroppedArray, Tape, TapeSpan, pull_back
+from wiregrad.frontends.recording.tape import (
+    LITERAL,
+    PAUSES,
+    STATE,
+    STRIDE,
+    WATCHES,
+    DroppedArray,
+    Tape,
+    TapeKind,
+    pull_back,
+)
 from wiregrad.frontends.recording.value import (
     NumpyScalar,
     Scalar,
@@ -42,7 +52,7 @@ class RecordingSession:
         self.alone = STATE.is_paused and tape is None and not is_tracing()
         """Whether it runs under no_grad: then no gradient flows to values from outside."""
         self.outer = None if self.alone else tape or STATE.tape
-        self.tape = self.outer or Tape(apart=self.alone)
+        self.tape = self.outer or (Tape(TapeKind.APART) if self.alone else Tape())
         self.start = len(self.tape.buffer)
         self.offsets: list[int] = []
         self.data: list[Any] = []
@@ -173,6 +183,63 @@ def _seed_offset(seed: tuple[int, Any]) -> int:
     return seed[0]
 
 
+class TapeSpan:
+    """The nodes of a tape between two offsets, presented to the sweeps as a circuit with indices from 0."""
+
+    def __init__(self, tape: Tape, start: int, stop: int, roots: Iterable[int]) -> None:
+        self.tape = tape
+        self.start = start
+        self.size = (stop - start) // STRIDE
+        self._nodes = [node for _, node in tape.walk_nodes(start, stop)][::-1]
+        self._roots = {self.index_of(offset) for offset in roots}
+        self.literals: dict[int, Any] = {}
+        self.read: dict[int, Any] = {}
+        """The values of nodes by offset, as far as the nodes that read them have kept them."""
+        for node in self._nodes:
+            for source, x in zip(node.sources, node.xs, strict=True):
+                if source >= 0 and type(x) is not DroppedArray:
+                    self.read[source] = x
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of a node."""
+        return (offset - self.start) // STRIDE
+
+    def sum_seeds(self, seeds: Sequence[tuple[int, Any]]) -> dict[int, Any]:
+        """Return the seeds of a sweep by index, given by offset; seeds of the same node are added."""
+        sums: dict[int, Any] = {}
+        for offset, seed in seeds:
+            index = self.index_of(offset)
+            sums[index] = sums[index] + seed if index in sums else seed
+        return sums
+
+    def active(self) -> bytearray:
+        """Return 1 for each node through which a gradient can reach a root, else 0."""
+        active = bytearray(self.size)
+        for k, node in enumerate(self._nodes):
+            if k in self._roots or any(
+                source >= self.start and active[self.index_of(source)] for source in node.sources
+            ):
+                active[k] = getattr(node.y, "dtype", np.dtype(float)).kind in "fc"
+        return active
+
+    def rows(self, *, backward: bool = False) -> Iterator[Row]:
+        """Walk the nodes; a source from outside the span is a negative index into `literals`."""
+        order = range(self.size - 1, -1, -1) if backward else range(self.size)
+        for k in order:
+            node = self._nodes[k]
+            sources = [
+                self.index_of(source) if source >= self.start else self._add_literal(source, x)
+                for source, x in zip(node.sources, node.xs, strict=True)
+            ]
+            # The sweep ends at the roots, so their sources are left out.
+            yield Row(k, INPUT, [], 0) if k in self._roots else Row(k, node.op, sources, node.mode)
+
+    def _add_literal(self, source: int, x: Any) -> int:
+        number = -1 - len(self.literals)
+        self.literals[number] = x if source == LITERAL else (source, x)
+        return number
+
+
 class SpanNumbers:
     """The nodes of a span as plain numbers and arrays; an array that no rule reads may have been dropped."""
 
@@ -202,7 +269,7 @@ class SpanValues(SpanNumbers):
         tape = self.span.tape
         if offset in tape.leaves:
             return view_node(tape, offset)
-        return wrap_node(tape, offset, float(data) if type(data) is np.float64 and not tape.tracing else data)
+        return wrap_node(tape, offset, float(data) if type(data) is np.float64 and tape.guard is None else data)
 
 
 class HookRunner:
@@ -223,7 +290,7 @@ class HookRunner:
 
 def add_input(tape: Tape, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
     """Append an input to a tape; `number` says whether a real number is Python's or NumPy's."""
-    if not tape.tracing or type(data) is not float:
+    if tape.guard is None or type(data) is not float:
         return wrap_node(tape, tape.append_extra(new_extra((INPUT, (), (), data, 0))), data, number)
     data = np.float64(data)
     value = wrap_node(tape, tape.append_extra(new_extra((INPUT, (), (), data, 0))), data)
@@ -353,7 +420,7 @@ def push_by_transpose(back: Callable[..., Any], slot: int, t: Any, xs: Sequence[
     The reverse rule is linear in g, so recording `back(slot, g, xs)` and pulling t back to g gives the pushed tangent.
     """
     recorded = isinstance(t, Value) or any(isinstance(x, Value) for x in xs)
-    session = RecordingSession(STATE.tape if recorded else Tape(apart=True))
+    session = RecordingSession(STATE.tape if recorded else Tape(TapeKind.APART))
     like = data_of(y)
     with STATE.record_on(session.tape):
         g = session.lift_argument(

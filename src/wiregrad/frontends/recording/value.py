@@ -38,10 +38,11 @@ from wiregrad.frontends.recording.tape import (
     DroppedArray,
     SweptGradients,
     Tape,
+    TapeKind,
     pull_back,
 )
 from wiregrad.frontends.recording.user_code import user_place
-from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place
+from wiregrad.ir import INPUT, TABLE, Op, Place
 from wiregrad.ir.op import OperatorMethods
 from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
 
@@ -128,9 +129,10 @@ class Value(OperatorMethods):
         """The gradient of the last `backward()`; on leaves, gradients add up until this is set to None (or 0)."""
         if self._tape is None:
             return notes_of(self).grad
-        if self._tape.tracing and self._tape.sweeps:
-            self._tape.leak = "a gradient was taken out of the recording with .grad"
-        flow = self._tape.adjoint_at(self._index)
+        tape = self._tape
+        if tape.guard is not None and tape.sweeps:
+            tape.guard.leak = "a gradient was taken out of the recording with .grad"
+        flow = tape.adjoint_at(self._index)
         return None if flow is None else settle_gradient(_as_flow(flow), self._data)
 
     @grad.setter
@@ -154,7 +156,7 @@ class Value(OperatorMethods):
             raise OperandError(f"a value's name is a string; got {short_repr(name)}")
         notes_of(self).name = name
         if self._tape is not None and name is not None:
-            self._tape.names[self._index] = name
+            self._tape.notes.names[self._index] = name
 
     @property
     def op(self) -> Op | None:
@@ -237,7 +239,7 @@ class Value(OperatorMethods):
 
     def detach(self) -> Any:
         """Return the same number or array as a constant: no gradient flows back through it."""
-        if self._tape is not None and self._tape.tracing:
+        if self._tape is not None and self._tape.guard is not None:
             stopped = TABLE["stop_gradient"](self)
             return as_python_number(stopped) if is_python_number(self) else stopped
         _note_escape(self, self._data)
@@ -283,7 +285,7 @@ class Value(OperatorMethods):
 
     def __bool__(self) -> bool:
         outcome = bool(self._data)
-        if any(tape is not None and tape.tracing for tape in (self._tape, STATE.tape)):
+        if any(tape is not None and tape.guard is not None for tape in (self._tape, STATE.tape)):
             # The truth of a number is the comparison with 0, and that comparison is what steers Python.
             condition = self if np.asarray(self._data).dtype.kind == "b" else self != 0
             if isinstance(condition, Value):
@@ -327,7 +329,7 @@ class Value(OperatorMethods):
         if tape is None:
             # A leaf is a variable, whose number may change; a constant is identified by its number.
             return hash(_lookup_key(self)) if notes_of(self).constant else object.__hash__(self)
-        if not tape.of_transform:
+        if tape.kind is TapeKind.USER:
             return object.__hash__(self)
         if STATE.tape is None:
             raise OperandError(
@@ -419,7 +421,7 @@ def _is_same_node(one: Value, two: Value) -> bool:
 
 
 def _is_of_transform(value: Value) -> bool:
-    return value._tape is not None and value._tape.of_transform
+    return value._tape is not None and value._tape.kind is not TapeKind.USER
 
 
 class Scalar(Value):
@@ -503,13 +505,17 @@ def as_python_number(value: Any, bound: int = 1) -> Any:
     kind = type(value)
     if kind is NumpyScalar:
         return _change_class(value, Scalar)
-    if kind is NumpyNumber and type(value._data) is np.float64 and value._tape is not None and value._tape.tracing:
+    if kind is NumpyNumber and type(value._data) is np.float64 and _is_traced(value):
         return _change_class(value, PythonFloat)
     if kind is DiscreteValue and not value.shape:
         whole_number = _change_class(value, PythonInt)
         whole_number.bound = bound
         return whole_number
     return bool(value) if kind is np.bool_ else value
+
+
+def _is_traced(value: Value) -> bool:
+    return value._tape is not None and value._tape.guard is not None
 
 
 def as_numpy_number(value: Any) -> Any:
@@ -568,7 +574,7 @@ def is_constant(value: Value) -> bool:
     tape = value._tape
     if tape is None:
         return notes_of(value).constant
-    if not tape.tracing:
+    if tape.guard is None:
         return False
     return value._data.dtype.kind not in "fc" or tape.node_at(value._index).op is TABLE["stop_gradient"]
 
@@ -584,7 +590,7 @@ def notes_of(value: Value) -> ValueNotes:
 def view_node(tape: Tape, offset: int) -> Value:
     """Return a node of a tape as a value."""
     stands_for = tape.leaves.get(offset)
-    if stands_for is not None and not tape.apart:
+    if stands_for is not None and tape.kind is not TapeKind.APART:
         leaf_value: Value = stands_for
         return leaf_value
     return wrap_node(tape, offset, tape.value_at(offset), Scalar)
@@ -594,9 +600,9 @@ def wrap_node(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpySc
     """Make a value for the node at an offset; `number` is its class if it is a real number and not traced."""
     if type(data) is DroppedArray:
         raise GradientError("this array was dropped because no derivative needs it; read it while the function runs")
-    if type(data) is float and not tape.tracing:
+    if type(data) is float and tape.guard is None:
         kind: type[Value] = number
-    elif tape.tracing and data.dtype.kind not in "fc":
+    elif tape.guard is not None and data.dtype.kind not in "fc":
         kind = DiscreteValue
     else:
         kind = array_class(data)
@@ -668,7 +674,7 @@ def deliver_gradients(tape: Tape, sweep: SweptGradients) -> None:
                 flow = run_hook(hook, value._data, flow)
             _accumulate_gradient(value, flow, here)
     homes: dict[int, tuple[Tape, list[Any]]] = {}
-    for offset, (source, origin) in tape.imports.items():
+    for offset, (source, origin) in tape.copies.origins.items():
         home = source()
         left = sweep.gradient_at(tape, offset)
         if home is not None and left is not None:
@@ -711,13 +717,13 @@ def _note_escape(value: Value, outcome: Any) -> None:
     """Note that a value was read as a plain number while tracing, so that it may have steered Python."""
     tape = value._tape
     running = STATE.tape
-    if running is not None and running.tracing and tape is not running and not is_constant(value):
-        running.escapes.append((value, outcome, user_place()))
-    if tape is None:
-        if STATE.tape is not None:
-            STATE.tape.refusal = OUTSIDE_VALUE_REASON
-    elif tape.tracing:
-        tape.certificates.append(Certificate(value._index, outcome, user_place()))
+    if running is not None and running.guard is not None:
+        if tape is not running and not is_constant(value):
+            running.guard.note_outside_read(value, outcome)
+        if tape is None:
+            running.guard.refusal = OUTSIDE_VALUE_REASON
+    if tape is not None and tape.guard is not None:
+        tape.guard.certify_read(value._index, outcome)
 
 
 def make_concrete(operand: Any) -> Any:
@@ -745,7 +751,7 @@ def _as_whole_number(value: Value, rounding: str) -> int:
     if not is_constant(value):
         raise EscapeError(_ESCAPE_MESSAGE.format("an int") + format_user_line())
     tape = value._tape
-    if tape is not None and tape.tracing and value._data.dtype.kind == "f":
+    if tape is not None and tape.guard is not None and value._data.dtype.kind == "f":
         rounded = TABLE[rounding](value)
         _note_escape(rounded, rounded._data)
     else:

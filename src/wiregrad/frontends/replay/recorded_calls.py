@@ -208,7 +208,7 @@ def certify(
     _check_tree(traced.tree)
     moving = tuple(k for k, result in enumerate(traced.results) if _is_output(result, tape))
     inputs = [tape.value_at(offset) for offset in traced.inputs]
-    checks = _needed_checks(tape, traced.inputs) if keep else []
+    checks = _needed_checks(traced) if keep else []
     circuit = None
     if keep and (moving or checks):
         values = [wrap_node(tape, check.node, tape.value_at(check.node)) for check in checks]
@@ -217,13 +217,14 @@ def certify(
         writer = TraceWriter(with_checks, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
         circuit = writer.write_circuit()
         checks = [check._replace(node=writer.where[check.node]) for check in checks]
-    if tape.identity.unforeseen is not None:
-        raise NotReplayableError(tape.identity.unforeseen)
-    if tape.leaves or tape.refusal:
-        raise NotReplayableError(tape.refusal or OUTSIDE_VALUE_REASON)
+    guard = traced.guard
+    if guard.late_identity_test is not None:
+        raise NotReplayableError(guard.late_identity_test)
+    if tape.leaves or guard.refusal:
+        raise NotReplayableError(guard.refusal or OUTSIDE_VALUE_REASON)
     expected = tuple(np.asarray(data_of(value))[()] for value in (outputs[len(moving) :] if circuit else ()))
     results = [_plain_leaf(result) for result in traced.results]
-    leak = tape.leak or ("it registers a hook on a value" if tape.hooks else None)
+    leak = guard.leak or ("it registers a hook on a value" if tape.hooks else None)
     in_python = tuple(is_python_number(traced.results[k]) for k in moving)
     return CertifiedRecording(circuit, inputs, results, traced.tree, moving, in_python, expected, tuple(checks), leak)
 
@@ -277,14 +278,15 @@ def plain_result(data: Any, *, in_python: bool = True) -> Any:
     return data.item() if isinstance(data, np.generic) and data.dtype.char in python_dtypes else data
 
 
-def _needed_checks(tape: Tape, inputs: Sequence[int]) -> list[Certificate]:
+def _needed_checks(traced: TracedFunction) -> list[Certificate]:
     """Return one certificate per node that depends on an input; the others cannot change."""
-    input_offsets = set(inputs)
+    input_offsets = set(traced.inputs)
     depends = dict[int, bool]()
     needed: dict[int, Certificate] = {}
-    for certificate in tape.certificates:
-        if certificate.node not in needed and _depends_on_input(tape, certificate.node, input_offsets, depends):
-            needed[certificate.node] = certificate
+    for certificate in traced.guard.certificates:
+        node = certificate.node
+        if node not in needed and _depends_on_input(traced.tape, node, input_offsets, depends):
+            needed[node] = certificate
     return list(needed.values())
 
 
