@@ -8,9 +8,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import EnumType
 from functools import partial
-from operator import is_
+from operator import attrgetter, is_, methodcaller
 from types import CellType, FunctionType, MemberDescriptorType, ModuleType
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 import numpy as np
 
@@ -26,15 +26,22 @@ from wiregrad.frontends.replay.outside_rules import (
     IMMUTABLE_TYPES,
     INERT_ATTRIBUTES,
     PROTOCOL_NAMES,
+    REFLECTIVE_NAMES,
+    CodeReads,
     is_known_class,
     is_known_module,
     is_python_class,
+    names_in,
 )
 
 ABSENT = object()
 """The value of a variable that does not exist."""
 PLAIN_BASES = (object, type, BaseException, Exception, ABC, Generic, *CONTAINER_TYPES, *ATOMIC_TYPES)
 """Base classes whose code reads only special attributes of derived classes."""
+REFLECTIVE_CLASSES = (attrgetter, methodcaller)
+"""Classes whose objects read attributes by name."""
+CLASS_ACCESS_NAMES = ("type", "__class__")
+"""Names in code that give the class of an object."""
 SMALL_ARRAY_BYTES = 1 << 18
 """Up to this size an array is compared as bytes, which copies it."""
 
@@ -151,18 +158,57 @@ class OutsideSnapshot:
         return False
 
 
-class ReadNames(Protocol):
-    """The names that the followed code can read."""
+class ReadNames:
+    """The names that the followed code can read, and what else it may do."""
 
-    names: set[str]
-    makes_classes: bool
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.pairs: set[tuple[str, str]] = set()
+        """Variables with an attribute that is read directly from them, as in `np.sin`."""
+        self.escaping: set[str] = {""}
+        """Variables that are used in any other way."""
+        self.stored: set[str] = set()
+        """Attributes that the code assigns."""
+        self.constructed: set[int] = set()
+        """Ids of the classes that the code can reach, and so may call."""
+        self.calls_any_class = False
+        """Whether there is a class method or descriptor, which may call any class passed to it."""
+        self.makes_classes = False
+        self.reflects = False
+        """Whether the code can reach a function that reads attributes by name."""
+
+    def add_code(self, reads: CodeReads) -> None:
+        """Add what the bytecode of a function reads."""
+        self.names |= reads.names
+        self.pairs |= reads.pairs
+        self.escaping |= reads.escaping
+        self.stored |= reads.stored
+        self.makes_classes = self.makes_classes or reads.makes_classes
+
+    def add_text(self, text: str) -> None:
+        """Add the names in a string that the code can reach: it may read attributes by them."""
+        names = set(names_in([text]))
+        self.names |= names
+        self.escaping |= names
+
+    def add_class(self, kind: type) -> None:
+        """Add a class that the code can reach, and so may call."""
+        self.constructed.update(map(id, kind.__mro__))
+        self.reflects = self.reflects or kind in REFLECTIVE_CLASSES
 
     @property
     def is_reflective(self) -> bool:
         """Whether the code may read attributes that it does not name."""
+        return self.reflects or not REFLECTIVE_NAMES.isdisjoint(self.names)
 
-    def may_construct(self, kind: Any) -> bool:
+    def may_construct(self, kind: type) -> bool:
         """Return whether the code may create objects of a class."""
+        return self.calls_any_class or id(kind) in self.constructed or not self.names.isdisjoint(CLASS_ACCESS_NAMES)
+
+    def may_escape(self, bindings: set[str]) -> bool:
+        """Return whether one of these variables may be used in another way than by reading a named attribute."""
+        loaded = {name for name, _ in self.pairs} - self.escaping
+        return not bindings <= loaded
 
 
 class ModuleScope:
