@@ -48,6 +48,8 @@ from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
 
 new_instance = object.__new__
 
+USER_TAPE = TapeKind.USER
+"""Bound once, because looking up a member of an Enum takes a tenth as long as hashing a value."""
 MAX_REMEMBERED_PASSES = 8
 """Maximum number of backward passes whose source lines a leaf remembers."""
 
@@ -329,7 +331,7 @@ class Value(OperatorMethods):
         if tape is None:
             # A leaf is a variable, whose number may change; a constant is identified by its number.
             return hash(_lookup_key(self)) if notes_of(self).constant else object.__hash__(self)
-        if tape.kind is TapeKind.USER:
+        if tape.kind is USER_TAPE:
             return object.__hash__(self)
         if STATE.tape is None:
             raise OperandError(
@@ -421,7 +423,7 @@ def _is_same_node(one: Value, two: Value) -> bool:
 
 
 def _is_of_transform(value: Value) -> bool:
-    return value._tape is not None and value._tape.kind is not TapeKind.USER
+    return value._tape is not None and value._tape.kind is not USER_TAPE
 
 
 class Scalar(Value):
