@@ -53,7 +53,7 @@ class AnomalyWatch:
     def __init__(self, infinite: bool) -> None:
         self.infinite = infinite
 
-    def __call__(self, tape: Tape, offset: int, op: Op, xs: Sequence[Any], y: Any) -> None:
+    def __call__(self, tape: Tape, offset: int, op: Op, xs: Sequence[Any], y: object) -> None:
         """Raise if the op that was just recorded produced a non-finite number, or got NaN from outside."""
         if self.accepts_value(y):
             return
@@ -67,7 +67,7 @@ class AnomalyWatch:
                 name = f"{op.title} was given {'an array with ' if np.ndim(x) else ''}NaN as {op.input_name(slot)}"
                 raise NonFiniteError(_compose_message(name, place, "look at where this value comes from"), place=place)
 
-    def apart(self, op: Op, xs: Sequence[Any], y: Any, place: Place | None = None, within: Op | None = None) -> None:
+    def apart(self, op: Op, xs: Sequence[Any], y: object, place: Place | None = None, within: Op | None = None) -> None:
         """Raise if an unrecorded op produced a non-finite number: under `no_grad`, or on the examples of a batch.
 
         `within` is the op whose derivative rule applied it.
@@ -78,12 +78,12 @@ class AnomalyWatch:
             place = place or user_place()
             raise NonFiniteError(_compose_message(context + fault.sentence(), place, ""), fault=fault, place=place)
 
-    def find_fault(self, op: Op, xs: Sequence[Any], y: Any) -> Fault | None:
+    def find_fault(self, op: Op, xs: Sequence[Any], y: object) -> Fault | None:
         """Return the fault of an op: infinity or NaN from finite numbers, or NaN from an infinity."""
         own = forward_fault(op, xs, y) if self.infinite else None
         return own or forward_fault(op, xs, y, only_nan=True)
 
-    def accepts_value(self, y: Any) -> bool:
+    def accepts_value(self, y: object) -> bool:
         """Return whether a number or array is acceptable: finite, or at least not NaN."""
         return not np.any(is_nonfinite(y) if self.infinite else is_nan(y))
 
@@ -130,7 +130,7 @@ class AnomalySweep(HookRunner):
         self.op: Op | None = None
         self.marked = len(span.tape.buffer)
 
-    def node(self, row: Row, upstream: Any) -> Any:
+    def node(self, row: Row, upstream: object) -> Any:
         """Remember the upstream gradient of a node, after its hooks; raises if it is not finite."""
         self.close()
         self.place = self.span.tape.notes.places.get(self.span.start + row.node * STRIDE)
@@ -153,7 +153,7 @@ class AnomalySweep(HookRunner):
                 tape.notes.derived.setdefault(offset, self.op)
         self.marked = len(tape.buffer)
 
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
+    def wire(self, row: Row, slot: int, sent: object) -> None:
         """Raise if the gradient on a wire is not finite although everything it was computed from is."""
         sent = _plain_flow(sent)
         g = _plain_flow(self.upstream)

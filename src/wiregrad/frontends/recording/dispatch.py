@@ -36,7 +36,7 @@ from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
 from wiregrad.ops.functions.shape import cast_like
 
 
-def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
     """Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."""
     op = UFUNCS.get(ufunc)
     if op is not None and method == "__call__" and not settings:
@@ -75,7 +75,7 @@ def _describe_missing_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -
     return f"np.{what}{keywords} has no rule{_suggest_name(name)}"
 
 
-def _apply_outer(op: Op, a: Any, b: Any) -> Any:
+def _apply_outer(op: Op, a: object, b: object) -> Any:
     """Apply an op to all pairs of elements."""
     one, two = (x if isinstance(x, Value) else np.asarray(x) for x in (a, b))
     return op(FUNCTIONS["reshape"].run(one, one.shape + (1,) * two.ndim), two)
@@ -115,7 +115,7 @@ def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs
     return tree_map(as_constant, function(*args, **kwargs))
 
 
-def _call_method(name: str, thing: Any, *args: Any, **kwargs: Any) -> Any:
+def _call_method(name: str, thing: object, *args: object, **kwargs: object) -> Any:
     return getattr(thing, name)(*args, **kwargs)
 
 
@@ -124,7 +124,7 @@ def is_literal(value: Value) -> bool:
     return value._tape is None and notes_of(value).constant
 
 
-def as_constant(result: Any) -> Any:
+def as_constant(result: object) -> Any:
     """Return a real or complex number or array as a constant value; anything else is returned unchanged."""
     if type(result) is not np.ndarray and not isinstance(result, float | complex | np.generic):
         return result
@@ -225,7 +225,7 @@ def _make_operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any],
 def _make_op_method(op: Op) -> Callable[..., Any]:
     """Return a method of values that applies an op."""
 
-    def method(self: Value, *operands: Any) -> Any:
+    def method(self: Value, *operands: object) -> Any:
         try:
             return op(self, *operands)
         except ArityError as error:
@@ -239,7 +239,7 @@ def _make_op_method(op: Op) -> Callable[..., Any]:
 def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a method of values that calls a function made of ops, with NumPy as the fallback."""
 
-    def method(self: Value, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Value, *args: object, **kwargs: object) -> Any:
         try:
             return run_composite(function, name, (self, *args), kwargs)
         except (NoRuleError, EscapeError):
@@ -273,7 +273,7 @@ class ClonedValue(Value):
     views: list[weakref.ref[Value]]
     """The views that were taken of it."""
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         self._assign_elements(run_composite(_put_elements, "indexing", (self, index, value), {}), value)
 
     def __iadd__(self, other: Any) -> ClonedValue:
@@ -288,7 +288,7 @@ class ClonedValue(Value):
     def __itruediv__(self, other: Any) -> ClonedValue:
         return self._assign_elements(self / other)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         part = super().__getitem__(index)
         return self._note_view(part) if _is_basic_index(index) else part
 
@@ -300,18 +300,18 @@ class ClonedValue(Value):
             return self._note_view(attribute)
         return lambda *args, **kwargs: self._note_view(attribute(*args, **kwargs))
 
-    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(self, function: Any, types: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = super().__array_function__(function, types, args, kwargs)  # type: ignore[misc]
         return self._note_view(result) if function.__name__ in VIEW_METHODS else result
 
-    def _note_view(self, part: Any) -> Any:
+    def _note_view(self, part: object) -> Any:
         """Remember a view of the elements; a number is a copy and needs no remembering."""
         for value in part if isinstance(part, list | tuple) else (part,):
             if isinstance(value, Value) and value.shape:
                 self.views.append(weakref.ref(value))
         return part
 
-    def _assign_elements(self, assigned: Value, source: Any = None) -> ClonedValue:
+    def _assign_elements(self, assigned: Value, source: object = None) -> ClonedValue:
         """Represent another value from now on; raises if a view other than the source of the elements exists."""
         if any(view() is not None and view() is not source for view in self.views):
             raise MutationError(
@@ -322,7 +322,7 @@ class ClonedValue(Value):
         return _copy_state(self, assigned)
 
 
-def _is_basic_index(index: Any) -> bool:
+def _is_basic_index(index: object) -> bool:
     """Return whether an index gives a view: slices and whole numbers, not lists, arrays or masks."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts)
@@ -352,12 +352,12 @@ def clone(x: Value) -> ClonedValue:
     return _copy_state(copy, TABLE["positive"](x))
 
 
-def clamp(x: Value, min: Any = None, max: Any = None) -> Any:
+def clamp(x: Value, min: object = None, max: object = None) -> Any:
     """Return the elements limited to an interval."""
     return FUNCTIONS["clip"].run(x, min, max)
 
 
-def masked_fill(x: Value, mask: Any, value: Any) -> Any:
+def masked_fill(x: Value, mask: object, value: object) -> Any:
     """Return the array with a number where a mask is true."""
     return TABLE["where"](mask, value, x)
 
@@ -395,7 +395,7 @@ TORCH_METHODS: dict[str, Callable[..., Any]] = {
 def _make_torch_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of values that calls a function made of ops under PyTorch's name."""
 
-    def method(self: Value, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Value, *args: object, **kwargs: object) -> Any:
         return run_composite(function, name, (self, *args), kwargs)
 
     method.__name__ = name

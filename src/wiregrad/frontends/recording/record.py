@@ -210,7 +210,7 @@ def _give_output_dtype(x: Any, y: Any) -> Any:
     return y.dtype.type(x) if y.dtype.kind in "fc" else np.float64(x)
 
 
-def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: object) -> Any:
     """Append a node whose output has been computed; returns its value."""
     if type(y) is np.ndarray:
         if y.ndim:
@@ -251,7 +251,7 @@ def _finish_traced(tape: Tape, guard: ReplayGuard, op: Op, operands: Sequence[An
     return value
 
 
-def _append_op(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> int:
+def _append_op(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: object) -> int:
     """Append a node and show it to the watcher, if there is one."""
     watch = STATE.watch if WATCHES.opened else None
     sources = tuple([place_on_tape(tape, x) if isinstance(x, Value) else LITERAL for x in operands])

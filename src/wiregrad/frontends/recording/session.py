@@ -57,7 +57,7 @@ class RecordingSession:
         self.offsets: list[int] = []
         self.data: list[Any] = []
 
-    def lift_argument(self, leaf: Any, what: Callable[[], str]) -> Value:
+    def lift_argument(self, leaf: object, what: Callable[[], str]) -> Value:
         """Return an argument as a new node of the tape."""
         if type(leaf) is np.ndarray and leaf.dtype == np.float64 and leaf.ndim:
             value = add_input(self.tape, ensure_owned(leaf))
@@ -76,7 +76,7 @@ class RecordingSession:
         self.data.append(value._data)
         return value
 
-    def offset_of(self, result: Any) -> int | None:
+    def offset_of(self, result: object) -> int | None:
         """Return the offset of a result; None if it cannot depend on an argument."""
         if not isinstance(result, Value) or result._tape is not self.tape or result._index < self.start:
             return None
@@ -234,7 +234,7 @@ class TapeSpan:
             # The sweep ends at the roots, so their sources are left out.
             yield Row(k, INPUT, [], 0) if k in self._roots else Row(k, node.op, sources, node.mode)
 
-    def _add_literal(self, source: int, x: Any) -> int:
+    def _add_literal(self, source: int, x: object) -> int:
         number = -1 - len(self.literals)
         self.literals[number] = x if source == LITERAL else (source, x)
         return number
@@ -254,7 +254,7 @@ class SpanNumbers:
         data = self.span.tape.value_at(offset)
         return self.load_node(offset, self.span.read.get(offset, data) if type(data) is DroppedArray else data)
 
-    def load_node(self, offset: int, data: Any) -> Any:
+    def load_node(self, offset: int, data: object) -> Any:
         """Return the data of a node; numbers become NumPy's, because derivative rules divide."""
         return np.float64(data) if type(data) is float else data
 
@@ -262,7 +262,7 @@ class SpanNumbers:
 class SpanValues(SpanNumbers):
     """The nodes of a span as values, so that a sweep over them is recorded."""
 
-    def load_node(self, offset: int, data: Any) -> Any:
+    def load_node(self, offset: int, data: object) -> Any:
         """Return a node as a value; a dropped array stays dropped."""
         if type(data) is DroppedArray:
             return data
@@ -278,17 +278,17 @@ class HookRunner:
     def __init__(self, span: TapeSpan) -> None:
         self.hooks = {span.index_of(offset): hooks for offset, hooks in span.tape.hooks.items() if offset >= span.start}
 
-    def node(self, row: Row, upstream: Any) -> Any:
+    def node(self, row: Row, upstream: object) -> Any:
         """Return the gradient after the node's hooks; None if it has no hooks."""
         for hook in self.hooks.get(row.node, ()):
             upstream = hook(upstream)
         return upstream if row.node in self.hooks else None
 
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
+    def wire(self, row: Row, slot: int, sent: object) -> None:
         """Ignore what is sent along a wire."""
 
 
-def add_input(tape: Tape, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
+def add_input(tape: Tape, data: object, number: type[Scalar] = NumpyScalar) -> Value:
     """Append an input to a tape; `number` says whether a real number is Python's or NumPy's."""
     if tape.guard is None or type(data) is not float:
         return wrap_node(tape, tape.append_extra(new_extra((INPUT, (), (), data, 0))), data, number)
@@ -308,12 +308,12 @@ def make_distinct(results: list[Any], passed: Iterable[tuple[Any, Any]]) -> list
     return results
 
 
-def data_of(result: Any) -> Any:
+def data_of(result: object) -> Any:
     """Return the data of a value; anything else is returned unchanged."""
     return result._data if isinstance(result, Value) else result
 
 
-def release_result(result: Any, session: RecordingSession) -> Any:
+def release_result(result: object, session: RecordingSession) -> Any:
     """Return a result of a function; as a plain number or array, unless an outer transform still needs it recorded."""
     if isinstance(result, Value) and not (result._tape is session.tape and session.tape.owner is None):
         # Transforms return Python floats, so a scalar becomes the value of a Python float.
@@ -326,7 +326,7 @@ def release_result(result: Any, session: RecordingSession) -> Any:
     return data.copy() if shared else data
 
 
-def release_results(container: Any, session: RecordingSession) -> Any:
+def release_results(container: object, session: RecordingSession) -> Any:
     """Apply `release_result` to each leaf of a container."""
     leaves, tree = flatten(container)
     return unflatten(tree, [release_result(leaf, session) for leaf in leaves])
@@ -403,18 +403,18 @@ def _resolve_argnums(argnums: Argnums, count: int, f: Callable[..., Any]) -> tup
     return positions, single
 
 
-def function_name(f: Any) -> str:
+def function_name(f: object) -> str:
     """Return the name of a function for error messages."""
     return getattr(f, "__name__", None) or type(f).__name__
 
 
-def check_callable(f: Any) -> None:
+def check_callable(f: object) -> None:
     """Raise unless a transform was given a function."""
     if not callable(f):
         raise OperandError(f"a transform takes a function; got {short_repr(f)}: write wg.grad(f)(x), not wg.grad(f(x))")
 
 
-def push_by_transpose(back: Callable[..., Any], slot: int, t: Any, xs: Sequence[Any], y: Any) -> Any:
+def push_by_transpose(back: Callable[..., Any], slot: int, t: object, xs: Sequence[Any], y: object) -> Any:
     """Push a tangent through an op that has only a reverse rule, by transposing that rule.
 
     The reverse rule is linear in g, so recording `back(slot, g, xs)` and pulling t back to g gives the pushed tangent.

@@ -470,7 +470,7 @@ def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
     return is_zero
 
 
-def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> None:
+def _pull_extra(node: ExtraNode, g: object, adjoints: list[Any], start: int) -> None:
     op, sources, xs, y, mode = node
     for slot in range(len(sources) - 1, -1, -1):
         source = sources[slot]

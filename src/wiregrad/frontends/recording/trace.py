@@ -82,7 +82,7 @@ def run_traced(
     tape = Tape(TapeKind.APART, guard)
     inputs: list[int] = []
 
-    def lift_leaf(leaf: Any) -> Any:
+    def lift_leaf(leaf: object) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
         if not isinstance(leaf, Value) and not _is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
@@ -119,7 +119,7 @@ def call_traced(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return f(*args, **kwargs)
 
 
-def _is_input(leaf: Any) -> bool:
+def _is_input(leaf: object) -> bool:
     if isinstance(leaf, bool | str | bytes | int) or callable(leaf):
         return False
     return np.asarray(leaf).dtype.kind in "fc"
@@ -172,7 +172,7 @@ def _is_full(cell: CellType) -> bool:
     return True
 
 
-def _values_in(name: str, item: Any) -> Iterator[tuple[str, Value]]:
+def _values_in(name: str, item: object) -> Iterator[tuple[str, Value]]:
     """Walk over the values in a variable: itself, elements of a container, or attributes of an object."""
     if isinstance(item, Value):
         yield name, item
@@ -183,7 +183,7 @@ def _values_in(name: str, item: Any) -> Iterator[tuple[str, Value]]:
             yield from ((path, leaf) for path, leaf in _leaf_paths(key, part) if isinstance(leaf, Value))
 
 
-def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> CircuitGraph:
+def trace(f: Callable[..., Any], *args: object, **kwargs: object) -> CircuitGraph:
     """Return the circuit of a function at a point: real and complex arguments are its inputs.
 
     >>> def neuron(x, w, b):
@@ -273,12 +273,12 @@ def _positional_names(f: Callable[..., Any], count: int) -> list[str]:
     return names + [f"{star}_{k}" for k in range(count - len(names))]
 
 
-def _input_paths(name: str, item: Any) -> list[str]:
+def _input_paths(name: str, item: object) -> list[str]:
     """Return a name for every input inside an argument."""
     return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or _is_input(leaf)]
 
 
-def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
+def _leaf_paths(name: str, item: object) -> Iterator[tuple[str, Any]]:
     """Walk over the leaves of a container, each with the keys and indices that lead to it."""
     if isinstance(item, list | tuple):
         for k, part in enumerate(item):
@@ -290,7 +290,7 @@ def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
         yield name, item
 
 
-def _as_number(result: Any, name: str) -> Any:
+def _as_number(result: object, name: str) -> Any:
     """Return a result that is not recorded as a NumPy number or array; raises if it is neither."""
     array = np.asarray(result)
     if array.dtype.kind not in "fciub":
@@ -382,7 +382,7 @@ class TraceWriter:
             return self.recording.append_op(spread, [constant], kind, 0)
         return constant
 
-    def _write_constant(self, value: Any) -> int:
+    def _write_constant(self, value: object) -> int:
         """Return the node of a constant; equal constants share one."""
         array = np.asarray(ensure_owned(value) if isinstance(value, np.ndarray) else value)
         if array.dtype not in DTYPES.values():

@@ -76,11 +76,11 @@ class ReplayGuard:
         self.identity_scan = identity_scan
         """The search for code that tests `condition is True`, which is never true of a recorded one."""
 
-    def certify_read(self, offset: int, outcome: Any) -> None:
+    def certify_read(self, offset: int, outcome: object) -> None:
         """Note that the user's code has read the number of a node."""
         self.certificates.append(Certificate(offset, outcome, user_place()))
 
-    def note_outside_read(self, value: Any, outcome: Any) -> None:
+    def note_outside_read(self, value: object, outcome: object) -> None:
         """Note that the user's code has read the number of a value from outside."""
         self.escapes.append((value, outcome, user_place()))
 

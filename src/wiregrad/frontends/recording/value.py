@@ -492,12 +492,12 @@ PYTHON_NUMBERS = frozenset([float, int, bool, Scalar, PythonFloat, PythonInt])
 """The types of Python numbers, and of values that would be Python numbers without recording."""
 
 
-def is_python_number(operand: Any) -> bool:
+def is_python_number(operand: object) -> bool:
     """Return whether an operand is a Python number, or would be one without recording."""
     return type(operand) in PYTHON_NUMBERS
 
 
-def is_numeric_operand(other: Any) -> bool:
+def is_numeric_operand(other: object) -> bool:
     """Return whether comparing a Python number with an object is left to NumPy, not to Python."""
     return isinstance(other, Value | np.ndarray | np.generic | int | float | complex)
 
@@ -542,7 +542,7 @@ def _change_class(value: Value, kind: type[Value]) -> Any:
     return copy
 
 
-def number_class(data: Any) -> type[Scalar]:
+def number_class(data: object) -> type[Scalar]:
     """Return the class of a value made from a real number: Python's or NumPy's."""
     if isinstance(data, Value):
         return Scalar if is_python_number(data) else NumpyScalar
@@ -556,12 +556,12 @@ _ESCAPE_MESSAGE = (
 )
 
 
-def array_class(data: Any) -> type[Value]:
+def array_class(data: object) -> type[Value]:
     """Return the class of a value that holds an array or a NumPy number."""
     return Value if type(data) is np.ndarray else NumpyNumber
 
 
-def make_leaf(data: Any, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
+def make_leaf(data: object, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
     """Make a value that belongs to no tape; `number` is its class if it is a real number."""
     value: Value = new_instance(number if type(data) is float else array_class(data))
     value._data = data
@@ -631,12 +631,12 @@ def settle_gradient(flow: Any, like: Any) -> Any:
     return gradient
 
 
-def zero_like(data: Any) -> Any:
+def zero_like(data: object) -> Any:
     """Return a zero gradient for a number or array."""
     return 0.0 if type(data) is float else np.zeros_like(data)[()]
 
 
-def _make_seed(value: Value, gradient: Any) -> Any:
+def _make_seed(value: Value, gradient: object) -> Any:
     """Check the gradient that a backward pass starts from, and give it the dtype of the value; 1 by default."""
     data = value._data
     if gradient is None:
@@ -687,12 +687,12 @@ def deliver_gradients(tape: Tape, sweep: SweptGradients) -> None:
         home.keep_sweep(SweptGradients(sweep.backward, adjoints), came_from=tape)
 
 
-def _as_flow(left: Any) -> Any:
+def _as_flow(left: object) -> Any:
     """Return the gradient that a sweep left at a node as a flow; None for a structural zero."""
     return None if left is STRUCTURAL_ZERO else left
 
 
-def _accumulate_gradient(value: Value, flow: Any, here: Place | None) -> None:
+def _accumulate_gradient(value: Value, flow: object, here: Place | None) -> None:
     """Add a flow to the gradient of a leaf."""
     notes = notes_of(value)
     fresh = settle_gradient(flow, value._data)
@@ -706,7 +706,7 @@ def _accumulate_gradient(value: Value, flow: Any, here: Place | None) -> None:
         notes.grad = fresh.copy() if type(fresh) is np.ndarray else fresh
 
 
-def run_hook(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
+def run_hook(hook: Callable[[Any], Any], data: object, flow: object) -> Any:
     """Call a hook with a gradient; returns its result, or the gradient if that is None. Absent ones are skipped."""
     if flow is None:
         return None
@@ -715,7 +715,7 @@ def run_hook(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
     return grad if changed is None else changed
 
 
-def _note_escape(value: Value, outcome: Any) -> None:
+def _note_escape(value: Value, outcome: object) -> None:
     """Note that a value was read as a plain number while tracing, so that it may have steered Python."""
     tape = value._tape
     running = STATE.tape
@@ -728,7 +728,7 @@ def _note_escape(value: Value, outcome: Any) -> None:
         tape.guard.certify_read(value._index, outcome)
 
 
-def make_concrete(operand: Any) -> Any:
+def make_concrete(operand: object) -> Any:
     """Return a traced condition or whole number as the plain object, and add a certificate for it."""
     if not isinstance(operand, DiscreteValue):
         return operand
@@ -769,5 +769,5 @@ def _unless_input(op: Op) -> Op | None:
     return None if op is INPUT else op
 
 
-def _format_brief(data: Any) -> str:
+def _format_brief(data: object) -> str:
     return repr(to_python_number(data))

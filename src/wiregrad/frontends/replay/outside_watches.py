@@ -114,7 +114,7 @@ class OutsideSnapshot:
         for watch in self._watches:
             watch.restore()
 
-    def _name_thing(self, thing: Any) -> str:
+    def _name_thing(self, thing: object) -> str:
         """Return a name for an object in the generated function."""
         name = f"_{id(thing)}"
         self._names[name] = thing
@@ -226,8 +226,8 @@ class ModuleScope:
 class AttributeScope:
     """The attributes of an object: their names, and the values of those that code reads."""
 
-    def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
-        self.owner = owner
+    def __init__(self, owner: object, path: str, *, whole: bool = False) -> None:
+        self.owner: Any = owner
         self.path = path
         self.whole = whole
         """`whole`: whether every attribute counts as read, because code that was not followed may read it."""
@@ -269,7 +269,7 @@ class AttributeScope:
             if self.current_attributes().get(name, ABSENT) is not was:
                 self._set_attribute(name, was)
 
-    def _set_attribute(self, name: str, value: Any) -> None:
+    def _set_attribute(self, name: str, value: object) -> None:
         if value is ABSENT:
             object.__delattr__(self.owner, name)
         else:
@@ -279,7 +279,7 @@ class AttributeScope:
 class SlotScope(AttributeScope):
     """The attributes of an object that are in slots; its `__dict__` may have attributes of the same names."""
 
-    def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
+    def __init__(self, owner: object, path: str, *, whole: bool = False) -> None:
         self.slots = slots_of(type(owner))
         super().__init__(owner, path, whole=whole)
 
@@ -288,7 +288,7 @@ class SlotScope(AttributeScope):
         held = {name: _read_slot(self.owner, slot) for name, slot in self.slots.items()}
         return {name: value for name, value in held.items() if value is not ABSENT}
 
-    def _set_attribute(self, name: str, value: Any) -> None:
+    def _set_attribute(self, name: str, value: object) -> None:
         slot = self.slots[name]
         if value is ABSENT:
             slot.__delete__(self.owner)
@@ -328,7 +328,7 @@ class ClassScope(AttributeScope):
         """Return whether attributes or bases were added or removed, or an attribute that is read has another value."""
         return self.owner.__mro__ is not self.mro or super().has_changed()
 
-    def _set_attribute(self, name: str, value: Any) -> None:
+    def _set_attribute(self, name: str, value: object) -> None:
         if value is ABSENT:
             type.__delattr__(self.owner, name)
         else:
@@ -338,8 +338,8 @@ class ClassScope(AttributeScope):
 class ContainerCopy:
     """A container, and a copy of its elements."""
 
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
+    def __init__(self, thing: object) -> None:
+        self.thing: Any = thing
         self.elements = _element_lister(thing)
         self.was = list(self.elements(thing))
         base = _base_of(thing)
@@ -413,7 +413,7 @@ class BytesCopy:
     """A mutable sequence of bytes or numbers, and a copy of its bytes."""
 
     def __init__(self, thing: Any) -> None:
-        self.thing = thing
+        self.thing: Any = thing
         self.copy = bytes(memoryview(thing))
 
     def has_changed(self) -> bool:
@@ -426,7 +426,7 @@ class BytesCopy:
             self.thing[:] = type(self.thing)(*_arguments_of(self.thing), self.copy)
 
 
-def _arguments_of(thing: Any) -> tuple[Any, ...]:
+def _arguments_of(thing: object) -> tuple[Any, ...]:
     """Return the arguments that construct such a sequence, besides its bytes."""
     return (thing.typecode,) if hasattr(thing, "typecode") else ()
 
@@ -436,12 +436,12 @@ def _as_words(contiguous: Any) -> Any:
     return contiguous.reshape(-1).view(np.uint64 if contiguous.nbytes % 8 == 0 else np.uint8)
 
 
-def _base_of(thing: Any) -> Any:
+def _base_of(thing: object) -> Any:
     """Return the builtin container that a container is, or is derived from."""
     return next(base for base in CONTAINER_TYPES if issubclass(type(thing), base))
 
 
-def _element_lister(thing: Any) -> Callable[[Any], Iterable[Any]]:
+def _element_lister(thing: object) -> Callable[[Any], Iterable[Any]]:
     """Return a function that lists the elements of a container, even if a subclass overrides iteration."""
     base = _base_of(thing)
     if base is deque:
@@ -477,7 +477,7 @@ def _restore_function(function: FunctionType, attributes: dict[str, Any], *parts
         function.__dict__.update(attributes)
 
 
-def _restore_item(variables: dict[str, Any], name: str, was: Any) -> None:
+def _restore_item(variables: dict[str, Any], name: str, was: object) -> None:
     if variables.get(name, ABSENT) is not was:
         if was is ABSENT:
             del variables[name]
@@ -485,7 +485,7 @@ def _restore_item(variables: dict[str, Any], name: str, was: Any) -> None:
             variables[name] = was
 
 
-def _restore_cell(cell: CellType, was: Any) -> None:
+def _restore_cell(cell: CellType, was: object) -> None:
     if read_cell(cell) is not was:
         if was is ABSENT:
             del cell.cell_contents
@@ -493,7 +493,7 @@ def _restore_cell(cell: CellType, was: Any) -> None:
             cell.cell_contents = was
 
 
-def dict_of(thing: Any) -> Mapping[str, Any]:
+def dict_of(thing: object) -> Mapping[str, Any]:
     """Return the `__dict__` of an object, even if its class overrides attribute lookup."""
     try:
         attributes: Mapping[str, Any] = object.__getattribute__(thing, "__dict__")
@@ -502,7 +502,7 @@ def dict_of(thing: Any) -> Mapping[str, Any]:
     return attributes
 
 
-def _read_slot(owner: Any, slot: MemberDescriptorType) -> Any:
+def _read_slot(owner: object, slot: MemberDescriptorType) -> Any:
     try:
         return slot.__get__(owner)
     except AttributeError:

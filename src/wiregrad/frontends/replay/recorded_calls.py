@@ -53,7 +53,7 @@ class CallSignature:
 
     __slots__ = ("inputs", "marks", "named")
 
-    def __init__(self, item: Any) -> None:
+    def __init__(self, item: object) -> None:
         self.inputs: list[Any] = []
         self.marks: list[Hashable] = []
         self.named: list[Any] = []
@@ -65,7 +65,7 @@ class CallSignature:
         """The key that tells calls apart."""
         return tuple(self.marks)
 
-    def _read_item(self, item: Any) -> None:
+    def _read_item(self, item: object) -> None:
         kind = type(item)
         if kind is float:
             self.marks.append(float)
@@ -79,7 +79,7 @@ class CallSignature:
         else:
             self.marks.append(self._mark_static(item))
 
-    def _read_container(self, item: Any, kind: type) -> None:
+    def _read_container(self, item: object, kind: type) -> None:
         if kind not in CONTAINER_BASES:
             if own_attributes(item):
                 raise NoSignatureError(f"an argument is a {kind.__name__} with attributes of its own")
@@ -90,7 +90,7 @@ class CallSignature:
         for part in parts:
             self._read_item(part)
 
-    def _read_number(self, item: Any) -> None:
+    def _read_number(self, item: object) -> None:
         array = np.asarray(item)
         if array.dtype.kind not in "fc":
             self.marks.append(_mark_fixed_array(array, type(item)))
@@ -258,13 +258,13 @@ def _check_tree(tree: ContainerTree) -> None:
         stack += part.children
 
 
-def _plain_leaf(result: Any) -> Any:
+def _plain_leaf(result: object) -> Any:
     """Return a result as the caller gets it: float64 numbers as Python floats, arrays as copies."""
     data = plain_result(data_of(result), in_python=is_python_number(result))
     return data.copy() if type(data) is np.ndarray and not isinstance(result, Value) else data
 
 
-def plain_result(data: Any, *, in_python: bool = True) -> Any:
+def plain_result(data: object, *, in_python: bool = True) -> Any:
     """Return a number as the caller gets it: a Python number, except conditions and whole numbers of NumPy.
 
     >>> plain_result(np.float64(2.0)), plain_result(np.float32(2.0))
