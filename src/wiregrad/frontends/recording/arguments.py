@@ -15,6 +15,7 @@ from types import MemberDescriptorType
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import DTYPES
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
@@ -66,7 +67,7 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
     return ensure_owned(array)
 
 
-def as_array(data: object, what: str) -> Any:
+def as_array(data: object, what: str) -> NDArray[Any]:
     """Convert a list, tuple or array to an array; raises for ragged lists, text and objects."""
     refuse_subclass(data, what)
     try:
@@ -90,7 +91,7 @@ def refuse_subclass(data: object, what: str) -> None:
         )
 
 
-def ensure_owned(array: Any) -> Any:
+def ensure_owned(array: NDArray[Any]) -> Any:
     """Return a read-only copy of an array, or the array itself if it is such a copy already.
 
     The read-only flag alone is not enough: older views of the same memory may still be writeable.
@@ -107,9 +108,9 @@ def ensure_owned(array: Any) -> Any:
     return MEMORY_POOL.copy_array(array)
 
 
-def is_owned(array: Any) -> bool:
+def is_owned(array: NDArray[Any]) -> bool:
     """Return whether an array is a copy made by `ensure_owned`, or a view of one."""
-    base = array.base
+    base: Any = array.base
     while type(base) is np.ndarray:
         base = base.base
     return type(base) is bytes or type(base) is ArrayMemory
@@ -159,7 +160,7 @@ class MemoryPool(threading.local):
         self._unshared = references if references <= MAX_UNSHARED_REFERENCES else 0
         """The reference count of a block without an array; 0 if that cannot be told, so that no block is reused."""
 
-    def copy_array(self, array: Any) -> Any:
+    def copy_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return a read-only copy of an array."""
         return self._fill_array(array, lambda out: np.copyto(out, array))
 
@@ -171,7 +172,7 @@ class MemoryPool(threading.local):
             return forward(*xs)
         return self._fill_array(arrays[0], lambda out: forward(*xs, out=out))
 
-    def _fill_array(self, like: Any, fill: Callable[[Any], Any]) -> Any:
+    def _fill_array(self, like: NDArray[Any], fill: Callable[[NDArray[Any]], object]) -> NDArray[Any]:
         """Return a read-only array with the shape and dtype of another one, filled by a function."""
         memory = self._take_block(like.nbytes)
         array = np.ndarray(like.shape, like.dtype, memory, order=_memory_order(like))
@@ -204,7 +205,7 @@ class MemoryPool(threading.local):
             self._known.popleft()
 
 
-def _memory_order(array: Any) -> Literal["C", "F"]:
+def _memory_order(array: NDArray[Any]) -> Literal["C", "F"]:
     """Return the memory order for a copy: that of the array, because the last bits of a sum depend on it."""
     return "F" if array.ndim > 1 and array.flags.fnc else "C"
 

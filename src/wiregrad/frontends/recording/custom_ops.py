@@ -229,11 +229,11 @@ class _FunctionCall:
         return gradients
 
 
-def _function_back(slot: int, g: Any, xs: Any, y: Any, *, call: _FunctionCall) -> Any:
+def _function_back(slot: int, g: object, xs: Sequence[Any], y: object, *, call: _FunctionCall) -> Any:
     return call.pull_gradient(slot, g, xs, y)
 
 
-def _function_ahead(slot: int, t: Any, xs: Any, y: Any, *, call: _FunctionCall) -> Any:
+def _function_ahead(slot: int, t: object, xs: Sequence[Any], y: object, *, call: _FunctionCall) -> Any:
     pushed = push_by_transpose(lambda slot, g, xs: call.pull_gradient(slot, g, xs, y), slot, t, xs, y)
     _check_linear(call, slot, data_of(t), [data_of(x) for x in xs], data_of(y), data_of(pushed))
     return pushed

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.errors import (
     ArityError,
@@ -33,6 +34,7 @@ from wiregrad.ir import TABLE, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
+from wiregrad.ops.functions.registry import RegisteredFunction
 from wiregrad.ops.functions.shape import cast_like
 
 
@@ -55,7 +57,9 @@ def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **se
     return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
 
 
-def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run_or_concrete(
+    entry: RegisteredFunction, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Run a function made of ops; without a rule, fall back to NumPy itself if no gradient would be lost."""
     try:
         return run_composite(entry.run, entry.name, args, kwargs)
@@ -65,7 +69,7 @@ def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: d
     return run_without_rule(function, args, kwargs)
 
 
-def _describe_missing_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -> str:
+def _describe_missing_ufunc(ufunc: np.ufunc, method: str, settings: dict[str, Any]) -> str:
     """Say that a ufunc has no rule; a similar name is suggested for NumPy's own ufuncs only."""
     name = ufunc.__name__
     what = name + ("" if method == "__call__" else f".{method}")
@@ -81,7 +85,9 @@ def _apply_outer(op: Op, a: object, b: object) -> Any:
     return op(FUNCTIONS["reshape"].run(one, one.shape + (1,) * two.ndim), two)
 
 
-def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def apply_function(
+    self: Value, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Apply a NumPy function to values."""
     if kwargs:
         kwargs = dict(kwargs)
@@ -300,7 +306,9 @@ class ClonedValue(Value):
             return self._note_view(attribute)
         return lambda *args, **kwargs: self._note_view(attribute(*args, **kwargs))
 
-    def __array_function__(self, function: Any, types: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         result = super().__array_function__(function, types, args, kwargs)  # type: ignore[misc]
         return self._note_view(result) if function.__name__ in VIEW_METHODS else result
 
@@ -328,7 +336,7 @@ def _is_basic_index(index: object) -> bool:
     return all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts)
 
 
-def _put_elements(x: Value, index: Any, value: Any) -> Any:
+def _put_elements(x: Value, index: object, value: ArrayLike) -> Any:
     """Return the array with new elements at an index."""
     if isinstance(index, Value) and index.dtype.kind == "b" and index.shape == x.shape and not np.shape(value):
         # A traced mask stays recorded as an operand; as an index it would be certified.
@@ -367,7 +375,7 @@ def unsqueeze(x: Value, dim: int) -> Any:
     return FUNCTIONS["expand_dims"].run(x, dim)
 
 
-def expand_as(x: Value, other: Any) -> Any:
+def expand_as(x: Value, other: ArrayLike) -> Any:
     """Return the array broadcast to the shape of another."""
     return FUNCTIONS["broadcast_to"].run(x, np.shape(other))
 

@@ -108,7 +108,7 @@ def _compute_quietly(op: Op, xs: Sequence[Any]) -> Any:
         return op.compute(*xs)
 
 
-def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
+def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Value | None:
     """Record an op on arrays of one shape that are on the running tape; returns None for other operands."""
     sources = list[int]()
     xs = list[Any]()

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
 from wiregrad.ir import INPUT, TABLE, Op
@@ -48,7 +49,7 @@ class DroppedArray:
 
     __slots__ = ("dtype", "shape")
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: NDArray[Any]) -> None:
         self.dtype = array.dtype
         self.shape = array.shape
 
@@ -403,12 +404,12 @@ def _pull_extras(extras: dict[int, ExtraNode], adjoints: list[Any], start: int, 
                 _pull_extra(extra, g, adjoints, start)
 
 
-def _copy_columns(tape: Tape, start: int, stop: int) -> Any:
+def _copy_columns(tape: Tape, start: int, stop: int) -> NDArray[np.void]:
     # A copy: a view would keep the buffer from growing.
     return np.frombuffer(memoryview(tape.buffer)[start:stop], ROW_COLUMNS).copy()
 
 
-def _pull_rows(tape: Tape, columns: Any, adjoints: list[Any], start: int, low: int, high: int) -> None:
+def _pull_rows(tape: Tape, columns: NDArray[np.void], adjoints: list[Any], start: int, low: int, high: int) -> None:
     """Pass on the gradients of the nodes from `high` (not included) down to `low`."""
     part = columns[low:high][::-1]
     first = _relative_nodes(part["a"], start)
@@ -436,7 +437,7 @@ OUTSIDE_SWEEP = -1
 """In a column of sources: not a node of the sweep, but a literal, a blocked wire or an `ExtraNode`."""
 
 
-def _relative_nodes(offsets: Any, start: int) -> list[int]:
+def _relative_nodes(offsets: NDArray[np.int32], start: int) -> list[int]:
     """Return the node indices of offsets, relative to the start of a sweep; `OUTSIDE_SWEEP` for all others."""
     # A negative offset stays negative when it is divided; one before the start becomes so.
     nodes = offsets // STRIDE if not start else (offsets - start) // STRIDE

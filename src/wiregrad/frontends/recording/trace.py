@@ -15,6 +15,7 @@ from types import CellType, CodeType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import DTYPES, to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, format_user_line, short_repr
@@ -107,14 +108,14 @@ def run_traced(
     return TracedFunction(tape, inputs, results, tree, names, holders)
 
 
-def _copy_read_only(array: Any) -> Any:
+def _copy_read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only copy of an array, with the same memory layout."""
     copy = array.copy(order="K")
     copy.setflags(write=False)
     return copy
 
 
-def call_traced(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def call_traced(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call the traced function; frames outside this one do not belong to it (see `TRACED_CALL`)."""
     return f(*args, **kwargs)
 
@@ -396,7 +397,7 @@ class TraceWriter:
         return self.recording.free_name(name if _is_name(name) else otherwise)
 
 
-def _wire_dtype(array: Any) -> type:
+def _wire_dtype(array: NDArray[Any]) -> type:
     """Return the wire dtype that can represent an array of another dtype."""
     if array.dtype.kind == "c":
         return np.complex128

@@ -190,20 +190,23 @@ def _make_shift(name: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
     return method
 
 
-def _divide_by_other(self: Value, other: object) -> Any:
-    return _compute_divmod(self, self, other)
+def _divide_by_other(self: Value, other: object) -> tuple[Any, Any]:
+    return _compute_divmod(self, other)
 
 
-def _divide_other(self: Value, other: object) -> Any:
-    return _compute_divmod(self, other, self)
+def _divide_other(self: Value, other: object) -> tuple[Any, Any]:
+    return _compute_divmod(other, self)
 
 
-def _compute_divmod(self: Value, a: Any, b: Any) -> Any:
+def _compute_divmod(a: Any, b: Any) -> tuple[Any, Any]:
     """Return quotient and remainder; as Python numbers if both operands are."""
     if is_whole_number(a) and is_whole_number(b):
-        return divmod(make_concrete(a), make_concrete(b))
-    pair = np.divmod(a, b)
-    return tuple(map(as_python_number, pair)) if is_python_number(a) and is_python_number(b) else pair
+        quotient, remainder = divmod(make_concrete(a), make_concrete(b))
+        return quotient, remainder
+    quotient, remainder = np.divmod(a, b)
+    if is_python_number(a) and is_python_number(b):
+        return as_python_number(quotient), as_python_number(remainder)
+    return quotient, remainder
 
 
 def _round_number(self: Any, digits: int | None = None) -> Any:

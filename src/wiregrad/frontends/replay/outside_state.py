@@ -209,7 +209,7 @@ class OutsideState:
             self.snapshot.note_cell(cell)
             if name == "__class__" and issubclass(type(held), type):
                 # This variable is there for `super()`, which does not call the class.
-                self._follow_base(held)
+                self._follow_base(cast(type, held))
             elif self.reserve_things(1, path):
                 self.enqueue(held, name, name)
         if known:
@@ -264,7 +264,7 @@ class OutsideState:
             else:
                 self.enqueue(module, path)
 
-    def _note_variable(self, variables: dict[str, Any], name: str, path: str) -> Any:
+    def _note_variable(self, variables: dict[str, Any], name: str, path: str) -> object:
         """Note the value of a variable; returns it."""
         value = variables.get(name, ABSENT)
         key = id(variables), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, get_cache_token
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import EnumType
@@ -13,6 +14,7 @@ from types import CellType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any, Generic
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.errors import short_repr
 from wiregrad.frontends.recording.arguments import member_slots
@@ -379,7 +381,7 @@ class ContainerCopy:
 class ArrayCopy:
     """An array of numbers, and a copy of its earlier numbers."""
 
-    def __init__(self, thing: Any) -> None:
+    def __init__(self, thing: NDArray[Any]) -> None:
         self.array = thing
         self.dtype = thing.dtype
         self.shape = thing.shape
@@ -412,7 +414,7 @@ class ArrayCopy:
 class BytesCopy:
     """A mutable sequence of bytes or numbers, and a copy of its bytes."""
 
-    def __init__(self, thing: Any) -> None:
+    def __init__(self, thing: bytearray | array[Any]) -> None:
         self.thing: Any = thing
         self.copy = bytes(memoryview(thing))
 
@@ -431,7 +433,7 @@ def _arguments_of(thing: object) -> tuple[Any, ...]:
     return (thing.typecode,) if hasattr(thing, "typecode") else ()
 
 
-def _as_words(contiguous: Any) -> Any:
+def _as_words(contiguous: NDArray[Any]) -> NDArray[Any]:
     """Return the memory of an array as whole numbers, so that every bit counts, also in NaN and -0.0."""
     return contiguous.reshape(-1).view(np.uint64 if contiguous.nbytes % 8 == 0 else np.uint8)
 
@@ -502,14 +504,14 @@ def dict_of(thing: object) -> Mapping[str, Any]:
     return attributes
 
 
-def _read_slot(owner: object, slot: MemberDescriptorType) -> Any:
+def _read_slot(owner: object, slot: MemberDescriptorType) -> object:
     try:
         return slot.__get__(owner)
     except AttributeError:
         return ABSENT
 
 
-def read_cell(cell: CellType) -> Any:
+def read_cell(cell: CellType) -> object:
     """Return the contents of a cell; `ABSENT` if it is empty."""
     try:
         return cell.cell_contents

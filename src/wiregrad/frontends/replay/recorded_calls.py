@@ -17,6 +17,7 @@ from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import DTYPES
 from wiregrad.errors import AmbiguousIndexError, short_repr
@@ -147,14 +148,14 @@ class CallSignature:
         )
 
 
-def _mark_fixed_array(array: Any, kind: type) -> Hashable:
+def _mark_fixed_array(array: NDArray[Any], kind: type) -> Hashable:
     """Return the mark of an array that is no input: its type, layout and bytes."""
     if array.dtype.kind not in "iubUSmM":
         raise NoSignatureError(f"an argument is an array of {array.dtype}")
     return kind, array.dtype.str, array.dtype.char, array.shape, _memory_layout(array), array.tobytes()
 
 
-def _memory_layout(array: Any) -> Hashable:
+def _memory_layout(array: NDArray[Any]) -> Hashable:
     """Return the strides of an array, on which `ravel("K")` and the like depend; None if it is C-contiguous."""
     return None if array.flags.c_contiguous else array.strides
 
