@@ -67,7 +67,9 @@ class AnomalyWatch:
                 name = f"{op.title} was given {'an array with ' if np.ndim(x) else ''}NaN as {op.input_name(slot)}"
                 raise NonFiniteError(_compose_message(name, place, "look at where this value comes from"), place=place)
 
-    def apart(self, op: Op, xs: Sequence[Any], y: object, place: Place | None = None, within: Op | None = None) -> None:
+    def check_unrecorded(
+        self, op: Op, xs: Sequence[Any], y: object, place: Place | None = None, within: Op | None = None
+    ) -> None:
         """Raise if an unrecorded op produced a non-finite number: under `no_grad`, or on the examples of a batch.
 
         `within` is the op whose derivative rule applied it.
@@ -92,11 +94,11 @@ class AnomalyWatch:
         stop = max(offset for offset, _ in seeds) + STRIDE
         leaves = [offset for offset, node in tape.walk_nodes(start, stop) if node.op is INPUT]
         span = TapeSpan(tape, start, stop, leaves)
-        sweep = self.sweeping(span, SpanNumbers(span))
+        sweep = self.observe_sweep(span, SpanNumbers(span))
         with pause_watching():
             return sweep_backward(span, SpanNumbers(span), span.sum_seeds(seeds), sweep)
 
-    def pushed(self, span: TapeSpan, values: SpanNumbers, tangents: Sequence[Any]) -> None:
+    def check_tangents(self, span: TapeSpan, values: SpanNumbers, tangents: Sequence[Any]) -> None:
         """Raise if a tangent is not finite although the tangents it was computed from are."""
         for row in span.rows():
             arrived = [_plain_flow(tangents[k]) for k in row.sources if k >= 0 and tangents[k] is not None]
@@ -112,7 +114,7 @@ class AnomalyWatch:
                     place=place,
                 )
 
-    def sweeping(self, span: TapeSpan, values: SpanNumbers) -> AnomalySweep:
+    def observe_sweep(self, span: TapeSpan, values: SpanNumbers) -> AnomalySweep:
         """Return the observer that checks the wires of a sweep."""
         return AnomalySweep(self, span, values)
 

@@ -226,7 +226,7 @@ def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence
     if tape is None or not moves:
         watch = STATE.watch if WATCHES.opened else None
         if watch is not None:
-            watch.apart(op, xs, y)
+            watch.check_unrecorded(op, xs, y)
         return make_leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else y
     offset = _append_op(tape, op, operands, xs, y)
     return wrap_node(tape, offset, data)

@@ -56,8 +56,8 @@ SCALAR_NAMESPACE.update(
     Scalar=Scalar,
     NumpyScalar=NumpyScalar,
     get_ident=get_ident,
-    enter=place_one,
-    meet=place_two,
+    place_one=place_one,
+    place_two=place_two,
     pack=ROW_FORMAT.pack,
     new=object.__new__,
     BLOCKED=BLOCKED,
@@ -79,7 +79,7 @@ _APPEND_TEMPLATE = """
 _ENTER_TEMPLATE = """
         tape = self._tape
         if tape is None or PAUSED or tape.owner != get_ident():
-            tape, i = enter(self)
+            tape, i = place_one(self)
             if tape is None:
                 return {apart}(OP_{name}, {operands}, y)
         else:
@@ -108,7 +108,7 @@ _TWO_TEMPLATE = """
             return {quietly}(OP_{name}, ({one}, {two}))
         tape = {one}._tape
         if tape is None or tape is not {two}._tape or PAUSED or tape.owner != get_ident():
-            tape, i, j = meet({one}, {two})
+            tape, i, j = place_two({one}, {two})
             if tape is None:
                 return {apart}(OP_{name}, ({one}, {two}), y)
             if i < 0 or j < 0:

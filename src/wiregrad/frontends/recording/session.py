@@ -144,7 +144,7 @@ class RecordingSession:
 
     def _pull_watched(self, span: TapeSpan, starts: dict[int, Any]) -> list[Any]:
         """Sweep on values and show every wire to the watcher, but not the ops that derivative rules record."""
-        sweep = STATE.watch.sweeping(span, SpanValues(span))
+        sweep = STATE.watch.observe_sweep(span, SpanValues(span))
         with STATE.record_on(self.tape), pause_watching():
             flows = sweep_backward(span, SpanValues(span), starts, sweep)
         sweep.close()
@@ -166,7 +166,7 @@ class RecordingSession:
         with np.errstate(all="ignore"), STATE.record_on(self.tape), pause_watching():
             flows = sweep_forward(span, values, seeds)
             if watch is not None:
-                watch.pushed(span, values, flows)
+                watch.check_tangents(span, values, flows)
         pushed = [
             zero_like(data_of(result)) if k is None else settle_gradient(flows[span.index_of(k)], data_of(result))
             for k, result in zip(places, results, strict=True)
@@ -354,7 +354,7 @@ class LiftedCall:
             self.result = f(*chosen, **kwargs)
         finally:
             # Plain assignments: a Ctrl-C cannot come between them and leave the tape active.
-            STATE.innermost, STATE.around, STATE.stretch = before
+            STATE.innermost, STATE.around, STATE.block = before
 
     def _lift_arguments(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
         """Replace the arguments to differentiate by values, and other arrays by read-only copies."""

@@ -32,7 +32,7 @@ ROW_FORMAT = Struct("<dddiiH")
 STRIDE = ROW_FORMAT.size
 ROW_COLUMNS = np.dtype([("y", "<f8"), ("p", "<f8"), ("q", "<f8"), ("a", "<i4"), ("b", "<i4"), ("code", "<u2")])
 LITERAL = -1
-"""A source that is not a row: the operand was a plain number, which is stored in place of the slope."""
+"""The source of an operand that is a plain number; the number is stored in place of the slope."""
 EXTRA = -2
 """The first source of a row whose node is an `ExtraNode`."""
 BLOCKED = -3
@@ -69,7 +69,7 @@ class ExtraNode(NamedTuple):
 
 
 SPENT_NODE = ExtraNode(INPUT, (), (), np.float64(0.0), 0)
-"""Replaces a node that is not needed any more."""
+"""Stands in the place of a node that is not needed any more."""
 
 
 class TapeKind(Enum):
@@ -522,7 +522,7 @@ class RecordingBlock(OneTimeContext):
     def prepare_entry(self, frame: FrameType) -> None:
         """Begin to record on the tape; `RecordingState.tape` undoes this when it is read after the block has ended."""
         self.before = STATE.running_state()
-        STATE.innermost, STATE.around, STATE.stretch = self.tape, PAUSES.active_blocks(), self
+        STATE.innermost, STATE.around, STATE.block = self.tape, PAUSES.active_blocks(), self
 
 
 class RecordingState(threading.local):
@@ -537,20 +537,20 @@ class RecordingState(threading.local):
         """Like `tape`, but may be the tape of a block that has ended; for code that checks its values' tape anyway."""
         self.around: list[SettingBlock[None]] = []
         """The `no_grad` blocks that were active when the transform began; they do not apply inside it."""
-        self.stretch: RecordingBlock | None = None
+        self.block: RecordingBlock | None = None
         """The innermost `RecordingBlock`."""
         self._latest: weakref.ref[Tape] | None = None
 
     @property
     def tape(self) -> Tape | None:
         """The tape of the running transform; None outside transforms."""
-        while self.stretch is not None and not self.stretch.is_held:
-            self.innermost, self.around, self.stretch = self.stretch.before
+        while self.block is not None and not self.block.is_held:
+            self.innermost, self.around, self.block = self.block.before
         return self.innermost
 
     def running_state(self) -> RunningState:
         """Return the state that a transform has to restore when it ends."""
-        return self.tape, self.around, self.stretch
+        return self.tape, self.around, self.block
 
     @property
     def is_paused(self) -> bool:

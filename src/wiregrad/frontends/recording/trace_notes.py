@@ -68,9 +68,9 @@ class ReplayGuard:
         self.escapes: list[tuple[Any, Any, Place | None]] = []
         """Values from outside that were read as plain numbers during the trace: the value, the number and the line."""
         self.refusal: str | None = None
-        """Why even the results of this recording are wrong for the plain function: it noticed that it is recorded."""
+        """Why not even the results of this recording may be used: the function could tell that it is recorded."""
         self.leak: str | None = None
-        """Why a replay could be wrong without notice: values steered Python and no certificate records how."""
+        """Why a replay could be wrong without notice: values steered Python, and no certificate records how."""
         self.error_settings = error_settings
         """NumPy's error settings when recording began; None if the recording is not replayed by `wg.compile`."""
         self.identity_scan = identity_scan

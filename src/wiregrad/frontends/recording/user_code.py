@@ -76,7 +76,7 @@ MAX_SEARCHED_FUNCTIONS = 500
 """Maximum number of functions searched for one trace; if there are more, conditions are plain."""
 LATE_QUESTION_MESSAGE = (
     "{} is in a function that tests whether a condition `is` True (or `type(c) is bool`), after conditions were "
-    "recorded elsewhere: a recorded condition never is; write `if c:` or `c == True`"
+    "recorded elsewhere: a recorded condition is never the object True; write `if c:` or `c == True`"
 )
 """The message for a recording that may have taken another branch than the function would."""
 NAME_LOAD_OPCODES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")

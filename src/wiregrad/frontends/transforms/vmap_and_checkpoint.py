@@ -163,7 +163,8 @@ def _apply_node(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size:
         result = apply_batched(op, operands, size)
     if watch is not None:
         xs = [data_of(x) for x, _ in operands]
-        watch.apart(op, xs, data_of(result[0]), tape.notes.places.get(offset), tape.notes.derived.get(offset))
+        notes = tape.notes
+        watch.check_unrecorded(op, xs, data_of(result[0]), notes.places.get(offset), notes.derived.get(offset))
     return result
 
 
