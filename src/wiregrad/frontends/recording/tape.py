@@ -42,6 +42,7 @@ MAX_TAPE_ROWS = 1 << 17
 """Maximum number of rows before an op on leaves alone begins a new tape, so that a loop does not grow one for ever."""
 
 _tape_serials = itertools.count(1)
+_notes_lock = threading.RLock()
 
 
 class DroppedArray:
@@ -85,7 +86,7 @@ class TapeKind(Enum):
 
 
 class RowCopies:
-    """The rows that tapes have copied from each other, as one of these tapes knows them."""
+    """What a tape knows about rows that were copied: those it copied from other tapes, and who copied its own."""
 
     __slots__ = ("offsets", "origins", "readers")
 
@@ -147,7 +148,9 @@ class Tape:
     def notes(self) -> TraceNotes:
         """The names and source lines of nodes; made when first needed."""
         if self._notes is None:
-            self._notes = TraceNotes()
+            with _notes_lock:
+                # Another thread may have named a value on this tape in the meantime.
+                self._notes = self._notes or TraceNotes()
         return self._notes
 
     def append_extra(self, extra: ExtraNode) -> int:
