@@ -311,7 +311,7 @@ def test_a_trace_refuses_a_question_that_is_found_too_late() -> None:
         wg.trace(hide_a_question, 2.5)
 
 
-def test_a_trace_refuses_an_index_of_it_knows_not_what() -> None:
+def test_a_trace_refuses_a_condition_that_indexes_an_unknown_container() -> None:
     with pytest.raises(WiregradError, match=r"int\(condition\)"):
         wg.trace(lambda x: x * sorted([1.0, 2.0])[x > 1], 2.5)
 

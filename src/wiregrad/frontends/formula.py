@@ -274,7 +274,7 @@ class _FormulaParser:
             call = self.pending[-1]
             if len(self.operands) == call.height:
                 self._fail(f"{call.text}() needs {_describe_inputs(call.text)}", token.offset)
-        self._fail_operand(token)
+        self._fail(_describe_missing_operand(token), token.offset)
 
     def _take_operator(self, token: FormulaToken) -> bool:
         """Take a token after an operand; returns whether an operand is expected next."""
@@ -294,7 +294,7 @@ class _FormulaParser:
             if self.pending:
                 self._fail("this parenthesis is never closed", self.pending[-1].offset)
             return False
-        self._fail_operator(token)
+        self._fail(_describe_missing_operator(token), token.offset)
 
     def _push_number(self, token: FormulaToken, after: FormulaToken) -> None:
         value = float(token.text)
@@ -376,16 +376,20 @@ class _FormulaParser:
         except (ArityError, DomainError) as error:
             self._fail(str(error), offset)
 
-    def _fail_operand(self, token: FormulaToken) -> NoReturn:
-        if token.kind == "end" and not token.text:
-            self._fail("the formula stops where a number, a name or ( is wanted", token.offset)
-        self._fail(f"wanted a number, a name or (; got {token.text!r}", token.offset)
 
-    def _fail_operator(self, token: FormulaToken) -> NoReturn:
-        if token.text == "=":
-            self._fail("only a plain name can be given a value: name = formula; to compare, write ==", token.offset)
-        hint = "; write * to multiply" if token.kind in ("name", "number") or token.text == "(" else ""
-        self._fail(f"wanted an operator or the end of the statement; got {token.text!r}{hint}", token.offset)
+def _describe_missing_operand(token: FormulaToken) -> str:
+    """Say what was expected where an operand must begin."""
+    if token.kind == "end" and not token.text:
+        return "the formula stops where a number, a name or ( is wanted"
+    return f"wanted a number, a name or (; got {token.text!r}"
+
+
+def _describe_missing_operator(token: FormulaToken) -> str:
+    """Say what was expected after an operand."""
+    if token.text == "=":
+        return "only a plain name can be given a value: name = formula; to compare, write =="
+    hint = "; write * to multiply" if token.kind in ("name", "number") or token.text == "(" else ""
+    return f"wanted an operator or the end of the statement; got {token.text!r}{hint}"
 
 
 def _describe_inputs(name: str) -> str:

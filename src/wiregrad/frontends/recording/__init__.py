@@ -5,13 +5,15 @@ stored and swept backward). The rest, from the bottom up:
 
 - `arguments`: nested containers as flat lists of leaves, arrays as read-only copies.
 - `user_code`: which line of the user's code is running, and what it does with a condition.
+- `trace_notes`: what a tape has beside its rows: names and lines of nodes (`TraceNotes`), and what decides whether the
+  recording may be replayed (`ReplayGuard`).
 - `scalar`, `traced_numbers`, `dispatch`: the operators and methods of values, made from the op table.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments.
 - `trace`: a function, or a value, as a circuit.
 - `custom_ops`, `function_context`: ops that users define, `wg.Function` and `wg.op`.
 - `anomaly`: stop at the first number that is not finite.
 
-Other rooms may use `Value`, `record_op`, `RecordingSession`, `trace_at`, `run_traced`, `flatten` and `unflatten`, and
-`STATE`, which knows what is being recorded in this thread. Nothing is imported here, so that each module loads only
-what it needs.
+Other rooms may use the public names of `value`, `record`, `session`, `trace`, `arguments`, `custom_ops` and `anomaly`,
+and of `tape` only `STATE`, which knows what is being recorded in this thread, and `WATCHES`. The other modules are for
+this room. Nothing is imported here, so that each module loads only what it needs.
 """

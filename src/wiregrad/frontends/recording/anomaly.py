@@ -13,8 +13,8 @@ import numpy as np
 
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import NonFiniteError
-from wiregrad.frontends.recording.session import HookRunner, SpanNumbers, data_of, pause_watching
-from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, WATCHES, DroppedArray, Tape, TapeSpan
+from wiregrad.frontends.recording.session import HookRunner, SpanNumbers, TapeSpan, data_of, pause_watching
+from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, WATCHES, DroppedArray, Tape
 from wiregrad.frontends.recording.user_code import user_place
 from wiregrad.ir import INPUT, Op, Place, Row
 from wiregrad.ir.scoped_settings import SettingBlock
@@ -43,8 +43,8 @@ def anomaly(*, infinite: bool = True) -> SettingBlock[Any]:
 
 def _note_leak() -> None:
     """Mark a traced recording as not replayable, because a replay would not raise."""
-    if STATE.tape is not None and STATE.tape.tracing:
-        STATE.tape.leak = "it uses wg.anomaly(), under which numbers may raise"
+    if STATE.tape is not None and STATE.tape.guard is not None:
+        STATE.tape.guard.leak = "it uses wg.anomaly(), under which numbers may raise"
 
 
 class AnomalyWatch:
@@ -53,11 +53,11 @@ class AnomalyWatch:
     def __init__(self, infinite: bool) -> None:
         self.infinite = infinite
 
-    def __call__(self, tape: Tape, offset: int, op: Op, xs: Sequence[Any], y: Any) -> None:
+    def __call__(self, tape: Tape, offset: int, op: Op, xs: Sequence[Any], y: object) -> None:
         """Raise if the op that was just recorded produced a non-finite number, or got NaN from outside."""
         if self.accepts_value(y):
             return
-        place = tape.places.get(offset)
+        place = tape.notes.places.get(offset)
         fault = self.find_fault(op, xs, y)
         if fault is not None:
             raise _make_error(fault, place, find_advice(offset, _surroundings_of(tape), fault))
@@ -67,7 +67,9 @@ class AnomalyWatch:
                 name = f"{op.title} was given {'an array with ' if np.ndim(x) else ''}NaN as {op.input_name(slot)}"
                 raise NonFiniteError(_compose_message(name, place, "look at where this value comes from"), place=place)
 
-    def apart(self, op: Op, xs: Sequence[Any], y: Any, place: Place | None = None, within: Op | None = None) -> None:
+    def check_unrecorded(
+        self, op: Op, xs: Sequence[Any], y: object, place: Place | None = None, within: Op | None = None
+    ) -> None:
         """Raise if an unrecorded op produced a non-finite number: under `no_grad`, or on the examples of a batch.
 
         `within` is the op whose derivative rule applied it.
@@ -78,12 +80,12 @@ class AnomalyWatch:
             place = place or user_place()
             raise NonFiniteError(_compose_message(context + fault.sentence(), place, ""), fault=fault, place=place)
 
-    def find_fault(self, op: Op, xs: Sequence[Any], y: Any) -> Fault | None:
+    def find_fault(self, op: Op, xs: Sequence[Any], y: object) -> Fault | None:
         """Return the fault of an op: infinity or NaN from finite numbers, or NaN from an infinity."""
         own = forward_fault(op, xs, y) if self.infinite else None
         return own or forward_fault(op, xs, y, only_nan=True)
 
-    def accepts_value(self, y: Any) -> bool:
+    def accepts_value(self, y: object) -> bool:
         """Return whether a number or array is acceptable: finite, or at least not NaN."""
         return not np.any(is_nonfinite(y) if self.infinite else is_nan(y))
 
@@ -92,11 +94,11 @@ class AnomalyWatch:
         stop = max(offset for offset, _ in seeds) + STRIDE
         leaves = [offset for offset, node in tape.walk_nodes(start, stop) if node.op is INPUT]
         span = TapeSpan(tape, start, stop, leaves)
-        sweep = self.sweeping(span, SpanNumbers(span))
+        sweep = self.observe_sweep(span, SpanNumbers(span))
         with pause_watching():
             return sweep_backward(span, SpanNumbers(span), span.sum_seeds(seeds), sweep)
 
-    def pushed(self, span: TapeSpan, values: SpanNumbers, tangents: Sequence[Any]) -> None:
+    def check_tangents(self, span: TapeSpan, values: SpanNumbers, tangents: Sequence[Any]) -> None:
         """Raise if a tangent is not finite although the tangents it was computed from are."""
         for row in span.rows():
             arrived = [_plain_flow(tangents[k]) for k in row.sources if k >= 0 and tangents[k] is not None]
@@ -105,14 +107,14 @@ class AnomalyWatch:
                 and not self.accepts_value(_plain_flow(tangents[row.node]))
                 and all(map(self.accepts_value, arrived))
             ):
-                place = span.tape.places.get(span.start + row.node * STRIDE)
+                place = span.tape.notes.places.get(span.start + row.node * STRIDE)
                 operands = ", ".join(format_brief_number(to_python_number(data_of(values[k]))) for k in row.sources)
                 raise NonFiniteError(
                     _compose_message(f"the tangent of {row.op.title} is not finite at {operands}", place, ""),
                     place=place,
                 )
 
-    def sweeping(self, span: TapeSpan, values: SpanNumbers) -> AnomalySweep:
+    def observe_sweep(self, span: TapeSpan, values: SpanNumbers) -> AnomalySweep:
         """Return the observer that checks the wires of a sweep."""
         return AnomalySweep(self, span, values)
 
@@ -130,10 +132,10 @@ class AnomalySweep(HookRunner):
         self.op: Op | None = None
         self.marked = len(span.tape.buffer)
 
-    def node(self, row: Row, upstream: Any) -> Any:
+    def node(self, row: Row, upstream: object) -> Any:
         """Remember the upstream gradient of a node, after its hooks; raises if it is not finite."""
         self.close()
-        self.place = self.span.tape.places.get(self.span.start + row.node * STRIDE)
+        self.place = self.span.tape.notes.places.get(self.span.start + row.node * STRIDE)
         self.op = row.op
         changed = super().node(row, upstream)
         self.upstream = upstream if changed is None else changed
@@ -148,12 +150,12 @@ class AnomalySweep(HookRunner):
         tape = self.span.tape
         for offset in range(self.marked, len(tape.buffer), STRIDE):
             if self.place is not None:
-                tape.places.setdefault(offset, self.place)
+                tape.notes.places.setdefault(offset, self.place)
             if self.op is not None:
-                tape.derived.setdefault(offset, self.op)
+                tape.notes.derived.setdefault(offset, self.op)
         self.marked = len(tape.buffer)
 
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
+    def wire(self, row: Row, slot: int, sent: object) -> None:
         """Raise if the gradient on a wire is not finite although everything it was computed from is."""
         sent = _plain_flow(sent)
         g = _plain_flow(self.upstream)

@@ -15,6 +15,7 @@ from types import MemberDescriptorType
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import DTYPES
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
@@ -66,7 +67,7 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
     return ensure_owned(array)
 
 
-def as_array(data: Any, what: str) -> Any:
+def as_array(data: object, what: str) -> NDArray[Any]:
     """Convert a list, tuple or array to an array; raises for ragged lists, text and objects."""
     refuse_subclass(data, what)
     try:
@@ -78,7 +79,7 @@ def as_array(data: Any, what: str) -> Any:
     return array
 
 
-def refuse_subclass(data: Any, what: str) -> None:
+def refuse_subclass(data: object, what: str) -> None:
     """Raise for an array of a subclass with its own operators, which would be lost without notice."""
     if isinstance(data, np.ma.MaskedArray):
         raise OperandError(f"{what} is a masked array, whose mask would be lost; fill it first{format_user_line()}")
@@ -90,7 +91,7 @@ def refuse_subclass(data: Any, what: str) -> None:
         )
 
 
-def ensure_owned(array: Any) -> Any:
+def ensure_owned(array: NDArray[Any]) -> Any:
     """Return a read-only copy of an array, or the array itself if it is such a copy already.
 
     The read-only flag alone is not enough: older views of the same memory may still be writeable.
@@ -107,9 +108,9 @@ def ensure_owned(array: Any) -> Any:
     return MEMORY_POOL.copy_array(array)
 
 
-def is_owned(array: Any) -> bool:
+def is_owned(array: NDArray[Any]) -> bool:
     """Return whether an array is a copy made by `ensure_owned`, or a view of one."""
-    base = array.base
+    base: Any = array.base
     while type(base) is np.ndarray:
         base = base.base
     return type(base) is bytes or type(base) is ArrayMemory
@@ -133,7 +134,7 @@ def as_literal(operand: Any, op: Op) -> Any:
     raise OperandError(f"{op.name} wants values, numbers or arrays; got {_describe_data(operand)}{format_user_line()}")
 
 
-def _describe_data(data: Any) -> str:
+def _describe_data(data: object) -> str:
     if isinstance(data, np.ndarray):
         return f"an array of {data.dtype} with shape {data.shape}"
     return f"{type(data).__name__} {short_repr(data)}"
@@ -159,7 +160,7 @@ class MemoryPool(threading.local):
         self._unshared = references if references <= MAX_UNSHARED_REFERENCES else 0
         """The reference count of a block without an array; 0 if that cannot be told, so that no block is reused."""
 
-    def copy_array(self, array: Any) -> Any:
+    def copy_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return a read-only copy of an array."""
         return self._fill_array(array, lambda out: np.copyto(out, array))
 
@@ -171,7 +172,7 @@ class MemoryPool(threading.local):
             return forward(*xs)
         return self._fill_array(arrays[0], lambda out: forward(*xs, out=out))
 
-    def _fill_array(self, like: Any, fill: Callable[[Any], Any]) -> Any:
+    def _fill_array(self, like: NDArray[Any], fill: Callable[[NDArray[Any]], object]) -> NDArray[Any]:
         """Return a read-only array with the shape and dtype of another one, filled by a function."""
         memory = self._take_block(like.nbytes)
         array = np.ndarray(like.shape, like.dtype, memory, order=_memory_order(like))
@@ -204,7 +205,7 @@ class MemoryPool(threading.local):
             self._known.popleft()
 
 
-def _memory_order(array: Any) -> Literal["C", "F"]:
+def _memory_order(array: NDArray[Any]) -> Literal["C", "F"]:
     """Return the memory order for a copy: that of the array, because the last bits of a sum depend on it."""
     return "F" if array.ndim > 1 and array.flags.fnc else "C"
 
@@ -229,8 +230,10 @@ class ContainerTree:
 
     __slots__ = ("attributes", "children", "keys", "kind")
 
-    def __init__(self, kind: Any, children: list[ContainerTree], keys: list[Any], attributes: dict[str, Any]) -> None:
-        self.kind = kind
+    def __init__(
+        self, kind: object, children: list[ContainerTree], keys: list[Any], attributes: dict[str, Any]
+    ) -> None:
+        self.kind: Any = kind
         self.children = children
         self.keys = keys
         self.attributes = attributes
@@ -287,7 +290,7 @@ CONTAINER_BASES = (OrderedDict, dict, list, tuple)
 """The containers whose subclasses are rebuilt as such."""
 
 
-def flatten(container: Any) -> tuple[list[Any], ContainerTree]:
+def flatten(container: object) -> tuple[list[Any], ContainerTree]:
     """Return the leaves of a container in order, and its structure.
 
     >>> flatten({"b": [1.0, 2.0], "a": (3.0, None)})
@@ -299,7 +302,7 @@ def flatten(container: Any) -> tuple[list[Any], ContainerTree]:
     return leaves, _flatten_item(container, leaves)
 
 
-def _flatten_item(item: Any, leaves: list[Any]) -> ContainerTree:
+def _flatten_item(item: object, leaves: list[Any]) -> ContainerTree:
     """Append the leaves of an item to a list; returns the structure of the item."""
     if item is None:
         return ContainerTree(None, [], [], {})
@@ -311,7 +314,7 @@ def _flatten_item(item: Any, leaves: list[Any]) -> ContainerTree:
     return ContainerTree(kind, [_flatten_item(part, leaves) for part in parts], keys, own_attributes(item))
 
 
-def _kind_of(item: Any) -> Any:
+def _kind_of(item: object) -> Any:
     """Return the class that a container is rebuilt as; `LEAF` if the item is not a container."""
     if isinstance(item, dict | list | tuple):
         return type(item)
@@ -319,7 +322,7 @@ def _kind_of(item: Any) -> Any:
     return dict if isinstance(item, Mapping) else LEAF
 
 
-def parts_of(container: Any) -> tuple[list[Any], list[Any]]:
+def parts_of(container: object) -> tuple[list[Any], list[Any]]:
     """Return the keys (if any) and the parts of a container, even if a subclass overrides iteration."""
     return items_of(container) if isinstance(container, Mapping) else ([], _elements_of(container))
 
@@ -333,12 +336,12 @@ def items_of(mapping: Mapping[Any, Any]) -> tuple[list[Any], list[Any]]:
     return list(base.keys(mapping)), list(base.values(mapping))
 
 
-def _elements_of(sequence: Any) -> list[Any]:
+def _elements_of(sequence: object) -> list[Any]:
     base: Any = list if isinstance(sequence, list) else tuple
     return list(base.__iter__(sequence))
 
 
-def own_attributes(container: Any) -> dict[str, Any]:
+def own_attributes(container: object) -> dict[str, Any]:
     """Return the attributes that a container of a user-defined class has besides its elements.
 
     >>> class Table(list):
@@ -370,7 +373,7 @@ def unflatten(tree: ContainerTree, leaves: Iterable[Any]) -> Any:
     return tree.build_container(iter(leaves))
 
 
-def tree_map(function: Callable[..., Any], container: Any, *others: Any) -> Any:
+def tree_map(function: Callable[..., Any], container: object, *others: object) -> Any:
     """Apply a function to each leaf of a container (and the matching leaves of others); returns such a container.
 
     >>> tree_map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
@@ -381,7 +384,7 @@ def tree_map(function: Callable[..., Any], container: Any, *others: Any) -> Any:
     return unflatten(tree, [function(*items) for items in zip(leaves, *rest, strict=True)])
 
 
-def match_leaves(tree: ContainerTree, container: Any, what: str) -> list[Any]:
+def match_leaves(tree: ContainerTree, container: object, what: str) -> list[Any]:
     """Return the leaves of a container, which must have a structure; keys of dicts may be in any order."""
     leaves: list[Any] = []
     if not _collect_like(tree, container, leaves):

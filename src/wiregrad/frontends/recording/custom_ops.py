@@ -34,7 +34,7 @@ from wiregrad.frontends.recording.function_context import (
 )
 from wiregrad.frontends.recording.record import common_tape, finish_node, no_grad, record_op
 from wiregrad.frontends.recording.session import data_of, push_by_transpose
-from wiregrad.frontends.recording.tape import STATE, UNCHECKED, Tape
+from wiregrad.frontends.recording.tape import STATE, UNCHECKED, Tape, TapeKind
 from wiregrad.frontends.recording.value import Value, make_leaf
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.scoped_settings import SettingBlock
@@ -80,13 +80,13 @@ class Function:
         raise NotImplementedError("a Function needs backward(ctx, upstream)")
 
     @classmethod
-    def apply(cls, *args: Any) -> Any:
+    def apply(cls, *args: object) -> Any:
         """Apply the op to values, arrays, numbers and whatever else forward takes."""
         args = _as_constants(args)
         if cls.check and not STATE.skips_checks and not cls.__dict__.get("_checked", False):
             cls._checked = True
             try:
-                with STATE.record_on(Tape(apart=True)):
+                with STATE.record_on(Tape(TapeKind.APART)):
                     _check_function_class(cls, args)
             except BaseException:
                 cls._checked = False
@@ -126,8 +126,8 @@ def _apply_function(cls: type[Function], args: Sequence[Any]) -> Any:
     if tape is None:
         return unflatten(run.tree, [as_constant(output) for output in run.outputs])
     output = call.keep_run(run)
-    if tape.tracing and call.parts.still:
-        tape.leak = f"{cls.__name__} returns whole numbers or conditions, which leave the recording"
+    if tape.guard is not None and call.parts.still:
+        tape.guard.leak = f"{cls.__name__} returns whole numbers or conditions, which leave the recording"
         for operand in operands:
             # Reading a traced value's data certifies it: such results belong to this point alone.
             _ = operand.data
@@ -178,13 +178,13 @@ class _FunctionCall:
         run.outputs = []
         return packed
 
-    def unpack_outputs(self, packed: Any) -> list[Any]:
+    def unpack_outputs(self, packed: object) -> list[Any]:
         """Return the results, given the differentiable ones joined to one array or value."""
         parts = self.parts.unpack(packed)
         blocked = self._run.blocked
         return [part.detach() if k in blocked and isinstance(part, Value) else part for k, part in enumerate(parts)]
 
-    def pull_gradient(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
+    def pull_gradient(self, slot: int, g: object, xs: Sequence[Any], y: object) -> Any:
         """Return the gradient of one of the values."""
         if not isinstance(g, Value | np.ndarray | np.generic | float):
             raise NoRuleError(f"{self.called}.backward is Python code, which a backward circuit cannot hold")
@@ -206,7 +206,7 @@ class _FunctionCall:
             )
         return sent if recorded else data_of(sent)
 
-    def _call_backward(self, g: Any, xs: Sequence[Any], y: Any) -> Sequence[Any]:
+    def _call_backward(self, g: object, xs: Sequence[Any], y: object) -> Sequence[Any]:
         """Call the class's backward; returns one gradient per argument of forward."""
         run = self._run if self._run.is_at(xs) else self.run_forward([data_of(x) for x in xs])
         upstream = [as_constant(part) for part in self.parts.unpack(g, zeros=True)]
@@ -229,11 +229,11 @@ class _FunctionCall:
         return gradients
 
 
-def _function_back(slot: int, g: Any, xs: Any, y: Any, *, call: _FunctionCall) -> Any:
+def _function_back(slot: int, g: object, xs: Sequence[Any], y: object, *, call: _FunctionCall) -> Any:
     return call.pull_gradient(slot, g, xs, y)
 
 
-def _function_ahead(slot: int, t: Any, xs: Any, y: Any, *, call: _FunctionCall) -> Any:
+def _function_ahead(slot: int, t: object, xs: Sequence[Any], y: object, *, call: _FunctionCall) -> Any:
     pushed = push_by_transpose(lambda slot, g, xs: call.pull_gradient(slot, g, xs, y), slot, t, xs, y)
     _check_linear(call, slot, data_of(t), [data_of(x) for x in xs], data_of(y), data_of(pushed))
     return pushed
@@ -295,12 +295,12 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     return backward
 
 
-def _run_backward_once(g: Any, *xs: Any, call: _FunctionCall, input_slot: int) -> Any:
+def _run_backward_once(g: object, *xs: object, call: _FunctionCall, input_slot: int) -> Any:
     sent = call.pull_gradient(input_slot, g, xs, None)
     return np.zeros_like(xs[input_slot]) if sent is None else sent
 
 
-def _refuse_second(slot: int, flow: Any, xs: Any, y: Any, *, call: _FunctionCall, **_: Any) -> Any:
+def _refuse_second(slot: int, flow: object, xs: object, y: object, *, call: _FunctionCall, **_: object) -> Any:
     raise GradientError(
         f"{call.called}.backward is marked once_differentiable: it has neither a second derivative nor forward mode"
     )
@@ -369,7 +369,7 @@ def _forward_on_numbers(cls: type[Function], inputs: Sequence[Any], values: Sequ
         return [np.asarray(data_of(part)) for part in outputs]
 
 
-def _compare_slopes(cls: type[Function], k: int, x: Any, grad: Any, direction: Any, slope: float) -> None:
+def _compare_slopes(cls: type[Function], k: int, x: object, grad: object, direction: object, slope: float) -> None:
     """Raise if the gradient of an input, along a direction, is not the numeric slope."""
     got = float(np.sum(np.asarray(0.0 if grad is None else grad) * direction))
     if np.isfinite(slope) and not abs(got - slope) <= 1e-4 * max(1.0, abs(slope)):
@@ -407,7 +407,7 @@ def _numeric_slope(
 
 
 def op(
-    function: Any = None,
+    function: Callable[..., Any] | None = None,
     /,
     *,
     partials: Callable[..., Any] | None = None,
@@ -469,7 +469,7 @@ USER_OPS: dict[str, Elementwise] = {}
 def _make_partial(partials: Callable[..., Any], slot: int, count: int, name: str) -> Callable[..., Any]:
     """Return the function that computes one of the slopes that `partials` returns."""
 
-    def compute_slope(*operands: Any) -> Any:
+    def compute_slope(*operands: object) -> Any:
         slopes = partials(*operands)
         slopes = slopes if isinstance(slopes, tuple | list) else (slopes,)
         if len(slopes) != count:

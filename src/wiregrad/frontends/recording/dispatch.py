@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from wiregrad.errors import (
     ArityError,
@@ -33,10 +34,11 @@ from wiregrad.ir import TABLE, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
+from wiregrad.ops.functions.registry import RegisteredFunction
 from wiregrad.ops.functions.shape import cast_like
 
 
-def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
     """Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."""
     op = UFUNCS.get(ufunc)
     if op is not None and method == "__call__" and not settings:
@@ -55,7 +57,9 @@ def apply_ufunc(self: Value, ufunc: Any, method: str, *inputs: Any, **settings: 
     return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
 
 
-def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run_or_concrete(
+    entry: RegisteredFunction, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Run a function made of ops; without a rule, fall back to NumPy itself if no gradient would be lost."""
     try:
         return run_composite(entry.run, entry.name, args, kwargs)
@@ -65,7 +69,7 @@ def _run_or_concrete(entry: Any, function: Any, args: tuple[Any, ...], kwargs: d
     return run_without_rule(function, args, kwargs)
 
 
-def _describe_missing_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -> str:
+def _describe_missing_ufunc(ufunc: np.ufunc, method: str, settings: dict[str, Any]) -> str:
     """Say that a ufunc has no rule; a similar name is suggested for NumPy's own ufuncs only."""
     name = ufunc.__name__
     what = name + ("" if method == "__call__" else f".{method}")
@@ -75,13 +79,15 @@ def _describe_missing_ufunc(ufunc: Any, method: str, settings: dict[str, Any]) -
     return f"np.{what}{keywords} has no rule{_suggest_name(name)}"
 
 
-def _apply_outer(op: Op, a: Any, b: Any) -> Any:
+def _apply_outer(op: Op, a: object, b: object) -> Any:
     """Apply an op to all pairs of elements."""
     one, two = (x if isinstance(x, Value) else np.asarray(x) for x in (a, b))
     return op(FUNCTIONS["reshape"].run(one, one.shape + (1,) * two.ndim), two)
 
 
-def apply_function(self: Value, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def apply_function(
+    self: Value, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Apply a NumPy function to values."""
     if kwargs:
         kwargs = dict(kwargs)
@@ -115,7 +121,7 @@ def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs
     return tree_map(as_constant, function(*args, **kwargs))
 
 
-def _call_method(name: str, thing: Any, *args: Any, **kwargs: Any) -> Any:
+def _call_method(name: str, thing: object, *args: object, **kwargs: object) -> Any:
     return getattr(thing, name)(*args, **kwargs)
 
 
@@ -124,7 +130,7 @@ def is_literal(value: Value) -> bool:
     return value._tape is None and notes_of(value).constant
 
 
-def as_constant(result: Any) -> Any:
+def as_constant(result: object) -> Any:
     """Return a real or complex number or array as a constant value; anything else is returned unchanged."""
     if type(result) is not np.ndarray and not isinstance(result, float | complex | np.generic):
         return result
@@ -225,7 +231,7 @@ def _make_operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any],
 def _make_op_method(op: Op) -> Callable[..., Any]:
     """Return a method of values that applies an op."""
 
-    def method(self: Value, *operands: Any) -> Any:
+    def method(self: Value, *operands: object) -> Any:
         try:
             return op(self, *operands)
         except ArityError as error:
@@ -239,7 +245,7 @@ def _make_op_method(op: Op) -> Callable[..., Any]:
 def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a method of values that calls a function made of ops, with NumPy as the fallback."""
 
-    def method(self: Value, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Value, *args: object, **kwargs: object) -> Any:
         try:
             return run_composite(function, name, (self, *args), kwargs)
         except (NoRuleError, EscapeError):
@@ -273,7 +279,7 @@ class ClonedValue(Value):
     views: list[weakref.ref[Value]]
     """The views that were taken of it."""
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         self._assign_elements(run_composite(_put_elements, "indexing", (self, index, value), {}), value)
 
     def __iadd__(self, other: Any) -> ClonedValue:
@@ -288,7 +294,7 @@ class ClonedValue(Value):
     def __itruediv__(self, other: Any) -> ClonedValue:
         return self._assign_elements(self / other)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         part = super().__getitem__(index)
         return self._note_view(part) if _is_basic_index(index) else part
 
@@ -300,18 +306,20 @@ class ClonedValue(Value):
             return self._note_view(attribute)
         return lambda *args, **kwargs: self._note_view(attribute(*args, **kwargs))
 
-    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def __array_function__(
+        self, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         result = super().__array_function__(function, types, args, kwargs)  # type: ignore[misc]
         return self._note_view(result) if function.__name__ in VIEW_METHODS else result
 
-    def _note_view(self, part: Any) -> Any:
+    def _note_view(self, part: object) -> Any:
         """Remember a view of the elements; a number is a copy and needs no remembering."""
         for value in part if isinstance(part, list | tuple) else (part,):
             if isinstance(value, Value) and value.shape:
                 self.views.append(weakref.ref(value))
         return part
 
-    def _assign_elements(self, assigned: Value, source: Any = None) -> ClonedValue:
+    def _assign_elements(self, assigned: Value, source: object = None) -> ClonedValue:
         """Represent another value from now on; raises if a view other than the source of the elements exists."""
         if any(view() is not None and view() is not source for view in self.views):
             raise MutationError(
@@ -322,13 +330,13 @@ class ClonedValue(Value):
         return _copy_state(self, assigned)
 
 
-def _is_basic_index(index: Any) -> bool:
+def _is_basic_index(index: object) -> bool:
     """Return whether an index gives a view: slices and whole numbers, not lists, arrays or masks."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts)
 
 
-def _put_elements(x: Value, index: Any, value: Any) -> Any:
+def _put_elements(x: Value, index: object, value: ArrayLike) -> Any:
     """Return the array with new elements at an index."""
     if isinstance(index, Value) and index.dtype.kind == "b" and index.shape == x.shape and not np.shape(value):
         # A traced mask stays recorded as an operand; as an index it would be certified.
@@ -352,12 +360,12 @@ def clone(x: Value) -> ClonedValue:
     return _copy_state(copy, TABLE["positive"](x))
 
 
-def clamp(x: Value, min: Any = None, max: Any = None) -> Any:
+def clamp(x: Value, min: object = None, max: object = None) -> Any:
     """Return the elements limited to an interval."""
     return FUNCTIONS["clip"].run(x, min, max)
 
 
-def masked_fill(x: Value, mask: Any, value: Any) -> Any:
+def masked_fill(x: Value, mask: object, value: object) -> Any:
     """Return the array with a number where a mask is true."""
     return TABLE["where"](mask, value, x)
 
@@ -367,7 +375,7 @@ def unsqueeze(x: Value, dim: int) -> Any:
     return FUNCTIONS["expand_dims"].run(x, dim)
 
 
-def expand_as(x: Value, other: Any) -> Any:
+def expand_as(x: Value, other: ArrayLike) -> Any:
     """Return the array broadcast to the shape of another."""
     return FUNCTIONS["broadcast_to"].run(x, np.shape(other))
 
@@ -395,7 +403,7 @@ TORCH_METHODS: dict[str, Callable[..., Any]] = {
 def _make_torch_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method of values that calls a function made of ops under PyTorch's name."""
 
-    def method(self: Value, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Value, *args: object, **kwargs: object) -> Any:
         return run_composite(function, name, (self, *args), kwargs)
 
     method.__name__ = name

@@ -21,7 +21,8 @@ from wiregrad.frontends.recording.arguments import flatten, unflatten
 from wiregrad.frontends.recording.dispatch import is_literal
 from wiregrad.frontends.recording.record import common_tape, finish_node, is_tracing, no_grad
 from wiregrad.frontends.recording.session import add_input, data_of
-from wiregrad.frontends.recording.tape import STATE, Tape
+from wiregrad.frontends.recording.tape import STATE, Tape, TapeKind
+from wiregrad.frontends.recording.trace_notes import ReplayGuard
 from wiregrad.frontends.recording.value import Value, ValueNotes, make_leaf
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array_ops import General
@@ -35,7 +36,7 @@ class FunctionContext:
         self.saved_tensors: tuple[Any, ...] = ()
         self._non_differentiable: tuple[Any, ...] = ()
 
-    def save_for_backward(self, *tensors: Any) -> None:
+    def save_for_backward(self, *tensors: object) -> None:
         """Save arguments and results of forward for backward."""
         self.saved_tensors = tensors
 
@@ -44,11 +45,11 @@ class FunctionContext:
         """The objects that `save_for_backward` saved."""
         return self.saved_tensors
 
-    def mark_non_differentiable(self, *outputs: Any) -> None:
+    def mark_non_differentiable(self, *outputs: object) -> None:
         """Let no gradient flow to some of the results."""
         self._non_differentiable = outputs
 
-    def mark_dirty(self, *_: Any) -> None:
+    def mark_dirty(self, *_: object) -> None:
         """Refused: values do not change in place."""
         raise OperandError("mark_dirty has no meaning here: values do not change in place; return a new one")
 
@@ -152,11 +153,11 @@ class _TieFinder:
         known += [(y, KeptTie(KeptOrigin.OUTPUT, k)) for k, y in enumerate(outputs)]
         self.known = known
 
-    def find_ties(self, name: str, item: Any) -> list[KeptTie]:
+    def find_ties(self, name: str, item: object) -> list[KeptTie]:
         """Return the origin of each leaf of a saved container."""
         return [self._find_tie(kept, saved=name == "saved_tensors") for kept in flatten(item)[0]]
 
-    def _find_tie(self, kept: Any, *, saved: bool) -> KeptTie:
+    def _find_tie(self, kept: object, *, saved: bool) -> KeptTie:
         if not isinstance(kept, Value | float | complex | np.generic | np.ndarray):
             return CONSTANT_TIE
         if np.asarray(data_of(kept)).dtype.kind not in "fc":
@@ -221,7 +222,7 @@ class RecordedContext:
             setattr(ctx, name, self._record_kept(name, item) if changes else item)
         return ctx
 
-    def _record_kept(self, name: str, item: Any) -> Any:
+    def _record_kept(self, name: str, item: object) -> Any:
         """Return a saved container with its leaves as recorded values."""
         leaves, tree = flatten(item)
         again = flatten(getattr(self.again, name, None))[0]
@@ -237,7 +238,7 @@ class RecordedContext:
                 leaves[k] = self._make_opaque(name, k, data_of(kept))
         return unflatten(tree, leaves)
 
-    def _make_opaque(self, name: str, k: int, kept: Any) -> Any:
+    def _make_opaque(self, name: str, k: int, kept: object) -> Any:
         """Return a saved number as a value that depends on the arguments but has no derivative."""
         op = KEPT_NUMBER_OP.bind_once(source=KeptNumber(self.call, name, k))
         return finish_node(common_tape(self.xs), op, self.xs, [data_of(x) for x in self.xs], kept)
@@ -246,7 +247,8 @@ class RecordedContext:
         """Return whether forward computes with plain numbers that it read from values."""
         if self.again is None:
             return True
-        tape = Tape(tracing=True)
+        guard = ReplayGuard()
+        tape = Tape(TapeKind.APART, guard)
         with STATE.record_on(tape), np.errstate(all="ignore"):
             try:
                 self.call.forward(
@@ -254,10 +256,10 @@ class RecordedContext:
                 )
             except Exception:
                 return True
-        if tape.leak is not None or tape.refusal is not None:
+        if guard.leak is not None or guard.refusal is not None:
             return True
         # A condition that was read selects among constants; a number that was read makes the result depend on it.
-        return any(np.asarray(check.outcome).dtype.kind in "fc" for check in tape.certificates)
+        return any(np.asarray(check.outcome).dtype.kind in "fc" for check in guard.certificates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,12 +275,12 @@ class KeptNumber:
         """The name of the class and the attribute."""
         return f"{self.call.called}.{self.attribute}"
 
-    def compute(self, *xs: Any) -> Any:
+    def compute(self, *xs: object) -> Any:
         """Run forward at a point and return the number that it saves there."""
         return data_of(flatten(getattr(self.call.run_forward(xs).ctx, self.attribute))[0][self.leaf])
 
 
-def _refuse_derivative(slot: int, flow: Any, xs: Any, y: Any, *, source: KeptNumber) -> Any:
+def _refuse_derivative(slot: int, flow: object, xs: object, y: object, *, source: KeptNumber) -> Any:
     raise GradientError(
         f"{source.call.called}.forward keeps in ctx.{source.attribute} a number that is neither an argument nor a "
         "result, and that was not computed from the arguments by recorded ops alone (it was taken out with .data or "
@@ -308,28 +310,29 @@ KEPT_NUMBER_OP = TABLE.register(
 def run_on_constants() -> Iterator[None]:
     """Return a context for a method of a user's class on constants: nothing is recorded, and numbers may be read."""
     tape = STATE.tape
-    refusal = None if tape is None else tape.refusal
+    guard = None if tape is None else tape.guard
+    refusal = None if guard is None else guard.refusal
     rows = 0 if tape is None else len(tape.buffer)
     try:
         with no_grad(), running_backward(differentiated=False):
             yield
     finally:
-        if tape is not None:
-            tape.refusal = refusal
+        if tape is not None and guard is not None:
+            guard.refusal = refusal
             if len(tape.buffer) > rows:
-                tape.leak = "a wg.Function uses a value that is not among its arguments"
+                guard.leak = "a wg.Function uses a value that is not among its arguments"
 
 
-def _as_own_object(x: Any) -> Any:
+def _as_own_object(x: object) -> Any:
     """Return the data of an input; a float is copied to a new object, so that it can be recognised by identity."""
     return float(x) * 1.0 if isinstance(x, float) else x
 
 
-def _is_recorded(item: Any) -> bool:
+def _is_recorded(item: object) -> bool:
     return isinstance(item, Value) and item._tape is not None
 
 
-def _same_bits(one: Any, two: Any) -> bool:
+def _same_bits(one: object, two: object) -> bool:
     if one is two:
         return True
     a = np.asarray(one)

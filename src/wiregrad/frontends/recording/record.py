@@ -10,7 +10,6 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -39,9 +38,10 @@ from wiregrad.frontends.recording.tape import (
     DroppedArray,
     ExtraNode,
     Tape,
+    TapeKind,
     mode_of,
 )
-from wiregrad.frontends.recording.user_code import find_call_site, place_of
+from wiregrad.frontends.recording.trace_notes import ReplayGuard
 from wiregrad.frontends.recording.value import (
     DiscreteValue,
     NumpyScalar,
@@ -70,7 +70,7 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
     A result without a gradient (a comparison, an index) is a plain NumPy object, except while tracing.
     """
     tape = STATE.innermost
-    if tape is not None and not tape.tracing and not (PAUSES.opened and (STATE.is_paused or STATE.is_careful)):
+    if tape is not None and tape.guard is None and not (PAUSES.opened and (STATE.is_paused or STATE.is_careful)):
         if op.by_element:
             quick = _record_alike(tape, op, operands)
             if quick is not None:
@@ -90,13 +90,13 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
     try:
         y = op.compute(*xs) if not WATCHES.opened or STATE.watch is None else _compute_quietly(op, xs)
     except BaseException as error:
-        if tape is not None and tape.tracing:
+        if tape is not None and tape.guard is not None:
             # If the function catches the error, its values have steered Python and no certificate says how.
-            tape.leak = f"{op.name} raised {type(error).__name__}, and the function caught it"
+            tape.guard.leak = f"{op.name} raised {type(error).__name__}, and the function caught it"
         if isinstance(error, ValueError | TypeError | IndexError):
             raise _refusal_error(op, xs, error) from error
         raise
-    if tape is not None and not tape.tracing and isinstance(op, Elementwise):
+    if tape is not None and tape.guard is None and isinstance(op, Elementwise):
         # Derivative rules divide by operands: Python's numbers would raise there, NumPy's do not.
         xs = [_give_output_dtype(x, y) for x in xs]
     return finish_node(tape, op, operands, xs, y)
@@ -108,7 +108,7 @@ def _compute_quietly(op: Op, xs: Sequence[Any]) -> Any:
         return op.compute(*xs)
 
 
-def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
+def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Value | None:
     """Record an op on arrays of one shape that are on the running tape; returns None for other operands."""
     sources = list[int]()
     xs = list[Any]()
@@ -210,7 +210,7 @@ def _give_output_dtype(x: Any, y: Any) -> Any:
     return y.dtype.type(x) if y.dtype.kind in "fc" else np.float64(x)
 
 
-def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: object) -> Any:
     """Append a node whose output has been computed; returns its value."""
     if type(y) is np.ndarray:
         if y.ndim:
@@ -219,20 +219,20 @@ def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence
             y = y[()]
     elif type(y) is not np.float64 and not isinstance(y, np.generic):
         y = np.asarray(y)[()]
-    if tape is not None and tape.tracing:
-        return _finish_traced(tape, op, operands, xs, y)
+    if tape is not None and tape.guard is not None:
+        return _finish_traced(tape, tape.guard, op, operands, xs, y)
     moves = y.dtype.kind in "fc"
     data = float(y) if type(y) is np.float64 else y
     if tape is None or not moves:
         watch = STATE.watch if WATCHES.opened else None
         if watch is not None:
-            watch.apart(op, xs, y)
+            watch.check_unrecorded(op, xs, y)
         return make_leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else y
     offset = _append_op(tape, op, operands, xs, y)
     return wrap_node(tape, offset, data)
 
 
-def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
+def _finish_traced(tape: Tape, guard: ReplayGuard, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
     """Append a node of a traced function whose output has been computed; returns its value."""
     if y.dtype not in WIRE_DTYPES and are_discrete(operands):
         # A wire cannot have this dtype (NumPy's True // True is an int8), and no gradient needs it.
@@ -240,11 +240,10 @@ def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any
             make_concrete(x)
         return y
     offset = _append_op(tape, op, operands, xs, y)
-    frames = note_place(tape, offset)
-    if tape.errors is not None:
-        _note_errors(tape)
+    frames = tape.notes.note_call_site(offset, STATE.group_path)
+    guard.check_error_settings()
     value = wrap_node(tape, offset, y)
-    if type(y) is np.bool_ and tape.identity is not None and tape.identity.look(frames):
+    if type(y) is np.bool_ and guard.needs_plain_condition(frames):
         return make_concrete(value)
     if STATE.is_paused and y.dtype.kind in "fc" and op is not TABLE["stop_gradient"]:
         # Under no_grad a circuit still needs the node, but no gradient may flow back through it.
@@ -252,13 +251,13 @@ def _finish_traced(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any
     return value
 
 
-def _append_op(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> int:
+def _append_op(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: object) -> int:
     """Append a node and show it to the watcher, if there is one."""
     watch = STATE.watch if WATCHES.opened else None
     sources = tuple([place_on_tape(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
     offset = tape.append_extra(ExtraNode(op, sources, tuple(xs), y, mode_of(op, sources)))
     if watch is not None:
-        note_place(tape, offset)
+        tape.notes.note_call_site(offset, STATE.group_path)
         watch(tape, offset, op, xs, y)
     return offset
 
@@ -270,15 +269,8 @@ def are_discrete(operands: Sequence[Any]) -> bool:
 
 def is_tracing() -> bool:
     """Return whether a circuit is being traced in this thread."""
-    return STATE.tape is not None and STATE.tape.tracing
-
-
-def _note_errors(tape: Tape) -> None:
-    """Note a leak if NumPy's error settings let the recorded function see floating-point errors."""
-    errors = np.geterr()
-    modes = set(errors.values())
-    if "raise" in modes or (errors != tape.errors and modes != {"ignore"}):
-        tape.leak = "it uses np.errstate(...), under which numbers may raise or warn"
+    tape = STATE.tape
+    return tape is not None and tape.guard is not None
 
 
 def common_tape(operands: Sequence[Any]) -> Tape | None:
@@ -329,24 +321,25 @@ def place_on_tape(tape: Tape, value: Value) -> int:
             notes.serial = tape.serial
             notes.home = weakref.ref(tape) if STATE.innermost is not tape else None
         return notes.offset
-    if home.owner is None and not tape.apart:
+    if home.owner is None and tape.kind is not TapeKind.APART:
         raise EscapeError(
             "this value was recorded inside a transform (grad, vjp, ...) that has ended; return it from the function "
             f"(has_aux=True), or take wg.stop_gradient(value){format_user_line()}"
         )
     key = (home.serial, value._index)
-    if key not in tape.known:
-        if tape.apart:
-            tape.known[key] = _add_leaf(tape, value)
+    offsets = tape.copies.offsets
+    if key not in offsets:
+        if tape.kind is TapeKind.APART:
+            offsets[key] = _add_leaf(tape, value)
         else:
             _import_node(tape, home, value._index)
-    return tape.known[key]
+    return offsets[key]
 
 
 def _add_leaf(tape: Tape, value: Value) -> int:
     """Append a value from outside to a tape as an input; returns its offset."""
     data = value._data
-    if tape.tracing and type(data) is float:
+    if tape.guard is not None and type(data) is float:
         data = np.float64(data)
     offset = tape.append_extra(ExtraNode(INPUT, (), (), data, 0))
     tape.leaves[offset] = value
@@ -357,7 +350,8 @@ def _copy_node(tape: Tape, home: Tape, offset: int) -> int:
     """Copy one node of another tape, whose sources are on this one already; returns its offset."""
     if offset in home.extras:
         node = home.extras[offset]
-        sources = tuple([LITERAL if source < 0 else tape.known[home.serial, source] for source in node.sources])
+        offsets = tape.copies.offsets
+        sources = tuple([LITERAL if source < 0 else offsets[home.serial, source] for source in node.sources])
         return tape.append_extra(node._replace(sources=sources))
     y, p, q, a, b, code = ROW_FORMAT.unpack_from(home.buffer, offset)
     copied = len(tape.buffer)
@@ -367,39 +361,46 @@ def _copy_node(tape: Tape, home: Tape, offset: int) -> int:
 
 def _translate_source(tape: Tape, home: Tape, source: int) -> int:
     """Translate a source in a packed row of another tape to this tape."""
+    offsets = tape.copies.offsets
     if source >= 0:
-        return tape.known[home.serial, source]
-    return source if source > BLOCKED else BLOCKED - tape.known[home.serial, BLOCKED - source]
+        return offsets[home.serial, source]
+    return source if source > BLOCKED else BLOCKED - offsets[home.serial, BLOCKED - source]
 
 
 def _import_node(tape: Tape, home: Tape, root: int) -> None:
     """Copy a node of another tape, and everything it was computed from, to this one."""
-    wanted = set[int]()
-    stack = [root]
-    while stack:
-        offset = stack.pop()
-        if offset in wanted or (home.serial, offset) in tape.known:
-            continue
-        wanted.add(offset)
-        stack.extend(home.sources_at(offset))
-    for offset in sorted(wanted):
-        origin = home.imports.get(offset)
+    copies = tape.copies
+    for offset in _missing_offsets(tape, home, root):
+        origin = home.copies.origins.get(offset)
         if origin is not None and origin[0]() is tape:
-            tape.known[home.serial, offset] = origin[1]
+            copies.offsets[home.serial, offset] = origin[1]
             continue
         stands_for = home.leaves.get(offset)
         if stands_for is not None:
-            tape.known[home.serial, offset] = place_on_tape(tape, stands_for)
+            copies.offsets[home.serial, offset] = place_on_tape(tape, stands_for)
             continue
         copied = _copy_node(tape, home, offset)
         if offset in home.hooks:
             tape.hooks[copied] = list(home.hooks[offset])
-        tape.imports[copied] = (weakref.ref(home), offset)
-        tape.known[home.serial, offset] = copied
-    if not any(reader() is tape for reader in home.readers):
-        home.readers.append(weakref.ref(tape))
+        copies.origins[copied] = (weakref.ref(home), offset)
+        copies.offsets[home.serial, offset] = copied
+    if not any(reader() is tape for reader in home.copies.readers):
+        home.copies.readers.append(weakref.ref(tape))
     # Without a higher limit a new tape would begin soon, and copy the same rows again.
     tape.limit = max(tape.limit, 2 * len(tape.buffer))
+
+
+def _missing_offsets(tape: Tape, home: Tape, root: int) -> list[int]:
+    """Return the nodes of another tape that a node was computed from and that are not on this tape yet, in order."""
+    wanted = set[int]()
+    stack = [root]
+    while stack:
+        offset = stack.pop()
+        if offset in wanted or (home.serial, offset) in tape.copies.offsets:
+            continue
+        wanted.add(offset)
+        stack.extend(home.sources_at(offset))
+    return sorted(wanted)
 
 
 def broadcast_operands(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
@@ -436,26 +437,6 @@ def place_two(one: Value, two: Value) -> tuple[Tape | None, int, int]:
     if tape is None:
         return None, LITERAL, LITERAL
     return tape, place_on_tape(tape, one), place_on_tape(tape, two)
-
-
-def note_place(tape: Tape, offset: int) -> list[FrameType]:
-    """Store where a traced node was written: its line, and the enclosing groups and functions of the traced one.
-
-    Returns the frames of the user's code, innermost first.
-    """
-    frames, call = find_call_site()
-    if frames:
-        tape.places[offset] = place_of(frames[0])
-    functions = [frame.f_code.co_name for frame in frames[:-1] if not frame.f_code.co_name.startswith("<")]
-    path = "/".join([*filter(None, [STATE.group_path]), *reversed(functions)])
-    if path:
-        tape.groups[offset] = path
-    if call is not None:
-        tape.calls[offset] = call
-    if tape.frames is not None:
-        for depth, frame in enumerate(reversed(frames)):
-            tape.frames[frame] = depth
-    return frames
 
 
 def _refusal_error(op: Op, xs: Sequence[Any], error: Exception) -> Exception:

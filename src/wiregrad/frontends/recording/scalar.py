@@ -56,8 +56,8 @@ SCALAR_NAMESPACE.update(
     Scalar=Scalar,
     NumpyScalar=NumpyScalar,
     get_ident=get_ident,
-    enter=place_one,
-    meet=place_two,
+    place_one=place_one,
+    place_two=place_two,
     pack=ROW_FORMAT.pack,
     new=object.__new__,
     BLOCKED=BLOCKED,
@@ -79,7 +79,7 @@ _APPEND_TEMPLATE = """
 _ENTER_TEMPLATE = """
         tape = self._tape
         if tape is None or PAUSED or tape.owner != get_ident():
-            tape, i = enter(self)
+            tape, i = place_one(self)
             if tape is None:
                 return {apart}(OP_{name}, {operands}, y)
         else:
@@ -108,7 +108,7 @@ _TWO_TEMPLATE = """
             return {quietly}(OP_{name}, ({one}, {two}))
         tape = {one}._tape
         if tape is None or tape is not {two}._tape or PAUSED or tape.owner != get_ident():
-            tape, i, j = meet({one}, {two})
+            tape, i, j = place_two({one}, {two})
             if tape is None:
                 return {apart}(OP_{name}, ({one}, {two}), y)
             if i < 0 or j < 0:
@@ -348,7 +348,7 @@ def _write_call(op: Elementwise, operands: Any) -> str:
     return python_text_of(op).format(**dict(zip(op.inputs, safe, strict=True)))
 
 
-def _write_constant(value: Any) -> str:
+def _write_constant(value: object) -> str:
     return repr(to_python_number(value))
 
 
@@ -390,10 +390,10 @@ def _with_python_result(function: Callable[..., Any]) -> Callable[..., Any]:
 def _generate_lazily(op: Elementwise, name: str, owner: type[Scalar], *, reflected: bool = False) -> Callable[..., Any]:
     """Return a method that replaces itself by the generated one when it is first called."""
 
-    def generate_and_call(self: Scalar, *other: Any) -> Any:
+    def generate_and_call(self: Scalar, *other: object) -> Any:
         generated = generate_scalar_function(op, reflected=reflected, flavour=CLASS_FLAVOURS[owner])
 
-        def record_instead(self: Scalar, *rest: Any) -> Any:
+        def record_instead(self: Scalar, *rest: object) -> Any:
             helper = SCALAR_NAMESPACE[f"{CLASS_FLAVOURS[owner].prefix}recorded"]
             return helper(op, (*rest, self) if reflected else (self, *rest))
 
@@ -407,7 +407,7 @@ def _generate_lazily(op: Elementwise, name: str, owner: type[Scalar], *, reflect
 def _make_scalar_apply(op: Elementwise) -> Callable[..., Any]:
     """Return a function that applies an op to operands, at least one of them a scalar; the result is NumPy's."""
 
-    def apply_to_scalars(*operands: Any) -> Any:
+    def apply_to_scalars(*operands: object) -> Any:
         reflected = type(operands[0]) not in CLASS_FLAVOURS
         generated = generate_scalar_function(op, reflected=reflected, flavour=NUMPY_FLAVOUR)
         if generated is None:

@@ -6,7 +6,7 @@ be differentiated again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,7 +16,17 @@ from wiregrad.errors import GradientError, OperandError, short_repr
 from wiregrad.frontends.recording import dispatch, scalar, traced_numbers  # noqa: F401 - they install Value's methods
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, is_owned, unflatten
 from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
-from wiregrad.frontends.recording.tape import PAUSES, STATE, STRIDE, WATCHES, DroppedArray, Tape, TapeSpan, pull_back
+from wiregrad.frontends.recording.tape import (
+    LITERAL,
+    PAUSES,
+    STATE,
+    STRIDE,
+    WATCHES,
+    DroppedArray,
+    Tape,
+    TapeKind,
+    pull_back,
+)
 from wiregrad.frontends.recording.value import (
     NumpyScalar,
     Scalar,
@@ -42,12 +52,12 @@ class RecordingSession:
         self.alone = STATE.is_paused and tape is None and not is_tracing()
         """Whether it runs under no_grad: then no gradient flows to values from outside."""
         self.outer = None if self.alone else tape or STATE.tape
-        self.tape = self.outer or Tape(apart=self.alone)
+        self.tape = self.outer or (Tape(TapeKind.APART) if self.alone else Tape())
         self.start = len(self.tape.buffer)
         self.offsets: list[int] = []
         self.data: list[Any] = []
 
-    def lift_argument(self, leaf: Any, what: Callable[[], str]) -> Value:
+    def lift_argument(self, leaf: object, what: Callable[[], str]) -> Value:
         """Return an argument as a new node of the tape."""
         if type(leaf) is np.ndarray and leaf.dtype == np.float64 and leaf.ndim:
             value = add_input(self.tape, ensure_owned(leaf))
@@ -66,7 +76,7 @@ class RecordingSession:
         self.data.append(value._data)
         return value
 
-    def offset_of(self, result: Any) -> int | None:
+    def offset_of(self, result: object) -> int | None:
         """Return the offset of a result; None if it cannot depend on an argument."""
         if not isinstance(result, Value) or result._tape is not self.tape or result._index < self.start:
             return None
@@ -134,7 +144,7 @@ class RecordingSession:
 
     def _pull_watched(self, span: TapeSpan, starts: dict[int, Any]) -> list[Any]:
         """Sweep on values and show every wire to the watcher, but not the ops that derivative rules record."""
-        sweep = STATE.watch.sweeping(span, SpanValues(span))
+        sweep = STATE.watch.observe_sweep(span, SpanValues(span))
         with STATE.record_on(self.tape), pause_watching():
             flows = sweep_backward(span, SpanValues(span), starts, sweep)
         sweep.close()
@@ -156,7 +166,7 @@ class RecordingSession:
         with np.errstate(all="ignore"), STATE.record_on(self.tape), pause_watching():
             flows = sweep_forward(span, values, seeds)
             if watch is not None:
-                watch.pushed(span, values, flows)
+                watch.check_tangents(span, values, flows)
         pushed = [
             zero_like(data_of(result)) if k is None else settle_gradient(flows[span.index_of(k)], data_of(result))
             for k, result in zip(places, results, strict=True)
@@ -173,6 +183,63 @@ def _seed_offset(seed: tuple[int, Any]) -> int:
     return seed[0]
 
 
+class TapeSpan:
+    """The nodes of a tape between two offsets, presented to the sweeps as a circuit with indices from 0."""
+
+    def __init__(self, tape: Tape, start: int, stop: int, roots: Iterable[int]) -> None:
+        self.tape = tape
+        self.start = start
+        self.size = (stop - start) // STRIDE
+        self._nodes = [node for _, node in tape.walk_nodes(start, stop)][::-1]
+        self._roots = {self.index_of(offset) for offset in roots}
+        self.literals: dict[int, Any] = {}
+        self.read: dict[int, Any] = {}
+        """The values of nodes by offset, as far as the nodes that read them have kept them."""
+        for node in self._nodes:
+            for source, x in zip(node.sources, node.xs, strict=True):
+                if source >= 0 and type(x) is not DroppedArray:
+                    self.read[source] = x
+
+    def index_of(self, offset: int) -> int:
+        """Return the index of a node."""
+        return (offset - self.start) // STRIDE
+
+    def sum_seeds(self, seeds: Sequence[tuple[int, Any]]) -> dict[int, Any]:
+        """Return the seeds of a sweep by index, given by offset; seeds of the same node are added."""
+        sums: dict[int, Any] = {}
+        for offset, seed in seeds:
+            index = self.index_of(offset)
+            sums[index] = sums[index] + seed if index in sums else seed
+        return sums
+
+    def active(self) -> bytearray:
+        """Return 1 for each node through which a gradient can reach a root, else 0."""
+        active = bytearray(self.size)
+        for k, node in enumerate(self._nodes):
+            if k in self._roots or any(
+                source >= self.start and active[self.index_of(source)] for source in node.sources
+            ):
+                active[k] = getattr(node.y, "dtype", np.dtype(float)).kind in "fc"
+        return active
+
+    def rows(self, *, backward: bool = False) -> Iterator[Row]:
+        """Walk the nodes; a source from outside the span is a negative index into `literals`."""
+        order = range(self.size - 1, -1, -1) if backward else range(self.size)
+        for k in order:
+            node = self._nodes[k]
+            sources = [
+                self.index_of(source) if source >= self.start else self._add_literal(source, x)
+                for source, x in zip(node.sources, node.xs, strict=True)
+            ]
+            # The sweep ends at the roots, so their sources are left out.
+            yield Row(k, INPUT, [], 0) if k in self._roots else Row(k, node.op, sources, node.mode)
+
+    def _add_literal(self, source: int, x: object) -> int:
+        number = -1 - len(self.literals)
+        self.literals[number] = x if source == LITERAL else (source, x)
+        return number
+
+
 class SpanNumbers:
     """The nodes of a span as plain numbers and arrays; an array that no rule reads may have been dropped."""
 
@@ -187,7 +254,7 @@ class SpanNumbers:
         data = self.span.tape.value_at(offset)
         return self.load_node(offset, self.span.read.get(offset, data) if type(data) is DroppedArray else data)
 
-    def load_node(self, offset: int, data: Any) -> Any:
+    def load_node(self, offset: int, data: object) -> Any:
         """Return the data of a node; numbers become NumPy's, because derivative rules divide."""
         return np.float64(data) if type(data) is float else data
 
@@ -195,14 +262,14 @@ class SpanNumbers:
 class SpanValues(SpanNumbers):
     """The nodes of a span as values, so that a sweep over them is recorded."""
 
-    def load_node(self, offset: int, data: Any) -> Any:
+    def load_node(self, offset: int, data: object) -> Any:
         """Return a node as a value; a dropped array stays dropped."""
         if type(data) is DroppedArray:
             return data
         tape = self.span.tape
         if offset in tape.leaves:
             return view_node(tape, offset)
-        return wrap_node(tape, offset, float(data) if type(data) is np.float64 and not tape.tracing else data)
+        return wrap_node(tape, offset, float(data) if type(data) is np.float64 and tape.guard is None else data)
 
 
 class HookRunner:
@@ -211,19 +278,19 @@ class HookRunner:
     def __init__(self, span: TapeSpan) -> None:
         self.hooks = {span.index_of(offset): hooks for offset, hooks in span.tape.hooks.items() if offset >= span.start}
 
-    def node(self, row: Row, upstream: Any) -> Any:
+    def node(self, row: Row, upstream: object) -> Any:
         """Return the gradient after the node's hooks; None if it has no hooks."""
         for hook in self.hooks.get(row.node, ()):
             upstream = hook(upstream)
         return upstream if row.node in self.hooks else None
 
-    def wire(self, row: Row, slot: int, sent: Any) -> None:
+    def wire(self, row: Row, slot: int, sent: object) -> None:
         """Ignore what is sent along a wire."""
 
 
-def add_input(tape: Tape, data: Any, number: type[Scalar] = NumpyScalar) -> Value:
+def add_input(tape: Tape, data: object, number: type[Scalar] = NumpyScalar) -> Value:
     """Append an input to a tape; `number` says whether a real number is Python's or NumPy's."""
-    if not tape.tracing or type(data) is not float:
+    if tape.guard is None or type(data) is not float:
         return wrap_node(tape, tape.append_extra(new_extra((INPUT, (), (), data, 0))), data, number)
     data = np.float64(data)
     value = wrap_node(tape, tape.append_extra(new_extra((INPUT, (), (), data, 0))), data)
@@ -241,12 +308,12 @@ def make_distinct(results: list[Any], passed: Iterable[tuple[Any, Any]]) -> list
     return results
 
 
-def data_of(result: Any) -> Any:
+def data_of(result: object) -> Any:
     """Return the data of a value; anything else is returned unchanged."""
     return result._data if isinstance(result, Value) else result
 
 
-def release_result(result: Any, session: RecordingSession) -> Any:
+def release_result(result: object, session: RecordingSession) -> Any:
     """Return a result of a function; as a plain number or array, unless an outer transform still needs it recorded."""
     if isinstance(result, Value) and not (result._tape is session.tape and session.tape.owner is None):
         # Transforms return Python floats, so a scalar becomes the value of a Python float.
@@ -259,7 +326,7 @@ def release_result(result: Any, session: RecordingSession) -> Any:
     return data.copy() if shared else data
 
 
-def release_results(container: Any, session: RecordingSession) -> Any:
+def release_results(container: object, session: RecordingSession) -> Any:
     """Apply `release_result` to each leaf of a container."""
     leaves, tree = flatten(container)
     return unflatten(tree, [release_result(leaf, session) for leaf in leaves])
@@ -287,7 +354,7 @@ class LiftedCall:
             self.result = f(*chosen, **kwargs)
         finally:
             # Plain assignments: a Ctrl-C cannot come between them and leave the tape active.
-            STATE.innermost, STATE.around, STATE.stretch = before
+            STATE.innermost, STATE.around, STATE.block = before
 
     def _lift_arguments(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
         """Replace the arguments to differentiate by values, and other arrays by read-only copies."""
@@ -336,24 +403,24 @@ def _resolve_argnums(argnums: Argnums, count: int, f: Callable[..., Any]) -> tup
     return positions, single
 
 
-def function_name(f: Any) -> str:
+def function_name(f: object) -> str:
     """Return the name of a function for error messages."""
     return getattr(f, "__name__", None) or type(f).__name__
 
 
-def check_callable(f: Any) -> None:
+def check_callable(f: object) -> None:
     """Raise unless a transform was given a function."""
     if not callable(f):
         raise OperandError(f"a transform takes a function; got {short_repr(f)}: write wg.grad(f)(x), not wg.grad(f(x))")
 
 
-def push_by_transpose(back: Callable[..., Any], slot: int, t: Any, xs: Sequence[Any], y: Any) -> Any:
+def push_by_transpose(back: Callable[..., Any], slot: int, t: object, xs: Sequence[Any], y: object) -> Any:
     """Push a tangent through an op that has only a reverse rule, by transposing that rule.
 
     The reverse rule is linear in g, so recording `back(slot, g, xs)` and pulling t back to g gives the pushed tangent.
     """
     recorded = isinstance(t, Value) or any(isinstance(x, Value) for x in xs)
-    session = RecordingSession(STATE.tape if recorded else Tape(apart=True))
+    session = RecordingSession(STATE.tape if recorded else Tape(TapeKind.APART))
     like = data_of(y)
     with STATE.record_on(session.tape):
         g = session.lift_argument(

@@ -13,14 +13,17 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum, auto
 from struct import Struct
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place, Row
+from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
+from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
 from wiregrad.ir.types_and_kinks import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
 from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, is_complex, match_dtype
@@ -29,7 +32,7 @@ ROW_FORMAT = Struct("<dddiiH")
 STRIDE = ROW_FORMAT.size
 ROW_COLUMNS = np.dtype([("y", "<f8"), ("p", "<f8"), ("q", "<f8"), ("a", "<i4"), ("b", "<i4"), ("code", "<u2")])
 LITERAL = -1
-"""A source that is not a row: the operand was a plain number, which is stored in place of the slope."""
+"""The source of an operand that is a plain number; the number is stored in place of the slope."""
 EXTRA = -2
 """The first source of a row whose node is an `ExtraNode`."""
 BLOCKED = -3
@@ -39,6 +42,7 @@ MAX_TAPE_ROWS = 1 << 17
 """Maximum number of rows before an op on leaves alone begins a new tape, so that a loop does not grow one for ever."""
 
 _tape_serials = itertools.count(1)
+_notes_lock = threading.RLock()
 
 
 class DroppedArray:
@@ -46,7 +50,7 @@ class DroppedArray:
 
     __slots__ = ("dtype", "shape")
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: NDArray[Any]) -> None:
         self.dtype = array.dtype
         self.shape = array.shape
 
@@ -66,88 +70,88 @@ class ExtraNode(NamedTuple):
 
 
 SPENT_NODE = ExtraNode(INPUT, (), (), np.float64(0.0), 0)
-"""Replaces a node that is not needed any more."""
+"""Stands in the place of a node that is not needed any more."""
+
+
+class TapeKind(Enum):
+    """Who records on a tape, and what values of other tapes are there."""
+
+    USER = auto()
+    """The user's own values record here. They are compared and hashed by identity."""
+    TRANSFORM = auto()
+    """A transform records its function here, whose values act as plain numbers."""
+    APART = auto()
+    """Like `TRANSFORM`, but values of other tapes are leaves here. On the other kinds they are copied, with everything
+    they depend on."""
+
+
+class RowCopies:
+    """What a tape knows about rows that were copied: those it copied from other tapes, and who copied its own."""
+
+    __slots__ = ("offsets", "origins", "readers")
+
+    def __init__(self) -> None:
+        self.origins: dict[int, tuple[weakref.ref[Tape], int]] = {}
+        """For each row here that is a copy: the other tape, and the offset there."""
+        self.offsets: dict[tuple[int, int], int] = {}
+        """The offset here of each value of another tape, by that tape's serial number and the offset there."""
+        self.readers: list[weakref.ref[Tape]] = []
+        """The tapes that copied rows of this one."""
 
 
 class Tape:
-    """A recording that grows while code runs: its nodes, and what has to be known about them."""
+    """A recording that grows while code runs: its rows, and what the reverse sweep needs and leaves."""
 
     __slots__ = (
         "__weakref__",
-        "apart",
+        "_notes",
         "buffer",
-        "calls",
-        "certificates",
-        "derived",
-        "errors",
-        "escapes",
+        "copies",
         "extras",
-        "frames",
-        "groups",
+        "guard",
         "hooks",
-        "identity",
-        "imports",
-        "known",
-        "leak",
+        "kind",
         "leaves",
         "limit",
-        "names",
-        "of_transform",
         "owner",
-        "places",
-        "readers",
-        "refusal",
         "serial",
         "sweeps",
-        "tracing",
     )
 
-    def __init__(self, *, tracing: bool = False, apart: bool = False, of_transform: bool = True) -> None:
+    def __init__(self, kind: TapeKind = TapeKind.TRANSFORM, guard: ReplayGuard | None = None) -> None:
         self.buffer = bytearray()
-        self.of_transform = of_transform
-        """Whether a transform records here, so that values act as the plain numbers of its function. Otherwise they are
-        values that the user made, which are compared and hashed by identity."""
+        """The rows."""
         self.extras: dict[int, ExtraNode] = {}
+        """The nodes that are not packed rows, by offset."""
         self.leaves: dict[int, Any] = {}
-        """Values from outside the tape by offset: leaves, and while tracing also values of other tapes."""
-        self.imports: dict[int, tuple[weakref.ref[Tape], int]] = {}
-        """Rows that were copied from another tape: that tape, and the offset there."""
-        self.known: dict[tuple[int, int], int] = {}
-        """The offset here of each row copied from another tape, by that tape's serial and the offset there."""
-        self.hooks: dict[int, list[Any]] = {}
-        self.readers: list[weakref.ref[Tape]] = []
-        """The tapes that copied rows of this one."""
+        """Values from outside the tape by offset: leaves, and on a tape of kind `APART` also values of other tapes."""
+        self.hooks: dict[int, list[Callable[[Any], Any]]] = {}
+        """The functions that users registered to see or change a gradient, by offset."""
         self.sweeps: list[SweptGradients] = []
         """The gradients of finished backward passes; no two of them visited the same node, except leaves."""
         self.owner: int | None = threading.get_ident()
         """The thread that may record here; None after the transform that made the tape has ended."""
         self.serial = next(_tape_serials)
         self.limit = MAX_TAPE_ROWS * STRIDE
-        self.tracing = tracing
-        """Whether a circuit is being traced: comparisons, source lines, names and certificates are recorded too."""
-        self.errors: Any = None
-        """For a tape that may be replayed: NumPy's error settings when recording began."""
-        self.apart = apart or tracing
-        """Whether values of other tapes are leaves here, instead of being copied with everything they depend on."""
-        self.certificates: list[Certificate] = []
-        self.escapes: list[tuple[Any, Any, Place | None]] = []
-        """Values from outside that were read as plain numbers during the trace: the value, the number and the line."""
-        self.refusal: str | None = None
-        """Why even the results of this recording are wrong for the plain function: it noticed that it is recorded."""
-        self.leak: str | None = None
-        """Why a replay could be wrong without notice: values steered Python and no certificate records how."""
-        self.identity: Any = None
-        """While tracing: the search for code that tests `condition is True`, which is never true of a recorded one."""
-        self.derived: dict[int, Op] = {}
-        """In anomaly mode: the op whose derivative rule recorded a node, by offset."""
-        self.frames: dict[FrameType, int] | None = None
-        """While names are collected: the frames of user functions that recorded something, with their depth."""
-        self.names: dict[int, str] = {}
-        """The names that users gave to recorded values, by offset."""
-        self.places: dict[int, Place] = {}
-        self.groups: dict[int, str] = {}
-        self.calls: dict[int, tuple[str, int]] = {}
-        """For a traced node: the composite function that recorded it, and a number that tells its calls apart."""
+        """The length of `buffer` at which an op on leaves alone begins a new tape."""
+        self.kind = kind
+        self.guard = guard
+        """What steered Python, and whether the recording may be replayed; only while a function is traced.
+
+        So `guard is not None` says that a circuit is being traced: then comparisons, source lines and names are
+        recorded too, and numbers are NumPy's.
+        """
+        self.copies = RowCopies()
+        self._notes: TraceNotes | None = None
+
+    @property
+    def notes(self) -> TraceNotes:
+        """The names and source lines of nodes; made when first needed."""
+        if self._notes is None:
+            with _notes_lock:
+                # Another thread may have named a value on this tape in the meantime.
+                self._notes = self._notes or TraceNotes()
+        return self._notes
 
     def append_extra(self, extra: ExtraNode) -> int:
         """Append a node that is not a packed row; returns its offset."""
@@ -163,7 +167,7 @@ class Tape:
         if extra is None:
             return ROW_FORMAT.unpack_from(self.buffer, offset)[0]
         # Derivative rules divide by outputs, so nodes store NumPy floats; a value holds a Python float.
-        return float(extra.y) if type(extra.y) is np.float64 and not self.tracing else extra.y
+        return float(extra.y) if type(extra.y) is np.float64 and self.guard is None else extra.y
 
     def node_at(self, offset: int) -> ExtraNode:
         """Return a node with its op, sources, operands and output, unpacking it if it is a packed row."""
@@ -189,10 +193,10 @@ class Tape:
     def copies_of(self, offset: int) -> Iterator[tuple[Tape, int]]:
         """Walk over a node and its copies: each tape that has it, and the offset there."""
         yield self, offset
-        for reader in self.readers:
+        for reader in self.copies.readers:
             tape = reader()
-            if tape is not None and (self.serial, offset) in tape.known:
-                yield from tape.copies_of(tape.known[self.serial, offset])
+            if tape is not None and (self.serial, offset) in tape.copies.offsets:
+                yield from tape.copies_of(tape.copies.offsets[self.serial, offset])
 
     def is_long(self) -> bool:
         """Return whether the next op on a leaf should begin a new tape, however many rows were copied here."""
@@ -212,7 +216,7 @@ class Tape:
                 *(self._unrelated_sweeps(sweep.inner_nodes(self), sweep.backward) if self.sweeps else []),
                 sweep,
             ]
-        if self.readers:
+        if self.copies.readers:
             self._forget_copies(sweep, came_from)
 
     def _unrelated_sweeps(self, nodes: set[int], backward: BackwardPass) -> list[SweptGradients]:
@@ -228,7 +232,7 @@ class Tape:
         stack: list[tuple[Tape, set[int]]] = [(self, sweep.inner_nodes(self))]
         while stack:
             home, copied = stack.pop()
-            for tape in [reader() for reader in home.readers]:
+            for tape in [reader() for reader in home.copies.readers]:
                 if tape is None or tape is self or tape is came_from:
                     continue
                 copies = tape.copies_from(home, copied) - seen.get(tape.serial, set())
@@ -241,7 +245,7 @@ class Tape:
         """Return the indices here of the copies of nodes of another tape."""
         return {
             copy // STRIDE
-            for (serial, offset), copy in self.known.items()
+            for (serial, offset), copy in self.copies.offsets.items()
             if serial == home.serial and offset // STRIDE in nodes
         }
 
@@ -403,12 +407,12 @@ def _pull_extras(extras: dict[int, ExtraNode], adjoints: list[Any], start: int, 
                 _pull_extra(extra, g, adjoints, start)
 
 
-def _copy_columns(tape: Tape, start: int, stop: int) -> Any:
+def _copy_columns(tape: Tape, start: int, stop: int) -> NDArray[np.void]:
     # A copy: a view would keep the buffer from growing.
     return np.frombuffer(memoryview(tape.buffer)[start:stop], ROW_COLUMNS).copy()
 
 
-def _pull_rows(tape: Tape, columns: Any, adjoints: list[Any], start: int, low: int, high: int) -> None:
+def _pull_rows(tape: Tape, columns: NDArray[np.void], adjoints: list[Any], start: int, low: int, high: int) -> None:
     """Pass on the gradients of the nodes from `high` (not included) down to `low`."""
     part = columns[low:high][::-1]
     first = _relative_nodes(part["a"], start)
@@ -436,7 +440,7 @@ OUTSIDE_SWEEP = -1
 """In a column of sources: not a node of the sweep, but a literal, a blocked wire or an `ExtraNode`."""
 
 
-def _relative_nodes(offsets: Any, start: int) -> list[int]:
+def _relative_nodes(offsets: NDArray[np.int32], start: int) -> list[int]:
     """Return the node indices of offsets, relative to the start of a sweep; `OUTSIDE_SWEEP` for all others."""
     # A negative offset stays negative when it is divided; one before the start becomes so.
     nodes = offsets // STRIDE if not start else (offsets - start) // STRIDE
@@ -470,7 +474,7 @@ def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
     return is_zero
 
 
-def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> None:
+def _pull_extra(node: ExtraNode, g: object, adjoints: list[Any], start: int) -> None:
     op, sources, xs, y, mode = node
     for slot in range(len(sources) - 1, -1, -1):
         source = sources[slot]
@@ -521,7 +525,7 @@ class RecordingBlock(OneTimeContext):
     def prepare_entry(self, frame: FrameType) -> None:
         """Begin to record on the tape; `RecordingState.tape` undoes this when it is read after the block has ended."""
         self.before = STATE.running_state()
-        STATE.innermost, STATE.around, STATE.stretch = self.tape, PAUSES.active_blocks(), self
+        STATE.innermost, STATE.around, STATE.block = self.tape, PAUSES.active_blocks(), self
 
 
 class RecordingState(threading.local):
@@ -536,20 +540,20 @@ class RecordingState(threading.local):
         """Like `tape`, but may be the tape of a block that has ended; for code that checks its values' tape anyway."""
         self.around: list[SettingBlock[None]] = []
         """The `no_grad` blocks that were active when the transform began; they do not apply inside it."""
-        self.stretch: RecordingBlock | None = None
+        self.block: RecordingBlock | None = None
         """The innermost `RecordingBlock`."""
         self._latest: weakref.ref[Tape] | None = None
 
     @property
     def tape(self) -> Tape | None:
         """The tape of the running transform; None outside transforms."""
-        while self.stretch is not None and not self.stretch.is_held:
-            self.innermost, self.around, self.stretch = self.stretch.before
+        while self.block is not None and not self.block.is_held:
+            self.innermost, self.around, self.block = self.block.before
         return self.innermost
 
     def running_state(self) -> RunningState:
         """Return the state that a transform has to restore when it ends."""
-        return self.tape, self.around, self.stretch
+        return self.tape, self.around, self.block
 
     @property
     def is_paused(self) -> bool:
@@ -587,7 +591,7 @@ class RecordingState(threading.local):
             return self.tape
         tape = None if self._latest is None else self._latest()
         if tape is None or len(tape.buffer) > tape.limit:
-            tape = Tape(of_transform=False)
+            tape = Tape(TapeKind.USER)
             self._latest = weakref.ref(tape)
         return tape
 
@@ -601,60 +605,3 @@ class RecordingState(threading.local):
 
 
 STATE = RecordingState()
-
-
-class TapeSpan:
-    """The nodes of a tape between two offsets, presented to the sweeps as a circuit with indices from 0."""
-
-    def __init__(self, tape: Tape, start: int, stop: int, roots: Iterable[int]) -> None:
-        self.tape = tape
-        self.start = start
-        self.size = (stop - start) // STRIDE
-        self._nodes = [node for _, node in tape.walk_nodes(start, stop)][::-1]
-        self._roots = {self.index_of(offset) for offset in roots}
-        self.literals: dict[int, Any] = {}
-        self.read: dict[int, Any] = {}
-        """The values of nodes by offset, as far as the nodes that read them have kept them."""
-        for node in self._nodes:
-            for source, x in zip(node.sources, node.xs, strict=True):
-                if source >= 0 and type(x) is not DroppedArray:
-                    self.read[source] = x
-
-    def index_of(self, offset: int) -> int:
-        """Return the index of a node."""
-        return (offset - self.start) // STRIDE
-
-    def sum_seeds(self, seeds: Sequence[tuple[int, Any]]) -> dict[int, Any]:
-        """Return the seeds of a sweep by index, given by offset; seeds of the same node are added."""
-        sums: dict[int, Any] = {}
-        for offset, seed in seeds:
-            index = self.index_of(offset)
-            sums[index] = sums[index] + seed if index in sums else seed
-        return sums
-
-    def active(self) -> bytearray:
-        """Return 1 for each node through which a gradient can reach a root, else 0."""
-        active = bytearray(self.size)
-        for k, node in enumerate(self._nodes):
-            if k in self._roots or any(
-                source >= self.start and active[self.index_of(source)] for source in node.sources
-            ):
-                active[k] = getattr(node.y, "dtype", np.dtype(float)).kind in "fc"
-        return active
-
-    def rows(self, *, backward: bool = False) -> Iterator[Row]:
-        """Walk the nodes; a source from outside the span is a negative index into `literals`."""
-        order = range(self.size - 1, -1, -1) if backward else range(self.size)
-        for k in order:
-            node = self._nodes[k]
-            sources = [
-                self.index_of(source) if source >= self.start else self._add_literal(source, x)
-                for source, x in zip(node.sources, node.xs, strict=True)
-            ]
-            # The sweep ends at the roots, so their sources are left out.
-            yield Row(k, INPUT, [], 0) if k in self._roots else Row(k, node.op, sources, node.mode)
-
-    def _add_literal(self, source: int, x: Any) -> int:
-        number = -1 - len(self.literals)
-        self.literals[number] = x if source == LITERAL else (source, x)
-        return number

@@ -15,13 +15,15 @@ from types import CellType, CodeType, FrameType, ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import DTYPES, to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, items_of, unflatten
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully
 from wiregrad.frontends.recording.session import add_input, check_callable
-from wiregrad.frontends.recording.tape import LITERAL, STATE, DroppedArray, ExtraNode, Tape
+from wiregrad.frontends.recording.tape import LITERAL, STATE, DroppedArray, ExtraNode, Tape, TapeKind
+from wiregrad.frontends.recording.trace_notes import ReplayGuard
 from wiregrad.frontends.recording.user_code import IdentityScan
 from wiregrad.frontends.recording.value import Value, is_constant, notes_of, number_class
 from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, check_name
@@ -49,6 +51,7 @@ class TracedFunction:
         holders: Mapping[int, str] | None = None,
     ) -> None:
         self.tape = tape
+        self.guard = tape.guard or ReplayGuard()
         self.inputs = inputs
         self.results = results
         self.tree = tree
@@ -76,12 +79,11 @@ def run_traced(
     f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, named: bool = False, replayed: bool = True
 ) -> TracedFunction:
     """Run a function on a new tape; every real or complex leaf of its arguments becomes an input."""
-    tape = Tape(tracing=True)
-    tape.errors = np.geterr() if replayed else None
-    tape.identity = IdentityScan()
+    guard = ReplayGuard(error_settings=np.geterr() if replayed else None, identity_scan=IdentityScan())
+    tape = Tape(TapeKind.APART, guard)
     inputs: list[int] = []
 
-    def lift_leaf(leaf: Any) -> Any:
+    def lift_leaf(leaf: object) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
         if not isinstance(leaf, Value) and not _is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
@@ -94,31 +96,31 @@ def run_traced(
     with STATE.record_on(tape), nullcontext() if replayed else record_carefully():
         leaves, shape = flatten((tuple(args), dict(kwargs)))
         lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
-        tape.frames = {} if named else None
+        tape.notes.frames = {} if named else None
         try:
             result = call_traced(f, lifted_args, lifted_kwargs)
             names = _names_of_locals(tape)
             holders = _find_holders(tape, f) if named else {}
         finally:
             # Frames refer to values, and values to the tape: a reference cycle.
-            tape.frames = None
+            tape.notes.frames = None
     results, tree = flatten(result)
     return TracedFunction(tape, inputs, results, tree, names, holders)
 
 
-def _copy_read_only(array: Any) -> Any:
+def _copy_read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only copy of an array, with the same memory layout."""
     copy = array.copy(order="K")
     copy.setflags(write=False)
     return copy
 
 
-def call_traced(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def call_traced(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call the traced function; frames outside this one do not belong to it (see `TRACED_CALL`)."""
     return f(*args, **kwargs)
 
 
-def _is_input(leaf: Any) -> bool:
+def _is_input(leaf: object) -> bool:
     if isinstance(leaf, bool | str | bytes | int) or callable(leaf):
         return False
     return np.asarray(leaf).dtype.kind in "fc"
@@ -127,7 +129,7 @@ def _is_input(leaf: Any) -> bool:
 def _names_of_locals(tape: Tape) -> dict[int, str]:
     """Return the variable names of nodes when their functions returned; an outer function's name wins."""
     names: dict[int, str] = {}
-    frames = tape.frames or {}
+    frames = tape.notes.frames or {}
     for frame in sorted(frames, key=lambda frame: -frames[frame]):
         for name, value in frame.f_locals.items():
             if isinstance(value, Value) and value._tape is tape and name.isidentifier():
@@ -138,7 +140,7 @@ def _names_of_locals(tape: Tape) -> dict[int, str]:
 def _find_holders(tape: Tape, f: Callable[..., Any]) -> dict[int, str]:
     """Return the variables of the functions that ran by the id of the value they hold; outer functions win."""
     code = getattr(f, "__code__", None)
-    frames = tape.frames or {}
+    frames = tape.notes.frames or {}
     scopes = [_collect_variables(frame.f_code, frame.f_globals, frame.f_locals) for frame in _inner_first(frames)]
     if code is not None:
         cells = zip(code.co_freevars, getattr(f, "__closure__", None) or (), strict=True)
@@ -171,7 +173,7 @@ def _is_full(cell: CellType) -> bool:
     return True
 
 
-def _values_in(name: str, item: Any) -> Iterator[tuple[str, Value]]:
+def _values_in(name: str, item: object) -> Iterator[tuple[str, Value]]:
     """Walk over the values in a variable: itself, elements of a container, or attributes of an object."""
     if isinstance(item, Value):
         yield name, item
@@ -182,7 +184,7 @@ def _values_in(name: str, item: Any) -> Iterator[tuple[str, Value]]:
             yield from ((path, leaf) for path, leaf in _leaf_paths(key, part) if isinstance(leaf, Value))
 
 
-def trace(f: Callable[..., Any], *args: Any, **kwargs: Any) -> CircuitGraph:
+def trace(f: Callable[..., Any], *args: object, **kwargs: object) -> CircuitGraph:
     """Return the circuit of a function at a point: real and complex arguments are its inputs.
 
     >>> def neuron(x, w, b):
@@ -205,10 +207,10 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
         if isinstance(leaf, Value):
             _check_origin(leaf)
     traced = run_traced(f, args, kwargs, named=True, replayed=False)
-    if traced.tape.identity.unforeseen is not None:
-        raise EscapeError(traced.tape.identity.unforeseen)
+    if traced.guard.late_identity_test is not None:
+        raise EscapeError(traced.guard.late_identity_test)
     names = input_names(f, args, kwargs) + _take_outside(traced)
-    if traced.tape.leak is not None:
+    if traced.guard.leak is not None:
         _certify_inputs(traced)
     inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
     return TraceWriter(traced, names, getattr(f, "__name__", "f")).write_circuit(), inputs
@@ -219,10 +221,10 @@ def _check_origin(value: Value) -> None:
     tape = value._tape
     if tape is None:
         return
-    if tape.tracing:
+    if tape.guard is not None:
         # The outer trace has no certificate for the numbers that the inner circuit reads.
-        tape.leak = "a circuit was traced inside"
-    elif tape.of_transform and tape.owner is not None:
+        tape.guard.leak = "a circuit was traced inside"
+    elif tape.kind is not TapeKind.USER and tape.owner is not None:
         raise EscapeError(
             "a circuit was made inside a transform, from a value that is being differentiated; its gradient would be "
             f"silently lost: call the function itself, or pass v.item(){format_user_line()}"
@@ -235,8 +237,8 @@ def _take_outside(traced: TracedFunction) -> list[str]:
     # A value from outside may be a result, or may only have steered Python; then it is not on the tape yet.
     traced.root_offsets()
     with STATE.record_on(tape):
-        tape.certificates += [
-            Certificate(place_on_tape(tape, value), outcome, line) for value, outcome, line in tape.escapes
+        traced.guard.certificates += [
+            Certificate(place_on_tape(tape, value), outcome, line) for value, outcome, line in traced.guard.escapes
         ]
     outside = {offset: value for offset, value in tape.leaves.items() if notes_of(value).born != tape.serial}
     for value in outside.values():
@@ -247,8 +249,8 @@ def _take_outside(traced: TracedFunction) -> list[str]:
 
 def _certify_inputs(traced: TracedFunction) -> None:
     """Certify every input: values steered Python in an unknown way, so the circuit is valid for these inputs only."""
-    tape = traced.tape
-    tape.certificates += [Certificate(offset, tape.value_at(offset), None) for offset in traced.inputs]
+    certificates = [Certificate(offset, traced.tape.value_at(offset), None) for offset in traced.inputs]
+    traced.guard.certificates += certificates
 
 
 def input_names(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
@@ -272,12 +274,12 @@ def _positional_names(f: Callable[..., Any], count: int) -> list[str]:
     return names + [f"{star}_{k}" for k in range(count - len(names))]
 
 
-def _input_paths(name: str, item: Any) -> list[str]:
+def _input_paths(name: str, item: object) -> list[str]:
     """Return a name for every input inside an argument."""
     return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or _is_input(leaf)]
 
 
-def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
+def _leaf_paths(name: str, item: object) -> Iterator[tuple[str, Any]]:
     """Walk over the leaves of a container, each with the keys and indices that lead to it."""
     if isinstance(item, list | tuple):
         for k, part in enumerate(item):
@@ -289,7 +291,7 @@ def _leaf_paths(name: str, item: Any) -> Iterator[tuple[str, Any]]:
         yield name, item
 
 
-def _as_number(result: Any, name: str) -> Any:
+def _as_number(result: object, name: str) -> Any:
     """Return a result that is not recorded as a NumPy number or array; raises if it is neither."""
     array = np.asarray(result)
     if array.dtype.kind not in "fciub":
@@ -305,11 +307,12 @@ class TraceWriter:
     def __init__(self, traced: TracedFunction, input_names: list[str], name: str) -> None:
         self.traced = traced
         self.tape = traced.tape
+        self.notes = traced.tape.notes
         self.name = name
         self.recording = CircuitRecording()
         self.where: dict[int, int] = {}
         self._constants: dict[Any, int] = {}
-        self._calls = Counter(self.tape.calls.values())
+        self._calls = Counter(self.notes.calls.values())
         for offset, text in zip(traced.inputs, input_names, strict=True):
             data = self.tape.value_at(offset)
             self.where[offset] = self.recording.append_input(self._free_name(text, "x"), type_of_constant(data))
@@ -319,7 +322,7 @@ class TraceWriter:
         traced = self.traced
         recording = self.recording
         roots = traced.root_offsets()
-        certified = [certificate.node for certificate in self.tape.certificates]
+        certified = [certificate.node for certificate in traced.guard.certificates]
         for offset in traced.needed_offsets([*roots, *certified]):
             if offset not in self.where:
                 self._write_node(offset, self.tape.node_at(offset))
@@ -327,7 +330,7 @@ class TraceWriter:
             raise GradientError(f"{self.name} returned nothing to make a circuit of{format_user_line()}")
         outputs = dict(self._label_outputs(roots))
         recording.certificates = [
-            Certificate(self.where[c.node], to_python_number(c.outcome), c.place) for c in self.tape.certificates
+            Certificate(self.where[c.node], to_python_number(c.outcome), c.place) for c in traced.guard.certificates
         ]
         title = self.name if _is_name(self.name) else next(iter(outputs))
         return recording.freeze(outputs, title)
@@ -351,7 +354,7 @@ class TraceWriter:
             # A value that the function created itself is a constant of the circuit.
             self.where[offset] = self._write_constant(node.y)
         else:
-            self.recording.move_to(self.tape.places.get(offset), self._group_path(offset))
+            self.recording.move_to(self.notes.places.get(offset), self._group_path(offset))
             sources = [
                 self._write_literal(node, slot) if source == LITERAL else self.where[source]
                 for slot, source in enumerate(node.sources)
@@ -363,9 +366,9 @@ class TraceWriter:
 
     def _group_path(self, offset: int) -> str:
         """Return the group path of a node; a composite function that recorded several nodes is a group too."""
-        call = self.tape.calls.get(offset)
+        call = self.notes.calls.get(offset)
         inner = call[0] if call is not None and self._calls[call] > 1 else ""
-        return "/".join(filter(None, [self.tape.groups.get(offset, ""), inner]))
+        return "/".join(filter(None, [self.notes.groups.get(offset, ""), inner]))
 
     def _write_literal(self, node: ExtraNode, slot: int) -> int:
         """Write a literal operand as a constant, broadcast to the output's shape if the op is elementwise."""
@@ -380,7 +383,7 @@ class TraceWriter:
             return self.recording.append_op(spread, [constant], kind, 0)
         return constant
 
-    def _write_constant(self, value: Any) -> int:
+    def _write_constant(self, value: object) -> int:
         """Return the node of a constant; equal constants share one."""
         array = np.asarray(ensure_owned(value) if isinstance(value, np.ndarray) else value)
         if array.dtype not in DTYPES.values():
@@ -394,7 +397,7 @@ class TraceWriter:
         return self.recording.free_name(name if _is_name(name) else otherwise)
 
 
-def _wire_dtype(array: Any) -> type:
+def _wire_dtype(array: NDArray[Any]) -> type:
     """Return the wire dtype that can represent an array of another dtype."""
     if array.dtype.kind == "c":
         return np.complex128
@@ -438,9 +441,9 @@ def circuit_of_value(value: Value) -> tuple[CircuitGraph, list[Any]]:
     if tape is None:
         kind = "a constant" if is_constant(value) else "a leaf"
         raise GradientError(f"this value is {kind}: nothing was recorded for it{format_user_line()}")
-    if tape.tracing:
-        tape.leak = "a circuit was made of a value inside"
-    traced = TracedFunction(tape, [], [value], flatten(value)[1], dict(tape.names))
+    if tape.guard is not None:
+        tape.guard.leak = "a circuit was made of a value inside"
+    traced = TracedFunction(tape, [], [value], flatten(value)[1], dict(tape.notes.names))
     needed = traced.needed_offsets(traced.root_offsets())
     _check_kept(tape, needed)
     traced.inputs = [offset for offset in needed if tape.node_at(offset).op is INPUT]
@@ -452,7 +455,7 @@ def circuit_of_value(value: Value) -> tuple[CircuitGraph, list[Any]]:
 def _leaf_name(tape: Tape, offset: int) -> str:
     """Return the name of a leaf; "x" if it has none."""
     leaf = tape.leaves.get(offset)
-    return (notes_of(leaf).name if leaf is not None else tape.names.get(offset)) or "x"
+    return (notes_of(leaf).name if leaf is not None else tape.notes.names.get(offset)) or "x"
 
 
 def _check_kept(tape: Tape, needed: list[int]) -> None:

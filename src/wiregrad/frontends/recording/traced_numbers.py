@@ -47,7 +47,7 @@ BITWISE_NAMES = {"&": "and", "|": "or", "^": "xor"}
 SHIFT_NAMES = {"<<": "lshift", ">>": "rshift"}
 
 
-def is_whole_number(operand: Any) -> bool:
+def is_whole_number(operand: object) -> bool:
     """Return whether an operand is a Python bool or int, or would be one without recording."""
     return type(operand) is PythonInt or type(operand) is bool or type(operand) is int
 
@@ -78,23 +78,23 @@ def compute_whole(spelling: str, a: Any, b: Any) -> Any:
     return _compute_in_python(ARITHMETIC_METHODS[spelling], a, b)
 
 
-def _compute_in_python(name: str, *operands: Any) -> Any:
+def _compute_in_python(name: str, *operands: object) -> Any:
     """Let Python apply an operator to plain numbers; traced operands are certified."""
     return getattr(operator, f"__{name}__")(*map(make_concrete, operands))
 
 
-def _real_part(self: Any) -> Any:
+def _real_part(self: Value) -> Any:
     return as_int(self) if isinstance(self, PythonInt) else self
 
 
-def _imaginary_part(self: Any) -> Any:
+def _imaginary_part(self: Value) -> Any:
     return 0 if isinstance(self, PythonInt) else 0.0
 
 
 def _make_arithmetic(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
     op = TABLE.infix[spelling]
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: Value, other: object) -> Any:
         a, b = (other, self) if reflected else (self, other)
         if is_whole_number(a) and is_whole_number(b):
             return compute_whole(spelling, a, b)
@@ -115,7 +115,7 @@ def _make_numpy_arithmetic(spelling: str, *, reflected: bool) -> Callable[[Any, 
     op = TABLE.infix[spelling]
     name = ARITHMETIC_METHODS[spelling]
 
-    def method(self: DiscreteValue, other: Any) -> Any:
+    def method(self: DiscreteValue, other: object) -> Any:
         a, b = (other, self) if reflected else (self, other)
         if isinstance(other, list | tuple | str) and not self.shape:
             return getattr(operator, name)(make_concrete(a), make_concrete(b))
@@ -127,7 +127,7 @@ def _make_numpy_arithmetic(spelling: str, *, reflected: bool) -> Callable[[Any, 
 def _make_comparison(spelling: str) -> Callable[[Any, Any], Any]:
     op = TABLE.infix[spelling]
 
-    def method(self: Any, other: Any) -> Any:
+    def method(self: Value, other: object) -> Any:
         if not is_numeric_operand(other):
             return NotImplemented
         if type(other) is int and abs(other) > MAX_EXACT_INT and float(other) != other:
@@ -141,7 +141,7 @@ def _make_comparison(spelling: str) -> Callable[[Any, Any], Any]:
 def _make_sign(spelling: str) -> Callable[[Any], Any]:
     op = TABLE.prefix[spelling]
 
-    def method(self: Any) -> Any:
+    def method(self: Value) -> Any:
         if isinstance(self, PythonInt):
             return as_python_number(record_op(op, (as_int(self),)), self.bound)
         return as_python_number(record_op(op, (self,)))
@@ -149,7 +149,7 @@ def _make_sign(spelling: str) -> Callable[[Any], Any]:
     return method
 
 
-def _absolute_value(self: Any) -> Any:
+def _absolute_value(self: Value) -> Any:
     if isinstance(self, PythonInt):
         return as_python_number(record_op(TABLE["absolute"], (as_int(self),)), self.bound)
     return as_python_number(record_op(TABLE["absolute"], (self,)))
@@ -163,7 +163,7 @@ def _invert_discrete(self: DiscreteValue) -> Any:
     return record_op(TABLE["logical_not"], (self,)) if _is_condition(self) else _compute_in_python("invert", self)
 
 
-def _is_condition(operand: Any) -> bool:
+def _is_condition(operand: object) -> bool:
     return type(operand) is bool or getattr(operand, "dtype", None) == np.bool_
 
 
@@ -171,7 +171,7 @@ def _make_bitwise(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any
     op = TABLE[{"&": "logical_and", "|": "logical_or", "^": "not_equal"}[spelling]]
     name = BITWISE_NAMES[spelling]
 
-    def method(self: DiscreteValue, other: Any) -> Any:
+    def method(self: DiscreteValue, other: object) -> Any:
         if not is_numeric_operand(other):
             return NotImplemented
         a, b = (other, self) if reflected else (self, other)
@@ -184,26 +184,29 @@ def _make_bitwise(spelling: str, *, reflected: bool) -> Callable[[Any, Any], Any
 
 
 def _make_shift(name: str, *, reflected: bool) -> Callable[[Any, Any], Any]:
-    def method(self: DiscreteValue, other: Any) -> Any:
+    def method(self: DiscreteValue, other: object) -> Any:
         return _compute_in_python(name, other, self) if reflected else _compute_in_python(name, self, other)
 
     return method
 
 
-def _divide_by_other(self: Any, other: Any) -> Any:
-    return _compute_divmod(self, self, other)
+def _divide_by_other(self: Value, other: object) -> tuple[Any, Any]:
+    return _compute_divmod(self, other)
 
 
-def _divide_other(self: Any, other: Any) -> Any:
-    return _compute_divmod(self, other, self)
+def _divide_other(self: Value, other: object) -> tuple[Any, Any]:
+    return _compute_divmod(other, self)
 
 
-def _compute_divmod(self: Any, a: Any, b: Any) -> Any:
+def _compute_divmod(a: Any, b: Any) -> tuple[Any, Any]:
     """Return quotient and remainder; as Python numbers if both operands are."""
     if is_whole_number(a) and is_whole_number(b):
-        return divmod(make_concrete(a), make_concrete(b))
-    pair = np.divmod(a, b)
-    return tuple(map(as_python_number, pair)) if is_python_number(a) and is_python_number(b) else pair
+        quotient, remainder = divmod(make_concrete(a), make_concrete(b))
+        return quotient, remainder
+    quotient, remainder = np.divmod(a, b)
+    if is_python_number(a) and is_python_number(b):
+        return as_python_number(quotient), as_python_number(remainder)
+    return quotient, remainder
 
 
 def _round_number(self: Any, digits: int | None = None) -> Any:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache, partial
 from itertools import islice
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +76,7 @@ MAX_SEARCHED_FUNCTIONS = 500
 """Maximum number of functions searched for one trace; if there are more, conditions are plain."""
 LATE_QUESTION_MESSAGE = (
     "{} is in a function that tests whether a condition `is` True (or `type(c) is bool`), after conditions were "
-    "recorded elsewhere: a recorded condition never is; write `if c:` or `c == True`"
+    "recorded elsewhere: a recorded condition is never the object True; write `if c:` or `c == True`"
 )
 """The message for a recording that may have taken another branch than the function would."""
 NAME_LOAD_OPCODES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
@@ -169,7 +169,7 @@ def _reach_methods(kind: type, names: frozenset[str]) -> Iterator[FunctionType]:
                 yield method
 
 
-def _is_filled(cell: Any) -> bool:
+def _is_filled(cell: CellType) -> bool:
     try:
         cell.cell_contents  # noqa: B018 - it raises if the cell is empty
     except ValueError:
@@ -250,7 +250,7 @@ def _list_instructions(code: CodeType) -> list[dis.Instruction]:
     return [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
 
 
-def _find_container(steps: list[dis.Instruction], at: int, frame: FrameType) -> Any:
+def _find_container(steps: list[dis.Instruction], at: int, frame: FrameType) -> object:
     """Return the container of a subscript; `UNKNOWN_CONTAINER` unless it is a variable, constant or display."""
     pushed = 0
     start = at
@@ -263,7 +263,7 @@ def _find_container(steps: list[dis.Instruction], at: int, frame: FrameType) -> 
     return _evaluate_load(steps[start - 1], frame) if start else UNKNOWN_CONTAINER
 
 
-def _evaluate_load(step: dis.Instruction, frame: FrameType) -> Any:
+def _evaluate_load(step: dis.Instruction, frame: FrameType) -> object:
     """Return the object that an instruction pushes on the stack."""
     if step.opname == "LOAD_CONST":
         return step.argval

@@ -38,15 +38,18 @@ from wiregrad.frontends.recording.tape import (
     DroppedArray,
     SweptGradients,
     Tape,
+    TapeKind,
     pull_back,
 )
 from wiregrad.frontends.recording.user_code import user_place
-from wiregrad.ir import INPUT, TABLE, Certificate, Op, Place
+from wiregrad.ir import INPUT, TABLE, Op, Place
 from wiregrad.ir.op import OperatorMethods
 from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
 
 new_instance = object.__new__
 
+USER_TAPE = TapeKind.USER
+"""Bound once, because looking up a member of an Enum takes a tenth as long as hashing a value."""
 MAX_REMEMBERED_PASSES = 8
 """Maximum number of backward passes whose source lines a leaf remembers."""
 
@@ -128,9 +131,10 @@ class Value(OperatorMethods):
         """The gradient of the last `backward()`; on leaves, gradients add up until this is set to None (or 0)."""
         if self._tape is None:
             return notes_of(self).grad
-        if self._tape.tracing and self._tape.sweeps:
-            self._tape.leak = "a gradient was taken out of the recording with .grad"
-        flow = self._tape.adjoint_at(self._index)
+        tape = self._tape
+        if tape.guard is not None and tape.sweeps:
+            tape.guard.leak = "a gradient was taken out of the recording with .grad"
+        flow = tape.adjoint_at(self._index)
         return None if flow is None else settle_gradient(_as_flow(flow), self._data)
 
     @grad.setter
@@ -154,7 +158,7 @@ class Value(OperatorMethods):
             raise OperandError(f"a value's name is a string; got {short_repr(name)}")
         notes_of(self).name = name
         if self._tape is not None and name is not None:
-            self._tape.names[self._index] = name
+            self._tape.notes.names[self._index] = name
 
     @property
     def op(self) -> Op | None:
@@ -237,7 +241,7 @@ class Value(OperatorMethods):
 
     def detach(self) -> Any:
         """Return the same number or array as a constant: no gradient flows back through it."""
-        if self._tape is not None and self._tape.tracing:
+        if self._tape is not None and self._tape.guard is not None:
             stopped = TABLE["stop_gradient"](self)
             return as_python_number(stopped) if is_python_number(self) else stopped
         _note_escape(self, self._data)
@@ -283,7 +287,7 @@ class Value(OperatorMethods):
 
     def __bool__(self) -> bool:
         outcome = bool(self._data)
-        if any(tape is not None and tape.tracing for tape in (self._tape, STATE.tape)):
+        if any(tape is not None and tape.guard is not None for tape in (self._tape, STATE.tape)):
             # The truth of a number is the comparison with 0, and that comparison is what steers Python.
             condition = self if np.asarray(self._data).dtype.kind == "b" else self != 0
             if isinstance(condition, Value):
@@ -327,7 +331,7 @@ class Value(OperatorMethods):
         if tape is None:
             # A leaf is a variable, whose number may change; a constant is identified by its number.
             return hash(_lookup_key(self)) if notes_of(self).constant else object.__hash__(self)
-        if not tape.of_transform:
+        if tape.kind is USER_TAPE:
             return object.__hash__(self)
         if STATE.tape is None:
             raise OperandError(
@@ -419,7 +423,7 @@ def _is_same_node(one: Value, two: Value) -> bool:
 
 
 def _is_of_transform(value: Value) -> bool:
-    return value._tape is not None and value._tape.of_transform
+    return value._tape is not None and value._tape.kind is not USER_TAPE
 
 
 class Scalar(Value):
@@ -488,12 +492,12 @@ PYTHON_NUMBERS = frozenset([float, int, bool, Scalar, PythonFloat, PythonInt])
 """The types of Python numbers, and of values that would be Python numbers without recording."""
 
 
-def is_python_number(operand: Any) -> bool:
+def is_python_number(operand: object) -> bool:
     """Return whether an operand is a Python number, or would be one without recording."""
     return type(operand) in PYTHON_NUMBERS
 
 
-def is_numeric_operand(other: Any) -> bool:
+def is_numeric_operand(other: object) -> bool:
     """Return whether comparing a Python number with an object is left to NumPy, not to Python."""
     return isinstance(other, Value | np.ndarray | np.generic | int | float | complex)
 
@@ -503,13 +507,17 @@ def as_python_number(value: Any, bound: int = 1) -> Any:
     kind = type(value)
     if kind is NumpyScalar:
         return _change_class(value, Scalar)
-    if kind is NumpyNumber and type(value._data) is np.float64 and value._tape is not None and value._tape.tracing:
+    if kind is NumpyNumber and type(value._data) is np.float64 and _is_traced(value):
         return _change_class(value, PythonFloat)
     if kind is DiscreteValue and not value.shape:
         whole_number = _change_class(value, PythonInt)
         whole_number.bound = bound
         return whole_number
     return bool(value) if kind is np.bool_ else value
+
+
+def _is_traced(value: Value) -> bool:
+    return value._tape is not None and value._tape.guard is not None
 
 
 def as_numpy_number(value: Any) -> Any:
@@ -534,7 +542,7 @@ def _change_class(value: Value, kind: type[Value]) -> Any:
     return copy
 
 
-def number_class(data: Any) -> type[Scalar]:
+def number_class(data: object) -> type[Scalar]:
     """Return the class of a value made from a real number: Python's or NumPy's."""
     if isinstance(data, Value):
         return Scalar if is_python_number(data) else NumpyScalar
@@ -548,12 +556,12 @@ _ESCAPE_MESSAGE = (
 )
 
 
-def array_class(data: Any) -> type[Value]:
+def array_class(data: object) -> type[Value]:
     """Return the class of a value that holds an array or a NumPy number."""
     return Value if type(data) is np.ndarray else NumpyNumber
 
 
-def make_leaf(data: Any, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
+def make_leaf(data: object, *, constant: bool = False, number: type[Scalar] = Scalar) -> Value:
     """Make a value that belongs to no tape; `number` is its class if it is a real number."""
     value: Value = new_instance(number if type(data) is float else array_class(data))
     value._data = data
@@ -568,7 +576,7 @@ def is_constant(value: Value) -> bool:
     tape = value._tape
     if tape is None:
         return notes_of(value).constant
-    if not tape.tracing:
+    if tape.guard is None:
         return False
     return value._data.dtype.kind not in "fc" or tape.node_at(value._index).op is TABLE["stop_gradient"]
 
@@ -584,7 +592,7 @@ def notes_of(value: Value) -> ValueNotes:
 def view_node(tape: Tape, offset: int) -> Value:
     """Return a node of a tape as a value."""
     stands_for = tape.leaves.get(offset)
-    if stands_for is not None and not tape.apart:
+    if stands_for is not None and tape.kind is not TapeKind.APART:
         leaf_value: Value = stands_for
         return leaf_value
     return wrap_node(tape, offset, tape.value_at(offset), Scalar)
@@ -594,9 +602,9 @@ def wrap_node(tape: Tape, offset: int, data: Any, number: type[Scalar] = NumpySc
     """Make a value for the node at an offset; `number` is its class if it is a real number and not traced."""
     if type(data) is DroppedArray:
         raise GradientError("this array was dropped because no derivative needs it; read it while the function runs")
-    if type(data) is float and not tape.tracing:
+    if type(data) is float and tape.guard is None:
         kind: type[Value] = number
-    elif tape.tracing and data.dtype.kind not in "fc":
+    elif tape.guard is not None and data.dtype.kind not in "fc":
         kind = DiscreteValue
     else:
         kind = array_class(data)
@@ -623,12 +631,12 @@ def settle_gradient(flow: Any, like: Any) -> Any:
     return gradient
 
 
-def zero_like(data: Any) -> Any:
+def zero_like(data: object) -> Any:
     """Return a zero gradient for a number or array."""
     return 0.0 if type(data) is float else np.zeros_like(data)[()]
 
 
-def _make_seed(value: Value, gradient: Any) -> Any:
+def _make_seed(value: Value, gradient: object) -> Any:
     """Check the gradient that a backward pass starts from, and give it the dtype of the value; 1 by default."""
     data = value._data
     if gradient is None:
@@ -668,7 +676,7 @@ def deliver_gradients(tape: Tape, sweep: SweptGradients) -> None:
                 flow = run_hook(hook, value._data, flow)
             _accumulate_gradient(value, flow, here)
     homes: dict[int, tuple[Tape, list[Any]]] = {}
-    for offset, (source, origin) in tape.imports.items():
+    for offset, (source, origin) in tape.copies.origins.items():
         home = source()
         left = sweep.gradient_at(tape, offset)
         if home is not None and left is not None:
@@ -679,12 +687,12 @@ def deliver_gradients(tape: Tape, sweep: SweptGradients) -> None:
         home.keep_sweep(SweptGradients(sweep.backward, adjoints), came_from=tape)
 
 
-def _as_flow(left: Any) -> Any:
+def _as_flow(left: object) -> Any:
     """Return the gradient that a sweep left at a node as a flow; None for a structural zero."""
     return None if left is STRUCTURAL_ZERO else left
 
 
-def _accumulate_gradient(value: Value, flow: Any, here: Place | None) -> None:
+def _accumulate_gradient(value: Value, flow: object, here: Place | None) -> None:
     """Add a flow to the gradient of a leaf."""
     notes = notes_of(value)
     fresh = settle_gradient(flow, value._data)
@@ -698,7 +706,7 @@ def _accumulate_gradient(value: Value, flow: Any, here: Place | None) -> None:
         notes.grad = fresh.copy() if type(fresh) is np.ndarray else fresh
 
 
-def run_hook(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
+def run_hook(hook: Callable[[Any], Any], data: object, flow: object) -> Any:
     """Call a hook with a gradient; returns its result, or the gradient if that is None. Absent ones are skipped."""
     if flow is None:
         return None
@@ -707,20 +715,20 @@ def run_hook(hook: Callable[[Any], Any], data: Any, flow: Any) -> Any:
     return grad if changed is None else changed
 
 
-def _note_escape(value: Value, outcome: Any) -> None:
+def _note_escape(value: Value, outcome: object) -> None:
     """Note that a value was read as a plain number while tracing, so that it may have steered Python."""
     tape = value._tape
     running = STATE.tape
-    if running is not None and running.tracing and tape is not running and not is_constant(value):
-        running.escapes.append((value, outcome, user_place()))
-    if tape is None:
-        if STATE.tape is not None:
-            STATE.tape.refusal = OUTSIDE_VALUE_REASON
-    elif tape.tracing:
-        tape.certificates.append(Certificate(value._index, outcome, user_place()))
+    if running is not None and running.guard is not None:
+        if tape is not running and not is_constant(value):
+            running.guard.note_outside_read(value, outcome)
+        if tape is None:
+            running.guard.refusal = OUTSIDE_VALUE_REASON
+    if tape is not None and tape.guard is not None:
+        tape.guard.certify_read(value._index, outcome)
 
 
-def make_concrete(operand: Any) -> Any:
+def make_concrete(operand: object) -> Any:
     """Return a traced condition or whole number as the plain object, and add a certificate for it."""
     if not isinstance(operand, DiscreteValue):
         return operand
@@ -745,7 +753,7 @@ def _as_whole_number(value: Value, rounding: str) -> int:
     if not is_constant(value):
         raise EscapeError(_ESCAPE_MESSAGE.format("an int") + format_user_line())
     tape = value._tape
-    if tape is not None and tape.tracing and value._data.dtype.kind == "f":
+    if tape is not None and tape.guard is not None and value._data.dtype.kind == "f":
         rounded = TABLE[rounding](value)
         _note_escape(rounded, rounded._data)
     else:
@@ -761,5 +769,5 @@ def _unless_input(op: Op) -> Op | None:
     return None if op is INPUT else op
 
 
-def _format_brief(data: Any) -> str:
+def _format_brief(data: object) -> str:
     return repr(to_python_number(data))

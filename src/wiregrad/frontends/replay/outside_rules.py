@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
-from types import CodeType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -113,7 +113,7 @@ def is_known_function(function: FunctionType) -> bool:
     return module is not None and vars(module) is function.__globals__ and is_known_module(name)
 
 
-def is_known_builtin(function: Any) -> bool:
+def is_known_builtin(function: BuiltinFunctionType) -> bool:
     """Return whether a function written in C depends on nothing but its arguments."""
     name = function.__name__
     module = function.__module__ or getattr(function.__self__, "__name__", "")

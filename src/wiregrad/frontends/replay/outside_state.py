@@ -17,9 +17,9 @@ import sys
 from abc import ABCMeta
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.util import resolve_name
-from operator import attrgetter, methodcaller
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -33,6 +33,7 @@ from types import (
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.replay.outside_rules import (
@@ -49,7 +50,6 @@ from wiregrad.frontends.replay.outside_rules import (
     is_known_module,
     is_python_class,
     is_transparent,
-    names_in,
     reads_of,
 )
 from wiregrad.frontends.replay.outside_watches import (
@@ -61,6 +61,7 @@ from wiregrad.frontends.replay.outside_watches import (
     ContainerCopy,
     ModuleScope,
     OutsideSnapshot,
+    ReadNames,
     SlotScope,
     dict_of,
     read_cell,
@@ -74,15 +75,20 @@ MAX_BYTES = 1 << 26
 """Maximum total size of the arrays from outside, which are copied to be compared."""
 PLAIN_NUMBER_TYPES = (float, int, bool, complex)
 CALLABLE_TYPES = (FunctionType, BuiltinFunctionType, np.ufunc, type(np.sum))
-REFLECTIVE_CLASSES = (attrgetter, methodcaller)
 RAW_MEMORY_ATTRIBUTES = ("__array_interface__", "__array_struct__")
 """Attributes through which NumPy reads memory that cannot be compared."""
-CLASS_ACCESS_NAMES = ("type", "__class__")
-"""Names in code that give the class of an object."""
 
 
 class ComparesItself:
     """Base class of functions that compare their outside state themselves; `__wrapped__` is the function they call."""
+
+
+@dataclass
+class WalkLimits:
+    """How many more objects and bytes a walk may note to compare them before each call."""
+
+    things: int = MAX_THINGS
+    size: int = MAX_BYTES
 
 
 class OutsideState:
@@ -99,49 +105,40 @@ class OutsideState:
     'it uses numbers from outside, of type list_iterator, which may change unnoticed'
     """
 
-    def __init__(self, *things: Any) -> None:
+    def __init__(self, *things: object) -> None:
         self.opaque: str | None = None
         """Why the function itself has to run: it reads an object that cannot be compared. None if it does not."""
-        self._seen: dict[Any, Any] = {}
-        """Everything that was followed by id; kept alive, so that no other object gets the same id."""
-        self._queue: deque[tuple[Any, str, str]] = deque()
-        self.names: set[str] = set()
-        self._pairs: set[tuple[str, str]] = set()
-        self._escaping: set[str] = {""}
-        self._stored: set[str] = set()
-        """Names of attributes that the code assigns."""
-        self._constructed: set[int] = set()
-        """Ids of the classes that the code can reach, and so may call."""
-        self._calls_any_class = False
-        """Whether there is a class method or descriptor, which may call any class passed to it."""
-        self.makes_classes = False
         self.mutates = False
         """Whether the followed code may change the state outside."""
-        self._reflects = False
+        self.reads = ReadNames()
+        """The names that the followed code can read."""
+        self.snapshot = OutsideSnapshot()
+        self.changed = self.snapshot.has_changed
+        self.restore = self.snapshot.restore
+        self._limits = WalkLimits()
+        self._seen: dict[object, object] = {}
+        """Everything that was followed by id; kept alive, so that no other object gets the same id."""
+        self._queue: deque[tuple[object, str, str]] = deque()
         self._scopes: list[AttributeScope] = []
         self._modules: dict[int, ModuleScope] = {}
-        self._room = MAX_THINGS
-        self._byte_room = MAX_BYTES
         self._home: dict[str, Any] | None = None
         """The globals of the function that was followed first."""
-        self._snapshot = OutsideSnapshot()
-        self.changed = self._snapshot.has_changed
-        self.restore = self._snapshot.restore
         self.follow(*things)
 
-    def follow(self, *things: Any) -> None:
+    def follow(self, *things: object) -> None:
         """Follow more objects: functions and their arguments."""
         for thing in things:
-            self._enqueue(thing, thing.__name__ if type(thing) is FunctionType else "an argument")
+            self.enqueue(thing, thing.__name__ if type(thing) is FunctionType else "an argument")
         while self.opaque is None and (self._queue or self._read_new_names()):
             thing, path, binding = self._queue.popleft()
             self._visit_thing(thing, path, binding)
 
-    def _enqueue(self, thing: Any, path: str, binding: str = "") -> None:
+    def enqueue(self, thing: object, path: str, binding: str = "") -> None:
         """Put an object into the queue; `path` describes it in messages, `binding` is the name it is bound to."""
         self._queue.append((thing, path, binding))
 
-    def _refuse_thing(self, thing: Any, path: str) -> None:
+    def refuse_thing(self, thing: object, path: str) -> None:
+        """Stop the walk at an object that cannot be compared."""
         kind = type(thing)
         if kind in CALLABLE_TYPES or issubclass(kind, type):
             self._stop_walk(f"it uses {path} from outside, whose results may depend on more than its arguments")
@@ -154,48 +151,45 @@ class OutsideState:
     def _stop_walk(self, reason: str) -> None:
         """Stop the walk: the function itself has to run, so nothing needs to be compared."""
         self.opaque = reason
-        self._snapshot.clear()
+        self.snapshot.clear()
         self._queue.clear()
         self._scopes.clear()
         self._modules.clear()
 
-    def _reserve_things(self, count: int, path: str) -> bool:
+    def reserve_things(self, count: int, path: str) -> bool:
         """Return whether `count` more objects may be compared; stops the walk if not."""
-        self._room -= count
-        if self._room < 0:
+        self._limits.things -= count
+        if self._limits.things < 0:
             self._stop_walk(f"it uses more than {MAX_THINGS:,} things from outside, {path} among them")
-        return self._room >= 0
+        return self._limits.things >= 0
 
-    def _reserve_bytes(self, count: int, path: str) -> bool:
+    def reserve_bytes(self, count: int, path: str) -> bool:
         """Return whether `count` more bytes may be copied; stops the walk if not."""
-        self._byte_room -= count
-        if self._byte_room < 0:
+        self._limits.size -= count
+        if self._limits.size < 0:
             size = f"{MAX_BYTES >> 20} MiB of arrays"
             self._stop_walk(f"it uses more than {size} from outside, {path} among them; pass them as arguments")
-        return self._byte_room >= 0 and self._reserve_things(1, path)
+        return self._limits.size >= 0 and self.reserve_things(1, path)
 
     def _visit_thing(self, thing: Any, path: str, binding: str) -> None:
-        """Follow one object, by the method for its type."""
+        """Follow one object, by the function for its type."""
         kind = type(thing)
         if kind in IMMUTABLE_TYPES:
             if kind is str:
-                texts = set(names_in([thing]))
-                self.names |= texts
-                self._escaping |= texts
+                self.reads.add_text(thing)
             return
         if issubclass(kind, np.dtype):
             if thing.names is not None:
                 # The names of a dtype's fields can be changed in place.
-                self._refuse_thing(thing, path)
+                self.refuse_thing(thing, path)
             return
         if issubclass(kind, type):
-            self._constructed.update(map(id, thing.__mro__))
-            self._reflects = self._reflects or thing in REFLECTIVE_CLASSES
+            self.reads.add_class(thing)
         if kind is ModuleType:
             self._follow_module(thing, path, binding)
         elif id(thing) not in self._seen:
             self._seen[id(thing)] = thing
-            follow = FOLLOW_METHODS.get(kind)
+            follow = FOLLOW_FUNCTIONS.get(kind)
             if follow is not None:
                 follow(self, thing, path)
             elif issubclass(kind, type):
@@ -203,39 +197,36 @@ class OutsideState:
             else:
                 self._follow_object(thing, path)
 
-    def _follow_function(self, function: FunctionType, path: str) -> None:
+    def follow_function(self, function: FunctionType, path: str) -> None:
+        """Follow a Python function: its closure, its defaults, and the names in its code."""
         known = is_known_function(function)
         if known and function.__name__ in STATEFUL_NAMES:
-            self._refuse_thing(function, path)
+            self.refuse_thing(function, path)
             return
         code = function.__code__
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             held = read_cell(cell)
-            self._snapshot.note_cell(cell)
+            self.snapshot.note_cell(cell)
             if name == "__class__" and issubclass(type(held), type):
                 # This variable is there for `super()`, which does not call the class.
-                self._follow_base(held)
-            elif self._reserve_things(1, path):
-                self._enqueue(held, name, name)
+                self._follow_base(cast(type, held))
+            elif self.reserve_things(1, path):
+                self.enqueue(held, name, name)
         if known:
             return
-        self._snapshot.note_function(function)
-        self._enqueue(function.__defaults__, f"the defaults of {path}")
-        self._enqueue(function.__kwdefaults__, f"the defaults of {path}")
+        self.snapshot.note_function(function)
+        self.enqueue(function.__defaults__, f"the defaults of {path}")
+        self.enqueue(function.__kwdefaults__, f"the defaults of {path}")
         if function.__dict__:
-            self._add_scope(AttributeScope(function, path))
+            self.add_scope(AttributeScope(function, path))
         self._follow_code(function)
 
     def _follow_code(self, function: FunctionType) -> None:
         """Note the variables and attributes that the code of a function names."""
         reads = reads_of(function.__code__)
         builtins: dict[str, Any] = cast(Any, function).__builtins__
-        self.names |= reads.names
-        self._pairs |= reads.pairs
-        self._escaping |= reads.escaping
-        self.makes_classes = self.makes_classes or reads.makes_classes
+        self.reads.add_code(reads)
         self.mutates = self.mutates or reads.mutates
-        self._stored |= reads.stored
         unseen = sorted(UNSEEN_NAMES & reads.names)
         if unseen:
             self._stop_walk(
@@ -247,7 +238,7 @@ class OutsideState:
             if value is ABSENT:
                 value = self._note_variable(builtins, name, name)
             if value is not ABSENT:
-                self._enqueue(value, self._path_of_global(name, function), name)
+                self.enqueue(value, self._path_of_global(name, function), name)
         for name, level in reads.imports:
             self._follow_import(name, level, function)
 
@@ -269,17 +260,17 @@ class OutsideState:
             path = ".".join(parts[:count])
             module = self._note_variable(cast(dict[str, Any], sys.modules), path, path)
             if module is ABSENT:
-                self._snapshot.note_missing_module()
+                self.snapshot.note_missing_module()
             else:
-                self._enqueue(module, path)
+                self.enqueue(module, path)
 
-    def _note_variable(self, variables: dict[str, Any], name: str, path: str) -> Any:
+    def _note_variable(self, variables: dict[str, Any], name: str, path: str) -> object:
         """Note the value of a variable; returns it."""
         value = variables.get(name, ABSENT)
         key = id(variables), name
-        if key not in self._seen and self._reserve_things(1, path):
+        if key not in self._seen and self.reserve_things(1, path):
             self._seen[key] = variables
-            self._snapshot.note_variable(variables, name)
+            self.snapshot.note_variable(variables, name)
         return value
 
     def _follow_module(self, module: ModuleType, path: str, binding: str) -> None:
@@ -287,25 +278,25 @@ class OutsideState:
         if scope is None:
             scope = self._modules[id(module)] = ModuleScope(module, path)
             if not scope.known:
-                self._snapshot.note_module(module)
+                self.snapshot.note_module(module)
         scope.bindings.add(binding)
 
     def _follow_class(self, kind: type, path: str) -> None:
         if isinstance(kind, ABCMeta):
-            self._snapshot.note_abstract_classes()
+            self.snapshot.note_abstract_classes()
         if "_is_protocol" in vars(kind) and not is_known_class(kind):
             # isinstance(x, protocol) looks for these attributes of x.
-            self.names |= {*vars(kind), *vars(kind).get("__annotations__", ())}
+            self.reads.names |= {*vars(kind), *vars(kind).get("__annotations__", ())}
         if type(kind) is not type:
-            self._enqueue(type(kind), f"the metaclass of {path}")
+            self.enqueue(type(kind), f"the metaclass of {path}")
         for base in kind.__mro__:
             if is_known_class(base):
                 continue
             if not is_python_class(base):
-                self._refuse_thing(kind, path)
+                self.refuse_thing(kind, path)
                 return
             if base is kind:
-                self._add_scope(ClassScope(kind, path))
+                self.add_scope(ClassScope(kind, path))
             else:
                 self._follow_base(base)
 
@@ -316,168 +307,168 @@ class OutsideState:
             self._follow_class(base, base.__qualname__)
 
     def _follow_object(self, thing: Any, path: str) -> None:
-        """Follow an object of a class that is not in `FOLLOW_METHODS`."""
+        """Follow an object of a class that is not in `FOLLOW_FUNCTIONS`."""
         kind = type(thing)
         if issubclass(kind, Value):
-            self._follow_attributes_of(thing, path, whole=True)
+            self.follow_attributes_of(thing, path, whole=True)
         elif issubclass(kind, Op):
-            self._enqueue(thing.forward, path)
+            self.enqueue(thing.forward, path)
         elif kind is CircuitGraph:
             if any(op.per_call for op in {thing.op_of(node) for node in range(len(thing))}):
-                self._refuse_thing(thing, path)
+                self.refuse_thing(thing, path)
         elif issubclass(kind, ComparesItself):
-            self._enqueue(dict_of(thing)["__wrapped__"], path)
+            self.enqueue(dict_of(thing)["__wrapped__"], path)
         elif not is_transparent(kind):
-            self._refuse_thing(thing, path)
+            self.refuse_thing(thing, path)
         else:
             self._follow_base(kind)
             whole = any(
                 is_known_class(base) for base in kind.__mro__ if base not in (object, *CONTAINER_TYPES, *ATOMIC_TYPES)
             )
-            self._follow_attributes_of(thing, path, whole=whole)
+            self.follow_attributes_of(thing, path, whole=whole)
             if issubclass(kind, CONTAINER_TYPES):
-                self._follow_container(thing, path)
+                _follow_container(self, thing, path)
 
-    def _follow_container(self, thing: Any, path: str) -> None:
-        watch = ContainerCopy(thing)
-        if self._reserve_things(len(watch.was), path):
-            if not issubclass(type(thing), tuple | frozenset):
-                self._snapshot.note_watch(watch)
-            for label, element in watch.labelled_elements():
-                if type(element) not in PLAIN_NUMBER_TYPES:
-                    self._enqueue(element, path + label)
-
-    def _follow_array(self, thing: Any, path: str) -> None:
-        if thing.dtype.hasobject:
-            self._refuse_thing(thing, path)
-            return
-        if self._reserve_bytes(thing.nbytes, path):
-            self._snapshot.note_watch(ArrayCopy(thing))
-
-    def _follow_buffer(self, thing: Any, path: str) -> None:
-        if self._reserve_bytes(memoryview(thing).nbytes, path):
-            self._snapshot.note_watch(BytesCopy(thing))
-
-    def _follow_builtin(self, function: Any, path: str) -> None:
-        owner = function.__self__
-        self._reflects = self._reflects or function.__name__ in REFLECTIVE_NAMES
-        self.mutates = self.mutates or function.__name__ in MUTATING_NAMES
-        if owner is not None and not isinstance(owner, ModuleType):
-            # A method of an object, such as `table.get`.
-            self._enqueue(owner, path)
-        elif not is_known_builtin(function):
-            self._refuse_thing(function, path)
-
-    def _follow_dispatcher(self, function: Any, path: str) -> None:
-        if function.__name__ in STATEFUL_NAMES or not is_known_module(function.__module__):
-            self._refuse_thing(function, path)
-
-    def _follow_ufunc(self, ufunc: np.ufunc, path: str) -> None:
-        homes = [np, sys.modules.get("scipy.special")]
-        if not any(getattr(home, ufunc.__name__, None) is ufunc for home in homes):
-            # It may have been made from a Python function.
-            self._refuse_thing(ufunc, path)
-
-    def _follow_attributes(self, thing: Any, path: str, *names: str) -> None:
-        """Follow some attributes of an object of a builtin type."""
-        for name in names:
-            self._enqueue(getattr(thing, name), path)
-
-    def _follow_class_method(self, thing: Any, path: str) -> None:
-        self._calls_any_class = True
-        self._enqueue(thing.__func__, path)
-
-    def _follow_partial(self, thing: Any, path: str) -> None:
-        self._follow_attributes_of(thing, path, whole=True)
-
-    def _follow_attributes_of(self, thing: Any, path: str, *, whole: bool) -> None:
-        self._add_scope(AttributeScope(thing, path, whole=whole))
+    def follow_attributes_of(self, thing: object, path: str, *, whole: bool) -> None:
+        """Follow the attributes of an object: all of them, or those whose names occur in the code."""
+        self.add_scope(AttributeScope(thing, path, whole=whole))
         if slots_of(type(thing)):
-            self._add_scope(SlotScope(thing, path, whole=whole))
+            self.add_scope(SlotScope(thing, path, whole=whole))
 
-    def _add_scope(self, scope: AttributeScope) -> None:
+    def add_scope(self, scope: AttributeScope) -> None:
+        """Compare the attributes of an object, and follow those whose names occur in the code."""
         self._scopes.append(scope)
-        self._snapshot.note_watch(scope)
-
-    @property
-    def is_reflective(self) -> bool:
-        """Whether the code may read attributes that it does not name."""
-        return self._reflects or not REFLECTIVE_NAMES.isdisjoint(self.names)
-
-    def may_construct(self, kind: Any) -> bool:
-        """Return whether the code may create objects of a class."""
-        return self._calls_any_class or id(kind) in self._constructed or not self.names.isdisjoint(CLASS_ACCESS_NAMES)
+        self.snapshot.note_watch(scope)
 
     def _read_new_names(self) -> bool:
         """Follow the attributes whose names were found since the last time; returns whether there were any."""
         for scope in tuple(self._scopes):
-            for name, value in scope.read_attributes(scope.names_read(self)):
-                if not self._reserve_things(1, scope.path):
+            for name, value in scope.read_attributes(scope.names_read(self.reads)):
+                if not self.reserve_things(1, scope.path):
                     return False
-                self._calls_any_class = self._calls_any_class or name == "__get__"
+                self.reads.calls_any_class = self.reads.calls_any_class or name == "__get__"
                 if name in RAW_MEMORY_ATTRIBUTES:
-                    self._refuse_thing(scope.owner, scope.path)
+                    self.refuse_thing(scope.owner, scope.path)
                     return False
-                self._enqueue(value, f"{scope.path}.{name}", name)
+                self.enqueue(value, f"{scope.path}.{name}", name)
         for module in tuple(self._modules.values()):
             self._read_module(module)
         return bool(self._queue)
 
     def _read_module(self, scope: ModuleScope) -> None:
-        loaded = {name for name, _ in self._pairs} - self._escaping
-        escapes = not scope.bindings <= loaded
-        if escapes and self.is_reflective and not scope.known:
+        reads = self.reads
+        escapes = reads.may_escape(scope.bindings)
+        if escapes and reads.is_reflective and not scope.known:
             self._stop_walk(f"it looks names up in the module {scope.path} that are not in its code")
             return
         variables = vars(scope.module)
-        names = {name for binding, name in self._pairs if binding in scope.bindings}
+        names = {name for binding, name in reads.pairs if binding in scope.bindings}
         if escapes:
-            names |= (self.names & variables.keys()) | self._stored
+            names |= (reads.names & variables.keys()) | reads.stored
         for name in sorted(names - scope.done):
             scope.done.add(name)
-            if name in variables or name in self._stored or not scope.known:
+            if name in variables or name in reads.stored or not scope.known:
                 value = self._note_variable(variables, name, scope.path)
                 if value is ABSENT:
                     value = self._note_variable(variables, "__getattr__", scope.path)
                 if value is not ABSENT:
-                    self._enqueue(value, f"{scope.path}.{name}", name)
+                    self.enqueue(value, f"{scope.path}.{name}", name)
 
 
-def _follow_parts(*names: str) -> Callable[[OutsideState, Any, str], None]:
-    def follow(state: OutsideState, thing: Any, path: str) -> None:
-        state._follow_attributes(thing, path, *names)
+def _follow_container(state: OutsideState, thing: object, path: str) -> None:
+    watch = ContainerCopy(thing)
+    if state.reserve_things(len(watch.was), path):
+        if not issubclass(type(thing), tuple | frozenset):
+            state.snapshot.note_watch(watch)
+        for label, element in watch.labelled_elements():
+            if type(element) not in PLAIN_NUMBER_TYPES:
+                state.enqueue(element, path + label)
+
+
+def _follow_array(state: OutsideState, thing: NDArray[Any], path: str) -> None:
+    if thing.dtype.hasobject:
+        state.refuse_thing(thing, path)
+        return
+    if state.reserve_bytes(thing.nbytes, path):
+        state.snapshot.note_watch(ArrayCopy(thing))
+
+
+def _follow_buffer(state: OutsideState, thing: bytearray | array.array[Any], path: str) -> None:
+    if state.reserve_bytes(memoryview(thing).nbytes, path):
+        state.snapshot.note_watch(BytesCopy(thing))
+
+
+def _follow_builtin(state: OutsideState, function: BuiltinFunctionType, path: str) -> None:
+    owner = function.__self__
+    state.reads.reflects = state.reads.reflects or function.__name__ in REFLECTIVE_NAMES
+    state.mutates = state.mutates or function.__name__ in MUTATING_NAMES
+    if owner is not None and not isinstance(owner, ModuleType):
+        # A method of an object, such as `table.get`.
+        state.enqueue(owner, path)
+    elif not is_known_builtin(function):
+        state.refuse_thing(function, path)
+
+
+def _follow_dispatcher(state: OutsideState, function: Callable[..., object], path: str) -> None:
+    """Follow a function of NumPy that other array types can override."""
+    if function.__name__ in STATEFUL_NAMES or not is_known_module(function.__module__):
+        state.refuse_thing(function, path)
+
+
+def _follow_ufunc(state: OutsideState, ufunc: np.ufunc, path: str) -> None:
+    homes = [np, sys.modules.get("scipy.special")]
+    if not any(getattr(home, ufunc.__name__, None) is ufunc for home in homes):
+        # It may have been made from a Python function.
+        state.refuse_thing(ufunc, path)
+
+
+def _follow_class_method(state: OutsideState, thing: classmethod[Any, Any, Any], path: str) -> None:
+    state.reads.calls_any_class = True
+    state.enqueue(thing.__func__, path)
+
+
+def _follow_parts(*names: str) -> Callable[[OutsideState, object, str], None]:
+    """Return the function that follows some attributes of objects of a builtin type."""
+
+    def follow(state: OutsideState, thing: object, path: str) -> None:
+        for name in names:
+            state.enqueue(getattr(thing, name), path)
 
     return follow
 
 
-def _follow_all_attributes(state: OutsideState, thing: Any, path: str) -> None:
+def _follow_partial(state: OutsideState, thing: partial[Any], path: str) -> None:
+    state.follow_attributes_of(thing, path, whole=True)
+
+
+def _follow_namespace(state: OutsideState, thing: SimpleNamespace, path: str) -> None:
     # `==` and `repr` of a SimpleNamespace read all of its attributes.
-    state._add_scope(AttributeScope(thing, path, whole=True))
+    state.add_scope(AttributeScope(thing, path, whole=True))
 
 
-FOLLOW_METHODS: dict[type, Callable[[OutsideState, Any, str], None]] = {
-    FunctionType: OutsideState._follow_function,
-    BuiltinFunctionType: OutsideState._follow_builtin,
-    type(np.sum): OutsideState._follow_dispatcher,
-    np.ufunc: OutsideState._follow_ufunc,
+FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
+    FunctionType: OutsideState.follow_function,
+    BuiltinFunctionType: _follow_builtin,
+    type(np.sum): _follow_dispatcher,
+    np.ufunc: _follow_ufunc,
     MethodWrapperType: _follow_parts("__self__"),
     MethodType: _follow_parts("__func__", "__self__"),
     staticmethod: _follow_parts("__func__"),
-    classmethod: OutsideState._follow_class_method,
+    classmethod: _follow_class_method,
     property: _follow_parts("fget", "fset", "fdel"),
     cached_property: _follow_parts("func"),
     slice: _follow_parts("start", "stop", "step"),
     GenericAlias: _follow_parts("__origin__", "__args__"),
     UnionType: _follow_parts("__args__"),
-    partial: OutsideState._follow_partial,
-    SimpleNamespace: _follow_all_attributes,
-    np.ndarray: OutsideState._follow_array,
-    bytearray: OutsideState._follow_buffer,
-    array.array: OutsideState._follow_buffer,
-    **dict.fromkeys((list, tuple, dict, set, frozenset, deque), OutsideState._follow_container),
-    **dict.fromkeys((OrderedDict, defaultdict), OutsideState._follow_container),
+    partial: _follow_partial,
+    SimpleNamespace: _follow_namespace,
+    np.ndarray: _follow_array,
+    bytearray: _follow_buffer,
+    array.array: _follow_buffer,
+    **dict.fromkeys((list, tuple, dict, set, frozenset, deque), _follow_container),
+    **dict.fromkeys((OrderedDict, defaultdict), _follow_container),
 }
-"""The method that follows objects of exactly this type."""
+"""The function that follows objects of exactly this type."""
 
 
 __all__ = ["MAX_BYTES", "MAX_THINGS", "ComparesItself", "OutsideState"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, get_cache_token
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import EnumType
 from functools import partial
-from operator import is_
+from operator import attrgetter, is_, methodcaller
 from types import CellType, FunctionType, MemberDescriptorType, ModuleType
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.errors import short_repr
 from wiregrad.frontends.recording.arguments import member_slots
@@ -26,15 +28,22 @@ from wiregrad.frontends.replay.outside_rules import (
     IMMUTABLE_TYPES,
     INERT_ATTRIBUTES,
     PROTOCOL_NAMES,
+    REFLECTIVE_NAMES,
+    CodeReads,
     is_known_class,
     is_known_module,
     is_python_class,
+    names_in,
 )
 
 ABSENT = object()
 """The value of a variable that does not exist."""
 PLAIN_BASES = (object, type, BaseException, Exception, ABC, Generic, *CONTAINER_TYPES, *ATOMIC_TYPES)
 """Base classes whose code reads only special attributes of derived classes."""
+REFLECTIVE_CLASSES = (attrgetter, methodcaller)
+"""Classes whose objects read attributes by name."""
+CLASS_ACCESS_NAMES = ("type", "__class__")
+"""Names in code that give the class of an object."""
 SMALL_ARRAY_BYTES = 1 << 18
 """Up to this size an array is compared as bytes, which copies it."""
 
@@ -107,7 +116,7 @@ class OutsideSnapshot:
         for watch in self._watches:
             watch.restore()
 
-    def _name_thing(self, thing: Any) -> str:
+    def _name_thing(self, thing: object) -> str:
         """Return a name for an object in the generated function."""
         name = f"_{id(thing)}"
         self._names[name] = thing
@@ -151,18 +160,57 @@ class OutsideSnapshot:
         return False
 
 
-class ReadNames(Protocol):
-    """The names that the followed code can read."""
+class ReadNames:
+    """The names that the followed code can read, and what else it may do."""
 
-    names: set[str]
-    makes_classes: bool
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.pairs: set[tuple[str, str]] = set()
+        """Variables with an attribute that is read directly from them, as in `np.sin`."""
+        self.escaping: set[str] = {""}
+        """Variables that are used in any other way."""
+        self.stored: set[str] = set()
+        """Attributes that the code assigns."""
+        self.constructed: set[int] = set()
+        """Ids of the classes that the code can reach, and so may call."""
+        self.calls_any_class = False
+        """Whether there is a class method or descriptor, which may call any class passed to it."""
+        self.makes_classes = False
+        self.reflects = False
+        """Whether the code can reach a function that reads attributes by name."""
+
+    def add_code(self, reads: CodeReads) -> None:
+        """Add what the bytecode of a function reads."""
+        self.names |= reads.names
+        self.pairs |= reads.pairs
+        self.escaping |= reads.escaping
+        self.stored |= reads.stored
+        self.makes_classes = self.makes_classes or reads.makes_classes
+
+    def add_text(self, text: str) -> None:
+        """Add the names in a string that the code can reach: it may read attributes by them."""
+        names = set(names_in([text]))
+        self.names |= names
+        self.escaping |= names
+
+    def add_class(self, kind: type) -> None:
+        """Add a class that the code can reach, and so may call."""
+        self.constructed.update(map(id, kind.__mro__))
+        self.reflects = self.reflects or kind in REFLECTIVE_CLASSES
 
     @property
     def is_reflective(self) -> bool:
         """Whether the code may read attributes that it does not name."""
+        return self.reflects or not REFLECTIVE_NAMES.isdisjoint(self.names)
 
-    def may_construct(self, kind: Any) -> bool:
+    def may_construct(self, kind: type) -> bool:
         """Return whether the code may create objects of a class."""
+        return self.calls_any_class or id(kind) in self.constructed or not self.names.isdisjoint(CLASS_ACCESS_NAMES)
+
+    def may_escape(self, bindings: set[str]) -> bool:
+        """Return whether one of these variables may be used in another way than by reading a named attribute."""
+        loaded = {name for name, _ in self.pairs} - self.escaping
+        return not bindings <= loaded
 
 
 class ModuleScope:
@@ -180,8 +228,8 @@ class ModuleScope:
 class AttributeScope:
     """The attributes of an object: their names, and the values of those that code reads."""
 
-    def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
-        self.owner = owner
+    def __init__(self, owner: object, path: str, *, whole: bool = False) -> None:
+        self.owner: Any = owner
         self.path = path
         self.whole = whole
         """`whole`: whether every attribute counts as read, because code that was not followed may read it."""
@@ -223,7 +271,7 @@ class AttributeScope:
             if self.current_attributes().get(name, ABSENT) is not was:
                 self._set_attribute(name, was)
 
-    def _set_attribute(self, name: str, value: Any) -> None:
+    def _set_attribute(self, name: str, value: object) -> None:
         if value is ABSENT:
             object.__delattr__(self.owner, name)
         else:
@@ -233,7 +281,7 @@ class AttributeScope:
 class SlotScope(AttributeScope):
     """The attributes of an object that are in slots; its `__dict__` may have attributes of the same names."""
 
-    def __init__(self, owner: Any, path: str, *, whole: bool = False) -> None:
+    def __init__(self, owner: object, path: str, *, whole: bool = False) -> None:
         self.slots = slots_of(type(owner))
         super().__init__(owner, path, whole=whole)
 
@@ -242,7 +290,7 @@ class SlotScope(AttributeScope):
         held = {name: _read_slot(self.owner, slot) for name, slot in self.slots.items()}
         return {name: value for name, value in held.items() if value is not ABSENT}
 
-    def _set_attribute(self, name: str, value: Any) -> None:
+    def _set_attribute(self, name: str, value: object) -> None:
         slot = self.slots[name]
         if value is ABSENT:
             slot.__delete__(self.owner)
@@ -282,7 +330,7 @@ class ClassScope(AttributeScope):
         """Return whether attributes or bases were added or removed, or an attribute that is read has another value."""
         return self.owner.__mro__ is not self.mro or super().has_changed()
 
-    def _set_attribute(self, name: str, value: Any) -> None:
+    def _set_attribute(self, name: str, value: object) -> None:
         if value is ABSENT:
             type.__delattr__(self.owner, name)
         else:
@@ -292,8 +340,8 @@ class ClassScope(AttributeScope):
 class ContainerCopy:
     """A container, and a copy of its elements."""
 
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
+    def __init__(self, thing: object) -> None:
+        self.thing: Any = thing
         self.elements = _element_lister(thing)
         self.was = list(self.elements(thing))
         base = _base_of(thing)
@@ -333,7 +381,7 @@ class ContainerCopy:
 class ArrayCopy:
     """An array of numbers, and a copy of its earlier numbers."""
 
-    def __init__(self, thing: Any) -> None:
+    def __init__(self, thing: NDArray[Any]) -> None:
         self.array = thing
         self.dtype = thing.dtype
         self.shape = thing.shape
@@ -366,8 +414,8 @@ class ArrayCopy:
 class BytesCopy:
     """A mutable sequence of bytes or numbers, and a copy of its bytes."""
 
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
+    def __init__(self, thing: bytearray | array[Any]) -> None:
+        self.thing: Any = thing
         self.copy = bytes(memoryview(thing))
 
     def has_changed(self) -> bool:
@@ -380,22 +428,22 @@ class BytesCopy:
             self.thing[:] = type(self.thing)(*_arguments_of(self.thing), self.copy)
 
 
-def _arguments_of(thing: Any) -> tuple[Any, ...]:
+def _arguments_of(thing: object) -> tuple[Any, ...]:
     """Return the arguments that construct such a sequence, besides its bytes."""
     return (thing.typecode,) if hasattr(thing, "typecode") else ()
 
 
-def _as_words(contiguous: Any) -> Any:
+def _as_words(contiguous: NDArray[Any]) -> NDArray[Any]:
     """Return the memory of an array as whole numbers, so that every bit counts, also in NaN and -0.0."""
     return contiguous.reshape(-1).view(np.uint64 if contiguous.nbytes % 8 == 0 else np.uint8)
 
 
-def _base_of(thing: Any) -> Any:
+def _base_of(thing: object) -> Any:
     """Return the builtin container that a container is, or is derived from."""
     return next(base for base in CONTAINER_TYPES if issubclass(type(thing), base))
 
 
-def _element_lister(thing: Any) -> Callable[[Any], Iterable[Any]]:
+def _element_lister(thing: object) -> Callable[[Any], Iterable[Any]]:
     """Return a function that lists the elements of a container, even if a subclass overrides iteration."""
     base = _base_of(thing)
     if base is deque:
@@ -431,7 +479,7 @@ def _restore_function(function: FunctionType, attributes: dict[str, Any], *parts
         function.__dict__.update(attributes)
 
 
-def _restore_item(variables: dict[str, Any], name: str, was: Any) -> None:
+def _restore_item(variables: dict[str, Any], name: str, was: object) -> None:
     if variables.get(name, ABSENT) is not was:
         if was is ABSENT:
             del variables[name]
@@ -439,7 +487,7 @@ def _restore_item(variables: dict[str, Any], name: str, was: Any) -> None:
             variables[name] = was
 
 
-def _restore_cell(cell: CellType, was: Any) -> None:
+def _restore_cell(cell: CellType, was: object) -> None:
     if read_cell(cell) is not was:
         if was is ABSENT:
             del cell.cell_contents
@@ -447,7 +495,7 @@ def _restore_cell(cell: CellType, was: Any) -> None:
             cell.cell_contents = was
 
 
-def dict_of(thing: Any) -> Mapping[str, Any]:
+def dict_of(thing: object) -> Mapping[str, Any]:
     """Return the `__dict__` of an object, even if its class overrides attribute lookup."""
     try:
         attributes: Mapping[str, Any] = object.__getattribute__(thing, "__dict__")
@@ -456,14 +504,14 @@ def dict_of(thing: Any) -> Mapping[str, Any]:
     return attributes
 
 
-def _read_slot(owner: Any, slot: MemberDescriptorType) -> Any:
+def _read_slot(owner: object, slot: MemberDescriptorType) -> object:
     try:
         return slot.__get__(owner)
     except AttributeError:
         return ABSENT
 
 
-def read_cell(cell: CellType) -> Any:
+def read_cell(cell: CellType) -> object:
     """Return the contents of a cell; `ABSENT` if it is empty."""
     try:
         return cell.cell_contents

@@ -17,6 +17,7 @@ from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import DTYPES
 from wiregrad.errors import AmbiguousIndexError, short_repr
@@ -53,7 +54,7 @@ class CallSignature:
 
     __slots__ = ("inputs", "marks", "named")
 
-    def __init__(self, item: Any) -> None:
+    def __init__(self, item: object) -> None:
         self.inputs: list[Any] = []
         self.marks: list[Hashable] = []
         self.named: list[Any] = []
@@ -65,7 +66,7 @@ class CallSignature:
         """The key that tells calls apart."""
         return tuple(self.marks)
 
-    def _read_item(self, item: Any) -> None:
+    def _read_item(self, item: object) -> None:
         kind = type(item)
         if kind is float:
             self.marks.append(float)
@@ -79,7 +80,7 @@ class CallSignature:
         else:
             self.marks.append(self._mark_static(item))
 
-    def _read_container(self, item: Any, kind: type) -> None:
+    def _read_container(self, item: object, kind: type) -> None:
         if kind not in CONTAINER_BASES:
             if own_attributes(item):
                 raise NoSignatureError(f"an argument is a {kind.__name__} with attributes of its own")
@@ -90,7 +91,7 @@ class CallSignature:
         for part in parts:
             self._read_item(part)
 
-    def _read_number(self, item: Any) -> None:
+    def _read_number(self, item: object) -> None:
         array = np.asarray(item)
         if array.dtype.kind not in "fc":
             self.marks.append(_mark_fixed_array(array, type(item)))
@@ -147,14 +148,14 @@ class CallSignature:
         )
 
 
-def _mark_fixed_array(array: Any, kind: type) -> Hashable:
+def _mark_fixed_array(array: NDArray[Any], kind: type) -> Hashable:
     """Return the mark of an array that is no input: its type, layout and bytes."""
     if array.dtype.kind not in "iubUSmM":
         raise NoSignatureError(f"an argument is an array of {array.dtype}")
     return kind, array.dtype.str, array.dtype.char, array.shape, _memory_layout(array), array.tobytes()
 
 
-def _memory_layout(array: Any) -> Hashable:
+def _memory_layout(array: NDArray[Any]) -> Hashable:
     """Return the strides of an array, on which `ravel("K")` and the like depend; None if it is C-contiguous."""
     return None if array.flags.c_contiguous else array.strides
 
@@ -208,7 +209,7 @@ def certify(
     _check_tree(traced.tree)
     moving = tuple(k for k, result in enumerate(traced.results) if _is_output(result, tape))
     inputs = [tape.value_at(offset) for offset in traced.inputs]
-    checks = _needed_checks(tape, traced.inputs) if keep else []
+    checks = _needed_checks(traced) if keep else []
     circuit = None
     if keep and (moving or checks):
         values = [wrap_node(tape, check.node, tape.value_at(check.node)) for check in checks]
@@ -217,13 +218,14 @@ def certify(
         writer = TraceWriter(with_checks, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
         circuit = writer.write_circuit()
         checks = [check._replace(node=writer.where[check.node]) for check in checks]
-    if tape.identity.unforeseen is not None:
-        raise NotReplayableError(tape.identity.unforeseen)
-    if tape.leaves or tape.refusal:
-        raise NotReplayableError(tape.refusal or OUTSIDE_VALUE_REASON)
+    guard = traced.guard
+    if guard.late_identity_test is not None:
+        raise NotReplayableError(guard.late_identity_test)
+    if tape.leaves or guard.refusal:
+        raise NotReplayableError(guard.refusal or OUTSIDE_VALUE_REASON)
     expected = tuple(np.asarray(data_of(value))[()] for value in (outputs[len(moving) :] if circuit else ()))
     results = [_plain_leaf(result) for result in traced.results]
-    leak = tape.leak or ("it registers a hook on a value" if tape.hooks else None)
+    leak = guard.leak or ("it registers a hook on a value" if tape.hooks else None)
     in_python = tuple(is_python_number(traced.results[k]) for k in moving)
     return CertifiedRecording(circuit, inputs, results, traced.tree, moving, in_python, expected, tuple(checks), leak)
 
@@ -257,13 +259,13 @@ def _check_tree(tree: ContainerTree) -> None:
         stack += part.children
 
 
-def _plain_leaf(result: Any) -> Any:
+def _plain_leaf(result: object) -> Any:
     """Return a result as the caller gets it: float64 numbers as Python floats, arrays as copies."""
     data = plain_result(data_of(result), in_python=is_python_number(result))
     return data.copy() if type(data) is np.ndarray and not isinstance(result, Value) else data
 
 
-def plain_result(data: Any, *, in_python: bool = True) -> Any:
+def plain_result(data: object, *, in_python: bool = True) -> Any:
     """Return a number as the caller gets it: a Python number, except conditions and whole numbers of NumPy.
 
     >>> plain_result(np.float64(2.0)), plain_result(np.float32(2.0))
@@ -277,14 +279,15 @@ def plain_result(data: Any, *, in_python: bool = True) -> Any:
     return data.item() if isinstance(data, np.generic) and data.dtype.char in python_dtypes else data
 
 
-def _needed_checks(tape: Tape, inputs: Sequence[int]) -> list[Certificate]:
+def _needed_checks(traced: TracedFunction) -> list[Certificate]:
     """Return one certificate per node that depends on an input; the others cannot change."""
-    input_offsets = set(inputs)
+    input_offsets = set(traced.inputs)
     depends = dict[int, bool]()
     needed: dict[int, Certificate] = {}
-    for certificate in tape.certificates:
-        if certificate.node not in needed and _depends_on_input(tape, certificate.node, input_offsets, depends):
-            needed[certificate.node] = certificate
+    for certificate in traced.guard.certificates:
+        node = certificate.node
+        if node not in needed and _depends_on_input(traced.tape, node, input_offsets, depends):
+            needed[node] = certificate
     return list(needed.values())
 
 

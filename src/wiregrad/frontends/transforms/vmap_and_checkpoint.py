@@ -37,7 +37,7 @@ from wiregrad.frontends.recording.session import (
     pause_watching,
     push_by_transpose,
 )
-from wiregrad.frontends.recording.tape import STATE, Tape
+from wiregrad.frontends.recording.tape import STATE, Tape, TapeKind
 from wiregrad.frontends.recording.trace import TracedFunction, run_traced
 from wiregrad.frontends.recording.value import (
     Scalar,
@@ -97,7 +97,8 @@ def _run_examples(
     if size == 0:
         raise ShapeError(f"vmap needs at least one example to run {function_name(f)} on{format_user_line()}")
     traced = run_traced(f, *unflatten(tree, take_example(0)))
-    if not traced.tape.certificates and traced.tape.leak is None and traced.tape.identity.unforeseen is None:
+    guard = traced.guard
+    if not guard.certificates and guard.leak is None and guard.late_identity_test is None:
         results = _replay_batch(traced, leaves, batched, size)
         if results is not None:
             return results, traced.tree
@@ -162,7 +163,8 @@ def _apply_node(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size:
         result = apply_batched(op, operands, size)
     if watch is not None:
         xs = [data_of(x) for x, _ in operands]
-        watch.apart(op, xs, data_of(result[0]), tape.places.get(offset), tape.derived.get(offset))
+        notes = tape.notes
+        watch.check_unrecorded(op, xs, data_of(result[0]), notes.places.get(offset), notes.derived.get(offset))
     return result
 
 
@@ -286,7 +288,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         leaves, tree = flatten((args, kwargs))
         values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
         tape = STATE.tape
-        if STATE.is_paused or (tape is not None and tape.tracing):
+        if STATE.is_paused or (tape is not None and tape.guard is not None):
             return f(*args, **kwargs)
         segment = CheckpointSegment(f, leaves, values, tree)
         passed = [leaves[k] for k in values]
@@ -328,7 +330,7 @@ class CheckpointSegment:
 
     def run_first(self, passed: Sequence[Value]) -> list[Any]:
         """Run the function once and note which values from outside it uses; returns the outputs as plain arrays."""
-        tape = Tape(apart=True)
+        tape = Tape(TapeKind.APART)
         self.kinds = [number_class(x) for x in passed]
         with STATE.record_on(tape):
             values = [add_input(tape, data_of(x), kind) for x, kind in zip(passed, self.kinds, strict=True)]
@@ -374,7 +376,7 @@ class CheckpointSegment:
         """Record the function again and sweep back from its results; returns the gradients of all operands."""
         count = len(self.values)
         recorded = isinstance(g, Value) or any(isinstance(x, Value) for x in xs)
-        session = RecordingSession(STATE.tape if recorded else Tape(apart=True))
+        session = RecordingSession(STATE.tape if recorded else Tape(TapeKind.APART))
         with STATE.record_on(session.tape):
             lifts = [session.lift_argument(x, lambda: "a checkpointed value") for x in xs[:count]]
             values = [

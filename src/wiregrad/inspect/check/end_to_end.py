@@ -158,7 +158,7 @@ class CheckedFunction:
                 traced = run_traced(self.f, args, kwargs)
         except Exception:
             return np.array([np.nan])
-        self._note_steering(traced.tape.certificates)
+        self._note_steering(traced.guard.certificates)
         results = [data_of(result) for result in traced.results]
         moving = [x for x in results if np.asarray(x).dtype.kind in "fc"]
         if [np.shape(x) for x in moving] != [np.shape(weight) for weight in self.weights]:

@@ -1,0 +1,103 @@
+"""What a recording notes beside its rows: where its nodes were written, and whether it may be replayed.
+
+`TraceNotes` has the names, source lines and groups of nodes, for circuits and messages. `ReplayGuard` has what steered
+Python while a function was traced: a circuit stands for its function only where all of this would be the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from wiregrad.frontends.recording.user_code import IdentityScan, find_call_site, place_of, user_place
+from wiregrad.ir import Certificate, Op, Place
+
+
+class TraceNotes:
+    """The names of nodes, and the places in the user's code where they were recorded."""
+
+    __slots__ = ("calls", "derived", "frames", "groups", "names", "places")
+
+    def __init__(self) -> None:
+        self.names: dict[int, str] = {}
+        """The names that users gave to recorded values, by offset."""
+        self.places: dict[int, Place] = {}
+        """The source lines of nodes, by offset."""
+        self.groups: dict[int, str] = {}
+        """The group paths of nodes, by offset: labels of `wg.group`, then names of functions."""
+        self.calls: dict[int, tuple[str, int]] = {}
+        """For a node by offset: the composite function that recorded it, and a number that tells its calls apart."""
+        self.derived: dict[int, Op] = {}
+        """In anomaly mode: the op whose derivative rule recorded a node, by offset."""
+        self.frames: dict[FrameType, int] | None = None
+        """While names are collected: the frames of user functions that recorded something, with their depth."""
+
+    def note_call_site(self, offset: int, group_path: str) -> list[FrameType]:
+        """Note where a node was recorded: its line, the enclosing groups, and the functions inside the traced one.
+
+        Returns the frames of the user's code, innermost first.
+        """
+        frames, call = find_call_site()
+        if frames:
+            self.places[offset] = place_of(frames[0])
+        functions = [frame.f_code.co_name for frame in frames[:-1] if not frame.f_code.co_name.startswith("<")]
+        path = "/".join([*filter(None, [group_path]), *reversed(functions)])
+        if path:
+            self.groups[offset] = path
+        if call is not None:
+            self.calls[offset] = call
+        if self.frames is not None:
+            for depth, frame in enumerate(reversed(frames)):
+                self.frames[frame] = depth
+        return frames
+
+
+class ReplayGuard:
+    """What decides whether the recording of a traced function may be replayed, and for which inputs."""
+
+    __slots__ = ("certificates", "error_settings", "escapes", "identity_scan", "leak", "refusal")
+
+    def __init__(
+        self, *, error_settings: Mapping[str, object] | None = None, identity_scan: IdentityScan | None = None
+    ) -> None:
+        self.certificates: list[Certificate] = []
+        """The recorded numbers that Python code has read, and so may have branched on."""
+        self.escapes: list[tuple[Any, Any, Place | None]] = []
+        """Values from outside that were read as plain numbers during the trace: the value, the number and the line."""
+        self.refusal: str | None = None
+        """Why not even the results of this recording may be used: the function could tell that it is recorded."""
+        self.leak: str | None = None
+        """Why a replay could be wrong without notice: values steered Python, and no certificate records how."""
+        self.error_settings = error_settings
+        """NumPy's error settings when recording began; None if the recording is not replayed by `wg.compile`."""
+        self.identity_scan = identity_scan
+        """The search for code that tests `condition is True`, which is never true of a recorded one."""
+
+    def certify_read(self, offset: int, outcome: object) -> None:
+        """Note that the user's code has read the number of a node."""
+        self.certificates.append(Certificate(offset, outcome, user_place()))
+
+    def note_outside_read(self, value: object, outcome: object) -> None:
+        """Note that the user's code has read the number of a value from outside."""
+        self.escapes.append((value, outcome, user_place()))
+
+    def check_error_settings(self) -> None:
+        """Note a leak if NumPy's error settings let the recorded function see floating-point errors."""
+        if self.error_settings is None:
+            return
+        settings = np.geterr()
+        modes = set(settings.values())
+        if "raise" in modes or (settings != self.error_settings and modes != {"ignore"}):
+            self.leak = "it uses np.errstate(...), under which numbers may raise or warn"
+
+    def needs_plain_condition(self, frames: list[FrameType]) -> bool:
+        """Return whether a condition recorded in these frames must be a plain bool, because code tests what it is."""
+        return self.identity_scan is not None and self.identity_scan.look(frames)
+
+    @property
+    def late_identity_test(self) -> str | None:
+        """The message about an identity test found after conditions had been recorded; None if there is none."""
+        return None if self.identity_scan is None else self.identity_scan.unforeseen
