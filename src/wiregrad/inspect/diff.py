@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from wiregrad.backends import RunRecord
 from wiregrad.backends.run import constant_identity
-from wiregrad.dtypes import as_float, count_with_noun, format_brief_number, to_python_number
+from wiregrad.dtypes import PythonNumber, WireValue, as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.inspect.report import Report, describe_node, format_node_place, format_operand
@@ -426,7 +426,7 @@ def _changed_aspect(at: _StructureSplit, one: int, two: int) -> tuple[str, str]:
         return "op", f"op {a.op.name} and {b.op.name}"
     if a.op is INPUT:
         return ("type", f"type {a.type} and {b.type}") if a.type != b.type else ("name", f"{a.name} and {b.name}")
-    if a.constant is not None:
+    if a.constant is not None and b.constant is not None:
         return "constant", f"constants {_format_constant(a.constant)} and {_format_constant(b.constant)}"
     return _changed_settings(a, b) or _changed_source(at, one, two)
 
@@ -462,7 +462,7 @@ def _format_settings(node: Node) -> str:
     return ", ".join(f"{name}={short_repr(value)}" for name, value in node.op.settings) or "none"
 
 
-def _format_constant(value: ArrayLike) -> str:
+def _format_constant(value: WireValue) -> str:
     return f"array of shape {np.shape(value)}" if np.ndim(value) else format_brief_number(to_python_number(value))
 
 
@@ -574,7 +574,7 @@ def _describe_gap(kind: str, run: RunRecord, node: int, gap: _LargestGap) -> str
     return f"the {what}{element}: {_format_pair(*gap.values)}, apart by {gap.size:.3g}"
 
 
-def _format_pair(one: ArrayLike, two: ArrayLike) -> str:
+def _format_pair(one: WireValue | PythonNumber, two: WireValue | PythonNumber) -> str:
     """Format two numbers, with all their digits if the first few are the same."""
     texts = format_brief_number(one), format_brief_number(two)
     return f"{one!r} and {two!r}" if texts[0] == texts[1] else f"{texts[0]} and {texts[1]}"

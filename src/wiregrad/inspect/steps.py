@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import ArrayLike
-
 from wiregrad.backends import RunNode, RunRecord, RunWire
-from wiregrad.dtypes import format_brief_number, parenthesize_negative
+from wiregrad.dtypes import PythonNumber, WireValue, format_brief_number, parenthesize_negative
 from wiregrad.inspect.report import join_with_and
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern
 
@@ -75,7 +73,7 @@ def _backward_steps(run: RunRecord, node: Node) -> Iterator[RunStep]:
         )
 
 
-def _merge_step(node: Node, returned: Sequence[RunWire], total: ArrayLike) -> RunStep:
+def _merge_step(node: Node, returned: Sequence[RunWire], total: WireValue | PythonNumber) -> RunStep:
     parts = tuple(wire.sent for wire in returned)
     origins = tuple(wire.reader for wire in returned)
     addends = " + ".join(map(parenthesize_negative, parts))

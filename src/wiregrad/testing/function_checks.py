@@ -73,8 +73,8 @@ class _ForwardFunction(CheckedFunction):
 
     def directional_slope(self) -> tuple[float, float]:
         """Return the slope of the outputs by forward mode, and the magnitude of the terms that reverse mode adds."""
-        seeds = dict(zip(self.circuit.input_indices(), self.direction, strict=True))
-        tangents = compute_tangents(self.circuit, self.values, seeds)
+        seeds = dict(zip(self.index.circuit.input_indices(), self.direction, strict=True))
+        tangents = compute_tangents(self.index.circuit, self.index.values, seeds)
         pushed = [0.0 if tangents[node] is None else fill_absent(tangents[node]) for node in self.outputs]
         slope = sum(map(inner_product, self.weights, pushed))
         return float(slope), super().directional_slope()[1]
@@ -102,7 +102,7 @@ def compare_results(f: Callable[..., object], args: Sequence[object], kwargs: Ma
     """
     circuit, inputs = trace_at(f, args, dict(kwargs))
     function = CheckedFunction(f, args, dict(kwargs), circuit, inputs)
-    recorded = [function.values[node] for node in circuit.columns.outputs.tolist()]
+    recorded = [function.index.values[node] for node in circuit.columns.outputs.tolist()]
     plain = [data_of(y) for y in flatten(f(*args, **kwargs))[0]]
     if len(plain) == len(recorded):
         for k, (got, wanted) in enumerate(zip(recorded, plain, strict=True)):
