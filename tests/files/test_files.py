@@ -358,7 +358,7 @@ def test_brackets_are_counted_outside_strings_in_blocks_of_any_length(monkeypatc
         depth = max(accumulate(({"[": 1, "]": -1}.get(piece, 0) for piece in pieces), initial=0))
         monkeypatch.setattr(strict_json, "_BLOCK_BYTES", rng.randrange(1, 10))
         refused += depth > 3
-        with pytest.raises(FileFormatError, match="deeper than 3") if depth > 3 else nullcontext():
+        with pytest.raises(FileFormatError, match="deeper than the limit of 3") if depth > 3 else nullcontext():
             strict_json.check_json_size("".join(pieces).encode())
 
     assert refused > 50

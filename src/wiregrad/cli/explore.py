@@ -116,9 +116,8 @@ def run_target(target: CommandTarget, defaults: Mapping[str, float]) -> tuple[Ci
     point = ones | known | dict(values)
     missing = [name for name in circuit.inputs if name not in known and name not in values]
     if missing and values:
-        click.echo(
-            f"note: {', '.join(missing[:5])}{' and others' * (len(missing) > 5)} had no value and start at 1", err=True
-        )
+        names = ", ".join(missing[:5]) + " and others" * (len(missing) > 5)
+        click.echo(f"note: inputs without a value start at 1: {names}", err=True)
     # Without values, ones may flip a branch of a traced function; then the page shows a note.
     return circuit, Run.from_backend_run(
         interpreter.run_all_outputs(circuit, interpreter.bind_inputs(circuit, [point], {}), check=bool(values))

@@ -111,7 +111,9 @@ def check_json_size(data: bytes) -> None:
         if depths.max(initial=0) > MAX_JSON_DEPTH:
             raise FileFormatError(f"lists and objects are nested deeper than the limit of {MAX_JSON_DEPTH} levels")
         if items > MAX_JSON_ITEMS:
-            raise FileFormatError(f"there are more than the limit of {MAX_JSON_ITEMS:,} lists, objects and commas")
+            raise FileFormatError(
+                f"there are more than {MAX_JSON_ITEMS:,} lists, objects and commas, which is the limit"
+            )
         depth = int(depths[-1]) if depths.size else depth
 
 
