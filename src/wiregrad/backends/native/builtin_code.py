@@ -223,8 +223,10 @@ def _write_run(fields: LlvmValue, layout: type[ctypes.Structure], real: RealType
     enter = _load_field(fields, layout, "enter")
     code = _load_work_field(fields, layout, "code")
     buffer = _load_work_field(fields, layout, "buffer")
+    # Fields are loaded before the call, because after it LLVM must load them again.
+    outputs = w.point_to(real.name, buffer, _load_field(fields, layout, "inputs"))
     w.call_void(enter.text, code, buffer)
-    return w.point_to(real.name, buffer, _load_field(fields, layout, "inputs"))
+    return outputs
 
 
 def _take_float(thing: LlvmValue, slot: LlvmValue, real: RealType) -> None:
@@ -320,14 +322,10 @@ def _write_take_arguments(w: LlvmWriter) -> None:
     w.end_function(w.call("i1", "@take_named", args, keywords, names, buffer, n))
 
 
-def _compare_checks(
-    fields: LlvmValue, layout: type[ctypes.Structure], outputs: LlvmValue, results: LlvmValue, real: RealType
-) -> None:
-    """Write the comparison of the outputs after the results; the function returns false if their bits differ."""
-    w = fields.writer
-    expected = _load_field(fields, layout, "expected")
-    checked = w.point_to(real.name, outputs, results)
-    with loop_over(0, _load_field(fields, layout, "checks")) as k:
+def _compare_checks(checked: LlvmValue, expected: LlvmValue, count: LlvmValue, real: RealType) -> None:
+    """Write the comparison of checked outputs with the expected bits; the function returns false if they differ."""
+    w = checked.writer
+    with loop_over(0, count) as k:
         actual = w.load(real.bits_name, w.point_to(real.bits_name, checked, k))
         recorded = w.load(real.bits_name, w.point_to(real.bits_name, expected, k))
         with leave_unless(actual.is_equal_to(recorded)):
@@ -337,7 +335,9 @@ def _compare_checks(
 def _write_holds(w: LlvmWriter, real: RealType) -> None:
     """Write the function that says whether the outputs after the results have the expected bits."""
     fields, outputs, results = _begin(w, "internal i1 @holds", fields="ptr", outputs="ptr", results="i64")
-    _compare_checks(fields, CallFields, outputs, results, real)
+    expected = _load_field(fields, CallFields, "expected")
+    checks = _load_field(fields, CallFields, "checks")
+    _compare_checks(w.point_to(real.name, outputs, results), expected, checks, real)
     w.end_function(w.as_value(True, "i1"))
 
 
@@ -481,12 +481,17 @@ def _write_replay_function() -> str:
 
 def _write_replay_run(w: LlvmWriter, real: RealType) -> None:
     """Write the function that takes exact floats and runs the code; false if Python would branch differently."""
-    fields, args = _begin(w, "internal i1 @replay_run", fields="ptr", args="ptr")
+    fields = w.name_value("%fields", "ptr")
+    args = w.name_value("%args", "ptr")
+    w.begin_function(f"internal i1 @replay_run({fields.typed}, {args.typed}) alwaysinline")
     buffer = _load_work_field(fields, ReplayFields, "buffer")
     with loop_over(0, _load_field(fields, ReplayFields, "inputs")) as k:
         _take_float(w.load("ptr", w.point_to("ptr", args, k)), w.point_to(real.name, buffer, k), real)
+    results = _load_field(fields, ReplayFields, "results")
+    expected = _load_field(fields, ReplayFields, "expected")
+    checks = _load_field(fields, ReplayFields, "checks")
     outputs = _write_run(fields, ReplayFields, real)
-    _compare_checks(fields, ReplayFields, outputs, _load_field(fields, ReplayFields, "results"), real)
+    _compare_checks(w.point_to(real.name, outputs, results), expected, checks, real)
     w.end_function(w.as_value(True, "i1"))
 
 

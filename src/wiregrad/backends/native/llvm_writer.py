@@ -372,17 +372,16 @@ def loop_over(first: LlvmOperand, end: LlvmValue, *, down: bool = False) -> Iter
     w = end.writer
     start = w.as_value(first, "i64", 1)
     steps = end - start
-    before, head, body, after, done = (w.new_name("l") for _ in range(5))
+    before, body, after, done = (w.new_name("l") for _ in range(4))
     following = w.name_value(f"%{w.new_name('next')}", "i64", 1)
     w.begin_block(before)
-    w.begin_block(head)
-    k = w.emit_value("i64", f"phi i64 [0, %{before}], [{following}, %{after}]", 1)
-    w.branch_if(k < steps, body, done)
+    w.branch_if(steps > 0, body, done)
     w.begin_block(body, falls=False)
+    k = w.emit_value("i64", f"phi i64 [0, %{before}], [{following}, %{after}]", 1)
     yield end - 1 - k if down else start + k
     w.begin_block(after)
     w.emit_line(f"{following} = add {k.typed}, 1")
-    w.emit_line(f"br label %{head}")
+    w.branch_if(following < steps, body, done)
     w.begin_block(done, falls=False)
 
 
