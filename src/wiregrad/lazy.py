@@ -4,9 +4,9 @@ A package that offers a name of a module it does not load itself declares both, 
 once for Python:
 
     if TYPE_CHECKING:
-        from wiregrad.ir.text import parse_text
-
-    __getattr__ = load_names_lazily(__name__, {"parse_text": "wiregrad.ir.text"})
+        from wiregrad.ir.text_form import parse_text
+    else:
+        __getattr__ = load_names_lazily(__name__, {"parse_text": "wiregrad.ir.text_form"})
 
 A module that uses another one only in some of its functions does the same:
 
@@ -15,7 +15,7 @@ A module that uses another one only in some of its functions does the same:
     else:
         compiled = load_module_lazily("wiregrad.backends.compiled")
 
-So type checkers, editors and import graphs see an ordinary import.
+So type checkers, editors and import graphs see an ordinary import, and refuse names that do not exist.
 """
 
 from __future__ import annotations
