@@ -260,17 +260,18 @@ class FunctionStub:
         if results and not any("Value" in result for result in results.values()):
             yield write_signature(self.parameters, results[operands[0].name])
             return
-        if (
-            operands
-            and operands[0].is_required
-            and not operands[0].is_sequence
-            and self.call_with_arrays(operands[0].name) == ARRAY
-        ):
-            yield write_signature([self._narrow_for_arrays(one, operands[0]) for one in self.parameters], ARRAY)
+        yield from self._write_array_signature(operands)
         for operand in operands:
             if "Value" in results[operand.name]:
                 yield write_signature(self._narrow_for_values(operand), results[operand.name])
         yield write_signature(self.parameters, "Any")
+
+    def _write_array_signature(self, operands: Sequence[StubParameter]) -> Iterator[str]:
+        """Return the overload for arrays: the first one, because mypy takes it for the function in `wg.grad(f)`."""
+        if operands and operands[0].is_required and not operands[0].is_sequence:
+            first = operands[0]
+            parameters = [self._narrow_for_arrays(one, first) for one in self.parameters]
+            yield write_signature(parameters, ARRAY if self.call_with_arrays(first.name) == ARRAY else "Any")
 
     def _narrow_for_values(self, operand: StubParameter) -> list[StubParameter]:
         """Return the parameters with one that takes values; a call that gives it gives those before it as well."""

@@ -426,8 +426,10 @@ def array_equal(a: Operand, b: Operand, equal_nan: bool = False) -> Any:
 def array_equiv(a: Operand, b: Operand) -> Any:
     """Whether two arrays have equal elements once they are broadcast."""
 @overload
-def array_split(x: Value, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+def array_split(x: NDArray[Any], indices_or_sections: Any, axis: int = 0) -> Any:
     """An array cut along an axis, into nearly equal parts or at indices."""
+@overload
+def array_split(x: Value, indices_or_sections: Any, axis: int = 0) -> list[Value]: ...
 @overload
 def array_split(x: Operand, indices_or_sections: Any, axis: int = 0) -> Any: ...
 @overload
@@ -516,8 +518,10 @@ def block(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def block(xs: Operand) -> Any: ...
 @overload
-def broadcast_arrays(*xs: Value) -> tuple[Value, ...]:
+def broadcast_arrays(*xs: NDArray[Any]) -> Any:
     """Arrays spread to the shape they have in common."""
+@overload
+def broadcast_arrays(*xs: Value) -> tuple[Value, ...]: ...
 @overload
 def broadcast_arrays(*xs: Operand) -> Any: ...
 @overload
@@ -585,8 +589,10 @@ def concatenate(xs: Value | Sequence[Value], axis: int | None = 0, *, dtype: DTy
 @overload
 def concatenate(xs: Operand, axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> Any: ...
 @overload
-def cond(x: Value, p: Any = None) -> Value:
+def cond(x: NDArray[Any], p: Any = None) -> Any:
     """The condition number, by singular values or by another norm."""
+@overload
+def cond(x: Value, p: Any = None) -> Value: ...
 @overload
 def cond(x: Operand, p: Any = None) -> Any: ...
 @overload
@@ -707,8 +713,10 @@ def cosh(x: Operand, /) -> Any: ...
 def count_nonzero(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """How many elements are not 0."""
 @overload
-def cov(m: Value, y: Operand | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None, aweights: Operand | None = None, *, dtype: DTypeLike | None = None) -> Value:
+def cov(m: NDArray[Any], y: PlainArray | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None, aweights: Sequence[PlainArray] | None = None, *, dtype: DTypeLike | None = None) -> Any:
     """Covariances of variables, which are rows unless `rowvar` is false."""
+@overload
+def cov(m: Value, y: Operand | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None, aweights: Operand | None = None, *, dtype: DTypeLike | None = None) -> Value: ...
 @overload
 def cov(m: Operand, y: Operand | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None, aweights: Operand | None = None, *, dtype: DTypeLike | None = None) -> Any: ...
 @overload
@@ -721,8 +729,10 @@ def cross(a: Operand, b: Value, axisa: int = -1, axisb: int = -1, axisc: int = -
 @overload
 def cross(a: Operand, b: Operand, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any: ...
 @overload
-def cross_entropy(input: Value, target: Operand, reduction: str = 'mean') -> Value:
+def cross_entropy(input: NDArray[Any], target: PlainArray, reduction: str = 'mean') -> Any:
     """Return minus the logarithm of the softmax of the right class; target is classes, or a probability for each."""
+@overload
+def cross_entropy(input: Value, target: Operand, reduction: str = 'mean') -> Value: ...
 @overload
 def cross_entropy(input: Operand, target: Operand, reduction: str = 'mean') -> Any: ...
 @overload
@@ -754,8 +764,10 @@ def delete(x: Value, index: Any, axis: int | None = None) -> Value: ...
 @overload
 def delete(x: Operand, index: Any, axis: int | None = None) -> Any: ...
 @overload
-def det(a: Value) -> Value:
+def det(a: NDArray[Any]) -> Any:
     """The determinant; first and second derivatives are right for singular matrices too."""
+@overload
+def det(a: Value) -> Value: ...
 @overload
 def det(a: Operand) -> Any: ...
 @overload
@@ -795,22 +807,28 @@ def divide(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def divide(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def divmod(a: Value, b: Operand) -> tuple[Value, Value]:
+def divmod(a: NDArray[Any], b: PlainArray) -> Any:
     """Quotient, rounded down, and remainder."""
+@overload
+def divmod(a: Value, b: Operand) -> tuple[Value, Value]: ...
 @overload
 def divmod(a: Operand, b: Value) -> tuple[Value, Value]: ...
 @overload
 def divmod(a: Operand, b: Operand) -> Any: ...
 @overload
-def dot(a: Value, b: Operand) -> Value:
+def dot(a: NDArray[Any], b: PlainArray) -> Any:
     """Sum of products over the last axis of a and the last but one of b."""
+@overload
+def dot(a: Value, b: Operand) -> Value: ...
 @overload
 def dot(a: Operand, b: Value) -> Value: ...
 @overload
 def dot(a: Operand, b: Operand) -> Any: ...
 @overload
-def dsplit(x: Value, indices_or_sections: Any) -> list[Value]:
+def dsplit(x: NDArray[Any], indices_or_sections: Any) -> Any:
     """An array cut along its third axis."""
+@overload
+def dsplit(x: Value, indices_or_sections: Any) -> list[Value]: ...
 @overload
 def dsplit(x: Operand, indices_or_sections: Any) -> Any: ...
 @overload
@@ -821,8 +839,10 @@ def dstack(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def dstack(xs: Operand) -> Any: ...
 @overload
-def eigh(a: Value, UPLO: str = 'L') -> tuple[Value, Value]:
+def eigh(a: NDArray[Any], UPLO: str = 'L') -> Any:
     """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read; the gradient is symmetric."""
+@overload
+def eigh(a: Value, UPLO: str = 'L') -> tuple[Value, Value]: ...
 @overload
 def eigh(a: Operand, UPLO: str = 'L') -> Any: ...
 @overload
@@ -833,8 +853,10 @@ def eigvalsh(a: Value, UPLO: str = 'L') -> Value: ...
 @overload
 def eigvalsh(a: Operand, UPLO: str = 'L') -> Any: ...
 @overload
-def einsum(*operands: Value, optimize: Any = False, **keywords: Any) -> Value:
+def einsum(*operands: NDArray[Any], optimize: Any = False, **keywords: Any) -> Any:
     """Sums of products over named axes, as in "ij,jk->ik"; the order of the products is chosen automatically."""
+@overload
+def einsum(*operands: Value, optimize: Any = False, **keywords: Any) -> Value: ...
 @overload
 def einsum(*operands: Operand, optimize: Any = False, **keywords: Any) -> Any: ...
 @overload
@@ -1056,8 +1078,10 @@ def heaviside(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def heaviside(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def hsplit(x: Value, indices_or_sections: Any) -> list[Value]:
+def hsplit(x: NDArray[Any], indices_or_sections: Any) -> Any:
     """An array cut along its second axis, or a row along its only one."""
+@overload
+def hsplit(x: Value, indices_or_sections: Any) -> list[Value]: ...
 @overload
 def hsplit(x: Operand, indices_or_sections: Any) -> Any: ...
 @overload
@@ -1088,8 +1112,10 @@ def imag(x: Value) -> Value: ...
 @overload
 def imag(x: Operand) -> Any: ...
 @overload
-def inner(a: Value, b: Operand, /) -> Value:
+def inner(a: NDArray[Any], b: PlainArray, /) -> Any:
     """Sum of products over the last axes."""
+@overload
+def inner(a: Value, b: Operand, /) -> Value: ...
 @overload
 def inner(a: Operand, b: Value, /) -> Value: ...
 @overload
@@ -1307,27 +1333,35 @@ def logical_xor(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def logical_xor(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def logsumexp(x: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+def logsumexp(x: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) along axes, or of everything, without overflow."""
+@overload
+def logsumexp(x: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def logsumexp(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
-def lstsq(a: Value, b: Operand, rcond: Operand | None = None) -> tuple[Value, Value, Any, Value]:
+def lstsq(a: NDArray[Any], b: PlainArray, rcond: PlainArray | None = None) -> Any:
     """Least squares: the solution, the sums of squared residuals, the rank and the singular values."""
+@overload
+def lstsq(a: Value, b: Operand, rcond: Operand | None = None) -> tuple[Value, Value, Any, Value]: ...
 @overload
 def lstsq(a: Operand, b: Value, rcond: Operand | None = None) -> tuple[Value, Value, Any, Any]: ...
 @overload
 def lstsq(a: Operand, b: Operand, rcond: Operand | None = None) -> Any: ...
 @overload
-def matmul(a: Value, b: Operand, /) -> Value:
+def matmul(a: NDArray[Any], b: PlainArray, /) -> Any:
     """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
+@overload
+def matmul(a: Value, b: Operand, /) -> Value: ...
 @overload
 def matmul(a: Operand, b: Value, /) -> Value: ...
 @overload
 def matmul(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Operand | str = 'fro') -> Value:
+def matrix_norm(x: NDArray[Any], /, *, keepdims: bool = False, ord: PlainArray = 'fro') -> Any:
     """Size of the matrices in the last two axes."""
+@overload
+def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Operand | str = 'fro') -> Value: ...
 @overload
 def matrix_norm(x: Operand, /, *, keepdims: bool = False, ord: Operand | str = 'fro') -> Any: ...
 @overload
@@ -1356,8 +1390,10 @@ def matvec(x1: Operand, x2: Value, /) -> Value: ...
 @overload
 def matvec(x1: Operand, x2: Operand, /) -> Any: ...
 @overload
-def max(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+def max(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """Largest element along axes, or of all; equal ones share the gradient."""
+@overload
+def max(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def max(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
@@ -1388,23 +1424,31 @@ def maximum(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def maximum(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def mean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+def mean(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
     """Arithmetic mean along axes, or of everything."""
+@overload
+def mean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def mean(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
-def median(a: Value, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Value:
+def median(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """Middle element, or mean of the two in the middle."""
+@overload
+def median(a: Value, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Value: ...
 @overload
 def median(a: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Any: ...
 @overload
-def meshgrid(*xs: Value, copy: bool = True, sparse: bool = False, indexing: str = 'xy') -> tuple[Value, ...]:
+def meshgrid(*xs: NDArray[Any], copy: bool = True, sparse: bool = False, indexing: str = 'xy') -> Any:
     """Arrays of the coordinates of a grid, from its axes."""
+@overload
+def meshgrid(*xs: Value, copy: bool = True, sparse: bool = False, indexing: str = 'xy') -> tuple[Value, ...]: ...
 @overload
 def meshgrid(*xs: Operand, copy: bool = True, sparse: bool = False, indexing: str = 'xy') -> Any: ...
 @overload
-def min(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+def min(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """Smallest element along axes, or of all; equal ones share the gradient."""
+@overload
+def min(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def min(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
@@ -1434,8 +1478,10 @@ def mod(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def mod(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def modf(x: Value) -> tuple[Value, Value]:
+def modf(x: NDArray[Any]) -> Any:
     """Fractional and integral part, both with the sign of the number."""
+@overload
+def modf(x: Value) -> tuple[Value, Value]: ...
 @overload
 def modf(x: Operand) -> Any: ...
 @overload
@@ -1446,8 +1492,10 @@ def moveaxis(x: Value, source: Any, destination: Any) -> Value: ...
 @overload
 def moveaxis(x: Operand, source: Any, destination: Any) -> Any: ...
 @overload
-def mse_loss(input: Value, target: Operand, reduction: str = 'mean') -> Value:
+def mse_loss(input: NDArray[Any], target: PlainArray, reduction: str = 'mean') -> Any:
     """Return the mean of the squared differences."""
+@overload
+def mse_loss(input: Value, target: Operand, reduction: str = 'mean') -> Value: ...
 @overload
 def mse_loss(input: Operand, target: Value, reduction: str = 'mean') -> Value: ...
 @overload
@@ -1458,8 +1506,10 @@ def multi_dot(arrays: Sequence[Value]) -> Value:
 @overload
 def multi_dot(arrays: Operand) -> Any: ...
 @overload
-def multi_margin_loss(input: Value, target: Any, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Value:
+def multi_margin_loss(input: NDArray[Any], target: Any, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Any:
     """Return how far each wrong class comes within a margin of the right one: the hinge loss of several classes."""
+@overload
+def multi_margin_loss(input: Value, target: Any, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Value: ...
 @overload
 def multi_margin_loss(input: Operand, target: Any, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Any: ...
 @overload
@@ -1497,28 +1547,38 @@ def nancumsum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLik
 @overload
 def nancumsum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Any: ...
 @overload
-def nanmax(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+def nanmax(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """Largest element that is not NaN, along axes or of all."""
+@overload
+def nanmax(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def nanmax(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
-def nanmean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+def nanmean(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
     """Mean of all that is not NaN, along axes or of everything."""
+@overload
+def nanmean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def nanmean(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
-def nanmin(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+def nanmin(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """Smallest element that is not NaN, along axes or of all."""
+@overload
+def nanmin(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def nanmin(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
-def nanprod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+def nanprod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
     """Product of all that is not NaN, along axes or of everything."""
+@overload
+def nanprod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def nanprod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
-def nansum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+def nansum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
     """Sum of all that is not NaN, along axes or of everything."""
+@overload
+def nansum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def nansum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
 def ndim(x: Operand) -> int:
@@ -1535,8 +1595,10 @@ def negative(x: Operand, /) -> Any: ...
 def nonzero(x: Operand) -> tuple[NDArray[Any], ...]:
     """The indices of the elements that are not 0, one array per axis."""
 @overload
-def norm(x: Value, ord: Operand | str | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
+def norm(x: NDArray[Any], ord: PlainArray | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
     """Length of vectors or size of matrices; the gradient at 0 is 0."""
+@overload
+def norm(x: Value, ord: Operand | str | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value: ...
 @overload
 def norm(x: Operand, ord: Operand | str | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any: ...
 @overload
@@ -1567,8 +1629,10 @@ def pad(x: Value, pad_width: Any, mode: str = 'constant', *, constant_values: Op
 @overload
 def pad(x: Operand, pad_width: Any, mode: str = 'constant', *, constant_values: Operand = 0, reflect_type: str = 'even') -> Any: ...
 @overload
-def percentile(a: Value, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Value:
+def percentile(a: NDArray[Any], q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any:
     """Quantiles at `q`, from 0 to 100, interpolated linearly between elements."""
+@overload
+def percentile(a: Value, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Value: ...
 @overload
 def percentile(a: Operand, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any: ...
 @overload
@@ -1579,8 +1643,10 @@ def pinv(a: Value, rcond: Any = None, hermitian: bool = False, **keywords: Any) 
 @overload
 def pinv(a: Operand, rcond: Any = None, hermitian: bool = False, **keywords: Any) -> Any: ...
 @overload
-def polyval(p: Value | Sequence[Value], x: Operand) -> Value:
+def polyval(p: NDArray[Any] | Sequence[NDArray[Any]], x: PlainArray) -> Any:
     """The value of a polynomial whose coefficients start with the highest power."""
+@overload
+def polyval(p: Value | Sequence[Value], x: Operand) -> Value: ...
 @overload
 def polyval(p: Operand, x: Value) -> Value: ...
 @overload
@@ -1621,13 +1687,17 @@ def power(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def power(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def prod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+def prod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
     """Product along axes, or of everything; exact where factors are 0."""
+@overload
+def prod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def prod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
-def ptp(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+def ptp(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """Distance from the smallest to the largest element along axes, or of all."""
+@overload
+def ptp(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def ptp(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
@@ -1640,8 +1710,10 @@ def put(x: Operand, index: Any, values: Operand) -> Any: ...
 def qr(a: Operand, mode: str = 'reduced') -> Any:
     """QR decomposition: orthogonal columns and an upper triangle; the gradient needs full rank."""
 @overload
-def quantile(a: Value, q: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Value:
+def quantile(a: NDArray[Any], q: PlainArray | Sequence[PlainArray], axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any:
     """Quantiles at `q`, from 0 to 1, interpolated linearly between elements."""
+@overload
+def quantile(a: Value, q: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Value: ...
 @overload
 def quantile(a: Operand, q: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any: ...
 @overload
@@ -1700,8 +1772,10 @@ def repeat(x: Value, repeats: Any, axis: int | None = None) -> Value: ...
 @overload
 def repeat(x: Operand, repeats: Any, axis: int | None = None) -> Any: ...
 @overload
-def reshape(x: Value, /, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Value:
+def reshape(x: NDArray[Any], /, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Any:
     """The same elements in another shape; one length may be -1."""
+@overload
+def reshape(x: Value, /, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Value: ...
 @overload
 def reshape(x: Operand, /, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Any: ...
 def result_type(*xs: Any) -> Any:
@@ -1811,8 +1885,10 @@ def sinh(x: Operand, /) -> Any: ...
 def size(x: Operand, axis: int | Sequence[int] | None = None) -> int:
     """The number of elements, in all or along axes."""
 @overload
-def slogdet(a: Value) -> tuple[Value, Value]:
+def slogdet(a: NDArray[Any]) -> Any:
     """Sign and logarithm of the absolute value of the determinant; the gradient is NaN for singular matrices."""
+@overload
+def slogdet(a: Value) -> tuple[Value, Value]: ...
 @overload
 def slogdet(a: Operand) -> Any: ...
 @overload
@@ -1848,8 +1924,10 @@ def sort(a: Value, axis: int | Sequence[int] | None = -1, kind: Any = None, orde
 @overload
 def sort(a: Operand, axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any: ...
 @overload
-def split(x: Value, indices_or_sections: Any, axis: int = 0) -> list[Value]:
+def split(x: NDArray[Any], indices_or_sections: Any, axis: int = 0) -> Any:
     """An array cut along an axis, into equal parts or at indices."""
+@overload
+def split(x: Value, indices_or_sections: Any, axis: int = 0) -> list[Value]: ...
 @overload
 def split(x: Operand, indices_or_sections: Any, axis: int = 0) -> Any: ...
 @overload
@@ -1871,8 +1949,10 @@ def square(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def square(x: Operand, /) -> Any: ...
 @overload
-def squeeze(x: Value, axis: int | Sequence[int] | None = None) -> Value:
+def squeeze(x: NDArray[Any], axis: int | Sequence[int] | None = None) -> Any:
     """The array without axes of length 1."""
+@overload
+def squeeze(x: Value, axis: int | Sequence[int] | None = None) -> Value: ...
 @overload
 def squeeze(x: Operand, axis: int | Sequence[int] | None = None) -> Any: ...
 @overload
@@ -1883,8 +1963,10 @@ def stack(xs: Value | Sequence[Value], axis: int = 0) -> Value: ...
 @overload
 def stack(xs: Operand, axis: int = 0) -> Any: ...
 @overload
-def std(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value:
+def std(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
     """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
+@overload
+def std(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value: ...
 @overload
 def std(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any: ...
 @overload
@@ -1901,8 +1983,10 @@ def subtract(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def subtract(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def sum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+def sum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
     """Sum along axes, or of everything."""
+@overload
+def sum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def sum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
 def svd(a: Operand, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
@@ -1954,8 +2038,10 @@ def tanh(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def tanh(x: Operand, /) -> Any: ...
 @overload
-def tensordot(a: Value, b: Operand, axes: Any = 2) -> Value:
+def tensordot(a: NDArray[Any], b: PlainArray, axes: Any = 2) -> Any:
     """Sum of products over several axes: a number of last and first ones, or two lists of axes."""
+@overload
+def tensordot(a: Value, b: Operand, axes: Any = 2) -> Value: ...
 @overload
 def tensordot(a: Operand, b: Value, axes: Any = 2) -> Value: ...
 @overload
@@ -1975,8 +2061,10 @@ def transpose(x: Value, /, *order: Any, axes: Any = None) -> Value: ...
 @overload
 def transpose(x: Operand, /, *order: Any, axes: Any = None) -> Any: ...
 @overload
-def trapezoid(y: Value, x: Operand | None = None, dx: Operand = 1.0, axis: int = -1) -> Value:
+def trapezoid(y: NDArray[Any], x: PlainArray | None = None, dx: PlainArray = 1.0, axis: int = -1) -> Any:
     """Integral along an axis by the trapezoidal rule."""
+@overload
+def trapezoid(y: Value, x: Operand | None = None, dx: Operand = 1.0, axis: int = -1) -> Value: ...
 @overload
 def trapezoid(y: Operand, x: Operand | None = None, dx: Operand = 1.0, axis: int = -1) -> Any: ...
 @overload
@@ -2007,27 +2095,35 @@ def trunc(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def trunc(x: Operand, /) -> Any: ...
 @overload
-def unstack(x: Value, *, axis: int = 0) -> tuple[Value, ...]:
+def unstack(x: NDArray[Any], *, axis: int = 0) -> Any:
     """The slices of an array along an axis."""
+@overload
+def unstack(x: Value, *, axis: int = 0) -> tuple[Value, ...]: ...
 @overload
 def unstack(x: Operand, *, axis: int = 0) -> Any: ...
 def vander(x: Operand, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a row as columns of a matrix."""
 @overload
-def var(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value:
+def var(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
     """Variance along axes, or of everything."""
+@overload
+def var(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value: ...
 @overload
 def var(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any: ...
 @overload
-def vdot(a: Value, b: Operand, /) -> Value:
+def vdot(a: NDArray[Any], b: PlainArray, /) -> Any:
     """Sum of the products of all elements, the first ones conjugated."""
+@overload
+def vdot(a: Value, b: Operand, /) -> Value: ...
 @overload
 def vdot(a: Operand, b: Value, /) -> Value: ...
 @overload
 def vdot(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def vecdot(x1: Value, x2: Operand, /, *, axis: int = -1) -> Value:
+def vecdot(x1: NDArray[Any], x2: PlainArray, /, *, axis: int = -1) -> Any:
     """Products of vectors along an axis, the first ones conjugated."""
+@overload
+def vecdot(x1: Value, x2: Operand, /, *, axis: int = -1) -> Value: ...
 @overload
 def vecdot(x1: Operand, x2: Value, /, *, axis: int = -1) -> Value: ...
 @overload
@@ -2042,13 +2138,17 @@ def vecmat(x1: Operand, x2: Value, /) -> Value: ...
 @overload
 def vecmat(x1: Operand, x2: Operand, /) -> Any: ...
 @overload
-def vector_norm(x: Value, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: Any = 2) -> Value:
+def vector_norm(x: NDArray[Any], /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """Length of vectors, along one axis or several."""
+@overload
+def vector_norm(x: Value, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: Any = 2) -> Value: ...
 @overload
 def vector_norm(x: Operand, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: Any = 2) -> Any: ...
 @overload
-def vsplit(x: Value, indices_or_sections: Any) -> list[Value]:
+def vsplit(x: NDArray[Any], indices_or_sections: Any) -> Any:
     """An array cut along its first axis."""
+@overload
+def vsplit(x: Value, indices_or_sections: Any) -> list[Value]: ...
 @overload
 def vsplit(x: Operand, indices_or_sections: Any) -> Any: ...
 @overload

@@ -56,7 +56,7 @@ from wiregrad.ops.gradient_flow import shape_of
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
-AxesSpec = int | Sequence[Any] | dict[Any, Any] | None
+AxesSpec = int | list[Any] | tuple[Any, ...] | dict[Any, Any] | None
 """An axis for all leaves of an argument, or one for each, in the structure of the argument; None means no axis."""
 
 
