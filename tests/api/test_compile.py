@@ -1022,7 +1022,7 @@ def test_a_change_outside_while_threads_record_leaves_no_stale_recording() -> No
 
     thread = threading.Thread(target=lambda: fast(3.0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled_function.CompiledFunction, "_keep", slowly)
+        patch.setattr(compiled_function.CompiledFunction, "_keep_variant", slowly)
         thread.start()
         inside.wait()
         table[0] = 5.0

@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, short_repr
-from wiregrad.frontends.recording import (
-    scalar,  # noqa: F401 - they give values their methods and operators
-)
+from wiregrad.frontends.recording import dispatch, scalar, traced_numbers  # noqa: F401 - they install Value's methods
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, is_owned, unflatten
 from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
 from wiregrad.frontends.recording.tape import PAUSES, STATE, STRIDE, WATCHES, DroppedArray, Tape, TapeSpan, pull_back
