@@ -1,6 +1,6 @@
 """Write the stubs of what is derived from the op table: the functions of `wiregrad` and the methods of `Value`.
 
-python tools/write_stubs.py
+python tools/write_stubs.py [FOLDER]
 
 Names, parameters and documentation are those of the records. What a function returns for values, arrays and numbers is
 found by calling it at its own sample points.
@@ -9,6 +9,7 @@ found by calling it at its own sample points.
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -96,10 +97,10 @@ class StubParameter:
         return f"{stars}{self.name}: {self.annotation}{default}"
 
     def narrow(self, annotation: str) -> StubParameter:
-        """Return the parameter with another type; an optional one still takes None."""
+        """Return the parameter with another type for its operand; it still takes None or words if it did."""
         text = f"Sequence[{annotation}]" if self.is_sequence else annotation
         text += f" | Sequence[{annotation}]" if self.is_either else ""
-        return replace(self, annotation=f"{text} | None" if self.default == "None" else text)
+        return replace(self, annotation=self.annotation.replace(OPERAND, text))
 
 
 def write_signature(parameters: Sequence[StubParameter], returns: str, *, method: bool = False) -> str:
@@ -277,7 +278,11 @@ class FunctionStub:
         """Return the parameters with one that takes values; a call that gives it gives those before it as well."""
         place = self.parameters.index(operand)
         before = [replace(one, default="") for one in self.parameters[:place]]
-        return [*before, replace(operand, default="").narrow("Value"), *self.parameters[place + 1 :]]
+        return [
+            *before,
+            replace(operand, default="", annotation=OPERAND).narrow("Value"),
+            *self.parameters[place + 1 :],
+        ]
 
     def _narrow_for_arrays(self, parameter: StubParameter, first: StubParameter) -> StubParameter:
         if not parameter.is_operand:
@@ -436,11 +441,12 @@ STUBS: dict[str, Callable[[], str]] = {
 """Every stub that is written here, and how."""
 
 
-def main() -> None:
-    """Write every stub."""
+def main(folder: Path = PACKAGE) -> None:
+    """Write every stub, into the package or another folder."""
     for name, stub in STUBS.items():
-        (PACKAGE / name).write_text(stub(), encoding="utf-8")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(stub(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))

@@ -145,3 +145,11 @@ def use_circuits() -> None:
 @wg.op(partials=lambda a, b, y: (b, a))
 def times(a: Any, b: Any) -> Any:
     return a * b
+
+
+if __name__ == "__main__":
+    use_values()
+    use_functions()
+    use_transforms()
+    use_functions_without_annotations()
+    use_circuits()

@@ -19,9 +19,14 @@ from wiregrad.frontends import parse_formula
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from numpy.typing import DTypeLike
+
     from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
     from wiregrad.explorer import html_page, local_server, web_app, widget
+    from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.diff import Difference
     from wiregrad.inspect.explain import Explanation
@@ -32,6 +37,32 @@ if TYPE_CHECKING:
     from wiregrad.inspect.receipt import Receipt
     from wiregrad.inspect.rounding import Rounding
     from wiregrad.inspect.steps import RunStep
+
+    class PictureOptions(TypedDict, total=False):
+        """What is drawn (see `wiregrad.draw.build_picture`)."""
+
+        split: bool
+        depth: int | None
+        opened: Iterable[str]
+        cap: int
+        digits: int
+
+    class DirectedOptions(PictureOptions, total=False):
+        """What is drawn, and in which direction."""
+
+        down: bool
+
+    class SvgOptions(DirectedOptions, total=False):
+        """What is drawn, and in which colours."""
+
+        theme: str
+        legend: bool
+
+    class TerminalOptions(PictureOptions, total=False):
+        """What is drawn, and with which characters."""
+
+        width: int
+        ascii: bool
 else:
     compiled = load_module_lazily("wiregrad.backends.compiled")
     html_page = load_module_lazily("wiregrad.explorer.html_page")
@@ -49,7 +80,7 @@ class Drawable:
     def _circuit_and_run(self) -> tuple[ir.CircuitGraph, BareRun | None]:
         raise NotImplementedError
 
-    def to_svg(self, **options: Any) -> str:
+    def to_svg(self, **options: Unpack[SvgOptions]) -> str:
         """Draw as SVG. Options: `theme` (auto, light, dark), `down`, `split`, `depth`, `opened`, `cap`, `digits`.
 
         >>> circuit("x * x").to_svg().startswith("<svg")
@@ -57,7 +88,7 @@ class Drawable:
         """
         return draw.to_svg(*self._circuit_and_run, **options)
 
-    def to_dot(self, **options: Any) -> str:
+    def to_dot(self, **options: Unpack[DirectedOptions]) -> str:
         """Draw in Graphviz's language, with the options of `to_svg` except the theme.
 
         >>> circuit("y = tanh(x)").to_dot().splitlines()[0]
@@ -65,7 +96,7 @@ class Drawable:
         """
         return draw.to_dot(*self._circuit_and_run, **options)
 
-    def to_mermaid(self, **options: Any) -> str:
+    def to_mermaid(self, **options: Unpack[DirectedOptions]) -> str:
         """Draw in Mermaid's language, which many Markdown viewers render.
 
         >>> circuit("y = tanh(x)").to_mermaid().splitlines()[0]
@@ -73,7 +104,7 @@ class Drawable:
         """
         return draw.to_mermaid(*self._circuit_and_run, **options)
 
-    def to_unicode(self, **options: Any) -> str:
+    def to_unicode(self, **options: Unpack[TerminalOptions]) -> str:
         """Draw for a terminal. Options: `width`, `ascii`, and those of `to_svg` except the theme.
 
         >>> print(circuit("y = tanh(x)").to_unicode())
@@ -111,7 +142,7 @@ class Drawable:
         session = web_app.ExplorerSession(*self._circuit_and_run, source=source)
         return local_server.open_explorer(session, port=port, browser=browser, wait=wait)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return what a notebook shows: the picture, and text for notebooks without pictures."""
         return draw.build_mimebundle(*self._circuit_and_run)
 
@@ -202,14 +233,14 @@ class Run(BareRun, Drawable):
         """
         return inspect.rounding.rounding(self, names)
 
-    def flow(self, **options: Any) -> Flow:
+    def flow(self, *, by: str = "group", depth: int | None = None) -> Flow:
         """Return the size of the gradient over depth, layer by layer; `by` is group, rank or input; `.to_svg()` plots.
 
         >>> flow = circuit("y = tanh(tanh(0.5 * x))").run(x=1.0).flow(by="rank")
         >>> [layer.name for layer in flow.layers]
         ['y', 't2', 't1', 'x']
         """
-        return inspect.flow.flow(self, **options)
+        return inspect.flow.flow(self, by=by, depth=depth)
 
     def histogram(self, name: str | None = None, *, of: str = "grad") -> Histogram:
         """Return a histogram of the gradients (with `of="value"` the values) of one node or of all; `.to_svg()` plots.
@@ -241,7 +272,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         """Return the names that `circuit[...]` accepts, for completion."""
         return [name for _, name in self.columns.names]
 
-    def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
+    def __call__(self, /, *vector: object, **inputs: object) -> Any:
         """Compute the output (a dict of outputs if there are several) from inputs by name, or one vector or mapping.
 
         A traced circuit raises `BranchError` where its function would take another branch; with `check=False` it
@@ -255,7 +286,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         values = {label: to_python_number(value) for label, value in outputs.items()}
         return values if len(values) > 1 else values[self.output]
 
-    def run(self, /, *vector: Any, **inputs: Any) -> Run:
+    def run(self, /, *vector: object, **inputs: object) -> Run:
         """Run forward and backward, and keep every value and gradient; certificates are checked as in a call."""
         check = ir.certificates.pop_check_option(self, inputs)
         return Run.from_backend_run(
@@ -278,7 +309,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         tangent = interpreter.compute_tangents(self, values, seeds)[self.root()]
         return to_python_number(values[self.root()]), 0.0 if tangent is None else to_python_number(tangent)
 
-    def compile(self, dtype: Any = None, *, check: bool = True) -> Compiled:
+    def compile(self, dtype: DTypeLike | None = None, *, check: bool = True) -> Compiled:
         """Return the circuit as an object for many calls: native code if possible, otherwise the interpreter.
 
         It has `value_and_grad`, `jacobian`, `hessian`, `batch`, `batch_value_and_grad` and `info`; `dtype` is float64
@@ -455,7 +486,7 @@ class Builder(ir.GraphBuilder):
         return Circuit(super().build(*outputs, name=name, labels=labels).columns)
 
 
-def circuit(formula: Any) -> Circuit:
+def circuit(formula: str | Value) -> Circuit:
     """Return the circuit of a formula, or the circuit that was recorded for a value.
 
     The statements of a formula are separated by `;` or new lines; the last one is the output. Inner nodes can be named.
@@ -463,8 +494,9 @@ def circuit(formula: Any) -> Circuit:
     >>> circuit("e = a + b; f = e * c")["e"].inputs
     ('a', 'b')
     """
-    recorded = getattr(formula, "__wiregrad_circuit__", None)
-    return Circuit((parse_formula(formula) if recorded is None else recorded()[0]).columns)
+    source: Any = formula
+    recorded = getattr(source, "__wiregrad_circuit__", None)
+    return Circuit((parse_formula(source) if recorded is None else recorded()[0]).columns)
 
 
 def load(path: str | PathLike[str]) -> Circuit:

@@ -568,7 +568,7 @@ def restore_container(item: Any, grads: Sequence[Any]) -> list[Any]:
     return [dict(zip(item, grads, strict=True)) if type(item) is dict else type(item)(grads)]
 
 
-def explain_recording(cache: VariantCache, key: Any, inputs: Sequence[Any]) -> str:
+def explain_recording(cache: VariantCache, key: object, inputs: Sequence[Any]) -> str:
     """Explain why a call was recorded: which certificate of the variant used last does not hold."""
     group = cache.groups.get(key)
     if not group:
@@ -599,7 +599,7 @@ def describe_flip(recording: CertifiedRecording, inputs: Sequence[Any]) -> str:
     return f"flipped at {_format_place(check.place)}: {text} was {was}, now {now}"
 
 
-def _format_outcome(value: Any) -> str:
+def _format_outcome(value: object) -> str:
     return str(value) if isinstance(value, bool) else format_brief_number(value)
 
 

@@ -1358,7 +1358,7 @@ def matmul(a: Operand, b: Value, /) -> Value: ...
 @overload
 def matmul(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def matrix_norm(x: NDArray[Any], /, *, keepdims: bool = False, ord: PlainArray = 'fro') -> Any:
+def matrix_norm(x: NDArray[Any], /, *, keepdims: bool = False, ord: PlainArray | str = 'fro') -> Any:
     """Size of the matrices in the last two axes."""
 @overload
 def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Operand | str = 'fro') -> Value: ...
@@ -1595,7 +1595,7 @@ def negative(x: Operand, /) -> Any: ...
 def nonzero(x: Operand) -> tuple[NDArray[Any], ...]:
     """The indices of the elements that are not 0, one array per axis."""
 @overload
-def norm(x: NDArray[Any], ord: PlainArray | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+def norm(x: NDArray[Any], ord: PlainArray | str | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
     """Length of vectors or size of matrices; the gradient at 0 is 0."""
 @overload
 def norm(x: Value, ord: Operand | str | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value: ...

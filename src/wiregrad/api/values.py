@@ -83,7 +83,7 @@ def list_functions() -> list[str]:
     return [*functions, *(name for name in TABLE.scalar_names() if name not in FUNCTIONS)]
 
 
-def trace(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Circuit:
+def trace(f: Callable[..., object], /, *args: object, **kwargs: object) -> Circuit:
     """Return the circuit of a function at a point.
 
     Real and complex arguments become its inputs, named after the parameters. Inner nodes are named after the variables
@@ -100,7 +100,7 @@ def trace(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Circuit:
     return Circuit(tracing.trace(f, *args, **kwargs).columns)
 
 
-def run(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Run:
+def run(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) -> Run:
     """Trace a function at a point and run its circuit there, forward and backward; every value and gradient is kept.
 
     For a `Value`, the circuit that was recorded for it is run.
@@ -117,7 +117,7 @@ def run(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Run:
 
 
 def trace_with_inputs(
-    f: Callable[..., Any] | Value, args: tuple[Any, ...], kwargs: dict[str, Any]
+    f: Callable[..., object] | Value, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[Circuit, list[Any]]:
     """Return the circuit of a function at a point, or the circuit recorded for a value, and its inputs there."""
     if not isinstance(f, Value):

@@ -75,7 +75,7 @@ def grad(
     compute = _make_value_and_grad(f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
-    def compute_gradient(*args: Any, **kwargs: Any) -> Any:
+    def compute_gradient(*args: object, **kwargs: object) -> Any:
         value, grads = compute(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
@@ -122,7 +122,7 @@ def _make_value_and_grad(
     check_callable(f)
 
     @functools.wraps(f, updated=())
-    def compute_both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    def compute_both(*args: object, **kwargs: object) -> tuple[Any, Any]:
         call = LiftedCall(f, args, kwargs, argnums)
         session = call.session
         result, aux = _with_aux(call.result) if has_aux else (call.result, None)
@@ -138,13 +138,13 @@ def _make_value_and_grad(
     return compute_both
 
 
-def _with_aux(result: Any) -> tuple[Any, Any]:
+def _with_aux(result: object) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise GradientError(f"with has_aux=True the function returns (value, anything); got {short_repr(result)}")
     return result
 
 
-def check_scalar_result(result: Any, f: Any, *, holomorphic: bool = False) -> None:
+def check_scalar_result(result: object, f: object, *, holomorphic: bool = False) -> None:
     """Raise unless a result is one real number (or complex, if holomorphic), as reverse mode needs."""
     if isinstance(result, Scalar):
         return
@@ -167,7 +167,7 @@ def check_scalar_result(result: Any, f: Any, *, holomorphic: bool = False) -> No
         )
 
 
-def _unit_seed(result: Value) -> Any:
+def _unit_seed(result: Value) -> float | np.inexact[Any]:
     return 1.0 if type(result._data) is float else result._data.dtype.type(1)
 
 
@@ -181,7 +181,7 @@ def vjp(
 def vjp(
     f: Callable[[*Arguments], tuple[Result, Aux]], *primals: *Arguments, has_aux: Literal[True]
 ) -> tuple[Result, Callable[[Result], tuple[*Arguments]], Aux]: ...
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  # type: ignore[misc]
+def vjp(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
     """Return f's result and a function that pulls a cotangent of it back to the arguments.
 
     >>> y, pull = vjp(lambda x, y: x * y, 2.0, 3.0)
@@ -197,7 +197,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  # 
     datas = [data_of(leaf) for leaf in results]
     places = [session.offset_of(leaf) for leaf in results]
 
-    def pullback(cotangent: Any) -> Any:
+    def pullback(cotangent: object) -> Any:
         seeds = [
             (at, as_cotangent(seed, data))
             for at, seed, data in zip(places, match_leaves(tree, cotangent, "the cotangent"), datas, strict=True)
@@ -209,7 +209,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:  # 
     return (out, pullback, release_results(aux, session)) if has_aux else (out, pullback)
 
 
-def as_cotangent(seed: Any, data: Any, what: str = "the cotangent") -> Any:
+def as_cotangent(seed: object, data: Any, what: str = "the cotangent") -> Any:
     """Check a cotangent or tangent of a value, and convert it to the value's dtype."""
     raw = data_of(seed)
     if np.shape(raw) != np.shape(data):
@@ -305,7 +305,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
         raise OperandError(f"mode is 'forward', 'reverse' or None; got {short_repr(mode)}")
 
     @functools.wraps(f, updated=())
-    def compute_jacobian(*args: Any, **kwargs: Any) -> Any:
+    def compute_jacobian(*args: object, **kwargs: object) -> Any:
         call = LiftedCall(f, args, kwargs, argnums)
         session = call.session
         results, tree = flatten(call.result)

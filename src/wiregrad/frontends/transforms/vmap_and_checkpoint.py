@@ -77,7 +77,7 @@ def vmap(f: Callable[..., Any], in_axes: AxesSpec = 0, out_axes: AxesSpec = 0) -
     check_callable(f)
 
     @functools.wraps(f, updated=())
-    def call_batched(*args: Any, **kwargs: Any) -> Any:
+    def call_batched(*args: object, **kwargs: object) -> Any:
         leaves, tree = flatten((args, kwargs))
         axes = [*_leaf_axes(in_axes, args, f), *_axes_for(0, kwargs)]
         size = _batch_size(leaves, axes, f)
@@ -173,7 +173,7 @@ def _apply_node(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size:
     return result
 
 
-def _is_lifted(leaf: Any) -> bool:
+def _is_lifted(leaf: object) -> bool:
     return isinstance(leaf, Value) or np.asarray(leaf).dtype.kind in "fc"
 
 
@@ -293,7 +293,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     check_callable(f)
 
     @functools.wraps(f, updated=())
-    def call_checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def call_checkpointed(*args: object, **kwargs: object) -> Any:
         leaves, tree = flatten((args, kwargs))
         values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
         tape = STATE.tape
