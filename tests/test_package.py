@@ -75,6 +75,8 @@ ARRAY = wiregrad.Value(np.ones((2, 2)))
         (wiregrad.relu, "(x, /)"),
         (wiregrad.leaky_relu, "(x, slope=0.01, /)"),
         (wiregrad.ops.sum, "(x, /, *, axes, keepdims)"),
+        (wiregrad.ops.matmul, "(a, b, /)"),
+        (wiregrad.ops.concatenate, "(*x, axis)"),
         (VALUE.tanh, "()"),
         (ARRAY.tanh, "()"),
         (ARRAY.maximum, "(b, /)"),

@@ -27,7 +27,7 @@ from wiregrad.frontends.transforms.derivatives import (
     vjp,
 )
 from wiregrad.frontends.transforms.vmap_and_checkpoint import checkpoint, vmap
-from wiregrad.ir import TABLE
+from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.functions import FUNCTIONS
 
 __all__ = [
@@ -64,7 +64,7 @@ def find_function(name: str, known: Iterable[str] = ()) -> Callable[..., Any]:
     """
     if name in FUNCTIONS:
         return FUNCTIONS[name].run
-    if name in TABLE.callable_names():
+    if name in TABLE and TABLE[name].pattern is not Pattern.SOURCE and not TABLE[name].per_call:
         return TABLE[name]
     names = [*known, *FUNCTIONS, *TABLE.callable_names()]
     raise AttributeError(f"wiregrad has no {name!r}{suggest_name(name, names)}")

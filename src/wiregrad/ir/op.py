@@ -16,6 +16,8 @@ from enum import Enum, IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import numpy as np
+
 from wiregrad.dtypes import WireType
 from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, short_repr, suggest_name
 from wiregrad.lazy import load_module_lazily
@@ -70,7 +72,8 @@ def _wire_parameters(op: Op) -> Iterator[inspect.Parameter]:
 
 def _setting_parameters(op: Op) -> list[inspect.Parameter]:
     """Return the parameters of the settings: those that the forward function takes by keyword only."""
-    if op.by_element:
+    if isinstance(op.forward, np.ufunc):
+        # The keywords of a ufunc are NumPy's.
         return []
     parameters = inspect.signature(op.forward).parameters.values()
     return [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
