@@ -72,6 +72,7 @@ format: $(VENV)/.test ## Format the code
 
 docs: $(VENV)/.run ## Write the pages that are derived from the op table
 	$(BIN)/python docs/generate.py
+	$(BIN)/python tools/write_stubs.py
 
 bench: $(PEERS)/.test ## Measure, as ratios within one run; less of it with BENCH="native --quick"
 	$(PEERS)/bin/python -m benchmarks $(or $(BENCH),-o docs/benchmarks.md)

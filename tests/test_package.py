@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import inspect
 import pkgutil
+import pydoc
 import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 import wiregrad
@@ -40,6 +45,73 @@ def test_importing_wiregrad_loads_nothing_heavy_beyond_numpy() -> None:
     assert not outside & {*HEAVY}
     assert "wiregrad.cli" not in added
     assert "wiregrad.testing" not in added
+
+
+def test_dir_lists_each_public_name_once() -> None:
+    names = dir(wiregrad)
+    table_names = {name for op in TABLE for name in (op.name, *op.aliases)}
+    modules = [name for name in names if isinstance(getattr(wiregrad, name), ModuleType)]
+    others: dict[int, list[str]] = {}
+    for name in names:
+        others.setdefault(id(getattr(wiregrad, name)), []).append(name)
+    twice = [group for group in others.values() if len(group) > 1 and not {*group} <= table_names]
+
+    assert sorted(set(names)) == names
+    assert not [name for name in names if name.startswith("_")]
+    assert modules == ["ops"]
+    assert twice == []
+
+
+@pytest.mark.parametrize("internal", ["sum_to", "spread", "add_reduce", "linalg_trace", "values", "suggest_name"])
+def test_dir_lists_no_internals(internal: str) -> None:
+    assert internal not in dir(wiregrad)
+
+
+VALUE = wiregrad.Value(2.0)
+ARRAY = wiregrad.Value(np.ones((2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("function", "signature"),
+    [
+        (wiregrad.relu, "(x, /)"),
+        (wiregrad.leaky_relu, "(x, slope=0.01, /)"),
+        (wiregrad.ops.sum, "(x, /, *, axes, keepdims)"),
+        (wiregrad.ops.matmul, "(a, b, /)"),
+        (wiregrad.ops.concatenate, "(*x, axis)"),
+        (VALUE.tanh, "()"),
+        (ARRAY.tanh, "()"),
+        (ARRAY.maximum, "(b, /)"),
+        (wiregrad.Value.sigmoid, "(x, /)"),
+    ],
+)
+def test_ops_and_methods_show_their_signature(function: Callable[..., Any], signature: str) -> None:
+    assert str(inspect.signature(function)) == signature
+
+
+@pytest.mark.parametrize(
+    ("thing", "shown"),
+    [
+        (wiregrad.relu, ["relu(x)", "The wire where it is positive"]),
+        (wiregrad.sum, ["sum(a", "axis", "keepdims", "Sum along axes"]),
+        (wiregrad.grad, ["grad(f", "argnums", "gradient of f"]),
+        (VALUE.tanh, ["tanh()", "Hyperbolic tangent."]),
+        (ARRAY.tanh, ["tanh()", "Hyperbolic tangent."]),
+        (ARRAY.sum, ["sum(axis", "keepdims", "Sum along axes"]),
+        (ARRAY.unsqueeze, ["unsqueeze(dim", "one more axis"]),
+    ],
+)
+def test_help_shows_name_signature_and_documentation(thing: Any, shown: list[str]) -> None:
+    text = pydoc.plain(pydoc.render_doc(thing))
+
+    assert [words for words in shown if words not in text] == []
+
+
+def test_help_of_a_scalar_method_stays_when_its_code_is_generated() -> None:
+    value = wiregrad.Value(0.5)
+    value.arctan()
+
+    assert "Angle whose tangent is the wire." in pydoc.plain(pydoc.render_doc(value.arctan))
 
 
 @contextmanager

@@ -11,15 +11,18 @@ value, its local derivative, the gradient that came back along it.
 12.0
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wiregrad import ops
 from wiregrad.api import Builder, Circuit, Run, circuit, diff, load
-from wiregrad.errors import WiregradError, suggest_name
+from wiregrad.errors import WiregradError
+from wiregrad.lazy import load_module_lazily, load_names_lazily
 
 if TYPE_CHECKING:
+    from wiregrad.api import functions as _functions
+    from wiregrad.api import values as _values
     from wiregrad.api.diagnostics import anomaly, blame, check_grads, explain, record
+    from wiregrad.api.functions import *  # noqa: F403 - the stub lists them
     from wiregrad.api.values import (
         Function,
         Value,
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
         vjp,
         vmap,
     )
+else:
+    _values = load_module_lazily("wiregrad.api.values")
 
 __version__ = "0.1.0.dev0"
 
@@ -83,28 +88,30 @@ __all__ = [
     "vmap",
 ]
 
+if TYPE_CHECKING:
+    __all__ += _functions.__all__
 
-def __getattr__(name: str) -> Any:
-    # Values, transforms and the functions made of ops (wg.softmax, wg.conv2d) are loaded on first use.
-    if name.startswith("_"):
-        raise AttributeError(name)
-    values = import_module("wiregrad.api.values")
-    if name in values.__all__:
-        attribute = getattr(values, name)
-    elif name in __all__:
-        # Rarely used, so loaded separately.
-        attribute = getattr(import_module("wiregrad.api.diagnostics"), name)
-    elif name in values.FUNCTIONS:
-        attribute = values.FUNCTIONS[name].run
-    elif name in ops.TABLE.callable_names():
-        # Not cached: users may define their own op again.
-        return ops.TABLE[name]
-    else:
-        known = [*__all__, *values.FUNCTIONS, *ops.TABLE.callable_names()]
-        raise AttributeError(f"wiregrad has no {name!r}{suggest_name(name, known)}")
-    globals()[name] = attribute
-    return attribute
+
+def _find_function(name: str) -> object:
+    """Return a function made of ops, or an op; an op is not remembered, because users may define it again."""
+    function = _values.find_function(name, __all__)
+    if name in _values.FUNCTIONS:
+        globals()[name] = function
+    return function
+
+
+if not TYPE_CHECKING:
+    # Values, transforms and the functions made of ops (wg.softmax, wg.conv2d) are loaded on first use; questions, which
+    # are rarer, apart from them.
+    __getattr__ = load_names_lazily(
+        __name__,
+        {
+            **{name: "wiregrad.api.values" for name in __all__ if name not in globals()},
+            **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
+        },
+        otherwise=_find_function,
+    )
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *import_module("wiregrad.api.values").FUNCTIONS, *ops.TABLE.callable_names()]
+    return sorted({*__all__, *_values.list_functions()})

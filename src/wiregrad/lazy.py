@@ -4,9 +4,9 @@ A package that offers a name of a module it does not load itself declares both, 
 once for Python:
 
     if TYPE_CHECKING:
-        from wiregrad.ir.text import parse_text
-
-    __getattr__ = load_names_lazily(__name__, {"parse_text": "wiregrad.ir.text"})
+        from wiregrad.ir.text_form import parse_text
+    else:
+        __getattr__ = load_names_lazily(__name__, {"parse_text": "wiregrad.ir.text_form"})
 
 A module that uses another one only in some of its functions does the same:
 
@@ -15,7 +15,7 @@ A module that uses another one only in some of its functions does the same:
     else:
         compiled = load_module_lazily("wiregrad.backends.compiled")
 
-So type checkers, editors and import graphs see an ordinary import.
+So type checkers, editors and import graphs see an ordinary import, and refuse names that do not exist.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ from types import ModuleType
 from typing import Any
 
 
-def load_names_lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+def load_names_lazily(
+    package: str, modules: Mapping[str, str], otherwise: Callable[[str], object] | None = None
+) -> Callable[[str], Any]:
     """Return a package's `__getattr__`, which loads each name from its module when it is first asked for.
+
+    `otherwise` is asked for all other names, except private ones; its results are not remembered.
 
     >>> find = load_names_lazily(__name__, {"pi": "math"})
     >>> find("pi")
@@ -39,9 +43,11 @@ def load_names_lazily(package: str, modules: Mapping[str, str]) -> Callable[[str
     AttributeError: module 'wiregrad.lazy' has no attribute 'tau'
     """
 
-    def find_name(name: str) -> Any:
+    def find_name(name: str) -> object:
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            if otherwise is None or name.startswith("_"):
+                raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return otherwise(name)
         value = getattr(import_module(modules[name]), name)
         setattr(sys.modules[package], name, value)
         return value
@@ -50,10 +56,19 @@ def load_names_lazily(package: str, modules: Mapping[str, str]) -> Callable[[str
 
 
 class LazyModule(ModuleType):
-    """A module that is imported when one of its attributes is first used."""
+    """A stand-in for a module, which is imported when one of its attributes is first read or set."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(import_module(self.__name__), name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(import_module(self.__name__), name)
+
+    def __dir__(self) -> list[str]:
+        return dir(import_module(self.__name__))
 
 
 def load_module_lazily(name: str) -> LazyModule:
@@ -63,3 +78,16 @@ def load_module_lazily(name: str) -> LazyModule:
     2.0
     """
     return LazyModule(name)
+
+
+def import_later(*names: str) -> Callable[[], None]:
+    """Return a function that imports modules when it is called, for the sake of what they register.
+
+    >>> import_later("math", "cmath")()
+    """
+
+    def import_modules() -> None:
+        for name in names:
+            import_module(name)
+
+    return import_modules

@@ -6,21 +6,27 @@ This is the one place that joins a front end, passes, a backend and the question
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from wiregrad import codegen, draw, files, ir, passes
+from wiregrad import codegen, draw, files, inspect, ir, passes
 from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import evaluate_function
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
-from wiregrad.inspect import load_question
+from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    from numpy.typing import DTypeLike
+
+    from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
+    from wiregrad.explorer import html_page, local_server, web_app, widget
+    from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.diff import Difference
     from wiregrad.inspect.explain import Explanation
@@ -32,10 +38,37 @@ if TYPE_CHECKING:
     from wiregrad.inspect.rounding import Rounding
     from wiregrad.inspect.steps import RunStep
 
+    class PictureOptions(TypedDict, total=False):
+        """What is drawn (see `wiregrad.draw.build_picture`)."""
 
-def import_explorer_module(module: str) -> Any:
-    """Import a module of the explorer, which most programs never need."""
-    return import_module(f"wiregrad.explorer.{module}")
+        split: bool
+        depth: int | None
+        opened: Iterable[str]
+        cap: int
+        digits: int
+
+    class DirectedOptions(PictureOptions, total=False):
+        """What is drawn, and in which direction."""
+
+        down: bool
+
+    class SvgOptions(DirectedOptions, total=False):
+        """What is drawn, and in which colours."""
+
+        theme: str
+        legend: bool
+
+    class TerminalOptions(PictureOptions, total=False):
+        """What is drawn, and with which characters."""
+
+        width: int
+        ascii: bool
+else:
+    compiled = load_module_lazily("wiregrad.backends.compiled")
+    html_page = load_module_lazily("wiregrad.explorer.html_page")
+    local_server = load_module_lazily("wiregrad.explorer.local_server")
+    web_app = load_module_lazily("wiregrad.explorer.web_app")
+    widget = load_module_lazily("wiregrad.explorer.widget")
 
 
 class Drawable:
@@ -47,7 +80,7 @@ class Drawable:
     def _circuit_and_run(self) -> tuple[ir.CircuitGraph, BareRun | None]:
         raise NotImplementedError
 
-    def to_svg(self, **options: Any) -> str:
+    def to_svg(self, **options: Unpack[SvgOptions]) -> str:
         """Draw as SVG. Options: `theme` (auto, light, dark), `down`, `split`, `depth`, `opened`, `cap`, `digits`.
 
         >>> circuit("x * x").to_svg().startswith("<svg")
@@ -55,7 +88,7 @@ class Drawable:
         """
         return draw.to_svg(*self._circuit_and_run, **options)
 
-    def to_dot(self, **options: Any) -> str:
+    def to_dot(self, **options: Unpack[DirectedOptions]) -> str:
         """Draw in Graphviz's language, with the options of `to_svg` except the theme.
 
         >>> circuit("y = tanh(x)").to_dot().splitlines()[0]
@@ -63,7 +96,7 @@ class Drawable:
         """
         return draw.to_dot(*self._circuit_and_run, **options)
 
-    def to_mermaid(self, **options: Any) -> str:
+    def to_mermaid(self, **options: Unpack[DirectedOptions]) -> str:
         """Draw in Mermaid's language, which many Markdown viewers render.
 
         >>> circuit("y = tanh(x)").to_mermaid().splitlines()[0]
@@ -71,7 +104,7 @@ class Drawable:
         """
         return draw.to_mermaid(*self._circuit_and_run, **options)
 
-    def to_unicode(self, **options: Any) -> str:
+    def to_unicode(self, **options: Unpack[TerminalOptions]) -> str:
         """Draw for a terminal. Options: `width`, `ascii`, and those of `to_svg` except the theme.
 
         >>> print(circuit("y = tanh(x)").to_unicode())
@@ -93,7 +126,7 @@ class Drawable:
         >>> circuit("y = tanh(x)").run(x=1).to_html().startswith("<!doctype html>")
         True
         """
-        text: str = import_explorer_module("html_page").to_html(*self._circuit_and_run, title, source=source)
+        text = html_page.to_html(*self._circuit_and_run, title, source=source)
         if path is not None:
             files.replace_file(path, [memoryview(text.encode())])
         return text
@@ -104,12 +137,12 @@ class Drawable:
         With `wait=False` the server runs in the background; the returned object has `url` and `stop()`. In a notebook
         the explorer is shown below the cell instead, or the picture if the extra `notebook` is not installed.
         """
-        if import_explorer_module("widget").in_notebook():
-            return import_explorer_module("widget").show_in_notebook(*self._circuit_and_run, source=source)
-        session = import_explorer_module("web_app").ExplorerSession(*self._circuit_and_run, source=source)
-        return import_explorer_module("local_server").open_explorer(session, port=port, browser=browser, wait=wait)
+        if widget.in_notebook():
+            return widget.show_in_notebook(*self._circuit_and_run, source=source)
+        session = web_app.ExplorerSession(*self._circuit_and_run, source=source)
+        return local_server.open_explorer(session, port=port, browser=browser, wait=wait)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return what a notebook shows: the picture, and text for notebooks without pictures."""
         return draw.build_mimebundle(*self._circuit_and_run)
 
@@ -139,8 +172,7 @@ class Run(BareRun, Drawable):
         >>> print([*circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10).steps()][-2])
         f = e * c sends 10 to e and -1 to c
         """
-        steps: Iterator[RunStep] = load_question("steps")(self)
-        return steps
+        return inspect.steps.steps(self)
 
     def blame(self) -> Blame:
         """Find the op that first produced a non-finite number, forward or backward: its factors, its line, advice.
@@ -152,8 +184,7 @@ class Run(BareRun, Drawable):
           y = -inf (formula:1:5) -> gradient of x = inf
           try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
         """
-        blame: Blame = load_question("blame")(self)
-        return blame
+        return inspect.blame.blame(self)
 
     def explain(self, name: str) -> Explanation:
         """Explain why the gradient of a node is zero, tiny, huge, absent or ordinary.
@@ -162,8 +193,7 @@ class Run(BareRun, Drawable):
         the gradient of x is 0: what flows back is 0
           tanh is flat at t1 = 100: saturated, its slope is 0 (formula:1:5)
         """
-        explanation: Explanation = load_question("explain")(self, name)
-        return explanation
+        return inspect.explain.explain(self, name)
 
     def paths(self, name: str, k: int = 10) -> Paths:
         """Return the paths that contribute most to a gradient, the number of all paths, and how much they cancel.
@@ -173,8 +203,7 @@ class Run(BareRun, Drawable):
           10 = 1 x 10 x 1 x 1   a -> e -> t1 -> f
           4 along the other 2 paths
         """
-        paths: Paths = load_question("paths")(self, name, k)
-        return paths
+        return inspect.paths.paths(self, name, k)
 
     def branches(self, name: str) -> Branches:
         """Return what each use of a value contributes to its gradient.
@@ -182,8 +211,7 @@ class Run(BareRun, Drawable):
         >>> [(use.op, use.sent) for use in circuit("f = x * x + x").run(x=3).branches("x").branches]
         [('multiply', 3.0), ('multiply', 3.0), ('add', 1.0)]
         """
-        branches: Branches = load_question("branches")(self, name)
-        return branches
+        return inspect.paths.branches(self, name)
 
     def kinks(self, within: float = 1e-6) -> Kinks:
         """List the nodes on or near a kink: distance, convention used, and the gradients under the other conventions.
@@ -194,8 +222,7 @@ class Run(BareRun, Drawable):
         by torch no gradient would change
         by jax gradients would be x 0 -> 1
         """
-        kinks: Kinks = load_question("kinks")(self, within)
-        return kinks
+        return inspect.kinks.kinks(self, within)
 
     def rounding(self, names: Sequence[str] | None = None) -> Rounding:
         """Estimate the rounding error of the output and of the gradients (all, or those named), by node and op.
@@ -204,18 +231,16 @@ class Run(BareRun, Drawable):
         >>> f"{rounding.output.error:.2e}", rounding.output.worst[0].op
         ('8.27e-17', 'add')
         """
-        rounding: Rounding = load_question("rounding")(self, names)
-        return rounding
+        return inspect.rounding.rounding(self, names)
 
-    def flow(self, **options: Any) -> Flow:
+    def flow(self, *, by: str = "group", depth: int | None = None) -> Flow:
         """Return the size of the gradient over depth, layer by layer; `by` is group, rank or input; `.to_svg()` plots.
 
         >>> flow = circuit("y = tanh(tanh(0.5 * x))").run(x=1.0).flow(by="rank")
         >>> [layer.name for layer in flow.layers]
         ['y', 't2', 't1', 'x']
         """
-        flow: Flow = load_question("flow")(self, **options)
-        return flow
+        return inspect.flow.flow(self, by=by, depth=depth)
 
     def histogram(self, name: str | None = None, *, of: str = "grad") -> Histogram:
         """Return a histogram of the gradients (with `of="value"` the values) of one node or of all; `.to_svg()` plots.
@@ -225,8 +250,7 @@ class Run(BareRun, Drawable):
                   0 │0
           +1 to +10 │████████████████████████████████ 3
         """
-        histogram: Histogram = load_question("histogram")(self, name, of=of)
-        return histogram
+        return inspect.histogram.histogram(self, name, of=of)
 
 
 class Circuit(ir.CircuitGraph, Drawable):
@@ -248,7 +272,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         """Return the names that `circuit[...]` accepts, for completion."""
         return [name for _, name in self.columns.names]
 
-    def __call__(self, /, *vector: Any, **inputs: Any) -> Any:
+    def __call__(self, /, *vector: object, **inputs: object) -> Any:
         """Compute the output (a dict of outputs if there are several) from inputs by name, or one vector or mapping.
 
         A traced circuit raises `BranchError` where its function would take another branch; with `check=False` it
@@ -262,7 +286,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         values = {label: to_python_number(value) for label, value in outputs.items()}
         return values if len(values) > 1 else values[self.output]
 
-    def run(self, /, *vector: Any, **inputs: Any) -> Run:
+    def run(self, /, *vector: object, **inputs: object) -> Run:
         """Run forward and backward, and keep every value and gradient; certificates are checked as in a call."""
         check = ir.certificates.pop_check_option(self, inputs)
         return Run.from_backend_run(
@@ -285,7 +309,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         tangent = interpreter.compute_tangents(self, values, seeds)[self.root()]
         return to_python_number(values[self.root()]), 0.0 if tangent is None else to_python_number(tangent)
 
-    def compile(self, dtype: Any = None, *, check: bool = True) -> Compiled:
+    def compile(self, dtype: DTypeLike | None = None, *, check: bool = True) -> Compiled:
         """Return the circuit as an object for many calls: native code if possible, otherwise the interpreter.
 
         It has `value_and_grad`, `jacobian`, `hessian`, `batch`, `batch_value_and_grad` and `info`; `dtype` is float64
@@ -295,8 +319,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         >>> compiled.value_and_grad(a=2.0, b=-3.0, c=10.0)
         (-10.0, {'a': 10.0, 'b': 10.0, 'c': -1.0})
         """
-        compiled: Compiled = import_module("wiregrad.backends.compiled").Compiled(self, dtype, check=check)
-        return compiled
+        return compiled.Compiled(self, dtype, check=check)
 
     def split(self) -> Circuit:
         """Return the split form: every fan-out is made of two-way splitters, so that each wire has one reader."""
@@ -436,8 +459,7 @@ class Circuit(ir.CircuitGraph, Drawable):
         >>> circuit("f = a * b + c").receipt(points=4).ok
         True
         """
-        receipt: Receipt = load_question("receipt")(self, points, seed=seed)
-        return receipt
+        return inspect.receipt.receipt(self, points, seed=seed)
 
     @classmethod
     def from_text(cls, text: str) -> Circuit:
@@ -464,7 +486,7 @@ class Builder(ir.GraphBuilder):
         return Circuit(super().build(*outputs, name=name, labels=labels).columns)
 
 
-def circuit(formula: Any) -> Circuit:
+def circuit(formula: str | Value) -> Circuit:
     """Return the circuit of a formula, or the circuit that was recorded for a value.
 
     The statements of a formula are separated by `;` or new lines; the last one is the output. Inner nodes can be named.
@@ -472,8 +494,9 @@ def circuit(formula: Any) -> Circuit:
     >>> circuit("e = a + b; f = e * c")["e"].inputs
     ('a', 'b')
     """
-    recorded = getattr(formula, "__wiregrad_circuit__", None)
-    return Circuit((parse_formula(formula) if recorded is None else recorded()[0]).columns)
+    source: Any = formula
+    recorded = getattr(source, "__wiregrad_circuit__", None)
+    return Circuit((parse_formula(source) if recorded is None else recorded()[0]).columns)
 
 
 def load(path: str | PathLike[str]) -> Circuit:
@@ -495,5 +518,4 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
     the second has an extra node: t2 = tanh(t1) (formula:1:5)
     everything after it matches; 1 wire reads t2 in place of t1
     """
-    difference: Difference = load_question("diff")(one, two, rtol, atol)
-    return difference
+    return inspect.diff.diff(one, two, rtol, atol)

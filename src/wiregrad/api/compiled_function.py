@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from os.path import basename
 from types import MethodType
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
 from wiregrad.backends.replay_engines import InterpreterReplay, NativeReplay, RecordingReplay, make_replay
-from wiregrad.dtypes import count_with_noun, format_brief_number
+from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_brief_number
 from wiregrad.errors import OperandError, short_repr
 from wiregrad.frontends.recording.arguments import LEAF, flatten, unflatten
 from wiregrad.frontends.recording.session import Argnums, check_callable, function_name
@@ -56,7 +56,17 @@ MAX_SHOWN_VARIANTS = 20
 """Maximum number of variants that `info` prints."""
 
 
-def compile(f: Callable[..., Any], *, argnums: Argnums = 0, limit: int = MAX_RECORDINGS) -> CompiledFunction:
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+@overload
+def compile(f: np.ufunc, *, argnums: Argnums = 0, limit: int = MAX_RECORDINGS) -> CompiledFunction[..., Any]: ...
+@overload
+def compile(
+    f: Callable[P, Result], *, argnums: Argnums = 0, limit: int = MAX_RECORDINGS
+) -> CompiledFunction[P, Result]: ...
+def compile(f: Callable[..., Any], *, argnums: Argnums = 0, limit: int = MAX_RECORDINGS) -> CompiledFunction[..., Any]:
     """Return a function that records f on its first call and then replays the recording, natively if possible.
 
     A call that takes another branch is recorded too; at most `limit` recordings are kept. `argnums` selects the
@@ -190,10 +200,10 @@ BRANCH_FLIPPED = object()
 """Returned in place of a result when a replay is not valid."""
 
 
-class CompiledFunction(ComparesItself):
+class CompiledFunction(ComparesItself, Generic[P, Result]):
     """A function that is replayed where possible; `wg.compile` returns it."""
 
-    def __init__(self, f: Callable[..., Any], argnums: Argnums, limit: int) -> None:
+    def __init__(self, f: Callable[P, Result], argnums: Argnums, limit: int) -> None:
         functools.update_wrapper(self, f, updated=())
         self._f = f
         self._argnums = argnums
@@ -214,7 +224,11 @@ class CompiledFunction(ComparesItself):
         """How often a recording changed outside state and had to be undone."""
         self._cache = VariantCache(self._f)
 
-    def __get__(self, thing: Any, owner: Any = None) -> Any:
+    @overload
+    def __get__(self, thing: None, owner: type) -> CompiledFunction[P, Result]: ...
+    @overload
+    def __get__(self, thing: object, owner: type | None = None) -> Callable[..., Result]: ...
+    def __get__(self, thing: object, owner: type | None = None) -> Callable[..., Result]:
         return self if thing is None else MethodType(self, thing)
 
     def __repr__(self) -> str:
@@ -228,7 +242,7 @@ class CompiledFunction(ComparesItself):
             return name
         return functools.partial(compile, argnums=self._argnums, limit=self._limit), (self._f,)
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Result:
         """Return what the function returns."""
         self._calls += 1
         if not kwargs:
@@ -238,16 +252,17 @@ class CompiledFunction(ComparesItself):
             group = cache.quick.get(key)
             if group and not is_disturbed(cache):
                 variant = group[0]
-                result = None if variant.quick is None else variant.quick(*inputs)
-                if result is not None:
+                quick_result: Result | None = None if variant.quick is None else variant.quick(*inputs)
+                if quick_result is not None:
                     variant.hits += 1
-                    return result
-                result = self._ask_variants(group, RecordedVariant.replay_value, inputs)
+                    return quick_result
+                result: Result = self._ask_variants(group, RecordedVariant.replay_value, inputs)
                 if result is not BRANCH_FLIPPED:
                     return result
-        return self._answer_call(args, kwargs, self._f, RecordedVariant.replay_value)
+        answer: Result = self._answer_call(args, kwargs, self._f, RecordedVariant.replay_value)
+        return answer
 
-    def value_and_grad(self, /, *args: Any, **kwargs: Any) -> Any:
+    def value_and_grad(self, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Result, Any]:
         """Return the value and its gradient by the arguments that `argnums` names, as `wg.value_and_grad(f)` does."""
         self._calls += 1
         if not kwargs and len(args) > self._chosen[1]:
@@ -260,7 +275,9 @@ class CompiledFunction(ComparesItself):
                 if result is not BRANCH_FLIPPED:
                     value, grads = result
                     return value, self._chosen[0](restore_container(args[0], grads) if single else grads)
-        return self._answer_call(args, kwargs, self._differentiated, self._make_gradient_query(args, kwargs))
+        query = self._make_gradient_query(args, kwargs)
+        answer: tuple[Result, Any] = self._answer_call(args, kwargs, self._differentiated, query)
+        return answer
 
     @property
     def info(self) -> CompileInfo:
@@ -551,7 +568,7 @@ def restore_container(item: Any, grads: Sequence[Any]) -> list[Any]:
     return [dict(zip(item, grads, strict=True)) if type(item) is dict else type(item)(grads)]
 
 
-def explain_recording(cache: VariantCache, key: Any, inputs: Sequence[Any]) -> str:
+def explain_recording(cache: VariantCache, key: object, inputs: Sequence[Any]) -> str:
     """Explain why a call was recorded: which certificate of the variant used last does not hold."""
     group = cache.groups.get(key)
     if not group:
@@ -582,7 +599,7 @@ def describe_flip(recording: CertifiedRecording, inputs: Sequence[Any]) -> str:
     return f"flipped at {_format_place(check.place)}: {text} was {was}, now {now}"
 
 
-def _format_outcome(value: Any) -> str:
+def _format_outcome(value: WireValue | PythonNumber) -> str:
     return str(value) if isinstance(value, bool) else format_brief_number(value)
 
 

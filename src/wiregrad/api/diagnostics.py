@@ -22,7 +22,7 @@ from wiregrad.inspect.flight_recorder import Flight
 __all__ = ["anomaly", "blame", "check_grads", "explain", "record"]
 
 
-def blame(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Blame:
+def blame(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) -> Blame:
     """Find the op of a function that first produced a non-finite number, forward or backward, with its line.
 
     >>> import numpy as np
@@ -40,7 +40,7 @@ def blame(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Blame:
 
 
 def check_grads(
-    f: Callable[..., Any] | Circuit, /, *args: Any, order: int = 2, raises: bool = True, **kwargs: Any
+    f: Callable[..., object] | Circuit, /, *args: object, order: int = 2, raises: bool = True, **kwargs: object
 ) -> GradientCheck:
     """Compare the derivative of every op that a function (or circuit) uses with a numerical one, at the values it sees.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from wiregrad.api.circuits import Circuit, Run
 from wiregrad.api.compiled_function import compile
 from wiregrad.backends import interpreter
-from wiregrad.errors import OperandError, short_repr
-from wiregrad.frontends.recording import dispatch, scalar
+from wiregrad.errors import OperandError, short_repr, suggest_name
+from wiregrad.frontends.recording import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.recording import trace as tracing
 from wiregrad.frontends.recording.arguments import tree_map
 from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
@@ -27,6 +27,7 @@ from wiregrad.frontends.transforms.derivatives import (
     vjp,
 )
 from wiregrad.frontends.transforms.vmap_and_checkpoint import checkpoint, vmap
+from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.functions import FUNCTIONS
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "checkpoint",
     "compile",
     "convention",
-    "dispatch",
     "grad",
     "group",
     "hessian",
@@ -47,7 +47,6 @@ __all__ = [
     "once_differentiable",
     "op",
     "run",
-    "scalar",
     "stop_gradient",
     "trace",
     "tree_map",
@@ -57,7 +56,34 @@ __all__ = [
 ]
 
 
-def trace(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Circuit:
+def find_function(name: str, known: Iterable[str] = ()) -> Callable[..., Any]:
+    """Return the function or op of a name; the error suggests names among them and the known ones.
+
+    >>> find_function("softmax").__name__
+    'softmax'
+    """
+    if name in FUNCTIONS:
+        return FUNCTIONS[name].run
+    if name in TABLE and TABLE[name].pattern is not Pattern.SOURCE and not TABLE[name].per_call:
+        return TABLE[name]
+    names = [*known, *FUNCTIONS, *TABLE.callable_names()]
+    raise AttributeError(f"wiregrad has no {name!r}{suggest_name(name, names)}")
+
+
+def list_functions() -> list[str]:
+    """Return the names of all functions that come from the op table, without those that people write otherwise.
+
+    An op on whole arrays is left out: its settings are wiregrad's own, and a function with NumPy's arguments stands
+    for it.
+
+    >>> "softmax" in list_functions(), "sum_to" in list_functions()
+    (True, False)
+    """
+    functions = [name for name, entry in FUNCTIONS.items() if entry.is_listed]
+    return [*functions, *(name for name in TABLE.scalar_names() if name not in FUNCTIONS)]
+
+
+def trace(f: Callable[..., object], /, *args: object, **kwargs: object) -> Circuit:
     """Return the circuit of a function at a point.
 
     Real and complex arguments become its inputs, named after the parameters. Inner nodes are named after the variables
@@ -74,7 +100,7 @@ def trace(f: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Circuit:
     return Circuit(tracing.trace(f, *args, **kwargs).columns)
 
 
-def run(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Run:
+def run(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) -> Run:
     """Trace a function at a point and run its circuit there, forward and backward; every value and gradient is kept.
 
     For a `Value`, the circuit that was recorded for it is run.
@@ -91,7 +117,7 @@ def run(f: Callable[..., Any] | Value, /, *args: Any, **kwargs: Any) -> Run:
 
 
 def trace_with_inputs(
-    f: Callable[..., Any] | Value, args: tuple[Any, ...], kwargs: dict[str, Any]
+    f: Callable[..., object] | Value, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[Circuit, list[Any]]:
     """Return the circuit of a function at a point, or the circuit recorded for a value, and its inputs there."""
     if not isinstance(f, Value):

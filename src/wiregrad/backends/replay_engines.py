@@ -9,7 +9,7 @@ Otherwise the interpreter runs the replay.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,8 +19,16 @@ from wiregrad.frontends.recording.session import make_distinct
 from wiregrad.frontends.recording.value import settle_gradient
 from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_result
 from wiregrad.ir import CircuitGraph
+from wiregrad.lazy import load_module_lazily
 from wiregrad.passes import drop_gradient_stops, sweep_backward
 from wiregrad.passes.differentiation import SilentWatcher
+
+if TYPE_CHECKING:
+    from wiregrad.backends.native import builtin_calls, tiers
+else:
+    # The modules of native code are loaded when the first function is compiled.
+    builtin_calls = load_module_lazily("wiregrad.backends.native.builtin_calls")
+    tiers = load_module_lazily("wiregrad.backends.native.tiers")
 
 
 class RecordingReplay(Protocol):
@@ -134,18 +142,14 @@ def _compile_gradient(recording: CertifiedRecording) -> Callable[..., Any] | Int
 
 def _compile_replay(recording: CertifiedRecording, *, gradient: bool) -> tuple[Callable[..., Any], str]:
     """Return a function from inputs to results (and gradient), or None if a check fails, and the tier of its code."""
-    # The modules of native code are loaded when the first function is compiled.
-    from wiregrad.backends.native.builtin_calls import make_replay_builtin  # noqa: PLC0415
-    from wiregrad.backends.native.tiers import build_program  # noqa: PLC0415
-
     circuit = recording.circuit
     assert circuit is not None
-    program = build_program(circuit if gradient else drop_gradient_stops(circuit), 0 if gradient else None)
+    program = tiers.build_program(circuit if gradient else drop_gradient_stops(circuit), 0 if gradient else None)
     dtype = program.initial.dtype
     if dtype != np.float64:
         raise NotNativeError(f"native replays compute in float64; this recording needs {dtype}")
     expected = np.array([float(value) for value in recording.expected], dtype).tobytes()
-    made = make_replay_builtin(program, len(recording.moving), expected, gradient=gradient)
+    made = builtin_calls.make_replay_builtin(program, len(recording.moving), expected, gradient=gradient)
     kinds = _find_result_types(circuit, recording, gradient=gradient)
     return made if kinds is None else _TypedBuiltin(made, kinds), program.tier
 

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from wiregrad.cli.circuit_files import encode_lines, write_output
 from wiregrad.cli.command_base import ANSWER_SCHEMA, json_option, no_color_option, print_answer
+from wiregrad.lazy import load_module_lazily
+
+if TYPE_CHECKING:
+    from wiregrad.cli import machine_health
+    from wiregrad.cli.bench import suite
+else:
+    machine_health = load_module_lazily("wiregrad.cli.machine_health")
+    suite = load_module_lazily("wiregrad.cli.bench.suite")
 
 SHELL_COMPLETERS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
@@ -76,8 +85,6 @@ def bench_command(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], d
     \b
     Example: wiregrad bench --size tiny
     """
-    from wiregrad.cli.bench import suite  # noqa: PLC0415 - only this command pays for it
-
     wrong = [name for name in outputs if Path(name).suffix not in BENCH_ENDINGS]
     if wrong:
         raise click.UsageError(f"the name {wrong[0]!r} does not say the form; wanted a file that ends in .md or .json")
@@ -107,6 +114,4 @@ def doctor_command(document: bool) -> None:
     \b
     Example: wiregrad doctor
     """
-    from wiregrad.cli.machine_health import examine_machine  # noqa: PLC0415 - only this command pays for native code
-
-    print_answer("doctor", examine_machine(), document, has_problem=False)
+    print_answer("doctor", machine_health.examine_machine(), document, has_problem=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import numpy as np
@@ -23,6 +23,16 @@ from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import WiregradError, suggest_name
 from wiregrad.frontends import parse_formula
 from wiregrad.ir.columns import normalize_name
+from wiregrad.lazy import load_module_lazily
+
+if TYPE_CHECKING:
+    from wiregrad.explorer import html_page, local_server, page_data, web_app
+else:
+    # A file needs no server, and the server builds its own page.
+    html_page = load_module_lazily("wiregrad.explorer.html_page")
+    local_server = load_module_lazily("wiregrad.explorer.local_server")
+    page_data = load_module_lazily("wiregrad.explorer.page_data")
+    web_app = load_module_lazily("wiregrad.explorer.web_app")
 
 
 class Preset(NamedTuple):
@@ -85,11 +95,8 @@ def _explore_target(
     if output is not None:
         _save_page(output, circuit, run, source, known_formula)
         return
-    from wiregrad.explorer.local_server import LOOPBACK_ADDRESS, open_explorer  # noqa: PLC0415 - a file needs no server
-    from wiregrad.explorer.web_app import ExplorerSession  # noqa: PLC0415 - a file needs no server
-
-    session = ExplorerSession(circuit, run, source=source, formula=known_formula)
-    open_explorer(session, port=port, address=address or LOOPBACK_ADDRESS, browser=browser)
+    session = web_app.ExplorerSession(circuit, run, source=source, formula=known_formula)
+    local_server.open_explorer(session, port=port, address=address or local_server.LOOPBACK_ADDRESS, browser=browser)
 
 
 def _refuse_unknown_options(formula: str, values: Sequence[str]) -> str:
@@ -138,13 +145,10 @@ def _is_formula(circuit: Circuit, text: str) -> bool:
 
 
 def _save_page(output: str, circuit: Circuit, run: Run, source: bool, formula: str | None) -> None:
-    from wiregrad.explorer.html_page import render_page  # noqa: PLC0415
-    from wiregrad.explorer.page_data import build_page_data  # noqa: PLC0415 - the server makes its own
-
-    data = build_page_data(circuit, run, source=source, formula=formula)
+    data = page_data.build_page_data(circuit, run, source=source, formula=formula)
     if "note" in data:
         click.echo(f"note: {data['note']}", err=True)
-    write_output(output, encode_lines(render_page(data, circuit.name)))
+    write_output(output, encode_lines(html_page.render_page(data, circuit.name)))
 
 
 explore_command = click.Command(

@@ -23,10 +23,18 @@ from wiregrad.cli.circuit_files import FORMULA_FORM, read_circuit
 from wiregrad.cli.failures import CommandFailure, format_error, locate_error, run_user_code
 from wiregrad.errors import InputError, OutputError, UnknownNameError, suggest_name
 from wiregrad.ir.columns import normalize_name
+from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
+    from wiregrad.api import diagnostics, values
+    from wiregrad.inspect import check
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.check.end_to_end import GradientCheck
+else:
+    # A formula needs no tracing.
+    check = load_module_lazily("wiregrad.inspect.check")
+    diagnostics = load_module_lazily("wiregrad.api.diagnostics")
+    values = load_module_lazily("wiregrad.api.values")
 
 
 _FILE_TARGET = re.compile(r"(.+\.py)(?::(.*))?")
@@ -190,9 +198,7 @@ class CircuitTarget:
 
     def check(self, order: int) -> GradientCheck:
         """Compare its rules with differences."""
-        from wiregrad.inspect.check import check_gradients  # noqa: PLC0415 - only this question needs tracing
-
-        return check_gradients(self.circuit, [self.values], order=order)
+        return check.check_gradients(self.circuit, [self.values], order=order)
 
     def choose_picture(self) -> Circuit | Run:
         """Return a run if there are values and a scalar output, else the circuit alone."""
@@ -224,41 +230,31 @@ class FunctionTarget:
 
     def run(self) -> Run:
         """Trace it and run its circuit forward and backward."""
-        from wiregrad.api.values import run  # noqa: PLC0415 - a formula needs no tracing
-
         with self._report_failures():
-            return run(self.function, *self.args, **self.kwargs)
+            return values.run(self.function, *self.args, **self.kwargs)
 
     def blame(self) -> Blame:
         """Find what made something non-finite; the function may return arrays, and several things."""
-        from wiregrad.api.diagnostics import blame  # noqa: PLC0415
-
         with self._report_failures():
-            return blame(self.function, *self.args, **self.kwargs)
+            return diagnostics.blame(self.function, *self.args, **self.kwargs)
 
     def check(self, order: int) -> GradientCheck:
         """Compare its rules with differences."""
-        from wiregrad.inspect.check import check_gradients  # noqa: PLC0415
-
         with self._report_failures():
-            return check_gradients(self.function, self.args, self.kwargs, order=order)
+            return check.check_gradients(self.function, self.args, self.kwargs, order=order)
 
     def choose_picture(self) -> Circuit | Run:
         """Return a run, or the circuit alone if the function does not return a single number."""
-        from wiregrad.api.values import run, trace  # noqa: PLC0415
-
         with self._report_failures():
             try:
-                return run(self.function, *self.args, **self.kwargs)
+                return values.run(self.function, *self.args, **self.kwargs)
             except OutputError:
-                return trace(self.function, *self.args, **self.kwargs)
+                return values.trace(self.function, *self.args, **self.kwargs)
 
     def trace_circuit(self) -> tuple[Circuit, Mapping[str, Any]]:
         """Trace it, and return the value of every input."""
-        from wiregrad.api.values import trace_with_inputs  # noqa: PLC0415
-
         with self._report_failures():
-            circuit, inputs = trace_with_inputs(self.function, self.args, self.kwargs)
+            circuit, inputs = values.trace_with_inputs(self.function, self.args, self.kwargs)
         return circuit, dict(zip(circuit.inputs, inputs, strict=True))
 
     @contextmanager

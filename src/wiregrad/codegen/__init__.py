@@ -13,21 +13,29 @@ first asked for.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from wiregrad.errors import OperandError, short_repr
+from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
+    from wiregrad.codegen import branch_guards, c_and_cuda, javascript, listing, numpy, python
     from wiregrad.ir import CircuitGraph
+else:
+    branch_guards = load_module_lazily("wiregrad.codegen.branch_guards")
+    c_and_cuda = load_module_lazily("wiregrad.codegen.c_and_cuda")
+    javascript = load_module_lazily("wiregrad.codegen.javascript")
+    listing = load_module_lazily("wiregrad.codegen.listing")
+    numpy = load_module_lazily("wiregrad.codegen.numpy")
+    python = load_module_lazily("wiregrad.codegen.python")
 
 
 LANGUAGE_MODULES = {
-    "python": "python",
-    "numpy": "numpy",
-    "c": "c_and_cuda",
-    "js": "javascript",
-    "cuda": "c_and_cuda",
+    "python": python,
+    "numpy": numpy,
+    "c": c_and_cuda,
+    "js": javascript,
+    "cuda": c_and_cuda,
 }
 """Which module of this package writes each language."""
 CAMEL_CASE_LANGUAGES = ("js",)
@@ -39,11 +47,10 @@ def write_listing(
 ) -> str:
     """Return a circuit as a listing in a language; `name` is the name of its function."""
     if circuit.certificates:
-        options["guard"] = import_module("wiregrad.codegen.branch_guards").build_guard(circuit)
-    listing = import_module("wiregrad.codegen.listing").build_listing(circuit.unchecked(), function)
-    module = import_module(f"wiregrad.codegen.{LANGUAGE_MODULES[language]}")
+        options["guard"] = branch_guards.build_guard(circuit)
+    lines = listing.build_listing(circuit.unchecked(), function)
     name = _usual_name(function, language) if name is None else _check_function_name(name)
-    text: str = getattr(module, f"to_{language}")(listing, name, **options)
+    text: str = getattr(LANGUAGE_MODULES[language], f"to_{language}")(lines, name, **options)
     return text
 
 

@@ -34,19 +34,19 @@ __all__ = [
     "to_unicode",
 ]
 
-
-__getattr__ = load_names_lazily(
-    __name__,
-    {
-        "Box": "wiregrad.draw.layout.boxes",
-        "BoxKind": "wiregrad.draw.layout.boxes",
-        "Picture": "wiregrad.draw.layout.boxes",
-        "PictureLink": "wiregrad.draw.layout.boxes",
-        "build_mimebundle": "wiregrad.draw.render.terminal",
-        "build_picture": "wiregrad.draw.layout.picture",
-        "to_dot": "wiregrad.draw.render.graph_languages",
-        "to_mermaid": "wiregrad.draw.render.graph_languages",
-        "to_svg": "wiregrad.draw.render.svg",
-        "to_unicode": "wiregrad.draw.render.terminal",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = load_names_lazily(
+        __name__,
+        {
+            "Box": "wiregrad.draw.layout.boxes",
+            "BoxKind": "wiregrad.draw.layout.boxes",
+            "Picture": "wiregrad.draw.layout.boxes",
+            "PictureLink": "wiregrad.draw.layout.boxes",
+            "build_mimebundle": "wiregrad.draw.render.terminal",
+            "build_picture": "wiregrad.draw.layout.picture",
+            "to_dot": "wiregrad.draw.render.graph_languages",
+            "to_mermaid": "wiregrad.draw.render.graph_languages",
+            "to_svg": "wiregrad.draw.render.svg",
+            "to_unicode": "wiregrad.draw.render.terminal",
+        },
+    )

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "parse_json", "replace_file", "save", "write_json"]
 
-__getattr__ = load_names_lazily(
-    __name__,
-    {
-        "load": "wiregrad.files.archive",
-        "parse_json": "wiregrad.ir.json_form",
-        "replace_file": "wiregrad.files.archive",
-        "save": "wiregrad.files.archive",
-        "write_json": "wiregrad.ir.json_form",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = load_names_lazily(
+        __name__,
+        {
+            "load": "wiregrad.files.archive",
+            "parse_json": "wiregrad.ir.json_form",
+            "replace_file": "wiregrad.files.archive",
+            "save": "wiregrad.files.archive",
+            "write_json": "wiregrad.ir.json_form",
+        },
+    )

@@ -1,42 +1,30 @@
 """What a person asks of a run, one package or module per question.
 
-`load_question("blame")` returns the function that answers a question; its module is loaded when the question is first
-asked. Every answer is a `Report`: facts as fields, sentences when printed.
+The module of a question has a function of the same name, which answers it: `inspect.blame.blame(run)`. A module is
+loaded when its question is first asked. Every answer is a `Report`: facts as fields, sentences when printed.
 
 Start with `report` (what answers share) and `run_index` (the one index of a run, from which questions read nodes, wires
-and numbers), then read `blame`, a question in one module. Other rooms call `load_question`, the functions named after
-the questions (`blame.blame`, `paths.paths`, ...), `explain.explain_value`, `check.check_gradients`,
+and numbers), then read `blame`, a question in one module. Other rooms call the functions named after the questions
+(`blame.blame`, `paths.paths`, `paths.branches`, ...), `explain.explain_value`, `check.check_gradients`,
 `flight_recorder.Flight` and what `report` offers; everything else is private to its question.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from collections.abc import Callable
-from importlib import import_module
-from typing import Any
+from wiregrad.lazy import load_module_lazily
 
-_MODULES = {
-    "blame": "wiregrad.inspect.blame",
-    "branches": "wiregrad.inspect.paths",
-    "diff": "wiregrad.inspect.diff",
-    "explain": "wiregrad.inspect.explain",
-    "flow": "wiregrad.inspect.flow",
-    "histogram": "wiregrad.inspect.histogram",
-    "kinks": "wiregrad.inspect.kinks",
-    "paths": "wiregrad.inspect.paths",
-    "receipt": "wiregrad.inspect.receipt",
-    "rounding": "wiregrad.inspect.rounding",
-    "steps": "wiregrad.inspect.steps",
-}
-"""The module of each question; it has a function named after the question."""
+if TYPE_CHECKING:
+    from wiregrad.inspect import blame, diff, explain, flow, histogram, kinks, paths, receipt, rounding, steps
+else:
+    blame = load_module_lazily("wiregrad.inspect.blame")
+    diff = load_module_lazily("wiregrad.inspect.diff")
+    explain = load_module_lazily("wiregrad.inspect.explain")
+    flow = load_module_lazily("wiregrad.inspect.flow")
+    histogram = load_module_lazily("wiregrad.inspect.histogram")
+    kinks = load_module_lazily("wiregrad.inspect.kinks")
+    paths = load_module_lazily("wiregrad.inspect.paths")
+    receipt = load_module_lazily("wiregrad.inspect.receipt")
+    rounding = load_module_lazily("wiregrad.inspect.rounding")
+    steps = load_module_lazily("wiregrad.inspect.steps")
 
-
-def load_question(question: str) -> Callable[..., Any]:
-    """Return the function that answers a question.
-
-    >>> import wiregrad as wg
-    >>> len(list(load_question("steps")(wg.circuit("x * x").run(x=3.0))))
-    5
-    """
-    function: Callable[..., Any] = getattr(import_module(_MODULES[question]), question)
-    return function
+__all__ = ["blame", "diff", "explain", "flow", "histogram", "kinks", "paths", "receipt", "rounding", "steps"]

@@ -56,10 +56,11 @@ __all__ = [
     "write_text",
 ]
 
-__getattr__ = load_names_lazily(
-    __name__,
-    {
-        "parse_text": "wiregrad.ir.text_form",
-        "write_text": "wiregrad.ir.text_form",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = load_names_lazily(
+        __name__,
+        {
+            "parse_text": "wiregrad.ir.text_form",
+            "write_text": "wiregrad.ir.text_form",
+        },
+    )

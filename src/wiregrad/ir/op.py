@@ -14,10 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import numpy as np
 
 from wiregrad.dtypes import WireType
 from wiregrad.errors import ArityError, DomainError, RecordError, UnknownOpError, short_repr, suggest_name
+from wiregrad.lazy import load_module_lazily
+
+if TYPE_CHECKING:
+    import inspect
+else:
+    inspect = load_module_lazily("inspect")
 
 _OPERATOR_SIGNS = re.compile(r"[^\w\s(),;]+")
 
@@ -42,6 +50,33 @@ class Level(IntEnum):
     PRODUCT = 2
     SIGN = 3
     POWER = 4
+
+
+class OpSignature:
+    """The `__signature__` of records, which `inspect.signature`, `help` and editors show."""
+
+    def __get__(self, op: Op | None, owner: type[Op]) -> inspect.Signature:
+        if op is None:
+            raise AttributeError("the signature of the class is that of its fields")
+        return inspect.Signature([*_wire_parameters(op), *_setting_parameters(op)])
+
+
+def _wire_parameters(op: Op) -> Iterator[inspect.Parameter]:
+    """Return the parameters of the wires, which are positional."""
+    required = len(op.inputs) - len(op.defaults)
+    kind = inspect.Parameter.VAR_POSITIONAL if op.variadic else inspect.Parameter.POSITIONAL_ONLY
+    for slot, name in enumerate(op.inputs):
+        default = inspect.Parameter.empty if slot < required else op.defaults[slot - required]
+        yield inspect.Parameter(name, kind, default=default)
+
+
+def _setting_parameters(op: Op) -> list[inspect.Parameter]:
+    """Return the parameters of the settings: those that the forward function takes by keyword only."""
+    if isinstance(op.forward, np.ufunc):
+        # The keywords of a ufunc are NumPy's.
+        return []
+    parameters = inspect.signature(op.forward).parameters.values()
+    return [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -79,6 +114,12 @@ class Op:
     """Whether it works element by element, so that operands of different shapes are broadcast to one shape."""
     settings: tuple[tuple[str, Any], ...] = ()
     """The settings of a node (an axis, a shape), by name; empty in the table's own record."""
+
+    __signature__ = OpSignature()
+
+    def __post_init__(self) -> None:
+        # An op is called like a function, so `help` shows it like one.
+        vars(self).update(__name__=self.name, __doc__=self.doc)
 
     def __call__(self, *operands: object, **settings: object) -> Any:
         """Apply the op to operands, with these settings."""
@@ -385,55 +426,55 @@ class OperatorMethods:
     def __add__(self, other: Any) -> Any:
         return TABLE.infix["+"](self, other)
 
-    def __radd__(self, other: object) -> Any:
+    def __radd__(self, other: Any) -> Any:
         return TABLE.infix["+"](other, self)
 
     def __sub__(self, other: Any) -> Any:
         return TABLE.infix["-"](self, other)
 
-    def __rsub__(self, other: object) -> Any:
+    def __rsub__(self, other: Any) -> Any:
         return TABLE.infix["-"](other, self)
 
     def __mul__(self, other: Any) -> Any:
         return TABLE.infix["*"](self, other)
 
-    def __rmul__(self, other: object) -> Any:
+    def __rmul__(self, other: Any) -> Any:
         return TABLE.infix["*"](other, self)
 
     def __truediv__(self, other: Any) -> Any:
         return TABLE.infix["/"](self, other)
 
-    def __rtruediv__(self, other: object) -> Any:
+    def __rtruediv__(self, other: Any) -> Any:
         return TABLE.infix["/"](other, self)
 
-    def __pow__(self, other: object) -> Any:
+    def __pow__(self, other: Any) -> Any:
         return TABLE.infix["**"](self, other)
 
-    def __rpow__(self, other: object) -> Any:
+    def __rpow__(self, other: Any) -> Any:
         return TABLE.infix["**"](other, self)
 
-    def __mod__(self, other: object) -> Any:
+    def __mod__(self, other: Any) -> Any:
         return TABLE.infix["%"](self, other)
 
-    def __rmod__(self, other: object) -> Any:
+    def __rmod__(self, other: Any) -> Any:
         return TABLE.infix["%"](other, self)
 
-    def __floordiv__(self, other: object) -> Any:
+    def __floordiv__(self, other: Any) -> Any:
         return TABLE.infix["//"](self, other)
 
-    def __rfloordiv__(self, other: object) -> Any:
+    def __rfloordiv__(self, other: Any) -> Any:
         return TABLE.infix["//"](other, self)
 
-    def __lt__(self, other: object) -> Any:
+    def __lt__(self, other: Any) -> Any:
         return TABLE.infix["<"](self, other)
 
-    def __le__(self, other: object) -> Any:
+    def __le__(self, other: Any) -> Any:
         return TABLE.infix["<="](self, other)
 
-    def __gt__(self, other: object) -> Any:
+    def __gt__(self, other: Any) -> Any:
         return TABLE.infix[">"](self, other)
 
-    def __ge__(self, other: object) -> Any:
+    def __ge__(self, other: Any) -> Any:
         return TABLE.infix[">="](self, other)
 
     def __neg__(self) -> Any:
@@ -442,10 +483,10 @@ class OperatorMethods:
     def __pos__(self) -> Any:
         return TABLE.prefix["+"](self)
 
-    def __and__(self, other: object) -> Any:
+    def __and__(self, other: Any) -> Any:
         return TABLE["logical_and"](self, other)
 
-    def __or__(self, other: object) -> Any:
+    def __or__(self, other: Any) -> Any:
         return TABLE["logical_or"](self, other)
 
     def __invert__(self) -> Any:

@@ -13,10 +13,10 @@ op), `gradient_flow` (how gradients are multiplied and added), `c_expressions` (
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 from wiregrad.ir import TABLE, Op, Pattern
+from wiregrad.lazy import import_later, load_names_lazily
 from wiregrad.ops import elementwise_records
 from wiregrad.ops.elementwise import Elementwise, Kink
 from wiregrad.ops.gradient_flow import only
@@ -48,13 +48,14 @@ _MODULES = (
 _ARRAY_RECORDS = ("shape_records", "reduce_records", "linalg_records")
 
 TABLE.reserve_names([*__all__, *_MODULES, *_ARRAY_RECORDS])
-TABLE.defer_loading(lambda: [import_module(f"wiregrad.ops.{name}") for name in _ARRAY_RECORDS])
+TABLE.defer_loading(import_later(*(f"wiregrad.ops.{name}" for name in _ARRAY_RECORDS)))
 
+if TYPE_CHECKING:
+    from wiregrad.ops import linalg_records, reduce_records, shape_records  # noqa: F401
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return TABLE[name]
+    def __getattr__(name: str) -> Op: ...
+else:
+    __getattr__ = load_names_lazily(__name__, {}, otherwise=TABLE.__getitem__)
 
 
 def __dir__() -> list[str]:

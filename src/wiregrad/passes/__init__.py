@@ -50,9 +50,10 @@ __all__ = [
     "with_convention",
 ]
 
-__getattr__ = load_names_lazily(
-    __name__,
-    {
-        "expand": "wiregrad.passes.expansion",
-    },
-)
+if not TYPE_CHECKING:
+    __getattr__ = load_names_lazily(
+        __name__,
+        {
+            "expand": "wiregrad.passes.expansion",
+        },
+    )

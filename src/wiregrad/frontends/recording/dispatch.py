@@ -29,7 +29,16 @@ from wiregrad.errors import (
 )
 from wiregrad.frontends.recording.arguments import ensure_owned, flatten, tree_map, unflatten
 from wiregrad.frontends.recording.record import are_discrete, record_op
-from wiregrad.frontends.recording.value import Value, as_numpy_number, make_concrete, make_leaf, new_instance, notes_of
+from wiregrad.frontends.recording.value import (
+    Value,
+    as_numpy_number,
+    describe_method,
+    make_concrete,
+    make_leaf,
+    new_instance,
+    notes_of,
+)
+from wiregrad.frontends.recording.value_methods import Operand
 from wiregrad.ir import TABLE, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
@@ -237,9 +246,7 @@ def _make_op_method(op: Op) -> Callable[..., Any]:
         except ArityError as error:
             raise ArityError(f"{error}{format_user_line()}") from None
 
-    method.__name__ = op.name
-    method.__doc__ = op.doc
-    return method
+    return describe_method(method, op.name, op)
 
 
 def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -253,9 +260,7 @@ def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..
                 raise
         return run_without_rule(_call_method, (name, self, *args), kwargs)
 
-    method.__name__ = name
-    method.__doc__ = function.__doc__
-    return method
+    return describe_method(method, name, function)
 
 
 install_methods()
@@ -282,19 +287,19 @@ class ClonedValue(Value):
     def __setitem__(self, index: object, value: object) -> None:
         self._assign_elements(run_composite(_put_elements, "indexing", (self, index, value), {}), value)
 
-    def __iadd__(self, other: Any) -> ClonedValue:
+    def __iadd__(self, other: Operand) -> ClonedValue:
         return self._assign_elements(self + other)
 
-    def __isub__(self, other: Any) -> ClonedValue:
+    def __isub__(self, other: Operand) -> ClonedValue:
         return self._assign_elements(self - other)
 
-    def __imul__(self, other: Any) -> ClonedValue:
+    def __imul__(self, other: Operand) -> ClonedValue:
         return self._assign_elements(self * other)
 
-    def __itruediv__(self, other: Any) -> ClonedValue:
+    def __itruediv__(self, other: Operand) -> ClonedValue:
         return self._assign_elements(self / other)
 
-    def __getitem__(self, index: object) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         part = super().__getitem__(index)
         return self._note_view(part) if _is_basic_index(index) else part
 
@@ -309,7 +314,7 @@ class ClonedValue(Value):
     def __array_function__(
         self, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        result = super().__array_function__(function, types, args, kwargs)  # type: ignore[misc]
+        result = super().__array_function__(function, types, args, kwargs)
         return self._note_view(result) if function.__name__ in VIEW_METHODS else result
 
     def _note_view(self, part: object) -> Any:
@@ -380,6 +385,26 @@ def expand_as(x: Value, other: ArrayLike) -> Any:
     return FUNCTIONS["broadcast_to"].run(x, np.shape(other))
 
 
+def transpose_matrix(x: Value) -> Value:
+    """Return the matrix with its axes exchanged."""
+    return x.T
+
+
+def count_axes(x: Value) -> int:
+    """Return the number of axes."""
+    return x.ndim
+
+
+def count_elements(x: Value) -> int:
+    """Return the number of elements."""
+    return x.size
+
+
+def to_array(x: Value) -> np.ndarray[Any, Any]:
+    """Return a constant as a NumPy array; any other value raises, since its gradient would be lost."""
+    return np.asarray(x)
+
+
 TORCH_METHODS: dict[str, Callable[..., Any]] = {
     "add": TABLE["add"],
     "sub": TABLE["subtract"],
@@ -388,10 +413,10 @@ TORCH_METHODS: dict[str, Callable[..., Any]] = {
     "neg": TABLE["negative"],
     "mm": FUNCTIONS_BY_NUMPY[np.matmul].run,
     "matmul": FUNCTIONS_BY_NUMPY[np.matmul].run,
-    "t": lambda x: x.T,
-    "dim": lambda x: x.ndim,
-    "numel": lambda x: x.size,
-    "numpy": np.asarray,
+    "t": transpose_matrix,
+    "dim": count_axes,
+    "numel": count_elements,
+    "numpy": to_array,
     "clone": clone,
     "clamp": clamp,
     "masked_fill": masked_fill,
@@ -406,9 +431,7 @@ def _make_torch_method(name: str, function: Callable[..., Any]) -> Callable[...,
     def method(self: Value, *args: object, **kwargs: object) -> Any:
         return run_composite(function, name, (self, *args), kwargs)
 
-    method.__name__ = name
-    method.__doc__ = function.__doc__
-    return method
+    return describe_method(method, name, function)
 
 
 for _name, _function in TORCH_METHODS.items():

@@ -32,6 +32,7 @@ from wiregrad.frontends.recording.value import (
     Scalar,
     Value,
     as_python_number,
+    describe_method,
     is_numeric_operand,
     is_python_number,
     make_leaf,
@@ -171,7 +172,7 @@ def generate_scalar_function(
         if text is not None:
             SCALAR_NAMESPACE[f"OP_{op.name}"] = op
             exec(compile(text, f"<wiregrad scalar {key}>", "exec"), SCALAR_NAMESPACE)
-            function = SCALAR_NAMESPACE.pop(op.name)
+            function = describe_method(SCALAR_NAMESPACE.pop(op.name), op.name, op)
         SCALAR_NAMESPACE[name] = function
     return function
 
@@ -397,11 +398,11 @@ def _generate_lazily(op: Elementwise, name: str, owner: type[Scalar], *, reflect
             helper = SCALAR_NAMESPACE[f"{CLASS_FLAVOURS[owner].prefix}recorded"]
             return helper(op, (*rest, self) if reflected else (self, *rest))
 
-        chosen = generated or record_instead
+        chosen = generated or describe_method(record_instead, name, op)
         setattr(owner, name, chosen)
         return chosen(self, *other)
 
-    return generate_and_call
+    return describe_method(generate_and_call, name, op)
 
 
 def _make_scalar_apply(op: Elementwise) -> Callable[..., Any]:

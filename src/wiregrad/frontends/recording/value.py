@@ -42,8 +42,8 @@ from wiregrad.frontends.recording.tape import (
     pull_back,
 )
 from wiregrad.frontends.recording.user_code import user_place
+from wiregrad.frontends.recording.value_methods import ValueMethods
 from wiregrad.ir import INPUT, TABLE, Op, Place
-from wiregrad.ir.op import OperatorMethods
 from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
 
 new_instance = object.__new__
@@ -74,7 +74,7 @@ class ValueNotes:
         """The tape where a leaf was last used, until a sweep has visited it: the next op on it is recorded there."""
 
 
-class Value(OperatorMethods):
+class Value(ValueMethods):
     """A number or an array that remembers how it was computed.
 
     >>> a, b = Value(2.0, name="a"), Value(-3.0)
@@ -247,13 +247,15 @@ class Value(OperatorMethods):
         _note_escape(self, self._data)
         return make_leaf(self._data, constant=True, number=number_class(self))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        if is_constant(self):
-            _note_escape(self, self._data)
-            return np.array(self._data, dtype)
-        raise EscapeError(
-            _ESCAPE_MESSAGE.format("an array") + "; join values with np.stack([...])" + format_user_line()
-        )
+    if not TYPE_CHECKING:
+        # NumPy's stubs would take a value for an array, and say that an array plus a value is an array.
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            if is_constant(self):
+                _note_escape(self, self._data)
+                return np.array(self._data, dtype)
+            raise EscapeError(
+                _ESCAPE_MESSAGE.format("an array") + "; join values with np.stack([...])" + format_user_line()
+            )
 
     def __float__(self) -> float:
         if is_constant(self):
@@ -299,7 +301,7 @@ class Value(OperatorMethods):
             raise OperandError(f"a number has no length{format_user_line()}")
         return self.shape[0]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter([self[k] for k in range(len(self))])
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -308,10 +310,10 @@ class Value(OperatorMethods):
             f"x = wg.put(x, i, v), or np.where(mask, v, x){format_user_line()}"
         )
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self: Any, other: Any) -> Any:
         return np.divmod(self, other)
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self: Any, other: Any) -> Any:
         return np.divmod(other, self)
 
     def __eq__(self, other: object) -> Any:
@@ -342,14 +344,6 @@ class Value(OperatorMethods):
         LAST_LOOKUP[:] = [_identify_instruction(sys._getframe(1))]
         return hash(_lookup_key(self))
 
-    if TYPE_CHECKING:
-        # Methods, operators and NumPy's protocols are set by `dispatch.py` from the op table. A real
-        # `__getattr__` would slow down every attribute of a value.
-        def __getattr__(self, name: str) -> Any: ...
-        def __getitem__(self, index: Any) -> Any: ...
-        def __matmul__(self, other: Any) -> Any: ...
-        def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Any: ...
-
     def __format__(self, spec: str) -> str:
         # Text carries no gradient, so none is lost; but the code may branch on the text.
         _note_escape(self, self._data)
@@ -362,7 +356,7 @@ class Value(OperatorMethods):
         _note_escape(self, self._data)
         return str(self._data)
 
-    def __round__(self, digits: int | None = None) -> Any:
+    def __round__(self: Any, digits: int | None = None) -> Any:
         return np.round(self, 0 if digits is None else digits)
 
     def __repr__(self) -> str:
@@ -381,6 +375,15 @@ class Value(OperatorMethods):
         if self._tape is not None:
             raise EscapeError(_ESCAPE_MESSAGE.format("bytes") + format_user_line())
         return Value, (self._data, self.name)
+
+
+def describe_method(method: Callable[..., Any], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a method of values a name, and the documentation and signature of the function that it calls."""
+    method.__name__ = name
+    method.__qualname__ = f"Value.{name}"
+    method.__doc__ = function.__doc__
+    setattr(method, "__wrapped__", function)  # noqa: B010 - read by inspect.signature
+    return method
 
 
 LAST_LOOKUP: list[tuple[CodeType, int, int]] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
@@ -29,7 +29,39 @@ from wiregrad.frontends.recording.value import Scalar, Value
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import match_dtype
 
+P = ParamSpec("P")
+Result = TypeVar("Result")
+Aux = TypeVar("Aux")
+Argument = TypeVar("Argument", bound=Any)
+"""The first argument, and the gradient by it; the bound lets the parameter of a lambda be anything."""
+Arguments = TypeVarTuple("Arguments")
 
+# A ufunc comes first in the overloads: what it takes cannot be read from NumPy's stubs.
+
+
+@overload
+def grad(
+    f: np.ufunc, argnums: Argnums = 0, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[..., Any]: ...
+@overload
+def grad(  # type: ignore[overload-overlap]
+    f: Callable[Concatenate[Argument, P], object],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[Argument, P], Argument]: ...
+@overload
+def grad(
+    f: Callable[P, object], argnums: int, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    f: Callable[P, object], argnums: Sequence[int], has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[P, tuple[Any, ...]]: ...
+@overload
+def grad(
+    f: Callable[P, tuple[object, Aux]], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
+) -> Callable[P, tuple[Any, Aux]]: ...
 def grad(
     f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -40,16 +72,39 @@ def grad(
     >>> grad(grad(lambda x: x**3))(2.0)
     12.0
     """
-    compute = value_and_grad(f, argnums, has_aux, holomorphic)
+    compute = _make_value_and_grad(f, argnums, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
-    def compute_gradient(*args: Any, **kwargs: Any) -> Any:
+    def compute_gradient(*args: object, **kwargs: object) -> Any:
         value, grads = compute(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
     return compute_gradient
 
 
+@overload
+def value_and_grad(
+    f: np.ufunc, argnums: Argnums = 0, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[..., tuple[Any, Any]]: ...
+@overload
+def value_and_grad(  # type: ignore[overload-overlap]
+    f: Callable[Concatenate[Argument, P], Result],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[Argument, P], tuple[Result, Argument]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, Result], argnums: int, has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[P, tuple[Result, Any]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, Result], argnums: Sequence[int], has_aux: Literal[False] = False, holomorphic: bool = False
+) -> Callable[P, tuple[Result, tuple[Any, ...]]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, Result], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
+) -> Callable[P, tuple[Result, Any]]: ...
 def value_and_grad(
     f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -58,10 +113,16 @@ def value_and_grad(
     >>> value_and_grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 3.0)
     (6.0, (3.0, 2.0))
     """
+    return _make_value_and_grad(f, argnums, has_aux, holomorphic)
+
+
+def _make_value_and_grad(
+    f: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Callable[..., tuple[Any, Any]]:
     check_callable(f)
 
     @functools.wraps(f, updated=())
-    def compute_both(*args: Any, **kwargs: Any) -> Any:
+    def compute_both(*args: object, **kwargs: object) -> tuple[Any, Any]:
         call = LiftedCall(f, args, kwargs, argnums)
         session = call.session
         result, aux = _with_aux(call.result) if has_aux else (call.result, None)
@@ -77,13 +138,13 @@ def value_and_grad(
     return compute_both
 
 
-def _with_aux(result: Any) -> tuple[Any, Any]:
+def _with_aux(result: object) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise GradientError(f"with has_aux=True the function returns (value, anything); got {short_repr(result)}")
     return result
 
 
-def check_scalar_result(result: Any, f: Any, *, holomorphic: bool = False) -> None:
+def check_scalar_result(result: object, f: object, *, holomorphic: bool = False) -> None:
     """Raise unless a result is one real number (or complex, if holomorphic), as reverse mode needs."""
     if isinstance(result, Scalar):
         return
@@ -106,11 +167,21 @@ def check_scalar_result(result: Any, f: Any, *, holomorphic: bool = False) -> No
         )
 
 
-def _unit_seed(result: Value) -> Any:
+def _unit_seed(result: Value) -> float | np.inexact[Any]:
     return 1.0 if type(result._data) is float else result._data.dtype.type(1)
 
 
-def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+@overload
+def vjp(f: np.ufunc, *primals: object, has_aux: bool = False) -> Any: ...
+@overload
+def vjp(
+    f: Callable[[*Arguments], Result], *primals: *Arguments, has_aux: Literal[False] = False
+) -> tuple[Result, Callable[[Result], tuple[*Arguments]]]: ...
+@overload
+def vjp(
+    f: Callable[[*Arguments], tuple[Result, Aux]], *primals: *Arguments, has_aux: Literal[True]
+) -> tuple[Result, Callable[[Result], tuple[*Arguments]], Aux]: ...
+def vjp(f: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
     """Return f's result and a function that pulls a cotangent of it back to the arguments.
 
     >>> y, pull = vjp(lambda x, y: x * y, 2.0, 3.0)
@@ -126,7 +197,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     datas = [data_of(leaf) for leaf in results]
     places = [session.offset_of(leaf) for leaf in results]
 
-    def pullback(cotangent: Any) -> Any:
+    def pullback(cotangent: object) -> Any:
         seeds = [
             (at, as_cotangent(seed, data))
             for at, seed, data in zip(places, match_leaves(tree, cotangent, "the cotangent"), datas, strict=True)
@@ -138,7 +209,7 @@ def vjp(f: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     return (out, pullback, release_results(aux, session)) if has_aux else (out, pullback)
 
 
-def as_cotangent(seed: Any, data: Any, what: str = "the cotangent") -> Any:
+def as_cotangent(seed: object, data: Any, what: str = "the cotangent") -> Any:
     """Check a cotangent or tangent of a value, and convert it to the value's dtype."""
     raw = data_of(seed)
     if np.shape(raw) != np.shape(data):
@@ -150,6 +221,24 @@ def as_cotangent(seed: Any, data: Any, what: str = "the cotangent") -> Any:
     return float(raw) if type(data) is float else np.asarray(raw).astype(data.dtype)[()]
 
 
+@overload
+def jvp(f: np.ufunc, primals: Sequence[object], tangents: Sequence[object], has_aux: bool = False) -> Any: ...
+@overload
+def jvp(
+    f: Callable[[*Arguments], Result],
+    primals: tuple[*Arguments],
+    tangents: tuple[*Arguments],
+    has_aux: Literal[False] = False,
+) -> tuple[Result, Result]: ...
+@overload
+def jvp(
+    f: Callable[[*Arguments], tuple[Result, Aux]],
+    primals: tuple[*Arguments],
+    tangents: tuple[*Arguments],
+    has_aux: Literal[True],
+) -> tuple[Result, Result, Aux]: ...
+@overload
+def jvp(f: Callable[..., object], primals: list[Any], tangents: list[Any], has_aux: bool = False) -> Any: ...
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """Return f's result and its directional derivative along tangents of the arguments, by forward mode.
 
@@ -175,32 +264,32 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     return (*out, release_results(aux, session)) if has_aux else out
 
 
-def hvp(f: Callable[..., Any], x: Any, v: Any) -> Any:
+def hvp(f: Callable[[Argument], object], x: Argument, v: Argument) -> Argument:
     """Return the product of the Hessian of f at x with v, by forward mode over reverse mode.
 
     >>> import numpy as np
     >>> hvp(lambda x: x[0] ** 2 * x[1], np.array([2.0, 3.0]), np.array([1.0, 0.0])).tolist()
     [6.0, 4.0]
     """
-    return jvp(grad(f), (x,), (v,))[1]
+    product: Argument = jvp(grad(f), (x,), (v,))[1]
+    return product
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: Argument) -> Argument:
     """Return a container of values (or plain numbers) as constants: no gradient flows back through them.
 
     >>> grad(lambda x: x * stop_gradient(x))(3.0)
     3.0
     """
     leaves, tree = flatten(x)
-    return unflatten(tree, [_stop_leaf(leaf) for leaf in leaves])
+    stopped: Argument = unflatten(tree, [leaf.detach() if isinstance(leaf, Value) else leaf for leaf in leaves])
+    return stopped
 
 
-def _stop_leaf(leaf: Any) -> Any:
-    if not isinstance(leaf, Value):
-        return leaf
-    return leaf.detach()
-
-
+@overload
+def jacobian(f: np.ufunc, argnums: Argnums = 0, mode: str | None = None) -> Callable[..., Any]: ...
+@overload
+def jacobian(f: Callable[P, object], argnums: Argnums = 0, mode: str | None = None) -> Callable[P, Any]: ...
 def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = None) -> Callable[..., Any]:
     """Return the function that computes all derivatives of f's results by its arguments.
 
@@ -216,7 +305,7 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
         raise OperandError(f"mode is 'forward', 'reverse' or None; got {short_repr(mode)}")
 
     @functools.wraps(f, updated=())
-    def compute_jacobian(*args: Any, **kwargs: Any) -> Any:
+    def compute_jacobian(*args: object, **kwargs: object) -> Any:
         call = LiftedCall(f, args, kwargs, argnums)
         session = call.session
         results, tree = flatten(call.result)
@@ -315,6 +404,10 @@ def _put_result_axes_first(block: Any, inputs: int, outputs: int) -> Any:
     return FUNCTIONS["transpose"].run(block, (*range(inputs, inputs + outputs), *range(inputs)))
 
 
+@overload
+def hessian(f: np.ufunc, argnums: Argnums = 0) -> Callable[..., Any]: ...
+@overload
+def hessian(f: Callable[P, object], argnums: Argnums = 0) -> Callable[P, Any]: ...
 def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """Return the function that computes the second derivatives of f: the Jacobian of its Jacobian.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -54,10 +54,17 @@ from wiregrad.ops.array_ops import ArrayOp, General
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import shape_of
 
-AxesSpec = int | None | Sequence[Any]
+P = ParamSpec("P")
+Result = TypeVar("Result")
+AxesSpec = int | list[Any] | tuple[Any, ...] | dict[Any, Any] | None
+"""An axis for all leaves of an argument, or one for each, in the structure of the argument; None means no axis."""
 
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+@overload
+def vmap(f: np.ufunc, in_axes: AxesSpec = 0, out_axes: AxesSpec = 0) -> Callable[..., Any]: ...
+@overload
+def vmap(f: Callable[P, object], in_axes: AxesSpec = 0, out_axes: AxesSpec = 0) -> Callable[P, Any]: ...
+def vmap(f: Callable[..., Any], in_axes: AxesSpec = 0, out_axes: AxesSpec = 0) -> Callable[..., Any]:
     """Return the function that applies f along an axis of its arguments, all examples at once.
 
     `in_axes` gives the axis of the examples for each argument; None for an argument that all examples share. Keyword
@@ -70,7 +77,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     check_callable(f)
 
     @functools.wraps(f, updated=())
-    def call_batched(*args: Any, **kwargs: Any) -> Any:
+    def call_batched(*args: object, **kwargs: object) -> Any:
         leaves, tree = flatten((args, kwargs))
         axes = [*_leaf_axes(in_axes, args, f), *_axes_for(0, kwargs)]
         size = _batch_size(leaves, axes, f)
@@ -168,7 +175,7 @@ def _apply_node(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size:
     return result
 
 
-def _is_lifted(leaf: Any) -> bool:
+def _is_lifted(leaf: object) -> bool:
     return isinstance(leaf, Value) or np.asarray(leaf).dtype.kind in "fc"
 
 
@@ -203,7 +210,7 @@ def _repeat_example(x: Any, size: int) -> Any:
     return TABLE["spread"](x, rank=len(shape), shape=(size, *shape))
 
 
-def _leaf_axes(in_axes: Any, args: tuple[Any, ...], f: Callable[..., Any]) -> list[int | None]:
+def _leaf_axes(in_axes: AxesSpec, args: tuple[Any, ...], f: Callable[..., Any]) -> list[int | None]:
     if isinstance(in_axes, list | tuple):
         if len(in_axes) != len(args):
             raise OperandError(
@@ -214,7 +221,7 @@ def _leaf_axes(in_axes: Any, args: tuple[Any, ...], f: Callable[..., Any]) -> li
     return [axis for arg in args for axis in _axes_for(in_axes, arg)]
 
 
-def _axes_for(spec: Any, item: Any, what: str = "in_axes") -> list[int | None]:
+def _axes_for(spec: AxesSpec, item: Any, what: str = "in_axes") -> list[int | None]:
     """Return an axis for every leaf of an argument; an axis given for a container applies to all its leaves."""
     if spec is None or isinstance(spec, int):
         return [spec] * len(flatten(item)[0])
@@ -252,7 +259,7 @@ def _move_axis_to_front(leaf: Any, axis: int) -> Any:
     return FUNCTIONS["moveaxis"].run(leaf, axis, 0) if axis else leaf
 
 
-def _axes_of_results(out_axes: Any, tree: ContainerTree, count: int) -> list[int | None]:
+def _axes_of_results(out_axes: AxesSpec, tree: ContainerTree, count: int) -> list[int | None]:
     return _axes_for(out_axes, unflatten(tree, [0.0] * count), "out_axes") if count else []
 
 
@@ -271,6 +278,10 @@ def _move_axis_to_place(output: tuple[Any, bool], axis: int | None, size: int) -
     return FUNCTIONS["moveaxis"].run(batched, 0, axis)
 
 
+@overload
+def checkpoint(f: np.ufunc) -> Callable[..., Any]: ...
+@overload
+def checkpoint(f: Callable[P, Result]) -> Callable[P, Result]: ...
 def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return f as one node: its inner values are not stored for the backward pass but computed again there.
 
@@ -284,7 +295,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     check_callable(f)
 
     @functools.wraps(f, updated=())
-    def call_checkpointed(*args: Any, **kwargs: Any) -> Any:
+    def call_checkpointed(*args: object, **kwargs: object) -> Any:
         leaves, tree = flatten((args, kwargs))
         values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
         tape = STATE.tape

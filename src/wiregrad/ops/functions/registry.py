@@ -36,6 +36,14 @@ class RegisteredFunction:
         """The first line of its documentation."""
         return (self.run.__doc__ or "").strip().split("\n")[0]
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether `dir(wiregrad)` lists it: not if people write it otherwise, as an operator, a method or a ufunc's."""
+        if self.numpy:
+            return any(getattr(function, "__name__", None) == self.name for function in self.numpy)
+        is_array_method = hasattr(np.ndarray, self.name) or hasattr(np.ndarray, f"__{self.name}__")
+        return hasattr(np, self.name) or not is_array_method
+
 
 FUNCTIONS: dict[str, RegisteredFunction] = {}
 """Every function by name."""
@@ -50,6 +58,7 @@ def register_function(
 
     def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
         entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, method, samples)
+        run.__name__ = entry.name
         FUNCTIONS[entry.name] = entry
         FUNCTIONS_BY_NUMPY.update(dict.fromkeys(numpy, entry))
         return run

@@ -1,0 +1,2169 @@
+# Written by `python tools/write_stubs.py` from the op table.
+from collections.abc import Sequence
+from typing import Any, overload
+
+from numpy.typing import DTypeLike, NDArray
+
+from wiregrad.frontends.recording.value import Value
+from wiregrad.frontends.recording.value_methods import Operand, PlainArray
+
+__all__: list[str] = [
+    "abs",
+    "absolute",
+    "acos",
+    "acosh",
+    "add",
+    "all",
+    "allclose",
+    "angle",
+    "any",
+    "append",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "argmax",
+    "argmin",
+    "argsort",
+    "argwhere",
+    "array_equal",
+    "array_equiv",
+    "array_split",
+    "asin",
+    "asinh",
+    "astype",
+    "atan",
+    "atan2",
+    "atanh",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "average",
+    "avg_pool1d",
+    "avg_pool2d",
+    "block",
+    "broadcast_arrays",
+    "broadcast_to",
+    "can_cast",
+    "cbrt",
+    "ceil",
+    "cholesky",
+    "clip",
+    "column_stack",
+    "common_type",
+    "compress",
+    "concatenate",
+    "cond",
+    "conj",
+    "conjugate",
+    "conv1d",
+    "conv2d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "convolve",
+    "copy",
+    "copysign",
+    "copyto",
+    "corrcoef",
+    "correlate",
+    "cos",
+    "cosh",
+    "count_nonzero",
+    "cov",
+    "cross",
+    "cross_entropy",
+    "cumprod",
+    "cumsum",
+    "deg2rad",
+    "delete",
+    "det",
+    "diag",
+    "diag_indices_from",
+    "diagflat",
+    "diagonal",
+    "divide",
+    "divmod",
+    "dot",
+    "dsplit",
+    "dstack",
+    "eigh",
+    "eigvalsh",
+    "einsum",
+    "embedding",
+    "empty_like",
+    "equal",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "expand_dims",
+    "expm1",
+    "extract",
+    "fabs",
+    "fix",
+    "flatnonzero",
+    "flip",
+    "fliplr",
+    "flipud",
+    "float_power",
+    "floor",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "full_like",
+    "gelu",
+    "gradient",
+    "greater",
+    "greater_equal",
+    "heaviside",
+    "hsplit",
+    "hstack",
+    "hypot",
+    "imag",
+    "inner",
+    "insert",
+    "interp",
+    "inv",
+    "isclose",
+    "iscomplex",
+    "iscomplexobj",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "isrealobj",
+    "kron",
+    "layer_norm",
+    "leaky_relu",
+    "less",
+    "less_equal",
+    "linear",
+    "ln",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "log_softmax",
+    "logaddexp",
+    "logaddexp2",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logsumexp",
+    "lstsq",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "matvec",
+    "max",
+    "max_pool1d",
+    "max_pool2d",
+    "maximum",
+    "mean",
+    "median",
+    "meshgrid",
+    "min",
+    "minimum",
+    "mod",
+    "modf",
+    "moveaxis",
+    "mse_loss",
+    "multi_dot",
+    "multi_margin_loss",
+    "multiply",
+    "nan_to_num",
+    "nancumprod",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nansum",
+    "ndim",
+    "negative",
+    "nonzero",
+    "norm",
+    "not_equal",
+    "one_hot",
+    "ones_like",
+    "outer",
+    "pad",
+    "percentile",
+    "pinv",
+    "polyval",
+    "positive",
+    "pow",
+    "power",
+    "prod",
+    "ptp",
+    "put",
+    "qr",
+    "quantile",
+    "rad2deg",
+    "ravel",
+    "real",
+    "reciprocal",
+    "relu",
+    "relu6",
+    "repeat",
+    "reshape",
+    "result_type",
+    "roll",
+    "rollaxis",
+    "rot90",
+    "round",
+    "scatter_add",
+    "searchsorted",
+    "select",
+    "shape",
+    "sigmoid",
+    "sign",
+    "signbit",
+    "silu",
+    "sin",
+    "sinc",
+    "sinh",
+    "size",
+    "slogdet",
+    "softmax",
+    "softplus",
+    "solve",
+    "sort",
+    "split",
+    "sqrt",
+    "square",
+    "squeeze",
+    "stack",
+    "std",
+    "subtract",
+    "sum",
+    "svd",
+    "svdvals",
+    "swapaxes",
+    "take",
+    "take_along_axis",
+    "tan",
+    "tanh",
+    "tensordot",
+    "tile",
+    "transpose",
+    "trapezoid",
+    "tril",
+    "tril_indices_from",
+    "triu",
+    "triu_indices_from",
+    "trunc",
+    "unstack",
+    "vander",
+    "var",
+    "vdot",
+    "vecdot",
+    "vecmat",
+    "vector_norm",
+    "vsplit",
+    "vstack",
+    "where",
+    "zeros_like",
+]
+
+@overload
+def abs(x: float, /) -> float:
+    """Magnitude; slope 0 at 0."""
+@overload
+def abs(x: Value, /) -> Value: ...
+@overload
+def abs(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def abs(x: Operand, /) -> Any: ...
+@overload
+def absolute(x: float, /) -> float:
+    """Magnitude; slope 0 at 0."""
+@overload
+def absolute(x: Value, /) -> Value: ...
+@overload
+def absolute(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def absolute(x: Operand, /) -> Any: ...
+@overload
+def acos(x: float, /) -> float:
+    """Angle whose cosine is the wire."""
+@overload
+def acos(x: Value, /) -> Value: ...
+@overload
+def acos(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def acos(x: Operand, /) -> Any: ...
+@overload
+def acosh(x: float, /) -> float:
+    """Inverse of cosh."""
+@overload
+def acosh(x: Value, /) -> Value: ...
+@overload
+def acosh(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def acosh(x: Operand, /) -> Any: ...
+@overload
+def add(a: float, b: float, /) -> float:
+    """Sum of two wires."""
+@overload
+def add(a: Value, b: Operand, /) -> Value: ...
+@overload
+def add(a: Operand, b: Value, /) -> Value: ...
+@overload
+def add(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def add(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def add(a: Operand, b: Operand, /) -> Any: ...
+def all(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Whether no element is 0."""
+def allclose(a: Operand, b: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether two arrays are nearly equal everywhere."""
+@overload
+def angle(x: NDArray[Any], deg: bool = False) -> NDArray[Any]:
+    """The angle of a complex number."""
+@overload
+def angle(x: Value, deg: bool = False) -> Value: ...
+@overload
+def angle(x: Operand, deg: bool = False) -> Any: ...
+def any(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Whether at least one element is not 0."""
+@overload
+def append(x: NDArray[Any], values: PlainArray, axis: int | None = None) -> NDArray[Any]:
+    """An array with values joined to its end."""
+@overload
+def append(x: Value, values: Operand, axis: int | None = None) -> Value: ...
+@overload
+def append(x: Operand, values: Value, axis: int | None = None) -> Value: ...
+@overload
+def append(x: Operand, values: Operand, axis: int | None = None) -> Any: ...
+@overload
+def arccos(x: float, /) -> float:
+    """Angle whose cosine is the wire."""
+@overload
+def arccos(x: Value, /) -> Value: ...
+@overload
+def arccos(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def arccos(x: Operand, /) -> Any: ...
+@overload
+def arccosh(x: float, /) -> float:
+    """Inverse of cosh."""
+@overload
+def arccosh(x: Value, /) -> Value: ...
+@overload
+def arccosh(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def arccosh(x: Operand, /) -> Any: ...
+@overload
+def arcsin(x: float, /) -> float:
+    """Angle whose sine is the wire."""
+@overload
+def arcsin(x: Value, /) -> Value: ...
+@overload
+def arcsin(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def arcsin(x: Operand, /) -> Any: ...
+@overload
+def arcsinh(x: float, /) -> float:
+    """Inverse of sinh."""
+@overload
+def arcsinh(x: Value, /) -> Value: ...
+@overload
+def arcsinh(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def arcsinh(x: Operand, /) -> Any: ...
+@overload
+def arctan(x: float, /) -> float:
+    """Angle whose tangent is the wire."""
+@overload
+def arctan(x: Value, /) -> Value: ...
+@overload
+def arctan(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def arctan(x: Operand, /) -> Any: ...
+@overload
+def arctan2(a: float, b: float, /) -> float:
+    """Angle of the point with height a and width b; slopes 0 at the origin."""
+@overload
+def arctan2(a: Value, b: Operand, /) -> Value: ...
+@overload
+def arctan2(a: Operand, b: Value, /) -> Value: ...
+@overload
+def arctan2(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def arctan2(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def arctan2(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def arctanh(x: float, /) -> float:
+    """Inverse of tanh."""
+@overload
+def arctanh(x: Value, /) -> Value: ...
+@overload
+def arctanh(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def arctanh(x: Operand, /) -> Any: ...
+def argmax(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Index of the largest element; the first if several are."""
+def argmin(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Index of the smallest element; the first if several are."""
+def argsort(a: Operand, axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> NDArray[Any]:
+    """Indices that sort an axis."""
+def argwhere(x: Operand) -> NDArray[Any]:
+    """The indices of the elements that are not 0, one row per element."""
+def array_equal(a: Operand, b: Operand, equal_nan: bool = False) -> Any:
+    """Whether two arrays have one shape and equal elements."""
+def array_equiv(a: Operand, b: Operand) -> Any:
+    """Whether two arrays have equal elements once they are broadcast."""
+@overload
+def array_split(x: NDArray[Any], indices_or_sections: Any, axis: int = 0) -> Any:
+    """An array cut along an axis, into nearly equal parts or at indices."""
+@overload
+def array_split(x: Value, indices_or_sections: Any, axis: int = 0) -> list[Value]: ...
+@overload
+def array_split(x: Operand, indices_or_sections: Any, axis: int = 0) -> Any: ...
+@overload
+def asin(x: float, /) -> float:
+    """Angle whose sine is the wire."""
+@overload
+def asin(x: Value, /) -> Value: ...
+@overload
+def asin(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def asin(x: Operand, /) -> Any: ...
+@overload
+def asinh(x: float, /) -> float:
+    """Inverse of sinh."""
+@overload
+def asinh(x: Value, /) -> Value: ...
+@overload
+def asinh(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def asinh(x: Operand, /) -> Any: ...
+@overload
+def astype(x: NDArray[Any], dtype: DTypeLike | None, order: str = 'K', casting: str = 'unsafe', subok: bool = True, copy: bool = True) -> NDArray[Any]:
+    """The same numbers in another dtype."""
+@overload
+def astype(x: Value, dtype: DTypeLike | None, order: str = 'K', casting: str = 'unsafe', subok: bool = True, copy: bool = True) -> Value: ...
+@overload
+def astype(x: Operand, dtype: DTypeLike | None, order: str = 'K', casting: str = 'unsafe', subok: bool = True, copy: bool = True) -> Any: ...
+@overload
+def atan(x: float, /) -> float:
+    """Angle whose tangent is the wire."""
+@overload
+def atan(x: Value, /) -> Value: ...
+@overload
+def atan(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def atan(x: Operand, /) -> Any: ...
+@overload
+def atan2(a: float, b: float, /) -> float:
+    """Angle of the point with height a and width b; slopes 0 at the origin."""
+@overload
+def atan2(a: Value, b: Operand, /) -> Value: ...
+@overload
+def atan2(a: Operand, b: Value, /) -> Value: ...
+@overload
+def atan2(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def atan2(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def atan2(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def atanh(x: float, /) -> float:
+    """Inverse of tanh."""
+@overload
+def atanh(x: Value, /) -> Value: ...
+@overload
+def atanh(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def atanh(x: Operand, /) -> Any: ...
+def atleast_1d(*xs: Operand) -> Any:
+    """Arrays with one axis or more."""
+def atleast_2d(*xs: Operand) -> Any:
+    """Arrays with two axes or more."""
+def atleast_3d(*xs: Operand) -> Any:
+    """Arrays with three axes or more."""
+def average(a: Operand, axis: int | Sequence[int] | None = None, weights: Operand | None = None, returned: bool = False, *, keepdims: bool = False) -> Any:
+    """Weighted mean along axes, or of everything."""
+@overload
+def avg_pool1d(input: NDArray[Any], kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> NDArray[Any]:
+    """Return the mean of every window of signals (batch, channels, length)."""
+@overload
+def avg_pool1d(input: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Value: ...
+@overload
+def avg_pool1d(input: Operand, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Any: ...
+@overload
+def avg_pool2d(input: NDArray[Any], kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> NDArray[Any]:
+    """Return the mean of every window of images (batch, channels, height, width)."""
+@overload
+def avg_pool2d(input: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Value: ...
+@overload
+def avg_pool2d(input: Operand, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Any: ...
+@overload
+def block(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays joined as nested lists arrange them: the innermost along the last axis, and so on outwards."""
+@overload
+def block(xs: Value | Sequence[Value]) -> Value: ...
+@overload
+def block(xs: Operand) -> Any: ...
+@overload
+def broadcast_arrays(*xs: NDArray[Any]) -> Any:
+    """Arrays spread to the shape they have in common."""
+@overload
+def broadcast_arrays(*xs: Value) -> tuple[Value, ...]: ...
+@overload
+def broadcast_arrays(*xs: Operand) -> Any: ...
+@overload
+def broadcast_to(x: NDArray[Any], shape: int | Sequence[int] | None) -> NDArray[Any]:
+    """The array spread to a shape."""
+@overload
+def broadcast_to(x: Value, shape: int | Sequence[int] | None) -> Value: ...
+@overload
+def broadcast_to(x: Operand, shape: int | Sequence[int] | None) -> Any: ...
+def can_cast(from_: Any, to: Any, casting: Any = 'safe') -> Any:
+    """Whether a dtype can be cast to another."""
+@overload
+def cbrt(x: float, /) -> float:
+    """Cube root."""
+@overload
+def cbrt(x: Value, /) -> Value: ...
+@overload
+def cbrt(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def cbrt(x: Operand, /) -> Any: ...
+@overload
+def ceil(x: float, /) -> float:
+    """Smallest whole number not below."""
+@overload
+def ceil(x: Value, /) -> Value: ...
+@overload
+def ceil(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def ceil(x: Operand, /) -> Any: ...
+@overload
+def cholesky(a: NDArray[Any], /, *, upper: bool = False) -> NDArray[Any]:
+    """The lower (or upper) triangular factor of a positive definite matrix, of which that triangle is read."""
+@overload
+def cholesky(a: Value, /, *, upper: bool = False) -> Value: ...
+@overload
+def cholesky(a: Operand, /, *, upper: bool = False) -> Any: ...
+@overload
+def clip(x: NDArray[Any], a_min: PlainArray | None = None, a_max: PlainArray | None = None, *, min: PlainArray | None = None, max: PlainArray | None = None) -> NDArray[Any]:
+    """The array between two bounds, either of which may be None."""
+@overload
+def clip(x: Value, a_min: Operand | None = None, a_max: Operand | None = None, *, min: Operand | None = None, max: Operand | None = None) -> Value: ...
+@overload
+def clip(x: Operand, a_min: Operand | None = None, a_max: Operand | None = None, *, min: Operand | None = None, max: Operand | None = None) -> Any: ...
+@overload
+def column_stack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Rows joined as the columns of a matrix."""
+@overload
+def column_stack(xs: Value | Sequence[Value]) -> Value: ...
+@overload
+def column_stack(xs: Operand) -> Any: ...
+def common_type(*xs: Any) -> Any:
+    """The floating type that holds all of these."""
+@overload
+def compress(condition: Any, x: NDArray[Any], axis: int | None = None) -> NDArray[Any]:
+    """Slices along an axis where a condition holds."""
+@overload
+def compress(condition: Any, x: Value, axis: int | None = None) -> Value: ...
+@overload
+def compress(condition: Any, x: Operand, axis: int | None = None) -> Any: ...
+@overload
+def concatenate(xs: NDArray[Any] | Sequence[NDArray[Any]], axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> NDArray[Any]:
+    """Arrays joined along an axis they have."""
+@overload
+def concatenate(xs: Value | Sequence[Value], axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> Value: ...
+@overload
+def concatenate(xs: Operand, axis: int | None = 0, *, dtype: DTypeLike | None = None, casting: str = 'same_kind') -> Any: ...
+@overload
+def cond(x: NDArray[Any], p: Any = None) -> Any:
+    """The condition number, by singular values or by another norm."""
+@overload
+def cond(x: Value, p: Any = None) -> Value: ...
+@overload
+def cond(x: Operand, p: Any = None) -> Any: ...
+@overload
+def conj(x: NDArray[Any]) -> NDArray[Any]:
+    """The complex conjugate."""
+@overload
+def conj(x: Value) -> Value: ...
+@overload
+def conj(x: Operand) -> Any: ...
+@overload
+def conjugate(x: NDArray[Any]) -> NDArray[Any]:
+    """The complex conjugate."""
+@overload
+def conjugate(x: Value) -> Value: ...
+@overload
+def conjugate(x: Operand) -> Any: ...
+@overload
+def conv1d(input: NDArray[Any], weight: PlainArray, bias: PlainArray | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> NDArray[Any]:
+    """Slide kernels (out, channels, length) over signals (batch, channels, length), without flipping them."""
+@overload
+def conv1d(input: Value, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Value: ...
+@overload
+def conv1d(input: Operand, weight: Value, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Value: ...
+@overload
+def conv1d(input: Operand, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Any: ...
+@overload
+def conv2d(input: NDArray[Any], weight: PlainArray, bias: PlainArray | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> NDArray[Any]:
+    """Slide kernels (out, channels, height, width) over images (batch, channels, height, width), without flipping."""
+@overload
+def conv2d(input: Value, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Value: ...
+@overload
+def conv2d(input: Operand, weight: Value, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Value: ...
+@overload
+def conv2d(input: Operand, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Any: ...
+@overload
+def conv_transpose1d(input: NDArray[Any], weight: PlainArray, bias: PlainArray | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> NDArray[Any]:
+    """Add up kernels (channels, out, length) scaled by each number of a signal: what conv1d sends back."""
+@overload
+def conv_transpose1d(input: Value, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Value: ...
+@overload
+def conv_transpose1d(input: Operand, weight: Value, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Value: ...
+@overload
+def conv_transpose1d(input: Operand, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Any: ...
+@overload
+def conv_transpose2d(input: NDArray[Any], weight: PlainArray, bias: PlainArray | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> NDArray[Any]:
+    """Add up kernels (channels, out, height, width) scaled by each number of an image: what conv2d sends back."""
+@overload
+def conv_transpose2d(input: Value, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Value: ...
+@overload
+def conv_transpose2d(input: Operand, weight: Value, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Value: ...
+@overload
+def conv_transpose2d(input: Operand, weight: Operand, bias: Operand | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Any: ...
+@overload
+def convolve(a: NDArray[Any], v: PlainArray, mode: str = 'full') -> NDArray[Any]:
+    """Slide one signal, turned around, over another."""
+@overload
+def convolve(a: Value, v: Operand, mode: str = 'full') -> Value: ...
+@overload
+def convolve(a: Operand, v: Value, mode: str = 'full') -> Value: ...
+@overload
+def convolve(a: Operand, v: Operand, mode: str = 'full') -> Any: ...
+@overload
+def copy(x: NDArray[Any], order: str = 'K', subok: bool = False) -> NDArray[Any]:
+    """The array itself: recorded arrays never change, so no copy is needed."""
+@overload
+def copy(x: Value, order: str = 'K', subok: bool = False) -> Value: ...
+@overload
+def copy(x: Operand, order: str = 'K', subok: bool = False) -> Any: ...
+@overload
+def copysign(a: float, b: float, /) -> float:
+    """Magnitude of the first wire with the sign of the second; a NaN counts as positive."""
+@overload
+def copysign(a: Value, b: Operand, /) -> Value: ...
+@overload
+def copysign(a: Operand, b: Value, /) -> Value: ...
+@overload
+def copysign(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def copysign(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def copysign(a: Operand, b: Operand, /) -> Any: ...
+def copyto(*_: Any, **__: Any) -> Any:
+    """Refuses: a recorded value does not change in place."""
+@overload
+def corrcoef(x: NDArray[Any], y: PlainArray | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Correlations of variables, which are rows unless `rowvar` is false."""
+@overload
+def corrcoef(x: Value, y: Operand | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None) -> Value: ...
+@overload
+def corrcoef(x: Operand, y: Operand | None = None, rowvar: bool = True, *, dtype: DTypeLike | None = None) -> Any: ...
+@overload
+def correlate(a: NDArray[Any], v: PlainArray, mode: str = 'valid') -> NDArray[Any]:
+    """Slide one signal over another, without turning it around."""
+@overload
+def correlate(a: Value, v: Operand, mode: str = 'valid') -> Value: ...
+@overload
+def correlate(a: Operand, v: Value, mode: str = 'valid') -> Value: ...
+@overload
+def correlate(a: Operand, v: Operand, mode: str = 'valid') -> Any: ...
+@overload
+def cos(x: float, /) -> float:
+    """Cosine of an angle in radians."""
+@overload
+def cos(x: Value, /) -> Value: ...
+@overload
+def cos(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def cos(x: Operand, /) -> Any: ...
+@overload
+def cosh(x: float, /) -> float:
+    """Hyperbolic cosine."""
+@overload
+def cosh(x: Value, /) -> Value: ...
+@overload
+def cosh(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def cosh(x: Operand, /) -> Any: ...
+def count_nonzero(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """How many elements are not 0."""
+@overload
+def cov(m: NDArray[Any], y: PlainArray | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None, aweights: Sequence[PlainArray] | None = None, *, dtype: DTypeLike | None = None) -> Any:
+    """Covariances of variables, which are rows unless `rowvar` is false."""
+@overload
+def cov(m: Value, y: Operand | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None, aweights: Operand | None = None, *, dtype: DTypeLike | None = None) -> Value: ...
+@overload
+def cov(m: Operand, y: Operand | None = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None, aweights: Operand | None = None, *, dtype: DTypeLike | None = None) -> Any: ...
+@overload
+def cross(a: NDArray[Any], b: PlainArray, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> NDArray[Any]:
+    """The vector at right angles to two vectors of length 3 (or 2, whose third element is taken as 0)."""
+@overload
+def cross(a: Value, b: Operand, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Value: ...
+@overload
+def cross(a: Operand, b: Value, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Value: ...
+@overload
+def cross(a: Operand, b: Operand, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any: ...
+@overload
+def cross_entropy(input: NDArray[Any], target: PlainArray, reduction: str = 'mean') -> Any:
+    """Return minus the logarithm of the softmax of the right class; target is classes, or a probability for each."""
+@overload
+def cross_entropy(input: Value, target: Operand, reduction: str = 'mean') -> Value: ...
+@overload
+def cross_entropy(input: Operand, target: Operand, reduction: str = 'mean') -> Any: ...
+@overload
+def cumprod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Running product along an axis, or of everything in one row; exact where factors are 0."""
+@overload
+def cumprod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Value: ...
+@overload
+def cumprod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Any: ...
+@overload
+def cumsum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Running sum along an axis, or of everything in one row."""
+@overload
+def cumsum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Value: ...
+@overload
+def cumsum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Any: ...
+@overload
+def deg2rad(x: NDArray[Any]) -> NDArray[Any]:
+    """Degrees as radians."""
+@overload
+def deg2rad(x: Value) -> Value: ...
+@overload
+def deg2rad(x: Operand) -> Any: ...
+@overload
+def delete(x: NDArray[Any], index: Any, axis: int | None = None) -> NDArray[Any]:
+    """The array without some of its slices along an axis."""
+@overload
+def delete(x: Value, index: Any, axis: int | None = None) -> Value: ...
+@overload
+def delete(x: Operand, index: Any, axis: int | None = None) -> Any: ...
+@overload
+def det(a: NDArray[Any]) -> Any:
+    """The determinant; first and second derivatives are right for singular matrices too."""
+@overload
+def det(a: Value) -> Value: ...
+@overload
+def det(a: Operand) -> Any: ...
+@overload
+def diag(x: NDArray[Any], k: int = 0) -> NDArray[Any]:
+    """The diagonal of a matrix, or the matrix with a row as its diagonal."""
+@overload
+def diag(x: Value, k: int = 0) -> Value: ...
+@overload
+def diag(x: Operand, k: int = 0) -> Any: ...
+def diag_indices_from(x: Operand) -> tuple[NDArray[Any], ...]:
+    """The indices of the diagonal."""
+@overload
+def diagflat(x: NDArray[Any], k: int = 0) -> NDArray[Any]:
+    """The matrix with all elements of an array on its diagonal."""
+@overload
+def diagflat(x: Value, k: int = 0) -> Value: ...
+@overload
+def diagflat(x: Operand, k: int = 0) -> Any: ...
+@overload
+def diagonal(x: NDArray[Any], offset: int = 0, axis1: int = 0, axis2: int = 1) -> NDArray[Any]:
+    """The elements where two indices differ by an offset."""
+@overload
+def diagonal(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value: ...
+@overload
+def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any: ...
+@overload
+def divide(a: float, b: float, /) -> float:
+    """Quotient of two wires."""
+@overload
+def divide(a: Value, b: Operand, /) -> Value: ...
+@overload
+def divide(a: Operand, b: Value, /) -> Value: ...
+@overload
+def divide(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def divide(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def divide(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def divmod(a: NDArray[Any], b: PlainArray) -> Any:
+    """Quotient, rounded down, and remainder."""
+@overload
+def divmod(a: Value, b: Operand) -> tuple[Value, Value]: ...
+@overload
+def divmod(a: Operand, b: Value) -> tuple[Value, Value]: ...
+@overload
+def divmod(a: Operand, b: Operand) -> Any: ...
+@overload
+def dot(a: NDArray[Any], b: PlainArray) -> Any:
+    """Sum of products over the last axis of a and the last but one of b."""
+@overload
+def dot(a: Value, b: Operand) -> Value: ...
+@overload
+def dot(a: Operand, b: Value) -> Value: ...
+@overload
+def dot(a: Operand, b: Operand) -> Any: ...
+@overload
+def dsplit(x: NDArray[Any], indices_or_sections: Any) -> Any:
+    """An array cut along its third axis."""
+@overload
+def dsplit(x: Value, indices_or_sections: Any) -> list[Value]: ...
+@overload
+def dsplit(x: Operand, indices_or_sections: Any) -> Any: ...
+@overload
+def dstack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays joined along the third axis."""
+@overload
+def dstack(xs: Value | Sequence[Value]) -> Value: ...
+@overload
+def dstack(xs: Operand) -> Any: ...
+@overload
+def eigh(a: NDArray[Any], UPLO: str = 'L') -> Any:
+    """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read; the gradient is symmetric."""
+@overload
+def eigh(a: Value, UPLO: str = 'L') -> tuple[Value, Value]: ...
+@overload
+def eigh(a: Operand, UPLO: str = 'L') -> Any: ...
+@overload
+def eigvalsh(a: NDArray[Any], UPLO: str = 'L') -> NDArray[Any]:
+    """Eigenvalues of a symmetric matrix, of which one triangle is read; the gradient is symmetric."""
+@overload
+def eigvalsh(a: Value, UPLO: str = 'L') -> Value: ...
+@overload
+def eigvalsh(a: Operand, UPLO: str = 'L') -> Any: ...
+@overload
+def einsum(*operands: NDArray[Any], optimize: Any = False, **keywords: Any) -> Any:
+    """Sums of products over named axes, as in "ij,jk->ik"; the order of the products is chosen automatically."""
+@overload
+def einsum(*operands: Value, optimize: Any = False, **keywords: Any) -> Value: ...
+@overload
+def einsum(*operands: Operand, optimize: Any = False, **keywords: Any) -> Any: ...
+@overload
+def embedding(input: Any, weight: NDArray[Any]) -> NDArray[Any]:
+    """Return the rows of a table (numbers, width) that whole numbers name."""
+@overload
+def embedding(input: Any, weight: Value) -> Value: ...
+@overload
+def embedding(input: Any, weight: Operand) -> Any: ...
+def empty_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
+    """An array of the same shape and dtype, to be filled."""
+@overload
+def equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
+    """Whether a = b."""
+@overload
+def equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def equal(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def erf(x: float, /) -> float:
+    """Error function."""
+@overload
+def erf(x: Value, /) -> Value: ...
+@overload
+def erf(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def erf(x: Operand, /) -> Any: ...
+@overload
+def erfc(x: float, /) -> float:
+    """1 - erf(x), exact for large x."""
+@overload
+def erfc(x: Value, /) -> Value: ...
+@overload
+def erfc(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def erfc(x: Operand, /) -> Any: ...
+@overload
+def exp(x: float, /) -> float:
+    """e to the power of the wire."""
+@overload
+def exp(x: Value, /) -> Value: ...
+@overload
+def exp(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def exp(x: Operand, /) -> Any: ...
+@overload
+def exp2(x: float, /) -> float:
+    """2 to the power of the wire."""
+@overload
+def exp2(x: Value, /) -> Value: ...
+@overload
+def exp2(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def exp2(x: Operand, /) -> Any: ...
+@overload
+def expand_dims(x: NDArray[Any], axis: int | Sequence[int] | None) -> NDArray[Any]:
+    """The array with new axes of length 1."""
+@overload
+def expand_dims(x: Value, axis: int | Sequence[int] | None) -> Value: ...
+@overload
+def expand_dims(x: Operand, axis: int | Sequence[int] | None) -> Any: ...
+@overload
+def expm1(x: float, /) -> float:
+    """exp(x) - 1, exact near 0."""
+@overload
+def expm1(x: Value, /) -> Value: ...
+@overload
+def expm1(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def expm1(x: Operand, /) -> Any: ...
+@overload
+def extract(condition: Any, x: NDArray[Any]) -> NDArray[Any]:
+    """Elements where a condition holds, in one row."""
+@overload
+def extract(condition: Any, x: Value) -> Value: ...
+@overload
+def extract(condition: Any, x: Operand) -> Any: ...
+@overload
+def fabs(x: NDArray[Any]) -> NDArray[Any]:
+    """The absolute value of real numbers."""
+@overload
+def fabs(x: Value) -> Value: ...
+@overload
+def fabs(x: Operand) -> Any: ...
+@overload
+def fix(x: NDArray[Any]) -> NDArray[Any]:
+    """The nearest whole number towards 0."""
+@overload
+def fix(x: Value) -> Value: ...
+@overload
+def fix(x: Operand) -> Any: ...
+def flatnonzero(x: Operand) -> NDArray[Any]:
+    """The indices of the elements that are not 0, in one row."""
+@overload
+def flip(x: NDArray[Any], axis: int | Sequence[int] | None = None) -> NDArray[Any]:
+    """The elements in reverse order along axes."""
+@overload
+def flip(x: Value, axis: int | Sequence[int] | None = None) -> Value: ...
+@overload
+def flip(x: Operand, axis: int | Sequence[int] | None = None) -> Any: ...
+@overload
+def fliplr(x: NDArray[Any]) -> NDArray[Any]:
+    """The columns in reverse order."""
+@overload
+def fliplr(x: Value) -> Value: ...
+@overload
+def fliplr(x: Operand) -> Any: ...
+@overload
+def flipud(x: NDArray[Any]) -> NDArray[Any]:
+    """The rows in reverse order."""
+@overload
+def flipud(x: Value) -> Value: ...
+@overload
+def flipud(x: Operand) -> Any: ...
+@overload
+def float_power(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
+    """First operand to the power of the second, in float64 at least."""
+@overload
+def float_power(a: Value, b: Operand) -> Value: ...
+@overload
+def float_power(a: Operand, b: Value) -> Value: ...
+@overload
+def float_power(a: Operand, b: Operand) -> Any: ...
+@overload
+def floor(x: float, /) -> float:
+    """Largest whole number not above."""
+@overload
+def floor(x: Value, /) -> Value: ...
+@overload
+def floor(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def floor(x: Operand, /) -> Any: ...
+@overload
+def floor_divide(a: float, b: float, /) -> float:
+    """Largest whole number not above a / b."""
+@overload
+def floor_divide(a: Value, b: Operand, /) -> Value: ...
+@overload
+def floor_divide(a: Operand, b: Value, /) -> Value: ...
+@overload
+def floor_divide(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def floor_divide(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def floor_divide(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def fmax(a: float, b: float, /) -> float:
+    """The larger of two wires; a NaN loses."""
+@overload
+def fmax(a: Value, b: Operand, /) -> Value: ...
+@overload
+def fmax(a: Operand, b: Value, /) -> Value: ...
+@overload
+def fmax(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def fmax(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def fmax(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def fmin(a: float, b: float, /) -> float:
+    """The smaller of two wires; a NaN loses."""
+@overload
+def fmin(a: Value, b: Operand, /) -> Value: ...
+@overload
+def fmin(a: Operand, b: Value, /) -> Value: ...
+@overload
+def fmin(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def fmin(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def fmin(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def fmod(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
+    """The remainder of a division, with the sign of the dividend."""
+@overload
+def fmod(a: Value, b: Operand) -> Value: ...
+@overload
+def fmod(a: Operand, b: Value) -> Value: ...
+@overload
+def fmod(a: Operand, b: Operand) -> Any: ...
+def full_like(x: Operand, fill_value: Any, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
+    """One number everywhere, in the same shape and dtype; a recorded number keeps its gradient."""
+@overload
+def gelu(x: float, /) -> float:
+    """x times the normal distribution's cumulative probability of x."""
+@overload
+def gelu(x: Value, /) -> Value: ...
+@overload
+def gelu(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gelu(x: Operand, /) -> Any: ...
+def gradient(f: Operand, *varargs: Operand, axis: int | Sequence[int] | None = None, edge_order: int = 1) -> Any:
+    """Slopes between neighbours, central inside and one-sided at the edges; one array for each axis."""
+@overload
+def greater(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
+    """Whether a > b."""
+@overload
+def greater(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def greater(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def greater_equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
+    """Whether a >= b."""
+@overload
+def greater_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def greater_equal(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def heaviside(a: float, b: float, /) -> float:
+    """0 for a < 0, 1 for a > 0, b at a = 0."""
+@overload
+def heaviside(a: Value, b: Operand, /) -> Value: ...
+@overload
+def heaviside(a: Operand, b: Value, /) -> Value: ...
+@overload
+def heaviside(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def heaviside(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def heaviside(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def hsplit(x: NDArray[Any], indices_or_sections: Any) -> Any:
+    """An array cut along its second axis, or a row along its only one."""
+@overload
+def hsplit(x: Value, indices_or_sections: Any) -> list[Value]: ...
+@overload
+def hsplit(x: Operand, indices_or_sections: Any) -> Any: ...
+@overload
+def hstack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays joined beside each other."""
+@overload
+def hstack(xs: Value | Sequence[Value]) -> Value: ...
+@overload
+def hstack(xs: Operand) -> Any: ...
+@overload
+def hypot(a: float, b: float, /) -> float:
+    """Length of the vector (a, b); slopes 0 at the origin."""
+@overload
+def hypot(a: Value, b: Operand, /) -> Value: ...
+@overload
+def hypot(a: Operand, b: Value, /) -> Value: ...
+@overload
+def hypot(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def hypot(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def hypot(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def imag(x: NDArray[Any]) -> NDArray[Any]:
+    """The imaginary part."""
+@overload
+def imag(x: Value) -> Value: ...
+@overload
+def imag(x: Operand) -> Any: ...
+@overload
+def inner(a: NDArray[Any], b: PlainArray, /) -> Any:
+    """Sum of products over the last axes."""
+@overload
+def inner(a: Value, b: Operand, /) -> Value: ...
+@overload
+def inner(a: Operand, b: Value, /) -> Value: ...
+@overload
+def inner(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def insert(x: NDArray[Any], index: Any, values: PlainArray, axis: int | None = None) -> NDArray[Any]:
+    """The array with values put between its slices along an axis."""
+@overload
+def insert(x: Value, index: Any, values: Operand, axis: int | None = None) -> Value: ...
+@overload
+def insert(x: Operand, index: Any, values: Value, axis: int | None = None) -> Value: ...
+@overload
+def insert(x: Operand, index: Any, values: Operand, axis: int | None = None) -> Any: ...
+@overload
+def interp(x: NDArray[Any], xp: PlainArray, fp: PlainArray, left: PlainArray | None = None, right: PlainArray | None = None) -> NDArray[Any]:
+    """Linear interpolation between points; constant beyond the first and last."""
+@overload
+def interp(x: Value, xp: Operand, fp: Operand, left: Operand | None = None, right: Operand | None = None) -> Value: ...
+@overload
+def interp(x: Operand, xp: Value, fp: Operand, left: Operand | None = None, right: Operand | None = None) -> Value: ...
+@overload
+def interp(x: Operand, xp: Operand, fp: Value, left: Operand | None = None, right: Operand | None = None) -> Value: ...
+@overload
+def interp(x: Operand, xp: Operand, fp: Operand, left: Operand | None = None, right: Operand | None = None) -> Any: ...
+@overload
+def inv(a: NDArray[Any]) -> NDArray[Any]:
+    """The inverse of a matrix."""
+@overload
+def inv(a: Value) -> Value: ...
+@overload
+def inv(a: Operand) -> Any: ...
+def isclose(a: Operand, b: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
+    """Where two arrays are nearly equal."""
+def iscomplex(x: Operand) -> Any:
+    """Where the imaginary part is not 0."""
+def iscomplexobj(x: Operand) -> bool:
+    """Whether the dtype is complex."""
+@overload
+def isfinite(x: NDArray[Any], /) -> NDArray[Any]:
+    """Whether the wire is neither NaN nor infinite."""
+@overload
+def isfinite(x: Operand, /) -> Any: ...
+@overload
+def isinf(x: NDArray[Any], /) -> NDArray[Any]:
+    """Whether the wire is infinite."""
+@overload
+def isinf(x: Operand, /) -> Any: ...
+@overload
+def isnan(x: NDArray[Any], /) -> NDArray[Any]:
+    """Whether the wire is NaN."""
+@overload
+def isnan(x: Operand, /) -> Any: ...
+def isneginf(x: Operand) -> Any:
+    """Where a number is -inf."""
+def isposinf(x: Operand) -> Any:
+    """Where a number is inf."""
+def isreal(x: Operand) -> Any:
+    """Where the imaginary part is 0."""
+def isrealobj(x: Operand) -> bool:
+    """Whether the dtype is not complex."""
+@overload
+def kron(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
+    """A copy of b for each element of a, multiplied by it."""
+@overload
+def kron(a: Value, b: Operand) -> Value: ...
+@overload
+def kron(a: Operand, b: Value) -> Value: ...
+@overload
+def kron(a: Operand, b: Operand) -> Any: ...
+@overload
+def layer_norm(input: NDArray[Any], normalized_shape: Any, weight: PlainArray | None = None, bias: PlainArray | None = None, eps: float = 1e-05) -> NDArray[Any]:
+    """Shift and scale the numbers along the last axes to mean 0 and variance 1, then by weight and bias."""
+@overload
+def layer_norm(input: Value, normalized_shape: Any, weight: Operand | None = None, bias: Operand | None = None, eps: float = 1e-05) -> Value: ...
+@overload
+def layer_norm(input: Operand, normalized_shape: Any, weight: Operand | None = None, bias: Operand | None = None, eps: float = 1e-05) -> Any: ...
+@overload
+def leaky_relu(x: float, slope: float = 0.01, /) -> float:
+    """The wire where it is positive, else the wire times a slope (0.01 if left out)."""
+@overload
+def leaky_relu(x: Value, slope: Operand = 0.01, /) -> Value: ...
+@overload
+def leaky_relu(x: Operand, slope: Value, /) -> Value: ...
+@overload
+def leaky_relu(x: NDArray[Any], slope: PlainArray = 0.01, /) -> NDArray[Any]: ...
+@overload
+def leaky_relu(x: PlainArray, slope: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def leaky_relu(x: Operand, slope: Operand = 0.01, /) -> Any: ...
+@overload
+def less(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
+    """Whether a < b."""
+@overload
+def less(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def less(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def less_equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
+    """Whether a <= b."""
+@overload
+def less_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def less_equal(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def linear(input: NDArray[Any], weight: PlainArray, bias: PlainArray | None = None) -> NDArray[Any]:
+    """Multiply vectors (..., in) by a matrix (out, in) and add a bias."""
+@overload
+def linear(input: Value, weight: Operand, bias: Operand | None = None) -> Value: ...
+@overload
+def linear(input: Operand, weight: Value, bias: Operand | None = None) -> Value: ...
+@overload
+def linear(input: Operand, weight: Operand, bias: Operand | None = None) -> Any: ...
+@overload
+def ln(x: float, /) -> float:
+    """Natural logarithm."""
+@overload
+def ln(x: Value, /) -> Value: ...
+@overload
+def ln(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def ln(x: Operand, /) -> Any: ...
+@overload
+def log(x: float, /) -> float:
+    """Natural logarithm."""
+@overload
+def log(x: Value, /) -> Value: ...
+@overload
+def log(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def log(x: Operand, /) -> Any: ...
+@overload
+def log10(x: float, /) -> float:
+    """Logarithm to base 10."""
+@overload
+def log10(x: Value, /) -> Value: ...
+@overload
+def log10(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def log10(x: Operand, /) -> Any: ...
+@overload
+def log1p(x: float, /) -> float:
+    """log(1 + x), exact near 0."""
+@overload
+def log1p(x: Value, /) -> Value: ...
+@overload
+def log1p(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def log1p(x: Operand, /) -> Any: ...
+@overload
+def log2(x: float, /) -> float:
+    """Logarithm to base 2."""
+@overload
+def log2(x: Value, /) -> Value: ...
+@overload
+def log2(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def log2(x: Operand, /) -> Any: ...
+@overload
+def log_softmax(x: NDArray[Any], axis: int | Sequence[int] | None = -1) -> NDArray[Any]:
+    """log(softmax(x)) along an axis, exact where softmax is nearly 0."""
+@overload
+def log_softmax(x: Value, axis: int | Sequence[int] | None = -1) -> Value: ...
+@overload
+def log_softmax(x: Operand, axis: int | Sequence[int] | None = -1) -> Any: ...
+@overload
+def logaddexp(a: float, b: float, /) -> float:
+    """log(exp(a) + exp(b)) without overflow."""
+@overload
+def logaddexp(a: Value, b: Operand, /) -> Value: ...
+@overload
+def logaddexp(a: Operand, b: Value, /) -> Value: ...
+@overload
+def logaddexp(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def logaddexp(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def logaddexp(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def logaddexp2(a: float, b: float, /) -> float:
+    """log2(2**a + 2**b) without overflow."""
+@overload
+def logaddexp2(a: Value, b: Operand, /) -> Value: ...
+@overload
+def logaddexp2(a: Operand, b: Value, /) -> Value: ...
+@overload
+def logaddexp2(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def logaddexp2(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def logaddexp2(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def logical_and(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
+    """Whether both hold."""
+@overload
+def logical_and(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def logical_and(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def logical_not(a: NDArray[Any], /) -> NDArray[Any]:
+    """Whether it does not hold."""
+@overload
+def logical_not(a: Operand, /) -> Any: ...
+@overload
+def logical_or(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
+    """Whether at least one holds."""
+@overload
+def logical_or(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def logical_or(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def logical_xor(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
+    """Whether exactly one holds."""
+@overload
+def logical_xor(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def logical_xor(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def logsumexp(x: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """log(sum(exp(x))) along axes, or of everything, without overflow."""
+@overload
+def logsumexp(x: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def logsumexp(x: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def lstsq(a: NDArray[Any], b: PlainArray, rcond: PlainArray | None = None) -> Any:
+    """Least squares: the solution, the sums of squared residuals, the rank and the singular values."""
+@overload
+def lstsq(a: Value, b: Operand, rcond: Operand | None = None) -> tuple[Value, Value, Any, Value]: ...
+@overload
+def lstsq(a: Operand, b: Value, rcond: Operand | None = None) -> tuple[Value, Value, Any, Any]: ...
+@overload
+def lstsq(a: Operand, b: Operand, rcond: Operand | None = None) -> Any: ...
+@overload
+def matmul(a: NDArray[Any], b: PlainArray, /) -> Any:
+    """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
+@overload
+def matmul(a: Value, b: Operand, /) -> Value: ...
+@overload
+def matmul(a: Operand, b: Value, /) -> Value: ...
+@overload
+def matmul(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def matrix_norm(x: NDArray[Any], /, *, keepdims: bool = False, ord: PlainArray | str = 'fro') -> Any:
+    """Size of the matrices in the last two axes."""
+@overload
+def matrix_norm(x: Value, /, *, keepdims: bool = False, ord: Operand | str = 'fro') -> Value: ...
+@overload
+def matrix_norm(x: Operand, /, *, keepdims: bool = False, ord: Operand | str = 'fro') -> Any: ...
+@overload
+def matrix_power(a: NDArray[Any], n: Any) -> NDArray[Any]:
+    """A square matrix to a whole power; negative powers are those of the inverse."""
+@overload
+def matrix_power(a: Value, n: Any) -> Value: ...
+@overload
+def matrix_power(a: Operand, n: Any) -> Any: ...
+def matrix_rank(a: Operand, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
+    """Number of singular values above a fraction of the largest; it has no gradient."""
+@overload
+def matrix_transpose(x: NDArray[Any], /) -> NDArray[Any]:
+    """The last two axes exchanged."""
+@overload
+def matrix_transpose(x: Value, /) -> Value: ...
+@overload
+def matrix_transpose(x: Operand, /) -> Any: ...
+@overload
+def matvec(x1: NDArray[Any], x2: PlainArray, /) -> NDArray[Any]:
+    """Products of matrices and vectors."""
+@overload
+def matvec(x1: Value, x2: Operand, /) -> Value: ...
+@overload
+def matvec(x1: Operand, x2: Value, /) -> Value: ...
+@overload
+def matvec(x1: Operand, x2: Operand, /) -> Any: ...
+@overload
+def max(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Largest element along axes, or of all; equal ones share the gradient."""
+@overload
+def max(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def max(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def max_pool1d(input: NDArray[Any], kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> NDArray[Any]:
+    """Return the largest number of every window of signals (batch, channels, length)."""
+@overload
+def max_pool1d(input: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Value: ...
+@overload
+def max_pool1d(input: Operand, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Any: ...
+@overload
+def max_pool2d(input: NDArray[Any], kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> NDArray[Any]:
+    """Return the largest number of every window of images (batch, channels, height, width)."""
+@overload
+def max_pool2d(input: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Value: ...
+@overload
+def max_pool2d(input: Operand, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Any: ...
+@overload
+def maximum(a: float, b: float, /) -> float:
+    """The larger of two wires; NaN if one is NaN; half the gradient each on a tie."""
+@overload
+def maximum(a: Value, b: Operand, /) -> Value: ...
+@overload
+def maximum(a: Operand, b: Value, /) -> Value: ...
+@overload
+def maximum(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def maximum(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def maximum(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def mean(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+    """Arithmetic mean along axes, or of everything."""
+@overload
+def mean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def mean(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def median(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """Middle element, or mean of the two in the middle."""
+@overload
+def median(a: Value, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Value: ...
+@overload
+def median(a: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Any: ...
+@overload
+def meshgrid(*xs: NDArray[Any], copy: bool = True, sparse: bool = False, indexing: str = 'xy') -> Any:
+    """Arrays of the coordinates of a grid, from its axes."""
+@overload
+def meshgrid(*xs: Value, copy: bool = True, sparse: bool = False, indexing: str = 'xy') -> tuple[Value, ...]: ...
+@overload
+def meshgrid(*xs: Operand, copy: bool = True, sparse: bool = False, indexing: str = 'xy') -> Any: ...
+@overload
+def min(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Smallest element along axes, or of all; equal ones share the gradient."""
+@overload
+def min(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def min(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def minimum(a: float, b: float, /) -> float:
+    """The smaller of two wires; NaN if one is NaN; half the gradient each on a tie."""
+@overload
+def minimum(a: Value, b: Operand, /) -> Value: ...
+@overload
+def minimum(a: Operand, b: Value, /) -> Value: ...
+@overload
+def minimum(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def minimum(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def minimum(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def mod(a: float, b: float, /) -> float:
+    """Remainder of a / b, with the sign of b."""
+@overload
+def mod(a: Value, b: Operand, /) -> Value: ...
+@overload
+def mod(a: Operand, b: Value, /) -> Value: ...
+@overload
+def mod(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def mod(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def mod(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def modf(x: NDArray[Any]) -> Any:
+    """Fractional and integral part, both with the sign of the number."""
+@overload
+def modf(x: Value) -> tuple[Value, Value]: ...
+@overload
+def modf(x: Operand) -> Any: ...
+@overload
+def moveaxis(x: NDArray[Any], source: Any, destination: Any) -> NDArray[Any]:
+    """The array with some axes moved to other places."""
+@overload
+def moveaxis(x: Value, source: Any, destination: Any) -> Value: ...
+@overload
+def moveaxis(x: Operand, source: Any, destination: Any) -> Any: ...
+@overload
+def mse_loss(input: NDArray[Any], target: PlainArray, reduction: str = 'mean') -> Any:
+    """Return the mean of the squared differences."""
+@overload
+def mse_loss(input: Value, target: Operand, reduction: str = 'mean') -> Value: ...
+@overload
+def mse_loss(input: Operand, target: Value, reduction: str = 'mean') -> Value: ...
+@overload
+def mse_loss(input: Operand, target: Operand, reduction: str = 'mean') -> Any: ...
+@overload
+def multi_dot(arrays: Sequence[Value]) -> Value:
+    """Product of several matrices, in the order that multiplies least; the first and the last may be vectors."""
+@overload
+def multi_dot(arrays: Operand) -> Any: ...
+@overload
+def multi_margin_loss(input: NDArray[Any], target: Any, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Any:
+    """Return how far each wrong class comes within a margin of the right one: the hinge loss of several classes."""
+@overload
+def multi_margin_loss(input: Value, target: Any, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Value: ...
+@overload
+def multi_margin_loss(input: Operand, target: Any, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Any: ...
+@overload
+def multiply(a: float, b: float, /) -> float:
+    """Product of two wires."""
+@overload
+def multiply(a: Value, b: Operand, /) -> Value: ...
+@overload
+def multiply(a: Operand, b: Value, /) -> Value: ...
+@overload
+def multiply(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def multiply(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def multiply(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def nan_to_num(x: NDArray[Any], copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> NDArray[Any]:
+    """The array with numbers in place of NaN and infinities; what was replaced has no gradient."""
+@overload
+def nan_to_num(x: Value, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Value: ...
+@overload
+def nan_to_num(x: Operand, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any: ...
+@overload
+def nancumprod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Running product in which a NaN counts as 1."""
+@overload
+def nancumprod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Value: ...
+@overload
+def nancumprod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Any: ...
+@overload
+def nancumsum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """Running sum in which a NaN counts as 0."""
+@overload
+def nancumsum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Value: ...
+@overload
+def nancumsum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Any: ...
+@overload
+def nanmax(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Largest element that is not NaN, along axes or of all."""
+@overload
+def nanmax(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def nanmax(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def nanmean(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+    """Mean of all that is not NaN, along axes or of everything."""
+@overload
+def nanmean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def nanmean(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def nanmin(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Smallest element that is not NaN, along axes or of all."""
+@overload
+def nanmin(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def nanmin(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def nanprod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+    """Product of all that is not NaN, along axes or of everything."""
+@overload
+def nanprod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def nanprod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def nansum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+    """Sum of all that is not NaN, along axes or of everything."""
+@overload
+def nansum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def nansum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+def ndim(x: Operand) -> int:
+    """The number of axes."""
+@overload
+def negative(x: float, /) -> float:
+    """The wire with its sign turned."""
+@overload
+def negative(x: Value, /) -> Value: ...
+@overload
+def negative(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def negative(x: Operand, /) -> Any: ...
+def nonzero(x: Operand) -> tuple[NDArray[Any], ...]:
+    """The indices of the elements that are not 0, one array per axis."""
+@overload
+def norm(x: NDArray[Any], ord: PlainArray | str | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+    """Length of vectors or size of matrices; the gradient at 0 is 0."""
+@overload
+def norm(x: Value, ord: Operand | str | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value: ...
+@overload
+def norm(x: Operand, ord: Operand | str | None = None, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any: ...
+@overload
+def not_equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
+    """Whether a and b differ."""
+@overload
+def not_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def not_equal(a: Operand, b: Operand, /) -> Any: ...
+def one_hot(tensor: Operand, num_classes: int = -1) -> Any:
+    """Return whole numbers as rows of 0 with a 1 at the number's place."""
+def ones_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
+    """Ones of the same shape and dtype."""
+@overload
+def outer(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
+    """Products of every element of a with every element of b."""
+@overload
+def outer(a: Value, b: Operand) -> Value: ...
+@overload
+def outer(a: Operand, b: Value) -> Value: ...
+@overload
+def outer(a: Operand, b: Operand) -> Any: ...
+@overload
+def pad(x: NDArray[Any], pad_width: Any, mode: str = 'constant', *, constant_values: PlainArray = 0, reflect_type: str = 'even') -> NDArray[Any]:
+    """The array with elements added around it: a constant, or copies of its own."""
+@overload
+def pad(x: Value, pad_width: Any, mode: str = 'constant', *, constant_values: Operand = 0, reflect_type: str = 'even') -> Value: ...
+@overload
+def pad(x: Operand, pad_width: Any, mode: str = 'constant', *, constant_values: Operand = 0, reflect_type: str = 'even') -> Any: ...
+@overload
+def percentile(a: NDArray[Any], q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any:
+    """Quantiles at `q`, from 0 to 100, interpolated linearly between elements."""
+@overload
+def percentile(a: Value, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Value: ...
+@overload
+def percentile(a: Operand, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any: ...
+@overload
+def pinv(a: NDArray[Any], rcond: Any = None, hermitian: bool = False, **keywords: Any) -> NDArray[Any]:
+    """The pseudo-inverse; the gradient is that among matrices of the same rank."""
+@overload
+def pinv(a: Value, rcond: Any = None, hermitian: bool = False, **keywords: Any) -> Value: ...
+@overload
+def pinv(a: Operand, rcond: Any = None, hermitian: bool = False, **keywords: Any) -> Any: ...
+@overload
+def polyval(p: NDArray[Any] | Sequence[NDArray[Any]], x: PlainArray) -> Any:
+    """The value of a polynomial whose coefficients start with the highest power."""
+@overload
+def polyval(p: Value | Sequence[Value], x: Operand) -> Value: ...
+@overload
+def polyval(p: Operand, x: Value) -> Value: ...
+@overload
+def polyval(p: Operand, x: Operand) -> Any: ...
+@overload
+def positive(x: float, /) -> float:
+    """The wire itself."""
+@overload
+def positive(x: Value, /) -> Value: ...
+@overload
+def positive(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def positive(x: Operand, /) -> Any: ...
+@overload
+def pow(a: float, b: float, /) -> float:
+    """First wire to the power of the second."""
+@overload
+def pow(a: Value, b: Operand, /) -> Value: ...
+@overload
+def pow(a: Operand, b: Value, /) -> Value: ...
+@overload
+def pow(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def pow(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def pow(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def power(a: float, b: float, /) -> float:
+    """First wire to the power of the second."""
+@overload
+def power(a: Value, b: Operand, /) -> Value: ...
+@overload
+def power(a: Operand, b: Value, /) -> Value: ...
+@overload
+def power(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def power(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def power(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def prod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+    """Product along axes, or of everything; exact where factors are 0."""
+@overload
+def prod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def prod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def ptp(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Distance from the smallest to the largest element along axes, or of all."""
+@overload
+def ptp(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def ptp(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def put(x: NDArray[Any], index: Any, values: PlainArray) -> NDArray[Any]:
+    """A copy of the array with values assigned at an index, as by `x[index] = values`."""
+@overload
+def put(x: Value, index: Any, values: Operand) -> Value: ...
+@overload
+def put(x: Operand, index: Any, values: Operand) -> Any: ...
+def qr(a: Operand, mode: str = 'reduced') -> Any:
+    """QR decomposition: orthogonal columns and an upper triangle; the gradient needs full rank."""
+@overload
+def quantile(a: NDArray[Any], q: PlainArray | Sequence[PlainArray], axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any:
+    """Quantiles at `q`, from 0 to 1, interpolated linearly between elements."""
+@overload
+def quantile(a: Value, q: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Value: ...
+@overload
+def quantile(a: Operand, q: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any: ...
+@overload
+def rad2deg(x: NDArray[Any]) -> NDArray[Any]:
+    """Radians as degrees."""
+@overload
+def rad2deg(x: Value) -> Value: ...
+@overload
+def rad2deg(x: Operand) -> Any: ...
+@overload
+def ravel(x: NDArray[Any], order: str = 'C') -> NDArray[Any]:
+    """The elements in one row."""
+@overload
+def ravel(x: Value, order: str = 'C') -> Value: ...
+@overload
+def ravel(x: Operand, order: str = 'C') -> Any: ...
+@overload
+def real(x: NDArray[Any]) -> NDArray[Any]:
+    """The real part."""
+@overload
+def real(x: Value) -> Value: ...
+@overload
+def real(x: Operand) -> Any: ...
+@overload
+def reciprocal(x: float, /) -> float:
+    """One over the wire."""
+@overload
+def reciprocal(x: Value, /) -> Value: ...
+@overload
+def reciprocal(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def reciprocal(x: Operand, /) -> Any: ...
+@overload
+def relu(x: float, /) -> float:
+    """The wire where it is positive, else 0; slope 0 at 0."""
+@overload
+def relu(x: Value, /) -> Value: ...
+@overload
+def relu(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def relu(x: Operand, /) -> Any: ...
+@overload
+def relu6(x: float, /) -> float:
+    """The wire between 0 and 6, else the bound; slope 0 on a bound."""
+@overload
+def relu6(x: Value, /) -> Value: ...
+@overload
+def relu6(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def relu6(x: Operand, /) -> Any: ...
+@overload
+def repeat(x: NDArray[Any], repeats: Any, axis: int | None = None) -> NDArray[Any]:
+    """Each element several times in a row."""
+@overload
+def repeat(x: Value, repeats: Any, axis: int | None = None) -> Value: ...
+@overload
+def repeat(x: Operand, repeats: Any, axis: int | None = None) -> Any: ...
+@overload
+def reshape(x: NDArray[Any], /, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Any:
+    """The same elements in another shape; one length may be -1."""
+@overload
+def reshape(x: Value, /, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Value: ...
+@overload
+def reshape(x: Operand, /, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Any: ...
+def result_type(*xs: Any) -> Any:
+    """The dtype that NumPy gives what is computed from these."""
+@overload
+def roll(x: NDArray[Any], shift: Any, axis: int | Sequence[int] | None = None) -> NDArray[Any]:
+    """The elements rolled along axes; those that leave at one end come back at the other."""
+@overload
+def roll(x: Value, shift: Any, axis: int | Sequence[int] | None = None) -> Value: ...
+@overload
+def roll(x: Operand, shift: Any, axis: int | Sequence[int] | None = None) -> Any: ...
+@overload
+def rollaxis(x: NDArray[Any], axis: int, start: int = 0) -> NDArray[Any]:
+    """The array with an axis rolled back until it stands before another one."""
+@overload
+def rollaxis(x: Value, axis: int, start: int = 0) -> Value: ...
+@overload
+def rollaxis(x: Operand, axis: int, start: int = 0) -> Any: ...
+@overload
+def rot90(x: NDArray[Any], k: int = 1, axes: Any = ...) -> NDArray[Any]:
+    """The array turned by quarters in the plane of two axes."""
+@overload
+def rot90(x: Value, k: int = 1, axes: Any = ...) -> Value: ...
+@overload
+def rot90(x: Operand, k: int = 1, axes: Any = ...) -> Any: ...
+@overload
+def round(x: NDArray[Any], decimals: int = 0) -> NDArray[Any]:
+    """Numbers rounded to so many decimals; halves go to the even neighbour."""
+@overload
+def round(x: Value, decimals: int = 0) -> Value: ...
+@overload
+def round(x: Operand, decimals: int = 0) -> Any: ...
+@overload
+def scatter_add(x: NDArray[Any], index: Any, values: PlainArray) -> NDArray[Any]:
+    """A copy of the array with values added at an index, as often as it names an element, as by `np.add.at`."""
+@overload
+def scatter_add(x: Value, index: Any, values: Operand) -> Value: ...
+@overload
+def scatter_add(x: Operand, index: Any, values: Value) -> Value: ...
+@overload
+def scatter_add(x: Operand, index: Any, values: Operand) -> Any: ...
+def searchsorted(a: Operand, v: Any, side: str = 'left', sorter: Any = None) -> Any:
+    """Indices at which to insert elements into a sorted row."""
+@overload
+def select(condlist: Sequence[Operand], choicelist: Sequence[Operand], default: Value) -> Value:
+    """Elements of the first array whose condition holds."""
+@overload
+def select(condlist: Sequence[Operand], choicelist: Sequence[Operand], default: Operand = 0) -> Any: ...
+def shape(x: Operand) -> tuple[int, ...]:
+    """The shape."""
+@overload
+def sigmoid(x: float, /) -> float:
+    """1 / (1 + exp(-x)) without overflow."""
+@overload
+def sigmoid(x: Value, /) -> Value: ...
+@overload
+def sigmoid(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def sigmoid(x: Operand, /) -> Any: ...
+@overload
+def sign(x: float, /) -> float:
+    """-1, 0 or 1."""
+@overload
+def sign(x: Value, /) -> Value: ...
+@overload
+def sign(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def sign(x: Operand, /) -> Any: ...
+def signbit(x: Operand) -> Any:
+    """Whether the sign bit is set."""
+@overload
+def silu(x: float, /) -> float:
+    """x * sigmoid(x)."""
+@overload
+def silu(x: Value, /) -> Value: ...
+@overload
+def silu(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def silu(x: Operand, /) -> Any: ...
+@overload
+def sin(x: float, /) -> float:
+    """Sine of an angle in radians."""
+@overload
+def sin(x: Value, /) -> Value: ...
+@overload
+def sin(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def sin(x: Operand, /) -> Any: ...
+@overload
+def sinc(x: float, /) -> float:
+    """sin(pi x) / (pi x); 1 at 0."""
+@overload
+def sinc(x: Value, /) -> Value: ...
+@overload
+def sinc(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def sinc(x: Operand, /) -> Any: ...
+@overload
+def sinh(x: float, /) -> float:
+    """Hyperbolic sine."""
+@overload
+def sinh(x: Value, /) -> Value: ...
+@overload
+def sinh(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def sinh(x: Operand, /) -> Any: ...
+def size(x: Operand, axis: int | Sequence[int] | None = None) -> int:
+    """The number of elements, in all or along axes."""
+@overload
+def slogdet(a: NDArray[Any]) -> Any:
+    """Sign and logarithm of the absolute value of the determinant; the gradient is NaN for singular matrices."""
+@overload
+def slogdet(a: Value) -> tuple[Value, Value]: ...
+@overload
+def slogdet(a: Operand) -> Any: ...
+@overload
+def softmax(x: NDArray[Any], axis: int | Sequence[int] | None = -1) -> NDArray[Any]:
+    """exp(x) / sum(exp(x)) along an axis, without overflow."""
+@overload
+def softmax(x: Value, axis: int | Sequence[int] | None = -1) -> Value: ...
+@overload
+def softmax(x: Operand, axis: int | Sequence[int] | None = -1) -> Any: ...
+@overload
+def softplus(x: float, /) -> float:
+    """log(1 + exp(x)) without overflow."""
+@overload
+def softplus(x: Value, /) -> Value: ...
+@overload
+def softplus(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def softplus(x: Operand, /) -> Any: ...
+@overload
+def solve(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
+    """The x for which a @ x = b; b is one vector if it has one axis, else matrices."""
+@overload
+def solve(a: Value, b: Operand) -> Value: ...
+@overload
+def solve(a: Operand, b: Value) -> Value: ...
+@overload
+def solve(a: Operand, b: Operand) -> Any: ...
+@overload
+def sort(a: NDArray[Any], axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> NDArray[Any]:
+    """The elements sorted along an axis; each keeps its gradient."""
+@overload
+def sort(a: Value, axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Value: ...
+@overload
+def sort(a: Operand, axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any: ...
+@overload
+def split(x: NDArray[Any], indices_or_sections: Any, axis: int = 0) -> Any:
+    """An array cut along an axis, into equal parts or at indices."""
+@overload
+def split(x: Value, indices_or_sections: Any, axis: int = 0) -> list[Value]: ...
+@overload
+def split(x: Operand, indices_or_sections: Any, axis: int = 0) -> Any: ...
+@overload
+def sqrt(x: float, /) -> float:
+    """Square root."""
+@overload
+def sqrt(x: Value, /) -> Value: ...
+@overload
+def sqrt(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def sqrt(x: Operand, /) -> Any: ...
+@overload
+def square(x: float, /) -> float:
+    """The wire times itself."""
+@overload
+def square(x: Value, /) -> Value: ...
+@overload
+def square(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def square(x: Operand, /) -> Any: ...
+@overload
+def squeeze(x: NDArray[Any], axis: int | Sequence[int] | None = None) -> Any:
+    """The array without axes of length 1."""
+@overload
+def squeeze(x: Value, axis: int | Sequence[int] | None = None) -> Value: ...
+@overload
+def squeeze(x: Operand, axis: int | Sequence[int] | None = None) -> Any: ...
+@overload
+def stack(xs: NDArray[Any] | Sequence[NDArray[Any]], axis: int = 0) -> NDArray[Any]:
+    """Arrays of one shape joined along a new axis."""
+@overload
+def stack(xs: Value | Sequence[Value], axis: int = 0) -> Value: ...
+@overload
+def stack(xs: Operand, axis: int = 0) -> Any: ...
+@overload
+def std(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
+    """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
+@overload
+def std(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value: ...
+@overload
+def std(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any: ...
+@overload
+def subtract(a: float, b: float, /) -> float:
+    """Difference of two wires."""
+@overload
+def subtract(a: Value, b: Operand, /) -> Value: ...
+@overload
+def subtract(a: Operand, b: Value, /) -> Value: ...
+@overload
+def subtract(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def subtract(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def subtract(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def sum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+    """Sum along axes, or of everything."""
+@overload
+def sum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+@overload
+def sum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+def svd(a: Operand, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    """Left singular vectors, singular values, and right singular vectors as rows; or the values alone."""
+@overload
+def svdvals(x: NDArray[Any], /) -> NDArray[Any]:
+    """Singular values, the largest first."""
+@overload
+def svdvals(x: Value, /) -> Value: ...
+@overload
+def svdvals(x: Operand, /) -> Any: ...
+@overload
+def swapaxes(x: NDArray[Any], axis1: int, axis2: int) -> NDArray[Any]:
+    """The array with two axes swapped."""
+@overload
+def swapaxes(x: Value, axis1: int, axis2: int) -> Value: ...
+@overload
+def swapaxes(x: Operand, axis1: int, axis2: int) -> Any: ...
+@overload
+def take(x: NDArray[Any], indices: Any, axis: int | None = None, mode: str = 'raise') -> NDArray[Any]:
+    """Elements by index along an axis, or of all in a row."""
+@overload
+def take(x: Value, indices: Any, axis: int | None = None, mode: str = 'raise') -> Value: ...
+@overload
+def take(x: Operand, indices: Any, axis: int | None = None, mode: str = 'raise') -> Any: ...
+@overload
+def take_along_axis(x: NDArray[Any], indices: Any, axis: int | None = -1) -> NDArray[Any]:
+    """Elements by an array of indices along an axis; in the other axes the two broadcast."""
+@overload
+def take_along_axis(x: Value, indices: Any, axis: int | None = -1) -> Value: ...
+@overload
+def take_along_axis(x: Operand, indices: Any, axis: int | None = -1) -> Any: ...
+@overload
+def tan(x: float, /) -> float:
+    """Tangent of an angle in radians."""
+@overload
+def tan(x: Value, /) -> Value: ...
+@overload
+def tan(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def tan(x: Operand, /) -> Any: ...
+@overload
+def tanh(x: float, /) -> float:
+    """Hyperbolic tangent."""
+@overload
+def tanh(x: Value, /) -> Value: ...
+@overload
+def tanh(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def tanh(x: Operand, /) -> Any: ...
+@overload
+def tensordot(a: NDArray[Any], b: PlainArray, axes: Any = 2) -> Any:
+    """Sum of products over several axes: a number of last and first ones, or two lists of axes."""
+@overload
+def tensordot(a: Value, b: Operand, axes: Any = 2) -> Value: ...
+@overload
+def tensordot(a: Operand, b: Value, axes: Any = 2) -> Value: ...
+@overload
+def tensordot(a: Operand, b: Operand, axes: Any = 2) -> Any: ...
+@overload
+def tile(x: NDArray[Any], reps: Any) -> NDArray[Any]:
+    """Copies of the array side by side."""
+@overload
+def tile(x: Value, reps: Any) -> Value: ...
+@overload
+def tile(x: Operand, reps: Any) -> Any: ...
+@overload
+def transpose(x: NDArray[Any], /, *order: Any, axes: Any = None) -> NDArray[Any]:
+    """The axes in another order; reversed if none is given."""
+@overload
+def transpose(x: Value, /, *order: Any, axes: Any = None) -> Value: ...
+@overload
+def transpose(x: Operand, /, *order: Any, axes: Any = None) -> Any: ...
+@overload
+def trapezoid(y: NDArray[Any], x: PlainArray | None = None, dx: PlainArray = 1.0, axis: int = -1) -> Any:
+    """Integral along an axis by the trapezoidal rule."""
+@overload
+def trapezoid(y: Value, x: Operand | None = None, dx: Operand = 1.0, axis: int = -1) -> Value: ...
+@overload
+def trapezoid(y: Operand, x: Operand | None = None, dx: Operand = 1.0, axis: int = -1) -> Any: ...
+@overload
+def tril(x: NDArray[Any], k: int = 0) -> NDArray[Any]:
+    """The lower triangle of a matrix, 0 above it."""
+@overload
+def tril(x: Value, k: int = 0) -> Value: ...
+@overload
+def tril(x: Operand, k: int = 0) -> Any: ...
+def tril_indices_from(x: Operand, k: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The indices of the lower triangle."""
+@overload
+def triu(x: NDArray[Any], k: int = 0) -> NDArray[Any]:
+    """The upper triangle of a matrix, 0 below it."""
+@overload
+def triu(x: Value, k: int = 0) -> Value: ...
+@overload
+def triu(x: Operand, k: int = 0) -> Any: ...
+def triu_indices_from(x: Operand, k: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The indices of the upper triangle."""
+@overload
+def trunc(x: float, /) -> float:
+    """Whole part, towards 0."""
+@overload
+def trunc(x: Value, /) -> Value: ...
+@overload
+def trunc(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def trunc(x: Operand, /) -> Any: ...
+@overload
+def unstack(x: NDArray[Any], *, axis: int = 0) -> Any:
+    """The slices of an array along an axis."""
+@overload
+def unstack(x: Value, *, axis: int = 0) -> tuple[Value, ...]: ...
+@overload
+def unstack(x: Operand, *, axis: int = 0) -> Any: ...
+def vander(x: Operand, N: int | None = None, increasing: bool = False) -> Any:
+    """The powers of a row as columns of a matrix."""
+@overload
+def var(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
+    """Variance along axes, or of everything."""
+@overload
+def var(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value: ...
+@overload
+def var(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any: ...
+@overload
+def vdot(a: NDArray[Any], b: PlainArray, /) -> Any:
+    """Sum of the products of all elements, the first ones conjugated."""
+@overload
+def vdot(a: Value, b: Operand, /) -> Value: ...
+@overload
+def vdot(a: Operand, b: Value, /) -> Value: ...
+@overload
+def vdot(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def vecdot(x1: NDArray[Any], x2: PlainArray, /, *, axis: int = -1) -> Any:
+    """Products of vectors along an axis, the first ones conjugated."""
+@overload
+def vecdot(x1: Value, x2: Operand, /, *, axis: int = -1) -> Value: ...
+@overload
+def vecdot(x1: Operand, x2: Value, /, *, axis: int = -1) -> Value: ...
+@overload
+def vecdot(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Any: ...
+@overload
+def vecmat(x1: NDArray[Any], x2: PlainArray, /) -> NDArray[Any]:
+    """Products of vectors, conjugated, and matrices."""
+@overload
+def vecmat(x1: Value, x2: Operand, /) -> Value: ...
+@overload
+def vecmat(x1: Operand, x2: Value, /) -> Value: ...
+@overload
+def vecmat(x1: Operand, x2: Operand, /) -> Any: ...
+@overload
+def vector_norm(x: NDArray[Any], /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """Length of vectors, along one axis or several."""
+@overload
+def vector_norm(x: Value, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: Any = 2) -> Value: ...
+@overload
+def vector_norm(x: Operand, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: Any = 2) -> Any: ...
+@overload
+def vsplit(x: NDArray[Any], indices_or_sections: Any) -> Any:
+    """An array cut along its first axis."""
+@overload
+def vsplit(x: Value, indices_or_sections: Any) -> list[Value]: ...
+@overload
+def vsplit(x: Operand, indices_or_sections: Any) -> Any: ...
+@overload
+def vstack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays joined below each other; a row is a matrix of one row."""
+@overload
+def vstack(xs: Value | Sequence[Value]) -> Value: ...
+@overload
+def vstack(xs: Operand) -> Any: ...
+@overload
+def where(condition: Any, a: Value, b: Operand | None = None) -> Value:
+    """Elements of one array where a condition holds, of another elsewhere; with the condition alone its indices."""
+@overload
+def where(condition: Any, a: Operand | None, b: Value) -> Value: ...
+@overload
+def where(condition: Any, a: Operand | None = None, b: Operand | None = None) -> Any: ...
+def zeros_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
+    """Zeros of the same shape and dtype."""

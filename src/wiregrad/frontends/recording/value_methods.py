@@ -1,0 +1,11 @@
+"""The methods and operators of values, as type checkers and editors see them: they read the stub beside this module.
+
+`dispatch` and `scalar` set the methods of `Value` from the op table; `tools/write_stubs.py` writes the stub from it.
+"""
+
+from typing import Any
+
+from wiregrad.ir.op import OperatorMethods
+
+Operand = Any
+ValueMethods = OperatorMethods

@@ -1,0 +1,327 @@
+# Written by `python tools/write_stubs.py` from the op table.
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any, SupportsIndex, TypeAlias
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from wiregrad.frontends.recording.value import Value
+from wiregrad.ir import Op, Port
+from wiregrad.ir.op import OperatorMethods
+
+PlainArray: TypeAlias = complex | np.number[Any] | np.bool | NDArray[Any]
+Operand: TypeAlias = Value | Port | PlainArray | list[Any] | tuple[Any, ...]
+Index: TypeAlias = SupportsIndex | slice | EllipsisType | Value | NDArray[Any] | list[Any] | tuple[Any, ...] | None
+
+class ValueMethods(OperatorMethods):
+    """The methods and operators that values have from the op table."""
+    @property
+    def T(self) -> Value:
+        """The array with its axes reversed."""
+    def __abs__(self) -> Value: ...
+    def __add__(self, other: Operand) -> Value: ...
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any: ...
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any: ...
+    def __floordiv__(self, other: Operand) -> Value: ...
+    def __ge__(self, other: Operand) -> Any: ...
+    def __getitem__(self, index: Index) -> Value: ...
+    def __gt__(self, other: Operand) -> Any: ...
+    def __le__(self, other: Operand) -> Any: ...
+    def __lt__(self, other: Operand) -> Any: ...
+    def __matmul__(self, other: Operand) -> Value: ...
+    def __mod__(self, other: Operand) -> Value: ...
+    def __mul__(self, other: Operand) -> Value: ...
+    def __neg__(self) -> Value: ...
+    def __pos__(self) -> Value: ...
+    def __pow__(self, other: Operand) -> Value: ...
+    def __radd__(self, other: Operand) -> Value: ...
+    def __rfloordiv__(self, other: Operand) -> Value: ...
+    def __rmatmul__(self, other: Operand) -> Value: ...
+    def __rmod__(self, other: Operand) -> Value: ...
+    def __rmul__(self, other: Operand) -> Value: ...
+    def __rpow__(self, other: Operand) -> Value: ...
+    def __rsub__(self, other: Operand) -> Value: ...
+    def __rtruediv__(self, other: Operand) -> Value: ...
+    def __sub__(self, other: Operand) -> Value: ...
+    def __truediv__(self, other: Operand) -> Value: ...
+    def __wiregrad_apply__(self, op: Op, operands: tuple[Any, ...]) -> Any: ...
+    def abs(self) -> Value:
+        """Magnitude; slope 0 at 0."""
+    def absolute(self) -> Value:
+        """Magnitude; slope 0 at 0."""
+    def acos(self) -> Value:
+        """Angle whose cosine is the wire."""
+    def acosh(self) -> Value:
+        """Inverse of cosh."""
+    def add(self, b: Operand, /) -> Value:
+        """Sum of two wires."""
+    def all(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+        """Whether no element is 0."""
+    def any(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+        """Whether at least one element is not 0."""
+    def arccos(self) -> Value:
+        """Angle whose cosine is the wire."""
+    def arccosh(self) -> Value:
+        """Inverse of cosh."""
+    def arcsin(self) -> Value:
+        """Angle whose sine is the wire."""
+    def arcsinh(self) -> Value:
+        """Inverse of sinh."""
+    def arctan(self) -> Value:
+        """Angle whose tangent is the wire."""
+    def arctan2(self, b: Operand, /) -> Value:
+        """Angle of the point with height a and width b; slopes 0 at the origin."""
+    def arctanh(self) -> Value:
+        """Inverse of tanh."""
+    def argmax(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+        """Index of the largest element; the first if several are."""
+    def argmin(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+        """Index of the smallest element; the first if several are."""
+    def argsort(self, axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> NDArray[Any]:
+        """Indices that sort an axis."""
+    def asin(self) -> Value:
+        """Angle whose sine is the wire."""
+    def asinh(self) -> Value:
+        """Inverse of sinh."""
+    def astype(self, dtype: DTypeLike | None, order: str = 'K', casting: str = 'unsafe', subok: bool = True, copy: bool = True) -> Value:
+        """The same numbers in another dtype."""
+    def atan(self) -> Value:
+        """Angle whose tangent is the wire."""
+    def atan2(self, b: Operand, /) -> Value:
+        """Angle of the point with height a and width b; slopes 0 at the origin."""
+    def atanh(self) -> Value:
+        """Inverse of tanh."""
+    def cbrt(self) -> Value:
+        """Cube root."""
+    def ceil(self) -> Value:
+        """Smallest whole number not below."""
+    def clamp(self, min: Any = None, max: Any = None) -> Value:
+        """Return the elements limited to an interval."""
+    def clip(self, a_min: Operand | None = None, a_max: Operand | None = None, *, min: Operand | None = None, max: Operand | None = None) -> Value:
+        """The array between two bounds, either of which may be None."""
+    def clone(self) -> Value:
+        """Return a copy whose elements may be assigned."""
+    def conj(self) -> Value:
+        """The complex conjugate."""
+    def conjugate(self) -> Value:
+        """The complex conjugate."""
+    def copy(self, order: str = 'K', subok: bool = False) -> Value:
+        """The array itself: recorded arrays never change, so no copy is needed."""
+    def copysign(self, b: Operand, /) -> Value:
+        """Magnitude of the first wire with the sign of the second; a NaN counts as positive."""
+    def cos(self) -> Value:
+        """Cosine of an angle in radians."""
+    def cosh(self) -> Value:
+        """Hyperbolic cosine."""
+    def cumprod(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Value:
+        """Running product along an axis, or of everything in one row; exact where factors are 0."""
+    def cumsum(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Value:
+        """Running sum along an axis, or of everything in one row."""
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
+        """The elements where two indices differ by an offset."""
+    def dim(self) -> int:
+        """Return the number of axes."""
+    def div(self, b: Operand, /) -> Value:
+        """Quotient of two wires."""
+    def divide(self, b: Operand, /) -> Value:
+        """Quotient of two wires."""
+    def dot(self, b: Operand) -> Value:
+        """Sum of products over the last axis of a and the last but one of b."""
+    def equal(self, b: Operand, /) -> Any:
+        """Whether a = b."""
+    def erf(self) -> Value:
+        """Error function."""
+    def erfc(self) -> Value:
+        """1 - erf(x), exact for large x."""
+    def exp(self) -> Value:
+        """e to the power of the wire."""
+    def exp2(self) -> Value:
+        """2 to the power of the wire."""
+    def expand_as(self, other: Any) -> Value:
+        """Return the array broadcast to the shape of another."""
+    def expm1(self) -> Value:
+        """exp(x) - 1, exact near 0."""
+    def flatten(self, order: str = 'C') -> Value:
+        """The elements in one row."""
+    def floor(self) -> Value:
+        """Largest whole number not above."""
+    def floor_divide(self, b: Operand, /) -> Value:
+        """Largest whole number not above a / b."""
+    def fmax(self, b: Operand, /) -> Value:
+        """The larger of two wires; a NaN loses."""
+    def fmin(self, b: Operand, /) -> Value:
+        """The smaller of two wires; a NaN loses."""
+    def gelu(self) -> Value:
+        """x times the normal distribution's cumulative probability of x."""
+    def getitem(self, index: Any, /) -> Value:
+        """Elements by index: integers, slices, None, ..., boolean masks and integer arrays."""
+    def greater(self, b: Operand, /) -> Any:
+        """Whether a > b."""
+    def greater_equal(self, b: Operand, /) -> Any:
+        """Whether a >= b."""
+    def heaviside(self, b: Operand, /) -> Value:
+        """0 for a < 0, 1 for a > 0, b at a = 0."""
+    def hypot(self, b: Operand, /) -> Value:
+        """Length of the vector (a, b); slopes 0 at the origin."""
+    @property
+    def imag(self) -> Value:
+        """The imaginary part."""
+    def isfinite(self) -> Any:
+        """Whether the wire is neither NaN nor infinite."""
+    def isinf(self) -> Any:
+        """Whether the wire is infinite."""
+    def isnan(self) -> Any:
+        """Whether the wire is NaN."""
+    def leaky_relu(self, slope: Operand = 0.01, /) -> Value:
+        """The wire where it is positive, else the wire times a slope (0.01 if left out)."""
+    def less(self, b: Operand, /) -> Any:
+        """Whether a < b."""
+    def less_equal(self, b: Operand, /) -> Any:
+        """Whether a <= b."""
+    def ln(self) -> Value:
+        """Natural logarithm."""
+    def log(self) -> Value:
+        """Natural logarithm."""
+    def log10(self) -> Value:
+        """Logarithm to base 10."""
+    def log1p(self) -> Value:
+        """log(1 + x), exact near 0."""
+    def log2(self) -> Value:
+        """Logarithm to base 2."""
+    def log_softmax(self, axis: int | Sequence[int] | None = -1) -> Value:
+        """log(softmax(x)) along an axis, exact where softmax is nearly 0."""
+    def logaddexp(self, b: Operand, /) -> Value:
+        """log(exp(a) + exp(b)) without overflow."""
+    def logaddexp2(self, b: Operand, /) -> Value:
+        """log2(2**a + 2**b) without overflow."""
+    def logical_and(self, b: Operand, /) -> Any:
+        """Whether both hold."""
+    def logical_not(self) -> Any:
+        """Whether it does not hold."""
+    def logical_or(self, b: Operand, /) -> Any:
+        """Whether at least one holds."""
+    def logical_xor(self, b: Operand, /) -> Any:
+        """Whether exactly one holds."""
+    def logsumexp(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+        """log(sum(exp(x))) along axes, or of everything, without overflow."""
+    @property
+    def mT(self) -> Value:
+        """The array with its last two axes swapped."""
+    def masked_fill(self, mask: Any, value: Any) -> Value:
+        """Return the array with a number where a mask is true."""
+    def matmul(self, b: Operand, /) -> Value:
+        """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
+    def max(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+        """Largest element along axes, or of all; equal ones share the gradient."""
+    def maximum(self, b: Operand, /) -> Value:
+        """The larger of two wires; NaN if one is NaN; half the gradient each on a tie."""
+    def mean(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+        """Arithmetic mean along axes, or of everything."""
+    def min(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+        """Smallest element along axes, or of all; equal ones share the gradient."""
+    def minimum(self, b: Operand, /) -> Value:
+        """The smaller of two wires; NaN if one is NaN; half the gradient each on a tie."""
+    def mm(self, b: Operand, /) -> Value:
+        """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
+    def mod(self, b: Operand, /) -> Value:
+        """Remainder of a / b, with the sign of b."""
+    def mul(self, b: Operand, /) -> Value:
+        """Product of two wires."""
+    def multiply(self, b: Operand, /) -> Value:
+        """Product of two wires."""
+    def neg(self) -> Value:
+        """The wire with its sign turned."""
+    def negative(self) -> Value:
+        """The wire with its sign turned."""
+    def nonzero(self) -> tuple[NDArray[Any], ...]:
+        """The indices of the elements that are not 0, one array per axis."""
+    def not_equal(self, b: Operand, /) -> Any:
+        """Whether a and b differ."""
+    def numel(self) -> int:
+        """Return the number of elements."""
+    def numpy(self) -> Any:
+        """Return a constant as a NumPy array; any other value raises, since its gradient would be lost."""
+    def positive(self) -> Value:
+        """The wire itself."""
+    def pow(self, b: Operand, /) -> Value:
+        """First wire to the power of the second."""
+    def power(self, b: Operand, /) -> Value:
+        """First wire to the power of the second."""
+    def prod(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+        """Product along axes, or of everything; exact where factors are 0."""
+    def ravel(self, order: str = 'C') -> Value:
+        """The elements in one row."""
+    @property
+    def real(self) -> Value:
+        """The real part."""
+    def reciprocal(self) -> Value:
+        """One over the wire."""
+    def relu(self) -> Value:
+        """The wire where it is positive, else 0; slope 0 at 0."""
+    def relu6(self) -> Value:
+        """The wire between 0 and 6, else the bound; slope 0 on a bound."""
+    def repeat(self, repeats: Any, axis: int | None = None) -> Value:
+        """Each element several times in a row."""
+    def reshape(self, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Value:
+        """The same elements in another shape; one length may be -1."""
+    def round(self, decimals: int = 0) -> Value:
+        """Numbers rounded to so many decimals; halves go to the even neighbour."""
+    def searchsorted(self, v: Any, side: str = 'left', sorter: Any = None) -> Any:
+        """Indices at which to insert elements into a sorted row."""
+    def sigmoid(self) -> Value:
+        """1 / (1 + exp(-x)) without overflow."""
+    def sign(self) -> Value:
+        """-1, 0 or 1."""
+    def silu(self) -> Value:
+        """x * sigmoid(x)."""
+    def sin(self) -> Value:
+        """Sine of an angle in radians."""
+    def sinc(self) -> Value:
+        """sin(pi x) / (pi x); 1 at 0."""
+    def sinh(self) -> Value:
+        """Hyperbolic sine."""
+    def softmax(self, axis: int | Sequence[int] | None = -1) -> Value:
+        """exp(x) / sum(exp(x)) along an axis, without overflow."""
+    def softplus(self) -> Value:
+        """log(1 + exp(x)) without overflow."""
+    def split(self) -> Value:
+        """Splitter: copies one wire to two readers; backward it adds."""
+    def sqrt(self) -> Value:
+        """Square root."""
+    def square(self) -> Value:
+        """The wire times itself."""
+    def squeeze(self, axis: int | Sequence[int] | None = None) -> Value:
+        """The array without axes of length 1."""
+    def std(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value:
+        """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
+    def sub(self, b: Operand, /) -> Value:
+        """Difference of two wires."""
+    def subtract(self, b: Operand, /) -> Value:
+        """Difference of two wires."""
+    def sum(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+        """Sum along axes, or of everything."""
+    def swapaxes(self, axis1: int, axis2: int) -> Value:
+        """The array with two axes swapped."""
+    def t(self) -> Value:
+        """Return the matrix with its axes exchanged."""
+    def take(self, indices: Any, axis: int | None = None, mode: str = 'raise') -> Value:
+        """Elements by index along an axis, or of all in a row."""
+    def tan(self) -> Value:
+        """Tangent of an angle in radians."""
+    def tanh(self) -> Value:
+        """Hyperbolic tangent."""
+    def tolist(self) -> Any:
+        """Refuses: it would silently cut the gradient of a recorded value."""
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
+        """The sum along a diagonal."""
+    def transpose(self, *order: Any, axes: Any = None) -> Value:
+        """The axes in another order; reversed if none is given."""
+    def trunc(self) -> Value:
+        """Whole part, towards 0."""
+    def unsqueeze(self, dim: int) -> Value:
+        """Return the array with one more axis of length 1."""
+    def var(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value:
+        """Variance along axes, or of everything."""
+    def where(self, a: Operand, b: Operand, /) -> Value:
+        """Second wire where the condition holds, else the third; the other one's gradient is absent, not 0."""

@@ -1,0 +1,92 @@
+"""Lazy loading: by one helper, and nothing else imports late."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from wiregrad.lazy import import_later, load_module_lazily, load_names_lazily
+
+PACKAGE = Path(__file__).parent.parent / "src" / "wiregrad"
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+@pytest.fixture
+def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A module that is not loaded yet."""
+    (tmp_path / "late_module.py").write_text("number = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    yield "late_module"
+    sys.modules.pop("late_module", None)
+
+
+def test_a_lazy_module_is_imported_when_an_attribute_is_read(late: str) -> None:
+    module = load_module_lazily(late)
+    loaded_before = late in sys.modules
+
+    assert not loaded_before
+    assert module.number == 1
+    assert late in sys.modules
+
+
+def test_what_is_set_on_a_lazy_module_is_set_on_the_module(late: str) -> None:
+    module = load_module_lazily(late)
+    module.number = 2
+
+    assert importlib.import_module(late).number == 2
+    assert "number" in dir(module)
+
+
+def test_an_attribute_that_a_lazy_module_lacks_is_an_attribute_error(late: str) -> None:
+    with pytest.raises(AttributeError, match="nosuch"):
+        _ = load_module_lazily(late).nosuch
+
+
+def test_names_are_loaded_once_and_other_names_are_asked_for_again(late: str) -> None:
+    asked: list[str] = []
+    find = load_names_lazily(late, {"number": late}, otherwise=asked.append)
+    importlib.import_module(late)
+    found = find("number")
+    find("other")
+    find("other")
+
+    assert found == 1
+    assert asked == ["other", "other"]
+    with pytest.raises(AttributeError, match="_private"):
+        find("_private")
+
+
+def test_modules_are_imported_later_for_what_they_register(late: str) -> None:
+    load = import_later(late)
+    loaded_before = late in sys.modules
+    load()
+
+    assert not loaded_before
+    assert late in sys.modules
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_wiregrad_is_imported_late_by_the_helper_alone(module: str) -> None:
+    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = [inner for function in functions for inner in ast.walk(function)]
+    names = [alias.name for node in inside if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in inside if isinstance(node, ast.ImportFrom)]
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    late_calls = [
+        node
+        for node in called
+        if isinstance(node.func, ast.Name | ast.Attribute)
+        and (node.func.id if isinstance(node.func, ast.Name) else node.func.attr) in ("import_module", "__import__")
+        and not isinstance(node.args[0], ast.Constant)
+    ]
+
+    assert [name for name in names if name.partition(".")[0] == "wiregrad"] == []
+    assert module == "lazy.py" or late_calls == []
+    assert module == "lazy.py" or "__getattr__" not in {node.name for node in tree.body if node in functions}
