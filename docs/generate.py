@@ -1,4 +1,4 @@
-"""Write the pages that are derived from the op table, and the pictures that pages show: `make docs`."""
+"""Write the pages that are derived from the op table, and the pictures that pages show: `make derive`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ops_page() -> str:
     single = sum(isinstance(op, Elementwise) for op in ops)
     return _joined(
         "# Ops",
-        f"Written by `make docs` from the op table: {single} ops work element by element, {len(ops) - single} on whole "
+        f"Written by `make derive` from the op table: {single} ops work element by element, {len(ops) - single} on whole "
         "arrays. The former are functions in formulas, where a wire carries one number; all are methods of `Builder`, "
         "functions in `wiregrad.ops`, and words of the text form. The functions that people call on arrays, with "
         "NumPy's names and arguments, are made of these: [functions](functions.md).",
@@ -53,7 +53,7 @@ def functions_page() -> str:
     known = {*map(_numpy_name, answered), *_direct_names()}
     return _joined(
         "# Functions",
-        f"Written by `make docs`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} that "
+        f"Written by `make derive`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} that "
         f"are ops themselves, and those that the {len(entries)} functions below stand for. Each function here is also "
         f"`wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in place "
         "(`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
@@ -79,7 +79,7 @@ def _shadowed() -> str:
 
 def _settings_row(op: ArrayOp) -> list[str]:
     names = ", ".join(f"`{name}`" for name in _settings(op))
-    return [f"`{op.name}`", names, "yes" if op.expands else "", "yes" if op.batches else ""]
+    return [f"`{op.name}`", names, "yes" if op.can_expand else "", "yes" if op.batches else ""]
 
 
 def _settings(op: Op) -> list[str]:

@@ -114,7 +114,7 @@ WRITTEN = runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"]
 
 @pytest.mark.parametrize("page", WRITTEN)
 def test_generated_pages_and_pictures_are_fresh(page: str) -> None:
-    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == WRITTEN[page]()
+    assert (ROOT / "docs" / page).read_text(encoding="utf-8") == WRITTEN[page](), f"{page} is stale: run `make derive`"
 
 
 def test_every_picture_in_a_page_is_written_by_a_command() -> None:

@@ -183,11 +183,20 @@ class Op:
         return f"<op {self.expression(*([f'{self.inputs[0]}...'] if self.variadic else self.inputs))}>"
 
     def check(self) -> None:
+        """Raise `RecordError` if the record contradicts itself or lacks something that is derived from it."""
+        self.check_consistency()
+        missing = self.missing_parts()
+        if missing:
+            raise RecordError(f"the record of op {self.name} is incomplete:\n  " + "\n  ".join(missing))
+
+    def missing_parts(self) -> list[str]:
+        """Return what the record lacks and how to add it, one line per part: listings, docs and tests need it."""
+        return [] if self.doc.strip() else ["no doc: add doc=, one sentence that says what the op computes"]
+
+    def check_consistency(self) -> None:
         """Raise `RecordError` if the record contradicts itself."""
         if not (self.name.isidentifier() and self.name.isascii()) or keyword.iskeyword(self.name):
             raise RecordError(f"an op's name must be a plain identifier (ASCII, no keyword); got {self.name!r}")
-        if not self.doc.strip():
-            raise RecordError(f"op {self.name} has no doc")
         if not isinstance(self.remedies, Enum | None):
             raise RecordError(f"op {self.name} needs a member of Advice as remedies, or None; got {self.remedies!r}")
         if len(set(self.inputs)) != len(self.inputs) or len(self.defaults) > len(self.inputs):

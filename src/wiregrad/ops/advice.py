@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Op
+from wiregrad.ops.elementwise import Interval
 from wiregrad.ops.faults import Advice, Fault
 
 MAX_TERMS_SEARCHED = 64
@@ -917,7 +918,6 @@ ARC_ANGLE_REMEDIES = (
         when=_reaches_edge,
     ),
 )
-ARCTANH_REMEDIES = (Remedy("keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps)", when=_reaches_edge),)
 ARCCOSH_REMEDIES = (
     MASKED_LATER,
     Remedy(
@@ -925,6 +925,38 @@ ARCCOSH_REMEDIES = (
         when=lambda case: not holds_everywhere(case.input_numbers[0], lambda x: x > 1),
     ),
 )
+
+
+def list_interval_remedies(op: Op) -> tuple[Remedy, ...]:
+    """Return the remedy for an op whose domain is an interval, written from its bounds.
+
+    >>> [remedy.advice for remedy in list_interval_remedies(TABLE["arctanh"])]
+    ['keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps)']
+    """
+    domain = getattr(op, "domain", None)
+    assert isinstance(domain, Interval), f"{op.name} has no interval as its domain"
+    low = domain.low
+    high = domain.high
+
+    def is_outside(case: FaultCase) -> bool:
+        return not holds_everywhere(case.input_numbers[0], lambda x: (x > low) & (x < high))
+
+    return (Remedy(_write_interval_advice(low, high), when=is_outside),)
+
+
+def _write_interval_advice(low: float, high: float) -> str:
+    """Write how to keep an argument inside an interval.
+
+    >>> _write_interval_advice(0.0, np.inf)
+    'keep the argument above 0: np.maximum(x, eps)'
+    """
+    above = f"{low:g} + eps" if low else "eps"
+    below = f"{high:g} - eps" if high else "-eps"
+    if np.isinf(high):
+        return f"keep the argument above {low:g}: np.maximum(x, {above})"
+    if np.isinf(low):
+        return f"keep the argument below {high:g}: np.minimum(x, {below})"
+    return f"keep the argument inside ({low:g}, {high:g}): np.clip(x, {above}, {below})"
 
 
 # Whole rows and matrices.
@@ -965,7 +997,7 @@ DETERMINANT_REMEDIES = (
 
 SQUARE_REMEDIES = (RESULT_TOO_LARGE,)
 
-REMEDIES: Mapping[Enum, tuple[Remedy, ...]] = {
+REMEDIES: Mapping[Enum, tuple[Remedy, ...] | Callable[[Op], tuple[Remedy, ...]]] = {
     Advice.SUM: SUM_REMEDIES,
     Advice.PRODUCT: PRODUCT_REMEDIES,
     Advice.MANY_FACTORS: MANY_FACTORS_REMEDIES,
@@ -986,14 +1018,14 @@ REMEDIES: Mapping[Enum, tuple[Remedy, ...]] = {
     Advice.RECIPROCAL: RECIPROCAL_REMEDIES,
     Advice.REMAINDER: REMAINDER_REMEDIES,
     Advice.ARC_ANGLE: ARC_ANGLE_REMEDIES,
-    Advice.ARCTANH: ARCTANH_REMEDIES,
+    Advice.INTERVAL: list_interval_remedies,
     Advice.ARCCOSH: ARCCOSH_REMEDIES,
     Advice.SOFTMAX: SOFTMAX_REMEDIES,
     Advice.LOG_SOFTMAX: LOG_SOFTMAX_REMEDIES,
     Advice.INVERSE: INVERSE_REMEDIES,
     Advice.DETERMINANT: DETERMINANT_REMEDIES,
 }
-"""The remedies that each kind of advice stands for."""
+"""The remedies that each kind of advice stands for, or a function that writes them for an op."""
 
 
 def remedies_of(op: Op) -> tuple[Remedy, ...]:
@@ -1003,7 +1035,10 @@ def remedies_of(op: Op) -> tuple[Remedy, ...]:
     >>> len(remedies_of(ops.log)) > 5, remedies_of(ops.tanh)
     (True, ())
     """
-    return () if op.remedies is None else REMEDIES[op.remedies]
+    if op.remedies is None:
+        return ()
+    remedies = REMEDIES[op.remedies]
+    return remedies(op) if callable(remedies) else remedies
 
 
 def find_advice(node: int, around: Surroundings, fault: Fault, *, general: bool = True) -> str:

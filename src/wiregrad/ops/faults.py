@@ -44,7 +44,7 @@ class Advice(Enum):
     RECIPROCAL = "one over a number"
     REMAINDER = "a division with remainder"
     ARC_ANGLE = "arcsin and arccos"
-    ARCTANH = "arctanh"
+    INTERVAL = "an op whose domain is an interval"
     ARCCOSH = "arccosh"
     SOFTMAX = "shares of exponentials"
     LOG_SOFTMAX = "logarithms of such shares"
