@@ -20,7 +20,7 @@ WRITERS = (
     "tests/golden/write_layout.py",
     "tests/listings/write.py",
 )
-"""The scripts that write derived files, in the order in which they run; the page is built last, from what they write."""
+"""The scripts that write derived files, in the order in which they run; the page is built last, from their files."""
 
 
 def run_writer(script: Path) -> None:
