@@ -74,7 +74,7 @@ def _array_ops() -> list[ArrayOp]:
 
 
 def _shadowed() -> str:
-    return " and ".join(f"`wg.{name}`" for name in FUNCTIONS if name in wiregrad.__all__)
+    return " and ".join(f"`wg.{name}`" for name in sorted(FUNCTIONS) if name in wiregrad.__all__)
 
 
 def _settings_row(op: ArrayOp) -> list[str]:

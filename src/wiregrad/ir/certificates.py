@@ -128,7 +128,7 @@ def pop_check_option(circuit: CircuitGraph, inputs: dict[str, Any]) -> bool:
     If an input is called `check`, the keyword is that input, and `circuit.unchecked()` turns the checks off.
 
     >>> import wiregrad as wg
-    >>> inputs = {"x": 1.0, "check_certificates": False}
+    >>> inputs = {"x": 1.0, "check": False}
     >>> pop_check_option(wg.circuit("x * x"), inputs), inputs
     (False, {'x': 1.0})
     """

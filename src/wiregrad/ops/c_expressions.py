@@ -87,7 +87,7 @@ def parse_c_text(text: str) -> ScalarExpression:
     """Parse the text of an op.
 
     >>> parse_c_text("{x} * 2.0")
-    Between(sign='*', left=Input(name='x'), right=Number(value=2.0))
+    BinaryExpression(sign='*', left=InputExpression(name='x'), right=NumberExpression(value=2.0))
     """
     return _CTextReader(text).read_all()
 
