@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -196,7 +195,7 @@ def test_every_make_target_that_contributing_names_exists(target: str) -> None:
 
 
 @pytest.fixture
-def outline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def outline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add a listing language as the recipe says: a module with `to_NAME`, and its name in `LANGUAGE_MODULES`."""
     module = ModuleType("wiregrad.codegen.outline")
 
@@ -206,7 +205,6 @@ def outline(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module.to_outline = to_outline  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(codegen.LANGUAGE_MODULES, "outline", "outline")
-    yield
 
 
 @pytest.mark.usefixtures("outline")
