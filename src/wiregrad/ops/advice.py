@@ -512,7 +512,7 @@ def _breaks_at_zero(case: FaultCase) -> bool:
 
 
 def _when_root_of(is_kind: Callable[[FormulaTerm], bool]) -> FaultCondition:
-    """Return the condition that a root broke at 0 and what stands under it is of a kind."""
+    """Return the condition that a root broke at 0 and its radicand passes a test."""
 
     def holds_for(case: FaultCase) -> bool:
         return _breaks_at_zero(case) and is_kind(case.term.source_terms[0])
@@ -724,7 +724,7 @@ LOG1P_REMEDIES = (
 
 
 def _when_read_as(is_kind: Callable[[FormulaTerm, FormulaTerm], object]) -> FaultCondition:
-    """Return the condition that an exponential overflowed and one of its readers is of a kind."""
+    """Return the condition that an exponential overflowed and one of its readers passes a test."""
 
     def holds_for(case: FaultCase) -> bool:
         return has_overflowed(case) and any(bool(is_kind(reader, case.term)) for reader in case.term.find_readers())
@@ -818,7 +818,7 @@ def _divides_by_zero(case: FaultCase) -> bool:
 
 
 def _when_divisor(is_kind: Callable[[FormulaTerm], bool]) -> FaultCondition:
-    """Return the condition that the divisor is 0 and of a kind."""
+    """Return the condition that the divisor is 0 and passes a test."""
 
     def holds_for(case: FaultCase) -> bool:
         return _divides_by_zero(case) and is_kind(case.term.source_terms[-1])

@@ -242,7 +242,7 @@ positive: Elementwise = register(
 negative: Elementwise = register(
     Elementwise(
         name="negative",
-        doc="The wire with its sign turned.",
+        doc="The wire with the opposite sign.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         c="-{x}",
@@ -602,7 +602,7 @@ arctan2: Elementwise = register(
     Elementwise(
         name="arctan2",
         aliases=("atan2",),
-        doc="Angle of the point with height a and width b; slopes 0 at the origin.",
+        doc="Angle of the point (b, a) from the x axis; slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
         c="atan2({a}, {b})",
@@ -843,7 +843,7 @@ minimum: Elementwise = register(
 fmax: Elementwise = register(
     Elementwise(
         name="fmax",
-        doc="The larger of two wires; a NaN loses.",
+        doc="The larger of two wires; NaN only if both are NaN.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
         c="{a} >= {b} || {b} != {b} ? {a} : {b}",
@@ -858,7 +858,7 @@ fmax: Elementwise = register(
 fmin: Elementwise = register(
     Elementwise(
         name="fmin",
-        doc="The smaller of two wires; a NaN loses.",
+        doc="The smaller of two wires; NaN only if both are NaN.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
         c="{a} <= {b} || {b} != {b} ? {a} : {b}",
@@ -995,13 +995,13 @@ sign: Elementwise = _register_rounding(
     c="{x} > 0.0 ? 1.0 : {x} < 0.0 ? -1.0 : {x} == 0.0 ? 0.0 : {x}",
 )
 floor: Elementwise = _register_rounding(
-    "floor", "Largest whole number not above.", np.floor, lambda x: x - round(x), c="floor({x})"
+    "floor", "Largest whole number not above the wire.", np.floor, lambda x: x - round(x), c="floor({x})"
 )
 ceil: Elementwise = _register_rounding(
-    "ceil", "Smallest whole number not below.", np.ceil, lambda x: x - round(x), c="ceil({x})"
+    "ceil", "Smallest whole number not below the wire.", np.ceil, lambda x: x - round(x), c="ceil({x})"
 )
 trunc: Elementwise = _register_rounding(
-    "trunc", "Whole part, towards 0.", np.trunc, lambda x: x - round(x), c="trunc({x})"
+    "trunc", "Whole part of the wire, rounded towards 0.", np.trunc, lambda x: x - round(x), c="trunc({x})"
 )
 round: Elementwise = _register_rounding(
     "round", "Nearest whole number, halves to even.", np.rint, lambda x: x - floor(x) - 0.5, c="rint({x})"

@@ -150,7 +150,7 @@ def backward_fault(op: Op, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: i
 
 
 def is_nonfinite(x: Any) -> Any:
-    """Return where a number or array is not finite; other dtypes than float and complex always are.
+    """Return where a number or array is not finite; integers and conditions are finite everywhere.
 
     >>> is_nonfinite(np.array([1.0, np.nan])), is_nonfinite(True)
     (array([False,  True]), np.False_)
@@ -163,7 +163,7 @@ def is_nonfinite(x: Any) -> Any:
 
 
 def is_nan(x: Any) -> Any:
-    """Return where a number or array is NaN; other dtypes than float and complex never are."""
+    """Return where a number or array is NaN; integers and conditions are NaN nowhere."""
     if type(x) is np.float64:
         return np.True_ if math.isnan(x) else np.False_
     array = np.asarray(x)

@@ -161,8 +161,8 @@ def _register_extreme(name: str, doc: str, forward: Callable[..., Any], of_two: 
 
 _register_extreme("max", "Largest element along axes; equal ones share the gradient.", np.max, "maximum")
 _register_extreme("min", "Smallest element along axes; equal ones share the gradient.", np.min, "minimum")
-_register_extreme("nanmax", "Largest element along axes; a NaN loses.", np.nanmax, "fmax")
-_register_extreme("nanmin", "Smallest element along axes; a NaN loses.", np.nanmin, "fmin")
+_register_extreme("nanmax", "Largest element along axes; NaN only if all are NaN.", np.nanmax, "fmax")
+_register_extreme("nanmin", "Smallest element along axes; NaN only if all are NaN.", np.nanmin, "fmin")
 
 
 def _products_before(y: Any, axis: int, *, reverse: bool) -> Any:

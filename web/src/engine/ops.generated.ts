@@ -159,12 +159,12 @@ function floor_divide(a: number, b: number): number {
   return b === 0.0 ? a / b : copysign(rint((a - fmod(a, b)) / b - (mod(a, b) !== fmod(a, b) ? 1.0 : 0.0)), a / b);
 }
 
-/** The larger of two wires; a NaN loses. */
+/** The larger of two wires; NaN only if both are NaN. */
 function fmax(a: number, b: number): number {
   return a >= b || b !== b ? a : b;
 }
 
-/** The smaller of two wires; a NaN loses. */
+/** The smaller of two wires; NaN only if both are NaN. */
 function fmin(a: number, b: number): number {
   return a <= b || b !== b ? a : b;
 }
