@@ -5,8 +5,8 @@ finite, or if an integer has more digits than an int64. Brackets and commas are 
 that a document that is too large is refused before it takes time or memory.
 
 JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`; a NaN with other bits than the usual
-one is written with its bits, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses. The text
-form and the JSON form read with these functions, so that neither accepts what the other refuses.
+one is written with its bits, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here
+recurses. The text form and the JSON form read with these functions, so that neither accepts what the other refuses.
 """
 
 from __future__ import annotations
