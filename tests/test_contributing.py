@@ -97,6 +97,8 @@ def test_a_copy_with_the_recipes_passes_the_tests_that_follow_from_them(changed:
         "tests/ops/test_functions.py",
         "tests/ops/test_remedies.py",
         "tests/codegen/test_op_texts.py",
+        "tests/frontends/test_scalars.py",
+        "tests/frontends/test_number_classes.py",
         "tests/cli/test_cli.py",
         "tests/cli/test_cli_convert.py",
         "tests/inspect/test_blame.py",

@@ -15,8 +15,7 @@ import pytest
 import wiregrad as wg
 from wiregrad import ops
 from wiregrad.errors import RecordError, UnknownOpError
-from wiregrad.ops import TABLE, Elementwise, Kink, Pattern
-from wiregrad.ops.elementwise import Interval
+from wiregrad.ops import TABLE, Elementwise, Interval, Kink, Pattern
 from wiregrad.ops.faults import Advice
 from wiregrad.testing.opcheck import OP_CHECKS, check_identities, check_literal_kinks
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ops import elementwise_records
-from wiregrad.ops.elementwise import Elementwise, Kink
+from wiregrad.ops.elementwise import Elementwise, Interval, Kink
 from wiregrad.ops.gradient_flow import only
 
 register = TABLE.register
@@ -26,6 +26,7 @@ register = TABLE.register
 __all__ = [
     "TABLE",
     "Elementwise",
+    "Interval",
     "Kink",
     "Op",
     "Pattern",

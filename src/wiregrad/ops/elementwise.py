@@ -236,7 +236,7 @@ class Elementwise(Op):
 
 
 def find_missing_parts(op: Elementwise) -> Iterator[str]:
-    """Iterate over what a record of the table lacks: its text, a domain and a forward for arrays, remedies, samples."""
+    """Iterate over what a record lacks: a text, samples, remedies, or a domain and a forward that work on arrays."""
     if not op.c.strip():
         yield 'no c: add c=, the op on numbers as a C expression with the inputs in braces, such as "exp({x})"'
     elif {*_BRACED_NAME.findall(op.c)} != {*op.inputs}:
@@ -256,7 +256,7 @@ def _find_domain_faults(op: Elementwise) -> Iterator[str]:
         yield f"too few samples: {len({*op.samples})} different points; add {wanted} or more"
     if op.domain is None:
         return
-    points = np.array(op.samples).T if op.samples else [ORDINARY_NUMBERS] * len(op.inputs)
+    points = np.array(op.samples or [[number] * len(op.inputs) for number in SAMPLE_NUMBERS]).T
     try:
         inside = np.broadcast_to(op.domain(*points), len(points[0])).astype(bool)
     except (TypeError, ValueError) as error:
@@ -265,11 +265,11 @@ def _find_domain_faults(op: Elementwise) -> Iterator[str]:
     if op.samples and not inside.all():
         yield f"samples outside the domain: {op.samples[int(np.argmin(inside))]}"
     if not op.samples and len(op.inputs) == 1 and np.count_nonzero(inside) < MIN_SAMPLES:
-        yield f"no samples: few of the usual points are in the domain, so add samples= with {wanted} points or more"
+        yield f"no samples: few of the usual points are in the domain, so add samples=, {wanted} points or more"
 
 
 def _find_forward_faults(op: Elementwise) -> Iterator[str]:
-    """Iterate over what is wrong with the value of an op at ordinary numbers: no arrays, or broken without a remedy."""
+    """Iterate over what is wrong with forward: it fails on arrays, or it breaks at ordinary numbers without a remedy."""
     points = [ORDINARY_NUMBERS > 0.0 if name in op.takes_bool else ORDINARY_NUMBERS for name in op.inputs]
     try:
         finite = np.isfinite(op.forward(*points))
@@ -280,8 +280,8 @@ def _find_forward_faults(op: Elementwise) -> Iterator[str]:
         number = ORDINARY_NUMBERS[int(np.argmin(finite))]
         point = ", ".join(f"{name} = {number:g}" for name in op.inputs)
         yield (
-            f"no remedies: it breaks at {point}, so add remedies=, the member of Advice that says what to write "
-            "instead; Advice.INTERVAL if the domain is an Interval"
+            f"no remedies: it breaks at {point}, so add remedies=, a member of wiregrad.ops.faults.Advice that "
+            "says what to write instead; Advice.INTERVAL if the domain is an Interval"
         )
 
 
