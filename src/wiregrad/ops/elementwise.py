@@ -269,7 +269,7 @@ def _find_domain_faults(op: Elementwise) -> Iterator[str]:
 
 
 def _find_forward_faults(op: Elementwise) -> Iterator[str]:
-    """Iterate over what is wrong with forward: it fails on arrays, or it breaks at ordinary numbers without a remedy."""
+    """Iterate over what is wrong with forward: it fails on arrays, or breaks at ordinary numbers without a remedy."""
     points = [ORDINARY_NUMBERS > 0.0 if name in op.takes_bool else ORDINARY_NUMBERS for name in op.inputs]
     try:
         finite = np.isfinite(op.forward(*points))
