@@ -15,8 +15,7 @@ import pytest
 import wiregrad as wg
 from wiregrad import ops
 from wiregrad.errors import RecordError, UnknownOpError
-from wiregrad.ops import TABLE, Elementwise, Interval, Kink, Pattern
-from wiregrad.ops.faults import Advice
+from wiregrad.ops import TABLE, Advice, Elementwise, Interval, Kink, Pattern
 from wiregrad.testing.opcheck import OP_CHECKS, check_identities, check_literal_kinks
 
 RECORDS = [op for op in TABLE if isinstance(op, Elementwise)]

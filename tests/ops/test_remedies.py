@@ -15,9 +15,9 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import NonFiniteError
-from wiregrad.ops import TABLE
+from wiregrad.ops import TABLE, Advice
 from wiregrad.ops.advice import GENERAL_REMEDIES, Surroundings, find_advice, only_moves_elements, remedies_of
-from wiregrad.ops.faults import Advice, forward_fault
+from wiregrad.ops.faults import forward_fault
 
 EPS, TINY = 1e-6, 1e-30
 Program = Callable[..., Any]

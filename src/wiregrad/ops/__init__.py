@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from wiregrad.ir import TABLE, Op, Pattern
+from wiregrad.ir import TABLE, Advice, Op, Pattern
 from wiregrad.ops import elementwise_records
 from wiregrad.ops.elementwise import Elementwise, Interval, Kink
 from wiregrad.ops.gradient_flow import only
@@ -25,6 +25,7 @@ register = TABLE.register
 
 __all__ = [
     "TABLE",
+    "Advice",
     "Elementwise",
     "Interval",
     "Kink",

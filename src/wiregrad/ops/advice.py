@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import CONSTANT, INPUT, TABLE, Op
+from wiregrad.ir import CONSTANT, INPUT, TABLE, Advice, Op
 from wiregrad.ops.elementwise import Interval
-from wiregrad.ops.faults import Advice, Fault
+from wiregrad.ops.faults import Fault
 
 MAX_TERMS_SEARCHED = 64
 """Maximum number of nodes to search in the surroundings of a node."""
@@ -997,7 +996,7 @@ DETERMINANT_REMEDIES = (
 
 SQUARE_REMEDIES = (RESULT_TOO_LARGE,)
 
-REMEDIES: Mapping[Enum, tuple[Remedy, ...] | Callable[[Op], tuple[Remedy, ...]]] = {
+REMEDIES: Mapping[Advice, tuple[Remedy, ...] | Callable[[Op], tuple[Remedy, ...]]] = {
     Advice.SUM: SUM_REMEDIES,
     Advice.PRODUCT: PRODUCT_REMEDIES,
     Advice.MANY_FACTORS: MANY_FACTORS_REMEDIES,

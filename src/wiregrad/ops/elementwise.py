@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
-from wiregrad.ir import TABLE, GraphBuilder, Op, Pattern, Port
+from wiregrad.ir import TABLE, Advice, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, decode_mode, encode_mode
-from wiregrad.ops.faults import Advice
 from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, conjugate_flow, multiply_flows, only
-
-_BRACED_NAME = re.compile(r"\{(\w*)\}")
 
 KinkSlope = float | Callable[..., Any] | None
 """A number, a rule `(*inputs, output) -> slope`, or None if the gradient is absent."""
@@ -60,8 +56,7 @@ class Kink:
         return (self.slopes if chosen is None else chosen)[slot]
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """The domain of an op of one input: the numbers from `low` to `high`, both included.
 
     >>> unit = Interval(0.0, 1.0)
@@ -98,7 +93,7 @@ class Elementwise(Op):
 
     by_element: bool = True
     partials: tuple[SlopeRule | None, ...]
-    domain: Callable[..., Any] | None = None
+    domain: Interval | Callable[..., Any] | None = None
     """Condition that the real function is defined, on numbers and arrays; None if it is defined everywhere."""
     samples: tuple[SamplePoint, ...] = ()
     """Points where value and derivatives are checked; drawn from a pool of numbers if left out."""
@@ -239,11 +234,17 @@ def find_missing_parts(op: Elementwise) -> Iterator[str]:
     """Iterate over what a record lacks: a text, samples, remedies, or a domain and a forward that work on arrays."""
     if not op.c.strip():
         yield 'no c: add c=, the op on numbers as a C expression with the inputs in braces, such as "exp({x})"'
-    elif {*_BRACED_NAME.findall(op.c)} != {*op.inputs}:
+    elif not _uses_inputs_alone(op.c, op.inputs):
         yield f"c={op.c!r} must use every input and no other name in braces: {', '.join(op.inputs)}"
     with np.errstate(all="ignore"):
         yield from _find_domain_faults(op)
         yield from _find_forward_faults(op)
+
+
+def _uses_inputs_alone(text: str, inputs: Sequence[str]) -> bool:
+    """Return whether a text has every input in braces, and nothing else."""
+    counts = [text.count(f"{{{name}}}") for name in inputs]
+    return all(counts) and sum(counts) == text.count("{") == text.count("}")
 
 
 def _find_domain_faults(op: Elementwise) -> Iterator[str]:
@@ -270,6 +271,8 @@ def _find_domain_faults(op: Elementwise) -> Iterator[str]:
 
 def _find_forward_faults(op: Elementwise) -> Iterator[str]:
     """Iterate over what is wrong with forward: it fails on arrays, or breaks at ordinary numbers without a remedy."""
+    if isinstance(op.forward, np.ufunc) and op.remedies is not None:
+        return
     points = [ORDINARY_NUMBERS > 0.0 if name in op.takes_bool else ORDINARY_NUMBERS for name in op.inputs]
     try:
         finite = np.isfinite(op.forward(*points))
@@ -280,7 +283,7 @@ def _find_forward_faults(op: Elementwise) -> Iterator[str]:
         number = ORDINARY_NUMBERS[int(np.argmin(finite))]
         point = ", ".join(f"{name} = {number:g}" for name in op.inputs)
         yield (
-            f"no remedies: it breaks at {point}, so add remedies=, a member of wiregrad.ops.faults.Advice that "
+            f"no remedies: it breaks at {point}, so add remedies=, a member of wiregrad.ops.Advice that "
             "says what to write instead; Advice.INTERVAL if the domain is an Interval"
         )
 

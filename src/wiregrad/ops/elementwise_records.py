@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import SPLIT_NAME, TABLE, Level, Pattern
+from wiregrad.ir import SPLIT_NAME, TABLE, Advice, Level, Pattern
 from wiregrad.ops.elementwise import Elementwise, Interval, Kink
-from wiregrad.ops.faults import Advice
 from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, only
 
 register = TABLE.register

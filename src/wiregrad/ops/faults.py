@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -19,37 +18,6 @@ from wiregrad.ir import Op
 from wiregrad.ops.gradient_flow import fill_absent
 
 ElementIndex = tuple[int, ...]
-
-
-class Advice(Enum):
-    """Which remedies help where an op breaks; a record names one, and `wiregrad.ops.advice` holds them."""
-
-    SUM = "sums and differences"
-    PRODUCT = "a product of two"
-    MANY_FACTORS = "a product along axes"
-    MATRIX_PRODUCT = "a product of matrices"
-    SQUARE = "squares and lengths"
-    ROOT = "a square root"
-    CUBE_ROOT = "a cube root"
-    POWER = "a power"
-    LOG = "a natural logarithm"
-    LOG2 = "a logarithm to base 2"
-    LOG10 = "a logarithm to base 10"
-    LOG1P = "log(1 + x)"
-    EXP = "an exponential"
-    EXP2 = "a power of 2"
-    EXPM1 = "exp(x) - 1"
-    HYPERBOLIC = "sinh and cosh"
-    QUOTIENT = "a quotient"
-    RECIPROCAL = "one over a number"
-    REMAINDER = "a division with remainder"
-    ARC_ANGLE = "arcsin and arccos"
-    INTERVAL = "an op whose domain is an interval"
-    ARCCOSH = "arccosh"
-    SOFTMAX = "shares of exponentials"
-    LOG_SOFTMAX = "logarithms of such shares"
-    INVERSE = "solving with a matrix"
-    DETERMINANT = "a determinant"
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir import TABLE, Advice, Pattern
 from wiregrad.ops.array_ops import Blocking, General, Linear, conjugate_flow, write_setting
-from wiregrad.ops.faults import Advice
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_shape, shape_of
 
 register = TABLE.register

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir import TABLE, Advice, Pattern
 from wiregrad.ops.array_ops import Blocking, General, Linear, Reduction, fold_with, undo_reduction
 from wiregrad.ops.elementwise_records import nan_or
-from wiregrad.ops.faults import Advice
 from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_of
 
 register = TABLE.register
