@@ -105,7 +105,8 @@ def test_a_copy_with_the_recipes_passes_the_tests_that_follow_from_them(changed:
         "tests/test_package.py",
         "tests/explorer/test_page_engine.py",
         "-k",
-        "logit or ediff1d or (test_cli and (depth or count)) or fresh or every_remedy or every_op or every_subject or verbs_is_whole",
+        "logit or ediff1d or (test_cli and (depth or count))"
+        " or fresh or every_remedy or every_op or every_subject or verbs_is_whole",
     )
 
     assert count > 100
