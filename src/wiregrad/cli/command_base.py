@@ -191,7 +191,7 @@ def _reword_for_command(message: str) -> str:
     """Reword an error about outputs: name the option of the command instead of the Python method."""
     for python, command in {
         "circuit.with_output(name)": "--output NAME",
-        "a scalar output: reduce it": "a scalar output: reduce it, or choose a node that is one with --output NAME",
+        "scalar output: reduce it": "scalar output: reduce it, or choose a scalar node with --output NAME",
     }.items():
         message = message.replace(python, command)
     return message

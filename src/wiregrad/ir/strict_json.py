@@ -1,12 +1,12 @@
 """Read JSON from untrusted sources, and write the elements of constants so that every bit comes back.
 
-A document is refused if a key appears twice in one object, if lists and objects nest too deeply, if a number is not
-finite, or if an integer has more digits than an int64. Brackets and commas are counted first, a block at a time, so
-that a document that is too large is refused before it takes time or memory.
+Of what is read, this holds: no key stood twice in one object, nothing is nested deeper than allowed, every number is
+finite and no integer is longer than a machine's. What does not fit is refused before it can cost time or memory:
+brackets and commas are counted first, a block at a time.
 
 JSON has no NaN and no infinities: they are the strings `nan`, `inf` and `-inf`; a NaN with other bits than the usual
-one is written with its bits, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here
-recurses. The text form and the JSON form read with these functions, so that neither accepts what the other refuses.
+one carries them, `nan:fff8000000000000`. A complex number is a pair, real part first. Nothing here recurses. The text
+form and the JSON form read with these functions, so that neither accepts what the other refuses.
 """
 
 from __future__ import annotations

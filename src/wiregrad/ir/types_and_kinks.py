@@ -1,8 +1,8 @@
 """The type of every node, and how a node treats its kinks.
 
-Types are always inferred; a type that a file states is only compared with them. The kink mode of a node is one byte,
-stored when the node is recorded: the low two bits are the convention; bit 2 + k says that input k was a literal, which
-counts as a constant. Nodes that were given no mode get one here.
+Types are inferred, never believed. The kink mode of a node is one byte, stored when the node is recorded: the low two
+bits are the convention; bit 2 + k says that input k was a literal, which counts as a constant. Nodes that were given no
+mode get one here.
 """
 
 from __future__ import annotations

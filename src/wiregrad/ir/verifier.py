@@ -1,8 +1,8 @@
-"""Checks of circuits from files and texts, which are not trusted until they pass.
+"""Checks of circuits that come from outside: nothing is trusted before it passed here.
 
-`verify` checks whether arrays form a circuit. Before that, while a file or a text is read, the number of nodes and the
-settings of ops are checked. A setting reaches NumPy by name, so it must be one that the op's own function declares, and
-its value must be a number, a word, or a short list of them.
+`verify` says what must hold for arrays to be a circuit. Before that, while a file or a text is read, the number of
+nodes and the settings of ops are checked: a setting reaches NumPy by name, so only those pass that the op's own
+function declares, and only values that settings are made of: numbers, words, and short lists of them.
 """
 
 from __future__ import annotations
