@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test test-peers test-all check format docs bench house clean
+.PHONY: help run page test test-peers test-all check format derive docs bench house clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,9 +70,11 @@ format: $(VENV)/.test ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(VENV)/.run ## Write the pages that are derived from the op table
+derive: $(VENV)/.test web/node_modules/.done ## Write every derived file: stubs, docs, the page and its op table, golden files
+	$(BIN)/python tools/derive.py
+
+docs: $(VENV)/.run ## Write the derived pages and pictures in docs/ alone
 	$(BIN)/python docs/generate.py
-	$(BIN)/python tools/write_stubs.py
 
 bench: $(PEERS)/.test ## Measure, as ratios within one run; less of it with BENCH="native --quick"
 	$(PEERS)/bin/python -m benchmarks $(or $(BENCH),-o docs/benchmarks.md)

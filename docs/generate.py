@@ -1,4 +1,4 @@
-"""Write the pages that are derived from the op table, and the pictures that pages show: `make docs`."""
+"""Write the pages that are derived from the op table, and the pictures that pages show: `make derive`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def ops_page() -> str:
     single = sum(isinstance(op, Elementwise) for op in ops)
     return _joined(
         "# Ops",
-        f"Written by `make docs` from the op table: {single} ops work element by element, {len(ops) - single} on whole "
-        "arrays. The former are functions in formulas, where a wire carries one number; all are methods of `Builder`, "
-        "functions in `wiregrad.ops`, and words of the text form. The functions that people call on arrays, with "
-        "NumPy's names and arguments, are made of these: [functions](functions.md).",
+        f"Written by `make derive` from the op table: {single} ops work element by element, {len(ops) - single} on "
+        "whole arrays. The former are functions in formulas, where a wire carries one number; all are methods of "
+        "`Builder`, functions in `wiregrad.ops`, and words of the text form. The functions that people call on arrays, "
+        "with NumPy's names and arguments, are made of these: [functions](functions.md).",
         "A pattern says how an op passes the upstream gradient on:",
         "\n".join(patterns),
         docs_table(),
@@ -55,10 +55,10 @@ def functions_page() -> str:
     known = {*map(_numpy_name, answered), *_direct_names()}
     return _joined(
         "# Functions",
-        f"Written by `make docs`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} that "
-        f"are ops themselves, and those that the {len(entries)} functions below stand for. Each function here is also "
-        f"`wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in place "
-        "(`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
+        f"Written by `make derive`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} "
+        f"that are ops themselves, and those that the {len(entries)} functions below stand for. Each function here is "
+        f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in "
+        "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
         f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
         "*yes* below; a name that occurs twice (`sum` is an op and a function) counts once. Each of them is checked at "

@@ -27,7 +27,7 @@ from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
 
 PACKAGE = Path(__file__).parent.parent / "src" / "wiregrad"
 
-HEADER = "# Written by `python tools/write_stubs.py` from the op table."
+HEADER = "# Written by `make derive` from the op table."
 FUNCTIONS_HEAD = f"""{HEADER}
 from collections.abc import Sequence
 from typing import Any, overload

@@ -65,7 +65,7 @@ if (process.argv.includes("--check")) {
     if (found !== text) stale.push(name);
   }
   if (stale.length) {
-    console.error(`stale: ${stale.join(", ")}; run \`make page\` and commit what it writes`);
+    console.error(`stale: ${stale.join(", ")}; run \`make derive\` and commit what it writes`);
     process.exit(1);
   }
 } else {

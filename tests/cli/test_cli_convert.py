@@ -16,6 +16,7 @@ from wiregrad.cli import cli, main
 from wiregrad.cli.circuit_files import CIRCUIT_FORMS
 from wiregrad.cli.circuit_files import FORM_ENDINGS as WHOLE
 from wiregrad.cli.code import LANGUAGE_ENDINGS as CODE
+from wiregrad.cli.command_base import TargetCommand
 from wiregrad.cli.convert import CONVERT_ENDINGS
 
 EXPRESSION = "e = a + b; f = e * c"
@@ -89,18 +90,11 @@ def test_a_picture_of_several_outputs_is_of_the_bare_circuit(capsys: pytest.Capt
 
 
 VERBS = {
-    "grad": [],
-    "blame": [],
-    "explain": ["--of", "a"],
-    "paths": ["--of", "a"],
-    "branches": ["--of", "a"],
-    "kinks": [],
-    "rounding": [],
-    "check": [],
-    "draw": [],
-    "code": [],
-    "receipt": [],
+    verb: ["--of", "a"] if any(param.required and param.name == "name" for param in command.params) else []
+    for verb, command in cli.commands.items()
+    if isinstance(command, TargetCommand) and verb not in ("convert", "explore")
 }
+"""The commands that take a formula and values, and the options that each of them needs."""
 
 
 def test_the_list_of_verbs_is_whole() -> None:

@@ -136,7 +136,7 @@ def test_listings_are_those_in_the_golden_files(golden: Golden, language: str) -
         return
     kept = golden.path(language).read_text(encoding="utf-8")
 
-    assert golden.text(language) == kept, "if this change is meant: python tests/listings/write.py, then read the diff"
+    assert golden.text(language) == kept, "if this change is meant: run `make derive`, then read the diff"
 
 
 def test_every_golden_file_belongs_to_a_golden() -> None:

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
 import write_engine
 
 NUMBER = re.compile(r"-?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf\b|nan\b)")
+STALE = "stale: run `make derive` and read the diff"
 TOLERANCE = 1e-9
 """NumPy's exp, log, sin differ in their last digits from machine to machine, and what is made of them a little more."""
 
@@ -47,7 +48,7 @@ def is_alike(one: Any, two: Any) -> bool:
 
 
 def test_the_op_table_of_the_page_is_fresh() -> None:
-    assert write_engine.OPS_FILE.read_text(encoding="utf-8") == write_page_ops()
+    assert write_engine.OPS_FILE.read_text(encoding="utf-8") == write_page_ops(), STALE
 
 
 def test_writing_the_op_table_twice_gives_the_same_text() -> None:
@@ -56,15 +57,15 @@ def test_writing_the_op_table_twice_gives_the_same_text() -> None:
 
 @pytest.mark.parametrize("part", ["mistakes", "suggestions", "finds", "numbers"])
 def test_what_depends_on_no_machine_is_fresh(part: str, stored: Any, fresh: Any) -> None:
-    assert stored[part] == fresh[part]
+    assert stored[part] == fresh[part], STALE
 
 
 @pytest.mark.parametrize("part", ["circuits", "built"])
 def test_golden_circuits_are_fresh(part: str, stored: Any, fresh: Any) -> None:
-    assert len(stored[part]) == len(fresh[part])
+    assert len(stored[part]) == len(fresh[part]), STALE
     for one, two in zip(stored[part], fresh[part], strict=True):
-        assert one["circuit"] == two["circuit"]
-        assert one == two if two["exact"] else is_alike(one, two), two.get("formula")
+        assert one["circuit"] == two["circuit"], STALE
+        assert one == two if two["exact"] else is_alike(one, two), f"{two.get('formula')}: {STALE}"
 
 
 def test_every_scalar_op_is_in_the_page() -> None:

@@ -23,8 +23,8 @@ def test_the_golden_file_is_what_python_writes(written: str) -> None:
     stored = GOLDEN.read_text(encoding="utf-8").splitlines()
     stale = [line[:60] for line, fresh in zip(stored, written.splitlines(), strict=False) if line != fresh]
 
-    assert stale == [], "run: python tests/golden/write_layout.py"
-    assert len(stored) == len(written.splitlines())
+    assert stale == [], f"{GOLDEN.name} is stale: run `make derive`"
+    assert len(stored) == len(written.splitlines()), f"{GOLDEN.name} is stale: run `make derive`"
 
 
 def test_the_golden_file_has_layouts_and_pictures_of_all_sizes() -> None:

@@ -75,6 +75,7 @@ def test_an_operator_of_a_new_op_is_part_of_the_language() -> None:
         partials=(None, None),
         infix=("<=>",),
         level=Level.COMPARISON,
+        c="sign({a} - {b})",
     )
     TABLE.register(op)
     try:

@@ -1,4 +1,4 @@
-"""Writes the golden file that holds the layout of the page to that of Python: `python tests/golden/write_layout.py`.
+"""Writes the golden file that holds the layout of the page to that of Python: `make derive`.
 
 Every case has what the layout was given and all it returned, as whole numbers; pictures have a circuit besides, in the
 form in which the page is handed circuits.

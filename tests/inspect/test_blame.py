@@ -13,9 +13,8 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import GradientError, NonFiniteError, OperandError, RecordError
-from wiregrad.ops import TABLE, Elementwise
+from wiregrad.ops import TABLE, Advice, Elementwise
 from wiregrad.ops.advice import REMEDIES, Remedy, remedies_of
-from wiregrad.ops.faults import Advice
 
 from ..support.random_circuits import random_circuit, random_point
 

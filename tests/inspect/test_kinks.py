@@ -365,7 +365,10 @@ def test_every_kind_of_value_has_an_answer(x: Any) -> None:
 
 def test_random_circuits_at_awkward_points_have_an_answer() -> None:
     on, near = 0, 0
-    for seed in range(150):
+    for seed in range(1000):
+        if seed >= 150 and on > 40 and near > on:
+            # How many circuits it takes to meet enough kinks depends on which ops the table has.
+            break
         rng = np.random.default_rng([6, seed])
         circuit = random_circuit(rng, nodes=30)
         run = circuit.run(random_point(rng, circuit))

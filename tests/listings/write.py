@@ -1,6 +1,6 @@
 """The golden listings: which circuits they are of, and where each language's text stands.
 
-`python tests/listings/write.py` writes them all again; read what changed before it is committed.
+`make derive` writes them all again; read what changed before it is committed.
 """
 
 from __future__ import annotations

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ import pytest
 import wiregrad as wg
 from wiregrad import ops
 from wiregrad.errors import RecordError, UnknownOpError
-from wiregrad.ops import TABLE, Elementwise, Kink, Pattern
+from wiregrad.ops import TABLE, Advice, Elementwise, Interval, Kink, Pattern
 
 from ..support.op_checks import OP_CHECKS, check_identities, check_literal_kinks
 
@@ -44,6 +47,7 @@ def cube(**changes: object) -> Elementwise:
         forward=lambda x: x * x * x,
         partials=(lambda x, y: 3.0 * ops.square(x),),
         exact=lambda mp, x: x**3,
+        c="{x} * {x} * {x}",
     )
     return replace(record, **changes)
 
@@ -80,10 +84,9 @@ def test_adding_an_op_is_one_record() -> None:
     ("changes", "message"),
     [
         ({"partials": (lambda x, y: 2.0 * ops.square(x),)}, r"cube\(0\.3,\), 0: 0\.18 is .* ulps off"),
+        ({"forward": np.tanh, "exact": None}, "cube has no exact form: .* so add exact="),
         ({"forward": lambda x: x * x}, r"cube\(0\.3,\), value: 0\.09 is .* ulps off"),
         ({"forward": lambda x: x * x * x * (1 + 1e-13)}, "ulps off"),
-        ({"samples": ((1.0,),)}, "1 samples"),
-        ({"domain": lambda x: x > 0, "samples": ((-1.0,),) * 10}, "samples"),
         ({"partials": (lambda x, y: np.float64(3.0) * x * x,)}, "float64 from float32"),
         ({"kinks": (Kink(doc="x = 1", at=lambda x: x - 1.0, slopes=(0.5,)),)}, r"3\.0, not 0\.5"),
         ({"partials": (None,)}, "depends on x, which has no rule"),
@@ -122,6 +125,7 @@ def test_a_wrong_record_fails_its_own_checks(changes: dict[str, object], message
         ({"prefix": "-"}, "negative's"),
         ({"inputs": ("x", "x"), "partials": (None, None)}, "needs distinct inputs"),
         ({"pattern": Pattern.BLOCK, "kinks": (Kink(doc="0", at=lambda x: x, slopes=(0.0,)),)}, "jumps"),
+        ({"remedies": Advice.INTERVAL}, "its domain must be an Interval"),
     ],
 )
 def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, object], message: str) -> None:
@@ -130,6 +134,70 @@ def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, object],
         TABLE.register(cube(**changes))
 
     assert len(TABLE) == before
+
+
+TEN_POINTS = tuple((k / 16,) for k in range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"doc": " "}, "no doc: add doc="),
+        ({"c": ""}, "no c: add c=, the op on numbers as a C expression"),
+        ({"c": "{z} * {z}"}, r"c='\{z\} \* \{z\}' must use every input and no other name in braces: x"),
+        ({"c": "3.0"}, "must use every input"),
+        ({"forward": np.log}, r"no remedies: it breaks at x = 0, so add remedies="),
+        ({"forward": math.log1p}, r"forward fails on arrays \(.*\): write it with NumPy functions"),
+        ({"domain": lambda x: 0 <= x <= 1, "samples": TEN_POINTS}, r"domain fails on arrays \(.*\): join comparisons"),
+        ({"domain": lambda x: 0 <= x <= 1}, "domain fails on arrays"),
+        ({"domain": Interval(0.0, 1.0)}, "no samples: few of the usual points are in the domain"),
+        ({"domain": Interval(0.0), "samples": ((-1.0,), *TEN_POINTS)}, r"samples outside the domain: \(-1\.0,\)"),
+        ({"samples": TEN_POINTS[:9]}, "too few samples: 9 different points; add 10 or more"),
+        ({"samples": ((1.0,),) * 10}, "too few samples: 1 different points"),
+        ({"samples": ((1.0, 2.0),) * 10}, r"samples must have one number per input \(x\)"),
+    ],
+)
+def test_an_incomplete_record_is_refused_and_told_what_to_add(changes: dict[str, object], message: str) -> None:
+    before = len(TABLE)
+    with pytest.raises(RecordError, match=r"the record of op cube is incomplete:\n") as caught:
+        TABLE.register(cube(**changes))
+
+    assert re.search(message, str(caught.value))
+    assert len(TABLE) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"samples": None}, "no samples: add samples="),
+        ({"numpy": "", "forward": lambda x, **settings: x}, "no numpy: add numpy="),
+    ],
+)
+def test_an_incomplete_record_of_an_array_op_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecordError, match=message):
+        TABLE.register(replace(TABLE["cumsum"], name="running_sum", **changes))
+
+
+def test_everything_that_a_record_lacks_is_told_at_once() -> None:
+    with pytest.raises(RecordError) as caught:
+        TABLE.register(cube(doc="", c="", forward=np.log, domain=Interval(0.0, 1.0)))
+
+    assert [line.split(":")[0].strip() for line in str(caught.value).splitlines()[1:]] == [
+        "no doc",
+        "no c",
+        "no samples",
+        "no remedies",
+    ]
+
+
+def test_an_op_that_a_user_defines_needs_no_text_and_no_remedy() -> None:
+    with registered(cube(c="", forward=np.log, partials=(lambda x, y: 1.0 / x,), opaque=True)) as op:
+        assert ops.cube is op
+
+
+@pytest.mark.parametrize("name", TABLE.callable_names())
+def test_every_record_of_the_table_is_complete(name: str) -> None:
+    assert TABLE[name].missing_parts() == []
 
 
 def test_false_facts_of_a_kink_fail() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import NonFiniteError
-from wiregrad.ops import TABLE
+from wiregrad.ops import TABLE, Advice
 from wiregrad.ops.advice import GENERAL_REMEDIES, Surroundings, find_advice, only_moves_elements, remedies_of
 from wiregrad.ops.faults import forward_fault
 
@@ -312,6 +312,13 @@ each("mod floor_divide", "d == 0", lambda f, x, d: f(x, d), lambda f, x, d: f(x,
 
 each("arcsin arccos", "np.clip", lambda f, x: f(x), lambda f, x: f(np.clip(x, -1 + EPS, 1 - EPS)), 1.0)
 each("arcsin arccos arctanh", "np.clip", lambda f, x: f(x), lambda f, x: f(np.clip(x, -1 + EPS, 1 - EPS)), 1.5)
+for op in [op for op in TABLE if op.remedies is Advice.INTERVAL]:
+
+    def guarded(x: Any, op: Any = op) -> Any:
+        return op(np.clip(x, op.domain.low + EPS, op.domain.high - EPS))
+
+    outside = op.domain.low - 0.5 if np.isfinite(op.domain.low) else op.domain.high + 0.5
+    pair(op.name, "keep the argument", op, guarded, outside)
 each("arccosh", "np.maximum(x, 1 + eps)", lambda f, x: f(x), lambda f, x: f(np.maximum(x, 1 + EPS)), 1.0)
 each(
     "arcsin arccos arccosh",

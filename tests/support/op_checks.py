@@ -67,6 +67,7 @@ def check_accuracy(op: Elementwise) -> None:
         return
     circuit = circuit_of(op)
     exact = exact_function(op, mpmath)
+    _check_exact_form(op, mpmath)
     for point in op.sample_points:
         run = circuit.run(point)
         with mpmath.workdps(50):
@@ -91,6 +92,17 @@ def exact_function(op: Elementwise, mp: Any) -> Callable[..., Any]:
         return partial(op.exact, mp)
     named = [getattr(mp, name) for name in (op.name, *op.aliases) if hasattr(mp, name)]
     return named[0] if named else op.forward
+
+
+def _check_exact_form(op: Elementwise, mp: Any) -> None:
+    """The op can be computed in exact arithmetic; if not, the error says what the record lacks."""
+    try:
+        exact_function(op, mp)(*map(mp.mpf, op.sample_points[0]))
+    except (AttributeError, TypeError):
+        raise AssertionError(
+            f"{op.name} has no exact form: mpmath has no function of this name and forward does not take its numbers, "
+            "so add exact=, a function of mpmath and the inputs"
+        ) from None
 
 
 def check_slopes(op: Elementwise) -> None:

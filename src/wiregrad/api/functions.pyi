@@ -1,4 +1,4 @@
-# Written by `python tools/write_stubs.py` from the op table.
+# Written by `make derive` from the op table.
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -393,7 +393,7 @@ def arctan(x: NDArray[Any], /) -> NDArray[Any]: ...
 def arctan(x: Operand, /) -> Any: ...
 @overload
 def arctan2(a: float, b: float, /) -> float:
-    """Angle of the point with height a and width b; slopes 0 at the origin."""
+    """Angle of the point (b, a) from the x axis; slopes 0 at the origin."""
 @overload
 def arctan2(a: Value, b: Operand, /) -> Value: ...
 @overload
@@ -468,7 +468,7 @@ def atan(x: NDArray[Any], /) -> NDArray[Any]: ...
 def atan(x: Operand, /) -> Any: ...
 @overload
 def atan2(a: float, b: float, /) -> float:
-    """Angle of the point with height a and width b; slopes 0 at the origin."""
+    """Angle of the point (b, a) from the x axis; slopes 0 at the origin."""
 @overload
 def atan2(a: Value, b: Operand, /) -> Value: ...
 @overload
@@ -544,7 +544,7 @@ def cbrt(x: NDArray[Any], /) -> NDArray[Any]: ...
 def cbrt(x: Operand, /) -> Any: ...
 @overload
 def ceil(x: float, /) -> float:
-    """Smallest whole number not below."""
+    """Smallest whole number not below the wire."""
 @overload
 def ceil(x: Value, /) -> Value: ...
 @overload
@@ -982,7 +982,7 @@ def float_power(a: Operand, b: Value) -> Value: ...
 def float_power(a: Operand, b: Operand) -> Any: ...
 @overload
 def floor(x: float, /) -> float:
-    """Largest whole number not above."""
+    """Largest whole number not above the wire."""
 @overload
 def floor(x: Value, /) -> Value: ...
 @overload
@@ -1004,7 +1004,7 @@ def floor_divide(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 def floor_divide(a: Operand, b: Operand, /) -> Any: ...
 @overload
 def fmax(a: float, b: float, /) -> float:
-    """The larger of two wires; a NaN loses."""
+    """The larger of two wires; NaN only if both are NaN."""
 @overload
 def fmax(a: Value, b: Operand, /) -> Value: ...
 @overload
@@ -1017,7 +1017,7 @@ def fmax(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 def fmax(a: Operand, b: Operand, /) -> Any: ...
 @overload
 def fmin(a: float, b: float, /) -> float:
-    """The smaller of two wires; a NaN loses."""
+    """The smaller of two wires; NaN only if both are NaN."""
 @overload
 def fmin(a: Value, b: Operand, /) -> Value: ...
 @overload
@@ -1585,7 +1585,7 @@ def ndim(x: Operand) -> int:
     """The number of axes."""
 @overload
 def negative(x: float, /) -> float:
-    """The wire with its sign turned."""
+    """The wire with the opposite sign."""
 @overload
 def negative(x: Value, /) -> Value: ...
 @overload
@@ -2087,7 +2087,7 @@ def triu_indices_from(x: Operand, k: int = 0) -> tuple[NDArray[Any], NDArray[Any
     """The indices of the upper triangle."""
 @overload
 def trunc(x: float, /) -> float:
-    """Whole part, towards 0."""
+    """Whole part of the wire, rounded towards 0."""
 @overload
 def trunc(x: Value, /) -> Value: ...
 @overload

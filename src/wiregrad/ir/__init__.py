@@ -17,7 +17,7 @@ from wiregrad.ir.builder import GraphBuilder, Port
 from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph, Node, Wire, repr_number
 from wiregrad.ir.circuit_recording import CircuitRecording
 from wiregrad.ir.columns import Certificate, CircuitColumns, Place, Row, check_name, join_first_names, normalize_name
-from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Level, Op, OpTable, Pattern
+from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Advice, Level, Op, OpTable, Pattern
 from wiregrad.ir.types_and_kinks import DERIVE_MODE
 from wiregrad.ir.verifier import verify
 from wiregrad.lazy import load_names_lazily
@@ -32,6 +32,7 @@ __all__ = [
     "INPUT",
     "SPLIT_NAME",
     "TABLE",
+    "Advice",
     "Certificate",
     "CircuitColumns",
     "CircuitGraph",

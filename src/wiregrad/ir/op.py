@@ -52,6 +52,37 @@ class Level(IntEnum):
     POWER = 4
 
 
+class Advice(Enum):
+    """Which remedies help where an op breaks; a record names one, and `wiregrad.ops.advice` holds them."""
+
+    SUM = "sums and differences"
+    PRODUCT = "a product of two"
+    MANY_FACTORS = "a product along axes"
+    MATRIX_PRODUCT = "a product of matrices"
+    SQUARE = "squares and lengths"
+    ROOT = "a square root"
+    CUBE_ROOT = "a cube root"
+    POWER = "a power"
+    LOG = "a natural logarithm"
+    LOG2 = "a logarithm to base 2"
+    LOG10 = "a logarithm to base 10"
+    LOG1P = "log(1 + x)"
+    EXP = "an exponential"
+    EXP2 = "a power of 2"
+    EXPM1 = "exp(x) - 1"
+    HYPERBOLIC = "sinh and cosh"
+    QUOTIENT = "a quotient"
+    RECIPROCAL = "one over a number"
+    REMAINDER = "a division with remainder"
+    ARC_ANGLE = "arcsin and arccos"
+    INTERVAL = "an op whose domain is an interval"
+    ARCCOSH = "arccosh"
+    SOFTMAX = "shares of exponentials"
+    LOG_SOFTMAX = "logarithms of such shares"
+    INVERSE = "solving with a matrix"
+    DETERMINANT = "a determinant"
+
+
 class OpSignature:
     """The `__signature__` of records, which `inspect.signature`, `help` and editors show."""
 
@@ -104,7 +135,7 @@ class Op:
     """Sign that stands before one operand."""
     kinks: tuple[Any, ...] = ()
     """Where the op has no single slope (see `wiregrad.ops.elementwise`)."""
-    remedies: Enum | None = None
+    remedies: Advice | None = None
     """What to write instead where the op breaks: a member of `Advice`, whose remedies are loaded when needed."""
     variadic: bool = False
     """Whether it takes any number of wires, all like the single input it names."""
@@ -224,12 +255,21 @@ class Op:
         return f"<op {self.expression(*([f'{self.inputs[0]}...'] if self.variadic else self.inputs))}>"
 
     def check(self) -> None:
+        """Raise `RecordError` if the record contradicts itself or lacks something that is derived from it."""
+        self.check_consistency()
+        missing = self.missing_parts()
+        if missing:
+            raise RecordError(f"the record of op {self.name} is incomplete:\n  " + "\n  ".join(missing))
+
+    def missing_parts(self) -> list[str]:
+        """Return what the record lacks and how to add it, one line per part: listings, docs and tests need it."""
+        return [] if self.doc.strip() else ["no doc: add doc=, one sentence that says what the op computes"]
+
+    def check_consistency(self) -> None:
         """Raise `RecordError` if the record contradicts itself."""
         if not (self.name.isidentifier() and self.name.isascii()) or keyword.iskeyword(self.name):
             raise RecordError(f"an op's name must be a plain identifier (ASCII, no keyword); got {self.name!r}")
-        if not self.doc.strip():
-            raise RecordError(f"op {self.name} has no doc")
-        if not isinstance(self.remedies, Enum | None):
+        if not isinstance(self.remedies, Advice | None):
             raise RecordError(f"op {self.name} needs a member of Advice as remedies, or None; got {self.remedies!r}")
         if len(set(self.inputs)) != len(self.inputs) or len(self.defaults) > len(self.inputs):
             raise RecordError(

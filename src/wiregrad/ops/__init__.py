@@ -15,17 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from wiregrad.ir import TABLE, Op, Pattern
+from wiregrad.ir import TABLE, Advice, Op, Pattern
 from wiregrad.lazy import import_later, load_names_lazily
 from wiregrad.ops import elementwise_records
-from wiregrad.ops.elementwise import Elementwise, Kink
+from wiregrad.ops.elementwise import Elementwise, Interval, Kink
 from wiregrad.ops.gradient_flow import only
 
 register = TABLE.register
 
 __all__ = [
     "TABLE",
+    "Advice",
     "Elementwise",
+    "Interval",
     "Kink",
     "Op",
     "Pattern",

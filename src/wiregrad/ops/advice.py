@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import CONSTANT, INPUT, TABLE, Op
-from wiregrad.ops.faults import Advice, Fault
+from wiregrad.ir import CONSTANT, INPUT, TABLE, Advice, Op
+from wiregrad.ops.elementwise import Interval
+from wiregrad.ops.faults import Fault
 
 MAX_TERMS_SEARCHED = 64
 """Maximum number of nodes to search in the surroundings of a node."""
@@ -511,7 +511,7 @@ def _breaks_at_zero(case: FaultCase) -> bool:
 
 
 def _when_root_of(is_kind: Callable[[FormulaTerm], bool]) -> FaultCondition:
-    """Return the condition that a root broke at 0 and what stands under it is of a kind."""
+    """Return the condition that a root broke at 0 and its radicand passes a test."""
 
     def holds_for(case: FaultCase) -> bool:
         return _breaks_at_zero(case) and is_kind(case.term.source_terms[0])
@@ -723,7 +723,7 @@ LOG1P_REMEDIES = (
 
 
 def _when_read_as(is_kind: Callable[[FormulaTerm, FormulaTerm], object]) -> FaultCondition:
-    """Return the condition that an exponential overflowed and one of its readers is of a kind."""
+    """Return the condition that an exponential overflowed and one of its readers passes a test."""
 
     def holds_for(case: FaultCase) -> bool:
         return has_overflowed(case) and any(bool(is_kind(reader, case.term)) for reader in case.term.find_readers())
@@ -817,7 +817,7 @@ def _divides_by_zero(case: FaultCase) -> bool:
 
 
 def _when_divisor(is_kind: Callable[[FormulaTerm], bool]) -> FaultCondition:
-    """Return the condition that the divisor is 0 and of a kind."""
+    """Return the condition that the divisor is 0 and passes a test."""
 
     def holds_for(case: FaultCase) -> bool:
         return _divides_by_zero(case) and is_kind(case.term.source_terms[-1])
@@ -917,7 +917,6 @@ ARC_ANGLE_REMEDIES = (
         when=_reaches_edge,
     ),
 )
-ARCTANH_REMEDIES = (Remedy("keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps)", when=_reaches_edge),)
 ARCCOSH_REMEDIES = (
     MASKED_LATER,
     Remedy(
@@ -925,6 +924,38 @@ ARCCOSH_REMEDIES = (
         when=lambda case: not holds_everywhere(case.input_numbers[0], lambda x: x > 1),
     ),
 )
+
+
+def list_interval_remedies(op: Op) -> tuple[Remedy, ...]:
+    """Return the remedy for an op whose domain is an interval, written from its bounds.
+
+    >>> [remedy.advice for remedy in list_interval_remedies(TABLE["arctanh"])]
+    ['keep the argument inside (-1, 1): np.clip(x, -1 + eps, 1 - eps)']
+    """
+    domain = getattr(op, "domain", None)
+    assert isinstance(domain, Interval), f"{op.name} has no interval as its domain"
+    low = domain.low
+    high = domain.high
+
+    def is_outside(case: FaultCase) -> bool:
+        return not holds_everywhere(case.input_numbers[0], lambda x: (x > low) & (x < high))
+
+    return (Remedy(_write_interval_advice(low, high), when=is_outside),)
+
+
+def _write_interval_advice(low: float, high: float) -> str:
+    """Write how to keep an argument inside an interval.
+
+    >>> _write_interval_advice(0.0, np.inf)
+    'keep the argument above 0: np.maximum(x, eps)'
+    """
+    above = f"{low:g} + eps" if low else "eps"
+    below = f"{high:g} - eps" if high else "-eps"
+    if np.isinf(high):
+        return f"keep the argument above {low:g}: np.maximum(x, {above})"
+    if np.isinf(low):
+        return f"keep the argument below {high:g}: np.minimum(x, {below})"
+    return f"keep the argument inside ({low:g}, {high:g}): np.clip(x, {above}, {below})"
 
 
 # Whole rows and matrices.
@@ -965,7 +996,7 @@ DETERMINANT_REMEDIES = (
 
 SQUARE_REMEDIES = (RESULT_TOO_LARGE,)
 
-REMEDIES: Mapping[Enum, tuple[Remedy, ...]] = {
+REMEDIES: Mapping[Advice, tuple[Remedy, ...] | Callable[[Op], tuple[Remedy, ...]]] = {
     Advice.SUM: SUM_REMEDIES,
     Advice.PRODUCT: PRODUCT_REMEDIES,
     Advice.MANY_FACTORS: MANY_FACTORS_REMEDIES,
@@ -986,14 +1017,14 @@ REMEDIES: Mapping[Enum, tuple[Remedy, ...]] = {
     Advice.RECIPROCAL: RECIPROCAL_REMEDIES,
     Advice.REMAINDER: REMAINDER_REMEDIES,
     Advice.ARC_ANGLE: ARC_ANGLE_REMEDIES,
-    Advice.ARCTANH: ARCTANH_REMEDIES,
+    Advice.INTERVAL: list_interval_remedies,
     Advice.ARCCOSH: ARCCOSH_REMEDIES,
     Advice.SOFTMAX: SOFTMAX_REMEDIES,
     Advice.LOG_SOFTMAX: LOG_SOFTMAX_REMEDIES,
     Advice.INVERSE: INVERSE_REMEDIES,
     Advice.DETERMINANT: DETERMINANT_REMEDIES,
 }
-"""The remedies that each kind of advice stands for."""
+"""The remedies that each kind of advice stands for, or a function that writes them for an op."""
 
 
 def remedies_of(op: Op) -> tuple[Remedy, ...]:
@@ -1003,7 +1034,10 @@ def remedies_of(op: Op) -> tuple[Remedy, ...]:
     >>> len(remedies_of(ops.log)) > 5, remedies_of(ops.tanh)
     (True, ())
     """
-    return () if op.remedies is None else REMEDIES[op.remedies]
+    if op.remedies is None:
+        return ()
+    remedies = REMEDIES[op.remedies]
+    return remedies(op) if callable(remedies) else remedies
 
 
 def find_advice(node: int, around: Surroundings, fault: Fault, *, general: bool = True) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 
 from wiregrad.dtypes import DTYPES, WireType
 from wiregrad.errors import DomainError, NoRuleError
-from wiregrad.ir import TABLE, Op
+from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ops.gradient_flow import (
     MaskedFlow,
     add_flows,
@@ -90,6 +90,15 @@ class ArrayOp(Op):
 
     composite: ArrayRule | None = None
     """The op written in other ops, for languages without arrays."""
+
+    def missing_parts(self) -> list[str]:
+        """Return what the record lacks and how to add it; an op whose settings belong to one call needs a doc alone."""
+        missing = super().missing_parts()
+        if not self.per_call and self.samples is None and self.pattern is not Pattern.BLOCK:
+            missing.append("no samples: add samples=, a function of a random generator that returns points to check")
+        if not self.per_call and not (self.numpy or _public_name(self.forward)):
+            missing.append("no numpy: add numpy=, the op as NumPy source, because forward is not a NumPy function")
+        return missing
 
     @property
     def can_expand(self) -> bool:

@@ -6,16 +6,17 @@ A `Kink` is a set of points where an op has no single slope; it says which slope
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
-from wiregrad.ir import TABLE, GraphBuilder, Op, Pattern, Port
+from wiregrad.ir import TABLE, Advice, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, decode_mode, encode_mode
 from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, conjugate_flow, multiply_flows, only
 
@@ -55,11 +56,31 @@ class Kink:
         return (self.slopes if chosen is None else chosen)[slot]
 
 
+class Interval(NamedTuple):
+    """The domain of an op of one input: the numbers from `low` to `high`, both included.
+
+    >>> unit = Interval(0.0, 1.0)
+    >>> unit(0.5), unit(np.array([-1.0, 1.0])).tolist()
+    (True, [False, True])
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __call__(self, x: Any) -> Any:
+        """Return whether numbers are in the interval, element by element."""
+        return (x >= self.low) & (x <= self.high)
+
+
 SlopeRule = Callable[..., Any]
 SamplePoint = tuple[float | bool, ...]
 
 SAMPLE_NUMBERS = (0.3, -0.7, 1.7, -1.3, 0.6, 2.4, -2.6, 0.9, -0.2, 3.2, 1.2, -3.7, 0.05, 4.8, 7.3, -5.9, 0.15, 2.1)
 """Numbers from which sample points are drawn for records without `samples`."""
+ORDINARY_NUMBERS = np.array([0.0, 1.0, -1.0, -2.0, 1e3, *SAMPLE_NUMBERS])
+"""Numbers at which an op without remedies must not break."""
+MIN_SAMPLES = 10
+"""Minimum number of sample points of a record."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -72,8 +93,8 @@ class Elementwise(Op):
 
     by_element: bool = True
     partials: tuple[SlopeRule | None, ...]
-    domain: Callable[..., Any] | None = None
-    """Condition on NumPy numbers that the real function is defined there; None if it is defined everywhere."""
+    domain: Interval | Callable[..., Any] | None = None
+    """Condition that the real function is defined, on numbers and arrays; None if it is defined everywhere."""
     samples: tuple[SamplePoint, ...] = ()
     """Points where value and derivatives are checked; drawn from a pool of numbers if left out."""
     takes_bool: tuple[str, ...] = ()
@@ -104,9 +125,9 @@ class Elementwise(Op):
     idempotent: bool = False
     """Whether applying it twice equals applying it once; for a logic op, whether op(a, a) is a."""
 
-    def check(self) -> None:
+    def check_consistency(self) -> None:
         """Raise `RecordError` if the record contradicts itself."""
-        super().check()
+        super().check_consistency()
         lists = [self.partials, *(k.slopes for k in self.kinks), *([self.neutral] if self.neutral else [])]
         if any(len(entries) != len(self.inputs) for entries in lists):
             raise RecordError(f"op {self.name} needs one partial (and kink slope, and neutral) per input {self.inputs}")
@@ -116,6 +137,14 @@ class Elementwise(Op):
             raise RecordError(f"op {self.name} has kinks and more than {MAX_LITERAL_SLOTS} inputs")
         if self.pattern is Pattern.BLOCK and any(k for k in self.kinks if not k.jump):
             raise RecordError(f"op {self.name} blocks, so its kinks are jumps")
+        if self.remedies is Advice.INTERVAL and not isinstance(self.domain, Interval):
+            raise RecordError(f"op {self.name} has remedies=Advice.INTERVAL, so its domain must be an Interval")
+
+    def missing_parts(self) -> list[str]:
+        """Return what the record lacks and how to add it; an op that users define needs a doc alone."""
+        if self.opaque or self.per_call:
+            return super().missing_parts()
+        return [*super().missing_parts(), *find_missing_parts(self)]
 
     def infer(self, types: tuple[WireType, ...]) -> WireType:
         """Return the dtype that NumPy returns; shapes must be equal, as broadcasting is a node of its own."""
@@ -199,6 +228,64 @@ class Elementwise(Op):
         with np.errstate(all="ignore"):
             inside = self.domain is None or bool(self.domain(*xs))
             return inside and all(abs(kink.at(*xs)) > 0.04 for kink in self.kinks)
+
+
+def find_missing_parts(op: Elementwise) -> Iterator[str]:
+    """Iterate over what a record lacks: a text, samples, remedies, or a domain and a forward that work on arrays."""
+    if not op.c.strip():
+        yield 'no c: add c=, the op on numbers as a C expression with the inputs in braces, such as "exp({x})"'
+    elif not _uses_inputs_alone(op.c, op.inputs):
+        yield f"c={op.c!r} must use every input and no other name in braces: {', '.join(op.inputs)}"
+    with np.errstate(all="ignore"):
+        yield from _find_domain_faults(op)
+        yield from _find_forward_faults(op)
+
+
+def _uses_inputs_alone(text: str, inputs: Sequence[str]) -> bool:
+    """Return whether a text has every input in braces, and nothing else."""
+    counts = [text.count(f"{{{name}}}") for name in inputs]
+    return all(counts) and sum(counts) == text.count("{") == text.count("}")
+
+
+def _find_domain_faults(op: Elementwise) -> Iterator[str]:
+    """Iterate over what is wrong with the samples and the domain of a record."""
+    wanted = min(MIN_SAMPLES, 2 ** len(op.inputs)) if len(op.takes_bool) == len(op.inputs) else MIN_SAMPLES
+    if any(len(point) != len(op.inputs) for point in op.samples):
+        yield f"samples must have one number per input ({', '.join(op.inputs)})"
+        return
+    if op.samples and len({*op.samples}) < wanted:
+        yield f"too few samples: {len({*op.samples})} different points; add {wanted} or more"
+    if op.domain is None:
+        return
+    points = np.array(op.samples or [[number] * len(op.inputs) for number in SAMPLE_NUMBERS]).T
+    try:
+        inside = np.broadcast_to(op.domain(*points), len(points[0])).astype(bool)
+    except (TypeError, ValueError) as error:
+        yield f"domain fails on arrays ({error}): join comparisons with & and |, or write Interval(low, high)"
+        return
+    if op.samples and not inside.all():
+        yield f"samples outside the domain: {op.samples[int(np.argmin(inside))]}"
+    if not op.samples and len(op.inputs) == 1 and np.count_nonzero(inside) < MIN_SAMPLES:
+        yield f"no samples: few of the usual points are in the domain, so add samples=, {wanted} points or more"
+
+
+def _find_forward_faults(op: Elementwise) -> Iterator[str]:
+    """Iterate over what is wrong with forward: it fails on arrays, or breaks at ordinary numbers without a remedy."""
+    if isinstance(op.forward, np.ufunc) and op.remedies is not None:
+        return
+    points = [ORDINARY_NUMBERS > 0.0 if name in op.takes_bool else ORDINARY_NUMBERS for name in op.inputs]
+    try:
+        finite = np.isfinite(op.forward(*points))
+    except (TypeError, ValueError) as error:
+        yield f"forward fails on arrays ({error}): write it with NumPy functions"
+        return
+    if op.remedies is None and not finite.all():
+        number = ORDINARY_NUMBERS[int(np.argmin(finite))]
+        point = ", ".join(f"{name} = {number:g}" for name in op.inputs)
+        yield (
+            f"no remedies: it breaks at {point}, so add remedies=, a member of wiregrad.ops.Advice that "
+            "says what to write instead; Advice.INTERVAL if the domain is an Interval"
+        )
 
 
 def _find_rule_reads(op: Elementwise, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import SPLIT_NAME, TABLE, Level, Pattern
-from wiregrad.ops.elementwise import Elementwise, Kink
-from wiregrad.ops.faults import Advice
+from wiregrad.ir import SPLIT_NAME, TABLE, Advice, Level, Pattern
+from wiregrad.ops.elementwise import Elementwise, Interval, Kink
 from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, only
 
 register = TABLE.register
@@ -242,7 +241,7 @@ positive: Elementwise = register(
 negative: Elementwise = register(
     Elementwise(
         name="negative",
-        doc="The wire with its sign turned.",
+        doc="The wire with the opposite sign.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         c="-{x}",
@@ -368,7 +367,7 @@ sqrt: Elementwise = register(
         forward=np.sqrt,
         # sqrt(-0.0) is -0.0; adding 0.0 makes the slope there +inf, as at 0.0.
         partials=(lambda x, y: 0.5 / (y + 0.0),),
-        domain=lambda x: x >= 0,
+        domain=Interval(low=0.0),
     )
 )
 cbrt: Elementwise = register(
@@ -450,7 +449,7 @@ log: Elementwise = _register_unary(
     "Natural logarithm.",
     np.log,
     lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x + 0.0)),
-    domain=lambda x: x >= 0,
+    domain=Interval(low=0.0),
     aliases=("ln",),
     c="log({x})",
     remedies=Advice.LOG,
@@ -461,7 +460,7 @@ log2: Elementwise = _register_unary(
     np.log2,
     lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
     exact=lambda mp, x: mp.log(x, 2),
-    domain=lambda x: x >= 0,
+    domain=Interval(low=0.0),
     c="log2({x})",
     remedies=Advice.LOG2,
 )
@@ -470,7 +469,7 @@ log10: Elementwise = _register_unary(
     "Logarithm to base 10.",
     np.log10,
     lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
-    domain=lambda x: x >= 0,
+    domain=Interval(low=0.0),
     c="log10({x})",
     remedies=Advice.LOG10,
 )
@@ -479,7 +478,7 @@ log1p: Elementwise = _register_unary(
     "log(1 + x), exact near 0.",
     np.log1p,
     lambda x, y: where(is_below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
-    domain=lambda x: x >= -1,
+    domain=Interval(low=-1.0),
     c="log1p({x})",
     remedies=Advice.LOG1P,
 )
@@ -504,7 +503,7 @@ arcsin: Elementwise = _register_unary(
     "Angle whose sine is the wire.",
     np.arcsin,
     lambda x, y: 1.0 / sqrt((1.0 - x) * (1.0 + x)),
-    domain=lambda x: abs(x) <= 1,
+    domain=Interval(-1.0, 1.0),
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("asin",),
     c="asin({x})",
@@ -515,7 +514,7 @@ arccos: Elementwise = _register_unary(
     "Angle whose cosine is the wire.",
     np.arccos,
     lambda x, y: -1.0 / sqrt((1.0 - x) * (1.0 + x)),
-    domain=lambda x: abs(x) <= 1,
+    domain=Interval(-1.0, 1.0),
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("acos",),
     c="acos({x})",
@@ -559,7 +558,7 @@ arccosh: Elementwise = _register_unary(
     np.arccosh,
     # Two roots and not one of a product: the product is positive again below -1, where arccosh is undefined.
     lambda x, y: 1.0 / (sqrt(x - 1.0) * sqrt(x + 1.0)),
-    domain=lambda x: x >= 1,
+    domain=Interval(low=1.0),
     samples=tuple((1.0 + k * k / 16,) for k in range(1, 13)),
     aliases=("acosh",),
     c="acosh({x})",
@@ -572,11 +571,11 @@ arctanh: Elementwise = _register_unary(
     lambda x, y: where(
         np.False_ if is_complex(x) else greater(absolute(x), 1.0), undefined(x), 1.0 / ((1.0 - x) * (1.0 + x))
     ),
-    domain=lambda x: abs(x) <= 1,
+    domain=Interval(-1.0, 1.0),
     samples=tuple((k / 8,) for k in range(-7, 8)),
     aliases=("atanh",),
     c="atanh({x})",
-    remedies=Advice.ARCTANH,
+    remedies=Advice.INTERVAL,
 )
 erf: Elementwise = _register_unary(
     "erf",
@@ -602,7 +601,7 @@ arctan2: Elementwise = register(
     Elementwise(
         name="arctan2",
         aliases=("atan2",),
-        doc="Angle of the point with height a and width b; slopes 0 at the origin.",
+        doc="Angle of the point (b, a) from the x axis; slopes 0 at the origin.",
         inputs=("a", "b"),
         pattern=Pattern.SCALE,
         c="atan2({a}, {b})",
@@ -843,7 +842,7 @@ minimum: Elementwise = register(
 fmax: Elementwise = register(
     Elementwise(
         name="fmax",
-        doc="The larger of two wires; a NaN loses.",
+        doc="The larger of two wires; NaN only if both are NaN.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
         c="{a} >= {b} || {b} != {b} ? {a} : {b}",
@@ -858,7 +857,7 @@ fmax: Elementwise = register(
 fmin: Elementwise = register(
     Elementwise(
         name="fmin",
-        doc="The smaller of two wires; a NaN loses.",
+        doc="The smaller of two wires; NaN only if both are NaN.",
         inputs=("a", "b"),
         pattern=Pattern.ROUTE,
         c="{a} <= {b} || {b} != {b} ? {a} : {b}",
@@ -995,13 +994,13 @@ sign: Elementwise = _register_rounding(
     c="{x} > 0.0 ? 1.0 : {x} < 0.0 ? -1.0 : {x} == 0.0 ? 0.0 : {x}",
 )
 floor: Elementwise = _register_rounding(
-    "floor", "Largest whole number not above.", np.floor, lambda x: x - round(x), c="floor({x})"
+    "floor", "Largest whole number not above the wire.", np.floor, lambda x: x - round(x), c="floor({x})"
 )
 ceil: Elementwise = _register_rounding(
-    "ceil", "Smallest whole number not below.", np.ceil, lambda x: x - round(x), c="ceil({x})"
+    "ceil", "Smallest whole number not below the wire.", np.ceil, lambda x: x - round(x), c="ceil({x})"
 )
 trunc: Elementwise = _register_rounding(
-    "trunc", "Whole part, towards 0.", np.trunc, lambda x: x - round(x), c="trunc({x})"
+    "trunc", "Whole part of the wire, rounded towards 0.", np.trunc, lambda x: x - round(x), c="trunc({x})"
 )
 round: Elementwise = _register_rounding(
     "round", "Nearest whole number, halves to even.", np.rint, lambda x: x - floor(x) - 0.5, c="rint({x})"

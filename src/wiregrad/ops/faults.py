@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -19,37 +18,6 @@ from wiregrad.ir import Op
 from wiregrad.ops.gradient_flow import fill_absent
 
 ElementIndex = tuple[int, ...]
-
-
-class Advice(Enum):
-    """Which remedies help where an op breaks; a record names one, and `wiregrad.ops.advice` holds them."""
-
-    SUM = "sums and differences"
-    PRODUCT = "a product of two"
-    MANY_FACTORS = "a product along axes"
-    MATRIX_PRODUCT = "a product of matrices"
-    SQUARE = "squares and lengths"
-    ROOT = "a square root"
-    CUBE_ROOT = "a cube root"
-    POWER = "a power"
-    LOG = "a natural logarithm"
-    LOG2 = "a logarithm to base 2"
-    LOG10 = "a logarithm to base 10"
-    LOG1P = "log(1 + x)"
-    EXP = "an exponential"
-    EXP2 = "a power of 2"
-    EXPM1 = "exp(x) - 1"
-    HYPERBOLIC = "sinh and cosh"
-    QUOTIENT = "a quotient"
-    RECIPROCAL = "one over a number"
-    REMAINDER = "a division with remainder"
-    ARC_ANGLE = "arcsin and arccos"
-    ARCTANH = "arctanh"
-    ARCCOSH = "arccosh"
-    SOFTMAX = "shares of exponentials"
-    LOG_SOFTMAX = "logarithms of such shares"
-    INVERSE = "solving with a matrix"
-    DETERMINANT = "a determinant"
 
 
 @dataclass(frozen=True)
@@ -150,7 +118,7 @@ def backward_fault(op: Op, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: i
 
 
 def is_nonfinite(x: Any) -> Any:
-    """Return where a number or array is not finite; other dtypes than float and complex always are.
+    """Return where a number or array is not finite; integers and conditions are finite everywhere.
 
     >>> is_nonfinite(np.array([1.0, np.nan])), is_nonfinite(True)
     (array([False,  True]), np.False_)
@@ -163,7 +131,7 @@ def is_nonfinite(x: Any) -> Any:
 
 
 def is_nan(x: Any) -> Any:
-    """Return where a number or array is NaN; other dtypes than float and complex never are."""
+    """Return where a number or array is NaN; integers and conditions are NaN nowhere."""
     if type(x) is np.float64:
         return np.True_ if math.isnan(x) else np.False_
     array = np.asarray(x)

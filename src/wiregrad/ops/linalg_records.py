@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir import TABLE, Advice, Pattern
 from wiregrad.ops.array_ops import Blocking, General, Linear, conjugate_flow, write_setting
-from wiregrad.ops.faults import Advice
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_shape, shape_of
 
 register = TABLE.register
@@ -605,7 +604,7 @@ def svd_rows(x):
 svd: MatrixDecomposition = register(
     MatrixDecomposition(
         name="svd",
-        doc="Singular vectors of the left, singular values as one row, and (transposed) those of the right.",
+        doc="Left singular vectors, singular values as one row, and right singular vectors (transposed).",
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_compute_svd,
@@ -814,7 +813,7 @@ def lstsq_each(a, b, rcond):
 lstsq: General = register(
     General(
         name="lstsq",
-        doc="The shortest x for which a @ x comes nearest to b; its slope is that among matrices of the same rank.",
+        doc="The x of smallest norm that minimizes |a @ x - b|; its slope is that among matrices of the same rank.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
         forward=_compute_lstsq,

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir import TABLE, Advice, Pattern
 from wiregrad.ops.array_ops import Blocking, General, Linear, Reduction, fold_with, undo_reduction
 from wiregrad.ops.elementwise_records import nan_or
-from wiregrad.ops.faults import Advice
 from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_of
 
 register = TABLE.register
@@ -161,8 +160,8 @@ def _register_extreme(name: str, doc: str, forward: Callable[..., Any], of_two: 
 
 _register_extreme("max", "Largest element along axes; equal ones share the gradient.", np.max, "maximum")
 _register_extreme("min", "Smallest element along axes; equal ones share the gradient.", np.min, "minimum")
-_register_extreme("nanmax", "Largest element along axes; a NaN loses.", np.nanmax, "fmax")
-_register_extreme("nanmin", "Smallest element along axes; a NaN loses.", np.nanmin, "fmin")
+_register_extreme("nanmax", "Largest element along axes; NaN only if all are NaN.", np.nanmax, "fmax")
+_register_extreme("nanmin", "Smallest element along axes; NaN only if all are NaN.", np.nanmin, "fmin")
 
 
 def _products_before(y: Any, axis: int, *, reverse: bool) -> Any:

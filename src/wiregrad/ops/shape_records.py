@@ -407,7 +407,7 @@ def _add_elements(x: Any, indices: Any, *, axis: int, length: int) -> Any:
 take_along_axis: Linear = register(
     Linear(
         name="take_along_axis",
-        doc="Picks elements along an axis by an array of indices that is as long in all other axes.",
+        doc="Picks elements along an axis by an array of indices of the same length along all other axes.",
         inputs=("x", "indices"),
         pattern=Pattern.ROUTE,
         forward=lambda x, indices, *, axis: np.take_along_axis(x, indices, axis),
@@ -531,7 +531,7 @@ cast: Linear = register(
 conjugate: Linear = register(
     Linear(
         name="conjugate",
-        doc="The complex conjugate; a real wire as it is.",
+        doc="The complex conjugate; a real wire is unchanged.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=np.conjugate,
@@ -575,7 +575,7 @@ def imaginary(x):
 imaginary: Linear = register(
     Linear(
         name="imaginary",
-        doc="A real wire as an imaginary part, beside 0.",
+        doc="The imaginary number whose imaginary part is the wire.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_make_imaginary,
@@ -597,7 +597,7 @@ def _direction_rule(slot: int, flow: Any, xs: Any, y: Any) -> Any:
 direction: General = register(
     General(
         name="direction",
-        doc="z / |z| of a complex wire, and 0 for 0; slope 0 there.",
+        doc="z / |z| of a complex wire; 0 at 0, with slope 0.",
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=np.sign,
@@ -708,7 +708,7 @@ class _WindowsOp(Linear):
 windows: Linear = TABLE.register(
     _WindowsOp(
         name="windows",
-        doc="All windows of a size that fit along the last axes, each `step` further, every `dilation`-th element.",
+        doc="All windows of a size along the last axes, `step` apart, with every `dilation`-th element.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_view_windows,

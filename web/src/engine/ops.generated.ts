@@ -1,4 +1,4 @@
-// Written by wiregrad.codegen.page from the op table; `python tests/golden/write_engine.py` writes it again.
+// Written by wiregrad.codegen.page from the op table; `make derive` writes it again.
 
 /** Where an op has no single slope: `on` says whether inputs are exactly there; a jump is a step of the value. */
 export interface Kink {
@@ -159,12 +159,12 @@ function floor_divide(a: number, b: number): number {
   return b === 0.0 ? a / b : copysign(rint((a - fmod(a, b)) / b - (mod(a, b) !== fmod(a, b) ? 1.0 : 0.0)), a / b);
 }
 
-/** The larger of two wires; a NaN loses. */
+/** The larger of two wires; NaN only if both are NaN. */
 function fmax(a: number, b: number): number {
   return a >= b || b !== b ? a : b;
 }
 
-/** The smaller of two wires; a NaN loses. */
+/** The smaller of two wires; NaN only if both are NaN. */
 function fmin(a: number, b: number): number {
   return a <= b || b !== b ? a : b;
 }

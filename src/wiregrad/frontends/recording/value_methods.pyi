@@ -1,4 +1,4 @@
-# Written by `python tools/write_stubs.py` from the op table.
+# Written by `make derive` from the op table.
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any, SupportsIndex, TypeAlias
@@ -71,7 +71,7 @@ class ValueMethods(OperatorMethods):
     def arctan(self) -> Value:
         """Angle whose tangent is the wire."""
     def arctan2(self, b: Operand, /) -> Value:
-        """Angle of the point with height a and width b; slopes 0 at the origin."""
+        """Angle of the point (b, a) from the x axis; slopes 0 at the origin."""
     def arctanh(self) -> Value:
         """Inverse of tanh."""
     def argmax(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
@@ -89,14 +89,14 @@ class ValueMethods(OperatorMethods):
     def atan(self) -> Value:
         """Angle whose tangent is the wire."""
     def atan2(self, b: Operand, /) -> Value:
-        """Angle of the point with height a and width b; slopes 0 at the origin."""
+        """Angle of the point (b, a) from the x axis; slopes 0 at the origin."""
     def atanh(self) -> Value:
         """Inverse of tanh."""
     def cbrt(self) -> Value:
         """Cube root."""
     def ceil(self) -> Value:
-        """Smallest whole number not below."""
-    def clamp(self, min: Any = None, max: Any = None) -> Value:
+        """Smallest whole number not below the wire."""
+    def clamp(self, min: object = None, max: object = None) -> Value:
         """Return the elements limited to an interval."""
     def clip(self, a_min: Operand | None = None, a_max: Operand | None = None, *, min: Operand | None = None, max: Operand | None = None) -> Value:
         """The array between two bounds, either of which may be None."""
@@ -138,20 +138,20 @@ class ValueMethods(OperatorMethods):
         """e to the power of the wire."""
     def exp2(self) -> Value:
         """2 to the power of the wire."""
-    def expand_as(self, other: Any) -> Value:
+    def expand_as(self, other: ArrayLike) -> Value:
         """Return the array broadcast to the shape of another."""
     def expm1(self) -> Value:
         """exp(x) - 1, exact near 0."""
     def flatten(self, order: str = 'C') -> Value:
         """The elements in one row."""
     def floor(self) -> Value:
-        """Largest whole number not above."""
+        """Largest whole number not above the wire."""
     def floor_divide(self, b: Operand, /) -> Value:
         """Largest whole number not above a / b."""
     def fmax(self, b: Operand, /) -> Value:
-        """The larger of two wires; a NaN loses."""
+        """The larger of two wires; NaN only if both are NaN."""
     def fmin(self, b: Operand, /) -> Value:
-        """The smaller of two wires; a NaN loses."""
+        """The smaller of two wires; NaN only if both are NaN."""
     def gelu(self) -> Value:
         """x times the normal distribution's cumulative probability of x."""
     def getitem(self, index: Any, /) -> Value:
@@ -208,7 +208,7 @@ class ValueMethods(OperatorMethods):
     @property
     def mT(self) -> Value:
         """The array with its last two axes swapped."""
-    def masked_fill(self, mask: Any, value: Any) -> Value:
+    def masked_fill(self, mask: object, value: object) -> Value:
         """Return the array with a number where a mask is true."""
     def matmul(self, b: Operand, /) -> Value:
         """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
@@ -231,9 +231,9 @@ class ValueMethods(OperatorMethods):
     def multiply(self, b: Operand, /) -> Value:
         """Product of two wires."""
     def neg(self) -> Value:
-        """The wire with its sign turned."""
+        """The wire with the opposite sign."""
     def negative(self) -> Value:
-        """The wire with its sign turned."""
+        """The wire with the opposite sign."""
     def nonzero(self) -> tuple[NDArray[Any], ...]:
         """The indices of the elements that are not 0, one array per axis."""
     def not_equal(self, b: Operand, /) -> Any:
@@ -318,7 +318,7 @@ class ValueMethods(OperatorMethods):
     def transpose(self, *order: Any, axes: Any = None) -> Value:
         """The axes in another order; reversed if none is given."""
     def trunc(self) -> Value:
-        """Whole part, towards 0."""
+        """Whole part of the wire, rounded towards 0."""
     def unsqueeze(self, dim: int) -> Value:
         """Return the array with one more axis of length 1."""
     def var(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value:
