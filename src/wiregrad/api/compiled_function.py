@@ -599,7 +599,7 @@ def describe_flip(recording: CertifiedRecording, inputs: Sequence[Any]) -> str:
     return f"flipped at {_format_place(check.place)}: {text} was {was}, now {now}"
 
 
-def _format_outcome(value: object) -> str:
+def _format_outcome(value: Any) -> str:
     return str(value) if isinstance(value, bool) else format_brief_number(value)
 
 
