@@ -9,6 +9,7 @@ found by calling it at its own sample points.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -62,6 +63,8 @@ NAMED_TYPES = {
     "shape": "int | Sequence[int] | None",
 }
 """Types of parameters that mean the same in every function."""
+ANNOTATION_WORDS = {"int", "float", "bool", "str", "complex", "object", "None", "Sequence", "Any"}
+"""Words of annotations that are taken over from the source; others are found out like `Any`."""
 ARRAY_NAMES = ("a", "b", "x", "array", "tensor")
 """Names of array parameters, for functions that have no sample calls to show it."""
 SAMPLE_NUMBER = 0.5
@@ -203,7 +206,7 @@ class FunctionStub:
         given = [sample.arguments[name] for sample in self.samples if name in sample.arguments]
         default = _write_default(parameter)
         words = "str" in {type(x).__name__ for x in (*given, parameter.default)}
-        if parameter.annotation != "Any":
+        if parameter.annotation != "Any" and {*re.findall(r"\w+", str(parameter.annotation))} <= ANNOTATION_WORDS:
             return StubParameter(name, parameter.kind, parameter.annotation.replace("Any", OPERAND), default)
         if name in NAMED_TYPES:
             return StubParameter(name, parameter.kind, NAMED_TYPES[name], default)
