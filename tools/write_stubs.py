@@ -9,6 +9,7 @@ found by calling it at its own sample points.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ import numpy as np
 
 import wiregrad
 from wiregrad.frontends.recording import dispatch
-from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS
+from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS, OperatorMethods
 from wiregrad.ops import TABLE, Elementwise
 from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
 
@@ -47,7 +48,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from wiregrad.frontends.recording.value import Value
 from wiregrad.ir import Op, Port
-from wiregrad.ir.op import OperatorMethods
 
 PlainArray: TypeAlias = complex | np.number[Any] | np.bool | NDArray[Any]
 Operand: TypeAlias = Value | Port | PlainArray | list[Any] | tuple[Any, ...]
@@ -63,6 +63,8 @@ NAMED_TYPES = {
     "shape": "int | Sequence[int] | None",
 }
 """Types of parameters that mean the same in every function."""
+ANNOTATION_WORDS = {"int", "float", "bool", "str", "complex", "object", "None", "Sequence", "Any"}
+"""Words of annotations that are taken over from the source; others are found out like `Any`."""
 ARRAY_NAMES = ("a", "b", "x", "array", "tensor")
 """Names of array parameters, for functions that have no sample calls to show it."""
 SAMPLE_NUMBER = 0.5
@@ -204,7 +206,7 @@ class FunctionStub:
         given = [sample.arguments[name] for sample in self.samples if name in sample.arguments]
         default = _write_default(parameter)
         words = "str" in {type(x).__name__ for x in (*given, parameter.default)}
-        if parameter.annotation != "Any":
+        if parameter.annotation != "Any" and {*re.findall(r"\w+", str(parameter.annotation))} <= ANNOTATION_WORDS:
             return StubParameter(name, parameter.kind, parameter.annotation.replace("Any", OPERAND), default)
         if name in NAMED_TYPES:
             return StubParameter(name, parameter.kind, NAMED_TYPES[name], default)
@@ -371,7 +373,7 @@ def functions_stub() -> str:
 def methods_stub() -> str:
     """Return the stub of `wiregrad.frontends.recording.value_methods`."""
     lines = [
-        "class ValueMethods(OperatorMethods):",
+        "class ValueMethods:",
         '    """The methods and operators that values have from the op table."""',
     ]
     for name, signature, doc in sorted([*operator_methods(), *table_methods(), *torch_methods()]):
@@ -391,10 +393,21 @@ def operator_methods() -> Iterator[tuple[str, str, str]]:
             yield f"__{name}__", "(self, other: Operand) -> Any", ""
     for name in (*SIGN_METHODS.values(), "abs"):
         yield f"__{name}__", "(self) -> Value", ""
+    yield from condition_methods()
     yield "__getitem__", "(self, index: Index) -> Value", ""
     yield "__array_ufunc__", "(self, ufunc: np.ufunc, method: str, *inputs: Any, **settings: Any) -> Any", ""
     yield "__array_function__", "(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any", ""
     yield "__wiregrad_apply__", "(self, op: Op, operands: tuple[Any, ...]) -> Any", ""
+
+
+def condition_methods() -> Iterator[tuple[str, str, str]]:
+    """Return name, signature and documentation of the operators on conditions: those that are no arithmetic."""
+    others = (*ARITHMETIC_METHODS.values(), *COMPARISON_METHODS.values(), *SIGN_METHODS.values(), "abs")
+    known = {f"__{prefix}{name}__" for name in others for prefix in ("", "r")}
+    for name, method in vars(OperatorMethods).items():
+        if inspect.isfunction(method) and name not in known:
+            other = ", other: Operand" if len(inspect.signature(method).parameters) == 2 else ""
+            yield name, f"(self{other}) -> Any", ""
 
 
 def table_methods() -> Iterator[tuple[str, str, str]]:

@@ -38,7 +38,7 @@ from wiregrad.frontends.recording.value import (
     new_instance,
     notes_of,
 )
-from wiregrad.frontends.recording.value_methods import Operand
+from wiregrad.frontends.recording.value_methods import Index, Operand
 from wiregrad.ir import TABLE, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
@@ -299,7 +299,7 @@ class ClonedValue(Value):
     def __itruediv__(self, other: Operand) -> ClonedValue:
         return self._assign_elements(self / other)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Index) -> Any:
         part = super().__getitem__(index)
         return self._note_view(part) if _is_basic_index(index) else part
 

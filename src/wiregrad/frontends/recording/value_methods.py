@@ -8,4 +8,5 @@ from typing import Any
 from wiregrad.ir.op import OperatorMethods
 
 Operand = Any
+Index = Any
 ValueMethods = OperatorMethods
