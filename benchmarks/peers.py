@@ -19,9 +19,8 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 
 import numpy as np
 
-from wiregrad.cli.bench.entrants import allocate_answers
+from wiregrad.cli.bench.entrants import INFIX_SPELLINGS, allocate_answers
 from wiregrad.cli.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
-from wiregrad.cli.bench.straight_line import INFIX_SPELLINGS
 from wiregrad.cli.bench.suite import PeerEntrants
 from wiregrad.cli.bench.workloads import Workload
 from wiregrad.ir import CONSTANT, INPUT

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import wiregrad as wg
-from wiregrad.cli.bench import entrants, straight_line, suite
+from wiregrad.cli.bench import entrants, suite
 from wiregrad.cli.bench.race import (
     DisagreementError,
     EntrantMissingError,
@@ -195,7 +195,7 @@ def test_mechanics_are_plain_python(function: Callable[..., float], workload: Wo
 def test_the_tape_computes_what_the_interpreter_does() -> None:
     workload = random_workload(200, seed=2)
     point = workload.draw_points(1)
-    found = straight_line.write_straight_line(workload.circuit)
+    found = entrants.write_straight_line(workload.circuit)
     numbers = dict(zip(found.inputs, point[0].tolist(), strict=True))
 
     def read(name: str) -> float:
@@ -218,7 +218,7 @@ def test_an_input_that_nothing_reads_has_gradient_0_on_the_tape() -> None:
     x, _ = builder.input("x"), builder.input("y")
     circuit = builder.build(builder.multiply(x, 2.0))
 
-    assert straight_line.write_straight_line(circuit).gradient[1] == "0.0"
+    assert entrants.write_straight_line(circuit).gradient[1] == "0.0"
 
 
 def test_the_command_writes_markdown_and_json(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import wiregrad as wg
 from wiregrad.cli import cli, main
 from wiregrad.cli.circuit_files import CIRCUIT_FORMS
 from wiregrad.cli.circuit_files import FORM_ENDINGS as WHOLE
-from wiregrad.cli.code import LANGUAGE_ENDINGS as CODE
 from wiregrad.cli.command_base import TargetCommand
-from wiregrad.cli.convert import CONVERT_ENDINGS
+from wiregrad.cli.exports import CONVERT_ENDINGS
+from wiregrad.cli.exports import LANGUAGE_ENDINGS as CODE
 
 EXPRESSION = "e = a + b; f = e * c"
 CIRCUIT = wg.circuit(EXPRESSION)

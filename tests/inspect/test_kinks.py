@@ -21,7 +21,7 @@ from wiregrad.inspect.kinks import MAX_KINK_LINES, kinks
 from wiregrad.ir import TABLE
 from wiregrad.ir.types_and_kinks import Convention, decode_mode, encode_mode, has_kinks
 from wiregrad.ops import Elementwise
-from wiregrad.passes.kink_convention import with_convention
+from wiregrad.passes.rewriting import with_convention
 
 from ..support.random_circuits import random_circuit, random_point
 

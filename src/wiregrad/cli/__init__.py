@@ -4,10 +4,10 @@ Results go to stdout, everything else to stderr. Exit codes: 0 success; 1 a comm
 wrong usage; 3 the input or output cannot be read, run or written; 4 a package that the command needs is not installed;
 130 interrupted; 141 the reader of the output closed it, which is the code shells give any program.
 
-Read `questions` first: it has the shortest commands. `code`, `convert`, `draw` and `explore` hold the command of their
-name, `environment` holds `doctor`, `bench` and `completion`, and the package `bench` what that command measures. They
-share `command_base` (arguments, options, printing), `targets` (what FORMULA stands for), `argument_values`
-(NAME=VALUE), `circuit_files` and `failures`. Only `main` is called from outside.
+Read `questions` first: it has the shortest commands. `exports` holds `draw`, `code` and `convert`, `explore` holds the
+command of its name, `environment` holds `doctor`, `bench` and `completion`, and the package `bench` what that command
+measures. They share `command_base` (arguments, options, printing), `targets` (what FORMULA and NAME=VALUE stand for),
+`circuit_files` and `failures`. Only `main` is called from outside.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ import click
 from click.shell_completion import shell_complete
 
 from wiregrad import __version__
-from wiregrad.cli.code import code_command
 from wiregrad.cli.command_base import no_color_option
-from wiregrad.cli.convert import convert_command
-from wiregrad.cli.draw import draw_command
 from wiregrad.cli.environment import COMPLETION_VARIABLE, bench_command, completion_command, doctor_command
 from wiregrad.cli.explore import explore_command
+from wiregrad.cli.exports import code_command, convert_command, draw_command
 from wiregrad.cli.failures import EXIT_UNREADABLE, escape_control_characters, shorten_words
 from wiregrad.cli.questions import RUN_QUESTIONS, blame_command, check_command, grad_command, receipt_command
 from wiregrad.errors import InputError, NotInstalledError, SettingError, WiregradError

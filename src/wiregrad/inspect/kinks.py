@@ -34,7 +34,7 @@ from wiregrad.ops.elementwise import Kink
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
 from wiregrad.passes import sweep_backward
 from wiregrad.passes.differentiation import SilentWatcher
-from wiregrad.passes.kink_convention import set_convention_at
+from wiregrad.passes.rewriting import set_convention_at
 
 TIE_DOC = "elements tie"
 """Description of the kink of an op that picks among the elements of an array; tied elements share the gradient."""

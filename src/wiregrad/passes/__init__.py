@@ -1,8 +1,9 @@
 """Passes: functions that take a circuit and return a new one. Also the two sweeps that all derivatives come from.
 
 Read `differentiation` first: the reverse and the forward sweep, and the circuits that compute gradients. `rewriting` is
-the walk that most passes share, with `insert_splitters`; `simplify` makes circuits smaller without changing a value;
-`kink_convention` changes which slope nodes take on a kink; `expansion` replaces arrays by their elements.
+the walk that most passes share, with `insert_splitters` and with `with_convention`, which changes the slopes that nodes
+take on their kinks; `simplify` makes circuits smaller without changing a value; `expansion` replaces arrays by their
+elements.
 
 Other rooms may call everything in `__all__`, and `Rewriter` to write a pass of their own. The input of a pass is not
 changed.
@@ -18,8 +19,7 @@ from wiregrad.passes.differentiation import (
     sweep_backward,
     sweep_forward,
 )
-from wiregrad.passes.kink_convention import with_convention
-from wiregrad.passes.rewriting import insert_splitters
+from wiregrad.passes.rewriting import insert_splitters, with_convention
 from wiregrad.passes.simplify import (
     apply_identities,
     drop_gradient_stops,

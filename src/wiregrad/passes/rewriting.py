@@ -1,4 +1,4 @@
-"""Walk a circuit and build another: what the passes share, and the pass that inserts splitters.
+"""Walk a circuit and build another: what the passes share; and two passes, for splitters and for slopes on kinks.
 
 Names, places, groups and kink modes are copied. A node that is replaced passes its names on, so every name that the
 user gave still refers to a node.
@@ -6,13 +6,16 @@ user gave still refers to a node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from wiregrad.dtypes import WireType, WireValue
-from wiregrad.ir import CONSTANT, SPLIT_NAME, TABLE, CircuitGraph, CircuitRecording, Op, Pattern, Row
+from wiregrad.errors import OperandError, short_repr
+from wiregrad.ir import CONSTANT, SPLIT_NAME, TABLE, CircuitGraph, CircuitRecording, Node, Op, Pattern, Row
+from wiregrad.ir.types_and_kinks import Convention, find_convention, has_kinks, switch_convention
 
 RewriteRule = Callable[[Row, list[int]], int | None]
 """Takes a node and its sources in the new circuit; returns the new node to use instead, or None to copy the node."""
@@ -131,3 +134,52 @@ def _count_readers(circuit: CircuitGraph) -> list[int]:
     for source in (*circuit.columns.sources.tolist(), *circuit.columns.outputs.tolist()):
         counts[source] += 1
     return counts
+
+
+CircuitT = TypeVar("CircuitT", bound=CircuitGraph)
+
+
+def with_convention(circuit: CircuitT, convention: str, nodes: Iterable[str] | None = None) -> CircuitT:
+    """Return the circuit with another kink convention on the named nodes, or on all nodes with kinks.
+
+    It does not change which operands count as literals.
+
+    >>> import wiregrad as wg
+    >>> with_convention(wg.circuit("abs(x)"), "jax").run(x=0).grads
+    {'x': 1.0}
+    """
+    chosen = find_convention(convention)
+    return set_convention_at(
+        circuit, chosen, _find_kinked_nodes(circuit) if nodes is None else _find_named_nodes(circuit, nodes)
+    )
+
+
+def set_convention_at(circuit: CircuitT, chosen: Convention, indices: Iterable[int]) -> CircuitT:
+    """Return the circuit with another convention on the nodes with the given indices; all must have kinks."""
+    modes = np.zeros(circuit.size, np.uint8) if circuit.columns.modes is None else circuit.columns.modes.copy()
+    for node in indices:
+        modes[node] = switch_convention(int(modes[node]), chosen)
+    return type(circuit)(replace(circuit.columns, modes=modes if modes.any() else None))
+
+
+def _find_kinked_nodes(circuit: CircuitGraph) -> list[int]:
+    kinked = np.array([has_kinks(op) for op in TABLE])
+    return [int(node) for node in np.flatnonzero(kinked[circuit.columns.codes])]
+
+
+def _find_named_nodes(circuit: CircuitGraph, nodes: Iterable[str]) -> list[int]:
+    if isinstance(nodes, str):
+        return [_find_kinked_node(circuit, nodes)]
+    if not isinstance(nodes, Iterable):
+        raise OperandError(f"nodes are given by name, as in with_convention('jax', ['t1']); got {short_repr(nodes)}")
+    return [_find_kinked_node(circuit, name) for name in nodes]
+
+
+def _find_kinked_node(circuit: CircuitGraph, name: str) -> int:
+    node = circuit.index(name)
+    op = circuit.op_of(node)
+    if getattr(op, "gap", None) is not None:
+        raise OperandError(f"{Node(circuit, node)} has no conventions: tied elements share the gradient in all of them")
+    if not has_kinks(op):
+        raise OperandError(f"{Node(circuit, node)} has no kinks, so every convention gives it the same slopes")
+    return node

@@ -1,4 +1,4 @@
-"""The LLVM tier: LLVM compiles all steps of a program together.
+"""The LLVM tier: LLVM compiles all steps of a program together; `tiers` decides when.
 
 The code runs the same steps on the same buffer as the stencils, so one can replace the other between two calls. The
 steps are split into functions of a few hundred each, which keeps compile time linear. Within a function, a value goes

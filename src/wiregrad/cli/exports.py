@@ -1,22 +1,96 @@
-"""`wiregrad code`: a circuit as a listing in some language, forward and backward, line by line."""
+"""The commands that write a circuit in another form: `draw`, `code` and `convert`."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
 from wiregrad.api import Circuit
+from wiregrad.cli import circuit_files
 from wiregrad.cli.circuit_files import STDIO, encode_lines, file_ending, join_endings, write_output
-from wiregrad.cli.command_base import ANSWER_SCHEMA, TargetCommand, json_option
+from wiregrad.cli.command_base import ANSWER_SCHEMA, TargetCommand, complete_file_names, json_option
 from wiregrad.cli.failures import CommandFailure, escape_control_characters
 from wiregrad.cli.targets import CommandTarget, check_node_name
 from wiregrad.codegen import LANGUAGE_MODULES
 from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.errors import NoRuleError, OperandError
+from wiregrad.files.circuit_file import encode_circuit_file
+
+PICTURE_WRITERS = {".svg": "to_svg", ".dot": "to_dot", ".mmd": "to_mermaid", ".txt": "to_unicode"}
+"""The method that writes a picture, by the ending of the file."""
+
+
+def _draw_target(
+    target: CommandTarget, output: str, form: str | None, plain: bool, theme: str, **options: object
+) -> None:
+    ending = _infer_ending(output, form)
+    if ending == ".txt":
+        options = {"split": options["split"], "ascii": plain}
+        if output == STDIO:
+            width = shutil.get_terminal_size((100, 24)).columns
+            options |= {"width": width, "ascii": plain or not _can_print("╭▶")}
+    elif ending == ".svg":
+        options["theme"] = theme
+    picture = getattr(target.choose_picture(), PICTURE_WRITERS[ending])(**options)
+    if output == STDIO:
+        # As text, not bytes, so that it is written in the terminal's encoding.
+        click.echo(picture)
+    else:
+        write_output(output, picture.encode())
+
+
+def _infer_ending(output: str, form: str | None) -> str:
+    ending = ".txt" if output == STDIO else Path(output).suffix.lower()
+    if form:
+        ending = f".{form}"
+    if ending not in PICTURE_WRITERS:
+        raise click.UsageError(f"wanted a file that ends in {', '.join(PICTURE_WRITERS)}; got {output}")
+    return ending
+
+
+def _can_print(characters: str) -> bool:
+    """Return whether the encoding of stdout has these characters."""
+    try:
+        characters.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+draw_command = TargetCommand(
+    "draw",
+    "Draw the circuit; with values, what flows on every wire.\n\nA function in a file is run, so it needs values.",
+    'draw "e = a + b; f = e * c" a=2 b=-3 c=10 -o expression.svg',
+    _draw_target,
+    [
+        click.Option(
+            ["-o", "--output"],
+            type=click.Path(),
+            metavar="FILE",
+            default=STDIO,
+            help=f"Write a file instead: {', '.join(PICTURE_WRITERS)}; - is stdout.",
+        ),
+        click.Option(
+            ["--format", "form"],
+            type=click.Choice([ending[1:] for ending in PICTURE_WRITERS]),
+            help="The form to write, if the file name does not imply it.",
+        ),
+        click.Option(["--split"], is_flag=True, help="Draw the splitters behind values that are read more than once."),
+        click.Option(["--down"], is_flag=True, help="Draw from top to bottom (not in txt)."),
+        click.Option(
+            ["--theme"], type=click.Choice(["auto", "light", "dark"]), default="auto", help="Colours of an SVG."
+        ),
+        click.Option(["--ascii", "plain"], is_flag=True, help="Use ASCII characters only, in txt and the terminal."),
+    ],
+)
+
 
 DEFAULT_LANGUAGE = "python"
 HEADER_ENDING = ".h"
@@ -156,4 +230,69 @@ code_command = TargetCommand(
         click.Option(["--test"], is_flag=True, help="Add a self-test at the values, for -DWIREGRAD_TEST (c)."),
         json_option(),
     ],
+)
+
+
+PICTURE_METHODS = {
+    ending[1:]: method for ending, method in PICTURE_WRITERS.items() if ending not in circuit_files.FORM_ENDINGS
+}
+"""The method for each kind of picture; not the one for terminals, whose ending .txt means the text form here."""
+CONVERT_ENDINGS = {**circuit_files.FORM_ENDINGS, **{f".{picture}": picture for picture in PICTURE_METHODS}}
+CONVERT_ENDINGS.update(LANGUAGE_ENDINGS)
+"""The form of a file, by the ending of its name."""
+
+
+def _convert_target(target: CommandTarget, output: str, form: str | None) -> None:
+    form = form or _infer_form(output)
+    if form == circuit_files.ARCHIVE_FORM and output == circuit_files.STDIO and sys.stdout.isatty():
+        raise click.UsageError("a circuit file is binary; name a file for it, or redirect stdout to one")
+    circuit_files.write_output(
+        output, _encode_target(target, form, header=circuit_files.file_ending(output) == HEADER_ENDING)
+    )
+
+
+def _infer_form(output: str) -> str:
+    form = CONVERT_ENDINGS.get(circuit_files.file_ending(output))
+    if form is None:
+        what = "stdout has no ending" if output == circuit_files.STDIO else f"the name {output!r} does not say the form"
+        raise click.UsageError(
+            f"{what}; wanted a file that ends in {circuit_files.join_endings(CONVERT_ENDINGS)}, or --to FORM"
+        )
+    return form
+
+
+def _encode_target(target: CommandTarget, form: str, header: bool) -> bytes:
+    """Return the content of a file in the given form."""
+    if form in PICTURE_METHODS:
+        return circuit_files.encode_lines(getattr(target.choose_picture(), PICTURE_METHODS[form])())
+    circuit: Circuit = target.trace_circuit()[0]
+    if form in LANGUAGE_MODULES:
+        return circuit_files.encode_lines(write_listing(circuit, form, header=header and form == "c"))
+    if form == circuit_files.ARCHIVE_FORM:
+        return b"".join(encode_circuit_file(circuit))
+    return circuit_files.encode_lines(circuit.to_json() if form == circuit_files.JSON_FORM else circuit.to_text())
+
+
+convert_command = TargetCommand(
+    "convert",
+    "Write a circuit in another form: text, JSON, file, picture or code.\n\n"
+    f"The name of OUT says which: {', '.join(CONVERT_ENDINGS)}. "
+    "Here .txt is the text form, which can be read back; for the "
+    "picture in characters use draw. A file that is there already is replaced.",
+    'convert "e = a + b; f = e * c" expression.json',
+    _convert_target,
+    [
+        click.Argument(["output"], metavar="OUT", shell_complete=complete_file_names),
+        click.Option(
+            ["--from", "source"],
+            type=click.Choice(circuit_files.CIRCUIT_FORMS),
+            help="The form of the file or stdin, if its name or content does not imply it.",
+        ),
+        click.Option(
+            ["--to", "form"],
+            type=click.Choice([*circuit_files.CIRCUIT_FORMS, *PICTURE_METHODS, *LANGUAGE_MODULES]),
+            help="The form to write, if the file name does not imply it; OUT may be -, stdout.",
+        ),
+    ],
+    what="IN",
 )
