@@ -207,7 +207,7 @@ def outline(monkeypatch: pytest.MonkeyPatch) -> None:
 
     module.to_outline = to_outline  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(codegen.LANGUAGE_MODULES, "outline", "outline")
+    monkeypatch.setitem(codegen.LANGUAGE_MODULES, "outline", module)
 
 
 @pytest.mark.usefixtures("outline")

@@ -43,6 +43,15 @@ def test_what_is_set_on_a_lazy_module_is_set_on_the_module(late: str) -> None:
     assert "number" in dir(module)
 
 
+def test_what_is_patched_on_a_lazy_module_is_restored(late: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load_module_lazily(late)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "number", 5)
+        patched = importlib.import_module(late).number
+
+    assert (patched, importlib.import_module(late).number, vars(module)["number"]) == (5, 1, 1)
+
+
 def test_an_attribute_that_a_lazy_module_lacks_is_an_attribute_error(late: str) -> None:
     with pytest.raises(AttributeError, match="nosuch"):
         _ = load_module_lazily(late).nosuch

@@ -70,6 +70,11 @@ class LazyModule(ModuleType):
     def __dir__(self) -> list[str]:
         return dir(import_module(self.__name__))
 
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """The names of the module itself, for tools that look there, such as `vars` and pytest's monkeypatch."""
+        return vars(import_module(self.__name__))
+
 
 def load_module_lazily(name: str) -> LazyModule:
     """Return a stand-in for a module, which imports it at the first use of an attribute.

@@ -361,7 +361,7 @@ def test_a_page_without_its_script_says_what_to_do() -> None:
 def test_a_script_that_would_end_its_element_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(html_page, "read_static_file", lambda name: text)
 
-    with pytest.raises(FileFormatError, match="cannot stand inside a page"):
+    with pytest.raises(FileFormatError, match="cannot be embedded in a page"):
         html_page.read_inline_file.__wrapped__("explorer.js")
 
 

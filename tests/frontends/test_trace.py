@@ -209,3 +209,16 @@ def test_a_constant_belongs_to_the_circuit() -> None:
     k[:] = 5.0
 
     assert list(circuit(x=np.zeros(3)).values())[1].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_calls_of_one_function_are_told_apart_by_their_frames() -> None:
+    """A frame may have the address of an earlier one; a call that records a single node is no group."""
+
+    def f(w, x):
+        for _ in range(20):
+            x = x @ w
+        return np.sum(x)
+
+    circuit = wg.trace(f, np.eye(2), np.ones((3, 2)))
+
+    assert {node.group for node in circuit.nodes} == {""}

@@ -136,15 +136,15 @@ def test_layers_are_groups_from_the_output_back() -> None:
 
 def test_an_input_belongs_to_the_layer_that_reads_it() -> None:
     def f(w, v, x):
-        with wg.group("inner"):
+        with wg.group("hidden"):
             x = np.tanh(x @ w)
-        with wg.group("outer"):
+        with wg.group("readout"):
             return np.sum(x @ v)
 
     found = flow(wg.run(f, np.ones((2, 3)), np.ones(3), np.ones((4, 2))))
 
-    assert found["inner"].gradient.size == 6 + 8 + 12 + 12
-    assert found["outer"].gradient.size >= 3 + 4 + 1
+    assert found["hidden"].gradient.size == 6 + 8 + 12 + 12
+    assert found["readout"].gradient.size >= 3 + 4 + 1
 
 
 def test_layers_are_compared_per_number_so_that_width_does_not_count() -> None:

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.inspect import blame, diff, explain, flow, histogram, kinks, paths, receipt, rounding, steps
+    from wiregrad.inspect import (
+        blame,
+        diff,
+        explain,
+        flow,
+        histogram,
+        kinks,
+        paths,
+        receipt,
+        rounding,
+        steps,
+    )
 else:
     blame = load_module_lazily("wiregrad.inspect.blame")
     diff = load_module_lazily("wiregrad.inspect.diff")
@@ -27,4 +38,15 @@ else:
     rounding = load_module_lazily("wiregrad.inspect.rounding")
     steps = load_module_lazily("wiregrad.inspect.steps")
 
-__all__ = ["blame", "diff", "explain", "flow", "histogram", "kinks", "paths", "receipt", "rounding", "steps"]
+__all__ = [
+    "blame",
+    "diff",
+    "explain",
+    "flow",
+    "histogram",
+    "kinks",
+    "paths",
+    "receipt",
+    "rounding",
+    "steps",
+]

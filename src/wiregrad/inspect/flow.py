@@ -237,7 +237,7 @@ def _group_paths_of(index: RunIndex, nodes: Iterable[int]) -> dict[int, tuple[st
 
 
 def _drop_function_groups(paths: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
-    """Drop the innermost group of each path if it is a NumPy function."""
+    """Drop the innermost group of each path if it is called like a NumPy function, whose calls are groups too."""
     around = {path[:k] for path in set(paths.values()) for k in range(len(path))}
     inner = {path for path in set(paths.values()) if path and path not in around and path[-1] in _function_names()}
     return {node: path[:-1] if path in inner else path for node, path in paths.items()}

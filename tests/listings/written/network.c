@@ -13,7 +13,6 @@ double value_and_grad(const double *inputs, double *grad) {
     double t5[12], t7[12], hidden[12], guess[4], t10[4], t13[4], d_t10[4], d_target[4], d_w2[3],
         d_hidden[12], d_t7[12], d_b1[3], d_w1[6], d_x[8];
     // forward
-    // matmul
     for (int i = 0; i < 12; i++) t5[i] = 0.0;     // matmul, model.py:5
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 2; k++)
@@ -24,7 +23,6 @@ double value_and_grad(const double *inputs, double *grad) {
         for (int j = 0; j < 3; j++)
             t7[i * 3 + j] = t5[i * 3 + j] + b1[j];
     for (int i = 0; i < 12; i++) hidden[i] = tanh(t7[i]);  // tanh, model.py:5
-    // matmul
     for (int i = 0; i < 4; i++) guess[i] = 0.0;   // matmul, model.py:6
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 3; k++)
@@ -43,7 +41,6 @@ double value_and_grad(const double *inputs, double *grad) {
     for (int i = 0; i < 4; i++) d_t10[i] = t13[i] != t13[i] ? NAN : d_t14 * (2.0 * t10[i]);  // power scales, model.py:7
     for (int i = 0; i < 4; i++) d_target[i] = -d_t10[i];  // subtract distributes, model.py:7
     // d_guess is d_t10 (subtract distributes)
-    // matmul
     for (int i = 0; i < 3; i++) d_w2[i] = 0.0;    // matmul swaps, model.py:6
     for (int i = 0; i < 3; i++)
         for (int k = 0; k < 4; k++)
@@ -58,7 +55,6 @@ double value_and_grad(const double *inputs, double *grad) {
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 3; j++)
             d_b1[j] += d_t7[i * 3 + j];
-    // matmul
     for (int i = 0; i < 6; i++) d_w1[i] = 0.0;    // matmul swaps, model.py:5
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 4; k++)

@@ -17,12 +17,10 @@ def value_and_grad(w1, b1, w2, x, target):
     target = np.asarray(target, np.float64)
     if target.shape != (4, 1): raise ValueError(f"target must have shape (4, 1); got {target.shape}")
     # forward
-    # matmul
     t5 = x @ w1                       # matmul, model.py:5
     t6 = np.broadcast_to(b1, (4, 3))  # spread, model.py:5
     t7 = t5 + t6                      # add, model.py:5
     hidden = np.tanh(t7)              # tanh, model.py:5
-    # matmul
     guess = hidden @ w2               # matmul, model.py:6
     t10 = guess - target              # subtract, model.py:7
     t13 = np.power(t10, 2.0)          # power, model.py:7
@@ -37,14 +35,12 @@ def value_and_grad(w1, b1, w2, x, target):
     d_t10 = np.where(np.isnan(t13), np.nan, d_t13 * (2.0 * t10))  # power scales, model.py:7
     d_target = -d_t10                             # subtract distributes, model.py:7
     d_guess = d_t10                               # subtract distributes, model.py:7
-    # matmul
     d_w2 = hidden.T @ d_guess                     # matmul swaps, model.py:6
     d_hidden = d_guess @ w2.T                     # matmul swaps, model.py:6
     d_t7 = d_hidden * (1.0 - hidden * hidden)     # tanh scales, model.py:5
     d_t6 = d_t7                                   # add distributes, model.py:5
     d_t5 = d_t7                                   # add distributes, model.py:5
     d_b1 = np.sum(d_t6, axis=0)                   # spread distributes, model.py:5
-    # matmul
     d_w1 = x.T @ d_t5                             # matmul swaps, model.py:5
     d_x = d_t5 @ w1.T                             # matmul swaps, model.py:5
     return f, {"w1": d_w1, "b1": d_b1, "w2": d_w2, "x": d_x, "target": d_target}

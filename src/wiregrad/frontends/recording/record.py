@@ -258,6 +258,8 @@ def _append_op(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y
     offset = tape.append_extra(ExtraNode(op, sources, tuple(xs), y, mode_of(op, sources)))
     if watch is not None:
         tape.notes.note_call_site(offset, STATE.group_path)
+        if tape.guard is None:
+            tape.notes.forget_frames()
         watch(tape, offset, op, xs, y)
     return offset
 

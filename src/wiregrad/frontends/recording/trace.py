@@ -102,8 +102,7 @@ def run_traced(
             names = _names_of_locals(tape)
             holders = _find_holders(tape, f) if named else {}
         finally:
-            # Frames refer to values, and values to the tape: a reference cycle.
-            tape.notes.frames = None
+            tape.notes.forget_frames()
     results, tree = flatten(result)
     return TracedFunction(tape, inputs, results, tree, names, holders)
 

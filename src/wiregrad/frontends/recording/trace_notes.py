@@ -19,7 +19,7 @@ from wiregrad.ir import Certificate, Op, Place
 class TraceNotes:
     """The names of nodes, and the places in the user's code where they were recorded."""
 
-    __slots__ = ("calls", "derived", "frames", "groups", "names", "places")
+    __slots__ = ("call_count", "call_frame", "calls", "derived", "frames", "groups", "names", "places")
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
@@ -29,7 +29,11 @@ class TraceNotes:
         self.groups: dict[int, str] = {}
         """The group paths of nodes, by offset: labels of `wg.group`, then names of functions."""
         self.calls: dict[int, tuple[str, int]] = {}
-        """For a node by offset: the composite function that recorded it, and a number that tells its calls apart."""
+        """For a node by offset: the composite function that recorded it, and the number of that call."""
+        self.call_frame: FrameType | None = None
+        """The frame of the latest call of a composite function."""
+        self.call_count = 0
+        """How many calls of composite functions recorded something."""
         self.derived: dict[int, Op] = {}
         """In anomaly mode: the op whose derivative rule recorded a node, by offset."""
         self.frames: dict[FrameType, int] | None = None
@@ -48,11 +52,26 @@ class TraceNotes:
         if path:
             self.groups[offset] = path
         if call is not None:
-            self.calls[offset] = call
+            self.calls[offset] = call[0], self._number_call(call[1])
         if self.frames is not None:
             for depth, frame in enumerate(reversed(frames)):
                 self.frames[frame] = depth
         return frames
+
+    def _number_call(self, frame: FrameType) -> int:
+        """Return the number of a composite function's call, by its frame.
+
+        The frame is kept until the next call: the id of a frame that is gone may be that of the next one.
+        """
+        if frame is not self.call_frame:
+            self.call_frame = frame
+            self.call_count += 1
+        return self.call_count
+
+    def forget_frames(self) -> None:
+        """Let go of all frames: they refer to values, and values to the tape, which is a reference cycle."""
+        self.frames = None
+        self.call_frame = None
 
 
 class ReplayGuard:

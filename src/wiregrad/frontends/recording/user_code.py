@@ -29,8 +29,8 @@ class CallSite(NamedTuple):
 
     frames: list[FrameType]
     """The frames of the user's code, innermost first, out to the traced function."""
-    call: tuple[str, int] | None
-    """The composite function that the user's code called, and a number that tells its calls apart."""
+    call: tuple[str, FrameType] | None
+    """The composite function that the user's code called, and the frame of that call."""
 
 
 def find_call_site() -> CallSite:
@@ -46,7 +46,7 @@ def find_call_site() -> CallSite:
         elif code.co_name == TRACED_CALL:
             break
         elif not frames and code in names:
-            call = names[code], id(frame)
+            call = names[code], frame
         frame = frame.f_back
     return CallSite(frames, call)
 
