@@ -25,19 +25,35 @@ def load_house() -> ModuleType:
 
 
 house = load_house()
-MODULES = house.read_modules(house.PACKAGE)
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[str, object]:
+    found: dict[str, object] = house.read_modules(house.PACKAGE)
+    return found
+
+
+@pytest.fixture
+def small_package(tmp_path: Path) -> Path:
+    """A package of three modules, of which one has one importer."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("from package import used, shared\n")
+    (package / "used.py").write_text("from package import shared\n")
+    (package / "shared.py").write_text("def f(x: int) -> int:\n    return x\n")
+    return package
 
 
 def parse_module(name: str, text: str) -> object:
     return house.Module(name, text.count("\n"), ast.parse(text))
 
 
-def test_public_class_names_are_unique_in_the_package() -> None:
-    assert house.repeated_classes(MODULES.values()) == {}
+def test_public_class_names_are_unique_in_the_package(modules: dict[str, object]) -> None:
+    assert house.repeated_classes(modules.values()) == {}
 
 
-def test_no_module_imports_itself_through_others() -> None:
-    assert house.find_largest_ring(MODULES) == []
+def test_no_module_imports_itself_through_others(modules: dict[str, object]) -> None:
+    assert house.find_largest_ring(modules) == []
 
 
 def test_a_class_name_in_two_modules_is_found() -> None:
@@ -69,14 +85,8 @@ def test_the_share_of_any_counts_annotations_that_are_nothing_else(text: str, sh
     assert house.share_of_any([parse_module("a", text)]) == share
 
 
-def test_a_module_with_one_importer_is_listed_with_it(tmp_path: Path) -> None:
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "__init__.py").write_text("from package import used, shared\n")
-    (package / "used.py").write_text("from package import shared\n")
-    (package / "shared.py").write_text("")
-
-    assert house.modules_with_one_importer(house.read_modules(package)) == {"package.used": "package"}
+def test_a_module_with_one_importer_is_listed_with_it(small_package: Path) -> None:
+    assert house.modules_with_one_importer(house.read_modules(small_package)) == {"package.used": "package"}
 
 
 def test_a_large_class_is_listed_with_its_counts() -> None:
@@ -88,9 +98,9 @@ def test_a_large_class_is_listed_with_its_counts() -> None:
     assert (large.name, large.methods, large.attributes) == ("Large", 21, 4)
 
 
-def test_the_report_lists_names_only_where_asked() -> None:
-    short = house.report(house.PACKAGE)
-    long = house.report(house.PACKAGE, with_lists=True)
+def test_the_report_lists_names_only_where_asked(small_package: Path) -> None:
+    short = house.report(small_package)
+    long = house.report(small_package, with_lists=True)
 
     assert long.startswith(short)
     assert "imported by" not in short
