@@ -228,9 +228,10 @@ def test_the_corpus_is_large_enough_to_mean_something() -> None:
 
 @pytest.mark.parametrize("language", RUNNERS)
 @pytest.mark.parametrize("role", ROLES)
-def test_hostile_names_give_valid_code_with_the_right_numbers(role: str, language: str) -> None:
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.full)])
+def test_hostile_names_give_valid_code_with_the_right_numbers(role: str, language: str, every: int) -> None:
     assert len(made(role)) > 300
-    assert disagreements(made(role), language) == []
+    assert disagreements(made(role)[::every], language) == []
 
 
 @cache
