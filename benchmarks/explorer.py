@@ -21,7 +21,7 @@ import wiregrad as wg
 from benchmarks.layout import REACH, circuit
 from benchmarks.measure import Report, Table, milliseconds
 from wiregrad.explorer.local_server import ExplorerServer
-from wiregrad.explorer.web_app import ExplorerSession
+from wiregrad.explorer.session import ExplorerSession
 
 SIZES = (1_000, 100_000, 1_000_000)
 SERVED = 20_000

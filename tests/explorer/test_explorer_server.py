@@ -26,7 +26,8 @@ from wiregrad.errors import FileAccessError, InputError
 from wiregrad.explorer import web_app
 from wiregrad.explorer.local_server import ExplorerServer, check_address, open_explorer
 from wiregrad.explorer.request_guard import MAX_BODY_BYTES, SECURITY_HEADERS, RequestGuard
-from wiregrad.explorer.web_app import ExplorerSession, build_app
+from wiregrad.explorer.session import ExplorerSession
+from wiregrad.explorer.web_app import build_app
 
 HOST = "127.0.0.1:8765"
 PATIENCE = 300.0

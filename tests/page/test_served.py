@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 import wiregrad as wg
 from wiregrad.explorer.local_server import ExplorerServer
-from wiregrad.explorer.web_app import ExplorerSession
+from wiregrad.explorer.session import ExplorerSession
 
 from .conftest import Opener
 from .driver import PATIENCE, Explorer, Watched

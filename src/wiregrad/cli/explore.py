@@ -26,13 +26,14 @@ from wiregrad.ir.columns import normalize_name
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.explorer import html_page, local_server, page_data, web_app
+    from wiregrad.explorer import html_page, local_server, page_data
+    from wiregrad.explorer import session as explorer_session
 else:
     # A file needs no server, and the server builds its own page.
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
     page_data = load_module_lazily("wiregrad.explorer.page_data")
-    web_app = load_module_lazily("wiregrad.explorer.web_app")
+    explorer_session = load_module_lazily("wiregrad.explorer.session")
 
 
 class Preset(NamedTuple):
@@ -95,7 +96,7 @@ def _explore_target(
     if output is not None:
         _save_page(output, circuit, run, source, known_formula)
         return
-    session = web_app.ExplorerSession(circuit, run, source=source, formula=known_formula)
+    session = explorer_session.ExplorerSession(circuit, run, source=source, formula=known_formula)
     local_server.open_explorer(session, port=port, address=address or local_server.LOOPBACK_ADDRESS, browser=browser)
 
 

@@ -13,8 +13,17 @@ import click
 import numpy as np
 
 from wiregrad.api import Circuit
-from wiregrad.cli import circuit_files
-from wiregrad.cli.circuit_files import STDIO, encode_lines, file_ending, join_endings, write_output
+from wiregrad.cli.circuit_files import (
+    ARCHIVE_FORM,
+    CIRCUIT_FORMS,
+    FORM_ENDINGS,
+    JSON_FORM,
+    STDIO,
+    encode_lines,
+    file_ending,
+    join_endings,
+    write_output,
+)
 from wiregrad.cli.command_base import ANSWER_SCHEMA, TargetCommand, complete_file_names, json_option
 from wiregrad.cli.failures import CommandFailure, escape_control_characters
 from wiregrad.cli.targets import CommandTarget, check_node_name
@@ -233,44 +242,38 @@ code_command = TargetCommand(
 )
 
 
-PICTURE_METHODS = {
-    ending[1:]: method for ending, method in PICTURE_WRITERS.items() if ending not in circuit_files.FORM_ENDINGS
-}
+PICTURE_METHODS = {ending[1:]: method for ending, method in PICTURE_WRITERS.items() if ending not in FORM_ENDINGS}
 """The method for each kind of picture; not the one for terminals, whose ending .txt means the text form here."""
-CONVERT_ENDINGS = {**circuit_files.FORM_ENDINGS, **{f".{picture}": picture for picture in PICTURE_METHODS}}
-CONVERT_ENDINGS.update(LANGUAGE_ENDINGS)
+PICTURE_ENDINGS = {f".{picture}": picture for picture in PICTURE_METHODS}
+CONVERT_ENDINGS = {**FORM_ENDINGS, **PICTURE_ENDINGS, **LANGUAGE_ENDINGS}
 """The form of a file, by the ending of its name."""
 
 
 def _convert_target(target: CommandTarget, output: str, form: str | None) -> None:
     form = form or _infer_form(output)
-    if form == circuit_files.ARCHIVE_FORM and output == circuit_files.STDIO and sys.stdout.isatty():
+    if form == ARCHIVE_FORM and output == STDIO and sys.stdout.isatty():
         raise click.UsageError("a circuit file is binary; name a file for it, or redirect stdout to one")
-    circuit_files.write_output(
-        output, _encode_target(target, form, header=circuit_files.file_ending(output) == HEADER_ENDING)
-    )
+    write_output(output, _encode_target(target, form, header=file_ending(output) == HEADER_ENDING))
 
 
 def _infer_form(output: str) -> str:
-    form = CONVERT_ENDINGS.get(circuit_files.file_ending(output))
+    form = CONVERT_ENDINGS.get(file_ending(output))
     if form is None:
-        what = "stdout has no ending" if output == circuit_files.STDIO else f"the name {output!r} does not say the form"
-        raise click.UsageError(
-            f"{what}; wanted a file that ends in {circuit_files.join_endings(CONVERT_ENDINGS)}, or --to FORM"
-        )
+        what = "stdout has no ending" if output == STDIO else f"the name {output!r} does not say the form"
+        raise click.UsageError(f"{what}; wanted a file that ends in {join_endings(CONVERT_ENDINGS)}, or --to FORM")
     return form
 
 
 def _encode_target(target: CommandTarget, form: str, header: bool) -> bytes:
     """Return the content of a file in the given form."""
     if form in PICTURE_METHODS:
-        return circuit_files.encode_lines(getattr(target.choose_picture(), PICTURE_METHODS[form])())
+        return encode_lines(getattr(target.choose_picture(), PICTURE_METHODS[form])())
     circuit: Circuit = target.trace_circuit()[0]
     if form in LANGUAGE_MODULES:
-        return circuit_files.encode_lines(write_listing(circuit, form, header=header and form == "c"))
-    if form == circuit_files.ARCHIVE_FORM:
+        return encode_lines(write_listing(circuit, form, header=header and form == "c"))
+    if form == ARCHIVE_FORM:
         return b"".join(encode_circuit_file(circuit))
-    return circuit_files.encode_lines(circuit.to_json() if form == circuit_files.JSON_FORM else circuit.to_text())
+    return encode_lines(circuit.to_json() if form == JSON_FORM else circuit.to_text())
 
 
 convert_command = TargetCommand(
@@ -285,12 +288,12 @@ convert_command = TargetCommand(
         click.Argument(["output"], metavar="OUT", shell_complete=complete_file_names),
         click.Option(
             ["--from", "source"],
-            type=click.Choice(circuit_files.CIRCUIT_FORMS),
+            type=click.Choice(CIRCUIT_FORMS),
             help="The form of the file or stdin, if its name or content does not imply it.",
         ),
         click.Option(
             ["--to", "form"],
-            type=click.Choice([*circuit_files.CIRCUIT_FORMS, *PICTURE_METHODS, *LANGUAGE_MODULES]),
+            type=click.Choice([*CIRCUIT_FORMS, *PICTURE_METHODS, *LANGUAGE_MODULES]),
             help="The form to write, if the file name does not imply it; OUT may be -, stdout.",
         ),
     ],

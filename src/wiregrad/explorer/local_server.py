@@ -16,7 +16,8 @@ from threading import Thread
 
 from wiregrad.errors import FileAccessError, InputError, require_package, short_repr
 from wiregrad.explorer.request_guard import RequestGuard
-from wiregrad.explorer.web_app import ExplorerSession, build_app
+from wiregrad.explorer.session import ExplorerSession
+from wiregrad.explorer.web_app import build_app
 
 with require_package("uvicorn", "the explorer's server"):
     import h11

@@ -31,8 +31,6 @@ with require_package("starlette", "the explorer's server"):
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
 
-__all__ = ["ExplorerSession", "build_app"]
-
 STATIC_FILES = {SCRIPT_FILE: "text/javascript", STYLE_FILE: "text/css"}
 """The files that the page fetches, and their media types."""
 MAX_VIEW_BOXES = 2000
