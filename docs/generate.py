@@ -38,7 +38,7 @@ def ops_page() -> str:
         "\n".join(patterns),
         docs_table(),
         "## Settings of array ops",
-        "An array op counts axes from the end, so that a batch may stand in front. Its settings are written behind its "
+        "An array op counts axes from the end, so that batch axes may come first. Its settings are written after its "
         "wires: `y = sum x axes=[-1] keepdims=false`. *Expands* says whether `circuit.expand()` can write it number by "
         "number, *batches* whether `wg.vmap` runs it once for all examples (else once for each).",
         _table(["op", "settings", "expands", "batches"], map(_settings_row, _array_ops())),
@@ -56,7 +56,7 @@ def functions_page() -> str:
     return _joined(
         "# Functions",
         f"Written by `make derive`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} "
-        f"that are ops themselves, and those that the {len(entries)} functions below stand for. Each function here is "
+        f"that are ops themselves, and those that the {len(entries)} functions below implement. Each function here is "
         f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in "
         "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "

@@ -338,7 +338,7 @@ def _measure_batches(sizes: WorkloadSizes, peers: PeerEntrants) -> SuiteSection:
         "Batches",
         "Value and gradient at every point, in one thread if nothing else is said. C in vectors is the circuit in one "
         f"loop over points, with `{' '.join(entrants.SIMD_FLAGS)}`: its vector functions are those of libmvec, its "
-        "points stand in columns, while wiregrad's stand in rows, and with -ffast-math it may reorder sums. With two "
+        "points are columns, while wiregrad's are rows, and with -ffast-math it may reorder sums. With two "
         "threads it shows what the machine gives two threads: half of the points each, into memory that is there.",
         results,
     )
