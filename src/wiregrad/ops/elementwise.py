@@ -99,6 +99,8 @@ class Elementwise(Op):
     """Points where value and derivatives are checked; drawn from a pool of numbers if left out."""
     takes_bool: tuple[str, ...] = ()
     """Inputs that are conditions."""
+    scipy: tuple[str, ...] = ()
+    """The dotted names of the SciPy functions that it stands for, such as `scipy.special.expit`."""
     c: str = ""
     """The op on doubles: a C99 expression with the inputs in braces. It is parsed, and the text of every language is
     written from it."""

@@ -3,16 +3,23 @@
 Importing this package registers them all.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
-mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`). Other rooms call `FUNCTIONS` and
-`FUNCTIONS_BY_NUMPY`.
+mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`). Other rooms call `FUNCTIONS`,
+`FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
 from wiregrad.ops.functions import linalg, network, pointwise, reduce, shape
-from wiregrad.ops.functions.registry import FUNCTIONS, FUNCTIONS_BY_NUMPY, RegisteredFunction, register_function
+from wiregrad.ops.functions.registry import (
+    FUNCTIONS,
+    FUNCTIONS_BY_NUMPY,
+    FUNCTIONS_BY_SCIPY,
+    RegisteredFunction,
+    register_function,
+)
 
 __all__ = [
     "FUNCTIONS",
     "FUNCTIONS_BY_NUMPY",
+    "FUNCTIONS_BY_SCIPY",
     "RegisteredFunction",
     "linalg",
     "network",

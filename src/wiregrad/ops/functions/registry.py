@@ -26,6 +26,8 @@ class RegisteredFunction:
     run: Callable[..., Any]
     numpy: tuple[Any, ...] = ()
     """The NumPy functions that it stands for."""
+    scipy: tuple[str, ...] = ()
+    """The dotted names of the SciPy functions that it stands for; SciPy itself is not imported for them."""
     method: bool = False
     """Whether values have it as a method."""
     samples: SampleMaker | None = None
@@ -49,18 +51,25 @@ FUNCTIONS: dict[str, RegisteredFunction] = {}
 """Every function by name."""
 FUNCTIONS_BY_NUMPY: dict[Any, RegisteredFunction] = {}
 """Every function by the NumPy function it stands for."""
+FUNCTIONS_BY_SCIPY: dict[str, RegisteredFunction] = {}
+"""Every function by the dotted name of the SciPy function it stands for."""
 
 
 def register_function(
-    *numpy: Any, method: bool = False, samples: SampleMaker | None = None, name: str | None = None
+    *numpy: Any,
+    scipy: tuple[str, ...] = (),
+    method: bool = False,
+    samples: SampleMaker | None = None,
+    name: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function under its own name and for NumPy functions."""
+    """Register the decorated function under its own name, for NumPy functions and for SciPy functions by name."""
 
     def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
-        entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, method, samples)
+        entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples)
         run.__name__ = entry.name
         FUNCTIONS[entry.name] = entry
         FUNCTIONS_BY_NUMPY.update(dict.fromkeys(numpy, entry))
+        FUNCTIONS_BY_SCIPY.update(dict.fromkeys(scipy, entry))
         return run
 
     return add_entry
