@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, BrowserContext, ViewportSize, expect
 
 from wiregrad.explorer.html_page import render_page
 
@@ -31,24 +31,64 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def opened(browser: Browser, site: Path) -> Iterator[Opener]:
-    """Open pages in contexts of their own, and look at the end at what they did beside being looked at."""
-    contexts = []
-    watched = Watched()
+class SharedTab:
+    """A tab that stays open between tests: opening another one takes longer than most tests do."""
 
-    def open_page(fragment: str = "", path: Path = site, size: tuple[int, int] = WIDE, **options: str) -> Explorer:
-        width, height = size
-        context = browser.new_context(viewport={"width": width, "height": height}, **options)  # type: ignore[arg-type]
+    def __init__(self, browser: Browser) -> None:
+        self.watched = Watched()
+        context = browser.new_context()
+        context.set_default_timeout(PATIENCE)
+        self.watched.attach(context)
+        self.page = context.new_page()
+
+    def open(self, address: str, size: tuple[int, int], media: dict[str, str]) -> Explorer:
+        """Open an address as in a new tab."""
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+        self.page.emulate_media(**media)  # type: ignore[arg-type]
+        return Explorer(self.page, self.watched).open(address)
+
+    def leave(self) -> None:
+        """Leave the page, and undo what a test has set for the tab."""
+        self.page.goto("about:blank")
+        self.page.emulate_media(color_scheme="null", forced_colors="null", reduced_motion="null")
+        self.watched.forget()
+
+
+@pytest.fixture(scope="package")
+def shared_tab(browser: Browser) -> SharedTab:
+    return SharedTab(browser)
+
+
+@pytest.fixture
+def opened(browser: Browser, site: Path, shared_tab: SharedTab) -> Iterator[Opener]:
+    """Open pages, and look at the end at what they did beside being looked at.
+
+    The first one opens in the shared tab, every other one in a new context.
+    """
+    contexts: list[BrowserContext] = []
+    watches: list[Watched] = []
+
+    def open_page(fragment: str = "", path: Path = site, size: tuple[int, int] = WIDE, **media: str) -> Explorer:
+        address = f"{path.as_uri()}{fragment}"
+        if not watches:
+            watches.append(shared_tab.watched)
+            return shared_tab.open(address, size, media)
+        viewport: ViewportSize = {"width": size[0], "height": size[1]}
+        context = browser.new_context(viewport=viewport, **media)  # type: ignore[arg-type]
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
-        watched.attach(context)
-        return Explorer(context.new_page(), watched).open(f"{path.as_uri()}{fragment}")
+        watches.append(Watched())
+        watches[-1].attach(context)
+        return Explorer(context.new_page(), watches[-1]).open(address)
 
     yield open_page
+    errors = [error for watched in watches for error in watched.errors]
+    dialogs = [dialog for watched in watches for dialog in watched.dialogs]
+    foreign = [url for watched in watches for url in watched.foreign]
+    shared_tab.leave()
     for context in contexts:
         context.close()
 
-    assert watched.errors == []
-    assert watched.dialogs == []
-    assert watched.foreign == []
+    assert errors == []
+    assert dialogs == []
+    assert foreign == []

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog,
 
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
-FLAGS = ["--no-sandbox", "--disable-gpu"]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1"]
 WIDE = (1280, 800)
 NARROW = (360, 740)
 PATIENCE = 300_000
@@ -50,6 +50,11 @@ class Watched:
         context.on("weberror", lambda error: self.errors.append(str(error.error)))
         context.on("console", self.heard)
         context.route("**/*", self.routed)
+
+    def forget(self) -> None:
+        """Begin anew with nothing written down."""
+        for written in (self.requests, self.dialogs, self.errors):
+            written.clear()
 
     @property
     def foreign(self) -> list[str]:

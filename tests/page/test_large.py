@@ -40,14 +40,20 @@ def broken() -> RunRecord:
 
 
 class Opened:
-    """Open runs from a server of their own, and look at the end at what the pages did."""
+    """Open runs from a server of their own, and look at the end at what the pages did.
 
-    def __init__(self, browser: Browser) -> None:
+    The session of a run is shared, because none of these tests changes what a session shows.
+    """
+
+    def __init__(self, browser: Browser, sessions: dict[int, ExplorerSession]) -> None:
         self._browser = browser
+        self._sessions = sessions
         self._pages: list[tuple[ExplorerServer, Explorer]] = []
 
     def __call__(self, run: RunRecord, size: tuple[int, int] = WIDE) -> Explorer:
-        serving = ExplorerServer(ExplorerSession(run.circuit, run, source=True))
+        if id(run) not in self._sessions:
+            self._sessions[id(run)] = ExplorerSession(run.circuit, run, source=True)
+        serving = ExplorerServer(self._sessions[id(run)])
         serving.start()
         watched = Watched(allowed=serving.guard.origin)
         context = self._browser.new_context(viewport={"width": size[0], "height": size[1]})
@@ -65,9 +71,15 @@ class Opened:
         return [text for _, page in self._pages for text in (*page.watched.errors, *page.watched.foreign)]
 
 
+@pytest.fixture(scope="module")
+def sessions() -> dict[int, ExplorerSession]:
+    """The session of each run by the run's id; a session keeps its run, so no other run has that id."""
+    return {}
+
+
 @pytest.fixture
-def served(browser: Browser) -> Iterator[Opened]:
-    opened = Opened(browser)
+def served(browser: Browser, sessions: dict[int, ExplorerSession]) -> Iterator[Opened]:
+    opened = Opened(browser, sessions)
     yield opened
 
     assert opened.close() == []
