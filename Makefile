@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
+# One worker more than there are cores, because tests of the page wait for the browser.
+PYTEST_WORKERS = -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test test-peers test-all check format derive docs bench house clean
+.PHONY: help run page test run-tests test-peers test-all check format derive docs bench house clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,14 +59,17 @@ check: $(VENV)/.test ## Lint, types and layers
 page: web/node_modules/.done ## Build the explorer's page into the package
 	cd web && npm run --silent build
 
-test: check web/node_modules/.done $(VENV)/.browser ## Everything that needs no other framework
-	$(BIN)/pytest -n auto --dist worksteal -m "not peers and not full"
+test: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## Everything that needs no other framework
+	@$(MAKE) --no-print-directory --jobs=2 check run-tests
+
+run-tests:
+	$(BIN)/pytest $(PYTEST_WORKERS) -m "not peers and not full"
 
 test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
-	$(PEERS)/bin/pytest -n auto --dist worksteal -m peers tests/peers
+	$(PEERS)/bin/pytest $(PYTEST_WORKERS) -m peers tests/peers
 
 test-all: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## The full counts, too long for every change
-	$(BIN)/pytest -n auto --dist worksteal -m "not peers"
+	WIREGRAD_TEST_ALL=1 $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers"
 
 format: $(VENV)/.test ## Format the code
 	$(BIN)/ruff format .

@@ -9,6 +9,7 @@ import ast
 import re
 import runpy
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def write_rooms_table(old_table: str = "") -> str:
 
     A line count of the old table is kept while it is nearly right, so that not every edit makes the table stale.
     """
-    modules = HOUSE["read_modules"](HOUSE["PACKAGE"])
+    modules = read_package()
     shown = dict(re.findall(r"\| `(\S+)` \|.*?\| ([\d,]+) \|", old_table))
     rows = ["| room | modules | lines | what it is for |", "| --- | ---: | ---: | --- |"]
     for name in find_rooms(modules):
@@ -43,6 +44,13 @@ def write_rooms_table(old_table: str = "") -> str:
         lines = round_line_count(sum(module.lines for module in inside), int(shown.get(room, "0").replace(",", "")))
         rows.append(f"| `{room}` | {len(inside)} | {lines:,} | {read_first_line(modules[name])} |")
     return "\n".join([*rows, ""])
+
+
+@cache
+def read_package() -> dict[str, Any]:
+    """Return the modules of the package by name, as `tools/house.py` reads them."""
+    modules: dict[str, Any] = HOUSE["read_modules"](HOUSE["PACKAGE"])
+    return modules
 
 
 def find_rooms(modules: dict[str, Any]) -> list[str]:

@@ -47,7 +47,7 @@ from ..support.cases import (
 )
 from ..support.random_circuits import shrink_circuit
 
-COUNT, SAMPLE, CHUNK = 2_000, 300, 150
+COUNT, SAMPLE, CHUNK = 2_000, 150, 150
 
 Runner = Callable[[Sequence[RunnableListing], Sequence[Any]], list[Any]]
 
@@ -143,8 +143,9 @@ def test_two_thousand_random_circuits_agree_with_the_interpreter(language: str, 
 
 
 @pytest.mark.parametrize("language", [name for name in TONGUES if name != "numpy numbers"])
-def test_every_op_alone_is_within_four_ulps_of_the_interpreter(language: str) -> None:
-    pairs, tongue = uses_alone(), TONGUES[language]
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.full)])
+def test_every_op_alone_is_within_four_ulps_of_the_interpreter(language: str, every: int) -> None:
+    pairs, tongue = uses_alone()[::every], TONGUES[language]
     if language == "c":
         # Random circuits are run under sanitizers, which take their time to compile.
         tongue = Tongue("c", run_c)
@@ -159,7 +160,7 @@ def test_every_op_alone_is_within_four_ulps_of_the_interpreter(language: str) ->
             else:
                 far.append((use.text, case.points[i].inputs, result, off[i, result]))
 
-    assert len(pairs) > 400
+    assert len(pairs) > 400 // every
     assert far == []
     # Records say why their slopes may be off; that of cbrt is 1 over a square, which doubles what the square is off.
     assert {op.name for op in cancelled if op.ulps <= MAX_OP_ULPS} <= {"cbrt"}
@@ -174,8 +175,9 @@ def test_a_branch_that_was_not_taken_sends_nothing_in_any_language(language: str
 
 
 @pytest.mark.parametrize("language", ["python", "numpy", "c", "js"])
-def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: str) -> None:
-    cases, programs = [random_case(seed) for seed in range(40)], list[RunnableListing]()
+@pytest.mark.parametrize("count", [15, pytest.param(40, marks=pytest.mark.full)])
+def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: str, count: int) -> None:
+    cases, programs = [random_case(seed) for seed in range(count)], list[RunnableListing]()
     for k, (_, circuit, _) in enumerate(cases):
         text = write_listing(circuit, TONGUES[language].name, "hessian", name=f"listing{k}")
         programs.append(RunnableListing(text, f"listing{k}", circuit.inputs, function="hessian"))
@@ -194,8 +196,9 @@ def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: s
 
 @pytest.mark.parametrize("language", ["python", "numpy", "c", "js"])
 @pytest.mark.parametrize("function", ["value", "jacobian"])
-def test_several_outputs_agree_one_by_one(language: str, function: str) -> None:
-    circuits = [several_outputs(seed) for seed in range(40)]
+@pytest.mark.parametrize("count", [15, pytest.param(40, marks=pytest.mark.full)])
+def test_several_outputs_agree_one_by_one(language: str, function: str, count: int) -> None:
+    circuits = [several_outputs(seed) for seed in range(count)]
     circuits = [circuit for circuit in circuits if len(circuit.outputs) > 1]
     tables = [
         [point.inputs for point in case_of(k, circuit.with_output("out0")).points] for k, circuit in enumerate(circuits)
@@ -221,13 +224,14 @@ def test_several_outputs_agree_one_by_one(language: str, function: str) -> None:
                 fits = [point.judge_result(first + k, value).fits for k, value in enumerate(part)]
                 wrong += [] if all(fits) else [(str(circuit), inputs, label)]
 
-    assert len(circuits) > 20
+    assert len(circuits) > count // 2
     assert wrong == []
 
 
-def test_c_in_floats_agrees_with_a_float32_run() -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(100, marks=pytest.mark.full)])
+def test_c_in_floats_agrees_with_a_float32_run(count: int) -> None:
     cases = []
-    for seed in range(100):
+    for seed in range(count):
         circuit = narrow(random_case(seed).circuit)
         points = [[np.float32(x) for x in point.inputs] for point in random_case(seed).points]
         if circuit.type_of(circuit.root()).dtype == np.float32:
@@ -243,7 +247,7 @@ def test_c_in_floats_agrees_with_a_float32_run() -> None:
         case.seed for case, found in zip(cases, rows, strict=True) if not all(v.fits for v in verdicts(case, found))
     ]
 
-    assert len(cases) > 80
+    assert len(cases) > 0.8 * count
     assert wrong == []
 
 
@@ -273,11 +277,12 @@ double {name}_alone(const double *x, double *grad) {{
     return replace(program, text=STUB + program.text + wrapper, name=f"{name}_alone")
 
 
-def test_cuda_text_agrees_with_the_interpreter_when_a_processor_runs_it() -> None:
+@pytest.mark.parametrize("count", [CHUNK // 3, pytest.param(CHUNK, marks=pytest.mark.full)])
+def test_cuda_text_agrees_with_the_interpreter_when_a_processor_runs_it(count: int) -> None:
     def run(programs: Sequence[RunnableListing], points: Sequence[Any]) -> list[Any]:
         return run_c(list(map(on_a_processor, programs)), points, flags=["-O2", "-x", "c++", "-fpermissive", "-w"])
 
-    check(0, CHUNK, Tongue("cuda", run))
+    check(0, count, Tongue("cuda", run))
 
 
 def test_cuda_text_compiles_with_nvcc_where_there_is_one(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from wiregrad.errors import WiregradError
 
 from ..support.conditional_programs import Program, random_program
 
-COUNT, SAMPLE, PART = 5_000, 200, 100
+COUNT, SAMPLE, PART = 5_000, 100, 50
 ULPS = 4
 
 

@@ -31,7 +31,7 @@ def chain(nodes: int) -> wg.Circuit:
     return builder.build(x)
 
 
-@pytest.mark.parametrize("nodes", [NODES // 5, pytest.param(NODES, marks=pytest.mark.full)])
+@pytest.mark.parametrize("nodes", [NODES // 10, pytest.param(NODES, marks=pytest.mark.full)])
 def test_a_chain_of_a_million_nodes(nodes: int, recursion_limit_1000: None) -> None:
     circuit = chain(nodes)
     run = circuit.run(x=1e-9)

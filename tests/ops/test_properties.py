@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +19,10 @@ import wiregrad as wg
 from wiregrad.errors import GradientError
 from wiregrad.frontends.recording import tape as tapes
 
-PROPERTY = settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-MACHINE = settings(
-    max_examples=400, stateful_step_count=50, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+EXAMPLES = 250 if "WIREGRAD_TEST_ALL" in os.environ else 100
+"""How many examples a property is tried on; `make test-all` sets the variable."""
+PROPERTY = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+MACHINE = settings(PROPERTY, max_examples=2 * EXAMPLES, stateful_step_count=50)
 Shape = tuple[int, ...]
 
 
@@ -160,7 +161,7 @@ def fits(x: Any, index: Any) -> bool:
     return True
 
 
-@settings(PROPERTY, max_examples=600)
+@settings(PROPERTY, max_examples=2 * EXAMPLES)
 @given(indexed(), st.integers(0, 99))
 def test_the_gradient_of_an_index_adds_at_it(case: tuple[Shape, Any], seed: int) -> None:
     shape, index = case
