@@ -23,7 +23,7 @@ from wiregrad.inspect.check.numeric_derivative import compute_or_nan
 from wiregrad.inspect.run_index import GradientFlow, ReaderSlot, RunIndex, describe_value, measure_norm
 from wiregrad.ir import Op, Pattern, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype
+from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype, shape_of
 
 ElementMask = bool | np.bool_ | NDArray[np.bool_]
 """Which elements of an array are meant; a boolean for a number."""
@@ -118,7 +118,7 @@ class _CutWalk:
             return mask
         cancelled: ElementMask = False
         for wire in uses:
-            cancelled = cancelled | (mask & _nonzero_mask(self.index.sent_gradient(wire), np.shape(mask)))
+            cancelled = cancelled | (mask & _nonzero_mask(self.index.sent_gradient(wire), shape_of(mask)))
         if not _any_element(cancelled):
             return mask
         self._record_cut((node, None), "cancelling", cancelled, mask)
@@ -127,10 +127,10 @@ class _CutWalk:
     def _cross_wire(self, wire: ReaderSlot, mask: ElementMask) -> ElementMask:
         """Return which elements of its reader a wire moves; record the elements that end on the wire."""
         slope = self._slope_flow(self.index.rows[wire[0]], wire[1])
-        going = mask & _nonzero_mask(fill_absent(slope), np.shape(mask))
+        going = mask & _nonzero_mask(fill_absent(slope), shape_of(mask))
         ended = _mask_difference(mask, going)
         if _any_element(ended):
-            present = _any_element(ended & _presence_mask(slope, np.shape(mask)))
+            present = _any_element(ended & _presence_mask(slope, shape_of(mask)))
             self._record_cut(wire, "zero" if present else "absent", ended, mask)
         return self._reach_reader(wire, going, mask) if _any_element(going) else False
 
@@ -140,7 +140,7 @@ class _CutWalk:
         reached = self._reached_elements(row, wire[1], going)
         if self.index.flows[wire[0]] is None:
             return reached
-        arrived = reached & _nonzero_mask(self.run.gradient(wire[0]), np.shape(reached))
+        arrived = reached & _nonzero_mask(self.run.gradient(wire[0]), shape_of(reached))
         if not _any_element(arrived):
             return reached
         self._record_cut(
