@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-VECTOR = np.array([0.5, -1.25, 2.0, 0.3, -0.7])
+VECTOR = np.array([0.52, -1.25, 2.03, 0.31, -0.74])
 POSITIVE = np.array([0.4, 1.3, 2.2, 0.9])
 SHARES = np.array([0.1, 0.25, 0.65])
 MATRIX = np.array([[1.2, -0.4, 0.7], [0.3, 2.1, -0.6], [-0.5, 0.8, 1.7]])

@@ -1,7 +1,8 @@
 """Gradients of a snippet without wiregrad: by a complex step, or by differences with Richardson's extrapolation.
 
 An argument may be a number, an array, or lists, tuples, dicts and dataclasses of them. Whole numbers, text and `None`
-among them are constants. The gradients of a point are one flat list, one entry per number or array that is not constant.
+among them are constants. The gradients of a point are one flat list, with an entry per number or array that is not
+constant.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ WIDTH = 1e-3
 
 def is_variable(leaf: Any) -> bool:
     """Return whether a leaf of an argument is differentiated."""
-    return isinstance(leaf, (float, complex)) or (isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "fc")
+    return isinstance(leaf, (float, complex)) or (
+        isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "fc"
+    )
 
 
 def parts_of(tree: Any) -> list[Any] | None:
