@@ -63,12 +63,8 @@ def quantum_gate(theta, phi):
 @at(VECTOR, differences=True)
 def hermitian_eigenvalues(x):
     off = x[0] + 1j * x[1]
-    h = (
-        np.array([[x[2], 0.0], [0.0, x[3]]])
-        + off * np.array([[0, 1], [0, 0]])
-        + np.conj(off) * np.array([[0, 0], [1, 0]])
-    )
-    return np.linalg.eigvalsh(h)
+    hamiltonian = np.array([[x[2], off], [np.conj(off), x[3]]])
+    return np.linalg.eigvalsh(hamiltonian)
 
 
 @at(0.8, differences=True)

@@ -23,9 +23,9 @@ WIDTH = 1e-3
 
 def is_variable(leaf: Any) -> bool:
     """Return whether a leaf of an argument is differentiated."""
-    return isinstance(leaf, (float, complex)) or (
-        isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "fc"
-    )
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        return leaf.dtype.kind in "fc"
+    return isinstance(leaf, (float, complex))
 
 
 def parts_of(tree: Any) -> list[Any] | None:
