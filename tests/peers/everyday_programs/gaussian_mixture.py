@@ -30,10 +30,7 @@ def log_likelihoods(params, points):
     """Return the log likelihood of each point."""
     log_weights = params["logits"] - logsumexp(params["logits"])
     factors = unpack_factors(params["log_scales"], params["corners"])
-    joint = [
-        log_weights[k] + log_gaussian(points, params["means"][k], factors[k])
-        for k in range(CLUSTERS)
-    ]
+    joint = [log_weights[k] + log_gaussian(points, params["means"][k], factors[k]) for k in range(CLUSTERS)]
     return logsumexp(np.stack(joint), axis=0)
 
 

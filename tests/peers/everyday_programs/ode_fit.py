@@ -2,7 +2,7 @@
 
 import numpy as np
 
-STEPS, INTERVAL, EVERY = 120, 0.05, 6
+STEPS, INTERVAL, EVERY = 18, 0.2, 3
 
 
 def lotka_volterra(state, rates):
