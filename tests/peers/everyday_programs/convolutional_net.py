@@ -1,5 +1,7 @@
 """A convolutional network in NumPy: convolution as shifted products, pooling by reshape and max, two dense layers."""
 
+from itertools import pairwise
+
 import numpy as np
 
 BATCH, SIDE, CLASSES = 16, 20, 10
@@ -56,7 +58,7 @@ def draw_parameters(rng):
     """Return filters and matrices."""
     convolutions = [
         {"w": rng.normal(size=(n, m, KERNEL, KERNEL)) / np.sqrt(m * KERNEL**2), "b": np.zeros(n)}
-        for m, n in zip(CHANNELS[:-1], CHANNELS[1:])
+        for m, n in pairwise(CHANNELS)
     ]
     side = ((SIDE - KERNEL + 1) // 2 - KERNEL + 1) // 2
     flat = CHANNELS[-1] * side * side

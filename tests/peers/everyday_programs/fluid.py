@@ -1,8 +1,8 @@
-"""Fluid simulation: which initial velocities carry smoke into a given shape? Periodic grid, projection by Jacobi steps."""
+"""Fluid simulation: which initial velocities carry smoke into a given shape? Periodic grid, Jacobi projection."""
 
 import numpy as np
 
-SIZE, STEPS, SWEEPS = 40, 6, 8
+SIZE, STEPS, SWEEPS = 40, 3, 8
 
 
 def project(vx, vy):
@@ -49,7 +49,7 @@ def simulate(vx, vy, smoke):
 
 def draw_disc(row, column, radius):
     """Return smoke in the shape of a soft disc."""
-    ys, xs = np.mgrid[0:SIZE, 0:SIZE]
+    ys, xs = np.meshgrid(np.arange(SIZE), np.arange(SIZE), indexing="ij")
     distance = np.sqrt((ys - row) ** 2 + (xs - column) ** 2)
     return 1.0 / (1.0 + np.exp(distance - radius))
 

@@ -1,5 +1,7 @@
 """A neural network as classes: layers with parameters, dropout masks, batch normalisation and a softmax loss."""
 
+from itertools import pairwise
+
 import numpy as np
 
 BATCH, SIZES = 256, (20, 64, 64, 32, 5)
@@ -83,7 +85,7 @@ def draw_parameters(rng):
             "scale": np.ones(n),
             "shift": np.zeros(n),
         }
-        for m, n in zip(SIZES[:-1], SIZES[1:])
+        for m, n in pairwise(SIZES)
     ]
 
 
