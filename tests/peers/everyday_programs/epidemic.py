@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import gammaln
 
-GROUPS, DAYS = 4, 84
+GROUPS, DAYS = 4, 35
 POPULATION = np.array([2.0, 3.0, 2.5, 1.5]) * 1e5
 
 
@@ -58,7 +58,7 @@ def first_guess():
     return {
         "log_beta": -1.0,
         "drop": 0.5,
-        "change_day": 40.0,
+        "change_day": 20.0,
         "log_contacts": np.log(np.array([1.2, 1.5, 1.0, 0.6])),
         "log_assortment": -0.5,
         "log_incubation": -1.4,

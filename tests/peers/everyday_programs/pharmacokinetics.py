@@ -2,8 +2,8 @@
 
 import numpy as np
 
-PEOPLE, INTERVAL, STEPS = 8, 0.25, 48
-DOSE_TIMES = (0.0, 4.0, 8.0)
+PEOPLE, INTERVAL, STEPS = 2, 0.5, 16
+DOSE_TIMES = (0.0, 2.0, 4.0)
 
 
 class Person:
@@ -81,9 +81,9 @@ def make_problem(seed):
     """Return the objective and its parameters."""
     rng = np.random.default_rng(seed)
     true = np.log(np.array([1.0, 4.0, 30.0, 0.3, 0.2]))
-    people = draw_people(rng, true)[:3]
+    people = draw_people(rng, true)
 
     def objective(log_rates, effects, log_error, log_spread):
         return negative_log_posterior(log_rates, effects, log_error, log_spread, people)
 
-    return objective, (true + 0.1 * rng.normal(size=5), 0.1 * rng.normal(size=3), -1.5, -1.0)
+    return objective, (true + 0.1 * rng.normal(size=5), 0.1 * rng.normal(size=PEOPLE), -1.5, -1.0)
