@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +42,7 @@ class Verdict:
 
 def compute_gradients(snippet: Snippet) -> list[Any]:
     """Return wiregrad's gradients by every number and array of the point that is no constant."""
-    arguments = replace_variables(snippet.point, iter(np.copy(leaf)[()] for leaf in variables_of(snippet.point)))
-    arguments = tuple(
-        float(one) if isinstance(one, np.float64) else complex(one) if isinstance(one, np.complex128) else one
-        for one in arguments
-    )
+    arguments = replace_variables(snippet.point, iter([copy(leaf) for leaf in variables_of(snippet.point)]))
 
     @functools.wraps(snippet.function)
     def total(*positional: Any, **named: Any) -> Any:
