@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .points import CUBE, MATRIX, SERIES, VECTOR, WIDE
+from .points import CUBE, MATRIX, SERIES, SYMMETRIC, VECTOR, WIDE
 from .snippet import at
 
 
@@ -240,3 +240,118 @@ def function_that_changes_its_argument(x):
     y = x**2
     double(y)
     return y
+
+
+@at([MATRIX, VECTOR[:3]])
+def parameters_updated_in_a_loop(params):
+    params = [p * 1.0 for p in params]
+    for p in params:
+        p -= 0.1 * p**3
+    return params
+
+
+@at(MATRIX)
+def rows_normalised_in_a_loop(m):
+    a = m.copy()
+    for row in a:
+        row /= row.sum()
+    return a
+
+
+@at(VECTOR)
+def history_without_copies(x):
+    y, history = x.copy(), []
+    for _ in range(3):
+        y *= 1.1
+        history.append(y)
+    return np.sum(history, axis=0)
+
+
+@at(VECTOR)
+def state_in_a_dict(x):
+    state = {"velocity": np.zeros_like(x), "position": x * 1.0}
+    for _ in range(3):
+        state["velocity"] -= 0.1 * state["position"]
+        state["position"] += state["velocity"]
+    return state
+
+
+@at(MATRIX)
+def gaussian_elimination(m):
+    a = m.copy()
+    for i in range(3):
+        for j in range(i + 1, 3):
+            a[j] -= a[j, i] / a[i, i] * a[i]
+    return np.diag(a)
+
+
+@at(SYMMETRIC)
+def cholesky_by_hand(a):
+    low = np.zeros_like(a)
+    for i in range(3):
+        for j in range(i + 1):
+            s = a[i, j] - np.dot(low[i, :j], low[j, :j])
+            low[i, j] = np.sqrt(s) if i == j else s / low[j, j]
+    return low
+
+
+@at(VECTOR, VECTOR**2)
+def tridiagonal_solve(x, rhs):
+    diagonal, d = 4.0 + x, rhs.copy()
+    for i in range(1, 5):
+        w = 1.0 / diagonal[i - 1]
+        diagonal[i] -= w
+        d[i] -= w * d[i - 1]
+    y = np.zeros_like(d)
+    y[-1] = d[-1] / diagonal[-1]
+    for i in range(3, -1, -1):
+        y[i] = (d[i] - y[i + 1]) / diagonal[i]
+    return y
+
+
+@at(SERIES)
+def heat_equation_in_place(u):
+    u = u.copy()
+    for _ in range(5):
+        u[1:-1] += 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])
+        u[0], u[-1] = u[1], 0.0
+    return u
+
+
+@at(VECTOR)
+def swap_two_elements(x):
+    y = x.copy()
+    y[0], y[3] = y[3], y[0]
+    y[[1, 2]] = y[[2, 1]]
+    return y * np.arange(5)
+
+
+@at(VECTOR)
+def subtract_at_repeated_indices(x):
+    y = x.copy()
+    np.subtract.at(y, [0, 0, 2], x[:3] ** 2)
+    return y
+
+
+@at(VECTOR, differences=True)
+def guarded_division_with_out(x):
+    return np.divide(1.0, x, out=np.zeros_like(x), where=x > 0)
+
+
+@at(VECTOR)
+def rectifier_in_place(x):
+    def rectify(values):
+        values[values < 0] = 0
+
+    y = x + 0.1
+    rectify(y)
+    return y**2
+
+
+@at(VECTOR, differences=True)
+def rows_of_a_history_matrix(x):
+    history, state = np.zeros((4, 5)), x
+    for t in range(4):
+        history[t] = state
+        state = np.sin(state) + 0.1 * state
+    return history
