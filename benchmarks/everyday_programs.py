@@ -24,6 +24,8 @@ from tests.peers.everyday_programs import PROGRAMS, load_program
 
 MAX_RATIO = 1.1
 REPEATS, QUICK_REPEATS = 21, 5
+SHORTEST = 0.02
+"""How long a measurement takes at least, in seconds; a short program is called several times."""
 
 Task = Callable[[], object]
 
@@ -48,12 +50,23 @@ def check(name: str, gradients: list[np.ndarray], wanted: list[np.ndarray]) -> N
 
 def measure_pairs(tasks: tuple[Task, Task], repeats: int) -> list[tuple[float, float]]:
     """Return the times of neighbouring calls; which of both comes first alternates."""
+    calls = 1 + int(SHORTEST / min(map(seconds, tasks)))
     pairs = []
     for k in range(repeats):
         order = (0, 1) if k % 2 == 0 else (1, 0)
-        times = {which: seconds(tasks[which]) for which in order}
+        times = {which: time_calls(tasks[which], calls) for which in order}
         pairs.append((times[0], times[1]))
     return pairs
+
+
+def time_calls(task: Task, calls: int) -> float:
+    """Return how long one call takes, from several in a row."""
+
+    def loop() -> None:
+        for _ in range(calls):
+            task()
+
+    return seconds(loop) / calls
 
 
 def compare(name: str, repeats: int) -> tuple[list[str], dict[str, float]]:

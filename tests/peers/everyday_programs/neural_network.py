@@ -77,16 +77,14 @@ def cross_entropy(logits, labels):
 
 
 def draw_parameters(rng):
-    """Return parameters as a list of dicts, one per layer."""
-    return [
-        {
-            "w": rng.normal(size=(m, n)) * np.sqrt(2.0 / m),
-            "b": np.zeros(n),
-            "scale": np.ones(n),
-            "shift": np.zeros(n),
-        }
-        for m, n in pairwise(SIZES)
-    ]
+    """Return parameters as a list of dicts, one per layer; the last one is not normalised."""
+    params = []
+    for m, n in pairwise(SIZES):
+        layer = {"w": rng.normal(size=(m, n)) * np.sqrt(2.0 / m), "b": 0.1 * rng.normal(size=n)}
+        if len(params) < len(SIZES) - 2:
+            layer.update(scale=np.ones(n), shift=np.zeros(n))
+        params.append(layer)
+    return params
 
 
 def make_problem(seed):
