@@ -7,12 +7,8 @@ the imports. Both take turns in one process with one thread. A ratio is the medi
 from __future__ import annotations
 
 import gc
-import os
 import statistics
 from collections.abc import Callable
-
-# The libraries read these when they are loaded.
-os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 
 import autograd
 import numpy as np
