@@ -1,20 +1,22 @@
 """Gradients of complete programs in plain NumPy and SciPy: wiregrad beside autograd, from the same source.
 
 The programs are those of `tests/peers/everyday_programs`; autograd runs them with its own NumPy and SciPy in place of
-the imports. Both take turns in one process with one thread. A ratio is the median of the ratios of neighbouring calls.
+the imports. Both take turns in one process with one thread; what is measured is processor time, which other work on the
+machine disturbs less than the time on the clock. A ratio is the median of the ratios of neighbouring measurements.
 """
 
 from __future__ import annotations
 
 import gc
 import statistics
+import time
 from collections.abc import Callable
 
 import autograd
 import numpy as np
 
 import wiregrad as wg
-from benchmarks.measure import Report, Table, milliseconds, seconds
+from benchmarks.measure import Report, Table, milliseconds
 from tests.peers.everyday.reference import gradients_like, variables_of
 from tests.peers.everyday_programs import PROGRAMS, load_program
 
@@ -45,8 +47,8 @@ def check(name: str, gradients: list[np.ndarray], wanted: list[np.ndarray]) -> N
 
 
 def measure_pairs(tasks: tuple[Task, Task], repeats: int) -> list[tuple[float, float]]:
-    """Return the times of neighbouring calls; which of both comes first alternates."""
-    calls = 1 + int(SHORTEST / min(map(seconds, tasks)))
+    """Return the times of neighbouring measurements; which of both comes first alternates."""
+    calls = 1 + int(SHORTEST / min(time_calls(task, 1) for task in tasks))
     pairs = []
     for k in range(repeats):
         order = (0, 1) if k % 2 == 0 else (1, 0)
@@ -56,13 +58,16 @@ def measure_pairs(tasks: tuple[Task, Task], repeats: int) -> list[tuple[float, f
 
 
 def time_calls(task: Task, calls: int) -> float:
-    """Return how long one call takes, from several in a row."""
-
-    def loop() -> None:
+    """Return the processor time of one call, from several in a row, with no collection in between."""
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.process_time()
         for _ in range(calls):
             task()
-
-    return seconds(loop) / calls
+        return (time.process_time() - start) / calls
+    finally:
+        gc.enable()
 
 
 def compare(name: str, repeats: int) -> tuple[list[str], dict[str, float]]:
