@@ -355,3 +355,10 @@ def rows_of_a_history_matrix(x):
         history[t] = state
         state = np.sin(state) + 0.1 * state
     return history
+
+
+@at(VECTOR, differences=True)
+def constants_computed_then_changed(x):
+    u = 20.0 * np.ones(5)
+    u[1:-1] = x[1:-1] ** 2
+    return u

@@ -19,14 +19,20 @@ Problem = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def load_program(name: str, seed: int = 0, *, autograd: bool = False) -> Problem:
-    """Return the function of a program and its arguments; with autograd's NumPy and SciPy, if wanted."""
+    """Return the function of a program and its arguments; with autograd's NumPy and SciPy, if wanted.
+
+    A program that uses what autograd lacks has a `make_problem_for_autograd` beside its `make_problem`.
+    """
     path = FOLDER / f"{name}.py"
     source = path.read_text(encoding="utf-8")
     if autograd:
         source = replace_imports(source)
     namespace: dict[str, Any] = {"__name__": f"{name}_with_autograd" if autograd else name}
     exec(compile(source, str(path), "exec"), namespace)
-    problem: Problem = namespace["make_problem"](seed)
+    make_problem = namespace["make_problem"]
+    if autograd:
+        make_problem = namespace.get("make_problem_for_autograd", make_problem)
+    problem: Problem = make_problem(seed)
     return problem
 
 
