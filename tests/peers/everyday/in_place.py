@@ -362,3 +362,18 @@ def constants_computed_then_changed(x):
     u = 20.0 * np.ones(5)
     u[1:-1] = x[1:-1] ** 2
     return u
+
+
+@at(VECTOR, differences=True)
+def vectorised_function_of_a_filled_array(x):
+    u = np.zeros_like(x)
+    u[1:] = x[:-1]
+    return np.vectorize(lambda v: v**2 if v > 0 else -v)(u)
+
+
+@at(VECTOR)
+def view_of_a_copy_changed(x):
+    y = x.copy()
+    z = y.view()
+    z[1] = x[0] ** 2
+    return y
