@@ -1,0 +1,96 @@
+"""Gradients of complete programs in plain NumPy and SciPy: wiregrad beside autograd, from the same source.
+
+The programs are those of `tests/peers/everyday_programs`; autograd runs them with its own NumPy and SciPy in place of
+the imports. Both take turns in one process with one thread; what is measured is processor time, which other work on the
+machine disturbs less than the time on the clock. A ratio is the median of the ratios of neighbouring measurements.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+
+import autograd
+import numpy as np
+
+import wiregrad as wg
+from benchmarks.measure import Report, Table, milliseconds
+from tests.peers.everyday.reference import gradients_like, variables_of
+from tests.peers.everyday_programs import PROGRAMS, load_program
+
+MAX_RATIO = 1.1
+REPEATS, QUICK_REPEATS = 21, 5
+SHORTEST = 0.02
+"""How long a measurement takes at least, in seconds; a short program is called several times."""
+
+Task = Callable[[], object]
+
+
+def make_tasks(name: str) -> tuple[Task, Task]:
+    """Return wiregrad's and autograd's gradient of a program, after a comparison of both."""
+    function, arguments = load_program(name)
+    other_function, other_arguments = load_program(name, autograd=True)
+    argnums = tuple(range(len(arguments)))
+    compute, other = wg.grad(function, argnums), autograd.grad(other_function, argnums)
+    check(name, gradients_like(arguments, compute(*arguments)), variables_of(other(*other_arguments)))
+    return lambda: compute(*arguments), lambda: other(*other_arguments)
+
+
+def check(name: str, gradients: list[np.ndarray], wanted: list[np.ndarray]) -> None:
+    """Fail unless both give the same gradients."""
+    largest = max(np.max(np.abs(one)) for one in wanted)
+    for gradient, other in zip(gradients, wanted, strict=True):
+        if not np.allclose(gradient, other, rtol=1e-8, atol=1e-12 * largest):
+            raise AssertionError(f"{name}: wiregrad and autograd differ by up to {np.abs(gradient - other).max()}")
+
+
+def measure_pairs(tasks: tuple[Task, Task], repeats: int) -> list[tuple[float, float]]:
+    """Return the times of neighbouring measurements; which of both comes first alternates."""
+    calls = 1 + int(SHORTEST / min(time_calls(task, 1) for task in tasks))
+    pairs = []
+    for k in range(repeats):
+        order = (0, 1) if k % 2 == 0 else (1, 0)
+        times = {which: time_calls(tasks[which], calls) for which in order}
+        pairs.append((times[0], times[1]))
+    return pairs
+
+
+def time_calls(task: Task, calls: int) -> float:
+    """Return the processor time of one call, from several in a row, with no collection in between."""
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.process_time()
+        for _ in range(calls):
+            task()
+        return (time.process_time() - start) / calls
+    finally:
+        gc.enable()
+
+
+def compare(name: str, repeats: int) -> tuple[list[str], dict[str, float]]:
+    """Return the row of a program and its figures; a program that wiregrad refuses stays in the table as refused."""
+    try:
+        pairs = measure_pairs(make_tasks(name), repeats)
+    except wg.WiregradError as error:
+        return [name, type(error).__name__, "", "", "missed"], {}
+    own, other = (statistics.median(side) for side in zip(*pairs, strict=True))
+    ratio = statistics.median(a / b for a, b in pairs)
+    row = [name, milliseconds(own), milliseconds(other), f"{ratio:.2f}", "" if ratio <= MAX_RATIO else "missed"]
+    return row, {"wiregrad": own, "autograd": other, "ratio": ratio}
+
+
+def run(quick: bool = False) -> Report:
+    """Compare all programs."""
+    repeats = QUICK_REPEATS if quick else REPEATS
+    # Before each measurement the collector runs; without this it would walk all that the frameworks loaded.
+    gc.freeze()
+    title = f"Gradient of a program; median of {repeats} ratios, taking turns. Target: at most {MAX_RATIO}."
+    table, figures = Table(title, ["program", "wiregrad", "autograd", "ratio", f"at most {MAX_RATIO}"]), {}
+    for name in PROGRAMS:
+        row, figures[name] = compare(name, repeats)
+        table.rows.append(row)
+    gc.unfreeze()
+    return Report([table], figures)
