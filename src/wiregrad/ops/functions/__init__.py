@@ -7,7 +7,7 @@ mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `net
 `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import linalg, network, pointwise, reduce, shape
+from wiregrad.ops.functions import linalg, network, pointwise, reduce, shape, statistics
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -27,4 +27,5 @@ __all__ = [
     "reduce",
     "register_function",
     "shape",
+    "statistics",
 ]

@@ -533,7 +533,7 @@ _QUANTILE_METHODS = {
 _ROUNDING_METHODS: dict[str, Callable[..., Any]] = {"lower": np.floor, "higher": np.ceil, "nearest": np.around}
 
 
-def _quantile_places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
+def quantile_places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
     """Return the two indices around each quantile, and its position between them; None if it is at an index."""
     if method in _ROUNDING_METHODS:
         place = _ROUNDING_METHODS[method]((length - 1) * q).astype(np.intp)
@@ -558,7 +558,7 @@ def _quantile_places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
     return low.astype(np.intp), high.astype(np.intp), np.asarray(share, np.asarray(place).dtype)
 
 
-def _interpolate_between(a: Any, b: Any, share: Any) -> Any:
+def interpolate_between(a: Any, b: Any, share: Any) -> Any:
     """Interpolate linearly between a and b, starting from the nearer one."""
     gap = b - a
     low = a + gap * share
@@ -575,10 +575,10 @@ def _compute_quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, we
     row = merge_axes(a, axes)
     ordered = sort(row)
     rest = tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
-    low, high, share = _quantile_places(method, shape_of(row)[-1], q)
+    low, high, share = quantile_places(method, shape_of(row)[-1], q)
     y = gather_along(ordered, np.ravel(low), -1)
     if share is not None:
-        y = _interpolate_between(
+        y = interpolate_between(
             y, gather_along(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share)
         )
     y = _nan_for_nan_rows(row, ordered, y)
@@ -642,7 +642,7 @@ def _square_magnitude(x: Any) -> Any:
     return TABLE["real"](conjugate_flow(x) * x) if is_complex(x) else TABLE["square"](x)
 
 
-def _root_of_squares(x: Any) -> Any:
+def root_of_squares(x: Any) -> Any:
     """Return the root of a sum of squares; at 0 its gradient is 0, as for a norm, and the second derivative is NaN."""
     return TABLE["where"](TABLE["equal"](x, 0.0), TABLE["power"](x, 1.5), TABLE["sqrt"](x))
 
@@ -707,7 +707,7 @@ def std(
     correction: float | None = None,
 ) -> Any:
     """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
-    return _root_of_squares(
+    return root_of_squares(
         var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean, correction=correction)
     )
 
@@ -861,7 +861,7 @@ def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> A
     if isinstance(order, str):
         raise ValueError(f"Invalid norm order '{order}' for vectors")
     if order is None or order == 2:
-        return _root_of_squares(TABLE["sum"](_square_magnitude(x), axes=axes, keepdims=keepdims))
+        return root_of_squares(TABLE["sum"](_square_magnitude(x), axes=axes, keepdims=keepdims))
     if order == 0:
         return cast_to(reduce_along("count_nonzero", x, axes, keepdims), abs(x).dtype)
     size = abs(x)
@@ -882,7 +882,7 @@ def _singular_values(x: Any, row: int, column: int) -> Any:
 
 def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
     if order is None or order in ("fro", "f"):
-        return _root_of_squares(TABLE["sum"](_square_magnitude(x), axes=tuple(sorted((row, column))), keepdims=False))
+        return root_of_squares(TABLE["sum"](_square_magnitude(x), axes=tuple(sorted((row, column))), keepdims=False))
     spectral = {"nuc": "sum", 2: "max", -2: "min"}.get(order)
     if spectral:
         return TABLE[spectral](_singular_values(x, row, column), axes=(-1,), keepdims=False)
@@ -927,7 +927,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if everything:
         # NumPy uses an inner product here and a sum elsewhere, which round differently.
         square = functools.reduce(operator.add, [_inner_product(row) for row in _real_and_imag(as_row(x))])
-        return reshape_to(_root_of_squares(square), (1,) * ndim if keepdims else ())
+        return reshape_to(root_of_squares(square), (1,) * ndim if keepdims else ())
     if axis is None:
         axes: tuple[Any, ...] = tuple(range(ndim))
     else:
