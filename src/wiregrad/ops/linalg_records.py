@@ -534,6 +534,115 @@ def _eigvalsh_ahead(t: Any, v: Any) -> Any:
     return _real_part(TABLE["sum"](conjugate_flow(v) * matmul(_symmetric_part(t), v), axes=(-2,), keepdims=False))
 
 
+def _compute_eig(x: Any) -> Any:
+    values, vectors = np.linalg.eig(x)
+    rows = np.concatenate([vectors, values[..., None, :]], -2)
+    # NumPy returns real arrays if all eigenvalues happen to be real; the type of a wire does not depend on numbers.
+    return rows.astype(np.result_type(rows.dtype, np.complex64))
+
+
+def _mark_largest(v: Any) -> Any:
+    """Return which element of each column has the largest magnitude: LAPACK turns the column so that it is real."""
+    place = TABLE["argmax"](TABLE["absolute"](v), axis=-2, keepdims=True)
+    return TABLE["equal"](np.arange(shape_of(v)[-2])[:, None], place)
+
+
+def _hold_norm_and_phase(v: Any, change: Any) -> Any:
+    """Return a change of unit vectors without what would change their length or make their largest element complex."""
+    length = TABLE["real"](_column_sums(conjugate_flow(v) * change))
+    largest = _mark_largest(v)
+    phase = TABLE["imag"](_column_sums(TABLE["where"](largest, change, 0.0)))
+    size = TABLE["real"](_column_sums(TABLE["where"](largest, v, 0.0)))
+    return change - v * length - v * (phase / size) * 1j
+
+
+def _transpose_of_hold(v: Any, g: Any) -> Any:
+    """Return the transpose of `_hold_norm_and_phase`, applied to a gradient."""
+    along = _column_sums(conjugate_flow(v) * g)
+    largest = _mark_largest(v)
+    size = TABLE["real"](_column_sums(TABLE["where"](largest, v, 0.0)))
+    turn = TABLE["imag"](along) / size
+    return g - v * TABLE["real"](along) - TABLE["where"](largest, turn * 1j, 0.0)
+
+
+def _eig_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+    v, w = _eigh_parts(y)
+    g_v, g_w = _eigh_parts(fill_absent(flow))
+    n = shape_of(w)[-1]
+    gaps = conjugate_flow(w - _transpose_matrix(w))
+    turn = _divide_by_gaps(matmul(_adjoint_of(v), _transpose_of_hold(v, g_v)), gaps)
+    inner = _on_diagonal(g_w, _keep_used_columns(flow, 0, n, turn), n)
+    return solve(_adjoint_of(v), matmul(inner, _adjoint_of(v)), strict=False)
+
+
+def _eig_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
+    v, w = _eigh_parts(y)
+    tangent = solve(v, matmul(t * (1.0 + 0.0j), v), strict=False)
+    vectors = _hold_norm_and_phase(v, matmul(v, _divide_by_gaps(tangent, w - _transpose_matrix(w))))
+    return _stack_rows(vectors, _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1])))
+
+
+def _eigvals_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+    v = _eigh_parts(eig(xs[0]))[0]
+    return solve(_adjoint_of(v), _transpose_matrix(_as_row(fill_absent(flow))) * _adjoint_of(v), strict=False)
+
+
+def _eigvals_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
+    v = _eigh_parts(eig(xs[0]))[0]
+    tangent = solve(v, matmul(t * (1.0 + 0.0j), v), strict=False)
+    return TABLE["sum"](_on_diagonal(tangent, 0.0, shape_of(v)[-1]), axes=(-2,), keepdims=False)
+
+
+_EIG_ROWS = '''\
+def eig_rows(x):
+    """Return the eigenvectors of a matrix and, as one more row, its eigenvalues; complex."""
+    values, vectors = np.linalg.eig(x)
+    rows = np.concatenate([vectors, values[..., None, :]], axis=-2)
+    return rows.astype(np.result_type(rows.dtype, np.complex64))
+'''
+_COMPLEX_EIGVALS = '''\
+def complex_eigvals(x):
+    """Return the eigenvalues of a matrix; complex, even if all are real."""
+    values = np.linalg.eigvals(x)
+    return values.astype(np.result_type(values.dtype, np.complex64))
+'''
+
+
+def _compute_eigvals(x: Any) -> Any:
+    values = np.linalg.eigvals(x)
+    return values.astype(np.result_type(values.dtype, np.complex64))
+
+
+eig: MatrixDecomposition = register(
+    MatrixDecomposition(
+        name="eig",
+        doc="Eigenvectors and, as one more row, eigenvalues of a square matrix; complex.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_compute_eig,
+        numpy="eig_rows",
+        numpy_needs=(_EIG_ROWS,),
+        back=_eig_back,
+        ahead=_eig_ahead,
+        samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
+    )
+)
+eigvals: MatrixDecomposition = register(
+    MatrixDecomposition(
+        name="eigvals",
+        doc="Eigenvalues of a square matrix; complex.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_compute_eigvals,
+        numpy="complex_eigvals",
+        numpy_needs=(_COMPLEX_EIGVALS,),
+        back=_eigvals_back,
+        ahead=_eigvals_ahead,
+        samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
+    )
+)
+
+
 def _compute_svd(x: Any) -> Any:
     u, s, vh = np.linalg.svd(x, full_matrices=False)
     return np.concatenate([u, s[..., None, :], np.swapaxes(vh, -1, -2)], -2)

@@ -40,7 +40,7 @@ from wiregrad.ops.functions.registry import (
     register_function,
     sample_calls,
 )
-from wiregrad.ops.functions.shape import as_row, gather_along, pick_elements, reshape_to
+from wiregrad.ops.functions.shape import as_row, gather_along, reshape_to
 from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.ops.reduce_records import merge_axes
 
@@ -324,20 +324,3 @@ def _add_weights(a: Any, edges: Any, weights: Any) -> Any:
     inside = np.flatnonzero((places >= 0) & (places < edges.size - 1))
     row = gather_along(as_row(weights), inside, -1)
     return TABLE["take_add"](row, places[inside].astype(np.intp), axis=-1, length=edges.size - 1)
-
-
-def line_between(start: Any, stop: Any, count: int, endpoint: bool) -> Any:
-    """Return numbers at equal distances between two, in a new first axis, by NumPy's own steps."""
-    if count < 0:
-        raise ValueError(f"Number of samples, {count}, must be non-negative.")
-    start = lift(start) * 1.0
-    stop = lift(stop) * 1.0
-    parts = count - 1 if endpoint else count
-    gap = stop - start
-    ndim = ndim_of(gap)
-    steps = np.arange(count, dtype=float).reshape((-1,) + (1,) * ndim)
-    y = steps * (gap / float(parts)) + start if parts > 0 else steps * gap + start
-    if endpoint and count > 1:
-        last = reshape_to(stop + gap * 0.0 if shape_of(stop) != shape_of(gap) else stop, (1, *shape_of(gap)))
-        y = TABLE["concatenate"](pick_elements(y, slice(None, -1)), last, axis=-1 - ndim)
-    return y
