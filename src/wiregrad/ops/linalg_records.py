@@ -565,10 +565,24 @@ def _transpose_of_hold(v: Any, g: Any) -> Any:
     return g - v * TABLE["real"](along) - TABLE["where"](largest, turn * 1j, 0.0)
 
 
+MAX_VECTOR_COSINE_ULPS = 450.0
+"""Eigenvectors whose cosine is within so many roundings of 1 are the same: the matrix lacks eigenvectors."""
+
+
+def _require_distinct(v: Any) -> Any:
+    """Return eigenvectors, but NaN if two are the same up to rounding: such a matrix has no derivative."""
+    n = shape_of(v)[-1]
+    cosine = _on_diagonal(0.0, TABLE["absolute"](matmul(_adjoint_of(v), v)), n)
+    limit = 1.0 - MAX_VECTOR_COSINE_ULPS * float(np.finfo(v.dtype).eps)
+    same = TABLE["any"](TABLE["greater"](cosine, limit), axes=(-2, -1), keepdims=True)
+    return TABLE["where"](same, np.nan, v)
+
+
 def _eig_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
     v, w = _eigh_parts(y)
     g_v, g_w = _eigh_parts(fill_absent(flow))
     n = shape_of(w)[-1]
+    v = _require_distinct(v)
     gaps = conjugate_flow(w - _transpose_matrix(w))
     turn = _divide_by_gaps(matmul(_adjoint_of(v), _transpose_of_hold(v, g_v)), gaps)
     inner = _on_diagonal(g_w, _keep_used_columns(flow, 0, n, turn), n)
@@ -577,18 +591,19 @@ def _eig_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
 
 def _eig_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     v, w = _eigh_parts(y)
+    v = _require_distinct(v)
     tangent = solve(v, matmul(t * (1.0 + 0.0j), v), strict=False)
     vectors = _hold_norm_and_phase(v, matmul(v, _divide_by_gaps(tangent, w - _transpose_matrix(w))))
     return _stack_rows(vectors, _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1])))
 
 
 def _eigvals_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
-    v = _eigh_parts(eig(xs[0]))[0]
+    v = _require_distinct(_eigh_parts(eig(xs[0]))[0])
     return solve(_adjoint_of(v), _transpose_matrix(_as_row(fill_absent(flow))) * _adjoint_of(v), strict=False)
 
 
 def _eigvals_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
-    v = _eigh_parts(eig(xs[0]))[0]
+    v = _require_distinct(_eigh_parts(eig(xs[0]))[0])
     tangent = solve(v, matmul(t * (1.0 + 0.0j), v), strict=False)
     return TABLE["sum"](_on_diagonal(tangent, 0.0, shape_of(v)[-1]), axes=(-2,), keepdims=False)
 

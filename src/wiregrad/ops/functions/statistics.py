@@ -249,10 +249,10 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
         raise ValueError("object of too small depth for desired array" if not edges.ndim else "bins must be 1-dimensional")
     if not (np.all(steps >= 0) or np.all(steps <= 0)):
         raise ValueError("bins must be monotonically increasing or decreasing")
+    side = "left" if right else "right"
     if edges.size and edges[0] > edges[-1]:
-        found = TABLE["searchsorted"](edges[::-1], x, side="right" if right else "left")
-        return edges.size - found
-    return TABLE["searchsorted"](edges, x, side="left" if right else "right")
+        return edges.size - TABLE["searchsorted"](edges[::-1], x, side=side)
+    return TABLE["searchsorted"](edges, x, side=side)
 
 
 def _find_edges(a: Any, bins: Any, limits: Any) -> Any:
