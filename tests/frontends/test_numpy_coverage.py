@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import wiregrad as wg
-from wiregrad.errors import NoRuleError
+from wiregrad.errors import EscapeError, MutationError, NoRuleError
 from wiregrad.frontends.recording.dispatch import UFUNCS
 from wiregrad.ops.functions import FUNCTIONS_BY_NUMPY
 from wiregrad.ops.functions.refusals import REFUSALS
@@ -179,3 +179,45 @@ def test_eigenvalues_of_a_complex_matrix_agree_with_a_stencil() -> None:
     slope = (size(matrix + 1e-6 * step) - size(matrix - 1e-6 * step)) / 2e-6
 
     assert_allclose(np.real(np.vdot(wg.grad(size)(matrix), step)), slope, rtol=1e-6)
+
+
+IN_PLACE_CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "sort": (lambda x: x.sort(), r"x = np\.sort\(x\)"),
+    "partition": (lambda x: x.partition(1), r"x = np\.partition\(x, kth\)"),
+    "fill": (lambda x: x.fill(0.0), r"x = np\.full_like\(x, value\)"),
+    "put": (lambda x: x.put([0], 1.0), r"x = wg\.put\(x, index, values\)"),
+    "resize": (lambda x: x.resize(2), r"x = np\.resize\(x, shape\)"),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE_CALLS)
+def test_a_method_that_works_in_place_says_what_to_write(name: str) -> None:
+    call, instead = IN_PLACE_CALLS[name]
+
+    with pytest.raises(MutationError, match=instead):
+        call(wg.Value([3.0, 1.0, 2.0]))
+
+
+@pytest.mark.parametrize("name", ["tobytes", "dumps"])
+def test_bytes_are_taken_of_the_data(name: str) -> None:
+    with pytest.raises(EscapeError, match=rf"v\.data\.{name}\(\)"):
+        getattr(wg.Value([3.0, 1.0]), name)()
+
+
+def test_flat_is_iterated_and_indexed() -> None:
+    def f(x: Any) -> Any:
+        return sum(element**2 for element in x.flat) + x.flat[3] + x.flat[1:3].sum()
+
+    assert wg.grad(f)(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist() == [[2.0, 5.0], [7.0, 9.0]]
+
+
+def test_view_is_the_array_itself_or_a_message() -> None:
+    assert wg.grad(lambda x: np.sum(x.view() ** 2))(np.array([3.0])).tolist() == [6.0]
+    with pytest.raises(TypeError, match=r"x\.astype\('int64'\)"):
+        wg.Value([3.0]).view(np.int64)
+
+
+def test_sizes_in_bytes_are_numpys() -> None:
+    x = np.ones((2, 3), np.float32)
+
+    assert (wg.Value(x).nbytes, wg.Value(x).itemsize) == (x.nbytes, x.itemsize)

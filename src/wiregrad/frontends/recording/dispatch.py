@@ -200,7 +200,7 @@ def _collect_ufuncs() -> dict[Any, Op]:
 
 
 UFUNCS = _collect_ufuncs()
-PROPERTY_METHODS = ("T", "mT", "real", "imag")
+PROPERTY_METHODS = ("T", "mT", "real", "imag", "flat")
 """Methods that are properties: written without parentheses."""
 
 

@@ -13,7 +13,12 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, short_repr
-from wiregrad.frontends.recording import dispatch, scalar, traced_numbers  # noqa: F401 - they install Value's methods
+from wiregrad.frontends.recording import (  # noqa: F401 - they install Value's methods
+    array_methods,
+    dispatch,
+    scalar,
+    traced_numbers,
+)
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, is_owned, unflatten
 from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
 from wiregrad.frontends.recording.tape import (

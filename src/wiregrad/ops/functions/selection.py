@@ -29,6 +29,7 @@ from wiregrad.ops.functions.shape import (
     expand_dims,
     gather_along,
     moveaxis,
+    reshape,
     pick_elements,
     reshape_to,
 )
@@ -107,6 +108,35 @@ def sliding_window_view(
         windows = TABLE["windows"](front, size=(int(size),), step=(1,), dilation=(1,))
         x = moveaxis(windows, -2, along)
     return x
+
+
+@register_function(method=True, samples=sample_calls((N(2, 3),), (N(3),), (N(),), (N(1),), (N(0, 2),), (N(2, 1, 2),)))
+def flat(x: Any) -> Any:
+    """All elements in a row, to iterate over and to index."""
+    return as_row(lift(x))
+
+
+@register_function(
+    method=True,
+    samples=sample_calls(
+        (N(2, 3),), (N(4), 2, 2), (N(2, 3), 3, 2), (N(2, 3), -1), (N(1), {"dtype": None}), (N(2, 3), (3, 2))
+    ),
+)
+def view(x: Any, *shape: Any, dtype: Any = None) -> Any:
+    """The array itself, or reshaped, as PyTorch's `view`; the bits cannot be taken for another dtype."""
+    x = lift(x)
+    if shape and not isinstance(shape[0], int | np.integer | tuple | list):
+        if dtype is not None or len(shape) > 1:
+            raise TypeError("view takes one dtype, or the lengths of a shape")
+        (dtype,) = shape
+        shape = ()
+    if dtype is not None and np.dtype(dtype) != dtype_of(x):
+        raise TypeError(
+            f"view would take the bits of {dtype_of(x)} for {np.dtype(dtype)}, which has no gradient; to convert the "
+            f"numbers write x.astype({np.dtype(dtype).name!r})"
+        )
+    lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+    return reshape(x, lengths) if shape else TABLE["positive"](x)
 
 
 @register_function(
