@@ -105,7 +105,11 @@ def test_argpartition_puts_the_kth_elements_in_place() -> None:
 
 
 VALUE_AND_GRADIENT: dict[str, tuple[Callable[[Any], Any], list[float], list[float]]] = {
-    "roots with a zero at 0": (lambda p: np.sum(np.roots(p) * np.arange(1.0, 3.0)), [1.0, -2.0, 0.0], [-2.0, -1.0, 0.5]),
+    "roots with a zero at 0": (
+        lambda p: np.sum(np.roots(p) * np.arange(1.0, 3.0)),
+        [1.0, -2.0, 0.0],
+        [-2.0, -1.0, 0.5],
+    ),
     "trim_zeros": (lambda x: np.sum(np.trim_zeros(x) ** 2), [0.0, 3.0, 0.0, 2.0, 0.0], [0.0, 6.0, 0.0, 4.0, 0.0]),
     "unique with equal elements": (lambda x: np.sum(np.unique(x) ** 2), [2.0, 3.0, 2.0], [4.0, 6.0, 0.0]),
     "setdiff1d": (lambda x: np.sum(np.setdiff1d(x, [3.0]) ** 2), [2.0, 3.0, 4.0], [4.0, 0.0, 8.0]),

@@ -260,7 +260,7 @@ class ContainerTree:
         """Build a container of a user's class without calling its constructor, which may need other arguments."""
         if self.kind in REGISTERED_CONTAINERS:
             return REGISTERED_CONTAINERS[self.kind].unflatten(self.keys[0], parts)
-        if dataclasses.is_dataclass(self.kind) and not issubclass(self.kind, CONTAINER_BASES):
+        if is_field_container(self.kind) and not issubclass(self.kind, CONTAINER_BASES):
             return self._build_dataclass(parts)
         base: Any = next(base for base in CONTAINER_BASES if issubclass(self.kind, base))
         built = base.__new__(self.kind, parts) if base is tuple else base.__new__(self.kind)
@@ -364,7 +364,9 @@ def register_container(
     6.0
     """
     if not isinstance(cls, type) or not callable(flatten) or not callable(unflatten):
-        raise OperandError("register_container takes a class and two functions: wg.register_container(C, flatten, unflatten)")
+        raise OperandError(
+            "register_container takes a class and two functions: wg.register_container(C, flatten, unflatten)"
+        )
     if cls in _LEAF_TYPES or issubclass(cls, CONTAINER_BASES) or hasattr(cls, "__wiregrad_apply__"):
         raise OperandError(f"{cls.__name__} is known already: its objects are numbers, arrays or containers")
     REGISTERED_CONTAINERS[cls] = RegisteredContainer(flatten, unflatten)
@@ -567,20 +569,21 @@ def _collect_like(tree: ContainerTree, item: Any, leaves: list[Any]) -> bool:
     if tree.kind is LEAF:
         leaves.append(item)
         return True
-    if issubclass(tree.kind, dict):
-        held = dict(zip(*items_of(item), strict=True))
-        if held.keys() != {*tree.keys}:
-            return False
-        parts = [held[key] for key in tree.keys]
-    elif issubclass(tree.kind, list | tuple):
-        parts = _elements_of(item)
-    else:
-        keys, parts = _take_apart(item)
-        if keys != tree.keys:
-            return False
-    return len(parts) == len(tree.children) and all(
-        _collect_like(child, part, leaves) for child, part in zip(tree.children, parts, strict=True)
+    parts = _parts_like(tree, item)
+    return (
+        parts is not None
+        and len(parts) == len(tree.children)
+        and all(_collect_like(child, part, leaves) for child, part in zip(tree.children, parts, strict=True))
     )
+
+
+def _parts_like(tree: ContainerTree, item: Any) -> list[Any] | None:
+    """Return the parts of a container in the order of a structure; None if its keys or fields are others."""
+    keys, parts = _take_apart(item)
+    if not issubclass(tree.kind, dict):
+        return parts if keys == tree.keys else None
+    held = dict(zip(keys, parts, strict=True))
+    return [held[key] for key in tree.keys] if held.keys() == {*tree.keys} else None
 
 
 def fill_places(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:

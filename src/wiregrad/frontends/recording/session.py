@@ -58,8 +58,8 @@ from wiregrad.passes import sweep_backward, sweep_forward
 
 Argnums = int | Sequence[int]
 Argnames = str | Sequence[str]
-Place = int | str
-"""Where an argument of a call is: its position, or its keyword."""
+ArgumentPlace = int | str
+"""Where an argument is in a call: its position, or its keyword."""
 
 
 class RecordingSession:
@@ -365,7 +365,7 @@ class LiftedCall:
     ) -> None:
         self.session = RecordingSession()
         self.places, self.single = resolve_arguments(f, args, kwargs, argnums, argnames)
-        chosen: dict[Place, Any] = {**dict(enumerate(args)), **kwargs}
+        chosen = join_arguments(args, kwargs)
         self.trees: list[ContainerTree] = []
         self.counts: list[int] = []
         before = STATE.running_state()
@@ -377,15 +377,15 @@ class LiftedCall:
             # Plain assignments: a Ctrl-C cannot come between them and leave the tape active.
             STATE.innermost, STATE.around, STATE.block = before
 
-    def _lift_arguments(self, f: Callable[..., Any], chosen: dict[Place, Any]) -> None:
+    def _lift_arguments(self, f: Callable[..., Any], chosen: dict[ArgumentPlace, Any]) -> None:
         """Replace the arguments to differentiate by values, and other arrays by read-only copies."""
         for place, arg in chosen.items():
             if type(arg) is np.ndarray and arg.ndim and type(place) is int and place not in self.places:
                 chosen[place] = ensure_owned(arg)
         for place in self.places:
-            whole, leaves = _flatten_argument(chosen[place])
+            whole, leaves = flatten_argument(chosen[place])
 
-            def what(place: Place = place, count: int = len(leaves)) -> str:
+            def what(place: ArgumentPlace = place, count: int = len(leaves)) -> str:
                 return f"argument {place} of {function_name(f)}" + (
                     f" (one of its {count} leaves)" if count > 1 else ""
                 )
@@ -408,7 +408,14 @@ class LiftedCall:
         return parts[0] if self.single else tuple(parts)
 
 
-def _flatten_argument(arg: object) -> tuple[ContainerTree, list[Any]]:
+def join_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[ArgumentPlace, Any]:
+    """Return all arguments of a call by position or keyword, in order."""
+    arguments: dict[ArgumentPlace, Any] = dict(enumerate(args))
+    arguments.update(kwargs)
+    return arguments
+
+
+def flatten_argument(arg: object) -> tuple[ContainerTree, list[Any]]:
     """Return the structure of an argument, which holds its static leaves, and the leaves to differentiate by."""
     leaves, tree = flatten(arg)
     return separate_static(tree, leaves) if tree.children else (tree, leaves)
@@ -420,7 +427,7 @@ def resolve_arguments(
     kwargs: dict[str, Any],
     argnums: Argnums | None,
     argnames: Argnames | None,
-) -> tuple[list[Place], bool]:
+) -> tuple[list[ArgumentPlace], bool]:
     """Return the positions and names of the arguments to differentiate by, and whether a single one was asked for.
 
     Without `argnums` and `argnames` it is the first argument.
@@ -436,12 +443,16 @@ def resolve_arguments(
         places = [] if argnums is None else _resolve_argnums(argnums, f, args, kwargs)
         places += _resolve_argnames(argnames, f, args, kwargs)
     if len(set(places)) != len(places):
-        asked = [f"{name}={short_repr(x)}" for name, x in (("argnums", argnums), ("argnames", argnames)) if x is not None]
+        asked = [
+            f"{name}={short_repr(x)}" for name, x in (("argnums", argnums), ("argnames", argnames)) if x is not None
+        ]
         raise GradientError(f"{' and '.join(asked)} names an argument of {function_name(f)} twice")
     return places, single
 
 
-def _resolve_argnums(argnums: Argnums, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Place]:
+def _resolve_argnums(
+    argnums: Argnums, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[ArgumentPlace]:
     """Return the positions of arguments; the name of one that was passed as a keyword."""
     is_number = isinstance(argnums, int) and not isinstance(argnums, bool)
     if not is_number and not isinstance(argnums, list | tuple):
@@ -453,12 +464,13 @@ def _resolve_argnums(argnums: Argnums, f: Callable[..., Any], args: tuple[Any, .
     return [_find_position(number, f, len(args), kwargs) for number in numbers]
 
 
-def _find_position(number: Any, f: Callable[..., Any], count: int, kwargs: dict[str, Any]) -> Place:
+def _find_position(number: Any, f: Callable[..., Any], count: int, kwargs: dict[str, Any]) -> ArgumentPlace:
     if isinstance(number, int) and -count <= number < count:
         return number % count
     names = _positional_names(f) if isinstance(number, int) and kwargs else []
-    if names and 0 <= number < len(names) and names[number] in kwargs:
-        return names[number]
+    name = names[number] if names and 0 <= number < len(names) else ""
+    if name in kwargs:
+        return name
     keywords = f" and the keywords {', '.join(kwargs)}" if kwargs else ""
     raise GradientError(
         f"argnums asks for argument {short_repr(number)} of {function_name(f)}, which was called with {count}{keywords}"
@@ -467,13 +479,13 @@ def _find_position(number: Any, f: Callable[..., Any], count: int, kwargs: dict[
 
 def _resolve_argnames(
     argnames: Argnames, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[Place]:
+) -> list[ArgumentPlace]:
     """Return the keywords of arguments; the position of one that was passed by position."""
     names = [argnames] if isinstance(argnames, str) else argnames
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise GradientError(f"argnames is the name of a parameter or a tuple of them; got {short_repr(argnames)}")
     known = _positional_names(f)
-    places: list[Place] = []
+    places: list[ArgumentPlace] = []
     for name in names:
         if name in kwargs:
             places.append(name)
@@ -484,13 +496,16 @@ def _resolve_argnames(
     return places
 
 
-def _describe_missing_name(name: str, f: Callable[..., Any], known: list[str], count: int, kwargs: dict[str, Any]) -> str:
+def _describe_missing_name(
+    name: str, f: Callable[..., Any], known: list[str], count: int, kwargs: dict[str, Any]
+) -> str:
     """Say that a call has no argument of a name, and which ones it has."""
     given = [*known[:count], *kwargs]
     if name in known:
         return f"argnames asks for {name!r} of {function_name(f)}, which was called without it: pass it, {name}=..."
     listed = f"; it was called with {', '.join(given)}" if given else ""
-    return f"argnames asks for {name!r} of {function_name(f)}, which has no such argument{listed}{suggest_name(name, given)}"
+    hint = suggest_name(name, given)
+    return f"argnames asks for {name!r} of {function_name(f)}, which has no such argument{listed}{hint}"
 
 
 def _positional_names(f: Callable[..., Any]) -> list[str]:

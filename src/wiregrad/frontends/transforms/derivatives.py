@@ -109,7 +109,7 @@ def grad(
     >>> grad(lambda x, w: x * w, argnames="w")(2.0, w=3.0)
     2.0
     """
-    compute = _make_value_and_grad(f, argnums, argnames, has_aux, holomorphic)
+    compute = make_value_and_grad(f, argnums, argnames, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
     def compute_gradient(*args: object, **kwargs: object) -> Any:
@@ -186,12 +186,17 @@ def value_and_grad(
     >>> value_and_grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 3.0)
     (6.0, (3.0, 2.0))
     """
-    return _make_value_and_grad(f, argnums, argnames, has_aux, holomorphic)
+    return make_value_and_grad(f, argnums, argnames, has_aux, holomorphic)
 
 
-def _make_value_and_grad(
-    f: Callable[..., Any], argnums: Argnums | None, argnames: Argnames | None, has_aux: bool, holomorphic: bool
+def make_value_and_grad(
+    f: Callable[..., Any],
+    argnums: Argnums | None,
+    argnames: Argnames | None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., tuple[Any, Any]]:
+    """Return what `value_and_grad` returns."""
     check_callable(f)
 
     @functools.wraps(f, updated=())
@@ -609,9 +614,7 @@ def _put_result_axes_first(block: Any, inputs: int, outputs: int) -> Any:
 
 
 @overload
-def hessian(
-    f: np.ufunc, argnums: Argnums | None = None, *, argnames: Argnames | None = None
-) -> Callable[..., Any]: ...
+def hessian(f: np.ufunc, argnums: Argnums | None = None, *, argnames: Argnames | None = None) -> Callable[..., Any]: ...
 @overload
 def hessian(
     f: Callable[P, object], argnums: Argnums | None = None, *, argnames: Argnames | None = None

@@ -687,8 +687,8 @@ def eigvals(a: Any) -> Any:
 def eig(a: Any) -> Any:
     """Eigenvalues and eigenvectors of a square matrix; complex, unless all are real.
 
-    Vectors have length 1, and the largest element of a complex one is real, as LAPACK returns them. Where an eigenvector
-    is used whose eigenvalue is double, it has no derivative: the gradient is NaN or inf.
+    Vectors have length 1, and the largest element of a complex one is real, as LAPACK returns them. An eigenvector has
+    no derivative where its eigenvalue is double: if it is used, the gradient is NaN or inf.
     """
     a = lift(a)
     packed = TABLE["eig"](a)

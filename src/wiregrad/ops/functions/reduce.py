@@ -213,7 +213,9 @@ def _reduce_to_extreme(name: str, pair: str, x: Any, axis: Any, keepdims: Any, i
     """Reduce x to its extreme elements; `pair` is the op that compares them with the number to start from."""
     if initial is None:
         if where is not True:
-            raise ValueError(f"{name} with where= needs initial=: where the mask is false everywhere, that is the result")
+            raise ValueError(
+                f"{name} with where= needs initial=: where the mask is false everywhere, that is the result"
+            )
         return reduce_along(name, x, axis, keepdims)
     x = lift(x)
     start = _as_initial(initial, x)
@@ -578,9 +580,7 @@ def _compute_quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, we
     low, high, share = quantile_places(method, shape_of(row)[-1], q)
     y = gather_along(ordered, np.ravel(low), -1)
     if share is not None:
-        y = interpolate_between(
-            y, gather_along(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share)
-        )
+        y = interpolate_between(y, gather_along(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share))
     y = _nan_for_nan_rows(row, ordered, y)
     # The quantiles are the last axis here and the first in NumPy's result.
     ndim = ndim_of(y)

@@ -29,9 +29,8 @@ from wiregrad.ops.functions.shape import (
     expand_dims,
     gather_along,
     moveaxis,
-    reshape,
     pick_elements,
-    reshape_to,
+    reshape,
 )
 from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.ops.reduce_records import drop_first, drop_last, slice_axis
@@ -142,7 +141,13 @@ def view(x: Any, *shape: Any, dtype: Any = None) -> Any:
 @register_function(
     np.ediff1d,
     samples=sample_calls(
-        (N(4),), (N(2, 3),), (N(3), 0.5), (N(3), {"to_begin": N(2)}), (N(3), N(2), 0.5), (N(1),), (N(0), {"to_end": 1.0})
+        (N(4),),
+        (N(2, 3),),
+        (N(3), 0.5),
+        (N(3), {"to_begin": N(2)}),
+        (N(3), N(2), 0.5),
+        (N(1),),
+        (N(0), {"to_end": 1.0}),
     ),
 )
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
@@ -177,9 +182,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * n
     on_edge = TABLE["logical_and"](TABLE["equal"](wrapped, -half), TABLE["greater"](gaps, 0.0))
     change = TABLE["where"](on_edge, half, wrapped) - gaps
     change = TABLE["where"](TABLE["less"](TABLE["absolute"](gaps), half if discont is None else discont), 0.0, change)
-    return TABLE["concatenate"](
-        slice_axis(p, along, None, 1), drop_first(p, along) + cumsum(change, axis), axis=along
-    )
+    return TABLE["concatenate"](slice_axis(p, along, None, 1), drop_first(p, along) + cumsum(change, axis), axis=along)
 
 
 @register_function(
@@ -295,7 +298,7 @@ def choose(a: Any, choices: Any, mode: str = "raise") -> Any:
         index = index % len(options)
     elif mode == "clip":
         index = np.clip(index, 0, len(options) - 1)
-    elif index.size and not (0 <= index.min() and index.max() < len(options)):
+    elif index.size and not (index.min() >= 0 and index.max() < len(options)):
         raise ValueError("invalid entry in choice array")
     y = options[-1]
     for k in range(len(options) - 2, -1, -1):
@@ -407,7 +410,8 @@ def unique_all(x: Any, /) -> Any:
 
 
 @register_function(
-    np.union1d, samples=sample_calls((N(3), N(2)), (N(2, 2), N(1)), (N(1), N(1)), (N(4), N(3)), (N(0), N(2)), (N(2), N(5)))
+    np.union1d,
+    samples=sample_calls((N(3), N(2)), (N(2, 2), N(1)), (N(1), N(1)), (N(4), N(3)), (N(0), N(2)), (N(2), N(5))),
 )
 def union1d(ar1: Any, ar2: Any) -> Any:
     """The different elements of two arrays, sorted."""

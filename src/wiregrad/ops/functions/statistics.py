@@ -56,7 +56,8 @@ _NAN_SAMPLES: tuple[Any, ...] = (
 
 
 @register_function(
-    np.nanvar, samples=sample_calls(*_NAN_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1, "ddof": 1}), (N(3), {"correction": 1}))
+    np.nanvar,
+    samples=sample_calls(*_NAN_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1, "ddof": 1}), (N(3), {"correction": 1})),
 )
 def nanvar(
     a: Any,
@@ -246,7 +247,9 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     edges = detach_array(bins)
     steps = np.diff(edges)
     if edges.ndim != 1:
-        raise ValueError("object of too small depth for desired array" if not edges.ndim else "bins must be 1-dimensional")
+        raise ValueError(
+            "object of too small depth for desired array" if not edges.ndim else "bins must be 1-dimensional"
+        )
     if not (np.all(steps >= 0) or np.all(steps <= 0)):
         raise ValueError("bins must be monotonically increasing or decreasing")
     side = "left" if right else "right"
