@@ -463,20 +463,25 @@ def is_static(leaf: object) -> bool:
 def separate_static(tree: ContainerTree, leaves: list[Any]) -> tuple[ContainerTree, list[Any]]:
     """Return a structure that holds the static leaves of a container itself, and the other leaves.
 
-    An argument that is a leaf itself is never static, and neither are leaves if all of them would be.
+    An argument that is a leaf itself is never static, and neither are leaves if all of them would be. A whole number in
+    a list or tuple is not static, because a number that stands among numbers is meant as one: it will be refused.
     """
-    flags = [is_static(leaf) for leaf in leaves]
-    if tree is _LEAF_TREE or not any(flags) or all(flags):
+    if not any(map(is_static, leaves)):
         return tree, leaves
-    pairs = iter(zip(leaves, flags, strict=True))
-    return _hold_static(tree, pairs), [leaf for leaf, flag in zip(leaves, flags, strict=True) if not flag]
+    moving: list[Any] = []
+    held = _hold_static(tree, iter(leaves), moving, named=False)
+    return (held, moving) if moving else (tree, leaves)
 
 
-def _hold_static(tree: ContainerTree, pairs: Iterator[tuple[Any, bool]]) -> ContainerTree:
+def _hold_static(tree: ContainerTree, leaves: Iterator[Any], moving: list[Any], *, named: bool) -> ContainerTree:
     if tree.kind is LEAF:
-        leaf, flag = next(pairs)
-        return ContainerTree(STATIC, [], [leaf], {}) if flag else tree
-    children = [_hold_static(child, pairs) for child in tree.children]
+        leaf = next(leaves)
+        if is_static(leaf) and (named or not isinstance(leaf, int | np.ndarray | np.generic)):
+            return ContainerTree(STATIC, [], [leaf], {})
+        moving.append(leaf)
+        return tree
+    named = tree.kind is not None and (hasattr(tree.kind, "_fields") or not issubclass(tree.kind, list | tuple))
+    children = [_hold_static(child, leaves, moving, named=named) for child in tree.children]
     return ContainerTree(tree.kind, children, tree.keys, tree.attributes)
 
 
