@@ -30,6 +30,8 @@ class MatrixDecomposition(General):
 
     symmetric: bool = False
     """Whether the matrix is assumed to be symmetric; derivatives are then along symmetric directions."""
+    free_phase: bool = True
+    """Whether complex results have a phase that the matrix does not determine."""
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return what the backward rule sends for the flow."""
@@ -553,7 +555,7 @@ def _hold_norm_and_phase(v: Any, change: Any) -> Any:
     largest = _mark_largest(v)
     phase = TABLE["imag"](_column_sums(TABLE["where"](largest, change, 0.0)))
     size = TABLE["real"](_column_sums(TABLE["where"](largest, v, 0.0)))
-    return change - v * length - v * (phase / size) * 1j
+    return change - v * length - v * TABLE["imaginary"](phase / size)
 
 
 def _transpose_of_hold(v: Any, g: Any) -> Any:
@@ -562,11 +564,16 @@ def _transpose_of_hold(v: Any, g: Any) -> Any:
     largest = _mark_largest(v)
     size = TABLE["real"](_column_sums(TABLE["where"](largest, v, 0.0)))
     turn = TABLE["imag"](along) / size
-    return g - v * TABLE["real"](along) - TABLE["where"](largest, turn * 1j, 0.0)
+    return g - v * TABLE["real"](along) - TABLE["where"](largest, TABLE["imaginary"](turn), 0.0)
 
 
 MAX_VECTOR_COSINE_ULPS = 450.0
 """Eigenvectors whose cosine is within so many roundings of 1 are the same: the matrix lacks eigenvectors."""
+
+
+def _cast_like(t: Any, y: Any) -> Any:
+    """Return a tangent in the dtype of a result."""
+    return t if t.dtype == y.dtype else TABLE["cast"](t, dtype=y.dtype.name)
 
 
 def _require_distinct(v: Any) -> Any:
@@ -592,7 +599,7 @@ def _eig_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
 def _eig_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     v, w = _eigh_parts(y)
     v = _require_distinct(v)
-    tangent = solve(v, matmul(t * (1.0 + 0.0j), v), strict=False)
+    tangent = solve(v, matmul(_cast_like(t, v), v), strict=False)
     vectors = _hold_norm_and_phase(v, matmul(v, _divide_by_gaps(tangent, w - _transpose_matrix(w))))
     return _stack_rows(vectors, _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1])))
 
@@ -604,7 +611,7 @@ def _eigvals_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
 
 def _eigvals_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     v = _require_distinct(_eigh_parts(eig(xs[0]))[0])
-    tangent = solve(v, matmul(t * (1.0 + 0.0j), v), strict=False)
+    tangent = solve(v, matmul(_cast_like(t, v), v), strict=False)
     return TABLE["sum"](_on_diagonal(tangent, 0.0, shape_of(v)[-1]), axes=(-2,), keepdims=False)
 
 
@@ -639,6 +646,7 @@ eig: MatrixDecomposition = register(
         numpy_needs=(_EIG_ROWS,),
         back=_eig_back,
         ahead=_eig_ahead,
+        free_phase=False,
         samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
     )
 )
@@ -653,6 +661,7 @@ eigvals: MatrixDecomposition = register(
         numpy_needs=(_COMPLEX_EIGVALS,),
         back=_eigvals_back,
         ahead=_eigvals_ahead,
+        free_phase=False,
         samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
     )
 )

@@ -61,13 +61,29 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
     if isinstance(data, list | tuple) and array.dtype.kind in "iu" and array.size and not strict:
         # Lists of Python ints count as real numbers.
         array = array.astype(float)
-    if array.dtype not in (DTYPES["float64"], DTYPES["float32"], DTYPES["complex128"]):
-        hint = "; use .astype(float)" if array.dtype.kind in "iub" else "; wanted float64, float32 or complex128"
+    if array.dtype not in RECORDED_DTYPES:
         raise GradientError(
             f"{what} must be real or complex to be differentiated; "
-            f"got {_describe_data(array)}{hint}{format_user_line()}"
+            f"got {_describe_data(array)}{_suggest_cast(array.dtype)}{format_user_line()}"
         )
     return ensure_owned(array)
+
+
+RECORDED_DTYPES = frozenset(map(np.dtype, ("float64", "float32", "complex128", "complex64")))
+"""The dtypes that can be differentiated."""
+
+
+def _suggest_cast(dtype: np.dtype[Any]) -> str:
+    """Return what to write to get a dtype that can be differentiated.
+
+    >>> _suggest_cast(np.dtype(np.float16)), _suggest_cast(np.dtype(int))
+    ('; write x.astype(np.float32)', '; use .astype(float)')
+    """
+    if dtype.kind in "iub":
+        return "; use .astype(float)"
+    if dtype.kind == "c":
+        return "; write x.astype(np.complex128)"
+    return f"; write x.astype(np.{'float32' if dtype.itemsize < 4 else 'float64'})"
 
 
 def as_array(data: object, what: str) -> NDArray[Any]:
