@@ -420,9 +420,9 @@ def test_examples_share_the_static_leaves_of_a_container() -> None:
 
 
 def test_an_argument_of_whole_numbers_alone_is_refused() -> None:
-    with pytest.raises(TypeError, match="argument 0 .* must be real or complex"):
+    with pytest.raises(TypeError, match=r"argument 0 .* must be real or complex"):
         wg.grad(lambda x: x[0] * x[1])([1, 2])
-    with pytest.raises(TypeError, match="argument 0 .* must be real or complex"):
+    with pytest.raises(TypeError, match=r"argument 0 .* must be real or complex"):
         wg.grad(lambda x: x)(3)
 
 

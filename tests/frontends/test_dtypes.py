@@ -1,4 +1,4 @@
-"""Dtypes of arguments: complex64 is carried like complex128; float16 and long double are refused with the line to write."""
+"""Dtypes of arguments: complex64 is carried like complex128; float16 and long double are refused with the cast."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import DTYPES
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops.functions import FUNCTIONS

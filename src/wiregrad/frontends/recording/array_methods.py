@@ -50,26 +50,15 @@ def compress(self: Value, condition: object, axis: int | None = None) -> Any:
     return FUNCTIONS["compress"].run(condition, self, axis)
 
 
-def nbytes(self: Value) -> int:
-    """The size of the numbers in bytes."""
-    return self.size * self.dtype.itemsize
-
-
-def itemsize(self: Value) -> int:
-    """The size of one number in bytes."""
-    return self.dtype.itemsize
-
-
 def install_array_methods() -> None:
     """Give values these methods."""
     methods: dict[str, Any] = {name: _make_in_place_method(name, text) for name, text in IN_PLACE_METHODS.items()}
     methods |= {name: _make_export_method(name) for name in EXPORT_METHODS}
-    methods |= {"compress": compress, "nbytes": property(nbytes), "itemsize": property(itemsize)}
+    methods["compress"] = compress
     for name, method in methods.items():
         if name not in vars(Value):
-            if callable(method):
-                method.__name__ = name
-                method.__qualname__ = f"Value.{name}"
+            method.__name__ = name
+            method.__qualname__ = f"Value.{name}"
             setattr(Value, name, method)
 
 
