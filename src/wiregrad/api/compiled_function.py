@@ -504,11 +504,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         starts = dict(zip(arguments, accumulate(counts, initial=0), strict=False))
         parts = []
         for place in places:
-            tree, leaves = flatten_argument(arguments[place])
+            _, tree, leaves = flatten_argument(arguments[place])
             count = len(CallSignature(arguments[place]).inputs)
             if len(leaves) != count:
                 return None
-            parts.append((tree.replace_static(), starts[place], starts[place] + count))
+            parts.append((tree, starts[place], starts[place] + count))
         return parts, single
 
 

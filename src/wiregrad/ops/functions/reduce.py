@@ -189,7 +189,8 @@ def sum_(
     a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = True
 ) -> Any:
     """Sum along axes, or of everything."""
-    total = reduce_along("sum", keep_where(cast_to(a, dtype), where, 0), axis, keepdims)
+    x = cast_to(a, dtype)
+    total = reduce_along("sum", x if where is True else keep_where(x, where, 0), axis, keepdims)
     return total if initial is None else total + _as_initial(initial, total)
 
 
