@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import wiregrad
-from wiregrad.frontends.recording import dispatch
+from wiregrad.frontends.recording import array_methods, dispatch
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS, OperatorMethods
 from wiregrad.ops import TABLE, Elementwise
 from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
@@ -41,7 +41,7 @@ from wiregrad.frontends.recording.value_methods import Operand, PlainArray
 METHODS_HEAD = f"""{HEADER}
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -376,7 +376,8 @@ def methods_stub() -> str:
         "class ValueMethods:",
         '    """The methods and operators that values have from the op table."""',
     ]
-    for name, signature, doc in sorted([*operator_methods(), *table_methods(), *torch_methods()]):
+    methods = [*operator_methods(), *table_methods(), *torch_methods(), *refused_methods()]
+    for name, signature, doc in sorted(methods):
         decorator = ["    @property"] if name in dispatch.PROPERTY_METHODS else []
         body = f'\n        """{doc}"""' if doc else " ..."
         lines += [*decorator, f"    def {name}{signature}:{body}"]
@@ -431,6 +432,14 @@ def torch_methods() -> Iterator[tuple[str, str, str]]:
             else:
                 stub = FunctionStub(RegisteredFunction(name, function))
                 yield name, write_signature(stub.parameters[1:], _torch_result(name, stub), method=True), stub.entry.doc
+
+
+def refused_methods() -> Iterator[tuple[str, str, str]]:
+    """Return name, signature and documentation of the methods of arrays that always raise, and of `compress`."""
+    for name in (*array_methods.IN_PLACE_METHODS, *array_methods.EXPORT_METHODS):
+        yield name, "(self, *args: Any, **kwargs: Any) -> NoReturn", vars(wiregrad.Value)[name].__doc__
+    compress = array_methods.compress.__doc__ or ""
+    yield "compress", "(self, condition: Operand, axis: int | None = None) -> Value", compress
 
 
 def _torch_result(name: str, stub: FunctionStub) -> str:

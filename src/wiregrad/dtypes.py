@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 DTYPES: dict[str, np.dtype[np.generic]] = {
-    name: np.dtype(name) for name in ("float64", "float32", "complex128", "bool", "int64")
+    name: np.dtype(name) for name in ("float64", "float32", "complex128", "complex64", "bool", "int64")
 }
 
 WireValue: TypeAlias = NDArray[Any] | np.generic

@@ -611,7 +611,7 @@ def test_mean_of_nothing_is_nan_and_its_gradient_keeps_the_shape() -> None:
         (np.int32(3), "argument 1 of f.*int32"),
         (np.float16(1.0), "argument 1 of f.*float16"),
         ([1.0, 2], "argument 1 of f.*int 2"),
-        ({"a": 1.0, "b": np.arange(2)}, "argument 1 of f.*int64"),
+        ({"a": 1, "b": np.arange(2)}, "argument 1 of f.*int 1"),
     ],
 )
 def test_an_integer_that_is_differentiated_is_a_type_error_naming_the_argument(given: Any, words: str) -> None:
@@ -851,11 +851,11 @@ def test_a_value_does_not_slip_into_an_array(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "call", [np.unique, np.histogram, np.fft.fft, np.packbits, np.polyfit, np.spacing, np.ldexp, np.frexp]
+    "call", [np.ix_, np.histogram2d, np.fft.fft, np.packbits, np.emath.sqrt, np.spacing, np.gcd, np.bitwise_count]
 )
 def test_a_function_without_a_rule_never_makes_an_object_array(call: Callable[..., Any]) -> None:
     x = wg.Value(np.arange(1.0, 4.0))
-    operands = (x, 2) if call in (np.ldexp,) else (x, np.ones(3), 1) if call is np.polyfit else (x,)
+    operands = (x, np.ones(3)) if call in (np.gcd, np.histogram2d) else (x,)
     with pytest.raises(NoRuleError, match=call.__name__):
         call(*operands)
 

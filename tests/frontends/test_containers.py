@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import enum
 import typing
 from collections.abc import Callable
@@ -266,3 +267,177 @@ def test_an_argument_that_contains_itself_goes_to_the_function_itself() -> None:
 def test_an_order_of_memory_is_refused_where_it_would_be_lost() -> None:
     with pytest.raises(ValueError, match="depends on memory layout"):
         wg.grad(lambda a: np.ravel(a, "K")[1])(np.asfortranarray(np.arange(6.0).reshape(2, 3)))
+
+
+@dataclasses.dataclass
+class Layer:
+    """A dataclass as people write parameters: numbers, settings, and a field that is not passed."""
+
+    w: Any
+    b: Any = 0.5
+    activation: str = "tanh"
+    size: int = 2
+    scale: Any = dataclasses.field(init=False, default=3.0)
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.b, float), "the constructor ran on something else"
+        self.note = "set later"
+
+    def apply(self, x: Any) -> Any:
+        assert (self.activation, self.note) == ("tanh", "set later")
+        return np.tanh(np.sum(self.w * x) + self.b) * self.size * self.scale
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FrozenLayer:
+    """A frozen dataclass without a dict of attributes, with another dataclass in it."""
+
+    inner: Layer
+    gain: float = 2.0
+
+    def apply(self, x: Any) -> Any:
+        return self.inner.apply(x) * self.gain
+
+
+@dataclasses.dataclass
+class Pair:
+    """Two numbers."""
+
+    one: Any
+    two: Any
+
+
+class Registered:
+    """A class of one's own that is registered as a container."""
+
+    def __init__(self, w: Any, name: str) -> None:
+        self.w = w
+        self.name = name
+
+    def apply(self, x: Any) -> Any:
+        return np.sum(self.w * x)
+
+
+wg.register_container(Registered, lambda item: ([item.w], item.name), lambda name, parts: Registered(*parts, name))
+
+
+def test_a_gradient_by_a_dataclass_is_such_a_dataclass() -> None:
+    layer = Layer(np.array([0.1, 0.2]))
+    gradient = wg.grad(lambda layer: layer.apply(1.0))(layer)
+    slope = 1.0 - np.tanh(0.8) ** 2
+
+    assert type(gradient) is Layer
+    assert np.allclose(gradient.w, 6.0 * slope)
+    assert np.isclose(gradient.b, 6.0 * slope)
+    assert np.isclose(gradient.scale, 2.0 * np.tanh(0.8))
+    assert (gradient.activation, gradient.size) == (None, None)
+
+
+def test_dataclasses_may_be_frozen_and_nested() -> None:
+    layer = FrozenLayer(Layer(np.array([0.1, 0.2])))
+    gradient = wg.grad(lambda layer: layer.apply(1.0))(layer)
+
+    assert type(gradient) is FrozenLayer
+    assert np.isclose(gradient.gain, layer.inner.apply(1.0))
+    assert np.allclose(gradient.inner.w, 2.0 * wg.grad(lambda w: Layer(w).apply(1.0))(layer.inner.w))
+
+
+def test_a_gradient_by_a_registered_class_is_such_an_object() -> None:
+    gradient = wg.grad(lambda item: item.apply(3.0) ** 2)(Registered(np.array([1.0, 2.0]), "first"))
+
+    assert (type(gradient), gradient.name) == (Registered, "first")
+    assert gradient.w.tolist() == [54.0, 54.0]
+
+
+def test_a_class_that_is_not_registered_is_refused_by_name() -> None:
+    class Unknown:
+        w = 2.0
+
+    with pytest.raises(OperandError, match="Unknown"):
+        wg.grad(lambda item: item.w)(Unknown())
+
+
+@pytest.mark.parametrize("cls", [float, dict, np.ndarray, wg.Value])
+def test_known_classes_cannot_be_registered(cls: type) -> None:
+    with pytest.raises(OperandError, match="known already"):
+        wg.register_container(cls, lambda item: ([], None), lambda rest, parts: rest)
+
+
+STATIC_PARAMETERS = {"w": np.array([1.0, 2.0]), "name": "relu", "n": 3, "on": True, "places": np.arange(2), "f": np.sin}
+
+
+def use_static(p: dict[str, Any]) -> Any:
+    assert (p["name"], p["on"]) == ("relu", True)
+    return np.sum(p["f"](p["w"][p["places"]])) * p["n"]
+
+
+STATIC_GRADIENT = {
+    "w": 3.0 * np.cos(STATIC_PARAMETERS["w"]),
+    "name": None,
+    "n": None,
+    "on": None,
+    "places": None,
+    "f": None,
+}
+
+
+def assert_static_gradient(gradient: dict[str, Any]) -> None:
+    assert list(gradient) == list(STATIC_GRADIENT)
+    assert np.allclose(gradient["w"], STATIC_GRADIENT["w"])
+    assert [gradient[key] for key in ("name", "n", "on", "places", "f")] == [None] * 5
+
+
+def test_leaves_that_are_no_numbers_pass_and_have_no_gradient() -> None:
+    assert_static_gradient(wg.grad(use_static)(STATIC_PARAMETERS))
+    assert_static_gradient(wg.value_and_grad(use_static)(STATIC_PARAMETERS)[1])
+    assert_static_gradient(wg.vjp(use_static, STATIC_PARAMETERS)[1](1.0)[0])
+    assert_static_gradient(wg.jacobian(use_static)(STATIC_PARAMETERS))
+    assert_static_gradient(wg.compile(use_static).value_and_grad(STATIC_PARAMETERS)[1])
+
+
+def test_tangents_of_static_leaves_may_be_anything() -> None:
+    step = {**STATIC_GRADIENT, "w": np.ones(2)}
+    (slope,) = wg.jvp(use_static, (STATIC_PARAMETERS,), (step,))[1:]
+
+    assert np.isclose(slope, np.sum(STATIC_GRADIENT["w"]))
+    assert np.allclose(wg.hvp(use_static, STATIC_PARAMETERS, step)["w"], -3.0 * np.sin(STATIC_PARAMETERS["w"]))
+
+
+def test_compiled_functions_replay_parameters_with_static_leaves() -> None:
+    fast = wg.compile(lambda p: np.sum(p["w"] ** 2) * p["n"])
+    parameters = {"w": np.array([1.0, 2.0]), "name": "relu", "n": 3}
+    answers = [fast.value_and_grad(parameters) for _ in range(2)]
+
+    assert [gradient["w"].tolist() for _, gradient in answers] == [[6.0, 12.0]] * 2
+    assert [gradient["n"] for _, gradient in answers] == [None, None]
+    assert sum(variant.hits for variant in fast.info.variants) >= 1
+
+
+def test_examples_share_the_static_leaves_of_a_container() -> None:
+    batch = {"w": np.arange(6.0).reshape(3, 2), "name": "relu", "n": 2}
+
+    assert wg.vmap(lambda p: np.sum(p["w"]) * p["n"])(batch).tolist() == [2.0, 10.0, 18.0]
+
+
+def test_an_argument_of_whole_numbers_alone_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"argument 0 .* must be real or complex"):
+        wg.grad(lambda x: x[0] * x[1])([1, 2])
+    with pytest.raises(TypeError, match=r"argument 0 .* must be real or complex"):
+        wg.grad(lambda x: x)(3)
+
+
+def test_inputs_of_a_circuit_are_named_after_fields() -> None:
+    circuit = wg.trace(lambda layer: layer.apply(1.0), FrozenLayer(Layer(np.array([0.1, 0.2]))))
+
+    assert circuit.inputs == ("layer_inner_w", "layer_inner_b", "layer_inner_scale", "layer_gain")
+
+
+def test_functions_may_return_dataclasses_and_registered_objects() -> None:
+    jacobian = wg.jacobian(lambda x: Pair(x**2, x**3))(2.0)
+
+    assert jacobian == Pair(4.0, 12.0)
+    assert wg.vmap(lambda x: Registered(2.0 * x, "y"))(np.arange(3.0)).w.tolist() == [0.0, 2.0, 4.0]
+
+
+def test_a_structure_is_shown_with_its_fields() -> None:
+    assert repr(flatten([Layer(1.0), Registered(2.0, "first")])[1]).startswith("[Layer(w=*, b=*, activation=*")

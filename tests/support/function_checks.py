@@ -46,7 +46,8 @@ MAX_MOVED_ELEMENTS = 10
 _MATRIX_PRODUCTS = "made of matrix products, which add up in another order than NumPy's own loops"
 ROUNDED_FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(
-        "convolve correlate dot inner tensordot matvec vecmat multi_dot einsum lstsq".split(), _MATRIX_PRODUCTS
+        "convolve correlate dot inner tensordot matvec vecmat multi_dot einsum lstsq polymul poly polyfit".split(),
+        _MATRIX_PRODUCTS,
     ),
     "float_power": "NumPy's two powers round differently",
     **dict.fromkeys("norm vector_norm".split(), "a root of a number and of an array differ in NumPy, in the last bit"),

@@ -97,6 +97,13 @@ def use_transforms() -> None:
     assert_type(wg.stop_gradient(2.0), float)
     wg.jacobian(layer)(w, x=w)
     wg.hessian(loss)(w, w)
+    wg.hessian(loss, argnames="w")(w, w)
+    wg.jacfwd(layer)(w, x=w)
+    wg.jacrev(layer, argnums=(0, 1))(w, w)
+    wg.elementwise_grad(layer)(w, w)
+    assert_type(wg.grad(power, argnames=("x",))(2.0), Any)
+    assert_type(wg.value_and_grad(power, argnames="x")(2.0), tuple[float, Any])
+    assert_type(wg.linearize(power, 2.0, 3.0), tuple[float, Callable[[float, float], float]])
     wg.vmap(layer, in_axes=(None, 0))(w, np.ones((2, 3)))
 
 

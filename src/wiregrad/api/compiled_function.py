@@ -17,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from os.path import basename
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -25,9 +26,17 @@ import numpy as np
 
 from wiregrad.backends.replay_engines import InterpreterReplay, NativeReplay, RecordingReplay, make_replay
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_brief_number
-from wiregrad.errors import OperandError, short_repr
-from wiregrad.frontends.recording.arguments import LEAF, flatten, unflatten
-from wiregrad.frontends.recording.session import Argnums, check_callable, function_name
+from wiregrad.errors import GradientError, OperandError, short_repr
+from wiregrad.frontends.recording.arguments import LEAF, ContainerTree, unflatten
+from wiregrad.frontends.recording.session import (
+    Argnames,
+    Argnums,
+    check_callable,
+    flatten_argument,
+    function_name,
+    join_arguments,
+    resolve_arguments,
+)
 from wiregrad.frontends.recording.tape import STATE, WATCHES
 from wiregrad.frontends.replay.outside_state import ComparesItself, OutsideState
 from wiregrad.frontends.replay.recorded_calls import (
@@ -39,7 +48,7 @@ from wiregrad.frontends.replay.recorded_calls import (
     certify,
     plain_result,
 )
-from wiregrad.frontends.transforms.derivatives import value_and_grad
+from wiregrad.frontends.transforms.derivatives import make_value_and_grad
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, chosen_convention
@@ -61,16 +70,32 @@ Result = TypeVar("Result")
 
 
 @overload
-def compile(f: np.ufunc, *, argnums: Argnums = 0, limit: int = MAX_RECORDINGS) -> CompiledFunction[..., Any]: ...
+def compile(
+    f: np.ufunc,
+    *,
+    argnums: Argnums | None = None,
+    argnames: Argnames | None = None,
+    limit: int = MAX_RECORDINGS,
+) -> CompiledFunction[..., Any]: ...
 @overload
 def compile(
-    f: Callable[P, Result], *, argnums: Argnums = 0, limit: int = MAX_RECORDINGS
+    f: Callable[P, Result],
+    *,
+    argnums: Argnums | None = None,
+    argnames: Argnames | None = None,
+    limit: int = MAX_RECORDINGS,
 ) -> CompiledFunction[P, Result]: ...
-def compile(f: Callable[..., Any], *, argnums: Argnums = 0, limit: int = MAX_RECORDINGS) -> CompiledFunction[..., Any]:
+def compile(
+    f: Callable[..., Any],
+    *,
+    argnums: Argnums | None = None,
+    argnames: Argnames | None = None,
+    limit: int = MAX_RECORDINGS,
+) -> CompiledFunction[..., Any]:
     """Return a function that records f on its first call and then replays the recording, natively if possible.
 
-    A call that takes another branch is recorded too; at most `limit` recordings are kept. `argnums` selects the
-    arguments that `value_and_grad` differentiates by.
+    A call that takes another branch is recorded too; at most `limit` recordings are kept. `argnums` and `argnames`
+    select the arguments that `value_and_grad` differentiates by.
 
     >>> def huber(x):
     ...     return 0.5 * x * x if abs(x) < 1.0 else abs(x) - 0.5
@@ -87,7 +112,7 @@ def compile(f: Callable[..., Any], *, argnums: Argnums = 0, limit: int = MAX_REC
         raise OperandError("wg.compile takes a Python function; a circuit compiles itself: circuit.compile()")
     if type(limit) is not int or limit < 1:
         raise OperandError(f"limit is the number of recordings to keep, at least 1; got {short_repr(limit)}")
-    return CompiledFunction(f, argnums, limit)
+    return CompiledFunction(f, argnums, limit, argnames)
 
 
 @dataclass(frozen=True, repr=False)
@@ -203,15 +228,19 @@ BRANCH_FLIPPED = object()
 class CompiledFunction(ComparesItself, Generic[P, Result]):
     """A function that is replayed where possible; `wg.compile` returns it."""
 
-    def __init__(self, f: Callable[P, Result], argnums: Argnums, limit: int) -> None:
+    def __init__(
+        self, f: Callable[P, Result], argnums: Argnums | None, limit: int, argnames: Argnames | None = None
+    ) -> None:
         functools.update_wrapper(self, f, updated=())
         self._f = f
         self._argnums = argnums
+        self._argnames = argnames
         self._limit = limit
         # Reentrant, because garbage collection may call anything while the lock is held, this function too.
         self._lock = threading.RLock()
-        self._differentiated = value_and_grad(f, argnums)
-        self._chosen = make_gradient_picker(argnums)
+        self._differentiated: Callable[..., Any] = make_value_and_grad(f, argnums, argnames)
+        # Arguments that are named are found by the slow path.
+        self._chosen = make_gradient_picker(() if argnames is not None else 0 if argnums is None else argnums)
         self.clear()
 
     def clear(self) -> None:
@@ -240,7 +269,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         module = sys.modules.get(getattr(self._f, "__module__", None) or "")
         if getattr(module, name, None) is self:
             return name
-        return functools.partial(compile, argnums=self._argnums, limit=self._limit), (self._f,)
+        options = {"argnums": self._argnums, "argnames": self._argnames, "limit": self._limit}
+        return functools.partial(compile, **options), (self._f,)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Result:
         """Return what the function returns."""
@@ -263,7 +293,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return answer
 
     def value_and_grad(self, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Result, Any]:
-        """Return the value and its gradient by the arguments that `argnums` names, as `wg.value_and_grad(f)` does."""
+        """Return the value and its gradient by the arguments that were selected, as `wg.value_and_grad(f)` does."""
         self._calls += 1
         if not kwargs and len(args) > self._chosen[1]:
             single = len(args) == 1 and type(args[0]) is not float
@@ -443,8 +473,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Return a function that asks a variant for value and gradient."""
 
         def ask(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:
-            parts = self._argument_ranges(args) if variant.is_real else None
-            if parts is None:
+            ranges = self._argument_ranges(args, kwargs) if variant.is_real else None
+            if ranges is None:
                 # There is no gradient: the transform raises the error, unless a branch has flipped.
                 flipped = variant.replay_value(inputs) is BRANCH_FLIPPED
                 return BRANCH_FLIPPED if flipped else self._differentiated(*args, **kwargs)
@@ -452,27 +482,34 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if value_and_gradient is None:
                 return BRANCH_FLIPPED
             value, gradient = value_and_gradient
+            parts, single = ranges
             grads = [unflatten(tree, list(gradient[start:stop])) for tree, start, stop in parts]
-            return value, grads[0] if isinstance(self._argnums, int) else tuple(grads)
+            return value, grads[0] if single else tuple(grads)
 
         return ask
 
-    def _argument_ranges(self, args: tuple[Any, ...]) -> list[tuple[Any, int, int]] | None:
-        """Return the structure and the range of inputs of each argument to differentiate by.
+    def _argument_ranges(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[tuple[ContainerTree, int, int]], bool] | None:
+        """Return the structure and the range of inputs of each argument to differentiate by, and whether it is one.
 
-        Return None if `argnums` is wrong, or if such an argument contains something besides real numbers.
+        Return None if these arguments are not there, or if one has nothing to differentiate by.
         """
-        starts = [0]
-        trees = []
-        for arg in args:
-            trees.append(flatten(arg))
-            starts.append(starts[-1] + len(CallSignature(arg).inputs))
-        numbers = [self._argnums] if isinstance(self._argnums, int) else list(self._argnums)
-        if not all(isinstance(k, int) and -len(args) <= k < len(args) for k in numbers):
+        try:
+            places, single = resolve_arguments(self._f, args, kwargs, self._argnums, self._argnames)
+        except GradientError:
             return None
-        parts = [(trees[k][1], starts[k % len(args)], starts[k % len(args) + 1]) for k in numbers]
-        all_real = all(len(trees[k][0]) == stop - start for k, (_, start, stop) in zip(numbers, parts, strict=True))
-        return parts if all_real and len({k % len(args) for k in numbers}) == len(numbers) else None
+        arguments = join_arguments(args, kwargs)
+        counts = [len(CallSignature(arg).inputs) for arg in arguments.values()]
+        starts = dict(zip(arguments, accumulate(counts, initial=0), strict=False))
+        parts = []
+        for place in places:
+            _, tree, leaves = flatten_argument(arguments[place])
+            count = len(CallSignature(arguments[place]).inputs)
+            if len(leaves) != count:
+                return None
+            parts.append((tree, starts[place], starts[place] + count))
+        return parts, single
 
 
 def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | str:

@@ -18,6 +18,7 @@ __all__: list[str] = [
     "angle",
     "any",
     "append",
+    "apply_over_axes",
     "arccos",
     "arccosh",
     "arcsin",
@@ -27,11 +28,15 @@ __all__: list[str] = [
     "arctanh",
     "argmax",
     "argmin",
+    "argpartition",
     "argsort",
     "argwhere",
+    "array2string",
     "array_equal",
     "array_equiv",
+    "array_repr",
     "array_split",
+    "array_str",
     "asin",
     "asinh",
     "astype",
@@ -44,6 +49,7 @@ __all__: list[str] = [
     "average",
     "avg_pool1d",
     "avg_pool2d",
+    "bincount",
     "block",
     "broadcast_arrays",
     "broadcast_to",
@@ -51,6 +57,7 @@ __all__: list[str] = [
     "cbrt",
     "ceil",
     "cholesky",
+    "choose",
     "clip",
     "column_stack",
     "common_type",
@@ -77,6 +84,8 @@ __all__: list[str] = [
     "cross_entropy",
     "cumprod",
     "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
     "deg2rad",
     "delete",
     "det",
@@ -84,14 +93,19 @@ __all__: list[str] = [
     "diag_indices_from",
     "diagflat",
     "diagonal",
+    "digitize",
     "divide",
     "divmod",
     "dot",
     "dsplit",
     "dstack",
+    "ediff1d",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "einsum",
+    "einsum_path",
     "embedding",
     "empty_like",
     "equal",
@@ -114,12 +128,15 @@ __all__: list[str] = [
     "fmax",
     "fmin",
     "fmod",
+    "frexp",
     "full_like",
     "gelu",
     "gradient",
     "greater",
     "greater_equal",
     "heaviside",
+    "histogram",
+    "histogram_bin_edges",
     "hsplit",
     "hstack",
     "hypot",
@@ -132,6 +149,7 @@ __all__: list[str] = [
     "iscomplex",
     "iscomplexobj",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
     "isneginf",
@@ -140,9 +158,11 @@ __all__: list[str] = [
     "isrealobj",
     "kron",
     "layer_norm",
+    "ldexp",
     "leaky_relu",
     "less",
     "less_equal",
+    "lexsort",
     "linear",
     "ln",
     "log",
@@ -172,6 +192,7 @@ __all__: list[str] = [
     "median",
     "meshgrid",
     "min",
+    "min_scalar_type",
     "minimum",
     "mod",
     "modf",
@@ -181,13 +202,20 @@ __all__: list[str] = [
     "multi_margin_loss",
     "multiply",
     "nan_to_num",
+    "nanargmax",
+    "nanargmin",
     "nancumprod",
     "nancumsum",
     "nanmax",
     "nanmean",
+    "nanmedian",
     "nanmin",
+    "nanpercentile",
     "nanprod",
+    "nanquantile",
+    "nanstd",
     "nansum",
+    "nanvar",
     "ndim",
     "negative",
     "nonzero",
@@ -197,8 +225,17 @@ __all__: list[str] = [
     "ones_like",
     "outer",
     "pad",
+    "partition",
     "percentile",
     "pinv",
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
     "polyval",
     "positive",
     "pow",
@@ -211,19 +248,23 @@ __all__: list[str] = [
     "rad2deg",
     "ravel",
     "real",
+    "real_if_close",
     "reciprocal",
     "relu",
     "relu6",
     "repeat",
     "reshape",
+    "resize",
     "result_type",
     "roll",
     "rollaxis",
+    "roots",
     "rot90",
     "round",
     "scatter_add",
     "searchsorted",
     "select",
+    "setdiff1d",
     "shape",
     "sigmoid",
     "sign",
@@ -233,11 +274,13 @@ __all__: list[str] = [
     "sinc",
     "sinh",
     "size",
+    "sliding_window_view",
     "slogdet",
     "softmax",
     "softplus",
     "solve",
     "sort",
+    "sort_complex",
     "split",
     "sqrt",
     "square",
@@ -254,15 +297,25 @@ __all__: list[str] = [
     "tan",
     "tanh",
     "tensordot",
+    "tensorinv",
+    "tensorsolve",
     "tile",
     "transpose",
     "trapezoid",
     "tril",
     "tril_indices_from",
+    "trim_zeros",
     "triu",
     "triu_indices_from",
     "trunc",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unstack",
+    "unwrap",
     "vander",
     "var",
     "vdot",
@@ -324,7 +377,7 @@ def add(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
 def add(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def add(a: Operand, b: Operand, /) -> Any: ...
-def all(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+def all(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, where: Any = True) -> Any:
     """Whether no element is 0."""
 def allclose(a: Operand, b: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """Whether two arrays are nearly equal everywhere."""
@@ -335,7 +388,7 @@ def angle(x: NDArray[Any], deg: bool = False) -> NDArray[Any]:
 def angle(x: Value, deg: bool = False) -> Value: ...
 @overload
 def angle(x: Operand, deg: bool = False) -> Any: ...
-def any(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+def any(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, where: Any = True) -> Any:
     """Whether at least one element is not 0."""
 @overload
 def append(x: NDArray[Any], values: PlainArray, axis: int | None = None) -> NDArray[Any]:
@@ -346,6 +399,8 @@ def append(x: Value, values: Operand, axis: int | None = None) -> Value: ...
 def append(x: Operand, values: Value, axis: int | None = None) -> Value: ...
 @overload
 def append(x: Operand, values: Operand, axis: int | None = None) -> Any: ...
+def apply_over_axes(func: Any, a: Operand, axes: Any) -> Any:
+    """A function applied along several axes, one after another."""
 @overload
 def arccos(x: float, /) -> float:
     """Angle whose cosine is the wire."""
@@ -417,14 +472,20 @@ def argmax(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: boo
     """Index of the largest element; the first if several are."""
 def argmin(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """Index of the smallest element; the first if several are."""
+def argpartition(a: Operand, kth: Any, axis: int | Sequence[int] | None = -1, kind: str = 'introselect', order: Any = None) -> Any:
+    """Indices that partition an axis; here those that sort it."""
 def argsort(a: Operand, axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> NDArray[Any]:
     """Indices that sort an axis."""
 def argwhere(x: Operand) -> NDArray[Any]:
     """The indices of the elements that are not 0, one row per element."""
+def array2string(a: Operand, *settings: Any, **keywords: Any) -> Any:
+    """The numbers as text."""
 def array_equal(a: Operand, b: Operand, equal_nan: bool = False) -> Any:
     """Whether two arrays have one shape and equal elements."""
 def array_equiv(a: Operand, b: Operand) -> Any:
     """Whether two arrays have equal elements once they are broadcast."""
+def array_repr(arr: Any, *settings: Any, **keywords: Any) -> Any:
+    """The numbers as text that Python reads back."""
 @overload
 def array_split(x: NDArray[Any], indices_or_sections: Any, axis: int = 0) -> Any:
     """An array cut along an axis, into nearly equal parts or at indices."""
@@ -432,6 +493,8 @@ def array_split(x: NDArray[Any], indices_or_sections: Any, axis: int = 0) -> Any
 def array_split(x: Value, indices_or_sections: Any, axis: int = 0) -> list[Value]: ...
 @overload
 def array_split(x: Operand, indices_or_sections: Any, axis: int = 0) -> Any: ...
+def array_str(a: Operand, *settings: Any, **keywords: Any) -> Any:
+    """The numbers as text."""
 @overload
 def asin(x: float, /) -> float:
     """Angle whose sine is the wire."""
@@ -510,6 +573,8 @@ def avg_pool2d(input: NDArray[Any], kernel_size: Any, stride: Any = None, paddin
 def avg_pool2d(input: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Value: ...
 @overload
 def avg_pool2d(input: Operand, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Any: ...
+def bincount(x: Any, /, weights: Operand | None = None, minlength: int = 0) -> Any:
+    """How often each whole number occurs, or the sum of the weights that stand beside it."""
 @overload
 def block(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Arrays joined as nested lists arrange them: the innermost along the last axis, and so on outwards."""
@@ -558,6 +623,11 @@ def cholesky(a: NDArray[Any], /, *, upper: bool = False) -> NDArray[Any]:
 def cholesky(a: Value, /, *, upper: bool = False) -> Value: ...
 @overload
 def cholesky(a: Operand, /, *, upper: bool = False) -> Any: ...
+@overload
+def choose(a: Any, choices: Sequence[Value], mode: str = 'raise') -> Value:
+    """Elements of several arrays, picked by an array of whole numbers."""
+@overload
+def choose(a: Any, choices: Operand, mode: str = 'raise') -> Any: ...
 @overload
 def clip(x: NDArray[Any], a_min: PlainArray | None = None, a_max: PlainArray | None = None, *, min: PlainArray | None = None, max: PlainArray | None = None) -> NDArray[Any]:
     """The array between two bounds, either of which may be None."""
@@ -750,6 +820,20 @@ def cumsum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike |
 @overload
 def cumsum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Any: ...
 @overload
+def cumulative_prod(x: NDArray[Any], /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, include_initial: bool = False) -> NDArray[Any]:
+    """Running product along an axis; with `include_initial` it starts with 1."""
+@overload
+def cumulative_prod(x: Value, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, include_initial: bool = False) -> Value: ...
+@overload
+def cumulative_prod(x: Operand, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, include_initial: bool = False) -> Any: ...
+@overload
+def cumulative_sum(x: NDArray[Any], /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, include_initial: bool = False) -> NDArray[Any]:
+    """Running sum along an axis; with `include_initial` it starts with 0."""
+@overload
+def cumulative_sum(x: Value, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, include_initial: bool = False) -> Value: ...
+@overload
+def cumulative_sum(x: Operand, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, include_initial: bool = False) -> Any: ...
+@overload
 def deg2rad(x: NDArray[Any]) -> NDArray[Any]:
     """Degrees as radians."""
 @overload
@@ -793,6 +877,8 @@ def diagonal(x: NDArray[Any], offset: int = 0, axis1: int = 0, axis2: int = 1) -
 def diagonal(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value: ...
 @overload
 def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any: ...
+def digitize(x: Operand, bins: Any, right: bool = False) -> Any:
+    """Index of the bin that each element falls into."""
 @overload
 def divide(a: float, b: float, /) -> float:
     """Quotient of two wires."""
@@ -839,12 +925,33 @@ def dstack(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def dstack(xs: Operand) -> Any: ...
 @overload
+def ediff1d(ary: NDArray[Any], to_end: PlainArray | None = None, to_begin: PlainArray | None = None) -> NDArray[Any]:
+    """Differences between neighbours of all elements in a row, with numbers before and behind."""
+@overload
+def ediff1d(ary: Value, to_end: Operand | None = None, to_begin: Operand | None = None) -> Value: ...
+@overload
+def ediff1d(ary: Operand, to_end: Operand | None = None, to_begin: Operand | None = None) -> Any: ...
+@overload
+def eig(a: NDArray[Any]) -> Any:
+    """Eigenvalues and eigenvectors of a square matrix; complex, unless all are real."""
+@overload
+def eig(a: Value) -> tuple[Value, Value]: ...
+@overload
+def eig(a: Operand) -> Any: ...
+@overload
 def eigh(a: NDArray[Any], UPLO: str = 'L') -> Any:
     """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read; the gradient is symmetric."""
 @overload
 def eigh(a: Value, UPLO: str = 'L') -> tuple[Value, Value]: ...
 @overload
 def eigh(a: Operand, UPLO: str = 'L') -> Any: ...
+@overload
+def eigvals(a: NDArray[Any]) -> NDArray[Any]:
+    """Eigenvalues of a square matrix; complex, unless all are real."""
+@overload
+def eigvals(a: Value) -> Value: ...
+@overload
+def eigvals(a: Operand) -> Any: ...
 @overload
 def eigvalsh(a: NDArray[Any], UPLO: str = 'L') -> NDArray[Any]:
     """Eigenvalues of a symmetric matrix, of which one triangle is read; the gradient is symmetric."""
@@ -859,6 +966,8 @@ def einsum(*operands: NDArray[Any], optimize: Any = False, **keywords: Any) -> A
 def einsum(*operands: Value, optimize: Any = False, **keywords: Any) -> Value: ...
 @overload
 def einsum(*operands: Operand, optimize: Any = False, **keywords: Any) -> Any: ...
+def einsum_path(*operands: Any, optimize: Any = 'greedy', einsum_call: bool = False) -> Any:
+    """The order in which einsum would multiply; it depends on shapes alone."""
 @overload
 def embedding(input: Any, weight: NDArray[Any]) -> NDArray[Any]:
     """Return the rows of a table (numbers, width) that whole numbers name."""
@@ -1037,6 +1146,13 @@ def fmod(a: Value, b: Operand) -> Value: ...
 def fmod(a: Operand, b: Value) -> Value: ...
 @overload
 def fmod(a: Operand, b: Operand) -> Any: ...
+@overload
+def frexp(x: NDArray[Any]) -> Any:
+    """Mantissa, from 0.5 to 1, and exponent of 2; the exponent is a whole number and has no gradient."""
+@overload
+def frexp(x: Value) -> tuple[Value, Any]: ...
+@overload
+def frexp(x: Operand) -> Any: ...
 def full_like(x: Operand, fill_value: Any, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
     """One number everywhere, in the same shape and dtype; a recorded number keeps its gradient."""
 @overload
@@ -1077,6 +1193,15 @@ def heaviside(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
 def heaviside(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def heaviside(a: Operand, b: Operand, /) -> Any: ...
+def histogram(a: Operand, bins: Operand = 10, range: Operand | None = None, density: Any = None, weights: Operand | None = None) -> Any:
+    """How many elements, or how much weight, fall into each bin, and the edges of the bins."""
+@overload
+def histogram_bin_edges(a: NDArray[Any], bins: Any = 10, range: Any = None, weights: Any = None) -> NDArray[Any]:
+    """The edges of the bins of a histogram."""
+@overload
+def histogram_bin_edges(a: Value, bins: Any = 10, range: Any = None, weights: Any = None) -> Value: ...
+@overload
+def histogram_bin_edges(a: Operand, bins: Any = 10, range: Any = None, weights: Any = None) -> Any: ...
 @overload
 def hsplit(x: NDArray[Any], indices_or_sections: Any) -> Any:
     """An array cut along its second axis, or a row along its only one."""
@@ -1130,16 +1255,16 @@ def insert(x: Operand, index: Any, values: Value, axis: int | None = None) -> Va
 @overload
 def insert(x: Operand, index: Any, values: Operand, axis: int | None = None) -> Any: ...
 @overload
-def interp(x: NDArray[Any], xp: PlainArray, fp: PlainArray, left: PlainArray | None = None, right: PlainArray | None = None) -> NDArray[Any]:
-    """Linear interpolation between points; constant beyond the first and last."""
+def interp(x: NDArray[Any], xp: PlainArray, fp: PlainArray, left: PlainArray | None = None, right: PlainArray | None = None, period: float | None = None) -> NDArray[Any]:
+    """Linear interpolation between points; constant beyond the first and last, or periodic."""
 @overload
-def interp(x: Value, xp: Operand, fp: Operand, left: Operand | None = None, right: Operand | None = None) -> Value: ...
+def interp(x: Value, xp: Operand, fp: Operand, left: Operand | None = None, right: Operand | None = None, period: float | None = None) -> Value: ...
 @overload
-def interp(x: Operand, xp: Value, fp: Operand, left: Operand | None = None, right: Operand | None = None) -> Value: ...
+def interp(x: Operand, xp: Value, fp: Operand, left: Operand | None = None, right: Operand | None = None, period: float | None = None) -> Value: ...
 @overload
-def interp(x: Operand, xp: Operand, fp: Value, left: Operand | None = None, right: Operand | None = None) -> Value: ...
+def interp(x: Operand, xp: Operand, fp: Value, left: Operand | None = None, right: Operand | None = None, period: float | None = None) -> Value: ...
 @overload
-def interp(x: Operand, xp: Operand, fp: Operand, left: Operand | None = None, right: Operand | None = None) -> Any: ...
+def interp(x: Operand, xp: Operand, fp: Operand, left: Operand | None = None, right: Operand | None = None, period: float | None = None) -> Any: ...
 @overload
 def inv(a: NDArray[Any]) -> NDArray[Any]:
     """The inverse of a matrix."""
@@ -1158,6 +1283,8 @@ def isfinite(x: NDArray[Any], /) -> NDArray[Any]:
     """Whether the wire is neither NaN nor infinite."""
 @overload
 def isfinite(x: Operand, /) -> Any: ...
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None) -> Any:
+    """Which elements occur in another array."""
 @overload
 def isinf(x: NDArray[Any], /) -> NDArray[Any]:
     """Whether the wire is infinite."""
@@ -1193,6 +1320,13 @@ def layer_norm(input: Value, normalized_shape: Any, weight: Operand | None = Non
 @overload
 def layer_norm(input: Operand, normalized_shape: Any, weight: Operand | None = None, bias: Operand | None = None, eps: float = 1e-05) -> Any: ...
 @overload
+def ldexp(x1: NDArray[Any], x2: Any) -> NDArray[Any]:
+    """A number times a power of 2."""
+@overload
+def ldexp(x1: Value, x2: Any) -> Value: ...
+@overload
+def ldexp(x1: Operand, x2: Any) -> Any: ...
+@overload
 def leaky_relu(x: float, slope: float = 0.01, /) -> float:
     """The wire where it is positive, else the wire times a slope (0.01 if left out)."""
 @overload
@@ -1219,6 +1353,8 @@ def less_equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
 def less_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def less_equal(a: Operand, b: Operand, /) -> Any: ...
+def lexsort(keys: Sequence[Operand], axis: int = -1) -> Any:
+    """Indices that sort by several rows, the last one first."""
 @overload
 def linear(input: NDArray[Any], weight: PlainArray, bias: PlainArray | None = None) -> NDArray[Any]:
     """Multiply vectors (..., in) by a matrix (out, in) and add a bias."""
@@ -1389,13 +1525,8 @@ def matvec(x1: Value, x2: Operand, /) -> Value: ...
 def matvec(x1: Operand, x2: Value, /) -> Value: ...
 @overload
 def matvec(x1: Operand, x2: Operand, /) -> Any: ...
-@overload
-def max(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+def max(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Any:
     """Largest element along axes, or of all; equal ones share the gradient."""
-@overload
-def max(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
-@overload
-def max(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
 @overload
 def max_pool1d(input: NDArray[Any], kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> NDArray[Any]:
     """Return the largest number of every window of signals (batch, channels, length)."""
@@ -1424,12 +1555,12 @@ def maximum(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def maximum(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def mean(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+def mean(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Any = True) -> Any:
     """Arithmetic mean along axes, or of everything."""
 @overload
-def mean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+def mean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Any = True) -> Value: ...
 @overload
-def mean(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+def mean(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Any = True) -> Any: ...
 @overload
 def median(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """Middle element, or mean of the two in the middle."""
@@ -1444,13 +1575,10 @@ def meshgrid(*xs: NDArray[Any], copy: bool = True, sparse: bool = False, indexin
 def meshgrid(*xs: Value, copy: bool = True, sparse: bool = False, indexing: str = 'xy') -> tuple[Value, ...]: ...
 @overload
 def meshgrid(*xs: Operand, copy: bool = True, sparse: bool = False, indexing: str = 'xy') -> Any: ...
-@overload
-def min(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+def min(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Any:
     """Smallest element along axes, or of all; equal ones share the gradient."""
-@overload
-def min(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
-@overload
-def min(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
+def min_scalar_type(a: Operand) -> Any:
+    """The smallest dtype that holds a number; the dtype of an array."""
 @overload
 def minimum(a: float, b: float, /) -> float:
     """The smaller of two wires; NaN if one is NaN; half the gradient each on a tie."""
@@ -1532,6 +1660,10 @@ def nan_to_num(x: NDArray[Any], copy: bool = True, nan: float = 0.0, posinf: flo
 def nan_to_num(x: Value, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Value: ...
 @overload
 def nan_to_num(x: Operand, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any: ...
+def nanargmax(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Index of the largest element that is not NaN; the first if several are."""
+def nanargmin(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    """Index of the smallest element that is not NaN; the first if several are."""
 @overload
 def nancumprod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
     """Running product in which a NaN counts as 1."""
@@ -1546,41 +1678,66 @@ def nancumsum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: D
 def nancumsum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Value: ...
 @overload
 def nancumsum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Any: ...
-@overload
-def nanmax(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+def nanmax(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Any:
     """Largest element that is not NaN, along axes or of all."""
 @overload
-def nanmax(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
-@overload
-def nanmax(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
-@overload
-def nanmean(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+def nanmean(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Any = True) -> Any:
     """Mean of all that is not NaN, along axes or of everything."""
 @overload
-def nanmean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+def nanmean(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Any = True) -> Value: ...
 @overload
-def nanmean(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+def nanmean(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Any = True) -> Any: ...
 @overload
-def nanmin(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+def nanmedian(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """Middle element of those that are not NaN, or mean of the two in the middle."""
+@overload
+def nanmedian(a: Value, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Value: ...
+@overload
+def nanmedian(a: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Any: ...
+def nanmin(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Any:
     """Smallest element that is not NaN, along axes or of all."""
 @overload
-def nanmin(a: Value, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value: ...
+def nanpercentile(a: NDArray[Any], q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any:
+    """Quantiles at `q`, from 0 to 100, of all that is not NaN."""
 @overload
-def nanmin(a: Operand, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any: ...
+def nanpercentile(a: Value, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Value: ...
 @overload
-def nanprod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+def nanpercentile(a: Operand, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any: ...
+@overload
+def nanprod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any:
     """Product of all that is not NaN, along axes or of everything."""
 @overload
-def nanprod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+def nanprod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Value: ...
 @overload
-def nanprod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+def nanprod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any: ...
 @overload
-def nansum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+def nanquantile(a: NDArray[Any], q: PlainArray | Sequence[PlainArray], axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any:
+    """Quantiles at `q`, from 0 to 1, of all that is not NaN."""
+@overload
+def nanquantile(a: Value, q: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Value: ...
+@overload
+def nanquantile(a: Operand, q: Operand, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any: ...
+@overload
+def nanstd(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Any:
+    """Standard deviation of all that is not NaN, along axes or of everything; its gradient is 0 where all are equal."""
+@overload
+def nanstd(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Value: ...
+@overload
+def nanstd(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Any: ...
+@overload
+def nansum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any:
     """Sum of all that is not NaN, along axes or of everything."""
 @overload
-def nansum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+def nansum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Value: ...
 @overload
-def nansum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+def nansum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any: ...
+@overload
+def nanvar(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Any:
+    """Variance of all that is not NaN, along axes or of everything."""
+@overload
+def nanvar(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Value: ...
+@overload
+def nanvar(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Any: ...
 def ndim(x: Operand) -> int:
     """The number of axes."""
 @overload
@@ -1629,6 +1786,13 @@ def pad(x: Value, pad_width: Any, mode: str = 'constant', *, constant_values: Op
 @overload
 def pad(x: Operand, pad_width: Any, mode: str = 'constant', *, constant_values: Operand = 0, reflect_type: str = 'even') -> Any: ...
 @overload
+def partition(a: NDArray[Any], kth: Any, axis: int | Sequence[int] | None = -1, kind: str = 'introselect', order: Any = None) -> NDArray[Any]:
+    """The array with its `kth` elements where sorting would put them, smaller ones before and larger ones behind."""
+@overload
+def partition(a: Value, kth: Any, axis: int | Sequence[int] | None = -1, kind: str = 'introselect', order: Any = None) -> Value: ...
+@overload
+def partition(a: Operand, kth: Any, axis: int | Sequence[int] | None = -1, kind: str = 'introselect', order: Any = None) -> Any: ...
+@overload
 def percentile(a: NDArray[Any], q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any:
     """Quantiles at `q`, from 0 to 100, interpolated linearly between elements."""
 @overload
@@ -1642,6 +1806,58 @@ def pinv(a: NDArray[Any], rcond: Any = None, hermitian: bool = False, **keywords
 def pinv(a: Value, rcond: Any = None, hermitian: bool = False, **keywords: Any) -> Value: ...
 @overload
 def pinv(a: Operand, rcond: Any = None, hermitian: bool = False, **keywords: Any) -> Any: ...
+@overload
+def poly(seq_of_zeros: NDArray[Any]) -> NDArray[Any]:
+    """The polynomial with these zeros, or the characteristic polynomial of a matrix."""
+@overload
+def poly(seq_of_zeros: Value) -> Value: ...
+@overload
+def poly(seq_of_zeros: Operand) -> Any: ...
+@overload
+def polyadd(a1: NDArray[Any], a2: PlainArray | Sequence[PlainArray]) -> NDArray[Any]:
+    """The sum of two polynomials."""
+@overload
+def polyadd(a1: Value, a2: Operand) -> Value: ...
+@overload
+def polyadd(a1: Operand, a2: Value | Sequence[Value]) -> Value: ...
+@overload
+def polyadd(a1: Operand, a2: Operand) -> Any: ...
+@overload
+def polyder(p: NDArray[Any], m: int = 1) -> NDArray[Any]:
+    """The derivative of a polynomial, taken `m` times."""
+@overload
+def polyder(p: Value, m: int = 1) -> Value: ...
+@overload
+def polyder(p: Operand, m: int = 1) -> Any: ...
+def polydiv(u: Operand, v: Operand) -> Any:
+    """The quotient and the remainder of two polynomials."""
+def polyfit(x: Operand, y: Operand, deg: int, rcond: float | None = None, full: bool = False, w: Operand | None = None, cov: Any = False) -> Any:
+    """The polynomial of a degree that fits points best, by least squares."""
+@overload
+def polyint(p: NDArray[Any], m: int = 1, k: PlainArray | None = None) -> NDArray[Any]:
+    """The integral of a polynomial, taken `m` times; `k` are the constants."""
+@overload
+def polyint(p: Value, m: int = 1, k: Operand | None = None) -> Value: ...
+@overload
+def polyint(p: Operand, m: int = 1, k: Operand | None = None) -> Any: ...
+@overload
+def polymul(a1: NDArray[Any], a2: PlainArray | Sequence[PlainArray]) -> NDArray[Any]:
+    """The product of two polynomials."""
+@overload
+def polymul(a1: Value, a2: Operand) -> Value: ...
+@overload
+def polymul(a1: Operand, a2: Value | Sequence[Value]) -> Value: ...
+@overload
+def polymul(a1: Operand, a2: Operand) -> Any: ...
+@overload
+def polysub(a1: NDArray[Any], a2: PlainArray | Sequence[PlainArray]) -> NDArray[Any]:
+    """The difference of two polynomials."""
+@overload
+def polysub(a1: Value, a2: Operand) -> Value: ...
+@overload
+def polysub(a1: Operand, a2: Value | Sequence[Value]) -> Value: ...
+@overload
+def polysub(a1: Operand, a2: Operand) -> Any: ...
 @overload
 def polyval(p: NDArray[Any] | Sequence[NDArray[Any]], x: PlainArray) -> Any:
     """The value of a polynomial whose coefficients start with the highest power."""
@@ -1687,12 +1903,12 @@ def power(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def power(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def prod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+def prod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: PlainArray | None = None, where: Any = True) -> Any:
     """Product along axes, or of everything; exact where factors are 0."""
 @overload
-def prod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+def prod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Value: ...
 @overload
-def prod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+def prod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Any: ...
 @overload
 def ptp(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """Distance from the smallest to the largest element along axes, or of all."""
@@ -1738,6 +1954,13 @@ def real(x: Value) -> Value: ...
 @overload
 def real(x: Operand) -> Any: ...
 @overload
+def real_if_close(a: NDArray[Any], tol: float = 100) -> NDArray[Any]:
+    """The real part, if all imaginary parts are nearly 0; else the complex numbers."""
+@overload
+def real_if_close(a: Value, tol: float = 100) -> Value: ...
+@overload
+def real_if_close(a: Operand, tol: float = 100) -> Any: ...
+@overload
 def reciprocal(x: float, /) -> float:
     """One over the wire."""
 @overload
@@ -1778,6 +2001,8 @@ def reshape(x: NDArray[Any], /, *lengths: Any, shape: int | Sequence[int] | None
 def reshape(x: Value, /, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Value: ...
 @overload
 def reshape(x: Operand, /, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Any: ...
+def resize(a: Operand, new_shape: Any) -> Any:
+    """The elements in a new shape, repeated in order as often as it takes."""
 def result_type(*xs: Any) -> Any:
     """The dtype that NumPy gives what is computed from these."""
 @overload
@@ -1794,6 +2019,13 @@ def rollaxis(x: NDArray[Any], axis: int, start: int = 0) -> NDArray[Any]:
 def rollaxis(x: Value, axis: int, start: int = 0) -> Value: ...
 @overload
 def rollaxis(x: Operand, axis: int, start: int = 0) -> Any: ...
+@overload
+def roots(p: NDArray[Any]) -> NDArray[Any]:
+    """The zeros of a polynomial; where two are equal, their gradient is inf or NaN."""
+@overload
+def roots(p: Value) -> Value: ...
+@overload
+def roots(p: Operand) -> Any: ...
 @overload
 def rot90(x: NDArray[Any], k: int = 1, axes: Any = ...) -> NDArray[Any]:
     """The array turned by quarters in the plane of two axes."""
@@ -1824,6 +2056,13 @@ def select(condlist: Sequence[Operand], choicelist: Sequence[Operand], default: 
     """Elements of the first array whose condition holds."""
 @overload
 def select(condlist: Sequence[Operand], choicelist: Sequence[Operand], default: Operand = 0) -> Any: ...
+@overload
+def setdiff1d(ar1: NDArray[Any], ar2: PlainArray | Sequence[PlainArray], assume_unique: bool = False) -> NDArray[Any]:
+    """The different elements of one array that are not in another, sorted."""
+@overload
+def setdiff1d(ar1: Value, ar2: Operand, assume_unique: bool = False) -> Value: ...
+@overload
+def setdiff1d(ar1: Operand, ar2: Operand, assume_unique: bool = False) -> Any: ...
 def shape(x: Operand) -> tuple[int, ...]:
     """The shape."""
 @overload
@@ -1885,6 +2124,13 @@ def sinh(x: Operand, /) -> Any: ...
 def size(x: Operand, axis: int | Sequence[int] | None = None) -> int:
     """The number of elements, in all or along axes."""
 @overload
+def sliding_window_view(x: NDArray[Any], window_shape: Any, axis: int | Sequence[int] | None = None, *, subok: bool = False, writeable: bool = False) -> NDArray[Any]:
+    """All windows of a shape, as further axes; the gradients of all windows add up."""
+@overload
+def sliding_window_view(x: Value, window_shape: Any, axis: int | Sequence[int] | None = None, *, subok: bool = False, writeable: bool = False) -> Value: ...
+@overload
+def sliding_window_view(x: Operand, window_shape: Any, axis: int | Sequence[int] | None = None, *, subok: bool = False, writeable: bool = False) -> Any: ...
+@overload
 def slogdet(a: NDArray[Any]) -> Any:
     """Sign and logarithm of the absolute value of the determinant; the gradient is NaN for singular matrices."""
 @overload
@@ -1923,6 +2169,13 @@ def sort(a: NDArray[Any], axis: int | Sequence[int] | None = -1, kind: Any = Non
 def sort(a: Value, axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Value: ...
 @overload
 def sort(a: Operand, axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any: ...
+@overload
+def sort_complex(a: NDArray[Any]) -> NDArray[Any]:
+    """The elements as complex numbers, sorted by real part, then by imaginary part."""
+@overload
+def sort_complex(a: Value) -> Value: ...
+@overload
+def sort_complex(a: Operand) -> Any: ...
 @overload
 def split(x: NDArray[Any], indices_or_sections: Any, axis: int = 0) -> Any:
     """An array cut along an axis, into equal parts or at indices."""
@@ -1963,12 +2216,12 @@ def stack(xs: Value | Sequence[Value], axis: int = 0) -> Value: ...
 @overload
 def stack(xs: Operand, axis: int = 0) -> Any: ...
 @overload
-def std(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
+def std(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Any:
     """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
 @overload
-def std(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value: ...
+def std(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Value: ...
 @overload
-def std(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any: ...
+def std(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Any: ...
 @overload
 def subtract(a: float, b: float, /) -> float:
     """Difference of two wires."""
@@ -1983,12 +2236,12 @@ def subtract(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def subtract(a: Operand, b: Operand, /) -> Any: ...
 @overload
-def sum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any:
+def sum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: PlainArray | None = None, where: Any = True) -> Any:
     """Sum along axes, or of everything."""
 @overload
-def sum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
+def sum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Value: ...
 @overload
-def sum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+def sum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Any: ...
 def svd(a: Operand, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """Left singular vectors, singular values, and right singular vectors as rows; or the values alone."""
 @overload
@@ -2047,6 +2300,22 @@ def tensordot(a: Operand, b: Value, axes: Any = 2) -> Value: ...
 @overload
 def tensordot(a: Operand, b: Operand, axes: Any = 2) -> Any: ...
 @overload
+def tensorinv(a: NDArray[Any], ind: int = 2) -> NDArray[Any]:
+    """The inverse of an array taken as a matrix: its first `ind` axes are rows, the others columns."""
+@overload
+def tensorinv(a: Value, ind: int = 2) -> Value: ...
+@overload
+def tensorinv(a: Operand, ind: int = 2) -> Any: ...
+@overload
+def tensorsolve(a: NDArray[Any], b: PlainArray, axes: Any = None) -> NDArray[Any]:
+    """The x for which tensordot(a, x) over all axes of x gives b."""
+@overload
+def tensorsolve(a: Value, b: Operand, axes: Any = None) -> Value: ...
+@overload
+def tensorsolve(a: Operand, b: Value, axes: Any = None) -> Value: ...
+@overload
+def tensorsolve(a: Operand, b: Operand, axes: Any = None) -> Any: ...
+@overload
 def tile(x: NDArray[Any], reps: Any) -> NDArray[Any]:
     """Copies of the array side by side."""
 @overload
@@ -2077,6 +2346,13 @@ def tril(x: Operand, k: int = 0) -> Any: ...
 def tril_indices_from(x: Operand, k: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
     """The indices of the lower triangle."""
 @overload
+def trim_zeros(filt: NDArray[Any], trim: str = 'fb', axis: int | Sequence[int] | None = None) -> NDArray[Any]:
+    """A row without the zeros in front and behind."""
+@overload
+def trim_zeros(filt: Value, trim: str = 'fb', axis: int | Sequence[int] | None = None) -> Value: ...
+@overload
+def trim_zeros(filt: Operand, trim: str = 'fb', axis: int | Sequence[int] | None = None) -> Any: ...
+@overload
 def triu(x: NDArray[Any], k: int = 0) -> NDArray[Any]:
     """The upper triangle of a matrix, 0 below it."""
 @overload
@@ -2095,21 +2371,67 @@ def trunc(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def trunc(x: Operand, /) -> Any: ...
 @overload
+def union1d(ar1: NDArray[Any], ar2: PlainArray) -> NDArray[Any]:
+    """The different elements of two arrays, sorted."""
+@overload
+def union1d(ar1: Value, ar2: Operand) -> Value: ...
+@overload
+def union1d(ar1: Operand, ar2: Value) -> Value: ...
+@overload
+def union1d(ar1: Operand, ar2: Operand) -> Any: ...
+def unique(ar: Operand, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: int | Sequence[int] | None = None, *, equal_nan: bool = True, sorted: bool = True) -> Any:
+    """The different elements, sorted; of several equal ones, the first one has the gradient."""
+@overload
+def unique_all(x: NDArray[Any], /) -> Any:
+    """The different elements, sorted, with their first indices, the inverse, and how often each occurs."""
+@overload
+def unique_all(x: Value, /) -> tuple[Value, Any, Any, Any]: ...
+@overload
+def unique_all(x: Operand, /) -> Any: ...
+@overload
+def unique_counts(x: NDArray[Any], /) -> Any:
+    """The different elements, sorted, and how often each occurs."""
+@overload
+def unique_counts(x: Value, /) -> tuple[Value, Any]: ...
+@overload
+def unique_counts(x: Operand, /) -> Any: ...
+@overload
+def unique_inverse(x: NDArray[Any], /) -> Any:
+    """The different elements, sorted, and for each element the index of its equal."""
+@overload
+def unique_inverse(x: Value, /) -> tuple[Value, Any]: ...
+@overload
+def unique_inverse(x: Operand, /) -> Any: ...
+@overload
+def unique_values(x: NDArray[Any], /) -> NDArray[Any]:
+    """The different elements, in the order in which NumPy finds them."""
+@overload
+def unique_values(x: Value, /) -> Value: ...
+@overload
+def unique_values(x: Operand, /) -> Any: ...
+@overload
 def unstack(x: NDArray[Any], *, axis: int = 0) -> Any:
     """The slices of an array along an axis."""
 @overload
 def unstack(x: Value, *, axis: int = 0) -> tuple[Value, ...]: ...
 @overload
 def unstack(x: Operand, *, axis: int = 0) -> Any: ...
+@overload
+def unwrap(p: NDArray[Any], discont: PlainArray | None = None, axis: int = -1, *, period: float = 6.283185307179586) -> NDArray[Any]:
+    """The array with whole periods added where neighbours jump by more than half of one."""
+@overload
+def unwrap(p: Value, discont: Operand | None = None, axis: int = -1, *, period: float = 6.283185307179586) -> Value: ...
+@overload
+def unwrap(p: Operand, discont: Operand | None = None, axis: int = -1, *, period: float = 6.283185307179586) -> Any: ...
 def vander(x: Operand, N: int | None = None, increasing: bool = False) -> Any:
     """The powers of a row as columns of a matrix."""
 @overload
-def var(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any:
+def var(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: PlainArray | None = None, correction: float | None = None) -> Any:
     """Variance along axes, or of everything."""
 @overload
-def var(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value: ...
+def var(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Operand | None = None, correction: float | None = None) -> Value: ...
 @overload
-def var(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any: ...
+def var(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Operand | None = None, correction: float | None = None) -> Any: ...
 @overload
 def vdot(a: NDArray[Any], b: PlainArray, /) -> Any:
     """Sum of the products of all elements, the first ones conjugated."""

@@ -11,17 +11,21 @@ from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, short_repr, suggest_name
 from wiregrad.frontends.recording import dispatch, scalar  # noqa: F401 - they give values their methods and operators
 from wiregrad.frontends.recording import trace as tracing
-from wiregrad.frontends.recording.arguments import tree_map
+from wiregrad.frontends.recording.arguments import register_container, tree_map
 from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
 from wiregrad.frontends.recording.record import convention, group, no_grad
 from wiregrad.frontends.recording.trace import circuit_of_value
 from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.transforms.derivatives import (
+    elementwise_grad,
     grad,
     hessian,
     hvp,
+    jacfwd,
     jacobian,
+    jacrev,
     jvp,
+    linearize,
     stop_gradient,
     value_and_grad,
     vjp,
@@ -37,15 +41,20 @@ __all__ = [
     "checkpoint",
     "compile",
     "convention",
+    "elementwise_grad",
     "grad",
     "group",
     "hessian",
     "hvp",
+    "jacfwd",
     "jacobian",
+    "jacrev",
     "jvp",
+    "linearize",
     "no_grad",
     "once_differentiable",
     "op",
+    "register_container",
     "run",
     "stop_gradient",
     "trace",

@@ -149,8 +149,10 @@ class NumpyLanguage(PythonLanguage):
     def _lower_operand(self, operand: Form, form: OpForm) -> ScalarExpression:
         """Return an operand; a float constant names its dtype unless float64 or an operand beside it implies that."""
         tree = self.lower_form(operand)
-        if not isinstance(operand, ConstantForm) or operand.type.shape or operand.type.dtype.kind != "f":
+        if not isinstance(operand, ConstantForm) or operand.type.shape or operand.type.dtype.kind not in "fc":
             return tree
+        if operand.type.dtype == np.complex64:
+            return CallExpression("np.complex64", (tree,))
         floats = {other.type.dtype for other in (*form.operands, form) if other.type.dtype.kind == "f"}
         lent = any(not isinstance(other, ConstantForm) and other.type.dtype in floats for other in form.operands)
         plain = floats == {np.dtype(np.float64)} or (len(floats) == 1 and lent)
@@ -273,7 +275,7 @@ class NumpyWriter(ListingWriter):
         self.scalar = all(not variable.type.shape for variable in listing.variables)
         first = next(iter(listing.inputs.values()), None)
         self.like = None if first is None or not self.scalar else self.names[first]
-        self.typed = any(variable.type.dtype == np.float32 for variable in listing.variables)
+        self.typed = any(variable.type.dtype in (np.float32, np.complex64) for variable in listing.variables)
         self.moved = set(listing.inputs.values())
         for line in listing.all_lines():
             if self.moved.intersection(line.variables_read()):
@@ -285,7 +287,7 @@ class NumpyWriter(ListingWriter):
             return super().write_atom(atom)
         if atom.type.shape:
             return write_array_literal(NUMPY, atom)
-        typed = self.typed and atom.type.dtype.kind == "f"
+        typed = self.typed and atom.type.dtype.kind in "fc"
         return f"np.{atom.type.dtype.name}({self.write_constant(atom)})" if typed else super().write_atom(atom)
 
     def write_form(self, form: Form, atoms: Sequence[Atom]) -> str:

@@ -27,7 +27,15 @@ from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.circuit_recording import CircuitRecording
 from wiregrad.ir.columns import Certificate, Place, Row, automatic_name, check_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
-from wiregrad.ir.strict_json import from_pairs, read_elements, read_outcome, read_type, write_elements, write_outcome
+from wiregrad.ir.strict_json import (
+    from_pairs,
+    part_dtype,
+    read_elements,
+    read_outcome,
+    read_type,
+    write_elements,
+    write_outcome,
+)
 from wiregrad.ir.types_and_kinks import DERIVE_MODE, check_mode, derive_modes, parse_mode, type_of_constant, write_mode
 from wiregrad.ir.verifier import bind_untrusted, check_node_count, verify
 
@@ -313,7 +321,7 @@ class _DocumentReader:
         self._unused.remove(name)
         value = self.tensors[name]
         if stated is not None and stated.dtype.kind == "c":
-            value = _join_pairs(name, value)
+            value = _join_pairs(name, value, part_dtype(stated.dtype))
         if stated != type_of_constant(value):
             raise FileFormatError(f"its stated type is {stated}, but the tensor {name} is {type_of_constant(value)}")
         return value
@@ -326,9 +334,9 @@ class _DocumentReader:
         return self._places.setdefault(place, place)
 
 
-def _join_pairs(name: str, value: NDArray[Any]) -> NDArray[Any]:
-    if value.dtype != np.float64 or value.shape[-1:] != (2,):
-        raise FileFormatError(f"the tensor {name} must hold complex numbers as pairs of float64")
+def _join_pairs(name: str, value: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    if value.dtype != dtype or value.shape[-1:] != (2,):
+        raise FileFormatError(f"the tensor {name} must hold complex numbers as pairs of {dtype}")
     return from_pairs(value)
 
 

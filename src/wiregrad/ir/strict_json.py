@@ -220,7 +220,16 @@ def from_pairs(array: NDArray[Any]) -> NDArray[Any]:
     >>> from_pairs(np.array([[1.0, 2.0]]))
     array([1.+2.j])
     """
-    return np.ascontiguousarray(array).view(np.complex128)[..., 0]
+    return np.ascontiguousarray(array).view(np.result_type(array.dtype, np.complex64))[..., 0]
+
+
+def part_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of the real and imaginary part of complex numbers.
+
+    >>> part_dtype(np.dtype("complex64"))
+    dtype('float32')
+    """
+    return np.dtype(f"f{dtype.itemsize // 2}")
 
 
 def read_elements(kind: WireType, value: JsonValue) -> WireValue:
@@ -235,7 +244,7 @@ def read_elements(kind: WireType, value: JsonValue) -> WireValue:
         _check_complex_axes(len(kind.shape))
     shape = (*kind.shape, 2) if paired else kind.shape
     flat = _flatten_elements(kind, shape, value)
-    dtype = np.dtype(np.float64) if paired else kind.dtype
+    dtype = part_dtype(kind.dtype) if paired else kind.dtype
     array = {"f": _read_floats, "b": _read_bools, "i": _read_integers}[dtype.kind](kind, dtype, flat).reshape(shape)
     value_of_kind: WireValue = (from_pairs(array) if paired else array)[()]
     return value_of_kind

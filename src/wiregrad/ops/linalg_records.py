@@ -30,6 +30,8 @@ class MatrixDecomposition(General):
 
     symmetric: bool = False
     """Whether the matrix is assumed to be symmetric; derivatives are then along symmetric directions."""
+    free_phase: bool = True
+    """Whether complex results have a phase that the matrix does not determine."""
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return what the backward rule sends for the flow."""
@@ -532,6 +534,137 @@ def _eigvalsh_back(g: Any, v: Any) -> Any:
 
 def _eigvalsh_ahead(t: Any, v: Any) -> Any:
     return _real_part(TABLE["sum"](conjugate_flow(v) * matmul(_symmetric_part(t), v), axes=(-2,), keepdims=False))
+
+
+def _compute_eig(x: Any) -> Any:
+    values, vectors = np.linalg.eig(x)
+    rows = np.concatenate([vectors, values[..., None, :]], -2)
+    # NumPy returns real arrays if all eigenvalues happen to be real; the type of a wire does not depend on numbers.
+    return rows.astype(np.result_type(rows.dtype, np.complex64))
+
+
+def _mark_largest(v: Any) -> Any:
+    """Return which element of each column has the largest magnitude: LAPACK turns the column so that it is real."""
+    place = TABLE["argmax"](TABLE["absolute"](v), axis=-2, keepdims=True)
+    return TABLE["equal"](np.arange(shape_of(v)[-2])[:, None], place)
+
+
+def _hold_norm_and_phase(v: Any, change: Any) -> Any:
+    """Return a change of unit vectors without what would change their length or make their largest element complex."""
+    length = TABLE["real"](_column_sums(conjugate_flow(v) * change))
+    largest = _mark_largest(v)
+    phase = TABLE["imag"](_column_sums(TABLE["where"](largest, change, 0.0)))
+    size = TABLE["real"](_column_sums(TABLE["where"](largest, v, 0.0)))
+    return change - v * length - v * TABLE["imaginary"](phase / size)
+
+
+def _transpose_of_hold(v: Any, g: Any) -> Any:
+    """Return the transpose of `_hold_norm_and_phase`, applied to a gradient."""
+    along = _column_sums(conjugate_flow(v) * g)
+    largest = _mark_largest(v)
+    size = TABLE["real"](_column_sums(TABLE["where"](largest, v, 0.0)))
+    turn = TABLE["imag"](along) / size
+    return g - v * TABLE["real"](along) - TABLE["where"](largest, TABLE["imaginary"](turn), 0.0)
+
+
+MAX_VECTOR_COSINE_ULPS = 450.0
+"""Eigenvectors whose cosine is within so many roundings of 1 are the same: the matrix lacks eigenvectors."""
+
+
+def _cast_like(t: Any, y: Any) -> Any:
+    """Return a tangent in the dtype of a result."""
+    return t if t.dtype == y.dtype else TABLE["cast"](t, dtype=y.dtype.name)
+
+
+def _require_distinct(v: Any) -> Any:
+    """Return eigenvectors, but NaN if two are the same up to rounding: such a matrix has no derivative."""
+    n = shape_of(v)[-1]
+    cosine = _on_diagonal(0.0, TABLE["absolute"](matmul(_adjoint_of(v), v)), n)
+    limit = 1.0 - MAX_VECTOR_COSINE_ULPS * float(np.finfo(v.dtype).eps)
+    same = TABLE["any"](TABLE["greater"](cosine, limit), axes=(-2, -1), keepdims=True)
+    return TABLE["where"](same, np.nan, v)
+
+
+def _eig_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+    v, w = _eigh_parts(y)
+    g_v, g_w = _eigh_parts(fill_absent(flow))
+    n = shape_of(w)[-1]
+    v = _require_distinct(v)
+    gaps = conjugate_flow(w - _transpose_matrix(w))
+    turn = _divide_by_gaps(matmul(_adjoint_of(v), _transpose_of_hold(v, g_v)), gaps)
+    inner = _on_diagonal(g_w, _keep_used_columns(flow, 0, n, turn), n)
+    return solve(_adjoint_of(v), matmul(inner, _adjoint_of(v)), strict=False)
+
+
+def _eig_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
+    v, w = _eigh_parts(y)
+    v = _require_distinct(v)
+    tangent = solve(v, matmul(_cast_like(t, v), v), strict=False)
+    vectors = _hold_norm_and_phase(v, matmul(v, _divide_by_gaps(tangent, w - _transpose_matrix(w))))
+    return _stack_rows(vectors, _column_sums(_on_diagonal(tangent, 0.0, shape_of(w)[-1])))
+
+
+def _eigvals_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
+    v = _require_distinct(_eigh_parts(eig(xs[0]))[0])
+    return solve(_adjoint_of(v), _transpose_matrix(_as_row(fill_absent(flow))) * _adjoint_of(v), strict=False)
+
+
+def _eigvals_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
+    v = _require_distinct(_eigh_parts(eig(xs[0]))[0])
+    tangent = solve(v, matmul(_cast_like(t, v), v), strict=False)
+    return TABLE["sum"](_on_diagonal(tangent, 0.0, shape_of(v)[-1]), axes=(-2,), keepdims=False)
+
+
+_EIG_ROWS = '''\
+def eig_rows(x):
+    """Return the eigenvectors of a matrix and, as one more row, its eigenvalues; complex."""
+    values, vectors = np.linalg.eig(x)
+    rows = np.concatenate([vectors, values[..., None, :]], axis=-2)
+    return rows.astype(np.result_type(rows.dtype, np.complex64))
+'''
+_COMPLEX_EIGVALS = '''\
+def complex_eigvals(x):
+    """Return the eigenvalues of a matrix; complex, even if all are real."""
+    values = np.linalg.eigvals(x)
+    return values.astype(np.result_type(values.dtype, np.complex64))
+'''
+
+
+def _compute_eigvals(x: Any) -> Any:
+    values = np.linalg.eigvals(x)
+    return values.astype(np.result_type(values.dtype, np.complex64))
+
+
+eig: MatrixDecomposition = register(
+    MatrixDecomposition(
+        name="eig",
+        doc="Eigenvectors and, as one more row, eigenvalues of a square matrix; complex.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_compute_eig,
+        numpy="eig_rows",
+        numpy_needs=(_EIG_ROWS,),
+        back=_eig_back,
+        ahead=_eig_ahead,
+        free_phase=False,
+        samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
+    )
+)
+eigvals: MatrixDecomposition = register(
+    MatrixDecomposition(
+        name="eigvals",
+        doc="Eigenvalues of a square matrix; complex.",
+        inputs=("x",),
+        pattern=Pattern.SCALE,
+        forward=_compute_eigvals,
+        numpy="complex_eigvals",
+        numpy_needs=(_COMPLEX_EIGVALS,),
+        back=_eigvals_back,
+        ahead=_eigvals_ahead,
+        free_phase=False,
+        samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
+    )
+)
 
 
 def _compute_svd(x: Any) -> Any:

@@ -490,7 +490,7 @@ def _cast_gradient(g: Any, x: Any) -> Any:
 
 def _make_imaginary(x: Any) -> Any:
     # A product with 1j would turn inf into NaN.
-    y = np.zeros(np.shape(x), np.complex128)
+    y = np.zeros(np.shape(x), np.result_type(np.asarray(x).dtype, np.complex64))
     y.imag = x
     return y[()]
 
@@ -568,7 +568,7 @@ imag: Linear = register(
 _IMAGINARY = '''\
 def imaginary(x):
     """Return x as an imaginary part beside 0; a product with 1j would make NaN of inf."""
-    y = np.zeros(np.shape(x), np.complex128)
+    y = np.zeros(np.shape(x), np.result_type(np.asarray(x).dtype, np.complex64))
     y.imag = x
     return y[()]
 '''

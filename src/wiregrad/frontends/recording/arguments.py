@@ -1,23 +1,25 @@
 """What users hand in and get back: nested containers, numbers and arrays.
 
-A container (dicts, lists, tuples, named tuples, None) is flattened to its leaves and built again with others. A number
+A container (dicts, lists, tuples, named tuples, dataclasses, registered classes, None) is flattened to its leaves and
+built again with others. Leaves that are not real or complex numbers are static: they have no gradient. A number
 or an array that meets a value is checked, and an array is copied: what is recorded belongs to the recording and is
 read-only, so nobody can change it later. Several results of one node travel on its one wire end to end (`PackedParts`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Number
 from sys import getrefcount
 from types import MemberDescriptorType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import DTYPES
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops.functions import FUNCTIONS
@@ -58,13 +60,29 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
     if isinstance(data, list | tuple) and array.dtype.kind in "iu" and array.size and not strict:
         # Lists of Python ints count as real numbers.
         array = array.astype(float)
-    if array.dtype not in (DTYPES["float64"], DTYPES["float32"], DTYPES["complex128"]):
-        hint = "; use .astype(float)" if array.dtype.kind in "iub" else "; wanted float64, float32 or complex128"
+    if array.dtype not in RECORDED_DTYPES:
         raise GradientError(
             f"{what} must be real or complex to be differentiated; "
-            f"got {_describe_data(array)}{hint}{format_user_line()}"
+            f"got {_describe_data(array)}{_suggest_cast(array.dtype)}{format_user_line()}"
         )
     return ensure_owned(array)
+
+
+RECORDED_DTYPES = frozenset(map(np.dtype, ("float64", "float32", "complex128", "complex64")))
+"""The dtypes that can be differentiated."""
+
+
+def _suggest_cast(dtype: np.dtype[Any]) -> str:
+    """Return what to write to get a dtype that can be differentiated.
+
+    >>> _suggest_cast(np.dtype(np.float16)), _suggest_cast(np.dtype(int))
+    ('; write x.astype(np.float32)', '; use .astype(float)')
+    """
+    if dtype.kind in "iub":
+        return "; use .astype(float)"
+    if dtype.kind == "c":
+        return "; write x.astype(np.complex128)"
+    return f"; write x.astype(np.{'float32' if dtype.itemsize < 4 else 'float64'})"
 
 
 def as_array(data: object, what: str) -> NDArray[Any]:
@@ -244,6 +262,8 @@ class ContainerTree:
             return next(leaves)
         if self.kind is None:
             return None
+        if self.kind is STATIC:
+            return self.keys[0]
         parts = [child.build_container(leaves) for child in self.children]
         if self.kind is list or self.kind is tuple:
             return self.kind(parts)
@@ -252,7 +272,11 @@ class ContainerTree:
         return self._build_subclass(parts)
 
     def _build_subclass(self, parts: list[Any]) -> Any:
-        """Build a container of a subclass without calling its constructor, which may need other arguments."""
+        """Build a container of a user's class without calling its constructor, which may need other arguments."""
+        if self.kind in REGISTERED_CONTAINERS:
+            return REGISTERED_CONTAINERS[self.kind].unflatten(self.keys[0], parts)
+        if is_field_container(self.kind) and not issubclass(self.kind, CONTAINER_BASES):
+            return self._build_dataclass(parts)
         base: Any = next(base for base in CONTAINER_BASES if issubclass(self.kind, base))
         built = base.__new__(self.kind, parts) if base is tuple else base.__new__(self.kind)
         if base is list:
@@ -264,6 +288,20 @@ class ContainerTree:
             object.__setattr__(built, name, value)
         return built
 
+    def _build_dataclass(self, parts: list[Any]) -> Any:
+        """Build an instance of a dataclass; neither `__init__` nor `__post_init__` runs, so nothing is converted."""
+        built = object.__new__(self.kind)
+        for name, value in (*zip(self.keys, parts, strict=True), *self.attributes.items()):
+            object.__setattr__(built, name, value)
+        return built
+
+    def replace_static(self) -> ContainerTree:
+        """Return the structure of a gradient: None where a leaf is static."""
+        if self.kind is STATIC:
+            return _NONE_TREE
+        children = [child.replace_static() for child in self.children]
+        return ContainerTree(self.kind, children, self.keys, self.attributes) if children else self
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, ContainerTree)
@@ -274,20 +312,79 @@ class ContainerTree:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return repr(self.build_container(iter(_LeafMark, None)))
+        return repr(self._describe())
+
+    def _describe(self) -> Any:
+        """Return an object whose repr shows the structure, with `*` for each leaf."""
+        if self.kind is LEAF or self.kind is STATIC:
+            return _TextMark("*" if self.kind is LEAF else repr(self.keys[0]))
+        parts = [child._describe() for child in self.children]
+        if self.kind is None or issubclass(self.kind, CONTAINER_BASES):
+            marked = [ContainerTree(STATIC, [], [part], {}) for part in parts]
+            return ContainerTree(self.kind, marked, self.keys, self.attributes).build_container(iter(()))
+        names = [f"{name}=" for name in self.keys] if dataclasses.is_dataclass(self.kind) else [""] * len(parts)
+        fields = ", ".join(f"{name}{part!r}" for name, part in zip(names, parts, strict=True))
+        return _TextMark(f"{self.kind.__name__}({fields})")
 
 
-class _LeafMark:
+class _TextMark:
+    """An object whose repr is a given text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
     def __repr__(self) -> str:
-        return "*"
+        return self.text
 
 
 LEAF = object()
+STATIC = object()
+"""The kind of a leaf that has no gradient: text, a whole number, an object. Its tree holds it."""
 _LEAF_TREE = ContainerTree(LEAF, [], [], {})
+_NONE_TREE = ContainerTree(None, [], [], {})
 _LEAF_TYPES = frozenset([float, np.ndarray])
 """Types that are always leaves."""
 CONTAINER_BASES = (OrderedDict, dict, list, tuple)
 """The containers whose subclasses are rebuilt as such."""
+
+
+class RegisteredContainer(NamedTuple):
+    """How a registered class is taken apart and built again."""
+
+    flatten: Callable[[Any], tuple[Iterable[Any], Any]]
+    unflatten: Callable[[Any, Iterable[Any]], Any]
+
+
+REGISTERED_CONTAINERS: dict[type, RegisteredContainer] = {}
+"""The classes that `register_container` made containers."""
+Container = TypeVar("Container")
+
+
+def register_container(
+    cls: type[Container],
+    flatten: Callable[[Container], tuple[Iterable[Any], Any]],
+    unflatten: Callable[[Any, Iterable[Any]], Container],
+) -> None:
+    """Make a class a container, so that transforms differentiate by what its objects hold.
+
+    `flatten(object)` returns its parts and anything else that is needed to build it again; `unflatten(rest, parts)`
+    builds it. These are the functions that `jax.tree_util.register_pytree_node` takes. Subclasses are registered by
+    themselves; dataclasses need no registration.
+
+    >>> class Layer:
+    ...     def __init__(self, w, name):
+    ...         self.w, self.name = w, name
+    >>> register_container(Layer, lambda x: ([x.w], x.name), lambda name, parts: Layer(*parts, name))
+    >>> tree_map(lambda w: 2.0 * w, Layer(3.0, "first")).w
+    6.0
+    """
+    if not isinstance(cls, type) or not callable(flatten) or not callable(unflatten):
+        raise OperandError(
+            "register_container takes a class and two functions: wg.register_container(C, flatten, unflatten)"
+        )
+    if cls in _LEAF_TYPES or issubclass(cls, CONTAINER_BASES) or hasattr(cls, "__wiregrad_apply__"):
+        raise OperandError(f"{cls.__name__} is known already: its objects are numbers, arrays or containers")
+    REGISTERED_CONTAINERS[cls] = RegisteredContainer(flatten, unflatten)
 
 
 def flatten(container: object) -> tuple[list[Any], ContainerTree]:
@@ -305,21 +402,102 @@ def flatten(container: object) -> tuple[list[Any], ContainerTree]:
 def _flatten_item(item: object, leaves: list[Any]) -> ContainerTree:
     """Append the leaves of an item to a list; returns the structure of the item."""
     if item is None:
-        return ContainerTree(None, [], [], {})
+        return _NONE_TREE
     kind = _kind_of(item)
     if kind is LEAF:
         leaves.append(item)
         return _LEAF_TREE
-    keys, parts = parts_of(item)
+    keys, parts = _take_apart(item)
     return ContainerTree(kind, [_flatten_item(part, leaves) for part in parts], keys, own_attributes(item))
 
 
 def _kind_of(item: object) -> Any:
     """Return the class that a container is rebuilt as; `LEAF` if the item is not a container."""
-    if isinstance(item, dict | list | tuple):
-        return type(item)
+    kind = type(item)
+    if kind in _LEAF_TYPES:
+        return LEAF
+    if issubclass(kind, dict | list | tuple) or kind in REGISTERED_CONTAINERS or is_field_container(kind):
+        return kind
     # Another mapping cannot be rebuilt, since its constructor is unknown; a dict has the same items.
     return dict if isinstance(item, Mapping) else LEAF
+
+
+def is_field_container(kind: type) -> bool:
+    """Return whether objects of a class are containers because it is a dataclass; ops are not containers."""
+    return hasattr(kind, "__dataclass_fields__") and not issubclass(kind, Op)
+
+
+def fields_of(thing: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass object by name, without those that have no value yet."""
+    names = [field.name for field in dataclasses.fields(thing)]
+    return {name: getattr(thing, name) for name in names if hasattr(thing, name)}
+
+
+def _take_apart(item: object) -> tuple[list[Any], list[Any]]:
+    """Return what is needed to build a container again besides its parts and attributes, and its parts."""
+    kind = type(item)
+    if kind in REGISTERED_CONTAINERS:
+        parts, rest = REGISTERED_CONTAINERS[kind].flatten(item)
+        return [rest], list(parts)
+    if isinstance(item, Mapping | list | tuple):
+        return parts_of(item)
+    fields = fields_of(item)
+    return list(fields), list(fields.values())
+
+
+def name_parts(item: object) -> Iterator[tuple[str, Any]] | None:
+    """Return the parts of a container with the text of their key, field or index; None for a leaf.
+
+    >>> list(name_parts({"w": 2.0})), list(name_parts([1.0]))
+    ([('w', 2.0)], [('0', 1.0)])
+    """
+    if item is None or _kind_of(item) is LEAF:
+        return None if item is not None else iter(())
+    keys, parts = _take_apart(item)
+    named = len(keys) == len(parts) and type(item) not in REGISTERED_CONTAINERS
+    return zip(map(str, keys) if named else map(str, range(len(parts))), parts, strict=True)
+
+
+def is_static(leaf: object) -> bool:
+    """Return whether a leaf has no gradient by its kind: text, a truth value, a whole number, an object.
+
+    >>> [is_static(leaf) for leaf in ("relu", 3, True, 3.0, np.ones(2), np.arange(2), 1j)]
+    [True, True, True, False, False, True, False]
+    """
+    kind = type(leaf)
+    if kind is float or kind is complex:
+        return False
+    dtype = getattr(leaf, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return dtype.kind in "biuUSmM"
+    if isinstance(leaf, int | str | bytes):
+        return True
+    return not (isinstance(leaf, Number) or hasattr(leaf, "__array__") or hasattr(leaf, "__float__"))
+
+
+def separate_static(tree: ContainerTree, leaves: list[Any]) -> tuple[ContainerTree, list[Any]]:
+    """Return a structure that holds the static leaves of a container itself, and the other leaves.
+
+    An argument that is a leaf itself is never static, and neither are leaves if all of them would be. A whole number in
+    a list or tuple is not static, because a number that stands among numbers is meant as one: it will be refused.
+    """
+    if not any(map(is_static, leaves)):
+        return tree, leaves
+    moving: list[Any] = []
+    held = _hold_static(tree, iter(leaves), moving, named=False)
+    return (held, moving) if moving else (tree, leaves)
+
+
+def _hold_static(tree: ContainerTree, leaves: Iterator[Any], moving: list[Any], *, named: bool) -> ContainerTree:
+    if tree.kind is LEAF:
+        leaf = next(leaves)
+        if is_static(leaf) and (named or not isinstance(leaf, int | np.ndarray | np.generic)):
+            return ContainerTree(STATIC, [], [leaf], {})
+        moving.append(leaf)
+        return tree
+    named = tree.kind is not None and (hasattr(tree.kind, "_fields") or not issubclass(tree.kind, list | tuple))
+    children = [_hold_static(child, leaves, moving, named=named) for child in tree.children]
+    return ContainerTree(tree.kind, children, tree.keys, tree.attributes)
 
 
 def parts_of(container: object) -> tuple[list[Any], list[Any]]:
@@ -352,11 +530,19 @@ def own_attributes(container: object) -> dict[str, Any]:
     ({'unit': 'm'}, {})
     """
     kind = type(container)
-    if kind in CONTAINER_BASES or not issubclass(kind, CONTAINER_BASES):
+    if kind in REGISTERED_CONTAINERS or kind in CONTAINER_BASES:
         return {}
+    if not issubclass(kind, CONTAINER_BASES):
+        return _other_attributes(container) if is_field_container(kind) else {}
     slots = {name: part for name, part in member_slots(kind.__mro__).items() if not name.startswith("__")}
     in_slots = {name: part.__get__(container) for name, part in slots.items() if hasattr(container, name)}
     return {**in_slots, **getattr(container, "__dict__", {})}
+
+
+def _other_attributes(thing: object) -> dict[str, Any]:
+    """Return the attributes of a dataclass object that are not its fields."""
+    fields = {field.name for field in dataclasses.fields(thing)}  # type: ignore[arg-type]
+    return {name: value for name, value in getattr(thing, "__dict__", {}).items() if name not in fields}
 
 
 def member_slots(mro: Sequence[type]) -> dict[str, MemberDescriptorType]:
@@ -394,6 +580,8 @@ def match_leaves(tree: ContainerTree, container: object, what: str) -> list[Any]
 
 def _collect_like(tree: ContainerTree, item: Any, leaves: list[Any]) -> bool:
     """Append the leaves of an item in the order of a structure; returns whether the item has that structure."""
+    if tree.kind is STATIC:
+        return True
     if tree.kind is None or item is None:
         return tree.kind is None and item is None
     if _kind_of(item) is not tree.kind:
@@ -401,16 +589,21 @@ def _collect_like(tree: ContainerTree, item: Any, leaves: list[Any]) -> bool:
     if tree.kind is LEAF:
         leaves.append(item)
         return True
-    if issubclass(tree.kind, dict):
-        held = dict(zip(*items_of(item), strict=True))
-        if held.keys() != {*tree.keys}:
-            return False
-        parts = [held[key] for key in tree.keys]
-    else:
-        parts = _elements_of(item)
-    return len(parts) == len(tree.children) and all(
-        _collect_like(child, part, leaves) for child, part in zip(tree.children, parts, strict=True)
+    parts = _parts_like(tree, item)
+    return (
+        parts is not None
+        and len(parts) == len(tree.children)
+        and all(_collect_like(child, part, leaves) for child, part in zip(tree.children, parts, strict=True))
     )
+
+
+def _parts_like(tree: ContainerTree, item: Any) -> list[Any] | None:
+    """Return the parts of a container in the order of a structure; None if its keys or fields are others."""
+    keys, parts = _take_apart(item)
+    if not issubclass(tree.kind, dict):
+        return parts if keys == tree.keys else None
+    held = dict(zip(keys, parts, strict=True))
+    return [held[key] for key in tree.keys] if held.keys() == {*tree.keys} else None
 
 
 def fill_places(leaves: Sequence[Any], places: Sequence[int], values: Sequence[Any]) -> list[Any]:

@@ -43,6 +43,7 @@ from wiregrad.ir import TABLE, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
+from wiregrad.ops.functions.refusals import REFUSALS
 from wiregrad.ops.functions.registry import RegisteredFunction
 from wiregrad.ops.functions.shape import cast_like
 
@@ -83,6 +84,8 @@ def _describe_missing_ufunc(ufunc: np.ufunc, method: str, settings: dict[str, An
     name = ufunc.__name__
     what = name + ("" if method == "__call__" else f".{method}")
     keywords = f" with {', '.join(settings)}=" if settings else ""
+    if method == "__call__" and ufunc in REFUSALS:
+        return f"np.{what} has no rule: {REFUSALS[ufunc]}"
     if getattr(np, name, None) is not ufunc:
         return f"{what}{keywords}, a ufunc of another library, has no rule"
     return f"np.{what}{keywords} has no rule{_suggest_name(name)}"
@@ -112,6 +115,8 @@ def apply_function(
     if result is not NotImplemented:
         return result
     name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
+    if function in REFUSALS:
+        raise NoRuleError(f"{name} has no rule: {REFUSALS[function]}{format_user_line()}")
     raise NoRuleError(f"{name} has no rule{_suggest_name(function.__name__)}{format_user_line()}")
 
 
@@ -195,7 +200,7 @@ def _collect_ufuncs() -> dict[Any, Op]:
 
 
 UFUNCS = _collect_ufuncs()
-PROPERTY_METHODS = ("T", "mT", "real", "imag")
+PROPERTY_METHODS = ("T", "mT", "real", "imag", "flat")
 """Methods that are properties: written without parentheses."""
 
 

@@ -6,15 +6,29 @@ be differentiated again.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import GradientError, OperandError, short_repr
-from wiregrad.frontends.recording import dispatch, scalar, traced_numbers  # noqa: F401 - they install Value's methods
-from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, is_owned, unflatten
+from wiregrad.errors import GradientError, OperandError, short_repr, suggest_name
+from wiregrad.frontends.recording import (  # noqa: F401 - they install Value's methods
+    array_methods,
+    dispatch,
+    scalar,
+    traced_numbers,
+)
+from wiregrad.frontends.recording.arguments import (
+    ContainerTree,
+    as_data,
+    ensure_owned,
+    flatten,
+    is_owned,
+    separate_static,
+    unflatten,
+)
 from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
 from wiregrad.frontends.recording.tape import (
     LITERAL,
@@ -43,6 +57,9 @@ from wiregrad.ir import INPUT, TABLE, Row
 from wiregrad.passes import sweep_backward, sweep_forward
 
 Argnums = int | Sequence[int]
+Argnames = str | Sequence[str]
+ArgumentPlace = int | str
+"""Where an argument is in a call: its position, or its keyword."""
 
 
 class RecordingSession:
@@ -161,9 +178,12 @@ class RecordingSession:
         on_values = self.has_outside_inputs(stop) or any(isinstance(t, Value) for t in tangents)
         # An argument behind the last result cannot have an effect on any of them.
         seeds = {span.index_of(o): t for o, t in zip(self.offsets, tangents, strict=True) if o < stop}
-        values = SpanValues(span) if on_values else SpanNumbers(span)
+        # What is pushed along a closed tape is recorded on the tape of the tangents.
+        is_closed = self.tape.owner is None
+        values = SpanValues(span) if on_values and not is_closed else SpanNumbers(span)
         watch = STATE.watch
-        with np.errstate(all="ignore"), STATE.record_on(self.tape), pause_watching():
+        recording = nullcontext() if is_closed else STATE.record_on(self.tape)
+        with np.errstate(all="ignore"), recording, pause_watching():
             flows = sweep_forward(span, values, seeds)
             if watch is not None:
                 watch.check_tangents(span, values, flows)
@@ -340,67 +360,171 @@ class LiftedCall:
         f: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        argnums: Argnums,
+        argnums: Argnums | None,
+        argnames: Argnames | None = None,
     ) -> None:
         self.session = RecordingSession()
-        self.numbers, self.single = _resolve_argnums(argnums, len(args), f)
-        chosen = list(args)
+        self.places, self.single = resolve_arguments(f, args, kwargs, argnums, argnames)
+        # A list is faster to make, and has the same indices.
+        chosen: Any = join_arguments(args, kwargs) if kwargs else list(args)
         self.trees: list[ContainerTree] = []
+        self._gradient_trees: list[ContainerTree] = []
         self.counts: list[int] = []
         before = STATE.running_state()
         try:
             STATE.innermost, STATE.around = self.session.tape, PAUSES.active_blocks()
-            self._lift_arguments(f, args, chosen)
-            self.result = f(*chosen, **kwargs)
+            self._lift_arguments(f, chosen, len(args))
+            if kwargs:
+                self.result = f(*[chosen[k] for k in range(len(args))], **{name: chosen[name] for name in kwargs})
+            else:
+                self.result = f(*chosen)
         finally:
             # Plain assignments: a Ctrl-C cannot come between them and leave the tape active.
             STATE.innermost, STATE.around, STATE.block = before
 
-    def _lift_arguments(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
+    def _lift_arguments(self, f: Callable[..., Any], chosen: Any, count: int) -> None:
         """Replace the arguments to differentiate by values, and other arrays by read-only copies."""
-        for number, arg in enumerate(args):
-            if type(arg) is np.ndarray and arg.ndim and number not in self.numbers:
+        for number in range(count):
+            arg = chosen[number]
+            if type(arg) is np.ndarray and arg.ndim and number not in self.places:
                 chosen[number] = ensure_owned(arg)
-        for number in self.numbers:
-            leaves, tree = flatten(args[number])
+        for place in self.places:
+            whole, of_gradient, leaves = flatten_argument(chosen[place])
 
-            def what(number: int = number, count: int = len(leaves)) -> str:
-                return f"argument {number} of {function_name(f)}" + (
+            def what(place: ArgumentPlace = place, count: int = len(leaves)) -> str:
+                return f"argument {place} of {function_name(f)}" + (
                     f" (one of its {count} leaves)" if count > 1 else ""
                 )
 
-            chosen[number] = unflatten(tree, [self.session.lift_argument(leaf, what) for leaf in leaves])
-            self.trees.append(tree)
+            chosen[place] = unflatten(whole, [self.session.lift_argument(leaf, what) for leaf in leaves])
+            self.trees.append(whole)
+            self._gradient_trees.append(of_gradient)
             self.counts.append(len(leaves))
 
     def shape_like_arguments(self, leaves: Sequence[Any]) -> Any:
-        """Return leaves, one per lifted leaf, in the structure of the arguments: one container or a tuple of them."""
+        """Return leaves, one per lifted leaf, in the structure of the arguments: one container or a tuple of them.
+
+        Static leaves of an argument (text, whole numbers) have None there.
+        """
         if self.single and len(leaves) == 1:
-            return unflatten(self.trees[0], leaves)
+            return unflatten(self._gradient_trees[0], leaves)
         rest = iter(leaves)
         parts: list[Any] = []
-        for tree, count in zip(self.trees, self.counts, strict=True):
+        for tree, count in zip(self._gradient_trees, self.counts, strict=True):
             parts.append(unflatten(tree, [next(rest) for _ in range(count)]))
         return parts[0] if self.single else tuple(parts)
 
 
-def _resolve_argnums(argnums: Argnums, count: int, f: Callable[..., Any]) -> tuple[list[int], bool]:
-    """Return the argument numbers without negative ones, and whether a single number was given."""
-    if type(argnums) is int and 0 <= argnums < count:
-        return [argnums], True
-    single = isinstance(argnums, int) and not isinstance(argnums, bool)
-    if not single and not isinstance(argnums, list | tuple):
-        raise GradientError(f"argnums is a whole number or a tuple of them; got {short_repr(argnums)}")
-    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-    for number in numbers:
-        if not isinstance(number, int) or not -count <= number < count:
-            raise GradientError(
-                f"argnums asks for argument {short_repr(number)} of {function_name(f)}, which was called with {count}"
-            )
-    positions = [number % count for number in numbers]
-    if len(set(positions)) != len(positions):
-        raise GradientError(f"argnums names an argument twice: {short_repr(argnums)}")
-    return positions, single
+def join_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[ArgumentPlace, Any]:
+    """Return all arguments of a call by position or keyword, in order."""
+    arguments: dict[ArgumentPlace, Any] = dict(enumerate(args))
+    arguments.update(kwargs)
+    return arguments
+
+
+def flatten_argument(arg: object) -> tuple[ContainerTree, ContainerTree, list[Any]]:
+    """Return the structure of an argument with its static leaves, that of its gradient, and the other leaves."""
+    leaves, tree = flatten(arg)
+    if not tree.children:
+        return tree, tree, leaves
+    whole, moving = separate_static(tree, leaves)
+    return whole, tree if whole is tree else whole.replace_static(), moving
+
+
+def resolve_arguments(
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: Argnums | None,
+    argnames: Argnames | None,
+) -> tuple[list[ArgumentPlace], bool]:
+    """Return the positions and names of the arguments to differentiate by, and whether a single one was asked for.
+
+    Without `argnums` and `argnames` it is the first argument.
+    """
+    if argnames is None:
+        chosen = 0 if argnums is None else argnums
+        if type(chosen) is int and 0 <= chosen < len(args):
+            return [chosen], True
+        single = isinstance(chosen, int) and not isinstance(chosen, bool)
+        places = _resolve_argnums(chosen, f, args, kwargs)
+    else:
+        single = argnums is None and isinstance(argnames, str)
+        places = [] if argnums is None else _resolve_argnums(argnums, f, args, kwargs)
+        places += _resolve_argnames(argnames, f, args, kwargs)
+    if len(set(places)) != len(places):
+        asked = [
+            f"{name}={short_repr(x)}" for name, x in (("argnums", argnums), ("argnames", argnames)) if x is not None
+        ]
+        raise GradientError(f"{' and '.join(asked)} names an argument of {function_name(f)} twice")
+    return places, single
+
+
+def _resolve_argnums(
+    argnums: Argnums, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[ArgumentPlace]:
+    """Return the positions of arguments; the name of one that was passed as a keyword."""
+    is_number = isinstance(argnums, int) and not isinstance(argnums, bool)
+    if not is_number and not isinstance(argnums, list | tuple):
+        raise GradientError(
+            f"argnums is a whole number or a tuple of them; got {short_repr(argnums)}"
+            + (f": write argnames={argnums!r}" if isinstance(argnums, str) else "")
+        )
+    numbers: Sequence[Any] = [argnums] if isinstance(argnums, int) else argnums
+    return [_find_position(number, f, len(args), kwargs) for number in numbers]
+
+
+def _find_position(number: Any, f: Callable[..., Any], count: int, kwargs: dict[str, Any]) -> ArgumentPlace:
+    if isinstance(number, int) and -count <= number < count:
+        return number % count
+    names = _positional_names(f) if isinstance(number, int) and kwargs else []
+    name = names[number] if names and 0 <= number < len(names) else ""
+    if name in kwargs:
+        return name
+    keywords = f" and the keywords {', '.join(kwargs)}" if kwargs else ""
+    raise GradientError(
+        f"argnums asks for argument {short_repr(number)} of {function_name(f)}, which was called with {count}{keywords}"
+    )
+
+
+def _resolve_argnames(
+    argnames: Argnames, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[ArgumentPlace]:
+    """Return the keywords of arguments; the position of one that was passed by position."""
+    names = [argnames] if isinstance(argnames, str) else argnames
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise GradientError(f"argnames is the name of a parameter or a tuple of them; got {short_repr(argnames)}")
+    known = _positional_names(f)
+    places: list[ArgumentPlace] = []
+    for name in names:
+        if name in kwargs:
+            places.append(name)
+        elif name in known[: len(args)]:
+            places.append(known.index(name))
+        else:
+            raise GradientError(_describe_missing_name(name, f, known, len(args), kwargs))
+    return places
+
+
+def _describe_missing_name(
+    name: str, f: Callable[..., Any], known: list[str], count: int, kwargs: dict[str, Any]
+) -> str:
+    """Say that a call has no argument of a name, and which ones it has."""
+    given = [*known[:count], *kwargs]
+    if name in known:
+        return f"argnames asks for {name!r} of {function_name(f)}, which was called without it: pass it, {name}=..."
+    listed = f"; it was called with {', '.join(given)}" if given else ""
+    hint = suggest_name(name, given)
+    return f"argnames asks for {name!r} of {function_name(f)}, which has no such argument{listed}{hint}"
+
+
+def _positional_names(f: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters that can be passed by position; empty if they are not known."""
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def function_name(f: object) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import DTYPES, to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, format_user_line, short_repr
-from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, items_of, unflatten
+from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully
 from wiregrad.frontends.recording.session import add_input, check_callable
 from wiregrad.frontends.recording.tape import LITERAL, STATE, DroppedArray, ExtraNode, Tape, TapeKind
@@ -280,14 +280,12 @@ def _input_paths(name: str, item: object) -> list[str]:
 
 def _leaf_paths(name: str, item: object) -> Iterator[tuple[str, Any]]:
     """Walk over the leaves of a container, each with the keys and indices that lead to it."""
-    if isinstance(item, list | tuple):
-        for k, part in enumerate(item):
-            yield from _leaf_paths(f"{name}_{k}" if name else str(k), part)
-    elif isinstance(item, Mapping):
-        for key, part in zip(*items_of(item), strict=True):
-            yield from _leaf_paths(f"{name}_{key}" if name else str(key), part)
-    elif item is not None:
+    parts = name_parts(item)
+    if parts is None:
         yield name, item
+        return
+    for key, part in parts:
+        yield from _leaf_paths(f"{name}_{key}" if name else key, part)
 
 
 def _as_number(result: object, name: str) -> Any:

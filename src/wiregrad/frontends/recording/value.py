@@ -197,6 +197,16 @@ class Value(ValueMethods):
         return int(np.size(self._data))
 
     @property
+    def itemsize(self) -> int:
+        """The size of one element in bytes."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all elements in bytes."""
+        return self.size * self.itemsize
+
+    @property
     def _mask(self) -> Any:
         # Functions of np.ma read `_data` of any object, and then its mask.
         raise OperandError(

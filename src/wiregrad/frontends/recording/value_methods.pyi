@@ -1,7 +1,7 @@
 # Written by `make derive` from the op table.
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, NoReturn, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -58,9 +58,9 @@ class ValueMethods:
         """Inverse of cosh."""
     def add(self, b: Operand, /) -> Value:
         """Sum of two wires."""
-    def all(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    def all(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, where: Any = True) -> Any:
         """Whether no element is 0."""
-    def any(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
+    def any(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, where: Any = True) -> Any:
         """Whether at least one element is not 0."""
     def arccos(self) -> Value:
         """Angle whose cosine is the wire."""
@@ -94,6 +94,8 @@ class ValueMethods:
         """Angle of the point (b, a) from the x axis; slopes 0 at the origin."""
     def atanh(self) -> Value:
         """Inverse of tanh."""
+    def byteswap(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: a recorded value does not change in place; write x.data.byteswap()."""
     def cbrt(self) -> Value:
         """Cube root."""
     def ceil(self) -> Value:
@@ -104,6 +106,8 @@ class ValueMethods:
         """The array between two bounds, either of which may be None."""
     def clone(self) -> Value:
         """Return a copy whose elements may be assigned."""
+    def compress(self, condition: Operand, axis: int | None = None) -> Value:
+        """Slices along an axis where a condition holds."""
     def conj(self) -> Value:
         """The complex conjugate."""
     def conjugate(self) -> Value:
@@ -130,6 +134,10 @@ class ValueMethods:
         """Quotient of two wires."""
     def dot(self, b: Operand) -> Value:
         """Sum of products over the last axis of a and the last but one of b."""
+    def dump(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: bytes carry no gradient; write v.data.dump()."""
+    def dumps(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: bytes carry no gradient; write v.data.dumps()."""
     def equal(self, b: Operand, /) -> Any:
         """Whether a = b."""
     def erf(self) -> Value:
@@ -144,6 +152,11 @@ class ValueMethods:
         """Return the array broadcast to the shape of another."""
     def expm1(self) -> Value:
         """exp(x) - 1, exact near 0."""
+    def fill(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: a recorded value does not change in place; write x = np.full_like(x, value)."""
+    @property
+    def flat(self) -> Value:
+        """All elements in a row, to iterate over and to index."""
     def flatten(self, order: str = 'C') -> Value:
         """The elements in one row."""
     def floor(self) -> Value:
@@ -175,6 +188,8 @@ class ValueMethods:
         """Whether the wire is infinite."""
     def isnan(self) -> Any:
         """Whether the wire is NaN."""
+    def itemset(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: a recorded value does not change in place; write x = wg.put(x, index, value)."""
     def leaky_relu(self, slope: Operand = 0.01, /) -> Value:
         """The wire where it is positive, else the wire times a slope (0.01 if left out)."""
     def less(self, b: Operand, /) -> Any:
@@ -214,13 +229,13 @@ class ValueMethods:
         """Return the array with a number where a mask is true."""
     def matmul(self, b: Operand, /) -> Value:
         """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
-    def max(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+    def max(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Any:
         """Largest element along axes, or of all; equal ones share the gradient."""
     def maximum(self, b: Operand, /) -> Value:
         """The larger of two wires; NaN if one is NaN; half the gradient each on a tie."""
-    def mean(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+    def mean(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, where: Any = True) -> Value:
         """Arithmetic mean along axes, or of everything."""
-    def min(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Value:
+    def min(self, axis: int | Sequence[int] | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Any:
         """Smallest element along axes, or of all; equal ones share the gradient."""
     def minimum(self, b: Operand, /) -> Value:
         """The smaller of two wires; NaN if one is NaN; half the gradient each on a tie."""
@@ -244,14 +259,18 @@ class ValueMethods:
         """Return the number of elements."""
     def numpy(self) -> Any:
         """Return a constant as a NumPy array; any other value raises, since its gradient would be lost."""
+    def partition(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: a recorded value does not change in place; write x = np.partition(x, kth)."""
     def positive(self) -> Value:
         """The wire itself."""
     def pow(self, b: Operand, /) -> Value:
         """First wire to the power of the second."""
     def power(self, b: Operand, /) -> Value:
         """First wire to the power of the second."""
-    def prod(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+    def prod(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Value:
         """Product along axes, or of everything; exact where factors are 0."""
+    def put(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: a recorded value does not change in place; write x = wg.put(x, index, values)."""
     def ravel(self, order: str = 'C') -> Value:
         """The elements in one row."""
     @property
@@ -267,10 +286,14 @@ class ValueMethods:
         """Each element several times in a row."""
     def reshape(self, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Value:
         """The same elements in another shape; one length may be -1."""
+    def resize(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: a recorded value does not change in place; write x = np.resize(x, shape)."""
     def round(self, decimals: int = 0) -> Value:
         """Numbers rounded to so many decimals; halves go to the even neighbour."""
     def searchsorted(self, v: Any, side: str = 'left', sorter: Any = None) -> Any:
         """Indices at which to insert elements into a sorted row."""
+    def setfield(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: a recorded value does not change in place; write x = wg.put(x, index, values)."""
     def sigmoid(self) -> Value:
         """1 / (1 + exp(-x)) without overflow."""
     def sign(self) -> Value:
@@ -287,6 +310,8 @@ class ValueMethods:
         """exp(x) / sum(exp(x)) along an axis, without overflow."""
     def softplus(self) -> Value:
         """log(1 + exp(x)) without overflow."""
+    def sort(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: a recorded value does not change in place; write x = np.sort(x)."""
     def split(self) -> Value:
         """Splitter: copies one wire to two readers; backward it adds."""
     def sqrt(self) -> Value:
@@ -295,13 +320,13 @@ class ValueMethods:
         """The wire times itself."""
     def squeeze(self, axis: int | Sequence[int] | None = None) -> Value:
         """The array without axes of length 1."""
-    def std(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value:
+    def std(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Value:
         """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
     def sub(self, b: Operand, /) -> Value:
         """Difference of two wires."""
     def subtract(self, b: Operand, /) -> Value:
         """Difference of two wires."""
-    def sum(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value:
+    def sum(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Value:
         """Sum along axes, or of everything."""
     def swapaxes(self, axis1: int, axis2: int) -> Value:
         """The array with two axes swapped."""
@@ -313,6 +338,10 @@ class ValueMethods:
         """Tangent of an angle in radians."""
     def tanh(self) -> Value:
         """Hyperbolic tangent."""
+    def tobytes(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: bytes carry no gradient; write v.data.tobytes()."""
+    def tofile(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: bytes carry no gradient; write v.data.tofile()."""
     def tolist(self) -> Any:
         """Refuses: it would silently cut the gradient of a recorded value."""
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
@@ -323,7 +352,9 @@ class ValueMethods:
         """Whole part of the wire, rounded towards 0."""
     def unsqueeze(self, dim: int) -> Value:
         """Return the array with one more axis of length 1."""
-    def var(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value:
+    def var(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Operand | None = None, correction: float | None = None) -> Value:
         """Variance along axes, or of everything."""
+    def view(self, *shape: int | Sequence[int] | None, dtype: DTypeLike | None = None) -> Value:
+        """The array itself, or reshaped, as PyTorch's `view`; the bits cannot be taken for another dtype."""
     def where(self, a: Operand, b: Operand, /) -> Value:
         """Second wire where the condition holds, else the third; the other one's gradient is absent, not 0."""

@@ -16,6 +16,7 @@ import numpy as np
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import flatten, match_leaves, unflatten
 from wiregrad.frontends.recording.session import (
+    Argnames,
     Argnums,
     LiftedCall,
     RecordingSession,
@@ -41,38 +42,74 @@ Arguments = TypeVarTuple("Arguments")
 
 @overload
 def grad(
-    f: np.ufunc, argnums: Argnums = 0, has_aux: Literal[False] = False, holomorphic: bool = False
+    f: np.ufunc,
+    argnums: Argnums | None = None,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[..., Any]: ...
 @overload
 def grad(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[Argument, P], object],
-    argnums: Literal[0] = 0,
+    argnums: Literal[0] | None = None,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
+    *,
+    argnames: None = None,
 ) -> Callable[Concatenate[Argument, P], Argument]: ...
 @overload
 def grad(
-    f: Callable[P, object], argnums: int, has_aux: Literal[False] = False, holomorphic: bool = False
+    f: Callable[P, object],
+    argnums: int,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    *,
+    argnames: None = None,
 ) -> Callable[P, Any]: ...
 @overload
 def grad(
-    f: Callable[P, object], argnums: Sequence[int], has_aux: Literal[False] = False, holomorphic: bool = False
+    f: Callable[P, object],
+    argnums: Sequence[int],
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[P, tuple[Any, ...]]: ...
 @overload
 def grad(
-    f: Callable[P, tuple[object, Aux]], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
+    f: Callable[P, object],
+    argnums: int | None = None,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames,
+) -> Callable[P, Any]: ...
+@overload
+def grad(
+    f: Callable[P, tuple[object, Aux]],
+    argnums: Argnums | None = None,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    argnames: Argnames | None = None,
 ) -> Callable[P, tuple[Any, Aux]]: ...
 def grad(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+    f: Callable[..., Any],
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[..., Any]:
-    """Return the function that computes the gradient of f.
+    """Return the function that computes the gradient of f, by the first argument or by those that are named.
 
     >>> grad(lambda x: x**3)(2.0)
     12.0
-    >>> grad(grad(lambda x: x**3))(2.0)
-    12.0
+    >>> grad(lambda x, w: x * w, argnames="w")(2.0, w=3.0)
+    2.0
     """
-    compute = _make_value_and_grad(f, argnums, has_aux, holomorphic)
+    compute = make_value_and_grad(f, argnums, argnames, has_aux, holomorphic)
 
     @functools.wraps(f, updated=())
     def compute_gradient(*args: object, **kwargs: object) -> Any:
@@ -84,46 +121,87 @@ def grad(
 
 @overload
 def value_and_grad(
-    f: np.ufunc, argnums: Argnums = 0, has_aux: Literal[False] = False, holomorphic: bool = False
+    f: np.ufunc,
+    argnums: Argnums | None = None,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[..., tuple[Any, Any]]: ...
 @overload
 def value_and_grad(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[Argument, P], Result],
-    argnums: Literal[0] = 0,
+    argnums: Literal[0] | None = None,
     has_aux: Literal[False] = False,
     holomorphic: bool = False,
+    *,
+    argnames: None = None,
 ) -> Callable[Concatenate[Argument, P], tuple[Result, Argument]]: ...
 @overload
 def value_and_grad(
-    f: Callable[P, Result], argnums: int, has_aux: Literal[False] = False, holomorphic: bool = False
+    f: Callable[P, Result],
+    argnums: int,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    *,
+    argnames: None = None,
 ) -> Callable[P, tuple[Result, Any]]: ...
 @overload
 def value_and_grad(
-    f: Callable[P, Result], argnums: Sequence[int], has_aux: Literal[False] = False, holomorphic: bool = False
+    f: Callable[P, Result],
+    argnums: Sequence[int],
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[P, tuple[Result, tuple[Any, ...]]]: ...
 @overload
 def value_and_grad(
-    f: Callable[P, Result], argnums: Argnums = 0, *, has_aux: Literal[True], holomorphic: bool = False
+    f: Callable[P, Result],
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames,
+) -> Callable[P, tuple[Result, Any]]: ...
+@overload
+def value_and_grad(
+    f: Callable[P, Result],
+    argnums: Argnums | None = None,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    argnames: Argnames | None = None,
 ) -> Callable[P, tuple[Result, Any]]: ...
 def value_and_grad(
-    f: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+    f: Callable[..., Any],
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    *,
+    argnames: Argnames | None = None,
 ) -> Callable[..., Any]:
     """Return the function that computes the value and the gradient of f; with `has_aux`, f returns (value, anything).
 
     >>> value_and_grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 3.0)
     (6.0, (3.0, 2.0))
     """
-    return _make_value_and_grad(f, argnums, has_aux, holomorphic)
+    return make_value_and_grad(f, argnums, argnames, has_aux, holomorphic)
 
 
-def _make_value_and_grad(
-    f: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool
+def make_value_and_grad(
+    f: Callable[..., Any],
+    argnums: Argnums | None,
+    argnames: Argnames | None,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., tuple[Any, Any]]:
+    """Return what `value_and_grad` returns."""
     check_callable(f)
 
     @functools.wraps(f, updated=())
     def compute_both(*args: object, **kwargs: object) -> tuple[Any, Any]:
-        call = LiftedCall(f, args, kwargs, argnums)
+        call = LiftedCall(f, args, kwargs, argnums, argnames)
         session = call.session
         result, aux = _with_aux(call.result) if has_aux else (call.result, None)
         check_scalar_result(result, f, holomorphic=holomorphic)
@@ -136,6 +214,42 @@ def _make_value_and_grad(
         return (value, release_results(aux, session)) if has_aux else value, call.shape_like_arguments(grads)
 
     return compute_both
+
+
+@overload
+def elementwise_grad(
+    f: np.ufunc, argnums: Argnums | None = None, *, argnames: Argnames | None = None
+) -> Callable[..., Any]: ...
+@overload
+def elementwise_grad(
+    f: Callable[P, object], argnums: Argnums | None = None, *, argnames: Argnames | None = None
+) -> Callable[P, Any]: ...
+def elementwise_grad(
+    f: Callable[..., Any], argnums: Argnums | None = None, *, argnames: Argnames | None = None
+) -> Callable[..., Any]:
+    """Return the function that computes the gradient of the sum of all results of f, as autograd's does.
+
+    For a function that works element by element, this is the derivative of each element.
+
+    >>> import numpy as np
+    >>> elementwise_grad(np.sin)(np.array([0.0, np.pi])).tolist()
+    [1.0, -1.0]
+    """
+    check_callable(f)
+
+    @functools.wraps(f, updated=())
+    def compute_slopes(*args: object, **kwargs: object) -> Any:
+        call = LiftedCall(f, args, kwargs, argnums, argnames)
+        session = call.session
+        results = flatten(call.result)[0]
+        for result in results:
+            _check_real(result, f, "take its real part or abs")
+        seeds = [(at, np.ones_like(data_of(y))[()]) for y in results if (at := session.offset_of(y)) is not None]
+        grads = session.pull_gradients(seeds, spend=True)
+        session.close_recording()
+        return call.shape_like_arguments(grads)
+
+    return compute_slopes
 
 
 def _with_aux(result: object) -> tuple[Any, Any]:
@@ -155,16 +269,20 @@ def check_scalar_result(result: object, f: object, *, holomorphic: bool = False)
             f"got {type(result).__name__} {short_repr(result)}{format_user_line()}"
         )
     if shape != ():
+        index = ", ".join("0" * len(shape))
+        mended = f"return y[{index}]" if set(shape) == {1} else "reduce it (np.sum)"
         raise GradientError(
             f"{function_name(f)} must return one number, not an array of shape {shape}; "
-            f"reduce it (np.sum), or use wg.jacobian{format_user_line()}"
+            f"{mended}, or use wg.jacobian{format_user_line()}"
         )
-    kind = np.asarray(data_of(result)).dtype.kind
-    if kind == "c" and not holomorphic:
-        raise GradientError(
-            f"{function_name(f)} returns a complex number; "
-            f"take its real part, abs, or holomorphic=True{format_user_line()}"
-        )
+    if not holomorphic:
+        _check_real(result, f, "take its real part, abs, or holomorphic=True")
+
+
+def _check_real(result: object, f: object, advice: str) -> None:
+    """Raise if a result is complex."""
+    if np.asarray(data_of(result)).dtype.kind == "c":
+        raise GradientError(f"{function_name(f)} returns a complex number; {advice}{format_user_line()}")
 
 
 def _unit_seed(result: Value) -> float | np.inexact[Any]:
@@ -254,11 +372,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], 
     session = call.session
     result, aux = _with_aux(call.result) if has_aux else (call.result, None)
     results, tree = flatten(result)
-    leaves: list[Any] = []
-    for shape, tangent in zip(call.trees, tangents, strict=True):
-        leaves += match_leaves(shape, tangent, "a tangent")
-    directions = [as_cotangent(t, data, "a tangent") for t, data in zip(leaves, session.data, strict=True)]
-    pushed = session.push_tangents(directions, results)
+    pushed = session.push_tangents(_match_tangents(call, tangents), results)
     session.close_recording()
     out = unflatten(tree, [release_result(leaf, session) for leaf in results]), unflatten(tree, pushed)
     return (*out, release_results(aux, session)) if has_aux else out
@@ -287,10 +401,26 @@ def stop_gradient(x: Argument) -> Argument:
 
 
 @overload
-def jacobian(f: np.ufunc, argnums: Argnums = 0, mode: str | None = None) -> Callable[..., Any]: ...
+def jacobian(
+    f: np.ufunc, argnums: Argnums | None = None, mode: str | None = None, *, argnames: Argnames | None = None
+) -> Callable[..., Any]: ...
 @overload
-def jacobian(f: Callable[P, object], argnums: Argnums = 0, mode: str | None = None) -> Callable[P, Any]: ...
-def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = None) -> Callable[..., Any]:
+def jacobian(
+    f: Callable[P, object],
+    argnums: Argnums | None = None,
+    mode: str | None = None,
+    *,
+    argnames: Argnames | None = None,
+    has_aux: bool = False,
+) -> Callable[P, Any]: ...
+def jacobian(
+    f: Callable[..., Any],
+    argnums: Argnums | None = None,
+    mode: str | None = None,
+    *,
+    argnames: Argnames | None = None,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
     """Return the function that computes all derivatives of f's results by its arguments.
 
     Forward mode if there are fewer numbers in the arguments than in the results, else reverse mode; `mode` ("forward"
@@ -306,9 +436,10 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
 
     @functools.wraps(f, updated=())
     def compute_jacobian(*args: object, **kwargs: object) -> Any:
-        call = LiftedCall(f, args, kwargs, argnums)
+        call = LiftedCall(f, args, kwargs, argnums, argnames)
         session = call.session
-        results, tree = flatten(call.result)
+        result, aux = _with_aux(call.result) if has_aux else (call.result, None)
+        results, tree = flatten(result)
         datas = [data_of(leaf) for leaf in results]
         for data in datas:
             if np.asarray(data).dtype.kind not in "fc":
@@ -318,9 +449,87 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0, mode: str | None = Non
         chosen = mode or choose_mode(session.data, datas)
         blocks = (_forward_blocks if chosen == "forward" else _reverse_blocks)(session, results, datas)
         session.close_recording()
-        return unflatten(tree, [call.shape_like_arguments(row) for row in blocks])
+        derivatives = unflatten(tree, [call.shape_like_arguments(row) for row in blocks])
+        return (derivatives, release_results(aux, session)) if has_aux else derivatives
 
     return compute_jacobian
+
+
+@overload
+def jacfwd(
+    f: np.ufunc, argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+) -> Callable[..., Any]: ...
+@overload
+def jacfwd(
+    f: Callable[P, object], argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+) -> Callable[P, Any]: ...
+def jacfwd(
+    f: Callable[..., Any], argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+) -> Callable[..., Any]:
+    """Return the function that computes the Jacobian of f by forward mode: one sweep per number in the arguments.
+
+    >>> import numpy as np
+    >>> jacfwd(lambda x: x * np.ones(3))(2.0).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    return jacobian(f, argnums, "forward", argnames=argnames, has_aux=has_aux)
+
+
+@overload
+def jacrev(
+    f: np.ufunc, argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+) -> Callable[..., Any]: ...
+@overload
+def jacrev(
+    f: Callable[P, object], argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+) -> Callable[P, Any]: ...
+def jacrev(
+    f: Callable[..., Any], argnums: Argnums | None = None, has_aux: bool = False, *, argnames: Argnames | None = None
+) -> Callable[..., Any]:
+    """Return the function that computes the Jacobian of f by reverse mode: one sweep per number in the results.
+
+    >>> import numpy as np
+    >>> jacrev(lambda x: x[0] * x[1])(np.array([2.0, 3.0])).tolist()
+    [3.0, 2.0]
+    """
+    return jacobian(f, argnums, "reverse", argnames=argnames, has_aux=has_aux)
+
+
+@overload
+def linearize(f: np.ufunc, *primals: object) -> Any: ...
+@overload
+def linearize(
+    f: Callable[[*Arguments], Result], *primals: *Arguments
+) -> tuple[Result, Callable[[*Arguments], Result]]: ...
+def linearize(f: Callable[..., Any], *primals: object) -> Any:
+    """Return f's result and a function that pushes tangents of the arguments forward; f itself runs only once.
+
+    >>> y, push = linearize(lambda x: x**3, 2.0)
+    >>> y, push(1.0), push(10.0)
+    (8.0, 12.0, 120.0)
+    """
+    check_callable(f)
+    call = LiftedCall(f, primals, {}, tuple(range(len(primals))))
+    session = call.session
+    results, tree = flatten(call.result)
+    session.close_recording()
+
+    def push_forward(*tangents: object) -> Any:
+        return unflatten(tree, session.push_tangents(_match_tangents(call, tangents), results))
+
+    return unflatten(tree, [release_result(leaf, session) for leaf in results]), push_forward
+
+
+def _match_tangents(call: LiftedCall, tangents: Sequence[Any]) -> list[Any]:
+    """Return the tangents of all lifted leaves, given one for each argument in its structure."""
+    if len(tangents) != len(call.trees):
+        raise OperandError(f"one tangent per argument is needed; got {len(tangents)} for {len(call.trees)}")
+    leaves = [
+        leaf
+        for tree, tangent in zip(call.trees, tangents, strict=True)
+        for leaf in match_leaves(tree, tangent, "a tangent")
+    ]
+    return [as_cotangent(t, data, "a tangent") for t, data in zip(leaves, call.session.data, strict=True)]
 
 
 def choose_mode(inputs: Sequence[Any], outputs: Sequence[Any]) -> str:
@@ -405,14 +614,18 @@ def _put_result_axes_first(block: Any, inputs: int, outputs: int) -> Any:
 
 
 @overload
-def hessian(f: np.ufunc, argnums: Argnums = 0) -> Callable[..., Any]: ...
+def hessian(f: np.ufunc, argnums: Argnums | None = None, *, argnames: Argnames | None = None) -> Callable[..., Any]: ...
 @overload
-def hessian(f: Callable[P, object], argnums: Argnums = 0) -> Callable[P, Any]: ...
-def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+def hessian(
+    f: Callable[P, object], argnums: Argnums | None = None, *, argnames: Argnames | None = None
+) -> Callable[P, Any]: ...
+def hessian(
+    f: Callable[..., Any], argnums: Argnums | None = None, *, argnames: Argnames | None = None
+) -> Callable[..., Any]:
     """Return the function that computes the second derivatives of f: the Jacobian of its Jacobian.
 
     >>> import numpy as np
     >>> hessian(lambda x: x[0] ** 2 * x[1])(np.array([2.0, 3.0])).tolist()
     [[6.0, 4.0], [4.0, 0.0]]
     """
-    return jacobian(jacobian(f, argnums), argnums)
+    return jacobian(jacobian(f, argnums, argnames=argnames), argnums, argnames=argnames)

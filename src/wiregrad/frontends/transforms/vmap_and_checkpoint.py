@@ -23,6 +23,7 @@ from wiregrad.frontends.recording.arguments import (
     ensure_owned,
     fill_places,
     flatten,
+    is_static,
     refuse_subclass,
     unflatten,
 )
@@ -222,9 +223,13 @@ def _leaf_axes(in_axes: AxesSpec, args: tuple[Any, ...], f: Callable[..., Any]) 
 
 
 def _axes_for(spec: AxesSpec, item: Any, what: str = "in_axes") -> list[int | None]:
-    """Return an axis for every leaf of an argument; an axis given for a container applies to all its leaves."""
+    """Return an axis for every leaf of an argument; an axis given for a container applies to all its leaves.
+
+    Text, whole numbers and other single objects in a container have no axis: all examples share them.
+    """
     if spec is None or isinstance(spec, int):
-        return [spec] * len(flatten(item)[0])
+        leaves, tree = flatten(item)
+        return [None if tree.children and is_static(leaf) and not shape_of(leaf) else spec for leaf in leaves]
     if isinstance(spec, dict) and isinstance(item, dict) and set(spec) == set(item):
         return [axis for key in item for axis in _axes_for(spec[key], item[key], what)]
     if isinstance(spec, list | tuple) and isinstance(item, list | tuple) and len(spec) == len(item):

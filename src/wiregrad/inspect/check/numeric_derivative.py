@@ -60,7 +60,8 @@ def precision_for(*values: ArrayLike) -> RulePrecision:
     >>> precision_for(np.float32(1.0), np.float64(1.0)) is COARSE_PRECISION
     True
     """
-    return COARSE_PRECISION if any(np.asarray(x).dtype == np.float32 for x in values) else FINE_PRECISION
+    coarse = any(np.asarray(x).dtype in (np.float32, np.complex64) for x in values)
+    return COARSE_PRECISION if coarse else FINE_PRECISION
 
 
 def to_float64(x: ArrayLike) -> Any:
@@ -72,7 +73,7 @@ def to_float64(x: ArrayLike) -> Any:
 def as_reals(x: ArrayLike) -> NumberArray:
     """Return numbers as a flat array of float64; a complex number gives two."""
     array = np.ravel(np.asarray(x))
-    return array.view(np.float64) if array.dtype == np.complex128 else array.astype(np.float64)
+    return array.astype(np.complex128).view(np.float64) if array.dtype.kind == "c" else array.astype(np.float64)
 
 
 def inner_product(one: ArrayLike, two: ArrayLike) -> float:

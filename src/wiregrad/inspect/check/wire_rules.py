@@ -386,7 +386,8 @@ def _find_free_choice(array: _ArrayWire, t: NDArray[Any]) -> str:
 
     The vectors of a decomposition may change sign from point to point, and have a free phase if they are complex.
     """
-    if isinstance(array.wire.op, MatrixDecomposition) and np.iscomplexobj(array.wire.y):
+    op = array.wire.op
+    if isinstance(op, MatrixDecomposition) and op.free_phase and np.iscomplexobj(array.wire.y):
         return "complex vectors of a decomposition have a free phase"
     here = array.output_at(0.0 * t)
     for side in (1.0, -1.0):

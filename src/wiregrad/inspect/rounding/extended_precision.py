@@ -21,7 +21,12 @@ from wiregrad.ops.gradient_flow import fill_absent
 
 WIDER_DTYPES: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(narrow): np.dtype(wide)
-    for narrow, wide in ((np.float32, np.float64), (np.float64, np.longdouble), (np.complex128, np.clongdouble))
+    for narrow, wide in (
+        (np.float32, np.float64),
+        (np.float64, np.longdouble),
+        (np.complex64, np.complex128),
+        (np.complex128, np.clongdouble),
+    )
 }
 """The wider dtype in which roundings are measured; where long double is no wider, they are guessed."""
 _COMPUTE_ERRORS = (WiregradError, TypeError, ValueError, IndexError, ArithmeticError)

@@ -7,7 +7,7 @@ mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `net
 `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import linalg, network, pointwise, reduce, shape
+from wiregrad.ops.functions import linalg, network, pointwise, polynomials, reduce, selection, shape, statistics
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -24,7 +24,10 @@ __all__ = [
     "linalg",
     "network",
     "pointwise",
+    "polynomials",
     "reduce",
     "register_function",
+    "selection",
     "shape",
+    "statistics",
 ]

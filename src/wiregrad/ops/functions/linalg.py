@@ -15,6 +15,7 @@ from wiregrad.ops.functions.registry import FUNCTIONS, dtype_of, lift, ndim_of, 
 from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.ops.linalg_records import definite_samples, normal_samples
 
+EigResult: Any = type(np.linalg.eig(np.eye(1)))
 EighResult: Any = type(np.linalg.eigh(np.eye(1)))
 QRResult: Any = type(np.linalg.qr(np.eye(1)))
 SVDResult: Any = type(np.linalg.svd(np.eye(1)))
@@ -657,6 +658,92 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
     Where two are equal, the gradient is that of one way to tell them apart, and second derivatives are NaN or inf.
     """
     return TABLE["eigvalsh"](lift(a), uplo=str(UPLO).upper())
+
+
+def _drop_zero_imaginary(matrix: Any, *parts: Any) -> Any:
+    """Return the parts of a decomposition as real arrays if the first is real throughout, as NumPy does."""
+    if dtype_of(matrix).kind == "c":
+        return parts
+    is_complex = TABLE["any"](TABLE["imag"](parts[0]), axes=tuple(range(-ndim_of(parts[0]), 0)), keepdims=False)
+    return parts if bool(is_complex) else tuple(TABLE["real"](part) for part in parts)
+
+
+_EIG_SAMPLES = (*_SQUARE_SAMPLES[:-1], ((4, 4), {}))
+
+
+@register_function(np.linalg.eigvals, samples=normal_samples(*_EIG_SAMPLES))
+def eigvals(a: Any) -> Any:
+    """Eigenvalues of a square matrix; complex, unless all are real.
+
+    Where two are equal, the gradient is that of one way to tell them apart, or NaN; a matrix that lacks eigenvectors
+    has no gradient there: it is NaN or inf.
+    """
+    a = lift(a)
+    (values,) = _drop_zero_imaginary(a, TABLE["eigvals"](a))
+    return values
+
+
+@register_function(np.linalg.eig, samples=normal_samples(*_EIG_SAMPLES))
+def eig(a: Any) -> Any:
+    """Eigenvalues and eigenvectors of a square matrix; complex, unless all are real.
+
+    Vectors have length 1, and the largest element of a complex one is real, as LAPACK returns them. An eigenvector has
+    no derivative where its eigenvalue is double: if it is used, the gradient is NaN or inf.
+    """
+    a = lift(a)
+    packed = TABLE["eig"](a)
+    n = shape_of(packed)[-1]
+    values = TABLE["getitem"](packed, index=(n, WHOLE_AXIS))
+    return EigResult(*_drop_zero_imaginary(a, values, _pick_rows(packed, 0, n)))
+
+
+@register_function(
+    np.linalg.tensorinv,
+    samples=normal_samples(
+        ((4, 2, 2), {"ind": 1}),
+        ((2, 2, 4), {}),
+        ((2, 3, 6), {"ind": 2}),
+        ((3, 3), {"ind": 1}),
+        ((1, 1), {"ind": 1}),
+        ((2, 2, 2, 2), {}),
+    ),
+)
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """The inverse of an array taken as a matrix: its first `ind` axes are rows, the others columns."""
+    a = lift(a)
+    if ind <= 0:
+        raise ValueError("Invalid ind argument.")
+    shape = shape_of(a)
+    size = prod(shape[ind:])
+    return _reshape_to(inv(_reshape_to(a, (size, prod(shape[:ind])))), (*shape[ind:], *shape[:ind]))
+
+
+@register_function(
+    np.linalg.tensorsolve,
+    samples=normal_samples(
+        ((2, 2, 4), (2, 2), {}),
+        ((3, 3), (3,), {}),
+        ((2, 3, 6), (2, 3), {}),
+        ((4, 2, 2), (4,), {}),
+        ((2, 4, 2), (2, 2), {"axes": (1,)}),
+        ((1, 1), (1,), {}),
+    ),
+)
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    """The x for which tensordot(a, x) over all axes of x gives b."""
+    a = lift(a)
+    b = lift(b)
+    if axes is not None:
+        moved = _list_axes(axes, ndim_of(a))
+        a = _reorder_axes(a, [*(k for k in range(ndim_of(a)) if k not in moved), *moved])
+    rest = shape_of(a)[ndim_of(b) :]
+    size = prod(rest)
+    if prod(shape_of(a)) != size**2:
+        raise np.linalg.LinAlgError(
+            "Input arrays must satisfy the requirement prod(a.shape[b.ndim:]) == prod(a.shape[:b.ndim])"
+        )
+    x = solve(_reshape_to(a, (size, size)), _reshape_to(b, (prod(shape_of(b)),)))
+    return _reshape_to(x, rest)
 
 
 _TALL_SAMPLES: tuple[tuple[Any, ...], ...] = (

@@ -327,13 +327,17 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
         (np.array([-1.0, 0.5, 9.0]), np.array([0.0, 1.0]), N(2), 5.0, -5.0),
         (np.zeros(0), np.array([0.0, 1.0]), N(2)),
         (np.array([0.3, 0.4]), np.array([0.0, 1.0, 2.0]), N(3), {"left": 1.0}),
+        (np.array([-0.3, 0.4, 7.1]), np.array([1.0, 0.25, 2.0]), N(3), {"period": 3.0}),
     ),
 )
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
-    """Linear interpolation between points; constant beyond the first and last."""
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
+    """Linear interpolation between points; constant beyond the first and last, or periodic."""
     x = _widen_real(x)
     xp = _widen_real(xp)
     fp = _widen_real(fp)
+    if period is not None:
+        x, xp, fp = _repeat_period(x, xp, fp, abs(float(period)))
+        left = right = None
     if ndim_of(xp) != 1 or ndim_of(fp) != 1:
         raise ValueError("object too deep for desired array")
     count = shape_of(xp)[0]
@@ -345,6 +349,23 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
     y = TABLE["where"](TABLE["greater_equal"](x, pick_elements(xp, -1)), pick_elements(fp, -1), y)
     y = TABLE["where"](TABLE["greater"](x, pick_elements(xp, -1)), pick_elements(fp, -1) if right is None else right, y)
     return TABLE["where"](TABLE["less"](x, pick_elements(xp, 0)), pick_elements(fp, 0) if left is None else left, y)
+
+
+def _repeat_period(x: Any, xp: Any, fp: Any, period: float) -> tuple[Any, Any, Any]:
+    """Return places and points moved into one period, with one more point at either side."""
+    if not period:
+        raise ValueError("period must be a non-zero value")
+    if ndim_of(xp) != 1 or ndim_of(fp) != 1:
+        raise ValueError("Data points must be 1-D sequences")
+    if shape_of(xp) != shape_of(fp):
+        raise ValueError("fp and xp are not of the same length")
+    xp = TABLE["mod"](xp, period)
+    order = TABLE["argsort"](xp, axis=-1, kind="stable")
+    xp, fp = (TABLE["take_along_axis"](row, order, axis=-1) for row in (xp, fp))
+    first, last = slice(0, 1), slice(-1, None)
+    xp = TABLE["concatenate"](pick_elements(xp, last) - period, xp, pick_elements(xp, first) + period, axis=-1)
+    fp = TABLE["concatenate"](pick_elements(fp, last), fp, pick_elements(fp, first), axis=-1)
+    return TABLE["mod"](x, period), xp, fp
 
 
 def _interpolate_line(x: Any, xp: Any, fp: Any) -> Any:

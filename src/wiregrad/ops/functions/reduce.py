@@ -17,6 +17,7 @@ import numpy as np
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops.array_ops import axes_from_end
 from wiregrad.ops.functions.registry import (
+    FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
     N,
     SampleMaker,
@@ -28,7 +29,7 @@ from wiregrad.ops.functions.registry import (
     register_function,
     sample_calls,
 )
-from wiregrad.ops.functions.shape import as_row, gather_along, getitem, pick_elements, reshape_to
+from wiregrad.ops.functions.shape import as_row, gather_along, getitem, pick_elements, reshape_to, stretch_to
 from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, match_shape, shape_of
 from wiregrad.ops.reduce_records import drop_first, drop_last, merge_axes, slice_axis
 
@@ -57,7 +58,42 @@ def kept_shape(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]
 def reduce_along(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
     """Reduce x along axes in NumPy's form with the op of a name."""
     x = lift(x)
-    return _bind_reduction(name, tuple(axis) if isinstance(axis, list) else axis, ndim_of(x), bool(keepdims))(x)
+    ndim = ndim_of(x)
+    axis = tuple(axis) if isinstance(axis, list) else number_axis(axis, ndim)
+    return _bind_reduction(name, axis, ndim, bool(keepdims))(x)
+
+
+def number_axis(axis: Any, ndim: int) -> Any:
+    """Return an axis; None for axis 0 or -1 of a number, which many functions of NumPy accept.
+
+    >>> number_axis(0, 0), number_axis(0, 2)
+    (None, 0)
+    """
+    return axis if ndim or axis not in (0, -1) else None
+
+
+def keep_where(x: Any, where: Any, instead: Any) -> Any:
+    """Return x with another number where the mask of a reduction is false."""
+    if where is True:
+        return lift(x)
+    x = lift(x)
+    mask = _fit_mask(where, shape_of(x))
+    return TABLE["where"](mask, x, instead)
+
+
+def _fit_mask(where: Any, shape: tuple[int, ...]) -> Any:
+    """Return the mask of a reduction in the shape of its array."""
+    mask = lift(where)
+    if dtype_of(mask).kind != "b":
+        raise TypeError(f"where= is a mask of bools; got {dtype_of(mask)}")
+    return stretch_to(mask, shape)
+
+
+def _count_where(x: Any, where: Any, axis: Any, keepdims: bool, dtype: Any) -> Any:
+    """Return how many elements a reduction reads, as one number or, with a mask, as an array."""
+    if where is True:
+        return float(count_along(x, axes_from_end(axis, ndim_of(x))))
+    return cast_to(sum_(_fit_mask(where, shape_of(x)), axis, keepdims=keepdims), dtype)
 
 
 @lru_cache(maxsize=1024)
@@ -84,6 +120,26 @@ REDUCTION_SAMPLES: tuple[Any, ...] = (
     (N(1),),
     (0.7,),
     (N(0, 3), {"axis": 1}),
+)
+
+
+_REDUCTION_MASK = np.array([[True, False, True], [False, True, True]])
+
+
+# Sums of these are exact: NumPy adds in another order where it skips elements or starts from a number.
+_EXACT_ARRAY = np.array([[0.5, -1.25, 2.0], [1.5, 0.75, -0.5]])
+
+
+_MASKED_SAMPLES: tuple[Any, ...] = (
+    (_EXACT_ARRAY, {"where": _REDUCTION_MASK}),
+    (_EXACT_ARRAY, {"axis": 1, "where": _REDUCTION_MASK[0], "keepdims": True}),
+)
+
+
+_INITIAL_SAMPLES: tuple[Any, ...] = (
+    (_EXACT_ARRAY[0], {"initial": 0.25}),
+    (_EXACT_ARRAY, {"axis": 1, "where": _REDUCTION_MASK, "initial": 0.25}),
+    (N(2, 0), {"axis": 1, "initial": 0.25}),
 )
 
 
@@ -124,39 +180,89 @@ _FIRST_AXIS_SAMPLES: tuple[Any, ...] = (
 )
 
 
-@register_function(np.sum, method=True, samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES))
-def sum_(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+@register_function(
+    np.sum,
+    method=True,
+    samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES, *_MASKED_SAMPLES, *_INITIAL_SAMPLES, (0.7, {"axis": 0})),
+)
+def sum_(
+    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = True
+) -> Any:
     """Sum along axes, or of everything."""
-    return reduce_along("sum", cast_to(a, dtype), axis, keepdims)
+    x = cast_to(a, dtype)
+    total = reduce_along("sum", x if where is True else keep_where(x, where, 0), axis, keepdims)
+    return total if initial is None else total + _as_initial(initial, total)
 
 
-@register_function(np.mean, method=True, samples=sample_calls(*REDUCTION_SAMPLES))
-def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+def _as_initial(initial: Any, like: Any) -> Any:
+    """Return the number that a reduction starts from, in the dtype of its result."""
+    return initial if is_wire(initial) else dtype_of(like).type(initial)
+
+
+@register_function(np.mean, method=True, samples=sample_calls(*REDUCTION_SAMPLES, *_MASKED_SAMPLES))
+def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
     """Arithmetic mean along axes, or of everything."""
     a = lift(a)
-    return sum_(a, axis, dtype, keepdims=keepdims) / float(count_along(a, axes_from_end(axis, ndim_of(a))))
+    axes_from_end(axis, ndim_of(a))
+    total = sum_(a, axis, dtype, keepdims=keepdims, where=where)
+    if where is not True and dtype_of(total).kind not in "fc":
+        total = cast_to(total, float)
+    return total / _count_where(a, where, axis, keepdims, dtype_of(total))
 
 
-@register_function(np.max, np.amax, method=True, samples=sample_calls(*REDUCTION_SAMPLES))
-def max_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def _reduce_to_extreme(name: str, pair: str, x: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
+    """Reduce x to its extreme elements; `pair` is the op that compares them with the number to start from."""
+    if initial is None:
+        if where is not True:
+            raise ValueError(
+                f"{name} with where= needs initial=: where the mask is false everywhere, that is the result"
+            )
+        return reduce_along(name, x, axis, keepdims)
+    x = lift(x)
+    start = _as_initial(initial, x)
+    axes = axes_from_end(number_axis(axis, ndim_of(x)), ndim_of(x))
+    if count_along(x, axes):
+        return TABLE[pair](reduce_along(name, keep_where(x, where, start), axis, keepdims), start)
+    kept = kept_shape(shape_of(x), axes)
+    rest = tuple(n for k, n in enumerate(shape_of(x)) if k - len(kept) not in axes)
+    return stretch_to(lift(start), kept if keepdims else rest)
+
+
+@register_function(
+    np.max,
+    np.amax,
+    method=True,
+    samples=sample_calls(*REDUCTION_SAMPLES, *_INITIAL_SAMPLES, (0.7, {"axis": -1})),
+)
+def max_(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any:
     """Largest element along axes, or of all; equal ones share the gradient."""
-    return reduce_along("max", a, axis, keepdims)
+    return _reduce_to_extreme("max", "maximum", a, axis, keepdims, initial, where)
 
 
-@register_function(np.min, np.amin, method=True, samples=sample_calls(*REDUCTION_SAMPLES))
-def min_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+@register_function(
+    np.min,
+    np.amin,
+    method=True,
+    samples=sample_calls(*REDUCTION_SAMPLES, *_INITIAL_SAMPLES, (0.7, {"axis": -1})),
+)
+def min_(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any:
     """Smallest element along axes, or of all; equal ones share the gradient."""
-    return reduce_along("min", a, axis, keepdims)
+    return _reduce_to_extreme("min", "minimum", a, axis, keepdims, initial, where)
 
 
 @register_function(
     np.prod,
     method=True,
-    samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES, (_ARRAY_WITH_ZEROS, {"axis": 1})),
+    samples=sample_calls(
+        *_EMPTY_REDUCTION_SAMPLES, *_MASKED_SAMPLES, *_INITIAL_SAMPLES, (_ARRAY_WITH_ZEROS, {"axis": 1})
+    ),
 )
-def prod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = True
+) -> Any:
     """Product along axes, or of everything; exact where factors are 0."""
-    return reduce_along("prod", cast_to(a, dtype), axis, keepdims)
+    product = reduce_along("prod", keep_where(cast_to(a, dtype), where, 1), axis, keepdims)
+    return product if initial is None else product * _as_initial(initial, product)
 
 
 @register_function(np.ptp, samples=sample_calls(*REDUCTION_SAMPLES))
@@ -166,15 +272,15 @@ def ptp(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 @register_function(np.any, method=True)
-def any_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def any_(a: Any, axis: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
     """Whether at least one element is not 0."""
-    return reduce_along("any", a, axis, keepdims)
+    return reduce_along("any", keep_where(a, where, False), axis, keepdims)
 
 
 @register_function(np.all, method=True)
-def all_(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+def all_(a: Any, axis: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
     """Whether no element is 0."""
-    return reduce_along("all", a, axis, keepdims)
+    return reduce_along("all", keep_where(a, where, True), axis, keepdims)
 
 
 @register_function(np.count_nonzero)
@@ -188,41 +294,56 @@ def _without_nan(x: Any, instead: float) -> Any:
 
 
 @register_function(np.nansum, samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
-def nansum(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+def nansum(
+    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = True
+) -> Any:
     """Sum of all that is not NaN, along axes or of everything."""
-    return sum_(_without_nan(a, 0.0), axis, dtype, keepdims=keepdims)
+    return sum_(_without_nan(a, 0.0), axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
 @register_function(np.nanprod, samples=sample_calls(*_EMPTY_REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
-def nanprod(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+def nanprod(
+    a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = True
+) -> Any:
     """Product of all that is not NaN, along axes or of everything."""
-    return prod(_without_nan(a, 1.0), axis, dtype, keepdims=keepdims)
+    return prod(_without_nan(a, 1.0), axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-@register_function(np.nanmean, samples=sample_calls(*REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
-def nanmean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
+@register_function(
+    np.nanmean, samples=sample_calls(*REDUCTION_SAMPLES, *_MASKED_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1}))
+)
+def nanmean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = True) -> Any:
     """Mean of all that is not NaN, along axes or of everything."""
+    total = nansum(a, axis, dtype, keepdims=keepdims, where=where)
+    return total / count_present(a, axis, keepdims, where, dtype_of(total))
+
+
+def count_present(a: Any, axis: Any, keepdims: bool, where: Any, dtype: Any) -> Any:
+    """Return how many elements are not NaN, along axes or of all."""
     present = TABLE["logical_not"](TABLE["isnan"](a))
-    total = nansum(a, axis, dtype, keepdims=keepdims)
-    return total / cast_to(sum_(present, axis, keepdims=keepdims), total.dtype)
+    return cast_to(sum_(present, axis, keepdims=keepdims, where=where), dtype)
 
 
-@register_function(np.nanmax, samples=sample_calls(*REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
-def nanmax(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+@register_function(
+    np.nanmax, samples=sample_calls(*REDUCTION_SAMPLES, *_INITIAL_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1}))
+)
+def nanmax(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any:
     """Largest element that is not NaN, along axes or of all."""
-    return reduce_along("nanmax", a, axis, keepdims)
+    return _reduce_to_extreme("nanmax", "fmax", a, axis, keepdims, initial, where)
 
 
-@register_function(np.nanmin, samples=sample_calls(*REDUCTION_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1})))
-def nanmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+@register_function(
+    np.nanmin, samples=sample_calls(*REDUCTION_SAMPLES, *_INITIAL_SAMPLES, (_ARRAY_WITH_NANS, {"axis": 1}))
+)
+def nanmin(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = True) -> Any:
     """Smallest element that is not NaN, along axes or of all."""
-    return reduce_along("nanmin", a, axis, keepdims)
+    return _reduce_to_extreme("nanmin", "fmin", a, axis, keepdims, initial, where)
 
 
 @register_function(np.cumsum, method=True, samples=sample_calls(*_SCAN_SAMPLES))
 def cumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
     """Running sum along an axis, or of everything in one row."""
-    x, along = row_and_axis(cast_to(a, dtype), axis)
+    x, along = row_and_axis(cast_to(a, dtype), number_axis(axis, ndim_of(lift(a))))
     return TABLE["cumsum"](x, axis=along, reverse=False)
 
 
@@ -233,7 +354,7 @@ def cumsum(a: Any, axis: Any = None, dtype: Any = None) -> Any:
 )
 def cumprod(a: Any, axis: Any = None, dtype: Any = None) -> Any:
     """Running product along an axis, or of everything in one row; exact where factors are 0."""
-    x, along = row_and_axis(cast_to(a, dtype), axis)
+    x, along = row_and_axis(cast_to(a, dtype), number_axis(axis, ndim_of(lift(a))))
     return TABLE["cumprod"](x, axis=along, reverse=False)
 
 
@@ -287,8 +408,8 @@ def cummin(x: Any, axis: int) -> Any:
 def _register_ufunc_reduce(ufunc: np.ufunc, run: Callable[..., Any], samples: SampleMaker | None) -> None:
     """Register `ufunc.reduce`, whose default axis is the first."""
 
-    def reduce_(array: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False) -> Any:
-        return run(cast_to(array, dtype), axis, keepdims=keepdims)
+    def reduce_(array: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False, **settings: Any) -> Any:
+        return run(cast_to(array, dtype), axis, keepdims=keepdims, **settings)
 
     reduce_.__doc__ = run.__doc__
     register_function((ufunc, "reduce"), name=f"{ufunc.__name__}_reduce", samples=samples)(reduce_)
@@ -342,7 +463,7 @@ def argmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 def _index_of_extreme(name: str, x: Any, axis: Any, keepdims: Any) -> Any:
-    row, along = row_and_axis(x, axis)
+    row, along = row_and_axis(x, number_axis(axis, ndim_of(lift(x))))
     index = TABLE[name](row, axis=along, keepdims=bool(keepdims))
     return reshape_to(index, (1,) * ndim_of(x)) if keepdims and axis is None else index
 
@@ -415,7 +536,7 @@ _QUANTILE_METHODS = {
 _ROUNDING_METHODS: dict[str, Callable[..., Any]] = {"lower": np.floor, "higher": np.ceil, "nearest": np.around}
 
 
-def _quantile_places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
+def quantile_places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
     """Return the two indices around each quantile, and its position between them; None if it is at an index."""
     if method in _ROUNDING_METHODS:
         place = _ROUNDING_METHODS[method]((length - 1) * q).astype(np.intp)
@@ -440,7 +561,7 @@ def _quantile_places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
     return low.astype(np.intp), high.astype(np.intp), np.asarray(share, np.asarray(place).dtype)
 
 
-def _interpolate_between(a: Any, b: Any, share: Any) -> Any:
+def interpolate_between(a: Any, b: Any, share: Any) -> Any:
     """Interpolate linearly between a and b, starting from the nearer one."""
     gap = b - a
     low = a + gap * share
@@ -457,12 +578,10 @@ def _compute_quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, we
     row = merge_axes(a, axes)
     ordered = sort(row)
     rest = tuple(n for k, n in enumerate(shape) if k - len(shape) not in axes)
-    low, high, share = _quantile_places(method, shape_of(row)[-1], q)
+    low, high, share = quantile_places(method, shape_of(row)[-1], q)
     y = gather_along(ordered, np.ravel(low), -1)
     if share is not None:
-        y = _interpolate_between(
-            y, gather_along(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share)
-        )
+        y = interpolate_between(y, gather_along(ordered, np.ravel(high), -1), float(share) if weak else np.ravel(share))
     y = _nan_for_nan_rows(row, ordered, y)
     # The quantiles are the last axis here and the first in NumPy's result.
     ndim = ndim_of(y)
@@ -524,7 +643,7 @@ def _square_magnitude(x: Any) -> Any:
     return TABLE["real"](conjugate_flow(x) * x) if is_complex(x) else TABLE["square"](x)
 
 
-def _root_of_squares(x: Any) -> Any:
+def root_of_squares(x: Any) -> Any:
     """Return the root of a sum of squares; at 0 its gradient is 0, as for a norm, and the second derivative is NaN."""
     return TABLE["where"](TABLE["equal"](x, 0.0), TABLE["power"](x, 1.5), TABLE["sqrt"](x))
 
@@ -532,7 +651,13 @@ def _root_of_squares(x: Any) -> Any:
 @register_function(
     np.var,
     method=True,
-    samples=sample_calls(*REDUCTION_SAMPLES, (N(3, 2), {"axis": 0, "ddof": 1}), (N(4), {"correction": 1})),
+    samples=sample_calls(
+        *REDUCTION_SAMPLES,
+        (N(3, 2), {"axis": 0, "ddof": 1}),
+        (N(4), {"correction": 1}),
+        *_MASKED_SAMPLES,
+        (N(2, 3), {"axis": 1, "mean": np.array([[0.5], [1.0]])}),
+    ),
 )
 def var(
     a: Any,
@@ -541,13 +666,21 @@ def var(
     *,
     ddof: float = 0,
     keepdims: bool = False,
+    where: Any = True,
+    mean: Any = None,
     correction: float | None = None,
 ) -> Any:
     """Variance along axes, or of everything."""
     a = cast_to(a, dtype)
-    freedom = max(count_along(a, axes_from_end(axis, ndim_of(a))) - (ddof if correction is None else correction), 0)
-    spread = _square_magnitude(a - mean(a, axis, keepdims=True))
-    return sum_(spread, axis, keepdims=keepdims) / float(freedom)
+    centre = FUNCTIONS["mean"].run(a, axis, keepdims=True, where=where) if mean is None else lift(mean)
+    spread = sum_(_square_magnitude(a - centre), axis, keepdims=keepdims, where=where)
+    count = _count_where(a, where, axis, keepdims, dtype_of(spread))
+    return spread / _degrees_left(count, ddof if correction is None else correction)
+
+
+def _degrees_left(count: Any, used: float) -> Any:
+    """Return the divisor of a variance: the number of elements without the degrees of freedom, at least 0."""
+    return max(count - used, 0.0) if type(count) is float else TABLE["maximum"](count - used, 0.0)
 
 
 @register_function(
@@ -560,6 +693,7 @@ def var(
         (N(2, 3, 2), {"axis": (0, -1)}),
         (FLOAT32_ARRAY, {"correction": 1}),
         (N(0, 3), {"axis": 1}),
+        *_MASKED_SAMPLES[:1],
     ),
 )
 def std(
@@ -569,10 +703,14 @@ def std(
     *,
     ddof: float = 0,
     keepdims: bool = False,
+    where: Any = True,
+    mean: Any = None,
     correction: float | None = None,
 ) -> Any:
     """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
-    return _root_of_squares(var(a, axis, dtype, ddof=ddof, keepdims=keepdims, correction=correction))
+    return root_of_squares(
+        var(a, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean, correction=correction)
+    )
 
 
 def _fit_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
@@ -724,7 +862,7 @@ def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> A
     if isinstance(order, str):
         raise ValueError(f"Invalid norm order '{order}' for vectors")
     if order is None or order == 2:
-        return _root_of_squares(TABLE["sum"](_square_magnitude(x), axes=axes, keepdims=keepdims))
+        return root_of_squares(TABLE["sum"](_square_magnitude(x), axes=axes, keepdims=keepdims))
     if order == 0:
         return cast_to(reduce_along("count_nonzero", x, axes, keepdims), abs(x).dtype)
     size = abs(x)
@@ -745,7 +883,7 @@ def _singular_values(x: Any, row: int, column: int) -> Any:
 
 def _matrix_norm(x: Any, order: Any, row: int, column: int) -> Any:
     if order is None or order in ("fro", "f"):
-        return _root_of_squares(TABLE["sum"](_square_magnitude(x), axes=tuple(sorted((row, column))), keepdims=False))
+        return root_of_squares(TABLE["sum"](_square_magnitude(x), axes=tuple(sorted((row, column))), keepdims=False))
     spectral = {"nuc": "sum", 2: "max", -2: "min"}.get(order)
     if spectral:
         return TABLE[spectral](_singular_values(x, row, column), axes=(-1,), keepdims=False)
@@ -790,7 +928,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if everything:
         # NumPy uses an inner product here and a sum elsewhere, which round differently.
         square = functools.reduce(operator.add, [_inner_product(row) for row in _real_and_imag(as_row(x))])
-        return reshape_to(_root_of_squares(square), (1,) * ndim if keepdims else ())
+        return reshape_to(root_of_squares(square), (1,) * ndim if keepdims else ())
     if axis is None:
         axes: tuple[Any, ...] = tuple(range(ndim))
     else:

@@ -191,7 +191,7 @@ def take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
     """Elements by index along an axis, or of all in a row."""
     x = lift(x)
     indices = lift(indices)
-    x, axis = (as_row(x), -1) if axis is None else (x, axis_from_end(axis, ndim_of(x)))
+    x, axis = (as_row(x), -1) if axis is None or not ndim_of(x) else (x, axis_from_end(axis, ndim_of(x)))
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
     if mode == "wrap":
@@ -1031,7 +1031,7 @@ def tile(x: Any, reps: Any) -> Any:
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     """Each element several times in a row."""
     x = lift(x)
-    x, axis = (as_row(x), -1) if axis is None else (x, axis_from_end(axis, ndim_of(x)))
+    x, axis = (as_row(x), -1) if axis is None or not ndim_of(x) else (x, axis_from_end(axis, ndim_of(x)))
     shape = shape_of(x)
     if np.ndim(repeats) or repeats < 0:
         return gather_along(x, np.repeat(np.arange(shape[axis]), repeats), axis)
