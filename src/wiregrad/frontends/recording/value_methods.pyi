@@ -6,6 +6,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from wiregrad.frontends.recording.functional_updates import UpdatableElements
 from wiregrad.frontends.recording.value import Value
 from wiregrad.ir import Op, Port
 
@@ -88,12 +89,17 @@ class ValueMethods:
         """Inverse of sinh."""
     def astype(self, dtype: DTypeLike | None, order: str = 'K', casting: str = 'unsafe', subok: bool = True, copy: bool = True) -> Value:
         """The same numbers in another dtype."""
+    @property
+    def at(self) -> UpdatableElements:
+        """The elements, for updates in JAX's words: `x.at[i].set(v)`."""
     def atan(self) -> Value:
         """Angle whose tangent is the wire."""
     def atan2(self, b: Operand, /) -> Value:
         """Angle of the point (b, a) from the x axis; slopes 0 at the origin."""
     def atanh(self) -> Value:
         """Inverse of tanh."""
+    def bmm(self, b: Operand, /) -> Value:
+        """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
     def cbrt(self) -> Value:
         """Cube root."""
     def ceil(self) -> Value:
@@ -244,6 +250,8 @@ class ValueMethods:
         """Return the number of elements."""
     def numpy(self) -> Any:
         """Return a constant as a NumPy array; any other value raises, since its gradient would be lost."""
+    def permute(self, *dims: int) -> Value:
+        """Return the array with its axes in another order."""
     def positive(self) -> Value:
         """The wire itself."""
     def pow(self, b: Operand, /) -> Value:
@@ -325,5 +333,7 @@ class ValueMethods:
         """Return the array with one more axis of length 1."""
     def var(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Value:
         """Variance along axes, or of everything."""
+    def view(self, *shape: int | Sequence[int] | None) -> Value:
+        """Return the elements as an array of another shape; the bits are not read as another dtype."""
     def where(self, a: Operand, b: Operand, /) -> Value:
         """Second wire where the condition holds, else the third; the other one's gradient is absent, not 0."""
