@@ -385,9 +385,10 @@ def unsqueeze(x: Value, dim: int) -> Any:
     return FUNCTIONS["expand_dims"].run(x, dim)
 
 
-def permute(x: Value, *dims: int) -> Any:
+def permute(x: Value, *dims: Any) -> Any:
     """Return the array with its axes in another order."""
-    return FUNCTIONS["transpose"].run(x, dims)
+    is_one_sequence = len(dims) == 1 and isinstance(dims[0], list | tuple)
+    return FUNCTIONS["transpose"].run(x, dims[0] if is_one_sequence else dims)
 
 
 def view(x: Value, *shape: Any) -> Any:

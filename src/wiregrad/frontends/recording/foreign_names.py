@@ -225,10 +225,15 @@ def refuse_keywords(keywords: Mapping[str, Any]) -> Never:
 
 
 def rename_torch_keywords(name: str, keywords: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return PyTorch's keywords under NumPy's names; None if there are none, or if the method means something else."""
+    """Return PyTorch's keywords under NumPy's names; None if that cannot be done.
+
+    >>> rename_torch_keywords("sum", {"dim": 1, "keepdim": True}), rename_torch_keywords("max", {"dim": 1})
+    ({'axis': 1, 'keepdims': True}, None)
+    """
     if name not in SAME_AXIS_NAMES or not TORCH_KEYWORDS.keys() & keywords.keys():
         return None
-    return {TORCH_KEYWORDS.get(keyword, keyword): setting for keyword, setting in keywords.items()}
+    renamed = {TORCH_KEYWORDS.get(keyword, keyword): setting for keyword, setting in keywords.items()}
+    return renamed if len(renamed) == len(keywords) else None
 
 
 def describe_torch_keywords(name: str, keywords: Mapping[str, Any]) -> str:
