@@ -274,7 +274,7 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
     """
     # Comparing a name takes some microseconds, and a circuit may have millions of names.
     names = [text for text in islice(known, MAX_COMPARED_NAMES) if text != name]
-    completions = [text for text in names if len(name) > 2 and text.startswith(name)]
+    completions = [text for text in names if len(name) > 1 and text.startswith(name)]
     nearest = sorted(completions, key=len)[:1] or _find_similar_names(name, names)
     return f"; did you mean {nearest[0]}?" if nearest else ""
 
