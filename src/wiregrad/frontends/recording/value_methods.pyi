@@ -250,7 +250,7 @@ class ValueMethods:
         """Return the number of elements."""
     def numpy(self) -> Any:
         """Return a constant as a NumPy array; any other value raises, since its gradient would be lost."""
-    def permute(self, *dims: int) -> Value:
+    def permute(self, *dims: Any) -> Value:
         """Return the array with its axes in another order."""
     def positive(self) -> Value:
         """The wire itself."""
