@@ -21,6 +21,7 @@ from wiregrad.errors import (
     InputError,
     MutationError,
     NoRuleError,
+    OperandError,
     ShapeError,
     UnknownAttributeError,
     WiregradError,
@@ -182,6 +183,7 @@ ALL_HINTS = {
     **foreign_names.MODULE_HINTS,
     **foreign_names.VALUE_KEYWORD_HINTS,
     **foreign_names.DIM_HINTS,
+    **foreign_names.TORCH_FUNCTION_HINTS,
 }
 
 
@@ -295,6 +297,20 @@ def test_habits_of_pytorch_that_mean_the_same_here_work(
     call: Callable[[Any], wg.Value], plain: Callable[[Any], Any]
 ) -> None:
     np.testing.assert_allclose(call(wg.Value(MATRIX)).data, plain(MATRIX), 1e-15)
+
+
+class OtherArray:
+    """An array of a library that wiregrad does not know."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.ones((2, 2))
+
+
+def test_an_array_of_another_library_is_to_be_converted() -> None:
+    message = read_message(lambda v: v * OtherArray(), OperandError)
+
+    assert message.startswith("multiply wants values, numbers or arrays; got OtherArray <")
+    assert message.endswith("; write np.asarray(x)")
 
 
 def test_a_label_is_a_name() -> None:

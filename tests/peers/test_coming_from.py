@@ -18,6 +18,9 @@ import numpy as np
 import pytest
 import torch
 
+import wiregrad as wg
+from wiregrad.errors import NoRuleError
+
 from ..support.habit_tables import MATRIX, VECTOR, HabitRow, Scope, compare_row, read_rows
 from ..test_coming_from import SCOPES
 
@@ -86,3 +89,20 @@ def test_both_sides_give_the_same_numbers(row: HabitRow) -> None:
     compared = compare_row(row, THEIR_SCOPES[row.library], SCOPES[row.library])
 
     assert compared == len(row.ours) or any(text in row.theirs[0] for text in NOT_COMPARED)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (torch.tanh, "torch's tanh cannot take a wg.Value: write np.tanh"),
+        (torch.nn.functional.relu, "torch's relu cannot take a wg.Value: write wg.relu"),
+        (lambda v: torch.cat([v, v]), "torch's cat cannot take a wg.Value: write np.concatenate([a, b], axis=0)"),
+        (lambda v: torch.transpose(v, 0, 1), "torch's transpose cannot take a wg.Value: write np.swapaxes(v, 0, 1)"),
+        (lambda v: torch.mvlgamma(v, 2), "torch's mvlgamma cannot take a wg.Value: compute it with NumPy"),
+    ],
+)
+def test_a_function_of_pytorch_that_gets_a_value_says_what_to_write(call: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(NoRuleError) as caught:
+        call(wg.Value(MATRIX))
+
+    assert str(caught.value) == message

@@ -15,7 +15,9 @@ from typing import Any, Never
 
 import numpy as np
 
-from wiregrad.errors import InputError, UnknownAttributeError, format_user_line
+from wiregrad.errors import InputError, NoRuleError, UnknownAttributeError, format_user_line
+from wiregrad.ir import TABLE
+from wiregrad.ops.functions import FUNCTIONS
 
 HINT_VARIABLES = ("a", "b", "f", "index", "n", "other", "rng", "shape", "v", "values", "w", "wg", "np", "x", "y")
 """The variables that the code of hints uses."""
@@ -126,7 +128,6 @@ MODULE_HINTS: dict[str, str] = {
     "draw_dot": "write wg.run(y).to_svg()",
     "jnp": "write import numpy as np",
     "np": "write import numpy as np",
-    "numpy": "write import numpy as np",
 }
 """What to write instead of a name that `wiregrad` does not have."""
 
@@ -155,6 +156,12 @@ DIM_HINTS: dict[str, str] = {
 }
 """What to write instead of `dim=` where PyTorch and NumPy differ in more than the name."""
 
+TORCH_FUNCTION_HINTS: dict[str, str] = {
+    "transpose": "write np.swapaxes(v, 0, 1)",
+    "split": "PyTorch's split takes lengths of parts; write np.array_split(v, n)",
+}
+"""What to write instead of functions of PyTorch whose names mean something else in NumPy."""
+
 
 class ForeignName:
     """An attribute that values do not have: reading or setting it raises an error that says what to write instead."""
@@ -182,6 +189,12 @@ class ForeignNames:
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if hasattr(type(self), name)]
 
+    @classmethod
+    def __torch_function__(cls, function: Any, types: object, args: object = (), kwargs: object = None) -> Never:
+        """Raise because a function of PyTorch was given a value; PyTorch calls this."""
+        name = function.__name__
+        raise NoRuleError(f"torch's {name} cannot take a wg.Value: {describe_torch_function(name)}")
+
 
 def add_in_place_hints(methods: Iterable[str]) -> None:
     """Let values answer the names of methods that PyTorch has in place (`exp_`) with the methods to write instead."""
@@ -207,6 +220,20 @@ def describe_module_name(name: str) -> str:
     if name in MODULE_HINTS:
         return f": {MODULE_HINTS[name]}"
     return f": write np.{name}" if _is_plain_numpy_name(name) else ""
+
+
+def describe_torch_function(name: str) -> str:
+    """Return what to write instead of a function of PyTorch.
+
+    >>> describe_torch_function("tanh"), describe_torch_function("relu"), describe_torch_function("bincount_")
+    ('write np.tanh', 'write wg.relu', 'compute it with NumPy')
+    """
+    hint = TORCH_FUNCTION_HINTS.get(name) or DIM_HINTS.get(name) or MODULE_HINTS.get(name)
+    if hint is not None:
+        return hint
+    if hasattr(np, name):
+        return f"write np.{name}"
+    return f"write wg.{name}" if name in FUNCTIONS or TABLE.is_scalar(name) else "compute it with NumPy"
 
 
 def _is_plain_numpy_name(name: str) -> bool:
