@@ -187,7 +187,12 @@ ALL_HINTS = {
 }
 
 
-@pytest.mark.parametrize("hint", sorted({*ALL_HINTS.values()}))
+@pytest.mark.parametrize("name", foreign_names.IN_PLACE_METHODS)
+def test_a_method_in_place_has_one_that_returns_a_new_value(name: str) -> None:
+    assert callable(getattr(wg.Value, name))
+
+
+@pytest.mark.parametrize("hint", sorted({hint for hint in ALL_HINTS.values() if "(...)" not in hint}))
 def test_what_a_hint_recommends_runs(hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     run_hint(hint)
 

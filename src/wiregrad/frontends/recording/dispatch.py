@@ -27,11 +27,7 @@ from wiregrad.errors import (
     format_user_line,
 )
 from wiregrad.frontends.recording.arguments import ensure_owned, flatten, tree_map, unflatten
-from wiregrad.frontends.recording.foreign_names import (
-    add_in_place_hints,
-    describe_torch_keywords,
-    rename_torch_keywords,
-)
+from wiregrad.frontends.recording.foreign_names import describe_torch_keywords, rename_torch_keywords
 from wiregrad.frontends.recording.library_calls import (
     describe_missing_function,
     describe_missing_ufunc,
@@ -461,5 +457,3 @@ def _make_torch_method(name: str, function: Callable[..., Any]) -> Callable[...,
 for _name, _function in TORCH_METHODS.items():
     if not hasattr(Value, _name):
         setattr(Value, _name, _make_torch_method(_name, _function))
-
-add_in_place_hints(name for name in (*collect_methods(), *TORCH_METHODS) if name not in PROPERTY_METHODS)

@@ -10,7 +10,7 @@ attribute of a value four times slower.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Never
 
 import numpy as np
@@ -84,6 +84,14 @@ VALUE_HINTS: dict[str, str] = {
     "uniform_": f"{_NEW_DATA}rng.uniform(size=shape)",
 }
 """What to write instead of an attribute that values do not have."""
+IN_PLACE_METHODS = (
+    "abs add ceil clamp cos div exp floor log masked_fill mul neg pow reciprocal relu round sigmoid sin sqrt square "
+    "squeeze sub t tanh unsqueeze"
+).split()
+"""Methods that PyTorch has in place too, with `_` behind the name."""
+VALUE_HINTS.update(
+    (f"{_name}_", f"a value does not change in place; write v = v.{_name}(...)") for _name in IN_PLACE_METHODS
+)
 
 _MAKE_VALUE = "write wg.Value(x)"
 _NO_RECORDING = "write with wg.no_grad(): f(x)"
@@ -169,6 +177,7 @@ class ForeignName:
     def __init__(self, name: str, hint: str) -> None:
         self.name = name
         self.hint = hint
+        self.__doc__ = f"Not an attribute of values: {hint}."
 
     def __get__(self, value: object, owner: type) -> Never:
         # With a name and no object, Python appends no suggestion of its own.
@@ -176,9 +185,6 @@ class ForeignName:
 
     def __set__(self, value: object, to: object) -> Never:
         self.__get__(value, type(value))
-
-    def __repr__(self) -> str:
-        return f"<no attribute: {self.hint}>"
 
 
 class ForeignNames:
@@ -196,19 +202,8 @@ class ForeignNames:
         raise NoRuleError(f"torch's {name} cannot take a wg.Value: {describe_torch_function(name)}")
 
 
-def add_in_place_hints(methods: Iterable[str]) -> None:
-    """Let values answer the names of methods that PyTorch has in place (`exp_`) with the methods to write instead."""
-    for name in methods:
-        if f"{name}_" not in VALUE_HINTS:
-            _add_hint(f"{name}_", f"a value does not change in place; write v = v.{name}(...)")
-
-
-def _add_hint(name: str, hint: str) -> None:
-    setattr(ForeignNames, name, ForeignName(name, hint))
-
-
 for _name, _hint in VALUE_HINTS.items():
-    _add_hint(_name, _hint)
+    setattr(ForeignNames, _name, ForeignName(_name, _hint))
 
 
 def describe_module_name(name: str) -> str:
