@@ -270,7 +270,7 @@ def test_names_of_numpy_that_take_no_values_are_left_to_numpy(name: str) -> None
         (
             lambda v: v.sum().backward(create_graph=True),
             GradientError,
-            "gradients of backward() are plain numbers, so create_graph= cannot be had; for second derivatives write "
+            "gradients of backward() are plain numbers, which have no derivatives; instead of create_graph=True write "
             "wg.grad(wg.grad(f))(x) or wg.hessian(f)(x)",
         ),
     ],

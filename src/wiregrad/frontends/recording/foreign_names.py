@@ -114,7 +114,7 @@ MODULE_HINTS: dict[str, str] = {
     "autograd": "write wg.grad(f)(x)",
     "derivative": "write wg.grad(f)(x)",
     "set_grad_enabled": _NO_RECORDING,
-    "enable_grad": "recording is on outside of blocks; " + _NO_RECORDING,
+    "enable_grad": "leave it out; everything outside of wg.no_grad() is recorded",
     "inference_mode": _NO_RECORDING,
     "nn": "layers are NumPy code; for what NumPy lacks, write wg.relu(x) or wg.softmax(x)",
     "functional": "write wg.relu(x) or wg.softmax(x)",

@@ -231,7 +231,7 @@ class Value(ValueMethods, ForeignNames):
         """
         if create_graph:
             raise GradientError(
-                "gradients of backward() are plain numbers, so create_graph= cannot be had; for second derivatives "
+                "gradients of backward() are plain numbers, which have no derivatives; instead of create_graph=True "
                 f"write wg.grad(wg.grad(f))(x) or wg.hessian(f)(x){format_user_line()}"
             )
         seed = _make_seed(self, gradient)
