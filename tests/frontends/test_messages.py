@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -374,6 +375,21 @@ def test_every_augmented_assignment_updates_the_data(operator: str) -> None:
     exec(f"model['w'].data {operator} 2.0; model['plain'] {operator} 2.0", {"model": model})
 
     np.testing.assert_array_equal(model["w"].data, model["plain"])
+
+
+def test_data_is_updated_in_a_long_loop_and_among_many_names() -> None:
+    """Python specializes a loop after some turns, and names beyond the 255th take a longer instruction."""
+    lines = [
+        "def update(w):",
+        *(f"    n{k} = other.n{k}" for k in range(300)),
+        "    for _ in range(100): w.data += 1.0",
+    ]
+    scope: dict[str, Any] = {"other": SimpleNamespace(**{f"n{k}": k for k in range(300)})}
+    exec("\n".join(lines), scope)
+    w = wg.Value(np.zeros(2))
+    scope["update"](w)
+
+    assert w.data.tolist() == [100.0, 100.0]
 
 
 def test_data_that_was_read_before_an_update_does_not_change() -> None:

@@ -214,6 +214,8 @@ def _may_be_condition(before: dis.Instruction, last: dis.Instruction) -> bool:
 
 
 LOAD_ATTRIBUTE = dis.opmap["LOAD_ATTR"]
+CACHE = dis.opmap["CACHE"]
+"""What stands behind an instruction that Python specializes; Python 3.12 is there while it runs a property."""
 COPY_TOP = bytes([dis.opmap["COPY"], 1])
 """The instruction that copies the top of the stack."""
 SUBSCRIPT_OPCODES = ("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR")
@@ -267,12 +269,17 @@ def is_augmented_assignment(frame: FrameType) -> bool:
     [True, False]
     """
     code = frame.f_code.co_code
-    at = frame.f_lasti
-    before = at - 2
-    while before > 0 and code[before] == dis.EXTENDED_ARG:
-        before -= 2
+    at = _step_back(code, frame.f_lasti, CACHE)
+    before = _step_back(code, at - 2, dis.EXTENDED_ARG)
     # Only an augmented assignment copies the owner on the stack: once for reading, once for setting the attribute.
     return before >= 0 and code[at] == LOAD_ATTRIBUTE and code[before : before + 2] == COPY_TOP
+
+
+def _step_back(code: bytes, at: int, opcode: int) -> int:
+    """Return the offset of the last instruction before `at`, or at it, that has another opcode."""
+    while at > 0 and code[at] == opcode:
+        at -= 2
+    return at
 
 
 @lru_cache(1024)
