@@ -78,7 +78,8 @@ def find_anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_to_pages_and_headings(page: Path) -> None:
     missing = []
-    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", read_prose(page)):
+    text = re.sub(r"`[^`\n]*`", "", read_prose(page))
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", text):
         linked = page.parent / target if target else page
         if not linked.exists() or (anchor and anchor not in find_anchors(linked)):
             missing.append(f"{target}#{anchor}")

@@ -1,4 +1,4 @@
-"""Write the stubs of what is derived from the op table: the functions of `wiregrad` and the methods of `Value`.
+"""Write the stubs of what is derived from the op table: functions of `wiregrad`, methods of `Value` and of builders.
 
 python tools/write_stubs.py [FOLDER]
 
@@ -22,7 +22,10 @@ import numpy as np
 
 import wiregrad
 from wiregrad.frontends.recording import array_methods, dispatch
+from wiregrad.ir import GraphBuilder, Op
+from wiregrad.ir.builder_methods import BuilderMethods
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS, OperatorMethods
+from wiregrad.ir.verifier import declared_settings
 from wiregrad.ops import TABLE, Elementwise
 from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
 
@@ -46,6 +49,7 @@ from typing import Any, NoReturn, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from wiregrad.frontends.recording.functional_updates import UpdatableElements
 from wiregrad.frontends.recording.value import Value
 from wiregrad.ir import Op, Port
 
@@ -53,8 +57,19 @@ PlainArray: TypeAlias = complex | np.number[Any] | np.bool | NDArray[Any]
 Operand: TypeAlias = Value | Port | PlainArray | list[Any] | tuple[Any, ...]
 Index: TypeAlias = SupportsIndex | slice | EllipsisType | Value | NDArray[Any] | list[Any] | tuple[Any, ...] | None
 """
+BUILDER_HEAD = f"""{HEADER}
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from wiregrad.ir.builder import Port
+
+WireOperand: TypeAlias = Port | str | float | np.number[Any] | np.bool
+"""
 
 OPERAND = "Operand"
+WIRE_OPERAND = "WireOperand"
 PLAIN = "PlainArray"
 ARRAY = "NDArray[Any]"
 NAMED_TYPES = {
@@ -63,6 +78,8 @@ NAMED_TYPES = {
     "shape": "int | Sequence[int] | None",
 }
 """Types of parameters that mean the same in every function."""
+SETTING_TYPES = {"axis": "int", "axes": "Sequence[int]", "shape": "Sequence[int]", "keepdims": "bool"}
+"""Types of settings that mean the same in every op."""
 ANNOTATION_WORDS = {"int", "float", "bool", "str", "complex", "object", "None", "Sequence", "Any"}
 """Words of annotations that are taken over from the source; others are found out like `Any`."""
 ARRAY_NAMES = ("a", "b", "x", "array", "tensor")
@@ -376,12 +393,51 @@ def methods_stub() -> str:
         "class ValueMethods:",
         '    """The methods and operators that values have from the op table."""',
     ]
-    methods = [*operator_methods(), *table_methods(), *torch_methods(), *refused_methods()]
+    methods = [*operator_methods(), *table_methods(), *torch_methods(), *refused_methods(), *update_methods()]
     for name, signature, doc in sorted(methods):
-        decorator = ["    @property"] if name in dispatch.PROPERTY_METHODS else []
-        body = f'\n        """{doc}"""' if doc else " ..."
-        lines += [*decorator, f"    def {name}{signature}:{body}"]
+        decorator = ["    @property"] if isinstance(vars(wiregrad.Value).get(name), property) else []
+        lines += [*decorator, write_method(name, signature, doc)]
     return f"{METHODS_HEAD}\n" + "\n".join(lines) + "\n"
+
+
+def write_method(name: str, signature: str, doc: str) -> str:
+    """Return the declaration of a method."""
+    body = f'\n        """{doc}"""' if doc else " ..."
+    return f"    def {name}{signature}:{body}"
+
+
+def update_methods() -> Iterator[tuple[str, str, str]]:
+    """Return name, signature and documentation of the property for functional updates."""
+    yield "at", "(self) -> UpdatableElements", str(vars(wiregrad.Value)["at"].__doc__)
+
+
+def builder_stub() -> str:
+    """Return the stub of `wiregrad.ir.builder_methods`."""
+    lines = ["class BuilderMethods:", f'    """{BuilderMethods.__doc__}"""']
+    for name in sorted({*TABLE.callable_names()} - {*vars(GraphBuilder)}):
+        lines.append(write_method(name, write_builder_signature(TABLE[name]), TABLE[name].doc))
+    return f"{BUILDER_HEAD}\n" + "\n".join(lines) + "\n"
+
+
+def write_builder_signature(op: Op) -> str:
+    """Return the signature of an op as a method of builders: wires, then settings and the name of the node."""
+    wires = [
+        StubParameter(one.name, one.kind, WIRE_OPERAND, _write_default(one))
+        for one in inspect.signature(op).parameters.values()
+        if one.kind is not one.KEYWORD_ONLY
+    ]
+    name = StubParameter("name", inspect.Parameter.KEYWORD_ONLY, "str | None", "None")
+    return write_signature([*wires, *builder_settings(op), name], "Port", method=True)
+
+
+def builder_settings(op: Op) -> Iterator[StubParameter]:
+    """Return the settings of an op as keywords; the names of the types are those of its forward function."""
+    names, required = declared_settings(op)
+    for name in names:
+        annotation = str(inspect.signature(op.forward).parameters[name].annotation)
+        is_known = {*re.findall(r"\w+", annotation)} <= ANNOTATION_WORDS
+        text = SETTING_TYPES.get(name, annotation if is_known else "Any")
+        yield StubParameter(name, inspect.Parameter.KEYWORD_ONLY, text, "" if name in required else "...")
 
 
 def operator_methods() -> Iterator[tuple[str, str, str]]:
@@ -445,8 +501,12 @@ def refused_methods() -> Iterator[tuple[str, str, str]]:
 def _torch_result(name: str, stub: FunctionStub) -> str:
     """Return the type that a method returns for a matrix, given masks or whole numbers for the other arguments."""
     mask = np.ones((2, 2), bool)
+    method = getattr(wiregrad.Value(np.ones((2, 2))), name)
+    if any(one.kind is one.kind.VAR_POSITIONAL for one in stub.parameters):
+        # Lengths of axes, or their order.
+        return name_type(try_calls([lambda: method(4), lambda: method(1, 0)]))
     rest = [1 if one.annotation == "int" else mask for one in stub.parameters[1:] if one.is_required]
-    return name_type(try_calls([lambda: getattr(wiregrad.Value(np.ones((2, 2))), name)(*rest)]))
+    return name_type(try_calls([lambda: method(*rest)]))
 
 
 def is_derived(name: str) -> bool:
@@ -459,6 +519,7 @@ def is_derived(name: str) -> bool:
 STUBS: dict[str, Callable[[], str]] = {
     "api/functions.pyi": functions_stub,
     "frontends/recording/value_methods.pyi": methods_stub,
+    "ir/builder_methods.pyi": builder_stub,
 }
 """Every stub that is written here, and how."""
 

@@ -21,9 +21,15 @@ import numpy as np
 _PACKAGE_FOLDER = dirname(__file__) + "/"
 _NUMPY_FOLDER = dirname(np.__file__) + "/"
 _STDLIB_FOLDER = dirname(warnings.__file__) + "/"
+_SCIPY_FOLDER = "-packages/scipy/"
+"""Part of the path of SciPy's files; SciPy itself is optional, so it is not imported to find them."""
 
 MAX_COMPARED_NAMES = 10_000
 """Maximum number of names that are compared when a similar name is suggested."""
+MIN_SIMILARITY = 0.75
+"""Minimum share of common letters of two names that are called similar."""
+MIN_COMPARED_LETTERS = 4
+"""Shorter names are similar only to names of the same letters: `cat` is one letter from `cast`, but no slip for it."""
 
 
 class WiregradError(Exception):
@@ -68,6 +74,10 @@ class FileAccessError(WiregradError, OSError):
 
 class UnknownNameError(WiregradError, KeyError):
     """No node, input or output has this name."""
+
+
+class UnknownAttributeError(WiregradError, AttributeError):
+    """A value, or wiregrad itself, has no attribute of this name; the message says what to write instead."""
 
 
 class UnknownOpError(WiregradError, AttributeError, LookupError):
@@ -233,9 +243,15 @@ def find_user_frame() -> FrameType | None:
 
 @lru_cache(4096)
 def is_library_file(file: str) -> bool:
-    """Return whether a file belongs to wiregrad, NumPy or the standard library rather than to the user."""
+    """Return whether a file belongs to wiregrad, NumPy, SciPy or the standard library rather than to the user."""
     in_stdlib = file.startswith(_STDLIB_FOLDER) and "-packages" not in file
-    return in_stdlib or file.startswith((_PACKAGE_FOLDER, _NUMPY_FOLDER, "<wiregrad", "<frozen"))
+    in_packages = file.startswith((_PACKAGE_FOLDER, _NUMPY_FOLDER, "<wiregrad", "<frozen"))
+    return in_stdlib or in_packages or is_scipy_file(file)
+
+
+def is_scipy_file(file: str) -> bool:
+    """Return whether a file belongs to SciPy."""
+    return _SCIPY_FOLDER in file.replace("\\", "/")
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:
@@ -253,14 +269,23 @@ def suggest_name(name: str, known: Iterable[str]) -> str:
 
     >>> suggest_name("mulitply", ["add", "multiply"]), suggest_name("max", ["fmax", "maximum"])
     ('; did you mean multiply?', '; did you mean maximum?')
+    >>> suggest_name("cat", ["cast", "tan"]), suggest_name("nosuch", ["cosh"])
+    ('', '')
     """
+    # Comparing a name takes some microseconds, and a circuit may have millions of names.
+    names = [text for text in islice(known, MAX_COMPARED_NAMES) if text != name]
+    completions = [text for text in names if len(name) > 1 and text.startswith(name)]
+    nearest = sorted(completions, key=len)[:1] or _find_similar_names(name, names)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
+
+
+def _find_similar_names(name: str, names: list[str]) -> list[str]:
+    """Return the most similar name in a list, or an empty list."""
     from difflib import get_close_matches  # noqa: PLC0415 - only a failing call pays for it
 
-    # Comparing a name takes some microseconds, and a circuit may have millions of names.
-    names = list(islice(known, MAX_COMPARED_NAMES))
-    completions = [text for text in names if len(name) > 1 and text.startswith(name)]
-    nearest = sorted(completions, key=len)[:1] or get_close_matches(name, names, n=1)
-    return f"; did you mean {nearest[0]}?" if nearest else ""
+    if len(name) < MIN_COMPARED_LETTERS:
+        return [text for text in names if sorted(text.lower()) == sorted(name.lower())][:1]
+    return get_close_matches(name, names, n=1, cutoff=MIN_SIMILARITY)
 
 
 def short_repr(value: object, width: int = 40) -> str:

@@ -161,14 +161,20 @@ def test_an_inner_node_can_be_the_output() -> None:
 def test_forward_mode_is_a_directional_derivative() -> None:
     assert EXPRESSION.jvp({"a": 2, "b": -3, "c": 10}, {"a": 1, "c": 2}) == (-10.0, 8.0)
     assert wg.circuit("x > 0").jvp({"x": 1}, {"x": 1}) == (True, 0.0)
-    for tangents, message in [
+
+
+@pytest.mark.parametrize(
+    ("tangents", "message"),
+    [
         ({"q": 1}, "no input called 'q'; the inputs are a, b, c"),
         ({"a": "abc"}, "the tangent of a must be a number; got str 'abc'"),
         ({"a": True}, "the tangent of a must be a number; got bool"),
         (None, "tangents are a mapping"),
-    ]:
-        with pytest.raises(InputError, match=message):
-            EXPRESSION.jvp({"a": 2, "b": -3, "c": 10}, tangents)  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_tangents_are_refused(tangents: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        EXPRESSION.jvp({"a": 2, "b": -3, "c": 10}, tangents)
 
 
 def test_circuits_are_equal_by_content() -> None:

@@ -29,6 +29,7 @@ from wiregrad.errors import EscapeError, GradientError, OperandError, ShapeError
 from wiregrad.frontends.recording.value import make_leaf
 
 from ..support.branching import SPECIAL, Program, point, programs
+from ..support.threads import run_in_threads
 
 ALL = programs()
 
@@ -985,7 +986,6 @@ def test_many_threads_that_flip_branches_get_their_own_answers() -> None:
         return y - x * x if y > 0 else y + x
 
     fast, failures = wg.compile(f), list[Any]()
-    before = sys.getswitchinterval()
 
     def work(seed: int) -> None:
         for x, y in np.random.default_rng(seed).normal(size=(500, 2)).tolist():
@@ -995,15 +995,7 @@ def test_many_threads_that_flip_branches_get_their_own_answers() -> None:
             except Exception as error:
                 failures.append(error)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
+    run_in_threads(work, range(8), interval=1e-6)
 
     assert not failures
 
@@ -1066,11 +1058,7 @@ def test_threads_share_recordings() -> None:
             if fast(x) != branched(x) or fast.value_and_grad(x)[1] != wg.grad(branched)(x):
                 failures.append(x)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, range(4))
 
     assert not failures
 

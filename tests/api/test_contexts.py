@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from typing import Any
@@ -16,6 +15,8 @@ import pytest
 import wiregrad as wg
 from wiregrad.frontends.recording.tape import GROUPS, PAUSES, STATE
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS
+
+from ..support.threads import run_in_threads
 
 Steps = Generator[None, None, None]
 
@@ -187,16 +188,7 @@ def take_turns_as_threads(seed: int, switches: int) -> None:
         for _ in range(counts[k]):
             next(running)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    run_in_threads(work, range(8), interval=1e-5)
     check_turns(seed, counts, found)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import wiregrad as wg
 
 EXPRESSION = wg.circuit("e = a + b; f = e * c").run(a=2, b=-3, c=10)
@@ -22,12 +24,14 @@ def test_upstream_times_local_is_sent_on_every_wire() -> None:
     assert all(wire.upstream * wire.local == wire.sent for wire in wires)
 
 
-def test_branches_of_a_wire_add_up_to_its_gradient() -> None:
-    for circuit in (wg.circuit("x*x + x"), wg.circuit("x*x + x").split()):
-        run = circuit.run(x=3)
-        branches = run["x"].branches
+@pytest.mark.parametrize("circuit", [wg.circuit("x*x + x"), wg.circuit("x*x + x").split()])
+def test_branches_of_a_wire_add_up_to_its_gradient(circuit: wg.Circuit) -> None:
+    run = circuit.run(x=3)
 
-        assert sum(wire.sent for wire in branches) == run["x"].grad == 7.0
+    assert sum(wire.sent for wire in run["x"].branches) == run["x"].grad == 7.0
+
+
+def test_a_branch_names_its_reader_and_slot() -> None:
     assert [(w.reader, w.slot, w.sent) for w in wg.circuit("t = x*x; f = t + x").run(x=3)["x"].branches] == [
         ("t", 0, 3.0),
         ("t", 1, 3.0),

@@ -34,6 +34,7 @@ from wiregrad.errors import (
 )
 
 from ..support.random_circuits import random_circuit, random_point
+from ..support.threads import run_in_threads
 
 FORMULA = "e = a + b; f = tanh(e * c) + a * exp(-b * b)"
 POINT = {"a": 2.0, "b": -0.5, "c": 0.75}
@@ -233,13 +234,13 @@ def test_wrong_points_of_a_batch_are_told(tier: str, points: Any, message: str) 
             function(points)
 
 
+@pytest.mark.parametrize("name", ["batch", "batch_value_and_grad"])
 @pytest.mark.parametrize("threads", [0, -1, 1.5, True, "two"])
-def test_the_number_of_threads_is_whole_and_at_least_one(tier: str, threads: Any) -> None:
+def test_the_number_of_threads_is_whole_and_at_least_one(tier: str, threads: Any, name: str) -> None:
     compiled = wg.circuit("a * b").compile()
 
-    for function in (compiled.batch, compiled.batch_value_and_grad):
-        with pytest.raises(InputError, match="threads"):
-            function([[1.0, 2.0]], threads=threads)
+    with pytest.raises(InputError, match="threads"):
+        getattr(compiled, name)([[1.0, 2.0]], threads=threads)
 
 
 def test_conditions_go_in_and_come_out_as_conditions(tier: str) -> None:
@@ -312,9 +313,12 @@ def test_arrays_are_answered_by_the_interpreter_which_says_so() -> None:
     np.testing.assert_array_equal(compiled.value_and_grad(w=w, x=x)[1]["w"], dw)
     assert compiled.info.tier == "interpreter"
     assert "float64[2]" in compiled.info.reason or "float64[3" in compiled.info.reason
-    for name in ("batch", "batch_value_and_grad", "jacobian", "hessian"):
-        with pytest.raises(NoRuleError, match="circuits of numbers; w is"):
-            getattr(compiled, name)(w)
+
+
+@pytest.mark.parametrize("name", ["batch", "batch_value_and_grad", "jacobian", "hessian"])
+def test_what_only_native_code_has_is_refused_for_arrays(name: str) -> None:
+    with pytest.raises(NoRuleError, match="circuits of numbers; w is"):
+        getattr(arrays().compile(), name)(np.array([0.5, 1.0]))
 
 
 def test_the_gradient_of_one_array_is_one_array() -> None:
@@ -550,16 +554,8 @@ def test_threads_get_their_own_answers() -> None:
             if compiled.value_and_grad([int(a), b])[0] != a * b:
                 wrong.append((a, b))
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work, args=(float(k),)) for k in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    run_in_threads(work, [0.0, 1.0, 2.0, 3.0], interval=1e-6)
+
     assert wrong == []
 
 
@@ -616,17 +612,18 @@ def test_programs_change_places_while_other_threads_call() -> None:
     assert wrong == []
 
 
-def test_native_code_cannot_be_pickled_and_says_what_to_do() -> None:
-    compiled = wg.circuit("x * x").compile()
-
-    for way, thing in [
-        (pickle.dumps, compiled),
-        (copy.deepcopy, compiled),
-        (pickle.dumps, compiled.value),
-        (pickle.dumps, compiled.value_and_grad),
-    ]:
-        with pytest.raises(OperandError, match=r"pickle (the|its) circuit"):
-            way(thing)
+@pytest.mark.parametrize(
+    "copy_code",
+    [
+        pickle.dumps,
+        copy.deepcopy,
+        lambda compiled: pickle.dumps(compiled.value),
+        lambda compiled: pickle.dumps(compiled.value_and_grad),
+    ],
+)
+def test_native_code_cannot_be_pickled_and_says_what_to_do(copy_code: Callable[[Any], object]) -> None:
+    with pytest.raises(OperandError, match=r"pickle (the|its) circuit"):
+        copy_code(wg.circuit("x * x").compile())
 
 
 def test_a_result_that_no_memory_is_left_for_raises() -> None:

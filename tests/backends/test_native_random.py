@@ -463,12 +463,12 @@ def test_constants_of_all_sorts_agree(number: float) -> None:
     assert not any(off(run(circuit, points, 0), wanted).any() for run in RUNNERS.values())
 
 
-def test_conditions_as_outputs_are_ones_and_zeros() -> None:
+@pytest.mark.parametrize("run", [by_stencils, by_batch])
+def test_conditions_as_outputs_are_ones_and_zeros(run: Callable[..., Any]) -> None:
     circuit = wg.Circuit.from_text("input x\nc = greater x x\nd = logical_not c\noutput c, d, x")
-    for run in (by_stencils, by_batch):
-        rows = run(circuit, [[1.0], [np.nan]], 1)
+    rows = run(circuit, [[1.0], [np.nan]], 1)
 
-        assert_equal(rows, [[0.0, 1.0, 1.0, 0.0], [0.0, 1.0, np.nan, 0.0]])
+    assert_equal(rows, [[0.0, 1.0, 1.0, 0.0], [0.0, 1.0, np.nan, 0.0]])
 
 
 @pytest.mark.parametrize("way", RUNNERS)

@@ -295,13 +295,13 @@ def test_code_is_ascii_apart_from_strings_and_comments(role: str, language: str)
         assert code_of(write_listing(case.circuit, language, case.function), language).isascii()
 
 
-def test_gradients_have_the_names_that_the_inputs_have() -> None:
+@pytest.mark.parametrize("language", ["python", "numpy"])
+def test_gradients_have_the_names_that_the_inputs_have(language: str) -> None:
     for case in made("input"):
         names = case.circuit.inputs
-        for language in ("python", "numpy"):
-            program = RunnableListing(write_listing(case.circuit, language), "value_and_grad", names)
+        program = RunnableListing(write_listing(case.circuit, language), "value_and_grad", names)
 
-            assert list(load_listing_function(program)(1.0, 2.0)[1]) == list(names)
+        assert list(load_listing_function(program)(1.0, 2.0)[1]) == list(names)
 
 
 def broken(text: str) -> Iterator[wg.Circuit]:

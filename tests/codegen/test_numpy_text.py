@@ -15,7 +15,7 @@ from wiregrad.backends.interpreter import evaluate_nodes, evaluate_outputs
 from wiregrad.dtypes import WireType
 from wiregrad.errors import DomainError, NoRuleError
 from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
-from wiregrad.ir import TABLE, CircuitGraph
+from wiregrad.ir import TABLE, CircuitGraph, Op
 from wiregrad.ops.array_ops import ArrayOp, Blocking, write_setting
 from wiregrad.passes import backward_circuit
 
@@ -235,12 +235,10 @@ def test_a_type_is_refused_where_no_array_of_it_will_do() -> None:
         OPS["solve"].bind({"strict": True}).infer((WireType(np.dtype(float), (2, 3)),) * 2)
 
 
-def test_an_op_without_a_text_says_that_it_cannot_be_written() -> None:
-    unwritten = replace(OPS["sum"], numpy="")
-
-    for op in (unwritten, FUNCTION_OP):
-        with pytest.raises(NoRuleError, match=f"{op.name} cannot be written in NumPy"):
-            op.numpy_text((WireType(np.dtype(float), (2,)),))
+@pytest.mark.parametrize("op", [replace(OPS["sum"], numpy=""), FUNCTION_OP], ids=lambda op: op.name)
+def test_an_op_without_a_text_says_that_it_cannot_be_written(op: Op) -> None:
+    with pytest.raises(NoRuleError, match=f"{op.name} cannot be written in NumPy"):
+        op.numpy_text((WireType(np.dtype(float), (2,)),))
 
 
 def test_a_helper_has_one_definition_a_docstring_and_nothing_but_numpy() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import pairwise
@@ -28,14 +27,6 @@ from wiregrad.draw.layout.placement import (
 from ..support.random_circuits import random_circuit
 
 LEAF, NODE, DOT = BoxShape(60, 40, leaf=True), BoxShape(80, 60), BoxShape(10, 10, splitter=True, reserve=34)
-
-
-@pytest.fixture
-def recursion_limit_1000() -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(1000)
-    yield
-    sys.setrecursionlimit(before)
 
 
 def mlp(*widths: int) -> wg.Circuit:

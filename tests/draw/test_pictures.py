@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from itertools import pairwise
@@ -140,14 +139,6 @@ def model(name: str) -> wg.Run:
 
 
 MODELS = ["attention", "recurrent", "convolution", "deep", "blocks"]
-
-
-@pytest.fixture
-def recursion_limit_1000() -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(1000)
-    yield
-    sys.setrecursionlimit(before)
 
 
 def run_of(name: str) -> wg.Run:

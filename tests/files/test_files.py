@@ -147,14 +147,14 @@ def test_a_whole_number_too_long_for_a_wire_may_steer_python() -> None:
     assert wg.Circuit.from_text(circuit.to_text()).certificates == (long,)
 
 
+@pytest.mark.parametrize("form", ["json", "text"])
 @pytest.mark.parametrize("outcome", [10**400, -(10**4000), "text", None, np.array(["a"])])
-def test_what_could_not_be_read_back_is_not_written(outcome: Any) -> None:
+def test_what_could_not_be_read_back_is_not_written(outcome: Any, form: str) -> None:
     circuit = wg.circuit("y = exp(x)")
     circuit = wg.Circuit(replace(circuit.columns, certificates=(Certificate(0, outcome, None),)))
 
-    for write in (circuit.to_json, circuit.to_text):
-        with pytest.raises(FileFormatError, match="cannot be stored as text or in a file"):
-            write()
+    with pytest.raises(FileFormatError, match="cannot be stored as text or in a file"):
+        getattr(circuit, f"to_{form}")()
 
 
 def test_a_certificate_of_every_kind_survives_tracing_and_text() -> None:
@@ -167,19 +167,24 @@ def test_a_certificate_of_every_kind_survives_tracing_and_text() -> None:
     assert wg.Circuit.from_text(circuit.to_text()) == circuit
 
 
+def assert_copies_agree(circuit: wg.Circuit, point: dict[str, Any], folder: Path) -> None:
+    """Check that a circuit comes back from every form with the same values and gradients, bit for bit."""
+    run = circuit.run(**point)
+    for copy in copies(circuit, folder):
+        again = copy.run(**point)
+
+        assert copy == circuit
+        assert same_bits(again.output, run.output)
+        assert all(same_bits(again.grads[name], run.grads[name]) for name in run.grads)
+
+
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_random_circuits_come_back_equal_with_equal_values_and_gradients(whole: bool, tmp_path: Path) -> None:
     for k in range(1000 if whole else 300):
         rng = np.random.default_rng([17, k])
         circuit = random_circuit(rng, nodes=int(rng.integers(1, 25)))
         point = random_point(rng, circuit)
-        run = circuit.run(**point)
-        for copy in copies(circuit, tmp_path):
-            again = copy.run(**point)
-
-            assert copy == circuit
-            assert same_bits(again.output, run.output)
-            assert all(same_bits(again.grads[name], run.grads[name]) for name in run.grads)
+        assert_copies_agree(circuit, point, tmp_path)
 
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.full)])
@@ -188,13 +193,7 @@ def test_traced_programs_come_back_equal_with_equal_values_and_gradients(whole: 
         program = random_program(seed)
         circuit = wg.trace(program.make_function(wiregrad=wg), *program.inputs.values())
         point = dict(zip(circuit.inputs, program.inputs.values(), strict=True))
-        run = circuit.run(**point)
-        for copy in copies(circuit, tmp_path):
-            again = copy.run(**point)
-
-            assert copy == circuit
-            assert same_bits(again.output, run.output)
-            assert all(same_bits(again.grads[name], run.grads[name]) for name in run.grads)
+        assert_copies_agree(circuit, point, tmp_path)
 
 
 def test_documents_fit_the_published_schema() -> None:
@@ -496,26 +495,37 @@ def test_a_file_replaces_the_one_a_link_points_to_and_keeps_its_mode(tmp_path: P
     assert (tmp_path / "real.wg").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_path_that_cannot_be_used_says_why(tmp_path: Path) -> None:
-    circuit = wg.circuit("y = exp(x)")
-    (tmp_path / "file").write_bytes(b"")
-    for action, message in [
-        (lambda: load(tmp_path / "none.wg"), "there is no such file"),
-        (lambda: load(tmp_path), "it is a folder"),
-        (lambda: save(circuit, tmp_path), "it is a folder"),
-        (lambda: save(circuit, tmp_path / "none" / "a.wg"), "there is no such folder"),
-        (lambda: load(tmp_path / "file" / "a.wg"), "part of the path is a file"),
-        (lambda: save(circuit, tmp_path / ("a" * 300)), "File name too long"),
-    ]:
-        with pytest.raises(FileAccessError, match=message) as caught:
-            action()
+def save_exponential(path: Path) -> None:
+    save(wg.circuit("y = exp(x)"), path)
 
-        assert isinstance(caught.value, OSError)
-        assert caught.value.errno
+
+@pytest.mark.parametrize(
+    ("action", "path", "message"),
+    [
+        (load, "none.wg", "there is no such file"),
+        (load, "", "it is a folder"),
+        (save_exponential, "", "it is a folder"),
+        (save_exponential, "none/a.wg", "there is no such folder"),
+        (load, "file/a.wg", "part of the path is a file"),
+        (save_exponential, "a" * 300, "File name too long"),
+    ],
+)
+def test_a_path_that_cannot_be_used_says_why(
+    action: Callable[[Path], object], path: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(FileAccessError, match=message) as caught:
+        action(tmp_path / path)
+
+    assert isinstance(caught.value, OSError)
+    assert caught.value.errno
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "pipe.wg"])
+def test_a_device_or_a_pipe_is_not_read(path: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.wg")
-    for pipe in ("/dev/null", tmp_path / "pipe.wg"):
-        with pytest.raises(FileFormatError, match="a device or a pipe"):
-            load(pipe)
+    with pytest.raises(FileFormatError, match="a device or a pipe"):
+        load(tmp_path / path)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, None])

@@ -371,9 +371,12 @@ def test_questions_that_mean_nothing_are_refused() -> None:
         flight.first("vanishd")
     with pytest.raises(UnknownNameError, match="it has w"):
         flight.first("vanished", "v")
-    for step in (3, -4, 1.0, "0", True):
-        with pytest.raises(IndexingError):
-            flight[step]
+
+
+@pytest.mark.parametrize("step", [3, -4, 1.0, "0", True])
+def test_a_step_that_is_not_there_is_refused(step: Any) -> None:
+    with pytest.raises(IndexingError):
+        fly(usual(3))[step]
 
 
 def test_steps_are_looked_up_from_both_ends() -> None:

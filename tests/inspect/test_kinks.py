@@ -24,6 +24,7 @@ from wiregrad.ops import Elementwise
 from wiregrad.passes.rewriting import with_convention
 
 from ..support.random_circuits import random_circuit, random_point
+from ..support.threads import run_in_threads
 
 Function = Callable[[Any], Any]
 EDGES: dict[str, tuple[Function, float, tuple[float, float, float]]] = {
@@ -150,11 +151,7 @@ def test_a_convention_belongs_to_its_thread() -> None:
             found[name] = [by_grad(abs, 0.0), by_backward(abs, 0.0)]
             barrier.wait()
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in found]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, [*found])
 
     assert found == {"jax": [1.0, 1.0], "min_norm": [0.0, 0.0]}
 
@@ -162,9 +159,12 @@ def test_a_convention_belongs_to_its_thread() -> None:
 def test_an_unknown_convention_is_refused_with_a_suggestion() -> None:
     with pytest.raises(OperandError, match="one of min_norm, torch, jax; got 'toch'; did you mean torch"):
         with_convention(wg.circuit("abs(x)"), "toch")
-    for wrong in (None, 1, Convention.JAX, "JAX", ""):
-        with pytest.raises(OperandError, match="one of min_norm, torch, jax"), convention(wrong):  # type: ignore[arg-type]
-            pass
+
+
+@pytest.mark.parametrize("wrong", [None, 1, Convention.JAX, "JAX", ""])
+def test_what_is_no_convention_is_refused_and_changes_nothing(wrong: Any) -> None:
+    with pytest.raises(OperandError, match="one of min_norm, torch, jax"), convention(wrong):
+        pass
     assert wg.grad(abs)(0.0) == 0.0
 
 
@@ -207,11 +207,14 @@ def test_nodes_without_kinks_have_no_convention() -> None:
     circuit = wg.circuit("e = a + b; f = floor(e)")
 
     assert with_convention(circuit, "torch") == circuit
-    for name in ("e", "f", "a"):
-        with pytest.raises(OperandError, match="has no kinks"):
-            with_convention(circuit, "torch", [name])
     with pytest.raises(UnknownNameError):
         with_convention(circuit, "torch", "nobody")
+
+
+@pytest.mark.parametrize("name", ["e", "f", "a"])
+def test_a_convention_for_a_node_without_kinks_is_refused(name: str) -> None:
+    with pytest.raises(OperandError, match="has no kinks"):
+        with_convention(wg.circuit("e = a + b; f = floor(e)"), "torch", [name])
 
 
 def test_the_kinks_of_a_run_are_named_with_what_each_convention_sends() -> None:
@@ -454,12 +457,18 @@ def test_ops_that_share_ties_say_so_when_they_are_given_a_convention() -> None:
         circuit.with_convention("jax", [circuit.output])
 
 
-def test_names_of_nodes_that_are_none_are_refused() -> None:
-    for wrong in (5, 2.5, object()):
-        with pytest.raises(OperandError, match="nodes are given by name"):
-            with_convention(wg.circuit("abs(x)"), "jax", wrong)  # type: ignore[arg-type]
-    with pytest.raises(UnknownNameError):
-        with_convention(wg.circuit("abs(x)"), "jax", [5])  # type: ignore[list-item]
+@pytest.mark.parametrize(
+    ("wrong", "kind", "message"),
+    [
+        (5, OperandError, "nodes are given by name"),
+        (2.5, OperandError, "nodes are given by name"),
+        (object(), OperandError, "nodes are given by name"),
+        ([5], UnknownNameError, "nodes are looked up by name"),
+    ],
+)
+def test_names_of_nodes_that_are_none_are_refused(wrong: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        with_convention(wg.circuit("abs(x)"), "jax", wrong)
 
 
 def test_a_convention_belongs_to_its_task() -> None:
@@ -498,13 +507,14 @@ def test_circuits_that_are_written_down_do_not_look_at_the_block() -> None:
         assert wg.run(abs, 0.0).grads == {"x": 1.0}
 
 
-def test_within_is_checked() -> None:
-    run = wg.circuit("abs(x)").run(x=0)
+def test_within_may_be_0() -> None:
+    assert kinks(wg.circuit("abs(x)").run(x=0), within=0).points[0].on == 1
 
-    assert kinks(run, within=0).points[0].on == 1
-    for wrong in (-1.0, math.nan, math.inf, "1", None, True):
-        with pytest.raises(InputError, match="a finite number of at least 0"):
-            kinks(run, within=wrong)  # type: ignore[arg-type]
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, "1", None, True])
+def test_within_is_checked(wrong: Any) -> None:
+    with pytest.raises(InputError, match="a finite number of at least 0"):
+        kinks(wg.circuit("abs(x)").run(x=0), within=wrong)
 
 
 def test_a_mode_names_its_convention_and_literals() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
@@ -267,11 +268,14 @@ def test_the_number_of_paths_shown_is_checked() -> None:
     assert paths(run, "x", 0).paths == ()
     assert len(paths(run, "x", 100).paths) == 8
     assert len(paths(run, "x", np.int64(3)).paths) == 3  # type: ignore[arg-type]
-    for k in (-1, 1.5, True, "3", np.True_, np.int64(-1), None):
-        with pytest.raises(InputError, match="a non-negative integer"):
-            paths(run, "x", k)  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError):
         paths(run, "nobody")
+
+
+@pytest.mark.parametrize("k", [-1, 1.5, True, "3", np.True_, np.int64(-1), None])
+def test_a_number_of_paths_that_is_none_is_refused(k: Any) -> None:
+    with pytest.raises(InputError, match="a non-negative integer"):
+        paths(layered(3).run(x=0.5), "x", k)
 
 
 def model(w: wg.Value, x: wg.Value) -> wg.Value:

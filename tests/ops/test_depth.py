@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import gc
-import sys
 import tracemalloc
 import weakref
-from collections.abc import Iterator
 
 import pytest
 
 import wiregrad as wg
 
 NODES = 1_000_000
-
-
-@pytest.fixture
-def recursion_limit_1000() -> Iterator[None]:
-    before = sys.getrecursionlimit()
-    sys.setrecursionlimit(1000)
-    yield
-    sys.setrecursionlimit(before)
 
 
 def chain(nodes: int) -> wg.Circuit:

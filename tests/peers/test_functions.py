@@ -225,7 +225,7 @@ def test_scipy_in_backward_gives_a_gradient_and_refuses_a_second_one() -> None:
     x = np.array([0.7, 2.5])
 
     assert np.allclose(wg.grad(lambda x: np.sum(LogGamma.apply(x)))(x), scipy.special.digamma(x), 1e-14)
-    with pytest.raises(NoRuleError, match=r"psi, a ufunc of another library, has no rule"):
+    with pytest.raises(NoRuleError, match=r"scipy\.special\.psi has no rule"):
         wg.hessian(lambda x: np.sum(LogGamma.apply(x)))(x)
 
 

@@ -926,8 +926,9 @@ def generic_class(v: float) -> Holder:
     return Holder(lambda: thing.scale, (lambda w: setattr(Own, "scale", w),))
 
 
-@holder
-def abstract_class(v: float) -> Holder:
+def shape_classes() -> tuple[type[Any], type[Any]]:
+    """Return an abstract class, and a class that may be registered with it."""
+
     class Shape(abc.ABC):
         @abc.abstractmethod
         def area(self) -> float: ...
@@ -935,8 +936,14 @@ def abstract_class(v: float) -> Holder:
     class Square:
         pass
 
-    square = Square()
-    return Holder(lambda: v if isinstance(square, Shape) else -v, (lambda w: Shape.register(Square),))
+    return Shape, Square
+
+
+@holder
+def abstract_class(v: float) -> Holder:
+    shape, square_class = shape_classes()
+    square = square_class()
+    return Holder(lambda: v if isinstance(square, shape) else -v, (lambda w: shape.register(square_class),))
 
 
 @holder
@@ -1575,15 +1582,9 @@ def alias_of_a_generic_class(v: float) -> Holder:
 
 @holder
 def union_of_classes(v: float) -> Holder:
-    class Shape(abc.ABC):
-        @abc.abstractmethod
-        def area(self) -> float: ...
-
-    class Square:
-        pass
-
-    square, union = Square(), Shape | int
-    return Holder(lambda: v if isinstance(square, union) else -v, (lambda w: Shape.register(Square),))
+    shape, square_class = shape_classes()
+    square, union = square_class(), shape | int
+    return Holder(lambda: v if isinstance(square, union) else -v, (lambda w: shape.register(square_class),))
 
 
 @holder

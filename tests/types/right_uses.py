@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import wiregrad as wg
+from wiregrad import ir
 
 Array = NDArray[np.float64]
 
@@ -51,6 +52,17 @@ def use_values() -> None:
         np.tanh(w).sum().backward()
     w.mean().backward()
     w.data = w.data - 0.1 * w.grad
+
+
+def use_habits() -> None:
+    v = wg.Value(np.ones((2, 2)), label="v")
+
+    assert_type(v.at[0].set(1.0), wg.Value)
+    assert_type(v.at[0, :1].add(v[1, :1]), wg.Value)
+    assert_type(v.view(4).mm(np.ones((4, 1))), wg.Value)
+    v.sum().backward(retain_graph=True)
+    v.data -= 0.1 * v.grad
+    v.zero_grad()
 
 
 def use_functions() -> None:
@@ -154,9 +166,22 @@ def times(a: Any, b: Any) -> Any:
     return a * b
 
 
+def use_builders() -> None:
+    b = wg.Builder()
+    x = b.input("x")
+    total = b.add(x, 2.0, name="total")
+
+    assert_type(b.multiply(total, "x"), ir.Port)
+    assert_type(b.leaky_relu(x, 0.1), ir.Port)
+    assert_type(b.sum(x, axes=(), keepdims=False), ir.Port)
+    assert_type(b.build(b.tanh(total) * 3.0), wg.Circuit)
+
+
 if __name__ == "__main__":
     use_values()
+    use_habits()
     use_functions()
     use_transforms()
     use_functions_without_annotations()
     use_circuits()
+    use_builders()

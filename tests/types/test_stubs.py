@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -28,6 +29,7 @@ def read_definitions(stub: str) -> dict[str, ast.FunctionDef]:
 
 FUNCTIONS = read_definitions("api/functions.pyi")
 METHODS = read_definitions("frontends/recording/value_methods.pyi")
+BUILDER_METHODS = read_definitions("ir/builder_methods.pyi")
 
 
 def test_stubs_are_fresh(tmp_path: Path) -> None:
@@ -65,7 +67,15 @@ def test_every_public_method_of_values_is_declared() -> None:
     value = next(node for node in own.body if isinstance(node, ast.ClassDef) and node.name == "Value")
     defined = {node.name for node in value.body if isinstance(node, ast.FunctionDef)}
 
-    assert {name for name in dir(wg.Value) if not name.startswith("_")} <= {*METHODS} | defined
+    assert {name for name in dir(wg.Value(1.0)) if not name.startswith("_")} <= {*METHODS} | defined
+
+
+def test_every_op_is_a_declared_method_of_builders() -> None:
+    code = "import wiregrad; print(*wiregrad.ops.TABLE.callable_names())"
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    assert {*BUILDER_METHODS} | {"split"} == {*names}
+    assert isinstance(wg.Builder.split, FunctionType)
 
 
 def test_the_wheel_carries_the_stubs_and_says_that_it_is_typed(tmp_path: Path) -> None:

@@ -47,3 +47,11 @@ wg.compile(power).value_and_grad("a")  # wrong
 wg.circuit("a * b").nosuch()  # wrong
 wg.circuit("a * b").run(a=1, b=2).nosuch()  # wrong
 wg.load(3)  # wrong
+wg.Value(2.0, requires_grad=True)  # wrong
+v.at[0].nosuch(1.0)  # wrong
+b = wg.Builder()
+b.nosuch()  # wrong
+b.add(1.0)  # wrong
+b.tanh(None)  # wrong
+b.tanh(b.input("x"), times=2)  # wrong
+b.add(b.input("y"), 1.0).nosuch()  # wrong

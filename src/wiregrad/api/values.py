@@ -8,11 +8,12 @@ from typing import Any
 from wiregrad.api.circuits import Circuit, Run
 from wiregrad.api.compiled_function import compile
 from wiregrad.backends import interpreter
-from wiregrad.errors import OperandError, short_repr, suggest_name
-from wiregrad.frontends.recording import dispatch, scalar  # noqa: F401 - they give values their methods and operators
+from wiregrad.errors import OperandError, UnknownAttributeError, short_repr, suggest_name
+from wiregrad.frontends.recording import dispatch, functional_updates, scalar  # noqa: F401 - they give values methods
 from wiregrad.frontends.recording import trace as tracing
 from wiregrad.frontends.recording.arguments import register_container, tree_map
 from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
+from wiregrad.frontends.recording.foreign_names import describe_module_name
 from wiregrad.frontends.recording.record import convention, group, no_grad
 from wiregrad.frontends.recording.trace import circuit_of_value
 from wiregrad.frontends.recording.value import Value
@@ -75,8 +76,8 @@ def find_function(name: str, known: Iterable[str] = ()) -> Callable[..., Any]:
         return FUNCTIONS[name].run
     if name in TABLE and TABLE[name].pattern is not Pattern.SOURCE and not TABLE[name].per_call:
         return TABLE[name]
-    names = [*known, *FUNCTIONS, *TABLE.callable_names()]
-    raise AttributeError(f"wiregrad has no {name!r}{suggest_name(name, names)}")
+    hint = describe_module_name(name) or suggest_name(name, [*known, *list_functions()])
+    raise UnknownAttributeError(f"wiregrad has no {name!r}{hint}", name=name)
 
 
 def list_functions() -> list[str]:

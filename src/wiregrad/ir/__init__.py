@@ -1,10 +1,11 @@
 """The circuit and what it is made of: nodes, wires, op records. NumPy is the only package beneath it.
 
 Start with `circuit.py` (the circuit as people see it) and `op.py` (what an op record is, and the table of all ops).
-`columns.py` holds the arrays behind a circuit. `builder.py` and `circuit_recording.py` make circuits; `verifier.py`
-checks those that come from outside. `types_and_kinks.py` works out types and kink modes. `certificates.py` says whether
-a traced circuit is valid at other inputs. `text_form.py` and `json_form.py` write circuits and read them back; both use
-`strict_json.py`. `scoped_settings.py` implements `with` blocks such as `no_grad`.
+`columns.py` holds the arrays behind a circuit. `builder.py` and `circuit_recording.py` make circuits, and the stub of
+`builder_methods.py` declares the ops of a builder; `verifier.py` checks circuits that come from outside.
+`types_and_kinks.py` works out types and kink modes. `certificates.py` says whether a traced circuit is valid at other
+inputs. `text_form.py` and `json_form.py` write circuits and read them back; both use `strict_json.py`.
+`scoped_settings.py` implements `with` blocks such as `no_grad`.
 
 Other rooms import what `__all__` lists from here, and may call the public functions of the modules. The text form is
 loaded at its first use.

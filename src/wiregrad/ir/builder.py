@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from wiregrad.errors import (
     short_repr,
     suggest_name,
 )
+from wiregrad.ir.builder_methods import BuilderMethods
 from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph
 from wiregrad.ir.circuit_recording import CircuitRecording
 from wiregrad.ir.columns import Place, automatic_name, check_name, is_group_label, normalize_name
@@ -69,7 +70,7 @@ CheckedOperand = Port | str | np.float64
 """An operand after it was checked: a port, the name of a node that is added later, or a literal."""
 
 
-class GraphBuilder:
+class GraphBuilder(BuilderMethods):
     """Builds a circuit one node at a time.
 
     Every op of the table is a method. Operands are ports, finite numbers, or names of nodes, which may be added later:
@@ -92,17 +93,19 @@ class GraphBuilder:
     def __len__(self) -> int:
         return len(self.recording)
 
-    def __getattr__(self, name: str) -> Callable[..., Port]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        op = TABLE[name]
+    if not TYPE_CHECKING:
+        # Type checkers read the methods from the stub, and refuse names that are no op.
+        def __getattr__(self, name: str) -> Callable[..., Port]:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            op = TABLE[name]
 
-        def apply(*operands: object, name: str | None = None, **settings: object) -> Port:
-            return self.apply(op.bind(settings) if settings else op, *operands, name=name)
+            def apply(*operands: object, name: str | None = None, **settings: object) -> Port:
+                return self.apply(op.bind(settings) if settings else op, *operands, name=name)
 
-        apply.__name__ = op.name
-        apply.__doc__ = op.doc
-        return apply
+            apply.__name__ = op.name
+            apply.__doc__ = op.doc
+            return apply
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *TABLE.callable_names()]

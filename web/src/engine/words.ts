@@ -2,7 +2,10 @@
  * Words of messages, as Python has them: the repr of a string, and the nearest of some names.
  */
 
-const CUTOFF = 0.6;
+/** The least likeness of two names that are called similar. */
+const CUTOFF = 0.75;
+/** Shorter names are similar only to names of the same letters: `cat` is one letter from `cast`, but no slip for it. */
+const COMPARED_LETTERS = 4;
 const ESCAPES: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 const UNPRINTABLE = /(?! )[\p{C}\p{Z}]/gu;
 
@@ -33,10 +36,23 @@ export function shown(text: string, width = 40): string {
 
 /** Return '; did you mean ...?' for the nearest known name, or nothing. */
 export function suggest(name: string, known: readonly string[]): string {
-  const longer = name.length > 1 ? known.filter((text) => text.startsWith(name)) : [];
+  const others = known.filter((text) => text !== name);
+  const longer = [...name].length > 1 ? others.filter((text) => text.startsWith(name)) : [];
   longer.sort((one, two) => one.length - two.length);
-  const near = longer[0] ?? nearest(name, known);
+  const near = longer[0] ?? similar(name, others);
   return near === undefined ? "" : `; did you mean ${near}?`;
+}
+
+/** The name most like a word; for a short word, the first of the same letters. */
+function similar(word: string, known: readonly string[]): string | undefined {
+  if ([...word].length >= COMPARED_LETTERS) return nearest(word, known);
+  const letters = sorted(word);
+  return known.find((name) => sorted(name) === letters);
+}
+
+/** The letters of a word in order, small and capital ones alike. */
+function sorted(word: string): string {
+  return [...word.toLowerCase()].sort().join("");
 }
 
 /** The name most like a word; of two that are equally like it the later in the alphabet. */

@@ -7,13 +7,16 @@ stored and swept backward). The rest, from the bottom up:
 - `user_code`: which line of the user's code is running, and what it does with a condition.
 - `trace_notes`: what a tape has beside its rows: names and lines of nodes (`TraceNotes`), and what decides whether the
   recording may be replayed (`ReplayGuard`).
-- `scalar`, `traced_numbers`, `dispatch`: the operators and methods of values, made from the op table.
+- `foreign_names`, `library_calls`: messages for habits of other libraries, and for functions without a rule.
+- `scalar`, `traced_numbers`, `dispatch`: the operators and methods of values, made from the op table;
+  `functional_updates`: `x.at[i].set(v)`.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments.
 - `trace`: a function, or a value, as a circuit.
 - `custom_ops`, `function_context`: ops that users define, `wg.Function` and `wg.op`.
 - `anomaly`: stop at the first number that is not finite.
 
 Other rooms may use the public names of `value`, `record`, `session`, `trace`, `arguments`, `custom_ops` and `anomaly`,
-and of `tape` only `STATE`, which knows what is being recorded in this thread, and `WATCHES`. The other modules are for
-this room. Nothing is imported here, so that each module loads only what it needs.
+`describe_module_name` of `foreign_names`, and of `tape` only `STATE`, which knows what is being recorded in this
+thread, and `WATCHES`. The other modules are for this room. Nothing is imported here, so that each module loads only
+what it needs.
 """

@@ -149,7 +149,10 @@ def as_literal(operand: Any, op: Op) -> Any:
         return operand
     if isinstance(operand, list | tuple):
         return ensure_owned(as_array(operand, f"an operand of {op.name}"))
-    raise OperandError(f"{op.name} wants values, numbers or arrays; got {_describe_data(operand)}{format_user_line()}")
+    hint = "; write np.asarray(x)" if hasattr(operand, "__array__") else ""
+    raise OperandError(
+        f"{op.name} wants values, numbers or arrays; got {_describe_data(operand)}{hint}{format_user_line()}"
+    )
 
 
 def _describe_data(data: object) -> str:

@@ -25,9 +25,15 @@ from wiregrad.errors import (
     SingularError,
     WiregradError,
     format_user_line,
-    suggest_name,
 )
 from wiregrad.frontends.recording.arguments import ensure_owned, flatten, tree_map, unflatten
+from wiregrad.frontends.recording.foreign_names import describe_torch_keywords, rename_torch_keywords
+from wiregrad.frontends.recording.library_calls import (
+    describe_missing_function,
+    describe_missing_ufunc,
+    describe_signature,
+    name_function,
+)
 from wiregrad.frontends.recording.record import are_discrete, record_op
 from wiregrad.frontends.recording.value import (
     Value,
@@ -63,7 +69,8 @@ def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **se
         result = run_without_rule(getattr(ufunc, method), inputs, settings)
         if result is not NotImplemented:
             return result
-        raise NoRuleError(f"{_describe_missing_ufunc(ufunc, method, settings)}{format_user_line()}")
+        known = {*FUNCTIONS, *TABLE.scalar_names()}
+        raise NoRuleError(f"{describe_missing_ufunc(ufunc, method, settings, known)}{format_user_line()}")
     return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
 
 
@@ -77,18 +84,6 @@ def _run_or_concrete(
         if not are_discrete(flatten((args, kwargs))[0]):
             raise
     return run_without_rule(function, args, kwargs)
-
-
-def _describe_missing_ufunc(ufunc: np.ufunc, method: str, settings: dict[str, Any]) -> str:
-    """Say that a ufunc has no rule; a similar name is suggested for NumPy's own ufuncs only."""
-    name = ufunc.__name__
-    what = name + ("" if method == "__call__" else f".{method}")
-    keywords = f" with {', '.join(settings)}=" if settings else ""
-    if method == "__call__" and ufunc in REFUSALS:
-        return f"np.{what} has no rule: {REFUSALS[ufunc]}"
-    if getattr(np, name, None) is not ufunc:
-        return f"{what}{keywords}, a ufunc of another library, has no rule"
-    return f"np.{what}{keywords} has no rule{_suggest_name(name)}"
 
 
 def _apply_outer(op: Op, a: object, b: object) -> Any:
@@ -114,10 +109,8 @@ def apply_function(
     result = run_without_rule(function, args, kwargs)
     if result is not NotImplemented:
         return result
-    name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
-    if function in REFUSALS:
-        raise NoRuleError(f"{name} has no rule: {REFUSALS[function]}{format_user_line()}")
-    raise NoRuleError(f"{name} has no rule{_suggest_name(function.__name__)}{format_user_line()}")
+    name = name_function(function)
+    raise NoRuleError(f"{describe_missing_function(name, REFUSALS.get(function))}{format_user_line()}")
 
 
 def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -167,11 +160,20 @@ def run_composite(function: Callable[..., Any], name: str, args: tuple[Any, ...]
         prefix = "" if message.startswith(name) else f"{name}: "
         raise ShapeError(f"{prefix}{message}{format_user_line()}") from error
     except TypeError as error:
-        try:
-            inspect.signature(function).bind(*args, **kwargs)
-        except TypeError as mismatch:
-            raise NoRuleError(f"{name} takes {inspect.signature(function)}: {mismatch}{format_user_line()}") from None
+        renamed = rename_torch_keywords(name, kwargs)
+        if renamed is not None:
+            return run_composite(function, name, args, renamed)
+        _check_arguments(function, name, args, kwargs)
         raise OperandError(f"{name}: {error}{format_user_line()}") from error
+
+
+def _check_arguments(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise if a function does not take these arguments; the message shows how it is called."""
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as mismatch:
+        hint = f"{mismatch}; call it as {describe_signature(function, name)}"
+        raise NoRuleError(f"{name}: {describe_torch_keywords(name, kwargs) or hint}{format_user_line()}") from None
 
 
 def refuse_out(settings: dict[str, Any]) -> None:
@@ -181,10 +183,6 @@ def refuse_out(settings: dict[str, Any]) -> None:
             f"out= would write in place, which cannot be recorded; assign the result instead{format_user_line()}"
         )
     settings.pop("out", None)
-
-
-def _suggest_name(name: str) -> str:
-    return suggest_name(name, [*TABLE.callable_names(), *FUNCTIONS])
 
 
 def _collect_ufuncs() -> dict[Any, Op]:
@@ -385,6 +383,22 @@ def unsqueeze(x: Value, dim: int) -> Any:
     return FUNCTIONS["expand_dims"].run(x, dim)
 
 
+def permute(x: Value, *dims: Any) -> Any:
+    """Return the array with its axes in another order."""
+    is_one_sequence = len(dims) == 1 and isinstance(dims[0], list | tuple)
+    return FUNCTIONS["transpose"].run(x, dims[0] if is_one_sequence else dims)
+
+
+def view(x: Value, *shape: Any) -> Any:
+    """Return the elements as an array of another shape; the bits are not read as another dtype."""
+    if any(isinstance(part, type | np.dtype | str) for part in shape):
+        raise NoRuleError(
+            "view(dtype) reads the bits as other numbers, which has no rule: write v.astype(dtype) to convert the "
+            f"numbers, or v.view(*shape) for another shape{format_user_line()}"
+        )
+    return FUNCTIONS["reshape"].run(x, *shape)
+
+
 def expand_as(x: Value, other: ArrayLike) -> Any:
     """Return the array broadcast to the shape of another."""
     return FUNCTIONS["broadcast_to"].run(x, np.shape(other))
@@ -417,6 +431,7 @@ TORCH_METHODS: dict[str, Callable[..., Any]] = {
     "div": TABLE["divide"],
     "neg": TABLE["negative"],
     "mm": FUNCTIONS_BY_NUMPY[np.matmul].run,
+    "bmm": FUNCTIONS_BY_NUMPY[np.matmul].run,
     "matmul": FUNCTIONS_BY_NUMPY[np.matmul].run,
     "t": transpose_matrix,
     "dim": count_axes,
@@ -426,6 +441,8 @@ TORCH_METHODS: dict[str, Callable[..., Any]] = {
     "clamp": clamp,
     "masked_fill": masked_fill,
     "unsqueeze": unsqueeze,
+    "permute": permute,
+    "view": view,
     "expand_as": expand_as,
 }
 

@@ -213,6 +213,11 @@ def _may_be_condition(before: dis.Instruction, last: dis.Instruction) -> bool:
     return not (is_variable and before.opname == "LOAD_CONST" and not isinstance(before.argval, bool))
 
 
+LOAD_ATTRIBUTE = dis.opmap["LOAD_ATTR"]
+CACHE = dis.opmap["CACHE"]
+"""What stands behind an instruction that Python specializes; Python 3.12 is there while it runs a property."""
+COPY_TOP = bytes([dis.opmap["COPY"], 1])
+"""The instruction that copies the top of the stack."""
 SUBSCRIPT_OPCODES = ("BINARY_SUBSCR", "STORE_SUBSCR", "DELETE_SUBSCR")
 INDEXING_FUNCTIONS = frozenset(["getitem", "itemgetter", "__getitem__", "setitem", "__setitem__"])
 """Functions that do what a subscript does."""
@@ -243,6 +248,38 @@ def counts_as_int(frame: FrameType) -> bool:
     if steps[at - 1].opname == "BUILD_SLICE":
         return True
     return isinstance(_find_container(steps, at, frame), list | tuple | str | bytes | range)
+
+
+def is_augmented_assignment(frame: FrameType) -> bool:
+    """Return whether a frame reads an attribute in order to change it and to set it again, as `w.data -= step` does.
+
+    >>> import sys
+    >>> class Asked:
+    ...     @property
+    ...     def data(self):
+    ...         answers.append(is_augmented_assignment(sys._getframe(1)))
+    ...         return 0
+    ...     @data.setter
+    ...     def data(self, data):
+    ...         pass
+    >>> answers, asked = [], Asked()
+    >>> asked.data -= 1
+    >>> asked.data = asked.data - 1
+    >>> answers
+    [True, False]
+    """
+    code = frame.f_code.co_code
+    at = _step_back(code, frame.f_lasti, CACHE)
+    before = _step_back(code, at - 2, dis.EXTENDED_ARG)
+    # Only an augmented assignment copies the owner on the stack: once for reading, once for setting the attribute.
+    return before >= 0 and code[at] == LOAD_ATTRIBUTE and code[before : before + 2] == COPY_TOP
+
+
+def _step_back(code: bytes, at: int, opcode: int) -> int:
+    """Return the offset of the last instruction before `at`, or at it, that has another opcode."""
+    while at > 0 and code[at] == opcode:
+        at -= 2
+    return at
 
 
 @lru_cache(1024)

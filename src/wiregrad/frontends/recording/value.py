@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from wiregrad.errors import (
     short_repr,
 )
 from wiregrad.frontends.recording.arguments import as_array, as_data
+from wiregrad.frontends.recording.foreign_names import ForeignNames, refuse_keywords
+from wiregrad.frontends.recording.library_calls import describe_missing_function, name_scipy_call
 from wiregrad.frontends.recording.tape import (
     LITERAL,
     STATE,
@@ -41,7 +43,7 @@ from wiregrad.frontends.recording.tape import (
     TapeKind,
     pull_back,
 )
-from wiregrad.frontends.recording.user_code import user_place
+from wiregrad.frontends.recording.user_code import is_augmented_assignment, user_place
 from wiregrad.frontends.recording.value_methods import ValueMethods
 from wiregrad.ir import INPUT, TABLE, Op, Place
 from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
@@ -50,6 +52,8 @@ new_instance = object.__new__
 
 USER_TAPE = TapeKind.USER
 """Bound once, because looking up a member of an Enum takes a tenth as long as hashing a value."""
+PLAIN_ARRAY = np.ndarray
+"""Bound once, because every read of `v.data` compares with it."""
 MAX_REMEMBERED_PASSES = 8
 """Maximum number of backward passes whose source lines a leaf remembers."""
 
@@ -74,7 +78,7 @@ class ValueNotes:
         """The tape where a leaf was last used, until a sweep has visited it: the next op on it is recorded there."""
 
 
-class Value(ValueMethods):
+class Value(ValueMethods, ForeignNames):
     """A number or an array that remembers how it was computed.
 
     >>> a, b = Value(2.0, name="a"), Value(-3.0)
@@ -92,28 +96,34 @@ class Value(ValueMethods):
     _notes: ValueNotes | None
     _tape: Tape | None
 
-    def __new__(cls, data: Any, name: str | None = None) -> Value:
-        """Make a leaf from a real or complex number or an array of them."""
+    def __new__(cls, data: Any, name: str | None = None, *, label: str | None = None, **others: Never) -> Value:
+        """Make a leaf from a real or complex number or an array of them; `label` is micrograd's word for `name`."""
+        if others:
+            refuse_keywords(others)
         value = make_leaf(as_data(data, "a value"), number=number_class(data))
         if STATE.tape is not None:
             notes_of(value).born = STATE.tape.serial
-        if name is not None:
-            value.name = name
+        if name is not None or label is not None:
+            value.name = label if name is None else name
         return value
 
     @property
     def data(self) -> Any:
-        """The number, or a read-only array: a recorded value does not change."""
-        _note_escape(self, self._data)
-        return self._data
+        """The number, or a read-only array: a recorded value does not change.
+
+        A leaf can be given new data, also by `w.data -= step`; what was recorded before keeps the old data.
+        """
+        data = self._data
+        _note_escape(self, data)
+        if type(data) is PLAIN_ARRAY and is_augmented_assignment(sys._getframe(1)):
+            # NumPy changes this copy in place, and Python then assigns it.
+            _check_leaf(self)
+            return data.copy()
+        return data
 
     @data.setter
     def data(self, data: Any) -> None:
-        if self._tape is not None:
-            raise MutationError(
-                "a recorded value cannot be given new data; assign to a leaf (a parameter) or make a new value"
-                f"{format_user_line()}"
-            )
+        _check_leaf(self)
         fresh = as_data(data, "a value")
         if np.shape(fresh) != np.shape(self._data):
             raise ShapeError(f"this leaf has shape {np.shape(self._data)}; got data of shape {np.shape(fresh)}")
@@ -159,6 +169,15 @@ class Value(ValueMethods):
         notes_of(self).name = name
         if self._tape is not None and name is not None:
             self._tape.notes.names[self._index] = name
+
+    @property
+    def label(self) -> str | None:
+        """The name; micrograd's word for it."""
+        return self.name
+
+    @label.setter
+    def label(self, label: str | None) -> None:
+        self.name = label
 
     @property
     def op(self) -> Op | None:
@@ -214,11 +233,17 @@ class Value(ValueMethods):
             f"{format_user_line()}"
         )
 
-    def backward(self, gradient: Any = None) -> None:
+    def backward(self, gradient: Any = None, *, retain_graph: bool = True, create_graph: bool = False) -> None:
         """Run the reverse sweep from here; sets `.grad` of every value on the way, and adds to that of leaves.
 
-        An array needs the gradient to start from; for a number it is 1.
+        An array needs the gradient to start from; for a number it is 1. `retain_graph` is PyTorch's and makes no
+        difference: a recording lives as long as a value on it.
         """
+        if create_graph:
+            raise GradientError(
+                "gradients of backward() are plain numbers, which have no derivatives; instead of create_graph=True "
+                f"write wg.grad(wg.grad(f))(x) or wg.hessian(f)(x){format_user_line()}"
+            )
         seed = _make_seed(self, gradient)
         if self._tape is None:
             if notes_of(self).constant:
@@ -232,6 +257,10 @@ class Value(ValueMethods):
             tape.keep_sweep(sweep)
             deliver_gradients(tape, sweep)
         STATE.forget_latest()
+
+    def zero_grad(self) -> None:
+        """Forget the gradient of a leaf, as `v.grad = None` does."""
+        self.grad = None
 
     def register_hook(self, hook: Callable[[Any], Any]) -> None:
         """Call a function with this value's complete gradient; a result other than None replaces the gradient."""
@@ -263,9 +292,7 @@ class Value(ValueMethods):
             if is_constant(self):
                 _note_escape(self, self._data)
                 return np.array(self._data, dtype)
-            raise EscapeError(
-                _ESCAPE_MESSAGE.format("an array") + "; join values with np.stack([...])" + format_user_line()
-            )
+            raise EscapeError(_describe_array_escape() + format_user_line())
 
     def __float__(self) -> float:
         if is_constant(self):
@@ -385,6 +412,15 @@ class Value(ValueMethods):
         if self._tape is not None:
             raise EscapeError(_ESCAPE_MESSAGE.format("bytes") + format_user_line())
         return Value, (self._data, self.name)
+
+
+def _check_leaf(value: Value) -> None:
+    """Raise if a value is recorded, and so cannot be given new data."""
+    if value._tape is not None:
+        raise MutationError(
+            "a recorded value cannot be given new data; assign to a leaf (a parameter) or make a new value"
+            f"{format_user_line()}"
+        )
 
 
 def describe_method(method: Callable[..., Any], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -567,6 +603,14 @@ _ESCAPE_MESSAGE = (
     "a recorded value cannot become {}: its gradient would be silently lost; "
     "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
 )
+
+
+def _describe_array_escape() -> str:
+    """Say that a value was about to become a plain array, and in which SciPy function if it was one."""
+    name = name_scipy_call()
+    if name:
+        return describe_missing_function(name)
+    return _ESCAPE_MESSAGE.format("an array") + "; join values with np.stack([...])"
 
 
 def array_class(data: object) -> type[Value]:

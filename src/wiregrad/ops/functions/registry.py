@@ -66,7 +66,7 @@ def register_function(
 
     def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
         entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples)
-        run.__name__ = entry.name
+        run.__name__ = run.__qualname__ = entry.name
         FUNCTIONS[entry.name] = entry
         FUNCTIONS_BY_NUMPY.update(dict.fromkeys(numpy, entry))
         FUNCTIONS_BY_SCIPY.update(dict.fromkeys(scipy, entry))

@@ -1,0 +1,17 @@
+"""Fixtures that tests of several rooms use."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def recursion_limit_1000() -> Iterator[None]:
+    """Keep Python's usual limit, whatever other tests have set: code that recurses over a deep graph fails."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)

@@ -1,0 +1,457 @@
+"""Messages: which library's function was called, and what to write instead; habits of other libraries are answered."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.special
+import scipy.stats
+
+import wiregrad as wg
+from wiregrad.errors import (
+    EscapeError,
+    GradientError,
+    InputError,
+    MutationError,
+    NoRuleError,
+    OperandError,
+    ShapeError,
+    UnknownAttributeError,
+    WiregradError,
+    suggest_name,
+)
+from wiregrad.frontends.recording import foreign_names, library_calls
+from wiregrad.frontends.recording.foreign_names import ForeignNames
+from wiregrad.ir import TABLE
+from wiregrad.ops.functions import FUNCTIONS
+
+MATRIX = np.array([[4.0, 1.0], [1.0, 3.0]])
+PYTHON_UFUNC = np.frompyfunc(lambda x: x, 1, 1)
+
+
+def read_message(call: Callable[[wg.Value], object], kind: type[Exception], start: object = MATRIX) -> str:
+    """Return the first line of the error that a call raises; the second one names this file."""
+    with pytest.raises(kind) as caught:
+        call(wg.Value(start))
+    first, _, rest = str(caught.value).partition("\n")
+    assert not rest or "test_messages.py" in rest
+    return first
+
+
+NO_RULE = "has no rule: compute it from functions that have one, or pass v.data, which stops the gradient"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (np.unwrap, f"np.unwrap {NO_RULE}"),
+        (lambda v: np.gcd(v, 2), f"np.gcd {NO_RULE}"),
+        (lambda v: np.gcd.outer(v, v), f"np.gcd.outer {NO_RULE}"),
+        (PYTHON_UFUNC, f"<lambda> (vectorized) {NO_RULE}"),
+        (scipy.special.wofz, f"scipy.special.wofz {NO_RULE}"),
+        (np.spacing, "np.spacing has no rule: it has no slope; pass v.data"),
+        (lambda v: np.savetxt("file", v), "np.savetxt has no rule: files hold plain numbers; pass v.data"),
+        (lambda v: np.tan(v, casting="no"), "np.tan with casting= has no rule: leave out casting="),
+    ],
+)
+def test_a_function_without_a_rule_is_named_as_people_import_it(call: Callable[[Any], object], message: str) -> None:
+    assert read_message(call, NoRuleError) == message
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (scipy.linalg.schur, "scipy.linalg.schur"),
+        (scipy.linalg.ldl, "scipy.linalg.ldl"),
+        (scipy.stats.semicircular.pdf, "scipy.stats.semicircular.pdf"),
+        (scipy.stats.kurtosis, "scipy.stats.kurtosis"),
+        (scipy.special.lambertw, "scipy.special.lambertw"),
+    ],
+)
+def test_a_scipy_function_that_would_lose_the_gradient_is_named(call: Callable[[Any], object], name: str) -> None:
+    with pytest.raises(WiregradError) as caught:
+        call(wg.Value(MATRIX))
+
+    assert str(caught.value).startswith(f"{name} {NO_RULE}\n  recorded at {__file__}:")
+
+
+def test_a_value_that_becomes_an_array_in_the_users_own_code_names_no_library() -> None:
+    message = read_message(np.asarray, EscapeError)
+
+    assert message.startswith("a recorded value cannot become an array: its gradient would be silently lost; ")
+
+
+def test_a_scipy_ufunc_whose_name_wiregrad_has_names_the_same_function() -> None:
+    """`describe_missing_ufunc` recommends `wg.NAME`, so the two must agree."""
+    known = {*FUNCTIONS, *TABLE.scalar_names()}
+    shared = [name for name in known if isinstance(getattr(scipy.special, name, None), np.ufunc)]
+    at = np.array([0.3, 0.7])
+
+    assert {"erf", "erfc", "cbrt"} <= {*shared}
+    for name in shared:
+        function = getattr(scipy.special, name)
+        if function.nin == len(inspect.signature(getattr(wg, name)).parameters):
+            np.testing.assert_allclose(getattr(wg, name)(*[at] * function.nin), function(*[at] * function.nin), 1e-12)
+    assert library_calls.describe_missing_ufunc(scipy.special.erf, "__call__", {}, known) == (
+        "scipy.special.erf has no rule: write wg.erf(x)"
+    )
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS])
+def test_signatures_are_shown_without_types(name: str) -> None:
+    signature = library_calls.describe_signature(FUNCTIONS[name].run, name)
+
+    assert signature.startswith(f"{name}(")
+    assert ":" not in signature
+    assert "->" not in signature
+
+
+def test_arguments_that_a_function_does_not_take_show_how_it_is_called() -> None:
+    assert read_message(lambda v: v.trace(nosuch=1), NoRuleError) == (
+        "trace: got an unexpected keyword argument 'nosuch'; call it as "
+        f"{library_calls.describe_signature(FUNCTIONS['trace'].run, 'trace')}"
+    )
+    assert library_calls.describe_signature(wg.softmax, "softmax") == "softmax(x, axis=-1)"
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("sofmax", "softmax"),
+        ("relly", ""),
+        ("logsumepx", "logsumexp"),
+        ("nosuch", ""),
+        ("Varable", ""),
+        ("soft", "softmax"),
+        ("sni", "sin"),
+        ("put_ad", ""),
+        ("randn_like", ""),
+    ],
+)
+def test_only_public_names_that_are_close_are_suggested(name: str, suggestion: str) -> None:
+    with pytest.raises(UnknownAttributeError) as caught:
+        getattr(wg, name)
+
+    ending = f"; did you mean {suggestion}?" if suggestion else ""
+    assert str(caught.value).startswith(f"wiregrad has no {name!r}{ending}")
+    assert ending or "did you mean" not in str(caught.value)
+
+
+def test_a_name_is_not_suggested_for_itself() -> None:
+    assert suggest_name("sin", ["sin"]) == ""
+
+
+# Habits -------------------------------------------------------------------------------------------------------------
+
+
+def run_hint(hint: str) -> None:
+    """Run the code that a hint recommends, in a small program."""
+    rng = np.random.default_rng(0)
+    w = wg.Value(MATRIX)
+    (w * w).sum().backward()
+    scope = {
+        "a": wg.Value(MATRIX),
+        "b": wg.Value(MATRIX),
+        "f": lambda x: np.sum(np.asarray(x) ** 2) if isinstance(x, list) else (x * x).sum(),
+        "index": np.array([[0], [1]]),
+        "n": 2,
+        "np": np,
+        "other": wg.Value(MATRIX),
+        "rng": rng,
+        "shape": MATRIX.shape,
+        "v": wg.Value(MATRIX),
+        "values": wg.Value(np.ones(2)),
+        "w": w,
+        "wg": wg,
+        "x": MATRIX,
+        "y": wg.Value(2.0) * 3.0,
+    }
+    assert {*scope} == {*foreign_names.HINT_VARIABLES}
+    for code in re.findall(r"write (.+?)(?:$| or | and |; )", hint):
+        exec(compile(ast.parse(code), "<hint>", "exec"), scope)
+
+
+ALL_HINTS = {
+    **foreign_names.VALUE_HINTS,
+    **foreign_names.MODULE_HINTS,
+    **foreign_names.VALUE_KEYWORD_HINTS,
+    **foreign_names.DIM_HINTS,
+    **foreign_names.TORCH_FUNCTION_HINTS,
+}
+
+
+@pytest.mark.parametrize("name", foreign_names.IN_PLACE_METHODS)
+def test_a_method_in_place_has_one_that_returns_a_new_value(name: str) -> None:
+    assert callable(getattr(wg.Value, name))
+
+
+@pytest.mark.parametrize("hint", sorted({hint for hint in ALL_HINTS.values() if "(...)" not in hint}))
+def test_what_a_hint_recommends_runs(hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run_hint(hint)
+
+
+@pytest.mark.parametrize("name", foreign_names.VALUE_HINTS)
+def test_an_attribute_of_another_library_is_answered_with_what_to_write(name: str) -> None:
+    v = wg.Value(2.0)
+    wanted = f"wg.Value has no {name!r}: {foreign_names.VALUE_HINTS[name]}\n  recorded at {__file__}"
+
+    assert not hasattr(v, name)
+    assert name not in dir(v)
+    with pytest.raises(UnknownAttributeError, match=re.escape(wanted)):
+        getattr(v, name)
+    with pytest.raises(UnknownAttributeError, match=re.escape(wanted)):
+        setattr(v, name, True)
+
+
+@pytest.mark.parametrize("name", foreign_names.MODULE_HINTS)
+def test_a_name_of_another_library_is_answered_with_what_to_write(name: str) -> None:
+    with pytest.raises(UnknownAttributeError) as caught:
+        getattr(wg, name)
+
+    assert str(caught.value) == f"wiregrad has no {name!r}: {foreign_names.MODULE_HINTS[name]}"
+
+
+@pytest.mark.parametrize("name", ["ones", "pi", "float32", "arange", "newaxis"])
+def test_names_of_numpy_that_take_no_values_are_left_to_numpy(name: str) -> None:
+    with pytest.raises(UnknownAttributeError, match=f"wiregrad has no '{name}': write np.{name}$"):
+        getattr(wg, name)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (
+            lambda v: v.exp_(),
+            UnknownAttributeError,
+            "wg.Value has no 'exp_': a value does not change in place; write v = v.exp(...)",
+        ),
+        (
+            lambda v: v.add_(1.0),
+            UnknownAttributeError,
+            "wg.Value has no 'add_': a value does not change in place; write v = v.add(...)",
+        ),
+        (
+            lambda v: wg.Value(2.0, requires_grad=True),  # type: ignore[arg-type]
+            InputError,
+            "wg.Value has no keyword 'requires_grad': every value that you make has a gradient; for a constant, write "
+            "wg.stop_gradient(x)",
+        ),
+        (
+            lambda v: wg.Value(2.0, nosuch=True),  # type: ignore[arg-type]
+            InputError,
+            "wg.Value has no keyword 'nosuch': it takes Value(data, name=None)",
+        ),
+        (
+            lambda v: v.max(dim=0),
+            NoRuleError,
+            "max: PyTorch's max(dim=) returns values and indices; write v.max(axis=0) and v.argmax(axis=0)",
+        ),
+        (
+            lambda v: v.std(dim=0),
+            NoRuleError,
+            "std: PyTorch's std divides by n - 1; write v.std(axis=0, ddof=1)",
+        ),
+        (lambda v: v.trace(dim=0), NoRuleError, "trace: write axis=, not dim="),
+        (lambda v: v.sum(dim=0, axis=1), NoRuleError, "sum: write axis=, not dim="),
+        (lambda v: v.permute(), ShapeError, "permute: axes don't match array"),
+        (
+            lambda v: v.view(np.float32),
+            NoRuleError,
+            "view(dtype) reads the bits as other numbers, which has no rule: write v.astype(dtype) to convert the "
+            "numbers, or v.view(*shape) for another shape",
+        ),
+        (
+            lambda v: v.sum().backward(create_graph=True),
+            GradientError,
+            "gradients of backward() are plain numbers, which have no derivatives; instead of create_graph=True write "
+            "wg.grad(wg.grad(f))(x) or wg.hessian(f)(x)",
+        ),
+    ],
+)
+def test_a_habit_that_means_something_else_here_is_refused(
+    call: Callable[[Any], object], kind: type[Exception], message: str
+) -> None:
+    assert read_message(call, kind) == message
+
+
+@pytest.mark.parametrize(
+    ("call", "plain"),
+    [
+        (lambda v: v.sum(dim=1, keepdim=True), lambda x: x.sum(axis=1, keepdims=True)),
+        (lambda v: v.mean(dim=-1), lambda x: x.mean(axis=-1)),
+        (lambda v: v.cumsum(dim=0), lambda x: x.cumsum(axis=0)),
+        (lambda v: v.softmax(dim=0), lambda x: np.exp(x) / np.exp(x).sum(0)),
+        (lambda v: v.unsqueeze(0).squeeze(dim=0), lambda x: x),
+        (lambda v: v.view(-1), lambda x: x.reshape(-1)),
+        (lambda v: v.view(4, 1), lambda x: x.reshape(4, 1)),
+        (lambda v: v.view((1, 4)), lambda x: x.reshape(1, 4)),
+        (lambda v: v.unsqueeze(0).permute(2, 0, 1), lambda x: x[None].transpose(2, 0, 1)),
+        (lambda v: v.permute((1, 0)), lambda x: x.T),
+        (lambda v: v.unsqueeze(0).bmm(v.unsqueeze(0)), lambda x: (x @ x)[None]),
+        (lambda v: v.clamp(min=2.0), lambda x: x.clip(2.0)),
+    ],
+)
+def test_habits_of_pytorch_that_mean_the_same_here_work(
+    call: Callable[[Any], wg.Value], plain: Callable[[Any], Any]
+) -> None:
+    np.testing.assert_allclose(call(wg.Value(MATRIX)).data, plain(MATRIX), 1e-15)
+
+
+class OtherArray:
+    """An array of a library that wiregrad does not know."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.ones((2, 2))
+
+
+def test_an_array_of_another_library_is_to_be_converted() -> None:
+    message = read_message(lambda v: v * OtherArray(), OperandError)
+
+    assert message.startswith("multiply wants values, numbers or arrays; got OtherArray <")
+    assert message.endswith("; write np.asarray(x)")
+
+
+def test_a_label_is_a_name() -> None:
+    a = wg.Value(2.0, label="a")
+    b = a * a
+    b.label = "b"
+
+    assert (a.label, a.name, b.name) == ("a", "a", "b")
+
+
+def test_a_graph_is_always_retained() -> None:
+    a = wg.Value(3.0)
+    b = a * a
+    b.backward(retain_graph=True)
+    b.backward()
+
+    assert a.grad == 12.0
+    a.zero_grad()
+    assert a.grad is None
+
+
+def test_hints_do_not_shadow_methods_and_add_no_getattr() -> None:
+    shadowed = {name for name in vars(ForeignNames) if name in vars(wg.Value) and not name.startswith("__")}
+
+    assert {"exp", "sum", "at", "view"} <= {*dir(wg.Value(1.0))}
+    assert all(hasattr(wg.Value, name) for name in shadowed)
+    assert not hasattr(wg.Value, "__getattr__")
+
+
+# New data -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "start", [2.0, np.float32(2.0), np.array([1.0, -2.0]), np.array([1.0, 2.0], np.float32), np.array([1j, 2.0])]
+)
+def test_the_data_of_a_leaf_is_updated_in_a_training_loop(start: Any) -> None:
+    w = wg.Value(start)
+    first = (abs(w) ** 2).sum()
+    first.backward()
+    w.data -= 0.25 * w.grad
+    w.grad = None
+    second = (abs(w) ** 2).sum()
+    second.backward()
+
+    np.testing.assert_allclose(w.data, start / 2)
+    np.testing.assert_allclose(w.grad, start)
+    assert w.dtype == np.asarray(start).dtype
+    w.grad = None
+    first.backward()
+    np.testing.assert_allclose(w.grad, 2 * start)
+
+
+@pytest.mark.parametrize("operator", ["+=", "-=", "*=", "/=", "**=", "//=", "%="])
+def test_every_augmented_assignment_updates_the_data(operator: str) -> None:
+    model = {"w": wg.Value(np.array([5.0, 7.0])), "plain": np.array([5.0, 7.0])}
+    exec(f"model['w'].data {operator} 2.0; model['plain'] {operator} 2.0", {"model": model})
+
+    np.testing.assert_array_equal(model["w"].data, model["plain"])
+
+
+def test_data_is_updated_in_a_long_loop_and_among_many_names() -> None:
+    """Python specializes a loop after some turns, and names beyond the 255th take a longer instruction."""
+    lines = [
+        "def update(w):",
+        *(f"    n{k} = other.n{k}" for k in range(300)),
+        "    for _ in range(100): w.data += 1.0",
+    ]
+    scope: dict[str, Any] = {"other": SimpleNamespace(**{f"n{k}": k for k in range(300)})}
+    exec("\n".join(lines), scope)
+    w = wg.Value(np.zeros(2))
+    scope["update"](w)
+
+    assert w.data.tolist() == [100.0, 100.0]
+
+
+def test_data_that_was_read_before_an_update_does_not_change() -> None:
+    w = wg.Value(np.zeros(2))
+    before = w.data
+    w.data += 1.0
+
+    assert before.tolist() == [0.0, 0.0]
+    with pytest.raises(ValueError, match="read-only"):
+        before += 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        w.data[0] += 1.0
+
+
+@pytest.mark.parametrize("start", [2.0, np.ones(2)])
+def test_the_data_of_a_recorded_value_is_not_updated(start: Any) -> None:
+    y = wg.Value(start) * 2.0
+
+    with pytest.raises(MutationError, match="assign to a leaf"):
+        y.data -= 1.0
+
+
+# Functional updates -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("update", "wanted"),
+    [
+        (lambda at: at[1].set(5.0), [1.0, 5.0, 3.0]),
+        (lambda at: at[1:].add(1.0), [1.0, 3.0, 4.0]),
+        (lambda at: at[[0, 0]].add([1.0, 2.0]), [4.0, 2.0, 3.0]),
+        (lambda at: at[[0, 0]].subtract([1.0, 2.0]), [-2.0, 2.0, 3.0]),
+        (lambda at: at[[0, 2]].multiply([2.0, 3.0]), [2.0, 2.0, 9.0]),
+        (lambda at: at[0].mul(3.0), [3.0, 2.0, 3.0]),
+        (lambda at: at[1].divide(4.0), [1.0, 0.5, 3.0]),
+        (lambda at: at[1:].power(2.0), [1.0, 4.0, 9.0]),
+        (lambda at: at[:].min(2.5), [1.0, 2.0, 2.5]),
+        (lambda at: at[:].max([2.0, 2.5, 0.0]), [2.0, 2.5, 3.0]),
+        (lambda at: at[-1].apply(np.sqrt), [1.0, 2.0, 3.0**0.5]),
+        (lambda at: at[np.array([True, False, True])].set(0.0), [0.0, 2.0, 0.0]),
+    ],
+)
+def test_updates_in_the_words_of_jax_return_a_new_value(update: Callable[[Any], wg.Value], wanted: list[float]) -> None:
+    x = wg.Value(np.array([1.0, 2.0, 3.0]))
+
+    np.testing.assert_allclose(update(x.at).data, wanted, 1e-15)
+    assert x.data.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_gradients_flow_through_updates() -> None:
+    def f(x: Any, v: Any) -> Any:
+        return np.sum(x.at[1].set(v).at[0].multiply(v) ** 2)
+
+    x, v = np.array([1.0, 2.0, 3.0]), 5.0
+
+    of_x, of_v = wg.grad(f, argnums=(0, 1))(x, v)
+
+    assert (of_x.tolist(), of_v) == ([50.0, 0.0, 6.0], 20.0)
+
+
+def test_an_update_that_would_be_applied_once_instead_of_twice_is_refused() -> None:
+    with pytest.raises(IndexError, match="names an element twice"):
+        wg.Value(np.ones(3)).at[[1, 1]].multiply(2.0)
+    with pytest.raises(IndexError, match=r"x\.at\[\.\.\.\]: index 7 is out of bounds"):
+        wg.Value(np.ones(3)).at[7].set(2.0)
