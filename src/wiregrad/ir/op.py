@@ -226,6 +226,17 @@ class Op:
         """Return the gradient sent back along input `slot` for the upstream gradient `g`; None if there is none."""
         raise DomainError(f"{self.name} has no derivative")
 
+    def pull_slots(self, slots: Sequence[int], g: Any, xs: Sequence[Any], y: Any, mode: int) -> Iterator[Any]:
+        """Iterate over the gradients sent back along several inputs."""
+        return (self.pull(slot, g, xs, y, mode) for slot in slots)
+
+    def find_part(self, xs: Sequence[Any]) -> Any:
+        """Return the NumPy index of the part of input 0 that the output is a copy of; None if it is not just that.
+
+        The gradient of an op that returns an index is the upstream gradient at the index, absent elsewhere.
+        """
+        return None
+
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the tangent of the output for tangents of the inputs; None if there is none."""
         raise DomainError(f"{self.name} has no derivative")

@@ -193,7 +193,8 @@ class Linear(ArrayOp):
         if sent is None or not self.moves or not (self.partial or type(g) is MaskedFlow):
             return sent
         mask = g.mask if type(g) is MaskedFlow else np.broadcast_to(np.True_, shape_of(y))
-        present = _present_mask(send_back(_mask_to_number(mask)))
+        # Where conditions can be added, they need not become numbers; true and true is true.
+        present = _present_mask(send_back(mask if type(mask) is np.ndarray else _mask_to_number(mask)))
         return sent if present is None else only(present, sent)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
@@ -322,8 +323,8 @@ def _mask_to_number(mask: Any) -> Any:
 def _present_mask(counts: Any) -> Any:
     """Return where counts are positive; None if they are everywhere."""
     if isinstance(counts, np.ndarray | np.generic):
-        mask = np.greater(counts, 0)
-        return None if np.all(mask) else mask
+        mask = counts if counts.dtype == np.bool_ else np.greater(counts, 0)
+        return None if mask.all() else mask
     return TABLE["greater"](counts, 0.0)
 
 

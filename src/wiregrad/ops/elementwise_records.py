@@ -16,7 +16,8 @@ import numpy as np
 
 from wiregrad.ir import SPLIT_NAME, TABLE, Advice, Level, Pattern
 from wiregrad.ops.elementwise import Elementwise, Interval, Kink
-from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, only
+from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, is_nowhere, only
+from wiregrad.ops.large_arrays import has_nan, power_of_large, select_elements
 
 register = TABLE.register
 
@@ -91,7 +92,7 @@ def undefined(x: Any) -> Any:
 
 def nan_or(x: Any, slope: Any) -> Any:
     """Return the slope, but NaN where x is NaN: an undefined value must not get a plausible gradient."""
-    if isinstance(x, np.ndarray) and not np.isnan(x).any():
+    if isinstance(x, np.ndarray) and not has_nan(x):
         return slope
     return where(isnan(x), undefined(x), slope)
 
@@ -104,7 +105,19 @@ def _signed_gap(a: Any, b: Any) -> Any:
 
 def tie_slope(a: Any, b: Any, y: Any) -> Any:
     """Return the slope of the wire that was selected: 0.5 on a tie, else 1."""
-    return where(equal(a, b), 0.5, nan_or(y, 1.0))
+    tied = equal(a, b)
+    if is_nowhere(tied):
+        return nan_or(y, 1.0)
+    return where(tied, 0.5, nan_or(y, 1.0))
+
+
+def _power_slope(a: Any, b: Any, y: Any) -> Any:
+    """Return the slope of a power by its base."""
+    if isinstance(b, float | np.floating) and b not in (0.0, 1.0) and (b % 1.0 == 0.0 or (b - 1.0) % 1.0 != 0.0):
+        # Where the power is NaN, so is that with the exponent b - 1: that is whole only where b is, and not 0.
+        return b * power(a, b - 1.0)
+    # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
+    return nan_or(y, where(equal(b, 0.0), b / replace_zero(a) * y, b * power(a, b - 1.0)))
 
 
 def _keeps_input(x: Any, low: Any, high: Any, y: Any) -> Any:
@@ -321,9 +334,9 @@ power: Elementwise = register(
         pattern=Pattern.SCALE,
         c="{b} == 0.5 ? sqrt({a}) : pow({a}, {b})",
         forward=np.power,
+        on_large=power_of_large,
         partials=(
-            # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
-            lambda a, b, y: nan_or(y, where(equal(b, 0.0), b / replace_zero(a) * y, b * power(a, b - 1.0))),
+            _power_slope,
             # a**b * log(a) would be 0 * inf at a = 0, where the limit is 0 for b >= 0 and -inf for b < 0.
             lambda a, b, y: where(equal(a, 0.0), where(is_below(b, 0.0), -absolute(y), nan_or(y, 0.0)), y * log(a)),
         ),
@@ -950,7 +963,7 @@ where: Elementwise = register(
         inputs=("condition", "a", "b"),
         pattern=Pattern.ROUTE,
         c="{condition} ? {a} : {b}",
-        forward=lambda condition, a, b: np.asarray(np.where(condition, a, b))[()],
+        forward=select_elements,
         partials=(
             None,
             lambda condition, a, b, y: only(condition, 1.0),

@@ -33,6 +33,11 @@ def only(mask: Any, value: Any) -> Any:
     return MaskedFlow(mask, value)
 
 
+def is_nowhere(mask: Any) -> bool:
+    """Return whether a mask is an array, so that its elements are known, and false everywhere."""
+    return type(mask) is np.ndarray and not mask.any()
+
+
 def multiply_flows(one: Any, two: Any) -> Any:
     """Multiply two flows; the product is absent where either is."""
     if type(one) is not MaskedFlow and type(two) is not MaskedFlow:
@@ -53,7 +58,47 @@ def add_flows(one: Any, two: Any) -> Any:
     both = type(one) is MaskedFlow and type(two) is MaskedFlow
     # Adding -0.0 changes no number, not even -0.0.
     total = fill_absent(one, -0.0) + fill_absent(two, -0.0)
-    return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total) if both else total
+    return drop_full_mask(MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total)) if both else total
+
+
+def drop_full_mask(flow: MaskedFlow) -> Any:
+    """Return the value of a masked flow that is known to be present everywhere; any other flow is returned as it is."""
+    return flow.value if type(flow.mask) is np.ndarray and flow.mask.all() else flow
+
+
+class GradientBuffer:
+    """A sum of flows to one array, while the sweep on numbers still adds to it; nothing else refers to its arrays.
+
+    So terms are added in place: a slice costs what the slice has elements, however large the array is.
+    """
+
+    __slots__ = ("mask", "value")
+
+    def __init__(self, value: Any, mask: Any = None) -> None:
+        self.value = value
+        """The sum; -0.0 where nothing was added yet, because adding -0.0 changes no number."""
+        self.mask = mask
+        """Where something was added; None if everywhere."""
+
+    def add_flow(self, flow: Any) -> None:
+        """Add a flow."""
+        if type(flow) is not MaskedFlow:
+            self.value += flow
+            self.mask = None
+            return
+        self.value += fill_absent(flow, -0.0)
+        if self.mask is not None:
+            self.mask |= flow.mask
+
+    def add_part(self, index: Any, part: Any) -> None:
+        """Add a flow at an index that names no element twice; it is absent elsewhere."""
+        self.value[index] += part
+        if self.mask is not None:
+            self.mask[index] = True
+
+    def settle(self) -> Any:
+        """Return the sum as a flow; nothing may be added after that."""
+        return self.value if self.mask is None else drop_full_mask(MaskedFlow(self.mask, self.value))
 
 
 def fill_absent(flow: Any, absent: float = 0.0) -> Any:

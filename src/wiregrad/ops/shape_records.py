@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -161,6 +161,39 @@ permute: Linear = register(
 )
 
 
+def _roll_array(x: Any, *, shift: int, axis: int) -> Any:
+    # The same as np.roll, without the cost of its wrappers.
+    x = np.asarray(x)
+    length = x.shape[axis]
+    cut = shift % length if length else 0
+    rest = (slice(None),) * (-1 - axis)
+    y = np.empty_like(x)
+    y[(Ellipsis, slice(cut, None), *rest)] = x[(Ellipsis, slice(None, length - cut), *rest)]
+    y[(Ellipsis, slice(None, cut), *rest)] = x[(Ellipsis, slice(length - cut, None), *rest)]
+    return y
+
+
+roll: Linear = register(
+    Linear(
+        name="roll",
+        doc="The elements moved along an axis; those that leave at one end come back at the other.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_roll_array,
+        numpy=lambda x, *, types, shift, axis: f"np.roll({x}, {shift}, axis={axis % len(types[0].shape)})",
+        transpose=lambda g, slot, x, *, shift, axis: roll(g, shift=-shift, axis=axis),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(3, 4)), {"shift": 1, "axis": -1}),
+            (rng.normal(size=(3, 4)), {"shift": -2, "axis": -2}),
+            (rng.normal(size=5), {"shift": 7, "axis": -1}),
+            (rng.normal(size=1), {"shift": 1, "axis": -1}),
+            (rng.normal(size=(2, 0)), {"shift": 1, "axis": -1}),
+        ],
+    )
+)
+
+
 def _decode_index(index: tuple[Any, ...], lead: int) -> tuple[Any, ...]:
     """Convert a stored index to NumPy's form."""
     return (slice(None),) * lead + tuple(slice(*item[1:]) if isinstance(item, tuple) else item for item in index)
@@ -227,8 +260,18 @@ def _put_text(x: str, *, types: InputTypes, index: tuple[Any, ...], shape: tuple
     return f"put({x}, np.s_[{_index_text(index, len(lead))}], {lead + shape})"
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class _GetitemOp(Linear):
+    """Elements by whole numbers and slices."""
+
+    def find_part(self, xs: Sequence[Any]) -> Any:
+        """Return the index in NumPy's form."""
+        index = self.options["index"]
+        return _decode_index(index, len(shape_of(xs[0])) - _count_indexed_axes(index))
+
+
 getitem: Linear = register(
-    Linear(
+    _GetitemOp(
         name="getitem",
         doc="Picks elements by whole numbers and slices; the gradient of the others is absent, not 0.",
         inputs=("x",),
@@ -449,16 +492,35 @@ along_axis_add: Linear = register(
 )
 
 
-def _piece_index(xs: tuple[Any, ...], slot: int, axis: int) -> tuple[Any, ...]:
+def _piece_index(start: int, length: int, axis: int) -> tuple[Any, ...]:
     """Return the index of one operand of concatenate in its result."""
-    lengths = [shape_of(x)[axis] for x in xs]
-    start = sum(lengths[:slot])
-    rest = (WHOLE_AXIS,) * (-1 - axis)
-    return (("slice", start, start + lengths[slot], None), *rest)
+    return (("slice", start, start + length, None), *(WHOLE_AXIS,) * (-1 - axis))
+
+
+def _send_to_piece(g: Any, slot: int, *xs: Any, axis: int) -> Any:
+    lengths = [shape_of(x)[axis] for x in xs[: slot + 1]]
+    return getitem(g, index=_piece_index(sum(lengths[:-1]), lengths[-1], axis))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class _ConcatenateOp(Linear):
+    """Arrays joined along an axis."""
+
+    def pull_slots(self, slots: Sequence[int], g: Any, xs: Sequence[Any], y: Any, mode: int) -> Iterator[Any]:
+        """Iterate over the pieces of a gradient; the lengths of the operands are added up once for all of them."""
+        if type(g) is not np.ndarray or g.shape != shape_of(y):
+            yield from super().pull_slots(slots, g, xs, y, mode)
+            return
+        axis = self.options["axis"]
+        stops = list(itertools.accumulate(shape_of(x)[axis] for x in xs))
+        rest = (slice(None),) * (-1 - axis)
+        for slot in slots:
+            start = stops[slot - 1] if slot else 0
+            yield g[(Ellipsis, slice(start, stops[slot]), *rest)]
 
 
 concatenate: Linear = register(
-    Linear(
+    _ConcatenateOp(
         name="concatenate",
         doc="Joins arrays along an axis.",
         inputs=("x",),
@@ -466,7 +528,7 @@ concatenate: Linear = register(
         pattern=Pattern.DISTRIBUTE,
         forward=lambda *xs, axis: np.concatenate(xs, axis),
         numpy=lambda *xs, types, axis: f"np.concatenate([{', '.join(xs)}], axis={axis % len(types[0].shape)})",
-        transpose=lambda g, slot, *xs, axis: getitem(g, index=_piece_index(xs, slot, axis)),
+        transpose=_send_to_piece,
         moves=True,
         samples=lambda rng: [
             (rng.normal(size=(2, 3)), rng.normal(size=(1, 3)), {"axis": -2}),

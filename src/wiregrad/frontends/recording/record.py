@@ -61,6 +61,8 @@ from wiregrad.ops.gradient_flow import is_complex
 
 WIRE_DTYPES = frozenset(DTYPES.values())
 """The dtypes that a wire can have."""
+MAX_EXACT_INT = 1 << 53
+"""Whole numbers up to this one are exact as floats."""
 new_extra: Callable[[tuple[Any, ...]], ExtraNode] = partial(tuple.__new__, ExtraNode)
 
 
@@ -116,8 +118,10 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Value | None:
     if len(xs) != len(op.inputs):
         return None
     try:
-        large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL_BYTES
-        y = MEMORY_POOL.compute_array(op.forward, xs) if large else op.forward(*xs)
+        y = None if op.on_large is None else op.on_large(*xs)
+        if y is None:
+            large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL_BYTES
+            y = MEMORY_POOL.compute_array(op.forward, xs) if large else op.forward(*xs)
     except (TypeError, ValueError):
         # The general path raises an error that says what is wrong.
         return None
@@ -147,6 +151,11 @@ def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: l
         elif kind is np.ndarray or kind is float:
             data = x
             literals = literals or kind is float or not is_owned(x)
+            sources.append(LITERAL)
+        elif kind is int and -MAX_EXACT_INT <= x <= MAX_EXACT_INT:
+            # Beside floats, Python's whole numbers count as floats.
+            data = float(x)
+            literals = True
             sources.append(LITERAL)
         else:
             break

@@ -26,7 +26,7 @@ from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
 from wiregrad.ir.types_and_kinks import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
-from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, is_complex, match_dtype
+from wiregrad.ops.gradient_flow import GradientBuffer, MaskedFlow, add_flows, is_complex, match_dtype
 
 ROW_FORMAT = Struct("<dddiiH")
 STRIDE = ROW_FORMAT.size
@@ -385,6 +385,8 @@ def pull_back(
         if start <= offset < stop:
             hooked = (offset - start) // STRIDE
             _pull_rows(tape, columns, adjoints, start, hooked + 1, below)
+            if type(adjoints[hooked]) is GradientBuffer:
+                adjoints[hooked] = adjoints[hooked].settle()
             for hook in tape.hooks[offset]:
                 adjoints[hooked] = hook(adjoints[hooked])
             below = hooked + 1
@@ -397,6 +399,8 @@ def _pull_extras(extras: dict[int, ExtraNode], adjoints: list[Any], start: int, 
     for node in range(len(adjoints) - 1, -1, -1):
         g = adjoints[node]
         if g is not None:
+            if type(g) is GradientBuffer:
+                g = adjoints[node] = g.settle()
             extra = extras[start + node * STRIDE]
             if extra.sources:
                 if not keep:
@@ -431,6 +435,8 @@ def _pull_rows(tape: Tape, columns: NDArray[np.void], adjoints: list[Any], start
             held = adjoints[a]
             adjoints[a] = g * slope_a if held is None else held + g * slope_a
         elif a == OUTSIDE_SWEEP:
+            if type(g) is GradientBuffer:
+                g = adjoints[node] = g.settle()
             extra = tape.extras.get(start + node * STRIDE)
             if extra is not None:
                 _pull_extra(extra, g, adjoints, start)
@@ -474,19 +480,55 @@ def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
     return is_zero
 
 
-def _pull_extra(node: ExtraNode, g: object, adjoints: list[Any], start: int) -> None:
+def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> None:
     op, sources, xs, y, mode = node
-    for slot in range(len(sources) - 1, -1, -1):
-        source = sources[slot]
-        if source >= start:
-            sent = op.pull(slot, g, xs, y, mode)
-            x = xs[slot]
-            if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
-                sent = fit_flow(sent, x)
-            if sent is not None:
-                index = (source - start) // STRIDE
-                held = adjoints[index]
-                adjoints[index] = sent if held is None else add_flows(held, sent)
+    if len(sources) == 1:
+        if sources[0] >= start:
+            part = op.find_part(xs) if type(g) is not MaskedFlow and type(xs[0]) is np.ndarray else None
+            index = (sources[0] - start) // STRIDE
+            if part is None:
+                _add_sent(op.pull(0, g, xs, y, mode), xs[0], adjoints, index)
+            else:
+                _add_part(part, g, xs[0], adjoints, index)
+        return
+    slots = [slot for slot in range(len(sources) - 1, -1, -1) if sources[slot] >= start]
+    if op.variadic:
+        for slot, sent in zip(slots, op.pull_slots(slots, g, xs, y, mode), strict=True):
+            _add_sent(sent, xs[slot], adjoints, (sources[slot] - start) // STRIDE)
+        return
+    for slot in slots:
+        _add_sent(op.pull(slot, g, xs, y, mode), xs[slot], adjoints, (sources[slot] - start) // STRIDE)
+
+
+def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:
+    """Add what was sent along a wire to the gradient of the node it comes from, whose value is `x`."""
+    if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
+        sent = fit_flow(sent, x)
+        if sent is None:
+            return
+    held = adjoints[index]
+    if held is None:
+        adjoints[index] = sent
+    elif type(held) is GradientBuffer:
+        held.add_flow(sent)
+    else:
+        total = add_flows(held, sent)
+        # The sum is an array that nothing else refers to, so what comes next can be added in place.
+        is_own = type(total) is np.ndarray and total.shape == x.shape and total.ndim > 0
+        adjoints[index] = GradientBuffer(total) if is_own else total
+
+
+def _add_part(part: Any, g: Any, x: Any, adjoints: list[Any], index: int) -> None:
+    """Add the gradient of a part of an array to the gradient of the array."""
+    if type(g) is not float and g.dtype != x.dtype:
+        g = fit_flow(g, x)
+    held = adjoints[index]
+    if type(held) is not GradientBuffer:
+        buffer = GradientBuffer(np.full(x.shape, -0.0, x.dtype), np.zeros(x.shape, np.bool_))
+        if held is not None:
+            buffer.add_flow(held)
+        adjoints[index] = held = buffer
+    held.add_part(part, g)
 
 
 def fit_flow(flow: Any, x: Any) -> Any:

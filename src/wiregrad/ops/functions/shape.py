@@ -983,11 +983,8 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
 
 def _roll_axis(x: Any, step: int, axis: int) -> Any:
     length = shape_of(x)[axis]
-    cut = -step % length if length else 0
-    if not cut:
-        return x
-    before = [slice(None)] * (axis + ndim_of(x))
-    return _join_along([pick_elements(x, *before, slice(cut, None)), pick_elements(x, *before, slice(None, cut))], axis)
+    shift = step % length if length else 0
+    return TABLE["roll"](x, shift=shift, axis=axis) if shift else x
 
 
 @register_function(
