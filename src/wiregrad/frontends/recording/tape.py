@@ -492,7 +492,7 @@ def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> Non
                 _add_part(part, g, xs[0], adjoints, index)
         return
     slots = [slot for slot in range(len(sources) - 1, -1, -1) if sources[slot] >= start]
-    if op.variadic:
+    if op.pulls_together:
         for slot, sent in zip(slots, op.pull_slots(slots, g, xs, y, mode), strict=True):
             _add_sent(sent, xs[slot], adjoints, (sources[slot] - start) // STRIDE)
         return

@@ -97,6 +97,8 @@ def matmul(a: Any, b: Any, /) -> Any:
         raise ValueError(f"matmul needs arrays of one or more axes; got a {left}, b {right}: use * for numbers")
     if left[-1] != right[max(-2, -len(right))]:
         raise ValueError(f"matmul needs a (..., n, k) and b (..., k, m); got a {left}, b {right}")
+    if len(left) == 2 and len(right) == 2:
+        return TABLE["matmul"](a, b)
     if len(left) > 1 and len(right) > 1:
         return _matrix_product(a, b)
     y = _matrix_product(_reshape_to(a, (1,) * (2 - len(left)) + left), _reshape_to(b, right + (1,) * (2 - len(right))))

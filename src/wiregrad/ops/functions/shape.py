@@ -85,7 +85,12 @@ _SAMPLE_INDICES = (
 def getitem(x: Any, index: Any, /) -> Any:
     """Elements by index: integers, slices, None, ..., boolean masks and integer arrays."""
     x = lift(x)
-    items = [_normalize_item(item) for item in (index if isinstance(index, tuple) else (index,))]
+    parts = index if isinstance(index, tuple) else (index,)
+    if all([type(part) in BASIC_INDEX_TYPES for part in parts]):
+        # NumPy itself raises for an index that does not fit.
+        hollow_array(shape_of(x))[parts]
+        return pick_elements(x, *parts)
+    items = [_normalize_item(item) for item in parts]
     if not any(is_wire(item) for item in items):
         # NumPy itself raises for an index that does not fit.
         hollow_array(shape_of(x))[tuple(items)]
@@ -106,6 +111,10 @@ def _normalize_item(item: Any) -> Any:
     if array.size == 0 and not isinstance(item, np.ndarray):
         array = array.astype(np.intp)
     return operator.index(array[()]) if array.ndim == 0 and array.dtype.kind in "iu" else array
+
+
+BASIC_INDEX_TYPES = frozenset([int, slice, type(None), type(Ellipsis)])
+"""The types of the parts of an index that gives a view."""
 
 
 class AxisIndices(NamedTuple):
