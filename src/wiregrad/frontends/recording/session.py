@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -203,6 +204,10 @@ class TapeSpan:
     def index_of(self, offset: int) -> int:
         """Return the index of a node."""
         return (offset - self.start) // STRIDE
+
+    def largest_size(self) -> int:
+        """Return the number of elements of the largest array in the span."""
+        return max([prod(getattr(node.y, "shape", ())) for node in self._nodes], default=0)
 
     def sum_seeds(self, seeds: Sequence[tuple[int, Any]]) -> dict[int, Any]:
         """Return the seeds of a sweep by index, given by offset; seeds of the same node are added."""
