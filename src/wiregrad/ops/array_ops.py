@@ -195,7 +195,10 @@ class Linear(ArrayOp):
         mask = g.mask if type(g) is MaskedFlow else np.broadcast_to(np.True_, shape_of(y))
         # Where conditions can be added, they need not become numbers; true and true is true.
         present = _present_mask(send_back(mask if type(mask) is np.ndarray else _mask_to_number(mask)))
-        return sent if present is None else only(present, sent)
+        if present is None:
+            return sent
+        # What was absent counted as 0.0, and sums of that are 0.0.
+        return MaskedFlow(present, sent, sent) if type(present) is np.ndarray else only(present, sent)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of the op applied to each tangent in its input's place."""

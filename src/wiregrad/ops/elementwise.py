@@ -203,8 +203,8 @@ class Elementwise(Op):
             # A shortcut for plain numbers and arrays, by far the most common case.
             if type(local) is np.ndarray and local.dtype.kind == "f":
                 return local if type(g) is float and g == 1.0 else g * local
-            if type(local) is float and local == 1.0:
-                return g
+        if type(local) is float and local == 1.0:
+            return g
         return multiply_flows(g, conjugate_flow(local))
 
     def reads(self, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:

@@ -115,7 +115,7 @@ def _power_slope(a: Any, b: Any, y: Any) -> Any:
     """Return the slope of a power by its base."""
     if isinstance(b, float | np.floating) and b not in (0.0, 1.0) and (b % 1.0 == 0.0 or (b - 1.0) % 1.0 != 0.0):
         # Where the power is NaN, so is that with the exponent b - 1: that is whole only where b is, and not 0.
-        return b * power(a, b - 1.0)
+        return b * a if b == 2.0 else b * power(a, b - 1.0)
     # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
     return nan_or(y, where(equal(b, 0.0), b / replace_zero(a) * y, b * power(a, b - 1.0)))
 
@@ -132,8 +132,10 @@ def _gives_low(x: Any, low: Any, y: Any) -> Any:
 
 def _share_slope(own: Any, one: Any, two: Any, y: Any) -> Any:
     """Return the slope of an input that clip returned, shared with the other inputs that equal the output."""
-    both = logical_and(one, two)
     either = logical_or(one, two)
+    if is_nowhere(logical_and(own, either)):
+        return only(own, 1.0) if not has_nan(y) else only(logical_or(own, isnan(y)), nan_or(y, 1.0))
+    both = logical_and(one, two)
     return only(logical_or(own, isnan(y)), where(both, 1 / 3, where(either, 0.5, nan_or(y, 1.0))))
 
 

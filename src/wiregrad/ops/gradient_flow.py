@@ -8,18 +8,31 @@ a mask is evaluated at once; for arrays and ports it is carried along.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from wiregrad.ir import TABLE
 
 
-class MaskedFlow(NamedTuple):
-    """A value that is present only where `mask` is true."""
+class MaskedFlow:
+    """A value that is present only where `mask` is true; neither is changed."""
 
-    mask: Any
-    value: Any
+    __slots__ = ("filled", "mask", "value")
+
+    def __init__(self, mask: Any, value: Any, filled: Any = None) -> None:
+        self.mask = mask
+        self.value = value
+        self.filled = filled
+        """The value with 0.0 in place of what is absent, if an array and needed before: many readers may need it."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Walk over the mask and the value."""
+        return iter((self.mask, self.value))
+
+    def __repr__(self) -> str:
+        return f"MaskedFlow(mask={self.mask!r}, value={self.value!r})"
 
 
 def only(mask: Any, value: Any) -> Any:
@@ -105,7 +118,13 @@ def fill_absent(flow: Any, absent: float = 0.0) -> Any:
     """Return a plain value: the flow where it is present, `absent` elsewhere."""
     if flow is None:
         return absent
-    return TABLE["where"](flow.mask, flow.value, absent) if type(flow) is MaskedFlow else flow
+    if type(flow) is not MaskedFlow:
+        return flow
+    if type(flow.mask) is not np.ndarray or absent or np.signbit(absent):
+        return TABLE["where"](flow.mask, flow.value, absent)
+    if flow.filled is None:
+        flow.filled = TABLE["where"](flow.mask, flow.value, absent)
+    return flow.filled
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
@@ -130,7 +149,8 @@ def conjugate_flow(x: Any) -> Any:
 def match_shape(flow: Any, like: Any) -> Any:
     """Broadcast a flow to the shape of its wire; a flow that is constant along an axis may lack that axis."""
     if type(flow) is MaskedFlow:
-        return MaskedFlow(match_shape(flow.mask, like), match_shape(flow.value, like))
+        mask, value = match_shape(flow.mask, like), match_shape(flow.value, like)
+        return flow if mask is flow.mask and value is flow.value else MaskedFlow(mask, value)
     shape = shape_of(flow)
     wanted = shape_of(like)
     if shape == wanted:
@@ -142,6 +162,8 @@ def match_dtype(flow: Any, x: Any) -> Any:
     """Cast a flow to the dtype of its wire; the flow of a wire that is neither float nor complex is absent."""
     if type(flow) is MaskedFlow:
         fitted = match_dtype(flow.value, x)
+        if fitted is flow.value:
+            return flow
         return None if fitted is None else MaskedFlow(flow.mask, fitted)
     wanted = getattr(x, "dtype", None)
     given = getattr(flow, "dtype", None)

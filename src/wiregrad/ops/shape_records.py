@@ -61,7 +61,9 @@ def _sum_to_shape(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     lead = _leading_lengths(x, rank)
     core = (1,) * (rank - len(shape)) + shape
     axes = tuple([k - rank for k in range(rank) if core[k] == 1 and x.shape[x.ndim - rank + k] != 1])
-    return (np.add.reduce(x, axis=axes) if axes else x).reshape(lead + shape)
+    # A sum of conditions says whether one of them holds: that is how the mask of a gradient is sent back.
+    add = np.logical_or if x.dtype == np.bool_ else np.add
+    return (add.reduce(x, axis=axes) if axes else x).reshape(lead + shape)
 
 
 def _spread_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]) -> str:

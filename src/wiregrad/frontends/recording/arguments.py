@@ -29,7 +29,7 @@ MAX_SMALL_BYTES = 1 << 17
 MAX_POOL_BYTES = 1 << 26
 """Maximum number of bytes that a thread keeps for its next large arrays."""
 MAX_POOL_BLOCKS = 32
-"""Maximum number of memory blocks that a thread keeps."""
+"""Maximum number of memory blocks of one size that a thread keeps."""
 
 
 PLAIN_ARRAY_CLASSES = (np.ndarray, np.memmap, np.recarray)
@@ -144,6 +144,10 @@ MAX_UNSHARED_REFERENCES = 2
 """Number of references that `_next_block` itself holds: a variable and an argument. A debugger may hold more."""
 
 
+MAX_BLOCKS_TRIED = 4
+"""How many blocks of a size are looked at for one that is free."""
+
+
 class ArrayMemory(np.ndarray):
     """A block of memory under a large recorded array. Only such arrays refer to it."""
 
@@ -155,10 +159,13 @@ class MemoryPool(threading.local):
     """
 
     def __init__(self) -> None:
-        self._known: deque[ArrayMemory] = deque([_allocate_block(0)], MAX_POOL_BLOCKS)
-        references = self._next_block()[1]
+        self._known: dict[int, deque[ArrayMemory]] = {0: deque([_allocate_block(0)])}
+        """The blocks by their size, the size that was used last at the end."""
+        self._bytes = 0
+        references = self._next_block(self._known[0])[1]
         self._unshared = references if references <= MAX_UNSHARED_REFERENCES else 0
         """The reference count of a block without an array; 0 if that cannot be told, so that no block is reused."""
+        self._known.clear()
 
     def copy_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return a read-only copy of an array."""
@@ -183,26 +190,39 @@ class MemoryPool(threading.local):
         self._keep_block(memory)
         return array
 
-    def _next_block(self) -> tuple[ArrayMemory, int]:
-        """Take the oldest block out of the pool; returns it with its reference count."""
-        memory = self._known.popleft()
+    def _next_block(self, blocks: deque[ArrayMemory]) -> tuple[ArrayMemory, int]:
+        """Take the oldest of some blocks out of the pool; returns it with its reference count."""
+        memory = blocks.popleft()
         return memory, getrefcount(memory)
 
     def _take_block(self, size: int) -> ArrayMemory:
-        """Return a writeable block of a size that nothing else refers to; allocated if the pool has none."""
-        for _ in range(len(self._known)):
-            memory, references = self._next_block()
-            if memory.size == size and references == self._unshared:
+        """Return a writeable block of a size that nothing else refers to; allocated if the pool has none.
+
+        Only a few blocks are looked at: where a long recording holds all of them, more would be of no use.
+        """
+        blocks = self._known.get(size, ())
+        for _ in range(min(len(blocks), MAX_BLOCKS_TRIED)):
+            memory, references = self._next_block(blocks)  # type: ignore[arg-type]
+            if references == self._unshared:
+                self._bytes -= size
                 memory.setflags(write=True)
                 return memory
-            self._known.append(memory)
+            blocks.append(memory)  # type: ignore[union-attr]
         return _allocate_block(size)
 
     def _keep_block(self, memory: ArrayMemory) -> None:
-        """Put a block into the pool, and drop the oldest ones if the pool is too large."""
-        self._known.append(memory)
-        while sum([known.size for known in self._known]) > MAX_POOL_BYTES:
-            self._known.popleft()
+        """Put a block into the pool, and drop others if the pool is too large: those of the size not used longest."""
+        blocks = self._known.pop(memory.size, None) or deque[ArrayMemory]((), MAX_POOL_BLOCKS)
+        self._known[memory.size] = blocks
+        self._bytes += 0 if len(blocks) == MAX_POOL_BLOCKS else memory.size
+        blocks.append(memory)
+        while self._bytes > MAX_POOL_BYTES:
+            size, oldest = next(iter(self._known.items()))
+            if oldest:
+                oldest.popleft()
+                self._bytes -= size
+            if not oldest:
+                del self._known[size]
 
 
 def _memory_order(array: NDArray[Any]) -> Literal["C", "F"]:
