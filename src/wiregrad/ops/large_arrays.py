@@ -21,14 +21,28 @@ MAX_EXACT_EXPONENT = 2.0**24
 
 
 def has_nan(x: Any) -> bool:
-    """Return whether a number or array has a NaN; an axis along which it repeats itself is read once.
+    """Return whether a number or array has a NaN.
 
     >>> has_nan(np.broadcast_to(np.nan, (2, 3))), has_nan(np.zeros(3))
     (True, False)
     """
-    if isinstance(x, np.ndarray) and 0 in x.strides and x.size:
-        x = x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]
-    return bool(np.isnan(x).any())
+    return bool(np.isnan(_drop_repeats(x)).any())
+
+
+def is_finite(x: Any) -> bool:
+    """Return whether all elements of a number or array are finite.
+
+    >>> is_finite(np.ones(3)), is_finite(np.array([1.0, np.inf]))
+    (True, False)
+    """
+    return bool(np.isfinite(_drop_repeats(x)).all())
+
+
+def _drop_repeats(x: Any) -> Any:
+    """Return the first slice of an array along each axis along which it repeats itself, because it was broadcast."""
+    if not isinstance(x, np.ndarray) or 0 not in x.strides or not x.size:
+        return x
+    return x[tuple([slice(0, 1) if step == 0 else slice(None) for step in x.strides])]
 
 
 def select_elements(condition: Any, a: Any, b: Any) -> Any:

@@ -16,7 +16,7 @@ from wiregrad.dtypes import WireType
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.op import write_index
 from wiregrad.ops.array_ops import Blocking, General, Linear, write_numpy_call
-from wiregrad.ops.gradient_flow import MaskedFlow, only, shape_of
+from wiregrad.ops.gradient_flow import LazyMask, MaskedFlow, only, shape_of
 
 register = TABLE.register
 
@@ -548,15 +548,22 @@ class _ConcatenateOp(Linear):
 
     def pull_slots(self, slots: Sequence[int], g: Any, xs: Sequence[Any], y: Any, mode: int) -> Iterator[Any]:
         """Iterate over the pieces of a gradient; the lengths of the operands are added up once for all of them."""
-        if type(g) is not np.ndarray or g.shape != shape_of(y):
+        masked = type(g) is MaskedFlow and g.is_array
+        whole = g.value if masked else g
+        if type(whole) is not np.ndarray or whole.shape != shape_of(y):
             yield from super().pull_slots(slots, g, xs, y, mode)
             return
         axis = self.options["axis"]
         stops = list(itertools.accumulate(shape_of(x)[axis] for x in xs))
         rest = (slice(None),) * (-1 - axis)
         for slot in slots:
-            start = stops[slot - 1] if slot else 0
-            yield g[(Ellipsis, slice(start, stops[slot]), *rest)]
+            index = (Ellipsis, slice(stops[slot - 1] if slot else 0, stops[slot]), *rest)
+            yield _mask_part(g, index) if masked else g[index]
+
+
+def _mask_part(flow: MaskedFlow, index: Any) -> MaskedFlow:
+    """Return a part of a masked flow on arrays."""
+    return MaskedFlow(LazyMask(lambda: flow.mask[index]), flow.value[index], zeroed=flow.zeroed)
 
 
 concatenate: Linear = register(

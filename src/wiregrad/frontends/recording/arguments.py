@@ -239,6 +239,20 @@ def _allocate_block(size: int) -> ArrayMemory:
     return np.ndarray.__new__(ArrayMemory, size, np.uint8)
 
 
+def keep_freed_memory() -> None:
+    """Make the C library keep the memory of freed arrays for the next ones.
+
+    A gradient frees and allocates arrays of similar sizes all the time. By default the GNU library gives the memory of
+    arrays above 128 KiB back to the operating system, and every page that it asks for again costs as much as computing
+    what is written there. It raises that limit to the size of the largest block, up to 32 MiB, that was ever freed; so
+    one such block, never written to, is enough. Other libraries are not affected.
+    """
+    np.empty(MAX_KEPT_BLOCK_BYTES, np.uint8)
+
+
+MAX_KEPT_BLOCK_BYTES = 31 << 20
+"""A little less than the 32 MiB up to which the GNU library raises its limit."""
+keep_freed_memory()
 MEMORY_POOL = MemoryPool()
 
 

@@ -484,7 +484,7 @@ def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> Non
     op, sources, xs, y, mode = node
     if len(sources) == 1:
         if sources[0] >= start:
-            part = op.find_part(xs) if type(g) is not MaskedFlow and type(xs[0]) is np.ndarray else None
+            part = op.find_part(xs) if type(xs[0]) is np.ndarray else None
             index = (sources[0] - start) // STRIDE
             if part is None:
                 _add_sent(op.pull(0, g, xs, y, mode), xs[0], adjoints, index)
@@ -520,11 +520,11 @@ def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:
 
 def _add_part(part: Any, g: Any, x: Any, adjoints: list[Any], index: int) -> None:
     """Add the gradient of a part of an array to the gradient of the array."""
-    if type(g) is not float and g.dtype != x.dtype:
+    if type(g) is not float and (type(g) is MaskedFlow or g.dtype != x.dtype):
         g = fit_flow(g, x)
     held = adjoints[index]
     if type(held) is not GradientBuffer:
-        buffer = GradientBuffer(np.full(x.shape, -0.0, x.dtype), np.zeros(x.shape, np.bool_))
+        buffer = GradientBuffer(np.full(x.shape, -0.0, x.dtype), empty=True)
         if held is not None:
             buffer.add_flow(held)
         adjoints[index] = held = buffer
