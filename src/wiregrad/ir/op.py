@@ -235,10 +235,13 @@ class Op:
         """Iterate over the gradients sent back along several inputs."""
         return (self.pull(slot, g, xs, y, mode) for slot in slots)
 
-    def find_part(self, xs: Sequence[Any]) -> Any:
-        """Return the NumPy index of the part of input 0 that the output is a copy of; None if it is not just that.
+    picks_part: ClassVar[bool] = False
+    """Whether the output is a part of input 0, as `find_part` says."""
 
-        The gradient of an op that returns an index is the upstream gradient at the index, absent elsewhere.
+    def find_part(self, xs: Sequence[Any]) -> Any:
+        """Return the NumPy index of the elements of input 0 that the output consists of; None if one comes twice.
+
+        The gradient sent to input 0 is the upstream gradient at that index, and absent elsewhere.
         """
         return None
 

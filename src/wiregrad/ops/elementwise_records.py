@@ -90,6 +90,11 @@ def undefined(x: Any) -> Any:
     return exp(x * NAN)
 
 
+def undefined_where(mask: Any, x: Any, slope: Any) -> Any:
+    """Return the slope, but NaN where a mask says that the op is undefined."""
+    return slope if is_nowhere(mask) else where(mask, undefined(x), slope)
+
+
 def nan_or(x: Any, slope: Any) -> Any:
     """Return the slope, but NaN where x is NaN: an undefined value must not get a plausible gradient."""
     if isinstance(x, np.ndarray) and not has_nan(x):
@@ -463,7 +468,7 @@ log: Elementwise = _register_unary(
     "log",
     "Natural logarithm.",
     np.log,
-    lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x + 0.0)),
+    lambda x, y: undefined_where(is_below(x, 0.0), x, 1.0 / (x + 0.0)),
     domain=Interval(low=0.0),
     aliases=("ln",),
     c="log({x})",
@@ -473,7 +478,7 @@ log2: Elementwise = _register_unary(
     "log2",
     "Logarithm to base 2.",
     np.log2,
-    lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
+    lambda x, y: undefined_where(is_below(x, 0.0), x, 1.0 / (x * LN2 + 0.0)),
     exact=lambda mp, x: mp.log(x, 2),
     domain=Interval(low=0.0),
     c="log2({x})",
@@ -483,7 +488,7 @@ log10: Elementwise = _register_unary(
     "log10",
     "Logarithm to base 10.",
     np.log10,
-    lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
+    lambda x, y: undefined_where(is_below(x, 0.0), x, 1.0 / (x * LN10 + 0.0)),
     domain=Interval(low=0.0),
     c="log10({x})",
     remedies=Advice.LOG10,
@@ -492,7 +497,7 @@ log1p: Elementwise = _register_unary(
     "log1p",
     "log(1 + x), exact near 0.",
     np.log1p,
-    lambda x, y: where(is_below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
+    lambda x, y: undefined_where(is_below(x, -1.0), x, 1.0 / (1.0 + x)),
     domain=Interval(low=-1.0),
     c="log1p({x})",
     remedies=Advice.LOG1P,

@@ -126,17 +126,16 @@ def add_flows(one: Any, two: Any) -> Any:
     both = type(one) is MaskedFlow and type(two) is MaskedFlow
     # Adding -0.0 changes no number, not even -0.0.
     total = _neutral_outside(one) + _neutral_outside(two)
-    return drop_full_mask(MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total)) if both else total
+    if not both:
+        return total
+    if one.is_array and two.is_array:
+        return MaskedFlow(LazyMask(lambda: np.logical_or(one.mask, two.mask)), total, zeroed=True)
+    return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total)
 
 
 def _neutral_outside(flow: Any) -> Any:
     """Return a flow as a plain value to add; what is absent changes no number, except that -0.0 may become 0.0."""
     return flow.value if type(flow) is MaskedFlow and flow.zeroed else fill_absent(flow, -0.0)
-
-
-def drop_full_mask(flow: MaskedFlow) -> Any:
-    """Return the value of a masked flow that is known to be present everywhere; any other flow is returned as it is."""
-    return flow.value if type(flow.mask) is np.ndarray and flow.mask.all() else flow
 
 
 class GradientBuffer:

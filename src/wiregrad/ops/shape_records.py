@@ -302,6 +302,8 @@ def _pick_part(x: Any, *, index: tuple[Any, ...]) -> Any:
 class _GetitemOp(Linear):
     """Elements by whole numbers and slices."""
 
+    picks_part: ClassVar[bool] = True
+
     def find_part(self, xs: Sequence[Any]) -> Any:
         """Return the index in NumPy's form."""
         index = self.options["index"]
@@ -392,13 +394,27 @@ def _add_slices(x: Any, indices: Any, *, axis: int, length: int) -> Any:
     indices = np.asarray(indices)
     shape = _replace_length(x, axis, length)
     if indices.ndim == 1:
-        places = np.where(indices < 0, indices + length, indices).astype(np.intp)
-        if not places.size or np.bincount(places).max() == 1:
+        places = _count_from_start(indices, length)
+        if _are_distinct(places) or (x.dtype == np.bool_ and x.all()):
             # No place is used twice, so elements are assigned, which is many times faster than adding.
             y = np.zeros(shape, x.dtype)
             y[(Ellipsis, places, *[slice(None)] * (-1 - axis))] = x
             return y
+        if x.ndim == 1 and x.dtype == np.float64:
+            return np.bincount(places, x, length)
     return _add_at_places(x, _take_slices(_number_places(shape), indices, axis=axis), shape)
+
+
+def _count_from_start(indices: NDArray[Any], length: int) -> NDArray[Any]:
+    """Return indices with negative ones counted from the start."""
+    if indices.size and indices.min() < 0:
+        indices = np.where(indices < 0, indices + length, indices)
+    return indices.astype(np.intp, copy=False)
+
+
+def _are_distinct(places: NDArray[Any]) -> bool:
+    """Return whether no place comes twice."""
+    return not places.size or bool(np.bincount(places).max() == 1)
 
 
 _ADD_AT = '''\
@@ -436,8 +452,24 @@ def _write_by_indices(row: str, rows: str) -> Any:
     return write_text
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class _TakeOp(Linear):
+    """Slices along an axis by a row of indices."""
+
+    picks_part: ClassVar[bool] = True
+
+    def find_part(self, xs: Sequence[Any]) -> Any:
+        """Return the index of the slices, if none is taken twice."""
+        x, indices = xs
+        axis = self.options["axis"]
+        if type(indices) is not np.ndarray or indices.ndim != 1:
+            return None
+        places = _count_from_start(indices, x.shape[axis])
+        return (Ellipsis, places, *[slice(None)] * (-1 - axis)) if _are_distinct(places) else None
+
+
 take: Linear = register(
-    Linear(
+    _TakeOp(
         name="take",
         doc="Picks along an axis by a row of indices; the gradient of what is not picked is absent, not 0.",
         inputs=("x", "indices"),

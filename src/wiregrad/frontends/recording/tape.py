@@ -482,14 +482,14 @@ def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
 
 def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> None:
     op, sources, xs, y, mode = node
+    if op.picks_part and sources[0] >= start and type(xs[0]) is np.ndarray:
+        part = op.find_part(xs)
+        if part is not None:
+            _add_part(part, g, xs[0], adjoints, (sources[0] - start) // STRIDE)
+            return
     if len(sources) == 1:
         if sources[0] >= start:
-            part = op.find_part(xs) if type(xs[0]) is np.ndarray else None
-            index = (sources[0] - start) // STRIDE
-            if part is None:
-                _add_sent(op.pull(0, g, xs, y, mode), xs[0], adjoints, index)
-            else:
-                _add_part(part, g, xs[0], adjoints, index)
+            _add_sent(op.pull(0, g, xs, y, mode), xs[0], adjoints, (sources[0] - start) // STRIDE)
         return
     slots = [slot for slot in range(len(sources) - 1, -1, -1) if sources[slot] >= start]
     if op.pulls_together:

@@ -90,6 +90,10 @@ def getitem(x: Any, index: Any, /) -> Any:
         # NumPy itself raises for an index that does not fit.
         hollow_array(shape_of(x))[parts]
         return pick_elements(x, *parts)
+    if type(index) is np.ndarray and index.ndim == 1 and ndim_of(x) and index.dtype.kind in "iub":
+        # NumPy itself raises for an index that does not fit.
+        hollow_array(shape_of(x)[:1])[index]
+        return TABLE["take"](x, index.nonzero()[0] if index.dtype.kind == "b" else index, axis=-ndim_of(x))
     items = [_normalize_item(item) for item in parts]
     if not any(is_wire(item) for item in items):
         # NumPy itself raises for an index that does not fit.
