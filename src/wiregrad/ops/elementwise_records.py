@@ -155,7 +155,8 @@ def _sinc_slope(x: Any) -> Any:
 
 def only_nan(y: Any) -> Any:
     """Return the slope of a step function: absent, but NaN where the output is NaN."""
-    return only(isnan(y), undefined(y))
+    nan = isnan(y)
+    return None if is_nowhere(nan) else only(nan, undefined(y))
 
 
 def _register_rounding(
@@ -588,8 +589,8 @@ arctanh: Elementwise = _register_unary(
     "arctanh",
     "Inverse of tanh.",
     np.arctanh,
-    lambda x, y: where(
-        np.False_ if is_complex(x) else greater(absolute(x), 1.0), undefined(x), 1.0 / ((1.0 - x) * (1.0 + x))
+    lambda x, y: undefined_where(
+        np.False_ if is_complex(x) else greater(absolute(x), 1.0), x, 1.0 / ((1.0 - x) * (1.0 + x))
     ),
     domain=Interval(-1.0, 1.0),
     samples=tuple((k / 8,) for k in range(-7, 8)),

@@ -196,7 +196,7 @@ def fill_for_sum(flow: Any) -> Any:
 
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape of a number, array, value or port."""
-    shape: tuple[int, ...] = getattr(x, "shape", ())
+    shape: tuple[int, ...] = x.shape if type(x) is np.ndarray else getattr(x, "shape", ())
     return shape
 
 

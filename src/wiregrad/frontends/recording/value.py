@@ -179,12 +179,14 @@ class Value(ValueMethods):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape; () for a number."""
-        return shape_of(self._data)
+        data = self._data
+        return data.shape if type(data) is np.ndarray else shape_of(data)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype; a Python number is float64."""
-        return np.asarray(self._data).dtype
+        data = self._data
+        return data.dtype if type(data) is np.ndarray else np.asarray(data).dtype
 
     @property
     def ndim(self) -> int:
