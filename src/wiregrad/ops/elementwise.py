@@ -199,10 +199,9 @@ class Elementwise(Op):
         """Return the upstream gradient times the local derivative (its conjugate, where that is complex)."""
         rule = self.partials[slot]
         local = None if rule is None else self.local(slot, xs, y, mode) if mode else rule(*xs, y)
-        if type(g) is not MaskedFlow:
-            # A shortcut for plain numbers and arrays, by far the most common case.
-            if type(local) is np.ndarray and local.dtype.kind == "f":
-                return local if type(g) is float and g == 1.0 else g * local
+        # Shortcuts for plain numbers and arrays, by far the most common case.
+        if type(g) is not MaskedFlow and type(local) is np.ndarray and local.dtype.kind == "f":
+            return local if type(g) is float and g == 1.0 else g * local
         if type(local) is float and local == 1.0:
             return g
         return multiply_flows(g, conjugate_flow(local))

@@ -96,16 +96,20 @@ def power_of_large(a: Any, b: Any) -> Any:
     >>> power_of_large(np.full(5000, -2.0), 3.0)[0]
     np.float64(-8.0)
     """
-    if not isinstance(b, float | np.float32) or type(a) is not np.ndarray:
+    if type(a) is not np.ndarray or a.size < MIN_LARGE_ELEMENTS or a.dtype not in BITS:
         return None
-    if a.size < MIN_LARGE_ELEMENTS or a.dtype not in BITS or (isinstance(b, np.floating) and b.dtype != a.dtype):
+    if type(b) is not float and type(b) is not a.dtype.type:
         return None
-    if b == 1.0:
+    exponent = float(b)
+    if exponent == 1.0:
         return np.positive(a)
-    if b == 2.0 or not abs(b) < MAX_EXACT_EXPONENT:
-        return None
-    if b == 0.5:
+    if exponent == 0.5:
         return np.sqrt(a) if np.min(a) > 0.0 else None
+    return _power_by_magnitude(a, b) if exponent != 2.0 and abs(exponent) < MAX_EXACT_EXPONENT else None
+
+
+def _power_by_magnitude(a: NDArray[Any], b: Any) -> Any:
+    """Return a whole power of numbers of both signs by the power of their magnitudes; None for other powers."""
     if b % 1.0 or not np.min(a) < 0.0:
         return None
     y = np.power(np.abs(a), b)

@@ -54,7 +54,7 @@ def broadcast_array(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         return np.broadcast_to(x, shape)
     strides = [0] * missing
     for length, wanted, step in zip(x.shape, shape[missing:], x.strides, strict=True):
-        if length != wanted and length != 1:
+        if length not in (wanted, 1):
             return np.broadcast_to(x, shape)
         strides.append(step if length == wanted else 0)
     y: NDArray[Any] = np.ndarray(shape, x.dtype, x, 0, tuple(strides))
@@ -404,11 +404,16 @@ def _add_slices(x: Any, indices: Any, *, axis: int, length: int) -> Any:
         if _are_distinct(places) or (x.dtype == np.bool_ and x.all()):
             # No place is used twice, so elements are assigned, which is many times faster than adding.
             y = np.zeros(shape, x.dtype)
-            y[(Ellipsis, places, *[slice(None)] * (-1 - axis))] = x
+            y[_index_along(places, axis)] = x
             return y
         if x.ndim == 1 and x.dtype == np.float64:
             return np.bincount(places, x, length)
     return _add_at_places(x, _take_slices(_number_places(shape), indices, axis=axis), shape)
+
+
+def _index_along(places: NDArray[Any], axis: int) -> Any:
+    """Return the NumPy index of slices along an axis, which is counted from the end."""
+    return (Ellipsis, places, *[slice(None)] * (-1 - axis))
 
 
 def _count_from_start(indices: NDArray[Any], length: int) -> NDArray[Any]:
@@ -471,7 +476,7 @@ class _TakeOp(Linear):
         if type(indices) is not np.ndarray or indices.ndim != 1:
             return None
         places = _count_from_start(indices, x.shape[axis])
-        return (Ellipsis, places, *[slice(None)] * (-1 - axis)) if _are_distinct(places) else None
+        return _index_along(places, axis) if _are_distinct(places) else None
 
 
 take: Linear = register(

@@ -161,7 +161,6 @@ class MemoryPool(threading.local):
     def __init__(self) -> None:
         self._known: dict[int, deque[ArrayMemory]] = {0: deque([_allocate_block(0)])}
         """The blocks by their size, the size that was used last at the end."""
-        self._bytes = 0
         references = self._next_block(self._known[0])[1]
         self._unshared = references if references <= MAX_UNSHARED_REFERENCES else 0
         """The reference count of a block without an array; 0 if that cannot be told, so that no block is reused."""
@@ -200,29 +199,27 @@ class MemoryPool(threading.local):
 
         Only a few blocks are looked at: where a long recording holds all of them, more would be of no use.
         """
-        blocks = self._known.get(size, ())
+        blocks = self._known.get(size) or deque[ArrayMemory]()
         for _ in range(min(len(blocks), MAX_BLOCKS_TRIED)):
-            memory, references = self._next_block(blocks)  # type: ignore[arg-type]
+            memory, references = self._next_block(blocks)
             if references == self._unshared:
-                self._bytes -= size
                 memory.setflags(write=True)
                 return memory
-            blocks.append(memory)  # type: ignore[union-attr]
+            blocks.append(memory)
         return _allocate_block(size)
 
     def _keep_block(self, memory: ArrayMemory) -> None:
         """Put a block into the pool, and drop others if the pool is too large: those of the size not used longest."""
         blocks = self._known.pop(memory.size, None) or deque[ArrayMemory]((), MAX_POOL_BLOCKS)
         self._known[memory.size] = blocks
-        self._bytes += 0 if len(blocks) == MAX_POOL_BLOCKS else memory.size
         blocks.append(memory)
-        while self._bytes > MAX_POOL_BYTES:
-            size, oldest = next(iter(self._known.items()))
-            if oldest:
-                oldest.popleft()
-                self._bytes -= size
-            if not oldest:
-                del self._known[size]
+        # Counted anew each time: a Ctrl-C between two lines could leave a count of its own wrong.
+        while sum([size * len(known) for size, known in self._known.items()]) > MAX_POOL_BYTES:
+            size, known = next(iter(self._known.items()))
+            if known:
+                known.popleft()
+            else:
+                self._known.pop(size, None)
 
 
 def _memory_order(array: NDArray[Any]) -> Literal["C", "F"]:

@@ -24,6 +24,7 @@ from wiregrad.frontends.recording.tape import (
     STRIDE,
     WATCHES,
     DroppedArray,
+    KeptGradients,
     Tape,
     TapeKind,
     pull_back,
@@ -120,7 +121,9 @@ class RecordingSession:
                 adjoints = STATE.watch.pull_back(self.tape, seeds, self.start)
                 flows = [self._flow_at(adjoints, offset) for offset in self.offsets]
             else:
-                adjoints = pull_back(self.tape, seeds, self.start, keep=False, spend=spend and self.outer is None)
+                adjoints = pull_back(
+                    self.tape, seeds, self.start, keep=KeptGradients.NONE, spend=spend and self.outer is None
+                )
                 flows = [self._flow_at(adjoints, offset) for offset in self.offsets]
             return make_distinct(
                 [settle_gradient(flow, data) for flow, data in zip(flows, self.data, strict=True)], seeds

@@ -102,9 +102,7 @@ def _replay_on_units(sweep: LinearSweep, span: TapeSpan, start: Any) -> list[Any
     if nodes is None:
         return None
     with np.errstate(all="ignore"):
-        parts = [
-            _replay_nodes(nodes, seed, ends, units[first : first + length]) for first in range(0, count, length)
-        ]
+        parts = [_replay_nodes(nodes, seed, ends, units[first : first + length]) for first in range(0, count, length)]
     return [np.concatenate(columns) if len(columns) > 1 else columns[0] for columns in zip(*parts, strict=True)]
 
 

@@ -342,7 +342,9 @@ def _reverse_blocks(session: RecordingSession, results: list[Any], datas: list[A
     for result, data in zip(results, datas, strict=True):
         batched = pull_units(session, result)
         if batched is not None:
-            blocks.append([part.reshape(np.shape(data) + np.shape(x)) for part, x in zip(batched, session.data, strict=True)])
+            blocks.append(
+                [part.reshape(np.shape(data) + np.shape(x)) for part, x in zip(batched, session.data, strict=True)]
+            )
             continue
         at = session.offset_of(result)
         pulled = [session.pull_gradients([] if at is None else [(at, unit)]) for unit in unit_vectors(data)]

@@ -420,9 +420,7 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _parse_text(
-    text: str, ndims: tuple[int, ...]
-) -> tuple[tuple[tuple[AxisLabel, ...], ...], tuple[AxisLabel, ...]]:
+def _parse_text(text: str, ndims: tuple[int, ...]) -> tuple[tuple[tuple[AxisLabel, ...], ...], tuple[AxisLabel, ...]]:
     """Return the labels of each operand and of the output, given the numbers of axes of the operands."""
     inputs, arrow, result = text.replace(" ", "").partition("->")
     terms = [_parse_letters(term) for term in inputs.split(",")]

@@ -86,7 +86,7 @@ def getitem(x: Any, index: Any, /) -> Any:
     """Elements by index: integers, slices, None, ..., boolean masks and integer arrays."""
     x = lift(x)
     parts = index if isinstance(index, tuple) else (index,)
-    if all([type(part) in BASIC_INDEX_TYPES for part in parts]):
+    if BASIC_INDEX_TYPES.issuperset(map(type, parts)):
         # NumPy itself raises for an index that does not fit.
         hollow_array(shape_of(x))[parts]
         return pick_elements(x, *parts)
