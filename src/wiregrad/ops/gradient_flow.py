@@ -105,16 +105,18 @@ def multiply_flows(one: Any, two: Any) -> Any:
         return None
     if type(one) is MaskedFlow and type(two) is MaskedFlow:
         return MaskedFlow(TABLE["logical_and"](one.mask, two.mask), _multiply_values(one.value, two.value))
-    return _scale_masked(one, two) if type(one) is MaskedFlow else _scale_masked(two, one)
-
-
-def _scale_masked(flow: MaskedFlow, factor: Any) -> MaskedFlow:
-    """Return a masked flow times a plain value."""
-    if type(factor) is np.ndarray and flow.is_array and factor.dtype.kind in "fc" and is_finite(factor):
+    flow, factor = (one, two) if type(one) is MaskedFlow else (two, one)
+    if _are_arrays(flow, factor) and is_finite(factor):
         # 0.0 times a finite number is 0.0 or -0.0.
         return flow.with_value((flow.value if flow.zeroed else flow.fill()) * factor, zeroed=True)
     is_number = isinstance(factor, float) and math.isfinite(factor)
-    return flow.with_value(_multiply_values(flow.value, factor), zeroed=flow.zeroed and is_number)
+    value = _multiply_values(flow.value, two) if flow is one else _multiply_values(one, flow.value)
+    return flow.with_value(value, zeroed=flow.zeroed and is_number)
+
+
+def _are_arrays(flow: MaskedFlow, factor: Any) -> bool:
+    """Return whether a masked flow and a factor consist of arrays, so that their elements are known."""
+    return flow.is_array and type(flow.value) is np.ndarray and type(factor) is np.ndarray
 
 
 def add_flows(one: Any, two: Any) -> Any:
