@@ -37,10 +37,6 @@ def _spread_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(x.reshape(lead + (1,) * (len(shape) - rank) + x.shape[x.ndim - rank :]), lead + shape)
 
 
-MAX_COPIED_ELEMENTS = 1024
-"""Arrays of up to this size are copied sooner than handled in a slower way."""
-
-
 def broadcast_array(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Return `np.broadcast_to(x, shape)`; a contiguous array takes a third of its time.
 
@@ -48,8 +44,6 @@ def broadcast_array(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     [[1.0, 2.0], [1.0, 2.0]]
     """
     missing = len(shape) - x.ndim
-    if not x.flags.c_contiguous and x.size <= MAX_COPIED_ELEMENTS:
-        x = x.copy()
     if not x.flags.c_contiguous or not x.size or missing < 0:
         return np.broadcast_to(x, shape)
     strides = [0] * missing
