@@ -127,7 +127,10 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Value | None:
     if len(xs) != len(op.inputs):
         return None
     try:
-        y = _compute_alike(op, xs, mixed=kinds & MIXED_SHAPES)
+        y = None if op.on_large is None else op.on_large(*xs)
+        if y is None:
+            large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL_BYTES and not kinds & MIXED_SHAPES
+            y = MEMORY_POOL.compute_array(op.forward, xs) if large else op.forward(*xs)
     except (TypeError, ValueError):
         # The general path raises an error that says what is wrong.
         return None
@@ -145,14 +148,6 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Value | None:
     value._tape = tape
     value._index = tape.append_extra(new_extra((op, tuple(sources), tuple(xs), kept, mode)))
     return value
-
-
-def _compute_alike(op: Any, xs: list[Any], *, mixed: int) -> Any:
-    y = None if op.on_large is None else op.on_large(*xs)
-    if y is not None:
-        return y
-    large = not mixed and type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL_BYTES
-    return MEMORY_POOL.compute_array(op.forward, xs) if large else op.forward(*xs)
 
 
 HAS_LITERALS = 1

@@ -558,17 +558,14 @@ def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> Non
         if part is not None:
             _add_part(part, g, xs[0], adjoints, (sources[0] - start) // STRIDE)
             return
-    if len(sources) == 1:
-        if sources[0] >= start:
-            _add_sent(op.pull(0, g, xs, y, mode), xs[0], adjoints, (sources[0] - start) // STRIDE)
-        return
-    slots = [slot for slot in range(len(sources) - 1, -1, -1) if sources[slot] >= start]
     if op.pulls_together:
+        slots = [slot for slot in range(len(sources) - 1, -1, -1) if sources[slot] >= start]
         for slot, sent in zip(slots, op.pull_slots(slots, g, xs, y, mode), strict=True):
             _add_sent(sent, xs[slot], adjoints, (sources[slot] - start) // STRIDE)
         return
-    for slot in slots:
-        _add_sent(op.pull(slot, g, xs, y, mode), xs[slot], adjoints, (sources[slot] - start) // STRIDE)
+    for slot in range(len(sources) - 1, -1, -1):
+        if sources[slot] >= start:
+            _add_sent(op.pull(slot, g, xs, y, mode), xs[slot], adjoints, (sources[slot] - start) // STRIDE)
 
 
 def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:
