@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
@@ -154,12 +154,14 @@ class Op:
 
     def __call__(self, *operands: object, **settings: object) -> Any:
         """Apply the op to operands, with these settings."""
-        op = self.bind(settings) if settings else self
         for operand in operands:
-            apply = getattr(operand, "__wiregrad_apply__", None)
-            if apply is not None:
-                return apply(op, operands)
-        return op.compute(*op.complete(operands))
+            if type(operand) is not np.ndarray:
+                apply = getattr(operand, "__wiregrad_apply__", None)
+                if apply is not None:
+                    return apply(self.bind(settings) if settings else self, operands)
+        if settings:
+            return self.forward(*self.complete(operands), **settings)
+        return self.compute(*self.complete(operands))
 
     def bind(self, settings: Mapping[str, Any]) -> Self:
         """Return the op with settings: numbers, strings and tuples of them. Equal settings give the same object."""
@@ -205,7 +207,7 @@ class Op:
         arity = len(self.inputs)
         count = len(operands)
         if count == arity or (self.variadic and count):
-            return tuple(operands)
+            return operands if type(operands) is tuple else tuple(operands)
         if arity - len(self.defaults) <= count < arity:
             return (*operands, *self.defaults[len(self.defaults) - (arity - count) :])
         least = f"{arity - len(self.defaults)} to " if self.defaults else ""
@@ -225,6 +227,23 @@ class Op:
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the gradient sent back along input `slot` for the upstream gradient `g`; None if there is none."""
         raise DomainError(f"{self.name} has no derivative")
+
+    pulls_together: ClassVar[bool] = False
+    """Whether `pull_slots` for several inputs costs less than one `pull` for each."""
+
+    def pull_slots(self, slots: Sequence[int], g: Any, xs: Sequence[Any], y: Any, mode: int) -> Iterator[Any]:
+        """Iterate over the gradients sent back along several inputs."""
+        return (self.pull(slot, g, xs, y, mode) for slot in slots)
+
+    picks_part: ClassVar[bool] = False
+    """Whether the output is a part of input 0, as `find_part` says."""
+
+    def find_part(self, xs: Sequence[Any]) -> Any:
+        """Return the NumPy index of the elements of input 0 that the output consists of; None if one comes twice.
+
+        The gradient sent to input 0 is the upstream gradient at that index, and absent elsewhere.
+        """
+        return None
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the tangent of the output for tangents of the inputs; None if there is none."""

@@ -26,10 +26,12 @@ from wiregrad.dtypes import DTYPES, WireType
 from wiregrad.errors import DomainError, NoRuleError
 from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ops.gradient_flow import (
+    LazyMask,
     MaskedFlow,
     add_flows,
     conjugate_flow,
     fill_absent,
+    fill_for_sum,
     match_shape,
     multiply_flows,
     only,
@@ -189,12 +191,18 @@ class Linear(ArrayOp):
         def send_back(flow: Any) -> Any:
             return self.transpose(flow, slot, *xs, **self.options)
 
-        sent = send_back(fill_absent(g))
+        sent = send_back(fill_for_sum(g))
         if sent is None or not self.moves or not (self.partial or type(g) is MaskedFlow):
             return sent
-        mask = g.mask if type(g) is MaskedFlow else np.broadcast_to(np.True_, shape_of(y))
-        present = _present_mask(send_back(_mask_to_number(mask)))
-        return sent if present is None else only(present, sent)
+        if type(g) is not MaskedFlow:
+            g = MaskedFlow(np.broadcast_to(np.True_, shape_of(y)), g)
+        if not g.is_array:
+            return only(TABLE["greater"](send_back(_mask_to_number(g.mask)), 0.0), sent)
+        if not shape_of(sent):
+            # The mask of a number is decided at once.
+            return only(_as_mask(send_back(g.mask))[()], sent)
+        # What was absent counted as 0.0 or -0.0, and so does a sum of that.
+        return MaskedFlow(LazyMask(lambda: _as_mask(send_back(g.mask))), sent, zeroed=True)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of the op applied to each tangent in its input's place."""
@@ -259,7 +267,7 @@ class General(ArrayOp):
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return what the backward rule sends back."""
-        return self.back(slot, fill_absent(match_shape(g, y)), xs, y, **self.options)
+        return self.back(slot, fill_for_sum(match_shape(g, y)), xs, y, **self.options)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of what the forward rule returns for each tangent."""
@@ -319,12 +327,9 @@ def _mask_to_number(mask: Any) -> Any:
     return TABLE["where"](mask, 1.0, 0.0)
 
 
-def _present_mask(counts: Any) -> Any:
-    """Return where counts are positive; None if they are everywhere."""
-    if isinstance(counts, np.ndarray | np.generic):
-        mask = np.greater(counts, 0)
-        return None if np.all(mask) else mask
-    return TABLE["greater"](counts, 0.0)
+def _as_mask(counts: Any) -> Any:
+    """Return where counts are positive; a sum of conditions may be a condition already."""
+    return counts if counts.dtype == np.bool_ else np.greater(counts, 0)
 
 
 def _stand_in(kind: WireType) -> Any:

@@ -18,7 +18,7 @@ from wiregrad.dtypes import BOOL, DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, Advice, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, decode_mode, encode_mode
-from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, conjugate_flow, multiply_flows, only
+from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, conjugate_flow, is_nowhere, multiply_flows, only
 
 KinkSlope = float | Callable[..., Any] | None
 """A number, a rule `(*inputs, output) -> slope`, or None if the gradient is absent."""
@@ -99,6 +99,8 @@ class Elementwise(Op):
     """Points where value and derivatives are checked; drawn from a pool of numbers if left out."""
     takes_bool: tuple[str, ...] = ()
     """Inputs that are conditions."""
+    on_large: Callable[..., Any] | None = None
+    """A faster way than `forward` on large arrays, with the same result within rounding; returns None to decline."""
     scipy: tuple[str, ...] = ()
     """The dotted names of the SciPy functions that it stands for, such as `scipy.special.expit`."""
     c: str = ""
@@ -173,6 +175,14 @@ class Elementwise(Op):
             return 0
         return encode_mode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if not moves[source]])
 
+    def compute(self, *xs: object) -> Any:
+        """Compute the output from the inputs, given as NumPy values."""
+        if self.on_large is not None:
+            y = self.on_large(*xs)
+            if y is not None:
+                return y
+        return super().compute(*xs)
+
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the local derivative for an input; None where it is blocked."""
         rule = self.partials[slot]
@@ -189,12 +199,11 @@ class Elementwise(Op):
         """Return the upstream gradient times the local derivative (its conjugate, where that is complex)."""
         rule = self.partials[slot]
         local = None if rule is None else self.local(slot, xs, y, mode) if mode else rule(*xs, y)
-        if type(g) is not MaskedFlow:
-            # A shortcut for plain numbers and arrays, by far the most common case.
-            if type(local) is np.ndarray and local.dtype.kind == "f":
-                return local if type(g) is float and g == 1.0 else g * local
-            if type(local) is float and local == 1.0:
-                return g
+        # Shortcuts for plain numbers and arrays, by far the most common case.
+        if type(g) is not MaskedFlow and type(local) is np.ndarray and local.dtype.kind == "f":
+            return local if type(g) is float and g == 1.0 else g * local
+        if type(local) is float and local == 1.0:
+            return g
         return multiply_flows(g, conjugate_flow(local))
 
     def reads(self, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:
@@ -331,6 +340,8 @@ def _apply_convention(slope: Any, kink: Kink, slot: int, mode: int, operands: tu
     chosen = kink.slope(slot, mode)
     xs = operands[:-1]
     on_kink = TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)
+    if is_nowhere(on_kink):
+        return slope
     if chosen is None:
         return multiply_flows(only(TABLE["logical_not"](on_kink), 1.0), slope)
     value = chosen(*operands) if callable(chosen) else chosen

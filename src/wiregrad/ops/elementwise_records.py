@@ -16,7 +16,8 @@ import numpy as np
 
 from wiregrad.ir import SPLIT_NAME, TABLE, Advice, Level, Pattern
 from wiregrad.ops.elementwise import Elementwise, Interval, Kink
-from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, only
+from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, is_nowhere, only
+from wiregrad.ops.large_arrays import has_nan, power_of_large, select_elements
 
 register = TABLE.register
 
@@ -89,9 +90,14 @@ def undefined(x: Any) -> Any:
     return exp(x * NAN)
 
 
+def undefined_where(mask: Any, x: Any, slope: Any) -> Any:
+    """Return the slope, but NaN where a mask says that the op is undefined."""
+    return slope if is_nowhere(mask) else where(mask, undefined(x), slope)
+
+
 def nan_or(x: Any, slope: Any) -> Any:
     """Return the slope, but NaN where x is NaN: an undefined value must not get a plausible gradient."""
-    if isinstance(x, np.ndarray) and not np.isnan(x).any():
+    if isinstance(x, np.ndarray) and not has_nan(x):
         return slope
     return where(isnan(x), undefined(x), slope)
 
@@ -104,7 +110,19 @@ def _signed_gap(a: Any, b: Any) -> Any:
 
 def tie_slope(a: Any, b: Any, y: Any) -> Any:
     """Return the slope of the wire that was selected: 0.5 on a tie, else 1."""
-    return where(equal(a, b), 0.5, nan_or(y, 1.0))
+    tied = equal(a, b)
+    if is_nowhere(tied):
+        return nan_or(y, 1.0)
+    return where(tied, 0.5, nan_or(y, 1.0))
+
+
+def _power_slope(a: Any, b: Any, y: Any) -> Any:
+    """Return the slope of a power by its base."""
+    if isinstance(b, float | np.floating) and b not in (0.0, 1.0) and (b % 1.0 == 0.0 or (b - 1.0) % 1.0 != 0.0):
+        # Where the power is NaN, so is that with the exponent b - 1: that is whole only where b is, and not 0.
+        return b * a if b == 2.0 else b * power(a, b - 1.0)
+    # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
+    return nan_or(y, where(equal(b, 0.0), b / replace_zero(a) * y, b * power(a, b - 1.0)))
 
 
 def _keeps_input(x: Any, low: Any, high: Any, y: Any) -> Any:
@@ -119,8 +137,10 @@ def _gives_low(x: Any, low: Any, y: Any) -> Any:
 
 def _share_slope(own: Any, one: Any, two: Any, y: Any) -> Any:
     """Return the slope of an input that clip returned, shared with the other inputs that equal the output."""
-    both = logical_and(one, two)
     either = logical_or(one, two)
+    if is_nowhere(logical_and(own, either)):
+        return only(own, 1.0) if not has_nan(y) else only(logical_or(own, isnan(y)), nan_or(y, 1.0))
+    both = logical_and(one, two)
     return only(logical_or(own, isnan(y)), where(both, 1 / 3, where(either, 0.5, nan_or(y, 1.0))))
 
 
@@ -135,7 +155,8 @@ def _sinc_slope(x: Any) -> Any:
 
 def only_nan(y: Any) -> Any:
     """Return the slope of a step function: absent, but NaN where the output is NaN."""
-    return only(isnan(y), undefined(y))
+    nan = isnan(y)
+    return None if is_nowhere(nan) else only(nan, undefined(y))
 
 
 def _register_rounding(
@@ -321,9 +342,9 @@ power: Elementwise = register(
         pattern=Pattern.SCALE,
         c="{b} == 0.5 ? sqrt({a}) : pow({a}, {b})",
         forward=np.power,
+        on_large=power_of_large,
         partials=(
-            # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
-            lambda a, b, y: nan_or(y, where(equal(b, 0.0), b / replace_zero(a) * y, b * power(a, b - 1.0))),
+            _power_slope,
             # a**b * log(a) would be 0 * inf at a = 0, where the limit is 0 for b >= 0 and -inf for b < 0.
             lambda a, b, y: where(equal(a, 0.0), where(is_below(b, 0.0), -absolute(y), nan_or(y, 0.0)), y * log(a)),
         ),
@@ -448,7 +469,7 @@ log: Elementwise = _register_unary(
     "log",
     "Natural logarithm.",
     np.log,
-    lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x + 0.0)),
+    lambda x, y: undefined_where(is_below(x, 0.0), x, 1.0 / (x + 0.0)),
     domain=Interval(low=0.0),
     aliases=("ln",),
     c="log({x})",
@@ -458,7 +479,7 @@ log2: Elementwise = _register_unary(
     "log2",
     "Logarithm to base 2.",
     np.log2,
-    lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x * LN2 + 0.0)),
+    lambda x, y: undefined_where(is_below(x, 0.0), x, 1.0 / (x * LN2 + 0.0)),
     exact=lambda mp, x: mp.log(x, 2),
     domain=Interval(low=0.0),
     c="log2({x})",
@@ -468,7 +489,7 @@ log10: Elementwise = _register_unary(
     "log10",
     "Logarithm to base 10.",
     np.log10,
-    lambda x, y: where(is_below(x, 0.0), undefined(x), 1.0 / (x * LN10 + 0.0)),
+    lambda x, y: undefined_where(is_below(x, 0.0), x, 1.0 / (x * LN10 + 0.0)),
     domain=Interval(low=0.0),
     c="log10({x})",
     remedies=Advice.LOG10,
@@ -477,7 +498,7 @@ log1p: Elementwise = _register_unary(
     "log1p",
     "log(1 + x), exact near 0.",
     np.log1p,
-    lambda x, y: where(is_below(x, -1.0), undefined(x), 1.0 / (1.0 + x)),
+    lambda x, y: undefined_where(is_below(x, -1.0), x, 1.0 / (1.0 + x)),
     domain=Interval(low=-1.0),
     c="log1p({x})",
     remedies=Advice.LOG1P,
@@ -568,8 +589,8 @@ arctanh: Elementwise = _register_unary(
     "arctanh",
     "Inverse of tanh.",
     np.arctanh,
-    lambda x, y: where(
-        np.False_ if is_complex(x) else greater(absolute(x), 1.0), undefined(x), 1.0 / ((1.0 - x) * (1.0 + x))
+    lambda x, y: undefined_where(
+        np.False_ if is_complex(x) else greater(absolute(x), 1.0), x, 1.0 / ((1.0 - x) * (1.0 + x))
     ),
     domain=Interval(-1.0, 1.0),
     samples=tuple((k / 8,) for k in range(-7, 8)),
@@ -950,7 +971,7 @@ where: Elementwise = register(
         inputs=("condition", "a", "b"),
         pattern=Pattern.ROUTE,
         c="{condition} ? {a} : {b}",
-        forward=lambda condition, a, b: np.asarray(np.where(condition, a, b))[()],
+        forward=select_elements,
         partials=(
             None,
             lambda condition, a, b, y: only(condition, 1.0),

@@ -8,18 +8,77 @@ a mask is evaluated at once; for arrays and ports it is carried along.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from wiregrad.ir import TABLE
+from wiregrad.ops.large_arrays import is_finite
 
 
-class MaskedFlow(NamedTuple):
-    """A value that is present only where `mask` is true."""
+class LazyMask:
+    """A mask that is computed when it is first needed, which is often never."""
 
-    mask: Any
-    value: Any
+    __slots__ = ("_make", "_mask")
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make: Callable[[], Any] | None = make
+        self._mask: Any = None
+
+    def evaluate(self) -> Any:
+        """Return the mask, an array."""
+        if self._make is not None:
+            self._mask = self._make()
+            self._make = None
+        return self._mask
+
+
+class MaskedFlow:
+    """A value that is present only where `mask` is true; neither is changed."""
+
+    __slots__ = ("_filled", "_mask", "value", "zeroed")
+
+    def __init__(self, mask: Any, value: Any, *, zeroed: bool = False) -> None:
+        self._mask = mask
+        self.value = value
+        self.zeroed = zeroed
+        """Whether the value is known to be 0.0 or -0.0 wherever it is absent, so that sums need no mask."""
+        self._filled: Any = None
+
+    @property
+    def mask(self) -> Any:
+        """Where the value is present."""
+        if type(self._mask) is LazyMask:
+            self._mask = self._mask.evaluate()
+        return self._mask
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the mask is an array, so that its elements are known, and not a wire."""
+        return type(self._mask) is np.ndarray or type(self._mask) is LazyMask
+
+    def with_value(self, value: Any, *, zeroed: bool = False) -> MaskedFlow:
+        """Return another value with the same mask."""
+        return MaskedFlow(self._mask, value, zeroed=zeroed)
+
+    def fill(self) -> Any:
+        """Return the value with 0.0 in place of what is absent. For arrays it is computed once for all readers."""
+        if not self.is_array:
+            return TABLE["where"](self.mask, self.value, 0.0)
+        if self._filled is None:
+            # Adding 0.0 makes 0.0 of -0.0.
+            known = self.zeroed and type(self._mask) is LazyMask
+            self._filled = self.value + 0.0 if known else TABLE["where"](self.mask, self.value, 0.0)
+        return self._filled
+
+    def __iter__(self) -> Iterator[Any]:
+        """Walk over the mask and the value."""
+        return iter((self.mask, self.value))
+
+    def __repr__(self) -> str:
+        return f"MaskedFlow(mask={self.mask!r}, value={self.value!r})"
 
 
 def only(mask: Any, value: Any) -> Any:
@@ -33,15 +92,31 @@ def only(mask: Any, value: Any) -> Any:
     return MaskedFlow(mask, value)
 
 
+def is_nowhere(mask: Any) -> bool:
+    """Return whether a mask is an array, so that its elements are known, and false everywhere."""
+    return type(mask) is np.ndarray and not mask.any()
+
+
 def multiply_flows(one: Any, two: Any) -> Any:
     """Multiply two flows; the product is absent where either is."""
     if type(one) is not MaskedFlow and type(two) is not MaskedFlow:
         return None if one is None or two is None else _multiply_values(one, two)
     if one is None or two is None:
         return None
-    masks = [flow.mask for flow in (one, two) if type(flow) is MaskedFlow]
-    mask = masks[0] if len(masks) == 1 else TABLE["logical_and"](*masks)
-    return MaskedFlow(mask, _multiply_values(_unmasked_value(one), _unmasked_value(two)))
+    if type(one) is MaskedFlow and type(two) is MaskedFlow:
+        return MaskedFlow(TABLE["logical_and"](one.mask, two.mask), _multiply_values(one.value, two.value))
+    flow, factor = (one, two) if type(one) is MaskedFlow else (two, one)
+    if _are_arrays(flow, factor) and is_finite(factor):
+        # 0.0 times a finite number is 0.0 or -0.0.
+        return flow.with_value((flow.value if flow.zeroed else flow.fill()) * factor, zeroed=True)
+    is_number = isinstance(factor, float) and math.isfinite(factor)
+    value = _multiply_values(flow.value, two) if flow is one else _multiply_values(one, flow.value)
+    return flow.with_value(value, zeroed=flow.zeroed and is_number)
+
+
+def _are_arrays(flow: MaskedFlow, factor: Any) -> bool:
+    """Return whether a masked flow and a factor consist of arrays, so that their elements are known."""
+    return flow.is_array and type(flow.value) is np.ndarray and type(factor) is np.ndarray
 
 
 def add_flows(one: Any, two: Any) -> Any:
@@ -52,20 +127,78 @@ def add_flows(one: Any, two: Any) -> Any:
         return one + two
     both = type(one) is MaskedFlow and type(two) is MaskedFlow
     # Adding -0.0 changes no number, not even -0.0.
-    total = fill_absent(one, -0.0) + fill_absent(two, -0.0)
-    return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total) if both else total
+    total = _neutral_outside(one) + _neutral_outside(two)
+    if not both:
+        return total
+    if one.is_array and two.is_array:
+        return MaskedFlow(LazyMask(lambda: np.logical_or(one.mask, two.mask)), total, zeroed=True)
+    return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total)
+
+
+def _neutral_outside(flow: Any) -> Any:
+    """Return a flow as a plain value to add; what is absent changes no number, except that -0.0 may become 0.0."""
+    return flow.value if type(flow) is MaskedFlow and flow.zeroed else fill_absent(flow, -0.0)
+
+
+class GradientBuffer:
+    """A sum of flows to one array, while the sweep on numbers still adds to it; nothing else refers to its array.
+
+    So terms are added in place: a slice costs what the slice has elements, however large the array is.
+    """
+
+    __slots__ = ("_marks", "value")
+
+    def __init__(self, value: Any, *, empty: bool = False) -> None:
+        self.value = value
+        """The sum; -0.0 where nothing was added yet, because adding -0.0 changes no number."""
+        self._marks: list[tuple[Any, MaskedFlow | None]] | None = [] if empty else None
+        """Where something was added: an index, and what was added if that has a mask. None if everywhere."""
+
+    def add_flow(self, flow: Any) -> None:
+        """Add a flow."""
+        if type(flow) is MaskedFlow:
+            self.add_part(Ellipsis, flow)
+        else:
+            self.value += flow
+            self._marks = None
+
+    def add_part(self, index: Any, part: Any) -> None:
+        """Add a flow at an index that names no element twice; it is absent elsewhere."""
+        masked = type(part) is MaskedFlow
+        self.value[index] += _neutral_outside(part) if masked else part
+        if self._marks is not None:
+            self._marks.append((index, part if masked else None))
+
+    def settle(self) -> Any:
+        """Return the sum as a flow; nothing may be added after that."""
+        return self.value if self._marks is None else MaskedFlow(LazyMask(self._make_mask), self.value, zeroed=True)
+
+    def _make_mask(self) -> Any:
+        mask = np.zeros(self.value.shape, np.bool_)
+        for index, part in self._marks or ():
+            mask[index] |= True if part is None else part.mask
+        return mask
 
 
 def fill_absent(flow: Any, absent: float = 0.0) -> Any:
     """Return a plain value: the flow where it is present, `absent` elsewhere."""
     if flow is None:
         return absent
-    return TABLE["where"](flow.mask, flow.value, absent) if type(flow) is MaskedFlow else flow
+    if type(flow) is not MaskedFlow:
+        return flow
+    if absent or np.signbit(absent):
+        return TABLE["where"](flow.mask, flow.value, absent)
+    return flow.fill()
+
+
+def fill_for_sum(flow: Any) -> Any:
+    """Return a plain value to be summed up: like `fill_absent`, but what is absent may be -0.0."""
+    return flow.value if type(flow) is MaskedFlow and flow.zeroed else fill_absent(flow)
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape of a number, array, value or port."""
-    shape: tuple[int, ...] = getattr(x, "shape", ())
+    shape: tuple[int, ...] = x.shape if type(x) is np.ndarray else getattr(x, "shape", ())
     return shape
 
 
@@ -78,14 +211,18 @@ def is_complex(x: Any) -> bool:
 def conjugate_flow(x: Any) -> Any:
     """Return the conjugate of a complex flow; a real flow is returned unchanged."""
     if type(x) is MaskedFlow:
-        return MaskedFlow(x.mask, conjugate_flow(x.value))
+        return x.with_value(conjugate_flow(x.value)) if is_complex(x.value) else x
     return TABLE["conjugate"](x) if is_complex(x) else x
 
 
 def match_shape(flow: Any, like: Any) -> Any:
     """Broadcast a flow to the shape of its wire; a flow that is constant along an axis may lack that axis."""
     if type(flow) is MaskedFlow:
-        return MaskedFlow(match_shape(flow.mask, like), match_shape(flow.value, like))
+        if type(flow._mask) is LazyMask and shape_of(flow.value) == shape_of(like):
+            return flow
+        mask = match_shape(flow.mask, like)
+        value = match_shape(flow.value, like)
+        return flow if mask is flow.mask and value is flow.value else MaskedFlow(mask, value)
     shape = shape_of(flow)
     wanted = shape_of(like)
     if shape == wanted:
@@ -97,7 +234,9 @@ def match_dtype(flow: Any, x: Any) -> Any:
     """Cast a flow to the dtype of its wire; the flow of a wire that is neither float nor complex is absent."""
     if type(flow) is MaskedFlow:
         fitted = match_dtype(flow.value, x)
-        return None if fitted is None else MaskedFlow(flow.mask, fitted)
+        if fitted is flow.value:
+            return flow
+        return None if fitted is None else flow.with_value(fitted)
     wanted = getattr(x, "dtype", None)
     given = getattr(flow, "dtype", None)
     if flow is None or (wanted is not None and wanted.kind not in "fc"):
@@ -107,10 +246,6 @@ def match_dtype(flow: Any, x: Any) -> Any:
     if is_complex(flow) and wanted.kind != "c":
         return match_dtype(TABLE["real"](flow), x)
     return flow.astype(wanted) if isinstance(flow, np.ndarray | np.generic) else TABLE["cast"](flow, dtype=wanted.name)
-
-
-def _unmasked_value(flow: Any) -> Any:
-    return flow.value if type(flow) is MaskedFlow else flow
 
 
 def _multiply_values(one: Any, two: Any) -> Any:

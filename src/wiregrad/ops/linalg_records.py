@@ -9,9 +9,9 @@ both triangles, as in PyTorch and JAX: the matrix is assumed to stay symmetric.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -189,8 +189,24 @@ def _solve_back(slot: int, g: Any, xs: Any, y: Any, *, strict: bool) -> Any:
     return sent if slot == 1 else -matmul(sent, _adjoint_of(y))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class _SolveOp(General):
+    """Solving with a matrix; the gradients of matrix and right side need one solution between them."""
+
+    pulls_together: ClassVar[bool] = True
+
+    def pull_slots(self, slots: Sequence[int], g: Any, xs: Sequence[Any], y: Any, mode: int) -> Iterator[Any]:
+        """Iterate over what is sent back; the system is solved once."""
+        if len(slots) < 2:
+            yield from super().pull_slots(slots, g, xs, y, mode)
+            return
+        sent = self.pull(1, g, xs, y, mode)
+        for slot in slots:
+            yield sent if slot == 1 else -matmul(sent, _adjoint_of(y))
+
+
 solve: General = register(
-    General(
+    _SolveOp(
         name="solve",
         remedies=Advice.INVERSE,
         doc="The x for which a @ x = b, for matrices b; with strict=False NaN where a is singular.",

@@ -16,6 +16,7 @@ from wiregrad.ir import TABLE, Advice, Pattern
 from wiregrad.ops.array_ops import Blocking, General, Linear, Reduction, fold_with, undo_reduction
 from wiregrad.ops.elementwise_records import nan_or
 from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_of
+from wiregrad.ops.large_arrays import has_nan
 
 register = TABLE.register
 
@@ -120,8 +121,17 @@ def _share_among_equals(x: Any, y: Any, axes: tuple[int, ...]) -> Any:
 
 def _extreme_slope(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     """Return the slope of an op that picks an element: shared by all equal elements, NaN where the result is NaN."""
-    won = TABLE["logical_or"](TABLE["equal"](x, y), TABLE["isnan"](y))
+    met = TABLE["equal"](x, y)
+    if type(met) is np.ndarray and _picks_one_each(met, y, axes):
+        return only(met, 1.0)
+    won = TABLE["logical_or"](met, TABLE["isnan"](y))
     return only(won, nan_or(y, _share_among_equals(x, y, axes)))
+
+
+def _picks_one_each(met: Any, y: Any, axes: tuple[int, ...]) -> bool:
+    """Return whether exactly one element along the axes equals the extreme `y`, in every row, and none is NaN."""
+    rows = np.prod([n for k, n in enumerate(met.shape) if k - met.ndim not in axes], dtype=np.int64)
+    return bool(np.count_nonzero(met) == rows) and not has_nan(y)
 
 
 def _absolute_gap(a: Any, b: Any) -> Any:

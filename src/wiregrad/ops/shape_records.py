@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
+from functools import lru_cache, reduce
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import WireType
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.op import write_index
 from wiregrad.ops.array_ops import Blocking, General, Linear, write_numpy_call
-from wiregrad.ops.gradient_flow import MaskedFlow, only, shape_of
+from wiregrad.ops.gradient_flow import LazyMask, MaskedFlow, only, shape_of
 
 register = TABLE.register
 
@@ -30,15 +31,39 @@ def _leading_lengths(x: Any, rank: int) -> tuple[int, ...]:
 
 def _spread_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     x = np.asarray(x)
+    if x.ndim == rank:
+        return broadcast_array(x, shape)
     lead = _leading_lengths(x, rank)
     return np.broadcast_to(x.reshape(lead + (1,) * (len(shape) - rank) + x.shape[x.ndim - rank :]), lead + shape)
 
 
+def broadcast_array(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return `np.broadcast_to(x, shape)`; a contiguous array takes a third of its time.
+
+    >>> broadcast_array(np.array([1.0, 2.0]), (2, 2)).tolist()
+    [[1.0, 2.0], [1.0, 2.0]]
+    """
+    missing = len(shape) - x.ndim
+    if not x.flags.c_contiguous or not x.size or missing < 0:
+        return np.broadcast_to(x, shape)
+    strides = [0] * missing
+    for length, wanted, step in zip(x.shape, shape[missing:], x.strides, strict=True):
+        if length not in (wanted, 1):
+            return np.broadcast_to(x, shape)
+        strides.append(step if length == wanted else 0)
+    y: NDArray[Any] = np.ndarray(shape, x.dtype, x, 0, tuple(strides))
+    y.setflags(write=False)
+    return y
+
+
 def _sum_to_shape(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
+    x = np.asarray(x)
     lead = _leading_lengths(x, rank)
     core = (1,) * (rank - len(shape)) + shape
-    axes = tuple(k - rank for k in range(rank) if core[k] == 1 and x.shape[x.ndim - rank + k] != 1)
-    return (np.sum(x, axis=axes) if axes else x).reshape(lead + shape)
+    axes = tuple([k - rank for k in range(rank) if core[k] == 1 and x.shape[x.ndim - rank + k] != 1])
+    # A sum of conditions says whether one of them holds: that is how the mask of a gradient is sent back.
+    add = np.logical_or if x.dtype == np.bool_ else np.add
+    return (add.reduce(x, axis=axes) if axes else x).reshape(lead + shape)
 
 
 def _spread_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]) -> str:
@@ -106,13 +131,18 @@ def _core_lengths(x: Any, rank: int) -> tuple[int, ...]:
     return shape[len(shape) - rank :]
 
 
+def _reshape_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
+    x = x if type(x) is np.ndarray else np.asarray(x)
+    return x.reshape(shape if x.ndim == rank else _leading_lengths(x, rank) + shape)
+
+
 reshape: Linear = register(
     Linear(
         name="reshape",
         doc="The same elements in another shape.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=lambda x, *, rank, shape: np.reshape(x, _leading_lengths(np.asarray(x), rank) + shape),
+        forward=_reshape_array,
         numpy=lambda x, *, types, rank, shape: (
             f"np.reshape({x}, {types[0].shape[: len(types[0].shape) - rank] + shape})"
         ),
@@ -127,13 +157,15 @@ reshape: Linear = register(
 )
 
 
+@lru_cache(maxsize=256)
 def _inverse_order(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(k) - len(axes) for k in np.argsort([axis + len(axes) for axis in axes]))
 
 
 def _permute_array(x: Any, *, axes: tuple[int, ...]) -> Any:
-    lead = np.ndim(x) - len(axes)
-    return np.transpose(x, (*range(lead), *(axis + lead + len(axes) for axis in axes)))
+    x = x if type(x) is np.ndarray else np.asarray(x)
+    lead = x.ndim - len(axes)
+    return x.transpose((*range(lead), *axes) if lead else axes)
 
 
 def _permute_text(x: str, *, types: InputTypes, axes: tuple[int, ...]) -> str:
@@ -161,9 +193,43 @@ permute: Linear = register(
 )
 
 
+def _roll_array(x: Any, *, shift: int, axis: int) -> Any:
+    # The same as np.roll, without the cost of its wrappers.
+    x = np.asarray(x)
+    length = x.shape[axis]
+    cut = shift % length if length else 0
+    rest = (slice(None),) * (-1 - axis)
+    y = np.empty_like(x)
+    y[(Ellipsis, slice(cut, None), *rest)] = x[(Ellipsis, slice(None, length - cut), *rest)]
+    y[(Ellipsis, slice(None, cut), *rest)] = x[(Ellipsis, slice(length - cut, None), *rest)]
+    return y
+
+
+roll: Linear = register(
+    Linear(
+        name="roll",
+        doc="The elements moved along an axis; those that leave at one end come back at the other.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_roll_array,
+        numpy=lambda x, *, types, shift, axis: f"np.roll({x}, {shift}, axis={axis % len(types[0].shape)})",
+        transpose=lambda g, slot, x, *, shift, axis: roll(g, shift=-shift, axis=axis),
+        moves=True,
+        samples=lambda rng: [
+            (rng.normal(size=(3, 4)), {"shift": 1, "axis": -1}),
+            (rng.normal(size=(3, 4)), {"shift": -2, "axis": -2}),
+            (rng.normal(size=5), {"shift": 7, "axis": -1}),
+            (rng.normal(size=1), {"shift": 1, "axis": -1}),
+            (rng.normal(size=(2, 0)), {"shift": 1, "axis": -1}),
+        ],
+    )
+)
+
+
 def _decode_index(index: tuple[Any, ...], lead: int) -> tuple[Any, ...]:
     """Convert a stored index to NumPy's form."""
-    return (slice(None),) * lead + tuple(slice(*item[1:]) if isinstance(item, tuple) else item for item in index)
+    items = tuple([slice(*item[1:]) if type(item) is tuple else item for item in index])
+    return (slice(None),) * lead + items if lead else items
 
 
 def encode_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
@@ -186,7 +252,7 @@ def _encode_item(item: Any) -> Any:
 
 
 def _count_indexed_axes(index: tuple[Any, ...]) -> int:
-    return sum(item is not None for item in index)
+    return len(index) - index.count(None)
 
 
 def hollow_array(shape: tuple[int, ...]) -> Any:
@@ -227,13 +293,30 @@ def _put_text(x: str, *, types: InputTypes, index: tuple[Any, ...], shape: tuple
     return f"put({x}, np.s_[{_index_text(index, len(lead))}], {lead + shape})"
 
 
+def _pick_part(x: Any, *, index: tuple[Any, ...]) -> Any:
+    x = x if type(x) is np.ndarray else np.asarray(x)
+    return x[_decode_index(index, x.ndim - _count_indexed_axes(index))]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class _GetitemOp(Linear):
+    """Elements by whole numbers and slices."""
+
+    picks_part: ClassVar[bool] = True
+
+    def find_part(self, xs: Sequence[Any]) -> Any:
+        """Return the index in NumPy's form."""
+        index = self.options["index"]
+        return _decode_index(index, len(shape_of(xs[0])) - _count_indexed_axes(index))
+
+
 getitem: Linear = register(
-    Linear(
+    _GetitemOp(
         name="getitem",
         doc="Picks elements by whole numbers and slices; the gradient of the others is absent, not 0.",
         inputs=("x",),
         pattern=Pattern.ROUTE,
-        forward=lambda x, *, index: np.asarray(x)[_decode_index(index, np.ndim(x) - _count_indexed_axes(index))],
+        forward=_pick_part,
         numpy=_getitem_text,
         transpose=lambda g, slot, x, *, index: put_add(
             g, index=index, shape=_core_lengths(x, _count_indexed_axes(index))
@@ -311,13 +394,32 @@ def _add_slices(x: Any, indices: Any, *, axis: int, length: int) -> Any:
     indices = np.asarray(indices)
     shape = _replace_length(x, axis, length)
     if indices.ndim == 1:
-        places = np.where(indices < 0, indices + length, indices).astype(np.intp)
-        if not places.size or np.bincount(places).max() == 1:
+        places = _count_from_start(indices, length)
+        if _are_distinct(places) or (x.dtype == np.bool_ and x.all()):
             # No place is used twice, so elements are assigned, which is many times faster than adding.
             y = np.zeros(shape, x.dtype)
-            y[(Ellipsis, places, *[slice(None)] * (-1 - axis))] = x
+            y[_index_along(places, axis)] = x
             return y
+        if x.ndim == 1 and x.dtype == np.float64:
+            return np.bincount(places, x, length)
     return _add_at_places(x, _take_slices(_number_places(shape), indices, axis=axis), shape)
+
+
+def _index_along(places: NDArray[Any], axis: int) -> Any:
+    """Return the NumPy index of slices along an axis, which is counted from the end."""
+    return (Ellipsis, places, *[slice(None)] * (-1 - axis))
+
+
+def _count_from_start(indices: NDArray[Any], length: int) -> NDArray[Any]:
+    """Return indices with negative ones counted from the start."""
+    if indices.size and indices.min() < 0:
+        indices = np.where(indices < 0, indices + length, indices)
+    return indices.astype(np.intp, copy=False)
+
+
+def _are_distinct(places: NDArray[Any]) -> bool:
+    """Return whether no place comes twice."""
+    return not places.size or bool(np.bincount(places).max() == 1)
 
 
 _ADD_AT = '''\
@@ -355,8 +457,24 @@ def _write_by_indices(row: str, rows: str) -> Any:
     return write_text
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class _TakeOp(Linear):
+    """Slices along an axis by a row of indices."""
+
+    picks_part: ClassVar[bool] = True
+
+    def find_part(self, xs: Sequence[Any]) -> Any:
+        """Return the index of the slices, if none is taken twice."""
+        x, indices = xs
+        axis = self.options["axis"]
+        if type(indices) is not np.ndarray or indices.ndim != 1:
+            return None
+        places = _count_from_start(indices, x.shape[axis])
+        return _index_along(places, axis) if _are_distinct(places) else None
+
+
 take: Linear = register(
-    Linear(
+    _TakeOp(
         name="take",
         doc="Picks along an axis by a row of indices; the gradient of what is not picked is absent, not 0.",
         inputs=("x", "indices"),
@@ -449,16 +567,44 @@ along_axis_add: Linear = register(
 )
 
 
-def _piece_index(xs: tuple[Any, ...], slot: int, axis: int) -> tuple[Any, ...]:
+def _piece_index(start: int, length: int, axis: int) -> tuple[Any, ...]:
     """Return the index of one operand of concatenate in its result."""
-    lengths = [shape_of(x)[axis] for x in xs]
-    start = sum(lengths[:slot])
-    rest = (WHOLE_AXIS,) * (-1 - axis)
-    return (("slice", start, start + lengths[slot], None), *rest)
+    return (("slice", start, start + length, None), *(WHOLE_AXIS,) * (-1 - axis))
+
+
+def _send_to_piece(g: Any, slot: int, *xs: Any, axis: int) -> Any:
+    lengths = [shape_of(x)[axis] for x in xs[: slot + 1]]
+    return getitem(g, index=_piece_index(sum(lengths[:-1]), lengths[-1], axis))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class _ConcatenateOp(Linear):
+    """Arrays joined along an axis."""
+
+    pulls_together: ClassVar[bool] = True
+
+    def pull_slots(self, slots: Sequence[int], g: Any, xs: Sequence[Any], y: Any, mode: int) -> Iterator[Any]:
+        """Iterate over the pieces of a gradient; the lengths of the operands are added up once for all of them."""
+        masked = type(g) is MaskedFlow and g.is_array
+        whole = g.value if masked else g
+        if type(whole) is not np.ndarray or whole.shape != shape_of(y):
+            yield from super().pull_slots(slots, g, xs, y, mode)
+            return
+        axis = self.options["axis"]
+        stops = list(itertools.accumulate(shape_of(x)[axis] for x in xs))
+        rest = (slice(None),) * (-1 - axis)
+        for slot in slots:
+            index = (Ellipsis, slice(stops[slot - 1] if slot else 0, stops[slot]), *rest)
+            yield _mask_part(g, index) if masked else g[index]
+
+
+def _mask_part(flow: MaskedFlow, index: Any) -> MaskedFlow:
+    """Return a part of a masked flow on arrays."""
+    return MaskedFlow(LazyMask(lambda: flow.mask[index]), flow.value[index], zeroed=flow.zeroed)
 
 
 concatenate: Linear = register(
-    Linear(
+    _ConcatenateOp(
         name="concatenate",
         doc="Joins arrays along an axis.",
         inputs=("x",),
@@ -466,7 +612,7 @@ concatenate: Linear = register(
         pattern=Pattern.DISTRIBUTE,
         forward=lambda *xs, axis: np.concatenate(xs, axis),
         numpy=lambda *xs, types, axis: f"np.concatenate([{', '.join(xs)}], axis={axis % len(types[0].shape)})",
-        transpose=lambda g, slot, *xs, axis: getitem(g, index=_piece_index(xs, slot, axis)),
+        transpose=_send_to_piece,
         moves=True,
         samples=lambda rng: [
             (rng.normal(size=(2, 3)), rng.normal(size=(1, 3)), {"axis": -2}),

@@ -76,12 +76,11 @@ def sweep_backward(graph: SweepGraph, values: NodeValues, seeds: Mapping[int, An
         upstream = upstream if changed is None else changed
         xs = [values[source] for source in row.sources]
         y = values[row.node]
-        for slot in reversed(range(len(xs))):
-            source = row.sources[slot]
-            if source >= 0 and active[source]:
-                sent = match_dtype(row.op.pull(slot, upstream, xs, y, row.mode), xs[slot])
-                watcher.wire(row, slot, sent)
-                grads[source] = add_flows(grads[source], sent)
+        slots = [k for k in reversed(range(len(xs))) if row.sources[k] >= 0 and active[row.sources[k]]]
+        for slot, pulled in zip(slots, row.op.pull_slots(slots, upstream, xs, y, row.mode), strict=True):
+            sent = match_dtype(pulled, xs[slot])
+            watcher.wire(row, slot, sent)
+            grads[row.sources[slot]] = add_flows(grads[row.sources[slot]], sent)
     return grads
 
 

@@ -31,7 +31,7 @@ MAX_SMALL_BYTES = 1 << 17
 MAX_POOL_BYTES = 1 << 26
 """Maximum number of bytes that a thread keeps for its next large arrays."""
 MAX_POOL_BLOCKS = 32
-"""Maximum number of memory blocks that a thread keeps."""
+"""Maximum number of memory blocks of one size that a thread keeps."""
 
 
 PLAIN_ARRAY_CLASSES = (np.ndarray, np.memmap, np.recarray)
@@ -165,6 +165,10 @@ MAX_UNSHARED_REFERENCES = 2
 """Number of references that `_next_block` itself holds: a variable and an argument. A debugger may hold more."""
 
 
+MAX_BLOCKS_TRIED = 4
+"""How many blocks of a size are looked at for one that is free."""
+
+
 class ArrayMemory(np.ndarray):
     """A block of memory under a large recorded array. Only such arrays refer to it."""
 
@@ -176,10 +180,12 @@ class MemoryPool(threading.local):
     """
 
     def __init__(self) -> None:
-        self._known: deque[ArrayMemory] = deque([_allocate_block(0)], MAX_POOL_BLOCKS)
-        references = self._next_block()[1]
+        self._known: dict[int, deque[ArrayMemory]] = {0: deque([_allocate_block(0)])}
+        """The blocks by their size, the size that was used last at the end."""
+        references = self._next_block(self._known[0])[1]
         self._unshared = references if references <= MAX_UNSHARED_REFERENCES else 0
         """The reference count of a block without an array; 0 if that cannot be told, so that no block is reused."""
+        self._known.clear()
 
     def copy_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return a read-only copy of an array."""
@@ -204,26 +210,37 @@ class MemoryPool(threading.local):
         self._keep_block(memory)
         return array
 
-    def _next_block(self) -> tuple[ArrayMemory, int]:
-        """Take the oldest block out of the pool; returns it with its reference count."""
-        memory = self._known.popleft()
+    def _next_block(self, blocks: deque[ArrayMemory]) -> tuple[ArrayMemory, int]:
+        """Take the oldest of some blocks out of the pool; returns it with its reference count."""
+        memory = blocks.popleft()
         return memory, getrefcount(memory)
 
     def _take_block(self, size: int) -> ArrayMemory:
-        """Return a writeable block of a size that nothing else refers to; allocated if the pool has none."""
-        for _ in range(len(self._known)):
-            memory, references = self._next_block()
-            if memory.size == size and references == self._unshared:
+        """Return a writeable block of a size that nothing else refers to; allocated if the pool has none.
+
+        Only a few blocks are looked at: where a long recording holds all of them, more would be of no use.
+        """
+        blocks = self._known.get(size) or deque[ArrayMemory]()
+        for _ in range(min(len(blocks), MAX_BLOCKS_TRIED)):
+            memory, references = self._next_block(blocks)
+            if references == self._unshared:
                 memory.setflags(write=True)
                 return memory
-            self._known.append(memory)
+            blocks.append(memory)
         return _allocate_block(size)
 
     def _keep_block(self, memory: ArrayMemory) -> None:
-        """Put a block into the pool, and drop the oldest ones if the pool is too large."""
-        self._known.append(memory)
-        while sum([known.size for known in self._known]) > MAX_POOL_BYTES:
-            self._known.popleft()
+        """Put a block into the pool, and drop others if the pool is too large: those of the size not used longest."""
+        blocks = self._known.pop(memory.size, None) or deque[ArrayMemory]((), MAX_POOL_BLOCKS)
+        self._known[memory.size] = blocks
+        blocks.append(memory)
+        # Counted anew each time: a Ctrl-C between two lines could leave a count of its own wrong.
+        while sum([size * len(known) for size, known in self._known.items()]) > MAX_POOL_BYTES:
+            size, known = next(iter(self._known.items()))
+            if known:
+                known.popleft()
+            else:
+                self._known.pop(size, None)
 
 
 def _memory_order(array: NDArray[Any]) -> Literal["C", "F"]:
@@ -240,6 +257,20 @@ def _allocate_block(size: int) -> ArrayMemory:
     return np.ndarray.__new__(ArrayMemory, size, np.uint8)
 
 
+def keep_freed_memory() -> None:
+    """Make the C library keep the memory of freed arrays for the next ones.
+
+    A gradient frees and allocates arrays of similar sizes all the time. By default the GNU library gives the memory of
+    arrays above 128 KiB back to the operating system, and every page that it asks for again costs as much as computing
+    what is written there. It raises that limit to the size of the largest block, up to 32 MiB, that was ever freed; so
+    one such block, never written to, is enough. Other libraries are not affected.
+    """
+    np.empty(MAX_KEPT_BLOCK_BYTES, np.uint8)
+
+
+MAX_KEPT_BLOCK_BYTES = 31 << 20
+"""A little less than the 32 MiB up to which the GNU library raises its limit."""
+keep_freed_memory()
 MEMORY_POOL = MemoryPool()
 
 

@@ -45,6 +45,7 @@ from wiregrad.frontends.recording.trace_notes import ReplayGuard
 from wiregrad.frontends.recording.value import (
     DiscreteValue,
     NumpyScalar,
+    Scalar,
     Value,
     make_concrete,
     make_leaf,
@@ -58,9 +59,13 @@ from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import is_complex
+from wiregrad.ops.shape_records import broadcast_array
 
 WIRE_DTYPES = frozenset(DTYPES.values())
 """The dtypes that a wire can have."""
+MAX_EXACT_INT = 1 << 53
+"""Whole numbers up to this one are exact as floats."""
+SPREAD = TABLE["spread"]
 new_extra: Callable[[tuple[Any, ...]], ExtraNode] = partial(tuple.__new__, ExtraNode)
 
 
@@ -77,6 +82,10 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
                 return quick
         elif len(operands) == 1 and type(operands[0]) is Value and operands[0]._tape is tape:
             return _record_one(tape, op, operands[0])
+        elif len(operands) > 1:
+            quick = _record_arrays(tape, op, operands)
+            if quick is not None:
+                return quick
     operands = op.complete(operands)
     if isinstance(op, Elementwise) and op.of_complex is not None and any(map(is_complex, operands)):
         return op.of_complex(*operands)
@@ -109,24 +118,30 @@ def _compute_quietly(op: Op, xs: Sequence[Any]) -> Any:
 
 
 def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Value | None:
-    """Record an op on arrays of one shape that are on the running tape; returns None for other operands."""
+    """Record an op on arrays and numbers that are on the running tape; returns None for other operands."""
     sources = list[int]()
     xs = list[Any]()
-    literals = len(operands) == len(op.inputs) and _gather_alike(tape, operands, sources, xs)
+    if len(operands) != len(op.inputs):
+        return None
+    kinds = _gather_alike(tape, operands, sources, xs)
     if len(xs) != len(op.inputs):
         return None
     try:
-        large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL_BYTES
-        y = MEMORY_POOL.compute_array(op.forward, xs) if large else op.forward(*xs)
+        y = None if op.on_large is None else op.on_large(*xs)
+        if y is None:
+            large = type(xs[0]) is np.ndarray and xs[0].nbytes > MAX_SMALL_BYTES and not kinds & MIXED_SHAPES
+            y = MEMORY_POOL.compute_array(op.forward, xs) if large else op.forward(*xs)
     except (TypeError, ValueError):
         # The general path raises an error that says what is wrong.
         return None
     if type(y) is not np.ndarray or y.dtype.kind != "f":
         return None
     y.setflags(write=False)
+    if kinds & MIXED_SHAPES:
+        _spread_values(tape, sources, xs, y.shape)
     kept = y
     mode = mode_of(op, sources) if op.kinks else 0
-    if literals or y.size > MAX_KEPT_ELEMENTS:
+    if kinds & HAS_LITERALS or y.size > MAX_KEPT_ELEMENTS:
         kept = _keep_read(op, sources, xs, y, mode)
     value: Value = new_instance(Value)
     value._data = y
@@ -135,30 +150,55 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Value | None:
     return value
 
 
-def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> bool:
-    """Collect operands as long as their shapes agree; returns whether a literal among them has to be converted."""
+HAS_LITERALS = 1
+"""A literal among the operands has to be converted or copied."""
+MIXED_SHAPES = 2
+"""The operands have to be broadcast."""
+
+
+def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> int:
+    """Collect the operands as long as they are arrays and numbers; returns what is to be done with them, as bits."""
     shape = None
-    literals = False
+    kinds = 0
     for x in operands:
         kind = type(x)
         if kind is Value and x._tape is tape:
             data = x._data
             sources.append(x._index)
-        elif kind is np.ndarray or kind is float:
+        elif kind is np.ndarray or kind is float or kind is np.float64:
             data = x
-            literals = literals or kind is float or not is_owned(x)
+            kinds = kinds if kind is np.ndarray and is_owned(x) else kinds | HAS_LITERALS
             sources.append(LITERAL)
+        elif kind is int and -MAX_EXACT_INT <= x <= MAX_EXACT_INT:
+            # Beside floats, Python's whole numbers count as floats.
+            data = float(x)
+            kinds |= HAS_LITERALS
+            sources.append(LITERAL)
+        elif (kind is NumpyScalar or kind is Scalar) and x._tape is tape:
+            data = np.float64(x._data)
+            kinds |= MIXED_SHAPES
+            sources.append(x._index)
         else:
             break
         if type(data) is np.ndarray:
             if shape is None:
                 shape = data.shape
             elif data.shape != shape:
-                break
-        elif type(data) is not float:
-            break
+                kinds |= MIXED_SHAPES
         xs.append(data)
-    return literals
+    if shape is None:
+        xs.clear()
+    return kinds
+
+
+def _spread_values(tape: Tape, sources: list[int], xs: list[Any], shape: tuple[int, ...]) -> None:
+    """Broadcast the values among operands to a shape, each by a node of its own."""
+    for k, x in enumerate(xs):
+        if sources[k] != LITERAL and x.shape != shape:
+            op = SPREAD.bind({"rank": x.ndim, "shape": shape})
+            spread = broadcast_array(np.asarray(x), shape)
+            sources[k] = tape.append_extra(new_extra((op, (sources[k],), (x,), spread, 0)))
+            xs[k] = spread
 
 
 def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode: int) -> Any:
@@ -172,6 +212,8 @@ def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode:
     for k, x in enumerate(xs):
         if type(x) is float:
             xs[k] = y.dtype.type(x)
+        elif type(x) is np.float64:
+            continue
         elif k not in reads:
             xs[k] = DroppedArray(x) if large else x
         elif sources[k] == LITERAL:
@@ -186,18 +228,53 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
         y = op.compute(x)
     except (ValueError, TypeError, IndexError) as error:
         raise _refusal_error(op, [x], error) from error
-    if type(y) is np.float64:
-        result: Value = new_instance(NumpyScalar)
-        result._data = float(y)
-    elif type(y) is np.ndarray and y.ndim and y.dtype.kind in "fc":
-        y.setflags(write=False)
-        result = new_instance(Value)
-        result._data = y
-    else:
+    result = _wrap_output(y)
+    if result is None:
         return finish_node(tape, op, (value,), (x,), y)
     result._tape = tape
     result._index = tape.append_extra(new_extra((op, (value._index,), (x,), y, 0)))
     return result
+
+
+def _record_arrays(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
+    """Record an op on several arrays, of which some are on the running tape; returns None for other operands."""
+    sources = list[int]()
+    xs = list[Any]()
+    for x in operands:
+        if type(x) is Value and x._tape is tape:
+            sources.append(x._index)
+            xs.append(x._data)
+        elif type(x) is np.ndarray and x.ndim and x.dtype.kind in "fciub":
+            sources.append(LITERAL)
+            xs.append(ensure_owned(x))
+        else:
+            return None
+    if len(xs) != len(op.inputs) and not op.variadic:
+        return None
+    try:
+        y = op.compute(*xs)
+    except (ValueError, TypeError, IndexError) as error:
+        raise _refusal_error(op, xs, error) from error
+    result = _wrap_output(y)
+    if result is None:
+        return finish_node(tape, op, operands, xs, y)
+    result._tape = tape
+    result._index = tape.append_extra(new_extra((op, tuple(sources), tuple(xs), y, mode_of(op, sources))))
+    return result
+
+
+def _wrap_output(y: object) -> Value | None:
+    """Return a value, still on no tape, for the output of an op; None for an output that needs more care."""
+    if type(y) is np.float64:
+        result: Value = new_instance(NumpyScalar)
+        result._data = float(y)
+        return result
+    if type(y) is np.ndarray and y.ndim and y.dtype.kind in "fc":
+        y.setflags(write=False)
+        result = new_instance(Value)
+        result._data = y
+        return result
+    return None
 
 
 def _give_output_dtype(x: Any, y: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from wiregrad.frontends.recording.tape import (
     STRIDE,
     WATCHES,
     DroppedArray,
+    KeptGradients,
     Tape,
     TapeKind,
     pull_back,
@@ -136,7 +138,9 @@ class RecordingSession:
                 adjoints = STATE.watch.pull_back(self.tape, seeds, self.start)
                 flows = [self._flow_at(adjoints, offset) for offset in self.offsets]
             else:
-                adjoints = pull_back(self.tape, seeds, self.start, keep=False, spend=spend and self.outer is None)
+                adjoints = pull_back(
+                    self.tape, seeds, self.start, keep=KeptGradients.NONE, spend=spend and self.outer is None
+                )
                 flows = [self._flow_at(adjoints, offset) for offset in self.offsets]
             return make_distinct(
                 [settle_gradient(flow, data) for flow, data in zip(flows, self.data, strict=True)], seeds
@@ -223,6 +227,10 @@ class TapeSpan:
     def index_of(self, offset: int) -> int:
         """Return the index of a node."""
         return (offset - self.start) // STRIDE
+
+    def largest_size(self) -> int:
+        """Return the number of elements of the largest array in the span."""
+        return max([prod(getattr(node.y, "shape", ())) for node in self._nodes], default=0)
 
     def sum_seeds(self, seeds: Sequence[tuple[int, Any]]) -> dict[int, Any]:
         """Return the seeds of a sweep by index, given by offset; seeds of the same node are added."""

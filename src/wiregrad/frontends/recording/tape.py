@@ -26,7 +26,7 @@ from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
 from wiregrad.ir.types_and_kinks import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
-from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, is_complex, match_dtype
+from wiregrad.ops.gradient_flow import GradientBuffer, MaskedFlow, add_flows, is_complex, match_dtype
 
 ROW_FORMAT = Struct("<dddiiH")
 STRIDE = ROW_FORMAT.size
@@ -278,10 +278,14 @@ class BackwardPass:
 class SweptGradients:
     """The gradients that one backward pass left at the nodes of one tape."""
 
-    __slots__ = ("_adjoints", "_inner", "_passed", "_root", "backward")
+    __slots__ = ("_adjoints", "_inner", "_passed", "_root", "_seed", "backward")
 
-    def __init__(self, backward: BackwardPass, adjoints: list[Any], root: int | None = None) -> None:
+    def __init__(
+        self, backward: BackwardPass, adjoints: list[Any], root: int | None = None, seed: object = None
+    ) -> None:
         self.backward = backward
+        self._seed = seed
+        """What the pass began with, to compute gradients again that it dropped."""
         self._adjoints: list[Any] | dict[int, Any] = adjoints
         """The gradient of each node by index; after `inner_nodes` was called, a dict without the absent ones."""
         self._root = root
@@ -301,13 +305,33 @@ class SweptGradients:
         index = offset // STRIDE
         adjoints = self._adjoints
         if isinstance(adjoints, dict):
-            return adjoints.get(index)
+            flow = adjoints.get(index)
+            return self._restore_gradients(tape)[index] if flow is DROPPED_GRADIENT else flow
         flow = adjoints[index] if index < len(adjoints) else None
+        if flow is DROPPED_GRADIENT:
+            return self._restore_gradients(tape)[index]
         return (
             STRUCTURAL_ZERO
             if flow is None and index < len(self._zero_mask(tape)) and self._zero_mask(tape)[index]
             else flow
         )
+
+    def _restore_gradients(self, tape: Tape) -> list[Any] | dict[int, Any]:
+        """Compute the gradients again that the pass dropped; returns all, by index."""
+        assert self._root is not None
+        hooks = tape.hooks
+        try:
+            # Hooks that were registered after the pass must not see it.
+            tape.hooks = {}
+            with np.errstate(all="ignore"):
+                again = pull_back(tape, [(self._root, self._seed)])
+        finally:
+            tape.hooks = hooks
+        adjoints = self._adjoints
+        for index, flow in enumerate(again):
+            if flow is not None and adjoints[index] is DROPPED_GRADIENT:
+                adjoints[index] = flow
+        return adjoints
 
     def inner_nodes(self, tape: Tape) -> set[int]:
         """Return the indices of the visited nodes that are not leaves."""
@@ -362,14 +386,46 @@ def usual_mode(op: Op, sources: Sequence[int]) -> int:
     return encode_mode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if source == LITERAL])
 
 
+class KeptGradients(Enum):
+    """Which gradients of nodes other than inputs a sweep keeps after it has passed them on."""
+
+    ALL = auto()
+    SMALL = auto()
+    """Those of numbers and small arrays; `DROPPED_GRADIENT` is left in the place of others."""
+    NONE = auto()
+    """Those of numbers; None is left in the place of others."""
+
+
+class DroppedGradient:
+    """Stands for a gradient that was dropped to free its memory, and can be computed again."""
+
+
+DROPPED_GRADIENT = DroppedGradient()
+
+
+def _release_gradient(adjoints: list[Any], node: int, g: Any, keep: KeptGradients) -> None:
+    """Drop the gradient of an inner array, after its last use but one."""
+    if keep is KeptGradients.NONE:
+        adjoints[node] = None
+    elif keep is KeptGradients.SMALL:
+        value = g.value if type(g) is MaskedFlow else g
+        if type(value) is np.ndarray and value.size > MAX_KEPT_ELEMENTS:
+            adjoints[node] = DROPPED_GRADIENT
+
+
 def pull_back(
-    tape: Tape, seeds: Sequence[tuple[int, Any]], start: int = 0, *, keep: bool = True, spend: bool = False
+    tape: Tape,
+    seeds: Sequence[tuple[int, Any]],
+    start: int = 0,
+    *,
+    keep: KeptGradients = KeptGradients.ALL,
+    spend: bool = False,
 ) -> list[Any]:
     """Run the reverse sweep on numbers, from seeded nodes back to an offset; returns one gradient per node from there.
 
-    This is `passes.reverse` with the slopes taken from the rows: the same products, added in the same order. With
-    `keep=False`, gradients of inner arrays are dropped as soon as they have been passed on. With `spend=True`, this is
-    the last sweep over the tape, and the data of its nodes is dropped too.
+    This is `passes.reverse` with the slopes taken from the rows: the same products, added in the same order. `keep`
+    says which gradients of inner arrays are kept after they have been passed on. With `spend=True`, this is the last
+    sweep over the tape, and the data of its nodes is dropped too.
     """
     stop = max([offset for offset, _ in seeds]) + STRIDE
     adjoints: list[Any] = [None] * ((stop - start) // STRIDE)
@@ -384,27 +440,23 @@ def pull_back(
     for offset in sorted(tape.hooks, reverse=True):
         if start <= offset < stop:
             hooked = (offset - start) // STRIDE
-            _pull_rows(tape, columns, adjoints, start, hooked + 1, below)
+            _pull_rows(tape, columns, adjoints, start, (hooked + 1, below), keep=keep, spend=spend)
+            if type(adjoints[hooked]) is GradientBuffer:
+                adjoints[hooked] = adjoints[hooked].settle()
             for hook in tape.hooks[offset]:
                 adjoints[hooked] = hook(adjoints[hooked])
             below = hooked + 1
-    _pull_rows(tape, columns, adjoints, start, 0, below)
+    _pull_rows(tape, columns, adjoints, start, (0, below), keep=keep, spend=spend)
     return adjoints
 
 
-def _pull_extras(extras: dict[int, ExtraNode], adjoints: list[Any], start: int, *, keep: bool, spend: bool) -> None:
+def _pull_extras(
+    extras: dict[int, ExtraNode], adjoints: list[Any], start: int, *, keep: KeptGradients, spend: bool
+) -> None:
     """Pass on the gradients of a tape that has no packed rows."""
     for node in range(len(adjoints) - 1, -1, -1):
-        g = adjoints[node]
-        if g is not None:
-            extra = extras[start + node * STRIDE]
-            if extra.sources:
-                if not keep:
-                    adjoints[node] = None
-                if spend:
-                    # Memory that is freed early can be used again for the next gradients.
-                    extras[start + node * STRIDE] = SPENT_NODE
-                _pull_extra(extra, g, adjoints, start)
+        if adjoints[node] is not None:
+            _pull_at(extras, adjoints, start, node, keep=keep, spend=spend)
 
 
 def _copy_columns(tape: Tape, start: int, stop: int) -> NDArray[np.void]:
@@ -412,8 +464,18 @@ def _copy_columns(tape: Tape, start: int, stop: int) -> NDArray[np.void]:
     return np.frombuffer(memoryview(tape.buffer)[start:stop], ROW_COLUMNS).copy()
 
 
-def _pull_rows(tape: Tape, columns: NDArray[np.void], adjoints: list[Any], start: int, low: int, high: int) -> None:
-    """Pass on the gradients of the nodes from `high` (not included) down to `low`."""
+def _pull_rows(
+    tape: Tape,
+    columns: NDArray[np.void],
+    adjoints: list[Any],
+    start: int,
+    span: tuple[int, int],
+    *,
+    keep: KeptGradients,
+    spend: bool,
+) -> None:
+    """Pass on the gradients of the nodes of a span, last one first."""
+    low, high = span
     part = columns[low:high][::-1]
     first = _relative_nodes(part["a"], start)
     second = _relative_nodes(part["b"], start)
@@ -430,10 +492,25 @@ def _pull_rows(tape: Tape, columns: NDArray[np.void], adjoints: list[Any], start
         if a >= 0:
             held = adjoints[a]
             adjoints[a] = g * slope_a if held is None else held + g * slope_a
-        elif a == OUTSIDE_SWEEP:
-            extra = tape.extras.get(start + node * STRIDE)
-            if extra is not None:
-                _pull_extra(extra, g, adjoints, start)
+        elif a == OUTSIDE_SWEEP and start + node * STRIDE in tape.extras:
+            _pull_at(tape.extras, adjoints, start, node, keep=keep, spend=spend)
+
+
+def _pull_at(
+    extras: dict[int, ExtraNode], adjoints: list[Any], start: int, node: int, *, keep: KeptGradients, spend: bool
+) -> None:
+    """Pass on the gradient of a node that is not a packed row."""
+    g = adjoints[node]
+    if type(g) is GradientBuffer:
+        g = adjoints[node] = g.settle()
+    extra = extras[start + node * STRIDE]
+    if extra.sources:
+        if type(g) is not float:
+            _release_gradient(adjoints, node, g, keep)
+        if spend:
+            # Memory that is freed early can be used again for the next gradients.
+            extras[start + node * STRIDE] = SPENT_NODE
+        _pull_extra(extra, g, adjoints, start)
 
 
 OUTSIDE_SWEEP = -1
@@ -474,19 +551,52 @@ def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
     return is_zero
 
 
-def _pull_extra(node: ExtraNode, g: object, adjoints: list[Any], start: int) -> None:
+def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> None:
     op, sources, xs, y, mode = node
+    if op.picks_part and sources[0] >= start and type(xs[0]) is np.ndarray:
+        part = op.find_part(xs)
+        if part is not None:
+            _add_part(part, g, xs[0], adjoints, (sources[0] - start) // STRIDE)
+            return
+    if op.pulls_together:
+        slots = [slot for slot in range(len(sources) - 1, -1, -1) if sources[slot] >= start]
+        for slot, sent in zip(slots, op.pull_slots(slots, g, xs, y, mode), strict=True):
+            _add_sent(sent, xs[slot], adjoints, (sources[slot] - start) // STRIDE)
+        return
     for slot in range(len(sources) - 1, -1, -1):
-        source = sources[slot]
-        if source >= start:
-            sent = op.pull(slot, g, xs, y, mode)
-            x = xs[slot]
-            if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
-                sent = fit_flow(sent, x)
-            if sent is not None:
-                index = (source - start) // STRIDE
-                held = adjoints[index]
-                adjoints[index] = sent if held is None else add_flows(held, sent)
+        if sources[slot] >= start:
+            _add_sent(op.pull(slot, g, xs, y, mode), xs[slot], adjoints, (sources[slot] - start) // STRIDE)
+
+
+def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:
+    """Add what was sent along a wire to the gradient of the node it comes from, whose value is `x`."""
+    if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
+        sent = fit_flow(sent, x)
+        if sent is None:
+            return
+    held = adjoints[index]
+    if held is None:
+        adjoints[index] = sent
+    elif type(held) is GradientBuffer:
+        held.add_flow(sent)
+    else:
+        total = add_flows(held, sent)
+        # The sum is an array that nothing else refers to, so what comes next can be added in place.
+        is_own = type(total) is np.ndarray and total.shape == x.shape and total.ndim > 0
+        adjoints[index] = GradientBuffer(total) if is_own else total
+
+
+def _add_part(part: Any, g: Any, x: Any, adjoints: list[Any], index: int) -> None:
+    """Add the gradient of a part of an array to the gradient of the array."""
+    if type(g) is not float and (type(g) is MaskedFlow or g.dtype != x.dtype):
+        g = fit_flow(g, x)
+    held = adjoints[index]
+    if type(held) is not GradientBuffer:
+        buffer = GradientBuffer(np.full(x.shape, -0.0, x.dtype), empty=True)
+        if held is not None:
+            buffer.add_flow(held)
+        adjoints[index] = held = buffer
+    held.add_part(part, g)
 
 
 def fit_flow(flow: Any, x: Any) -> Any:

@@ -38,6 +38,7 @@ from wiregrad.frontends.recording.tape import (
     STRUCTURAL_ZERO,
     BackwardPass,
     DroppedArray,
+    KeptGradients,
     SweptGradients,
     Tape,
     TapeKind,
@@ -198,12 +199,14 @@ class Value(ValueMethods, ForeignNames):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape; () for a number."""
-        return shape_of(self._data)
+        data = self._data
+        return data.shape if type(data) is np.ndarray else shape_of(data)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype; a Python number is float64."""
-        return np.asarray(self._data).dtype
+        data = self._data
+        return data.dtype if type(data) is np.ndarray else np.asarray(data).dtype
 
     @property
     def ndim(self) -> int:
@@ -252,8 +255,12 @@ class Value(ValueMethods, ForeignNames):
             return
         tape = self._tape
         with np.errstate(all="ignore"):
-            pull = pull_back if STATE.watch is None else STATE.watch.pull_back
-            sweep = SweptGradients(BackwardPass(), pull(tape, [(self._index, seed)]), self._index)
+            seeds = [(self._index, seed)]
+            if STATE.watch is None:
+                adjoints = pull_back(tape, seeds, keep=KeptGradients.SMALL if _can_repeat(tape) else KeptGradients.ALL)
+            else:
+                adjoints = STATE.watch.pull_back(tape, seeds)
+            sweep = SweptGradients(BackwardPass(), adjoints, self._index, seed)
             tape.keep_sweep(sweep)
             deliver_gradients(tape, sweep)
         STATE.forget_latest()
@@ -718,6 +725,13 @@ def _make_seed(value: Value, gradient: object) -> Any:
             f"the gradient needs the value's shape {np.shape(data)}; got {np.shape(seed)}{format_user_line()}"
         )
     return float(seed) if type(data) is float else np.array(seed, data.dtype)[()]
+
+
+def _can_repeat(tape: Tape) -> bool:
+    """Return whether a backward pass can be run again unnoticed: it runs no code of the user's, and is of one tape."""
+    if tape.hooks or tape.copies.origins or tape.copies.readers:
+        return False
+    return not any(node.op.per_call or getattr(node.op, "opaque", False) for node in tape.extras.values())
 
 
 def deliver_gradients(tape: Tape, sweep: SweptGradients) -> None:

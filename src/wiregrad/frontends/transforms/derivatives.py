@@ -27,6 +27,7 @@ from wiregrad.frontends.recording.session import (
     release_results,
 )
 from wiregrad.frontends.recording.value import Scalar, Value
+from wiregrad.frontends.transforms.batched_sweeps import pull_units, push_units
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import match_dtype
 
@@ -548,6 +549,12 @@ def _reverse_blocks(session: RecordingSession, results: list[Any], datas: list[A
     """Return the derivatives per result and argument, by one reverse sweep per number in the results."""
     blocks = []
     for result, data in zip(results, datas, strict=True):
+        batched = pull_units(session, result)
+        if batched is not None:
+            blocks.append(
+                [part.reshape(np.shape(data) + np.shape(x)) for part, x in zip(batched, session.data, strict=True)]
+            )
+            continue
         at = session.offset_of(result)
         pulled = [session.pull_gradients([] if at is None else [(at, unit)]) for unit in unit_vectors(data)]
         blocks.append(
@@ -561,11 +568,11 @@ def _reverse_blocks(session: RecordingSession, results: list[Any], datas: list[A
 
 def _forward_blocks(session: RecordingSession, results: list[Any], datas: list[Any]) -> list[list[Any]]:
     """Return the derivatives per result and argument, by one forward sweep per number in the arguments."""
-    pushed = [[_push_unit(session, k, unit, results) for unit in unit_vectors(x)] for k, x in enumerate(session.data)]
+    pushed = [_push_each_unit(session, k, results) for k in range(len(session.data))]
     return [
         [
             _put_result_axes_first(
-                _stack_blocks([match_dtype(column[r], x) for column in pushed[k]], np.shape(x), np.shape(data), x),
+                _stack_blocks([match_dtype(column, x) for column in pushed[k][r]], np.shape(x), np.shape(data), x),
                 np.ndim(x),
                 np.ndim(data),
             )
@@ -573,6 +580,15 @@ def _forward_blocks(session: RecordingSession, results: list[Any], datas: list[A
         ]
         for r, data in enumerate(datas)
     ]
+
+
+def _push_each_unit(session: RecordingSession, k: int, results: list[Any]) -> list[Sequence[Any]]:
+    """Return the derivatives of each result by the numbers of an argument, one after the other."""
+    batched = push_units(session, k, results)
+    if batched is not None:
+        return batched
+    columns = [_push_unit(session, k, unit, results) for unit in unit_vectors(session.data[k])]
+    return [[column[r] for column in columns] for r in range(len(results))]
 
 
 def _push_unit(session: RecordingSession, k: int, unit: Any, results: list[Any]) -> list[Any]:

@@ -98,6 +98,11 @@ def matmul(a: Any, b: Any, /) -> Any:
         raise ValueError(f"matmul needs arrays of one or more axes; got a {left}, b {right}: use * for numbers")
     if left[-1] != right[max(-2, -len(right))]:
         raise ValueError(f"matmul needs a (..., n, k) and b (..., k, m); got a {left}, b {right}")
+    if len(left) == 2 and len(right) <= 2:
+        if len(right) == 2:
+            return TABLE["matmul"](a, b)
+        columns = TABLE["matmul"](a, TABLE["reshape"](b, rank=1, shape=(*right, 1)))
+        return TABLE["reshape"](columns, rank=2, shape=left[:1])
     if len(left) > 1 and len(right) > 1:
         return _matrix_product(a, b)
     y = _matrix_product(_reshape_to(a, (1,) * (2 - len(left)) + left), _reshape_to(b, right + (1,) * (2 - len(right))))
@@ -390,9 +395,15 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
     """Sums of products over named axes, as in "ij,jk->ik"; the order of the products is chosen automatically."""
     if keywords:
         raise TypeError(f"einsum takes subscripts, arrays and optimize= here; got {', '.join(keywords)}=")
-    terms, wanted, arrays = _parse_operands(operands)
-    arrays = [lift(x) for x in arrays]
-    terms, wanted = _name_ellipsis_axes(terms, wanted, [ndim_of(x) for x in arrays])
+    if operands and isinstance(operands[0], str):
+        arrays = [lift(x) for x in operands[1:]]
+        named, result = _parse_text(operands[0], tuple([ndim_of(x) for x in arrays]))
+        terms = [list(labels) for labels in named]
+        wanted = list(result)
+    else:
+        terms, subscripts, arrays = _parse_operands(operands)
+        arrays = [lift(x) for x in arrays]
+        terms, wanted = _name_ellipsis_axes(terms, subscripts, [ndim_of(x) for x in arrays])
     pieces = [_take_repeated_diagonals(x, labels) for x, labels in zip(arrays, terms, strict=True)]
     sizes = _label_lengths(pieces)
     pieces = [_drop_stretched_axes(x, labels, sizes) for x, labels in pieces]
@@ -400,22 +411,30 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
         tuple(tuple(of) for _, of in pieces), tuple(shape_of(x) for x, _ in pieces), tuple(wanted)
     ):
         taken = [pieces.pop(k) for k in sorted(group, reverse=True)][::-1]
+        if len(taken) == 2 and not pieces:
+            y = _contract_under_lead(*taken[0], *taken[1], wanted) or _contract_under_lead(*taken[1], *taken[0], wanted)
+            if y is not None:
+                return y[0]
         pieces.append(_contract_operands(taken, {*wanted, *(label for _, labels in pieces for label in labels)}))
     ((y, labels),) = pieces
     return _reorder_axes(y, [labels.index(label) for label in wanted])
+
+
+@lru_cache(maxsize=1024)
+def _parse_text(text: str, ndims: tuple[int, ...]) -> tuple[tuple[tuple[AxisLabel, ...], ...], tuple[AxisLabel, ...]]:
+    """Return the labels of each operand and of the output, given the numbers of axes of the operands."""
+    inputs, arrow, result = text.replace(" ", "").partition("->")
+    terms = [_parse_letters(term) for term in inputs.split(",")]
+    if len(terms) != len(ndims):
+        raise ValueError(f"einsum: {text!r} names {len(terms)} operands; got {len(ndims)}")
+    named, wanted = _name_ellipsis_axes(terms, _parse_letters(result) if arrow else None, ndims)
+    return tuple([tuple(labels) for labels in named]), tuple(wanted)
 
 
 def _parse_operands(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:
     """Return the labels of each operand, the labels of the output (None if left out), and the operands."""
     if not operands:
         raise ValueError("must specify the einstein sum subscripts string and at least one operand")
-    if isinstance(operands[0], str):
-        text, *arrays = operands
-        inputs, arrow, wanted = text.replace(" ", "").partition("->")
-        terms = [_parse_letters(term) for term in inputs.split(",")]
-        if len(terms) != len(arrays):
-            raise ValueError(f"einsum: {text!r} names {len(terms)} operands; got {len(arrays)}")
-        return terms, _parse_letters(wanted) if arrow else None, arrays
     lists = list(operands[1::2])
     arrays = list(operands[: len(operands) // 2 * 2 : 2])
     return [list(term) for term in lists], list(operands[-1]) if len(operands) % 2 else None, arrays
@@ -532,6 +551,36 @@ def _contract_operands(
 def _sum_unused_labels(x: Any, labels: list[AxisLabel], kept: set[AxisLabel]) -> tuple[Any, list[AxisLabel]]:
     axes = tuple(k - len(labels) for k, label in enumerate(labels) if label not in kept)
     return (_sum_axes(x, *axes) if axes else x), [label for label in labels if label in kept]
+
+
+def _contract_under_lead(
+    a: Any, of_a: list[AxisLabel], b: Any, of_b: list[AxisLabel], wanted: list[AxisLabel]
+) -> tuple[Any] | None:
+    """Contract two operands with one product for each element of the first axes of `a`, which are the result's too.
+
+    This moves no axis where one product for all of them would have to, as in "bcij,kc->bkij": filters and images. None
+    if the axes are not in such an order, or if the products would be too small.
+    """
+    summed = [label for label in of_a if label in of_b]
+    free_a = [label for label in of_a if label not in of_b]
+    free_b = [label for label in of_b if label not in of_a]
+    count = wanted.index(free_b[0]) if free_b and free_b[0] in wanted else 0
+    lead = of_a[:count]
+    rest = free_a[count:]
+    if not count or not summed or of_a != [*lead, *summed, *rest] or wanted != [*lead, *free_b, *rest]:
+        return None
+    length = {**dict(zip(of_a, shape_of(a), strict=True)), **dict(zip(of_b, shape_of(b), strict=True))}
+    k, m, n = (prod([length[label] for label in group]) for group in (summed, free_b, rest))
+    if m * n < MIN_PRODUCT_ELEMENTS:
+        return None
+    outer = [length[label] for label in lead]
+    left = _reshape_to(_reorder_axes(b, [of_b.index(label) for label in (*free_b, *summed)]), (m, k))
+    y = TABLE["matmul"](_spread_to(left, (*outer, m, k)), _reshape_to(a, (*outer, k, n)))
+    return (_reshape_to(y, [length[label] for label in wanted]),)
+
+
+MIN_PRODUCT_ELEMENTS = 64
+"""The least number of elements of a product of matrices that is worth a call of its own."""
 
 
 def _contract_pair(

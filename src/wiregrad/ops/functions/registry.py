@@ -82,7 +82,9 @@ def is_wire(x: Any) -> bool:
 
 def lift(x: Any) -> Any:
     """Convert a number or list to an array; wires and arrays are returned unchanged."""
-    return x if is_wire(x) or isinstance(x, np.ndarray | np.generic) else np.asarray(x)
+    if type(x) is np.ndarray or is_wire(x) or isinstance(x, np.ndarray | np.generic):
+        return x
+    return np.asarray(x)
 
 
 def ndim_of(x: Any) -> int:

@@ -85,7 +85,16 @@ _SAMPLE_INDICES = (
 def getitem(x: Any, index: Any, /) -> Any:
     """Elements by index: integers, slices, None, ..., boolean masks and integer arrays."""
     x = lift(x)
-    items = [_normalize_item(item) for item in (index if isinstance(index, tuple) else (index,))]
+    parts = index if isinstance(index, tuple) else (index,)
+    if BASIC_INDEX_TYPES.issuperset(map(type, parts)):
+        # NumPy itself raises for an index that does not fit.
+        hollow_array(shape_of(x))[parts]
+        return pick_elements(x, *parts)
+    if type(index) is np.ndarray and index.ndim == 1 and ndim_of(x) and index.dtype.kind in "iub":
+        # NumPy itself raises for an index that does not fit.
+        hollow_array(shape_of(x)[:1])[index]
+        return TABLE["take"](x, index.nonzero()[0] if index.dtype.kind == "b" else index, axis=-ndim_of(x))
+    items = [_normalize_item(item) for item in parts]
     if not any(is_wire(item) for item in items):
         # NumPy itself raises for an index that does not fit.
         hollow_array(shape_of(x))[tuple(items)]
@@ -106,6 +115,10 @@ def _normalize_item(item: Any) -> Any:
     if array.size == 0 and not isinstance(item, np.ndarray):
         array = array.astype(np.intp)
     return operator.index(array[()]) if array.ndim == 0 and array.dtype.kind in "iu" else array
+
+
+BASIC_INDEX_TYPES = frozenset([int, slice, type(None), type(Ellipsis)])
+"""The types of the parts of an index that gives a view."""
 
 
 class AxisIndices(NamedTuple):
@@ -983,11 +996,8 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
 
 def _roll_axis(x: Any, step: int, axis: int) -> Any:
     length = shape_of(x)[axis]
-    cut = -step % length if length else 0
-    if not cut:
-        return x
-    before = [slice(None)] * (axis + ndim_of(x))
-    return _join_along([pick_elements(x, *before, slice(cut, None)), pick_elements(x, *before, slice(None, cut))], axis)
+    shift = step % length if length else 0
+    return TABLE["roll"](x, shift=shift, axis=axis) if shift else x
 
 
 @register_function(

@@ -1,0 +1,152 @@
+"""Large arrays take faster ways than small ones; here both are compared, at ordinary and at awkward points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.ops.large_arrays import MIN_LARGE_ELEMENTS, has_nan, is_finite, power_of_large, select_elements
+
+SIZE = 2 * MIN_LARGE_ELEMENTS
+PIECE = MIN_LARGE_ELEMENTS // 4
+AWKWARD = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.0, 6.0, np.inf, -np.inf, np.nan, 5e-324, 1e300]
+
+
+def draw_points(seed: int, *, awkward: bool, dtype: str = "float64") -> np.ndarray[Any, Any]:
+    """Return normal random numbers, with awkward ones among them."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=SIZE)
+    if awkward:
+        places = rng.random(SIZE) < 0.3
+        x[places] = rng.choice(AWKWARD, places.sum())
+    with np.errstate(over="ignore", under="ignore"):
+        return x.astype(dtype)
+
+
+def bits_of(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return x.view(np.int64 if x.dtype == np.float64 else np.int32)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("other", [0.0, -0.0, 0.5, np.nan, "array"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_selecting_by_bits_equals_where_bit_for_bit(dtype: str, other: Any, swapped: bool) -> None:
+    x = draw_points(0, awkward=True, dtype=dtype)
+    y = draw_points(1, awkward=True, dtype=dtype) if other == "array" else other
+    mask = np.random.default_rng(2).random(SIZE) < 0.5
+    operands = (y, x) if swapped else (x, y)
+    wanted = np.where(mask, *operands)
+
+    selected = select_elements(mask, *operands)
+
+    assert selected.dtype == wanted.dtype
+    np.testing.assert_array_equal(bits_of(selected), bits_of(wanted))
+
+
+@pytest.mark.parametrize(
+    "operands",
+    [
+        (1.0, 0.0),
+        (np.arange(SIZE), 0.0),
+        (np.ones(SIZE, np.float32), np.float64(2.0)),
+        (np.ones((3, SIZE)), 1.0),
+        (np.ones(SIZE) * 1j, 0.0),
+        (1, 2),
+    ],
+    ids=["two numbers", "integers", "float64 beside float32", "broadcasting", "complex", "two ints"],
+)
+def test_selecting_keeps_the_dtype_and_shape_of_where(operands: tuple[Any, Any]) -> None:
+    mask = np.arange(SIZE) % 3 == 0
+    wanted = np.where(mask, *operands)
+
+    selected = select_elements(mask, *operands)
+
+    assert selected.dtype == wanted.dtype
+    np.testing.assert_array_equal(selected, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, 4.0, 7.0, 0.5, -1.0, -2.0, -3.0, 0.0, 2.5])
+def test_a_power_of_a_large_array_is_that_of_its_elements(dtype: str, exponent: float) -> None:
+    x = draw_points(3, awkward=True, dtype=dtype)
+    with np.errstate(all="ignore"):
+        wanted = np.power(x, exponent)
+
+        fast = power_of_large(x, exponent)
+
+    if fast is not None:
+        assert fast.dtype == wanted.dtype
+        np.testing.assert_array_equal(np.signbit(fast[~np.isnan(fast)]), np.signbit(wanted[~np.isnan(wanted)]))
+        np.testing.assert_array_max_ulp(fast, wanted, 2)
+
+
+def test_nan_and_infinity_are_found_in_broadcast_arrays() -> None:
+    column = np.array([[1.0], [np.inf]])
+
+    assert not has_nan(np.broadcast_to(column, (2, 3)))
+    assert not is_finite(np.broadcast_to(column, (2, 3)))
+    assert is_finite(np.broadcast_to(1.0, (2, 0)))
+    assert has_nan(np.float64(np.nan))
+
+
+ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
+    "x**3": lambda x: x**3,
+    "x**2": lambda x: x**2,
+    "x**1": lambda x: x**1,
+    "x**0": lambda x: x**0,
+    "x**0.5": lambda x: x**0.5,
+    "x**-1": lambda x: x**-1,
+    "x**-2.5": lambda x: x**-2.5,
+    "maximum with a literal": lambda x: np.maximum(x, 0.5),
+    "minimum of two": lambda x: np.minimum(x, 1.0 / x),
+    "maximum of equals": lambda x: np.maximum(x, x * 1.0),
+    "clip": lambda x: np.clip(x, -1.0, 1.0) * x,
+    "clip by wires": lambda x: np.clip(x, x * 1.0 - 1.0, x * x),
+    "relu": lambda x: wg.relu(x) * x,
+    "abs": lambda x: np.abs(x) * x,
+    "where with a root": lambda x: np.where(x > 0.0, np.sqrt(x), 0.0),
+    "where with a log": lambda x: np.where(x > 0.0, np.log(x), x * x),
+    "where behind a quotient": lambda x: np.where(x > 0.0, 1.0, x) / x,
+    "nested where": lambda x: np.where(x > 1.0, np.where(x < 3.0, np.sqrt(x - 1.0), x), np.exp(x)),
+    "log": np.log,
+    "log1p": np.log1p,
+    "arctanh": np.arctanh,
+    "floor": lambda x: np.floor(x) * x,
+    "sign": lambda x: np.sign(x) * x,
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_the_gradient_of_a_large_array_is_that_of_its_parts(name: str) -> None:
+    x = draw_points(4, awkward=True)
+    derive = wg.grad(lambda x: np.sum(ELEMENTWISE[name](x)))
+
+    parts = [derive(x[k : k + PIECE]) for k in range(0, SIZE, PIECE)]
+
+    np.testing.assert_allclose(derive(x), np.concatenate(parts), rtol=1e-15, atol=0.0)
+
+
+REDUCTIONS: dict[str, Callable[[Any], Any]] = {
+    "max": lambda x: np.max(x, axis=1) ** 2,
+    "min": lambda x: np.min(x, axis=1) ** 2,
+    "nanmax": lambda x: np.nanmax(x, axis=1) ** 2,
+    "max without its log": lambda x: np.log(x - np.max(x, axis=1, keepdims=True)),
+    "sum of maxima": lambda x: np.sum(np.maximum(x, 0.0) * x, axis=1),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("awkward", [False, True])
+def test_the_gradient_of_large_rows_is_that_of_each_row(name: str, awkward: bool) -> None:
+    rows = draw_points(5, awkward=awkward).reshape(-1, 8)
+    derive = wg.grad(lambda x: np.sum(REDUCTIONS[name](x)))
+
+    each = [derive(row[None])[0] for row in rows]
+
+    np.testing.assert_allclose(derive(rows), each, rtol=1e-14, atol=0.0)
