@@ -1,13 +1,13 @@
-"""Functions of arrays that are made of ops, with NumPy's names and arguments.
+"""Functions of arrays that are made of ops, with NumPy's and SciPy's names and arguments.
 
 Importing this package registers them all.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
-mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`). Other rooms call `FUNCTIONS`,
-`FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
+mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`, `special`, `stats`). Other rooms
+call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import linalg, network, pointwise, reduce, shape
+from wiregrad.ops.functions import linalg, network, pointwise, reduce, shape, special, stats
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -27,4 +27,6 @@ __all__ = [
     "reduce",
     "register_function",
     "shape",
+    "special",
+    "stats",
 ]
