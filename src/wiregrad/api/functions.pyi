@@ -44,6 +44,17 @@ __all__: list[str] = [
     "average",
     "avg_pool1d",
     "avg_pool2d",
+    "bessel_i",
+    "bessel_ie",
+    "bessel_j",
+    "bessel_k",
+    "bessel_y",
+    "beta",
+    "beta_moment",
+    "betainc",
+    "betaincc",
+    "betaln",
+    "binom",
     "block",
     "broadcast_arrays",
     "broadcast_to",
@@ -53,6 +64,7 @@ __all__: list[str] = [
     "cholesky",
     "clip",
     "column_stack",
+    "comb",
     "common_type",
     "compress",
     "concatenate",
@@ -84,6 +96,7 @@ __all__: list[str] = [
     "diag_indices_from",
     "diagflat",
     "diagonal",
+    "digamma",
     "divide",
     "divmod",
     "dot",
@@ -94,15 +107,21 @@ __all__: list[str] = [
     "einsum",
     "embedding",
     "empty_like",
+    "entr",
     "equal",
     "erf",
     "erfc",
+    "erfcinv",
+    "erfcx",
+    "erfinv",
     "exp",
+    "exp10",
     "exp2",
     "expand_dims",
     "expm1",
     "extract",
     "fabs",
+    "factorial",
     "fix",
     "flatnonzero",
     "flip",
@@ -115,6 +134,11 @@ __all__: list[str] = [
     "fmin",
     "fmod",
     "full_like",
+    "gamma",
+    "gamma_moment",
+    "gammainc",
+    "gammaincc",
+    "gammaln",
     "gelu",
     "gradient",
     "greater",
@@ -122,7 +146,12 @@ __all__: list[str] = [
     "heaviside",
     "hsplit",
     "hstack",
+    "huber",
     "hypot",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
     "imag",
     "inner",
     "insert",
@@ -138,7 +167,16 @@ __all__: list[str] = [
     "isposinf",
     "isreal",
     "isrealobj",
+    "iv",
+    "ive",
+    "j0",
+    "j1",
+    "jv",
+    "k0",
+    "k1",
+    "kl_div",
     "kron",
+    "kv",
     "layer_norm",
     "leaky_relu",
     "less",
@@ -149,6 +187,8 @@ __all__: list[str] = [
     "log10",
     "log1p",
     "log2",
+    "log_expit",
+    "log_ndtr",
     "log_softmax",
     "logaddexp",
     "logaddexp2",
@@ -156,6 +196,7 @@ __all__: list[str] = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logit",
     "logsumexp",
     "lstsq",
     "matmul",
@@ -179,6 +220,7 @@ __all__: list[str] = [
     "mse_loss",
     "multi_dot",
     "multi_margin_loss",
+    "multigammaln",
     "multiply",
     "nan_to_num",
     "nancumprod",
@@ -189,6 +231,8 @@ __all__: list[str] = [
     "nanprod",
     "nansum",
     "ndim",
+    "ndtr",
+    "ndtri",
     "negative",
     "nonzero",
     "norm",
@@ -199,11 +243,13 @@ __all__: list[str] = [
     "pad",
     "percentile",
     "pinv",
+    "polygamma",
     "polyval",
     "positive",
     "pow",
     "power",
     "prod",
+    "pseudo_huber",
     "ptp",
     "put",
     "qr",
@@ -212,6 +258,7 @@ __all__: list[str] = [
     "ravel",
     "real",
     "reciprocal",
+    "rel_entr",
     "relu",
     "relu6",
     "repeat",
@@ -244,6 +291,7 @@ __all__: list[str] = [
     "squeeze",
     "stack",
     "std",
+    "stdtr",
     "subtract",
     "sum",
     "svd",
@@ -272,6 +320,11 @@ __all__: list[str] = [
     "vsplit",
     "vstack",
     "where",
+    "xlog1py",
+    "xlogy",
+    "y0",
+    "y1",
+    "yv",
     "zeros_like",
 ]
 
@@ -511,6 +564,169 @@ def avg_pool2d(input: Value, kernel_size: Any, stride: Any = None, padding: Any 
 @overload
 def avg_pool2d(input: Operand, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Any: ...
 @overload
+def bessel_i(n: float, x: float, /) -> float:
+    """Modified Bessel function of the first kind, of a whole order n."""
+@overload
+def bessel_i(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_i(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_i(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_i(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_i(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def bessel_ie(n: float, x: float, /) -> float:
+    """exp(-abs(x)) times the modified Bessel function of the first kind, of a whole order n; without overflow."""
+@overload
+def bessel_ie(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_ie(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_ie(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_ie(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_ie(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def bessel_j(n: float, x: float, /) -> float:
+    """Bessel function of the first kind, of a whole order n."""
+@overload
+def bessel_j(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_j(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_j(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_j(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_j(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def bessel_k(n: float, x: float, /) -> float:
+    """Modified Bessel function of the second kind, of a whole order n."""
+@overload
+def bessel_k(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_k(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_k(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_k(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_k(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def bessel_y(n: float, x: float, /) -> float:
+    """Bessel function of the second kind, of a whole order n."""
+@overload
+def bessel_y(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_y(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_y(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_y(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_y(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def beta(a: float, b: float, /) -> float:
+    """Beta function: gamma(a) gamma(b) / gamma(a + b)."""
+@overload
+def beta(a: Value, b: Operand, /) -> Value: ...
+@overload
+def beta(a: Operand, b: Value, /) -> Value: ...
+@overload
+def beta(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def beta(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def beta_moment(m: float, n: float, a: float, b: float, x: float, /) -> float:
+    """Integral of the centred powers log(t)**m log(1 - t)**n over the beta distribution, for t from 0 to x."""
+@overload
+def beta_moment(m: Value, n: Operand, a: Operand, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def beta_moment(m: Operand, n: Value, a: Operand, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def beta_moment(m: Operand, n: Operand, a: Value, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def beta_moment(m: Operand, n: Operand, a: Operand, b: Value, x: Operand, /) -> Value: ...
+@overload
+def beta_moment(m: Operand, n: Operand, a: Operand, b: Operand, x: Value, /) -> Value: ...
+@overload
+def beta_moment(m: NDArray[Any], n: PlainArray, a: PlainArray, b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: PlainArray, n: NDArray[Any], a: PlainArray, b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: PlainArray, n: PlainArray, a: NDArray[Any], b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: PlainArray, n: PlainArray, a: PlainArray, b: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: PlainArray, n: PlainArray, a: PlainArray, b: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: Operand, n: Operand, a: Operand, b: Operand, x: Operand, /) -> Any: ...
+@overload
+def betainc(a: float, b: float, x: float, /) -> float:
+    """Cumulative probability of x under the beta distribution: the regularized incomplete beta function."""
+@overload
+def betainc(a: Value, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def betainc(a: Operand, b: Value, x: Operand, /) -> Value: ...
+@overload
+def betainc(a: Operand, b: Operand, x: Value, /) -> Value: ...
+@overload
+def betainc(a: NDArray[Any], b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betainc(a: PlainArray, b: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betainc(a: PlainArray, b: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def betainc(a: Operand, b: Operand, x: Operand, /) -> Any: ...
+@overload
+def betaincc(a: float, b: float, x: float, /) -> float:
+    """1 - betainc(a, b, x), exact for x near 1."""
+@overload
+def betaincc(a: Value, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def betaincc(a: Operand, b: Value, x: Operand, /) -> Value: ...
+@overload
+def betaincc(a: Operand, b: Operand, x: Value, /) -> Value: ...
+@overload
+def betaincc(a: NDArray[Any], b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betaincc(a: PlainArray, b: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betaincc(a: PlainArray, b: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def betaincc(a: Operand, b: Operand, x: Operand, /) -> Any: ...
+@overload
+def betaln(a: float, b: float, /) -> float:
+    """Logarithm of the absolute value of the beta function."""
+@overload
+def betaln(a: Value, b: Operand, /) -> Value: ...
+@overload
+def betaln(a: Operand, b: Value, /) -> Value: ...
+@overload
+def betaln(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betaln(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def betaln(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def binom(n: float, k: float, /) -> float:
+    """Binomial coefficient: n over k, also between whole numbers."""
+@overload
+def binom(n: Value, k: Operand, /) -> Value: ...
+@overload
+def binom(n: Operand, k: Value, /) -> Value: ...
+@overload
+def binom(n: NDArray[Any], k: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def binom(n: PlainArray, k: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def binom(n: Operand, k: Operand, /) -> Any: ...
+@overload
 def block(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Arrays joined as nested lists arrange them: the innermost along the last axis, and so on outwards."""
 @overload
@@ -572,6 +788,15 @@ def column_stack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
 def column_stack(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def column_stack(xs: Operand) -> Any: ...
+@overload
+def comb(N: NDArray[Any], k: PlainArray, *, exact: bool = False, repetition: bool = False) -> NDArray[Any]:
+    """The number of ways to choose k of N things."""
+@overload
+def comb(N: Value, k: Operand, *, exact: bool = False, repetition: bool = False) -> Value: ...
+@overload
+def comb(N: Operand, k: Value, *, exact: bool = False, repetition: bool = False) -> Value: ...
+@overload
+def comb(N: Operand, k: Operand, *, exact: bool = False, repetition: bool = False) -> Any: ...
 def common_type(*xs: Any) -> Any:
     """The floating type that holds all of these."""
 @overload
@@ -794,6 +1019,15 @@ def diagonal(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value
 @overload
 def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any: ...
 @overload
+def digamma(x: float, /) -> float:
+    """Slope of gammaln."""
+@overload
+def digamma(x: Value, /) -> Value: ...
+@overload
+def digamma(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def digamma(x: Operand, /) -> Any: ...
+@overload
 def divide(a: float, b: float, /) -> float:
     """Quotient of two wires."""
 @overload
@@ -869,6 +1103,15 @@ def embedding(input: Any, weight: Operand) -> Any: ...
 def empty_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
     """An array of the same shape and dtype, to be filled."""
 @overload
+def entr(x: float, /) -> float:
+    """-x log(x), the entropy of a probability; 0 at 0."""
+@overload
+def entr(x: Value, /) -> Value: ...
+@overload
+def entr(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def entr(x: Operand, /) -> Any: ...
+@overload
 def equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
     """Whether a = b."""
 @overload
@@ -894,6 +1137,33 @@ def erfc(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def erfc(x: Operand, /) -> Any: ...
 @overload
+def erfcinv(x: float, /) -> float:
+    """Inverse of erfc."""
+@overload
+def erfcinv(x: Value, /) -> Value: ...
+@overload
+def erfcinv(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def erfcinv(x: Operand, /) -> Any: ...
+@overload
+def erfcx(x: float, /) -> float:
+    """exp(x**2) erfc(x), without underflow."""
+@overload
+def erfcx(x: Value, /) -> Value: ...
+@overload
+def erfcx(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def erfcx(x: Operand, /) -> Any: ...
+@overload
+def erfinv(x: float, /) -> float:
+    """Inverse of erf."""
+@overload
+def erfinv(x: Value, /) -> Value: ...
+@overload
+def erfinv(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def erfinv(x: Operand, /) -> Any: ...
+@overload
 def exp(x: float, /) -> float:
     """e to the power of the wire."""
 @overload
@@ -902,6 +1172,13 @@ def exp(x: Value, /) -> Value: ...
 def exp(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def exp(x: Operand, /) -> Any: ...
+@overload
+def exp10(x: NDArray[Any]) -> NDArray[Any]:
+    """10 to the power of the wire."""
+@overload
+def exp10(x: Value) -> Value: ...
+@overload
+def exp10(x: Operand) -> Any: ...
 @overload
 def exp2(x: float, /) -> float:
     """2 to the power of the wire."""
@@ -941,6 +1218,13 @@ def fabs(x: NDArray[Any]) -> NDArray[Any]:
 def fabs(x: Value) -> Value: ...
 @overload
 def fabs(x: Operand) -> Any: ...
+@overload
+def factorial(n: NDArray[Any], exact: bool = False, extend: str = 'zero') -> NDArray[Any]:
+    """n!, the gamma function of n + 1; 0 for a negative n."""
+@overload
+def factorial(n: Value, exact: bool = False, extend: str = 'zero') -> Value: ...
+@overload
+def factorial(n: Operand, exact: bool = False, extend: str = 'zero') -> Any: ...
 @overload
 def fix(x: NDArray[Any]) -> NDArray[Any]:
     """The nearest whole number towards 0."""
@@ -1040,6 +1324,67 @@ def fmod(a: Operand, b: Operand) -> Any: ...
 def full_like(x: Operand, fill_value: Any, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
     """One number everywhere, in the same shape and dtype; a recorded number keeps its gradient."""
 @overload
+def gamma(x: float, /) -> float:
+    """Gamma function: (x - 1)! for a whole number x."""
+@overload
+def gamma(x: Value, /) -> Value: ...
+@overload
+def gamma(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gamma(x: Operand, /) -> Any: ...
+@overload
+def gamma_moment(n: float, a: float, x: float, /) -> float:
+    """Integral of (log t - digamma(a))**n over the gamma distribution of shape a, for t from 0 to x."""
+@overload
+def gamma_moment(n: Value, a: Operand, x: Operand, /) -> Value: ...
+@overload
+def gamma_moment(n: Operand, a: Value, x: Operand, /) -> Value: ...
+@overload
+def gamma_moment(n: Operand, a: Operand, x: Value, /) -> Value: ...
+@overload
+def gamma_moment(n: NDArray[Any], a: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def gamma_moment(n: PlainArray, a: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def gamma_moment(n: PlainArray, a: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gamma_moment(n: Operand, a: Operand, x: Operand, /) -> Any: ...
+@overload
+def gammainc(a: float, x: float, /) -> float:
+    """Cumulative probability of x under the gamma distribution of shape a: the lower incomplete gamma function."""
+@overload
+def gammainc(a: Value, x: Operand, /) -> Value: ...
+@overload
+def gammainc(a: Operand, x: Value, /) -> Value: ...
+@overload
+def gammainc(a: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def gammainc(a: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gammainc(a: Operand, x: Operand, /) -> Any: ...
+@overload
+def gammaincc(a: float, x: float, /) -> float:
+    """1 - gammainc(a, x), exact for large x."""
+@overload
+def gammaincc(a: Value, x: Operand, /) -> Value: ...
+@overload
+def gammaincc(a: Operand, x: Value, /) -> Value: ...
+@overload
+def gammaincc(a: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def gammaincc(a: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gammaincc(a: Operand, x: Operand, /) -> Any: ...
+@overload
+def gammaln(x: float, /) -> float:
+    """Logarithm of the absolute value of the gamma function."""
+@overload
+def gammaln(x: Value, /) -> Value: ...
+@overload
+def gammaln(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gammaln(x: Operand, /) -> Any: ...
+@overload
 def gelu(x: float, /) -> float:
     """x times the normal distribution's cumulative probability of x."""
 @overload
@@ -1092,6 +1437,15 @@ def hstack(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def hstack(xs: Operand) -> Any: ...
 @overload
+def huber(delta: NDArray[Any], r: PlainArray) -> NDArray[Any]:
+    """r**2 / 2 up to abs(r) = delta, beyond it a straight line; inf for a negative delta."""
+@overload
+def huber(delta: Value, r: Operand) -> Value: ...
+@overload
+def huber(delta: Operand, r: Value) -> Value: ...
+@overload
+def huber(delta: Operand, r: Operand) -> Any: ...
+@overload
 def hypot(a: float, b: float, /) -> float:
     """Length of the vector (a, b); slopes 0 at the origin."""
 @overload
@@ -1104,6 +1458,34 @@ def hypot(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
 def hypot(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def hypot(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def i0(x: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the first kind, of order 0."""
+@overload
+def i0(x: Value) -> Value: ...
+@overload
+def i0(x: Operand) -> Any: ...
+@overload
+def i0e(x: NDArray[Any]) -> NDArray[Any]:
+    """exp(-abs(x)) times the modified Bessel function of the first kind, of order 0."""
+@overload
+def i0e(x: Value) -> Value: ...
+@overload
+def i0e(x: Operand) -> Any: ...
+@overload
+def i1(x: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the first kind, of order 1."""
+@overload
+def i1(x: Value) -> Value: ...
+@overload
+def i1(x: Operand) -> Any: ...
+@overload
+def i1e(x: NDArray[Any]) -> NDArray[Any]:
+    """exp(-abs(x)) times the modified Bessel function of the first kind, of order 1."""
+@overload
+def i1e(x: Value) -> Value: ...
+@overload
+def i1e(x: Operand) -> Any: ...
 @overload
 def imag(x: NDArray[Any]) -> NDArray[Any]:
     """The imaginary part."""
@@ -1177,6 +1559,64 @@ def isreal(x: Operand) -> Any:
 def isrealobj(x: Operand) -> bool:
     """Whether the dtype is not complex."""
 @overload
+def iv(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the first kind, of a whole order n."""
+@overload
+def iv(v: Any, z: Value) -> Value: ...
+@overload
+def iv(v: Any, z: Operand) -> Any: ...
+@overload
+def ive(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """exp(-abs(x)) times the modified Bessel function of the first kind, of a whole order n; without overflow."""
+@overload
+def ive(v: Any, z: Value) -> Value: ...
+@overload
+def ive(v: Any, z: Operand) -> Any: ...
+@overload
+def j0(x: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the first kind, of order 0."""
+@overload
+def j0(x: Value) -> Value: ...
+@overload
+def j0(x: Operand) -> Any: ...
+@overload
+def j1(x: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the first kind, of order 1."""
+@overload
+def j1(x: Value) -> Value: ...
+@overload
+def j1(x: Operand) -> Any: ...
+@overload
+def jv(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the first kind, of a whole order n."""
+@overload
+def jv(v: Any, z: Value) -> Value: ...
+@overload
+def jv(v: Any, z: Operand) -> Any: ...
+@overload
+def k0(x: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the second kind, of order 0."""
+@overload
+def k0(x: Value) -> Value: ...
+@overload
+def k0(x: Operand) -> Any: ...
+@overload
+def k1(x: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the second kind, of order 1."""
+@overload
+def k1(x: Value) -> Value: ...
+@overload
+def k1(x: Operand) -> Any: ...
+@overload
+def kl_div(x: NDArray[Any], y: PlainArray) -> NDArray[Any]:
+    """x log(x / y) - x + y, the summand of the Kullback-Leibler divergence."""
+@overload
+def kl_div(x: Value, y: Operand) -> Value: ...
+@overload
+def kl_div(x: Operand, y: Value) -> Value: ...
+@overload
+def kl_div(x: Operand, y: Operand) -> Any: ...
+@overload
 def kron(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
     """A copy of b for each element of a, multiplied by it."""
 @overload
@@ -1185,6 +1625,13 @@ def kron(a: Value, b: Operand) -> Value: ...
 def kron(a: Operand, b: Value) -> Value: ...
 @overload
 def kron(a: Operand, b: Operand) -> Any: ...
+@overload
+def kv(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the second kind, of a whole order n."""
+@overload
+def kv(v: Any, z: Value) -> Value: ...
+@overload
+def kv(v: Any, z: Operand) -> Any: ...
 @overload
 def layer_norm(input: NDArray[Any], normalized_shape: Any, weight: PlainArray | None = None, bias: PlainArray | None = None, eps: float = 1e-05) -> NDArray[Any]:
     """Shift and scale the numbers along the last axes to mean 0 and variance 1, then by weight and bias."""
@@ -1274,6 +1721,22 @@ def log2(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def log2(x: Operand, /) -> Any: ...
 @overload
+def log_expit(x: NDArray[Any]) -> NDArray[Any]:
+    """log(sigmoid(x)), exact where sigmoid is nearly 0."""
+@overload
+def log_expit(x: Value) -> Value: ...
+@overload
+def log_expit(x: Operand) -> Any: ...
+@overload
+def log_ndtr(x: float, /) -> float:
+    """Logarithm of the normal distribution's cumulative probability, exact in both tails."""
+@overload
+def log_ndtr(x: Value, /) -> Value: ...
+@overload
+def log_ndtr(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def log_ndtr(x: Operand, /) -> Any: ...
+@overload
 def log_softmax(x: NDArray[Any], axis: int | Sequence[int] | None = -1) -> NDArray[Any]:
     """log(softmax(x)) along an axis, exact where softmax is nearly 0."""
 @overload
@@ -1332,6 +1795,13 @@ def logical_xor(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
 def logical_xor(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def logical_xor(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def logit(x: NDArray[Any]) -> NDArray[Any]:
+    """log(x / (1 - x)), the inverse of sigmoid."""
+@overload
+def logit(x: Value) -> Value: ...
+@overload
+def logit(x: Operand) -> Any: ...
 @overload
 def logsumexp(x: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) along axes, or of everything, without overflow."""
@@ -1513,6 +1983,13 @@ def multi_margin_loss(input: Value, target: Any, p: int = 1, margin: float = 1.0
 @overload
 def multi_margin_loss(input: Operand, target: Any, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Any: ...
 @overload
+def multigammaln(a: NDArray[Any], d: Any) -> NDArray[Any]:
+    """The logarithm of the multivariate gamma function of dimension d."""
+@overload
+def multigammaln(a: Value, d: Any) -> Value: ...
+@overload
+def multigammaln(a: Operand, d: Any) -> Any: ...
+@overload
 def multiply(a: float, b: float, /) -> float:
     """Product of two wires."""
 @overload
@@ -1584,6 +2061,22 @@ def nansum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike
 def ndim(x: Operand) -> int:
     """The number of axes."""
 @overload
+def ndtr(x: NDArray[Any]) -> NDArray[Any]:
+    """The normal distribution's cumulative probability, exact in both tails."""
+@overload
+def ndtr(x: Value) -> Value: ...
+@overload
+def ndtr(x: Operand) -> Any: ...
+@overload
+def ndtri(x: float, /) -> float:
+    """Inverse of the normal distribution's cumulative probability."""
+@overload
+def ndtri(x: Value, /) -> Value: ...
+@overload
+def ndtri(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def ndtri(x: Operand, /) -> Any: ...
+@overload
 def negative(x: float, /) -> float:
     """The wire with the opposite sign."""
 @overload
@@ -1643,6 +2136,13 @@ def pinv(a: Value, rcond: Any = None, hermitian: bool = False, **keywords: Any) 
 @overload
 def pinv(a: Operand, rcond: Any = None, hermitian: bool = False, **keywords: Any) -> Any: ...
 @overload
+def polygamma(n: Any, x: NDArray[Any]) -> NDArray[Any]:
+    """The derivative of order n of digamma."""
+@overload
+def polygamma(n: Any, x: Value) -> Value: ...
+@overload
+def polygamma(n: Any, x: Operand) -> Any: ...
+@overload
 def polyval(p: NDArray[Any] | Sequence[NDArray[Any]], x: PlainArray) -> Any:
     """The value of a polynomial whose coefficients start with the highest power."""
 @overload
@@ -1693,6 +2193,15 @@ def prod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeL
 def prod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Value: ...
 @overload
 def prod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False) -> Any: ...
+@overload
+def pseudo_huber(delta: NDArray[Any], r: PlainArray) -> NDArray[Any]:
+    """delta**2 (sqrt(1 + (r / delta)**2) - 1), a smooth huber; inf for a negative delta."""
+@overload
+def pseudo_huber(delta: Value, r: Operand) -> Value: ...
+@overload
+def pseudo_huber(delta: Operand, r: Value) -> Value: ...
+@overload
+def pseudo_huber(delta: Operand, r: Operand) -> Any: ...
 @overload
 def ptp(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """Distance from the smallest to the largest element along axes, or of all."""
@@ -1746,6 +2255,19 @@ def reciprocal(x: Value, /) -> Value: ...
 def reciprocal(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def reciprocal(x: Operand, /) -> Any: ...
+@overload
+def rel_entr(a: float, b: float, /) -> float:
+    """a log(a / b), the relative entropy of two probabilities; 0 where a = 0."""
+@overload
+def rel_entr(a: Value, b: Operand, /) -> Value: ...
+@overload
+def rel_entr(a: Operand, b: Value, /) -> Value: ...
+@overload
+def rel_entr(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def rel_entr(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def rel_entr(a: Operand, b: Operand, /) -> Any: ...
 @overload
 def relu(x: float, /) -> float:
     """The wire where it is positive, else 0; slope 0 at 0."""
@@ -1970,6 +2492,19 @@ def std(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | No
 @overload
 def std(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, correction: float | None = None) -> Any: ...
 @overload
+def stdtr(df: float, t: float, /) -> float:
+    """Cumulative probability of t under Student's distribution with df degrees of freedom."""
+@overload
+def stdtr(df: Value, t: Operand, /) -> Value: ...
+@overload
+def stdtr(df: Operand, t: Value, /) -> Value: ...
+@overload
+def stdtr(df: NDArray[Any], t: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def stdtr(df: PlainArray, t: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def stdtr(df: Operand, t: Operand, /) -> Any: ...
+@overload
 def subtract(a: float, b: float, /) -> float:
     """Difference of two wires."""
 @overload
@@ -2165,5 +2700,52 @@ def where(condition: Any, a: Value, b: Operand | None = None) -> Value:
 def where(condition: Any, a: Operand | None, b: Value) -> Value: ...
 @overload
 def where(condition: Any, a: Operand | None = None, b: Operand | None = None) -> Any: ...
+@overload
+def xlog1py(a: float, b: float, /) -> float:
+    """a log(1 + b), and 0 where a = 0."""
+@overload
+def xlog1py(a: Value, b: Operand, /) -> Value: ...
+@overload
+def xlog1py(a: Operand, b: Value, /) -> Value: ...
+@overload
+def xlog1py(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def xlog1py(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def xlog1py(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def xlogy(a: float, b: float, /) -> float:
+    """a log(b), and 0 where a = 0."""
+@overload
+def xlogy(a: Value, b: Operand, /) -> Value: ...
+@overload
+def xlogy(a: Operand, b: Value, /) -> Value: ...
+@overload
+def xlogy(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def xlogy(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def xlogy(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def y0(x: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the second kind, of order 0."""
+@overload
+def y0(x: Value) -> Value: ...
+@overload
+def y0(x: Operand) -> Any: ...
+@overload
+def y1(x: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the second kind, of order 1."""
+@overload
+def y1(x: Value) -> Value: ...
+@overload
+def y1(x: Operand) -> Any: ...
+@overload
+def yv(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the second kind, of a whole order n."""
+@overload
+def yv(v: Any, z: Value) -> Value: ...
+@overload
+def yv(v: Any, z: Operand) -> Any: ...
 def zeros_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
     """Zeros of the same shape and dtype."""
