@@ -652,7 +652,7 @@ xlogy: Elementwise = register(
         ),
         domain=lambda a, b: (b >= 0) | (a == 0),
         samples=tuple((a, abs(b)) for a, b in zip(SAMPLE_NUMBERS, SAMPLE_NUMBERS[5:], strict=False)),
-        exact=lambda mp, a, b: a * mp.log(b) if a else mp.mpf(0),
+        exact=lambda mp, a, b: mp.mpf(0) if not a else a * mp.log(b) if b >= 0 else mp.nan,
         scipy=("scipy.special.xlogy",),
     )
 )
@@ -671,7 +671,7 @@ xlog1py: Elementwise = register(
         ),
         domain=lambda a, b: (b >= -1) | (a == 0),
         samples=tuple((a, abs(b) - 0.1) for a, b in zip(SAMPLE_NUMBERS, SAMPLE_NUMBERS[5:], strict=False)),
-        exact=lambda mp, a, b: a * mp.log1p(b) if a else mp.mpf(0),
+        exact=lambda mp, a, b: mp.mpf(0) if not a else a * mp.log1p(b) if b >= -1 else mp.nan,
         scipy=("scipy.special.xlog1py",),
     )
 )
