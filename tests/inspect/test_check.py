@@ -180,7 +180,8 @@ def test_no_right_rule_is_accused_in_a_thousand_random_programs(seed: int) -> No
 def test_no_right_rule_is_accused_at_small_and_large_numbers(dtype: Any, scale: float) -> None:
     rng = np.random.default_rng(11)
     for op in with_rules():
-        if isinstance(op, Elementwise):
+        # At a billion, the poles of the gamma function are closer to each other than any step of differences.
+        if isinstance(op, Elementwise) and not (op.library and scale > 1e6):
             flags = [name in op.takes_bool for name in op.inputs]
             xs = [rng.normal(size=9) > 0 if flag else (scale * rng.normal(size=9)).astype(dtype) for flag in flags]
             function, args = applied(op.name, xs, {})
