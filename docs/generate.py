@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import runpy
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import wiregrad
 from wiregrad.frontends.recording.dispatch import UFUNCS
 from wiregrad.ops import TABLE, Elementwise, Op, Pattern, docs_table
 from wiregrad.ops.array_ops import ArrayOp
-from wiregrad.ops.functions import FUNCTIONS, RegisteredFunction
+from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_SCIPY, RegisteredFunction
 
 HERE = Path(__file__).parent
 ROOMS_TABLE = runpy.run_path(str(HERE.parent / "tools" / "rooms_table.py"))
@@ -47,8 +47,8 @@ def ops_page() -> str:
 
 def functions_page() -> str:
     """Return docs/functions.md."""
-    entries = sorted(FUNCTIONS.values(), key=lambda entry: entry.name.lower())
-    smooth = {name for name, entry in FUNCTIONS.items() if entry.samples is not None}
+    entries = sorted((f for f in FUNCTIONS.values() if f.name.isidentifier()), key=lambda entry: entry.name.lower())
+    smooth = {entry.name for entry in entries if entry.samples is not None}
     single = {op.name for op in TABLE if isinstance(op, Elementwise) and op.pattern is not Pattern.BLOCK}
     array = {op.name for op in _array_ops() if op.pattern is not Pattern.BLOCK}
     answered = [stands for entry in entries if not entry.doc.startswith("Refuses") for stands in entry.numpy]
@@ -58,7 +58,8 @@ def functions_page() -> str:
         f"Written by `make derive`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} "
         f"that are ops themselves, and those that the {len(entries)} functions below implement. Each function here is "
         f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in "
-        "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
+        "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so. Functions of SciPy "
+        "have [a page of their own](scipy.md).",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
         f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
         "*yes* below; a name that occurs twice (`sum` is an op and a function) counts once. Each of them is checked at "
@@ -68,6 +69,50 @@ def functions_page() -> str:
         "## NumPy functions that are ops themselves",
         ", ".join(f"`{name}`" for name in _direct_names()) + ".",
     )
+
+
+def scipy_page() -> str:
+    """Return docs/scipy.md."""
+    ops = [(name, op.doc) for op in TABLE if isinstance(op, Elementwise) for name in op.scipy]
+    functions = [(name, entry.doc) for name, entry in FUNCTIONS_BY_SCIPY.items()]
+    known = dict(sorted([*ops, *functions]))
+    modules = sorted({".".join(name.split(".")[:2]) for name in known})
+    sections = [part for module in modules for part in (f"## {module}", _scipy_table(module, known))]
+    return _joined(
+        "# SciPy",
+        f"Written by `make derive` from the op table: a value can be given to {len(known)} functions of SciPy. SciPy "
+        'is an optional package (`pip install "wiregrad[scipy]"`) and is imported only where it is used. Arguments and '
+        "results are SciPy's, and gradients of every order flow to every real argument, parameters of distributions "
+        "included. An order, such as that of a Bessel function, is a whole number and has no gradient.",
+        SCIPY_EXAMPLE,
+        "Ops that SciPy computes run in the interpreter; native code and listings refuse them and say so. A function "
+        "that is not listed here raises `NoRuleError`; [a function of your own](own-ops.md) can call it.",
+        *sections,
+    )
+
+
+SCIPY_EXAMPLE = """```python
+>>> import numpy as np
+>>> from scipy import special
+>>> import wiregrad as wg
+>>> def negative_log_likelihood(shape, rate, waits):
+...     return np.sum(special.gammaln(shape) - shape * np.log(rate) - special.xlogy(shape - 1, waits) + rate * waits)
+>>> waits = np.array([0.5, 1.5, 1.0])
+>>> [round(slope, 6) for slope in wg.grad(negative_log_likelihood, argnums=(0, 1))(2.0, 2.0, waits)]
+[-0.523406, 0.0]
+
+```"""
+
+
+def _scipy_table(module: str, known: Mapping[str, str]) -> str:
+    """Return the table of a module's functions; the methods of a distribution are one row."""
+    parts = {name: name.split(".")[2:] for name in known if name.startswith(f"{module}.")}
+    rows = [[f"`{rest[0]}`", known[name]] for name, rest in parts.items() if len(rest) == 1]
+    owners = {rest[0]: [other[1] for other in parts.values() if other[0] == rest[0] and len(other) > 1]
+              for rest in parts.values() if len(rest) > 1}  # fmt: skip
+    methods = [[f"`{owner}`", ", ".join(f"`{name}`" for name in names)] for owner, names in owners.items()]
+    tables = [_table(["function", "what it does"], rows)] if rows else []
+    return "\n\n".join([*tables, *([_table(["object", "methods"], methods)] if methods else [])])
 
 
 def architecture_page() -> str:
@@ -98,7 +143,7 @@ def _settings(op: Op) -> list[str]:
 
 
 def _function_row(entry: RegisteredFunction) -> list[str]:
-    stands_for = ", ".join(f"`{name}`" for name in dict.fromkeys(map(_numpy_name, entry.numpy)))
+    stands_for = ", ".join(f"`{name}`" for name in dict.fromkeys([*map(_numpy_name, entry.numpy), *entry.scipy]))
     gradient = "plain" if entry.samples is None else "yes"
     return [f"`{entry.name}`", stands_for, "yes" if entry.method else "", gradient, entry.doc]
 
@@ -163,7 +208,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _joined(*parts: str) -> str:
-    return "\n\n".join(part if part.startswith(("|", "-", "#")) else _wrapped(part) for part in parts) + "\n"
+    return "\n\n".join(part if part.startswith(("|", "-", "#", "`" * 3)) else _wrapped(part) for part in parts) + "\n"
 
 
 def _wrapped(text: str) -> str:
@@ -173,6 +218,7 @@ def _wrapped(text: str) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "ops.md": ops_page,
     "functions.md": functions_page,
+    "scipy.md": scipy_page,
     "architecture.md": architecture_page,
     "images/expression.svg": _expression,
     "images/neuron.svg": _neuron,

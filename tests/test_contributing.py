@@ -105,7 +105,7 @@ def test_a_copy_with_the_recipes_passes_the_tests_that_follow_from_them(changed:
         "tests/test_package.py",
         "tests/explorer/test_page_engine.py",
         "-k",
-        "logit or ediff1d or (test_cli and (depth or count))"
+        "log_odds or ediff1d or (test_cli and (depth or count))"
         " or fresh or every_remedy or every_op or every_subject or verbs_is_whole",
     )
 
@@ -118,13 +118,13 @@ def test_the_page_of_the_copy_computes_the_new_op_as_python_does(changed: Path) 
     done = subprocess.run(command, cwd=changed / "web", capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout[-4000:]
-    assert '"logit"' in (changed / "web/src/engine/ops.generated.ts").read_text(encoding="utf-8")
+    assert '"log_odds"' in (changed / "web/src/engine/ops.generated.ts").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("command", "output"),
     [
-        (["grad", "logit(x)", "x=0.5"], "gradients  x=4"),
+        (["grad", "log_odds(x)", "x=0.5"], "gradients  x=4"),
         (["depth", "x * x + x", "x=3"], "the longest path has 2 ops"),
         (["count", "x * x + x"], "3 nodes"),
     ],
@@ -138,7 +138,7 @@ def test_the_command_of_the_copy_knows_what_was_added(changed: Path, command: li
 def test_a_derived_file_of_the_copy_that_is_stale_fails_a_test_that_names_the_command(changed: Path) -> None:
     page = changed / "docs" / "ops.md"
     text = page.read_text(encoding="utf-8")
-    page.write_text(text.replace("| `logit` |", "| `logits` |"), encoding="utf-8")
+    page.write_text(text.replace("| `log_odds` |", "| `log_oddses` |"), encoding="utf-8")
     try:
         done = run_in(changed, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_package.py", "-k", "ops.md")
     finally:

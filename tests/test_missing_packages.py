@@ -69,6 +69,11 @@ CASES = {
         'a widget in a notebook needs anywidget: pip install "wiregrad[notebook]"',
         "from wiregrad.explorer.widget import widget; widget(circuit)",
     ),
+    "scipy": MissingCase(
+        "scipy",
+        "an op of scipy.special (gammaln, erfinv, ...) needs scipy, which cannot be imported: pip install scipy",
+        "wg.grad(wg.gammaln)(2.0)",
+    ),
 }
 
 BLOCK = """
@@ -115,8 +120,9 @@ WORKING_COMMANDS = [
 
 
 def dependencies() -> list[str]:
-    """Return the names of the packages that are installed with wiregrad, or with its extra for notebooks."""
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["notebook"]]
+    """Return the names of the packages that are installed with wiregrad, or with an extra for its users."""
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *extras["notebook"], *extras["scipy"]]
     return [re.split(r"[<>=!~\[; ]", text)[0] for text in wanted]
 
 

@@ -272,7 +272,7 @@ class Formulas:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        ops = [op for op in TABLE if isinstance(op, Elementwise) and not op.per_call]
+        ops = [op for op in TABLE if isinstance(op, Elementwise) and op.c and not op.per_call]
         self.conditions = [op for op in ops if _is_asked(op)]
         self.numbers = [op for op in ops if not _is_asked(op)]
         self.signs = [op for op in self.numbers if op.infix or op.prefix]
@@ -337,7 +337,7 @@ def _is_asked(op: Elementwise) -> bool:
 
 def systematic() -> Iterator[tuple[str, Sequence[float]]]:
     """Return every op at a regular and at awkward points, and ops with kinks beside every choice of literals."""
-    for k, op in enumerate(op for op in TABLE if isinstance(op, Elementwise) and not op.per_call):
+    for k, op in enumerate(op for op in TABLE if isinstance(op, Elementwise) and op.c and not op.per_call):
         call = f"y = {op.name}({', '.join(op.inputs)})"
         yield call, [float(x) for x in op.sample_points[k % len(op.sample_points)]]
         for shift in range(3 if op.kinks else 1):

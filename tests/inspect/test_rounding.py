@@ -90,7 +90,8 @@ def estimates(run: Run) -> dict[str, RoundingEstimate]:
 @cache
 def exact_ops() -> tuple[Elementwise, ...]:
     """Return the ops on numbers that can be done in exact arithmetic, as their own samples show."""
-    return tuple(op for op in TABLE if isinstance(op, Elementwise) and op.pattern is not Pattern.MERGE and _agrees(op))
+    own = [op for op in TABLE if isinstance(op, Elementwise) and not op.library and op.pattern is not Pattern.MERGE]
+    return tuple(filter(_agrees, own))
 
 
 def _agrees(op: Elementwise) -> bool:

@@ -19,6 +19,7 @@ from wiregrad.ops import TABLE, Advice
 from wiregrad.ops.advice import GENERAL_REMEDIES, Surroundings, find_advice, only_moves_elements, remedies_of
 from wiregrad.ops.faults import forward_fault
 
+TABLE.load_deferred()
 EPS, TINY = 1e-6, 1e-30
 Program = Callable[..., Any]
 
@@ -309,6 +310,46 @@ pair(
     0j,
 )
 each("mod floor_divide", "d == 0", lambda f, x, d: f(x, d), lambda f, x, d: f(x, np.where(d == 0, 1.0, d)), 3.0, 0.0)
+
+for name in ("xlogy", "rel_entr"):
+
+    def kept_above_0(x: Any, y: Any, f: Any = TABLE[name]) -> Any:
+        return f(x, np.maximum(y, EPS))
+
+    pair(name, "second argument above 0", TABLE[name], kept_above_0, 1.0, 0.0)
+pair(
+    "xlog1py",
+    "second argument above -1",
+    TABLE["xlog1py"],
+    lambda x, y: TABLE["xlog1py"](x, np.maximum(y, -1 + EPS)),
+    1.0,
+    -1.0,
+)
+
+SPECIAL = {
+    **dict.fromkeys(("gammaln", "gamma", "digamma"), (0.0,)),
+    **dict.fromkeys(("polygamma", "bessel_y", "bessel_k"), (1.0, 0.0)),
+    **dict.fromkeys(("betaln", "beta"), (0.0, 2.0)),
+    **dict.fromkeys(("gammainc", "gammaincc", "stdtr"), (-1.0, 1.0)),
+    **dict.fromkeys(("betainc", "betaincc"), (-1.0, 2.0, 0.5)),
+    "binom": (-1.0, -1.0),
+    "gamma_moment": (1.0, -1.0, 1.0),
+    "beta_moment": (1.0, 0.0, -1.0, 2.0, 0.5),
+}
+for name, point in SPECIAL.items():
+
+    def kept_positive(*xs: Any, f: Any = TABLE[name]) -> Any:
+        return f(*(np.maximum(x, EPS) for x in xs))
+
+    pair(name, "arguments above 0", TABLE[name], kept_positive, *point)
+for name, point in {"betainc": (2.0, 3.0), "betaincc": (2.0, 3.0), "beta_moment": (1.0, 0.0, 2.0, 3.0)}.items():
+
+    def kept_a_share(*xs: Any, f: Any = TABLE[name]) -> Any:
+        return f(*xs[:-1], np.clip(xs[-1], 0.0, 1.0))
+
+    pair(name, "between 0 and 1", TABLE[name], kept_a_share, *point, 1.5)
+pair("gamma", "gammaln", TABLE["gamma"], TABLE["gammaln"], 200.0)
+pair("bessel_i", "ive", TABLE["bessel_i"], TABLE["bessel_ie"], 0.0, 800.0)
 
 each("arcsin arccos", "np.clip", lambda f, x: f(x), lambda f, x: f(np.clip(x, -1 + EPS, 1 - EPS)), 1.0)
 each("arcsin arccos arctanh", "np.clip", lambda f, x: f(x), lambda f, x: f(np.clip(x, -1 + EPS, 1 - EPS)), 1.5)

@@ -15,7 +15,8 @@ from wiregrad.ops import TABLE, Elementwise
 from .frameworks import JAX, TORCH, Peer, find, numbers
 
 GRID = (0.0, 0.5, 1.0, 1.5, 6.0, -1.5)
-KINKED = [op for op in TABLE if isinstance(op, Elementwise) and any(not kink.jump for kink in op.kinks)]
+OWN = [op for op in TABLE if isinstance(op, Elementwise) and not op.library]
+KINKED = [op for op in OWN if any(not kink.jump for kink in op.kinks)]
 
 
 def points_on_kinks(op: Elementwise) -> Iterator[tuple[float, ...]]:

@@ -64,7 +64,7 @@ PLAIN = (0.0, -0.0, 1.0, 2.0, 3.0, 0.5, -1.0, -0.5, 7.5)
 def all_uses() -> Iterator[OpUse]:
     """Return every op as it can be used: kink modes, constants beside a wire, conditions beside a number."""
     for op in TABLE:
-        if not isinstance(op, Elementwise) or op.pattern in (Pattern.MERGE, Pattern.SOURCE) or op.opaque:
+        if not isinstance(op, Elementwise) or op.pattern in (Pattern.MERGE, Pattern.SOURCE) or not op.c:
             continue
         types = tuple(BOOL if name in op.takes_bool else FLOAT for name in op.inputs)
         slots = range(len(types))

@@ -51,6 +51,8 @@ ROUNDED_FUNCTIONS: dict[str, str] = {
     ),
     "float_power": "NumPy's two powers round differently",
     **dict.fromkeys("norm vector_norm".split(), "a root of a number and of an array differ in NumPy, in the last bit"),
+    "i0": "NumPy and SciPy compute it by different series",
+    **{name: "exp of a number is Python's, of an array NumPy's" for name in FUNCTIONS if "." in name},
 }
 """Functions whose value differs from NumPy's by rounding, and why."""
 
@@ -360,7 +362,7 @@ class SampleCase:
         for circuit in (recorded, recorded.simplify()):
             result = circuit(dict(zip(recorded.inputs, [np.asarray(x)[()] for x in self.leaves], strict=True)))
             for got, output in zip(result.values() if isinstance(result, dict) else [result], wanted, strict=True):
-                assert_near(np.asarray(got), output, 0.0)
+                assert_near(np.asarray(got), output, self._value_tolerance)
 
     def gradient_at(self, *leaves: Any) -> tuple[Any, ...]:
         """Return the gradient at other leaves; it can be differentiated again."""

@@ -95,7 +95,7 @@ def shrink_circuit(circuit: Circuit, fails: Callable[[Circuit], bool]) -> Circui
 
 
 def _elementwise_choices() -> list[Elementwise]:
-    return [op for op in TABLE if isinstance(op, Elementwise) and op.pattern is not Pattern.MERGE]
+    return [op for op in TABLE if isinstance(op, Elementwise) and op.c and op.pattern is not Pattern.MERGE]
 
 
 def _random_mode(rng: np.random.Generator, op: Elementwise) -> int:

@@ -146,6 +146,10 @@ test("numbers are written as Python writes them", () => {
   }
 });
 
+test("an op that a library of Python computes is refused by name", () => {
+  assert.throws(() => parse("1 + gammaln(x)"), /gammaln is computed by scipy, which the page does not have/);
+});
+
 test("what a leaf misses is said", () => {
   assert.throws(() => evaluate(parse("a * b"), { a: 1 }), /no value for b/);
 });

@@ -228,6 +228,10 @@ def _lower_elementwise(op: Elementwise, operands: list[ScalarExpression]) -> Sca
     name = getattr(op.forward, "__name__", "")
     if getattr(np, name, None) is op.forward:
         return CallExpression(f"np.{name}", tuple(operands))
+    if tree is None and op.library:
+        raise NoRuleError(
+            f"{op.title} is computed by {op.library}, so it cannot be written in NumPy alone; the interpreter runs it"
+        )
     if tree is None:
         raise NoRuleError(
             f"{op.title} is not a NumPy function and its record has no text (`c`), so it cannot be written in NumPy"

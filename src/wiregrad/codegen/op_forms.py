@@ -450,12 +450,13 @@ def lower_to_c(form: Form) -> ScalarExpression:
 
 def require_scalar_text(op: Op) -> Elementwise:
     """Return the op if its record has a scalar C text, else raise NoRuleError."""
-    if not isinstance(op, Elementwise) or not op.c:
-        kind = "works on whole arrays" if not isinstance(op, Elementwise) else "has no scalar text (`c`) in its record"
-        raise NoRuleError(
-            f"{op.title} {kind}, so it cannot be written in C, JavaScript or plain Python; to_numpy() writes arrays"
-        )
-    return op
+    if isinstance(op, Elementwise) and op.c:
+        return op
+    languages = "so it cannot be written in C, JavaScript or plain Python"
+    if isinstance(op, Elementwise) and op.library:
+        raise NoRuleError(f"{op.title} is computed by {op.library}, {languages}; the interpreter runs it")
+    kind = "works on whole arrays" if not isinstance(op, Elementwise) else "has no scalar text (`c`) in its record"
+    raise NoRuleError(f"{op.title} {kind}, {languages}; to_numpy() writes arrays")
 
 
 def _apply_op_text(op: Elementwise, arguments: dict[str, ScalarExpression]) -> ScalarExpression:

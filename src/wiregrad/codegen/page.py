@@ -184,8 +184,16 @@ def write_page_ops() -> str:
             "",
             "/** The ops that work on numbers, in the order of the op table. */",
             f"export const OPS: readonly OpRecord[] = [\n{table}\n];\n",
+            "/** The ops that a library of Python computes, so that the page cannot: the library by name. */",
+            f"export const LIBRARY_OPS: Readonly<Record<string, string>> = {{\n{_write_library_ops()}\n}};\n",
         ]
     )
+
+
+def _write_library_ops() -> str:
+    """Return the ops that a library computes, one line for each."""
+    ops = [op for op in TABLE if isinstance(op, Elementwise) and op.library]
+    return "\n".join(f"  {op.name}: {json.dumps(op.library)}," for op in ops)
 
 
 class _RecordParts(NamedTuple):

@@ -280,7 +280,7 @@ def can_run_in_page(circuit: CircuitGraph) -> bool:
         and not circuit.certificates
         and all(
             row.op.pattern is Pattern.SOURCE
-            or (isinstance(row.op, Elementwise) and not (row.op.opaque or row.op.per_call or row.op.settings))
+            or (isinstance(row.op, Elementwise) and row.op.c and not (row.op.per_call or row.op.settings))
             for row in circuit.rows()
         )
         and all(decode_mode(mode)[0] is Convention.MIN_NORM for mode in _list_modes(circuit))

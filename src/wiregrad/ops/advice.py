@@ -903,6 +903,39 @@ QUOTIENT_REMEDIES = (
 REMAINDER_REMEDIES = (Remedy("keep the divisor from 0: np.where(d == 0, 1.0, d)", when=_divides_by_zero),)
 
 
+def _takes_log_below(case: FaultCase, bound: float) -> bool:
+    return not holds_everywhere(case.input_numbers[1], lambda b: b > bound)
+
+
+TIMES_LOG_REMEDIES = (
+    Remedy("keep the second argument above 0: np.maximum(y, eps)", when=lambda case: _takes_log_below(case, 0.0)),
+)
+TIMES_LOG1P_REMEDIES = (
+    Remedy(
+        "keep the second argument above -1: np.maximum(y, -1 + eps)", when=lambda case: _takes_log_below(case, -1.0)
+    ),
+)
+
+
+# Gamma, beta and Bessel functions.
+
+
+def _has_no_positive(case: FaultCase) -> bool:
+    return any(not holds_everywhere(numbers, lambda x: x > 0) for numbers in case.input_numbers)
+
+
+POSITIVE_REMEDIES = (Remedy("keep the arguments above 0: np.maximum(x, eps)", when=_has_no_positive),)
+GAMMA_REMEDIES = (*POSITIVE_REMEDIES, Remedy("use gammaln(x), which does not overflow", when=has_overflowed))
+BESSEL_REMEDIES = (Remedy("use ive(n, x), which does not overflow: exp(-abs(x)) times this", when=has_overflowed),)
+BETA_REMEDIES = (
+    Remedy(
+        "keep the last argument between 0 and 1: np.clip(x, 0, 1)",
+        when=lambda case: not holds_everywhere(case.input_numbers[-1], lambda x: (x >= 0) & (x <= 1)),
+    ),
+    *POSITIVE_REMEDIES,
+)
+
+
 # Angles.
 
 
@@ -1009,6 +1042,8 @@ REMEDIES: Mapping[Advice, tuple[Remedy, ...] | Callable[[Op], tuple[Remedy, ...]
     Advice.LOG2: LOG2_REMEDIES,
     Advice.LOG10: LOG10_REMEDIES,
     Advice.LOG1P: LOG1P_REMEDIES,
+    Advice.TIMES_LOG: TIMES_LOG_REMEDIES,
+    Advice.TIMES_LOG1P: TIMES_LOG1P_REMEDIES,
     Advice.EXP: EXP_REMEDIES,
     Advice.EXP2: EXP2_REMEDIES,
     Advice.EXPM1: EXPM1_REMEDIES,
@@ -1018,6 +1053,10 @@ REMEDIES: Mapping[Advice, tuple[Remedy, ...] | Callable[[Op], tuple[Remedy, ...]
     Advice.REMAINDER: REMAINDER_REMEDIES,
     Advice.ARC_ANGLE: ARC_ANGLE_REMEDIES,
     Advice.INTERVAL: list_interval_remedies,
+    Advice.POSITIVE: POSITIVE_REMEDIES,
+    Advice.GAMMA: GAMMA_REMEDIES,
+    Advice.BESSEL: BESSEL_REMEDIES,
+    Advice.BETA: BETA_REMEDIES,
     Advice.ARCCOSH: ARCCOSH_REMEDIES,
     Advice.SOFTMAX: SOFTMAX_REMEDIES,
     Advice.LOG_SOFTMAX: LOG_SOFTMAX_REMEDIES,

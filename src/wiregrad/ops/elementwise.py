@@ -106,6 +106,8 @@ class Elementwise(Op):
     c: str = ""
     """The op on doubles: a C99 expression with the inputs in braces. It is parsed, and the text of every language is
     written from it."""
+    library: str = ""
+    """The optional package that computes the op; it then needs no `c`, and native code and listings refuse it."""
     python: str = ""
     """The op on Python floats, if Python has a shorter form than `c`; may raise where `c` returns inf or NaN."""
     exact: Callable[..., Any] | None = None
@@ -243,13 +245,15 @@ class Elementwise(Op):
 
 def find_missing_parts(op: Elementwise) -> Iterator[str]:
     """Iterate over what a record lacks: a text, samples, remedies, or a domain and a forward that work on arrays."""
-    if not op.c.strip():
+    if not op.c.strip() and not op.library:
         yield 'no c: add c=, the op on numbers as a C expression with the inputs in braces, such as "exp({x})"'
-    elif not _uses_inputs_alone(op.c, op.inputs):
+    elif op.c and not _uses_inputs_alone(op.c, op.inputs):
         yield f"c={op.c!r} must use every input and no other name in braces: {', '.join(op.inputs)}"
     with np.errstate(all="ignore"):
         yield from _find_domain_faults(op)
-        yield from _find_forward_faults(op)
+        if not op.library:
+            # The forward of a library is not called before it is needed, because that would import the library.
+            yield from _find_forward_faults(op)
 
 
 def _uses_inputs_alone(text: str, inputs: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import SPLIT_NAME, TABLE, Advice, Level, Pattern
-from wiregrad.ops.elementwise import Elementwise, Interval, Kink
+from wiregrad.ops.elementwise import SAMPLE_NUMBERS, Elementwise, Interval, Kink
 from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, is_nowhere, only
 from wiregrad.ops.large_arrays import has_nan, power_of_large, select_elements
 
@@ -68,6 +68,38 @@ def _compute_sigmoid(x: Any) -> Any:
 def _compute_softplus(x: Any) -> Any:
     _refuse_complex(x)
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _multiply_log(a: Any, b: Any, logarithm: Callable[..., Any]) -> Any:
+    """Return a times a logarithm of b, but 0 where a is 0, whatever b is."""
+    _refuse_complex(a)
+    _refuse_complex(b)
+    skips = (a == 0) & ~np.isnan(b)
+    return np.where(skips, 0.0, a * logarithm(np.where(skips, 1.0, b)))[()]
+
+
+def _compute_entropy(x: Any) -> Any:
+    _refuse_complex(x)
+    y = -x * np.log(np.where(x > 0, x, 1.0))
+    return np.where(x > 0, y, np.where(x == 0, 0.0, np.where(x < 0, -np.inf, x)))[()]
+
+
+def _compute_relative_entropy(a: Any, b: Any) -> Any:
+    _refuse_complex(a)
+    _refuse_complex(b)
+    inside = (a > 0) & (b > 0)
+    one, two = np.where(inside, a, 1.0), np.where(inside, b, 1.0)
+    ratio = one / two
+    is_near = (ratio > 0.5) & (ratio < 2.0)
+    is_normal = (ratio > 2.2250738585072014e-308) & (ratio < np.inf)
+    distant = np.where(is_normal, np.log(np.where(is_normal, ratio, 1.0)), np.log(one) - np.log(two))
+    y = one * np.where(is_near, np.log1p((one - two) / two), distant)
+    outside = np.where((a == 0) & (b >= 0), 0.0, np.where(np.isnan(a) | np.isnan(b), a + b, np.inf))
+    return np.where(inside, y, outside)[()]
+
+
+def _is_either_negative(a: Any, b: Any) -> Any:
+    return logical_or(less(a, 0.0), less(b, 0.0))
 
 
 def _compute_gelu(x: Any) -> Any:
@@ -400,6 +432,7 @@ cbrt: Elementwise = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         c="cbrt({x})",
+        scipy=("scipy.special.cbrt",),
         forward=np.cbrt,
         partials=(lambda x, y: 1.0 / (3.0 * (y * y)),),
     )
@@ -454,6 +487,7 @@ exp2: Elementwise = _register_unary(
     lambda x, y: y * LN2,
     exact=lambda mp, x: mp.power(2, x),
     c="exp2({x})",
+    scipy=("scipy.special.exp2",),
     remedies=Advice.EXP2,
 )
 expm1: Elementwise = _register_unary(
@@ -462,6 +496,7 @@ expm1: Elementwise = _register_unary(
     np.expm1,
     lambda x, y: exp(x),
     c="expm1({x})",
+    scipy=("scipy.special.expm1",),
     remedies=Advice.EXPM1,
 )
 
@@ -501,6 +536,7 @@ log1p: Elementwise = _register_unary(
     lambda x, y: undefined_where(is_below(x, -1.0), x, 1.0 / (1.0 + x)),
     domain=Interval(low=-1.0),
     c="log1p({x})",
+    scipy=("scipy.special.log1p",),
     remedies=Advice.LOG1P,
 )
 
@@ -514,6 +550,7 @@ sinc: Elementwise = _register_unary(
     "sin(pi x) / (pi x); 1 at 0.",
     np.sinc,
     lambda x, y: where(less(absolute(x), 0.5), _sinc_slope(x), (cos(math.pi * x) - y) / replace_zero(x)),
+    scipy=("scipy.special.sinc",),
     exact=lambda mp, x: mp.sincpi(x),
     c="{x} == 0.0 ? 1.0 : sin(3.141592653589793 * {x}) / (3.141592653589793 * {x})",
     ulps=64.0,
@@ -607,6 +644,7 @@ erf: Elementwise = _register_unary(
     ulps=16.0,
     because="x * x is rounded before it is exponentiated",
     c="erf({x})",
+    scipy=("scipy.special.erf",),
 )
 erfc: Elementwise = _register_unary(
     "erfc",
@@ -617,6 +655,85 @@ erfc: Elementwise = _register_unary(
     ulps=16.0,
     because="x * x is rounded before it is exponentiated",
     c="erfc({x})",
+    scipy=("scipy.special.erfc",),
+)
+xlogy: Elementwise = register(
+    Elementwise(
+        name="xlogy",
+        remedies=Advice.TIMES_LOG,
+        doc="a log(b), and 0 where a = 0.",
+        inputs=("a", "b"),
+        pattern=Pattern.SCALE,
+        c="{a} == 0.0 && {b} == {b} ? 0.0 : {a} * log({b})",
+        forward=lambda a, b: _multiply_log(a, b, np.log),
+        partials=(
+            lambda a, b, y: log(b),
+            # For a = 0 the value is 0 for every b, so that a / b = 0 / 0 at b = 0 must not come back.
+            lambda a, b, y: only(not_equal(a, 0.0), where(less(b, 0.0), undefined(b), a / (b + 0.0))),
+        ),
+        domain=lambda a, b: (b >= 0) | (a == 0),
+        samples=tuple((a, abs(b)) for a, b in zip(SAMPLE_NUMBERS, SAMPLE_NUMBERS[5:], strict=False)),
+        exact=lambda mp, a, b: mp.mpf(0) if not a else a * mp.log(b) if b >= 0 else mp.nan,
+        scipy=("scipy.special.xlogy",),
+    )
+)
+xlog1py: Elementwise = register(
+    Elementwise(
+        name="xlog1py",
+        remedies=Advice.TIMES_LOG1P,
+        doc="a log(1 + b), and 0 where a = 0.",
+        inputs=("a", "b"),
+        pattern=Pattern.SCALE,
+        c="{a} == 0.0 && {b} == {b} ? 0.0 : {a} * log1p({b})",
+        forward=lambda a, b: _multiply_log(a, b, np.log1p),
+        partials=(
+            lambda a, b, y: log1p(b),
+            lambda a, b, y: only(not_equal(a, 0.0), where(less(b, -1.0), undefined(b), a / (1.0 + b))),
+        ),
+        domain=lambda a, b: (b >= -1) | (a == 0),
+        samples=tuple((a, abs(b) - 0.1) for a, b in zip(SAMPLE_NUMBERS, SAMPLE_NUMBERS[5:], strict=False)),
+        exact=lambda mp, a, b: mp.mpf(0) if not a else a * mp.log1p(b) if b >= -1 else mp.nan,
+        scipy=("scipy.special.xlog1py",),
+    )
+)
+entr: Elementwise = _register_unary(
+    "entr",
+    "-x log(x), the entropy of a probability; 0 at 0.",
+    _compute_entropy,
+    lambda x, y: where(less(x, 0.0), undefined(x), -log(x) - 1.0),
+    domain=Interval(low=0.0),
+    c="{x} > 0.0 ? -{x} * log({x}) : {x} == 0.0 ? 0.0 : {x} < 0.0 ? -INFINITY : {x}",
+    remedies=Advice.INTERVAL,
+    exact=lambda mp, x: -x * mp.log(x) if x > 0 else -mp.inf if x else mp.mpf(0),
+    scipy=("scipy.special.entr",),
+    ulps=8.0,
+    because="the two terms of the slope nearly cancel around x = 1 / e",
+)
+rel_entr: Elementwise = register(
+    Elementwise(
+        name="rel_entr",
+        remedies=Advice.TIMES_LOG,
+        doc="a log(a / b), the relative entropy of two probabilities; 0 where a = 0.",
+        inputs=("a", "b"),
+        pattern=Pattern.SCALE,
+        c="{a} > 0.0 && {b} > 0.0"
+        " ? {a} * ({a} / {b} > 0.5 && {a} / {b} < 2.0 ? log1p(({a} - {b}) / {b})"
+        " : {a} / {b} > 2.2250738585072014e-308 && {a} / {b} < INFINITY ? log({a} / {b}) : log({a}) - log({b}))"
+        " : {a} == 0.0 && {b} >= 0.0 ? 0.0 : {a} != {a} || {b} != {b} ? {a} + {b} : INFINITY",
+        forward=_compute_relative_entropy,
+        partials=(
+            lambda a, b, y: where(_is_either_negative(a, b), undefined(a + b), log(a / b) + 1.0),
+            lambda a, b, y: only(
+                not_equal(a, 0.0), where(_is_either_negative(a, b), undefined(a + b), -(a / (b + 0.0)))
+            ),
+        ),
+        domain=lambda a, b: (a >= 0) & (b >= 0),
+        samples=tuple((abs(a), abs(b)) for a, b in zip(SAMPLE_NUMBERS, SAMPLE_NUMBERS[5:], strict=False)),
+        exact=lambda mp, a, b: a * mp.log(a / b) if a > 0 and b > 0 else mp.mpf(0) if not a and b >= 0 else mp.inf,
+        scipy=("scipy.special.rel_entr",),
+        ulps=8.0,
+        because="the two terms of the slope nearly cancel around a / b = 1 / e",
+    )
 )
 arctan2: Elementwise = register(
     Elementwise(
@@ -698,6 +815,7 @@ sigmoid: Elementwise = register(
         ulps=16.0,
         because="1 - y cancels where y saturates: decision 5",
         doc="1 / (1 + exp(-x)) without overflow.",
+        scipy=("scipy.special.expit",),
         inputs=("x",),
         pattern=Pattern.SCALE,
         c="{x} >= 0.0 ? 1.0 / (1.0 + exp(-{x})) : exp({x}) / (1.0 + exp({x}))",

@@ -69,7 +69,7 @@ function numberOf(term: string, text: string): number {
 
 function applies({ nodes }: Circuit, text: string): Test {
   const name = opOf(text)?.name ?? text;
-  if (!opOf(text) && !["input", "constant"].includes(text) && !nodes.some(({ op }) => op === text)) {
+  if (!callable.includes(text) && !["input", "constant"].includes(text) && !nodes.some(({ op }) => op === text)) {
     const known = [...new Set([...callable, ...nodes.map(({ op }) => op)])];
     throw new FindMistake(`there is no op called ${shown(text)}${suggest(text, known)}`);
   }

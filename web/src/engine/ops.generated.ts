@@ -97,6 +97,11 @@ function copysign(x: number, y: number): number {
   return y < 0 || Object.is(y, -0) ? -Math.abs(x) : Math.abs(x);
 }
 
+/** -x log(x), the entropy of a probability; 0 at 0. */
+function entr(x: number): number {
+  return x > 0.0 ? -x * Math.log(x) : x === 0.0 ? 0.0 : x < 0.0 ? -Infinity : x;
+}
+
 /** The error function. */
 function erf(x: number): number {
   if (!(Math.abs(x) < 1)) return x < 0 ? erfc(-x) - 1 : 1 - erfc(x);
@@ -226,6 +231,11 @@ function power(a: number, b: number): number {
   return b === 0.5 ? Math.sqrt(a) : pow(a, b);
 }
 
+/** a log(a / b), the relative entropy of two probabilities; 0 where a = 0. */
+function rel_entr(a: number, b: number): number {
+  return a > 0.0 && b > 0.0 ? a * (a / b > 0.5 && a / b < 2.0 ? Math.log1p((a - b) / b) : a / b > 2.2250738585072014e-308 && a / b < Infinity ? Math.log(a / b) : Math.log(a) - Math.log(b)) : a === 0.0 && b >= 0.0 ? 0.0 : a !== a || b !== b ? a + b : Infinity;
+}
+
 /** The wire between 0 and 6, else the bound; slope 0 on a bound. */
 function relu6(x: number): number {
   return x <= 0.0 ? 0.0 : x >= 6.0 ? 6.0 : x;
@@ -249,6 +259,16 @@ function sinc(x: number): number {
 /** log(1 + exp(x)) without overflow. */
 function softplus(x: number): number {
   return (x > 0.0 ? x : 0.0) + Math.log1p(Math.exp(-Math.abs(x)));
+}
+
+/** a log(1 + b), and 0 where a = 0. */
+function xlog1py(a: number, b: number): number {
+  return a === 0.0 && b === b ? 0.0 : a * Math.log1p(b);
+}
+
+/** a log(b), and 0 where a = 0. */
+function xlogy(a: number, b: number): number {
+  return a === 0.0 && b === b ? 0.0 : a * Math.log(b);
 }
 
 /** What several ops have. */
@@ -382,6 +402,21 @@ export const OPS: readonly OpRecord[] = [
   op("erfc", erfc, [
     (x: number) => -1.1283791670955126 * Math.exp(-(x * x)),
   ]),
+  op("xlogy", xlogy, [
+    (_a: number, b: number) => Math.log(b),
+    (a: number, b: number) => a !== 0.0 ? (b < 0.0 ? NaN : a / (b + 0.0)) : null,
+  ], "a b", "f!!!"),
+  op("xlog1py", xlog1py, [
+    (_a: number, b: number) => Math.log1p(b),
+    (a: number, b: number) => a !== 0.0 ? (b < (-1.0) ? NaN : a / (1.0 + b)) : null,
+  ], "a b", "f!!!"),
+  op("entr", entr, [
+    (x: number) => x < 0.0 ? NaN : -Math.log(x) - 1.0,
+  ], "x", "f-"),
+  op("rel_entr", rel_entr, [
+    (a: number, b: number) => a < 0.0 || b < 0.0 ? NaN : Math.log(a / b) + 1.0,
+    (a: number, b: number) => a !== 0.0 ? (a < 0.0 || b < 0.0 ? NaN : -(a / (b + 0.0))) : null,
+  ], "a b", "f!!!"),
   op("arctan2", Math.atan2, [
     (a: number, b: number) => { const part0 = Math.hypot(a, b); return part0 !== 0.0 ? b / part0 / part0 : null; },
     (a: number, b: number) => { const part0 = Math.hypot(a, b); return part0 !== 0.0 ? -(a / part0 / part0) : null; },
@@ -522,3 +557,31 @@ export const OPS: readonly OpRecord[] = [
     (a: number, b: number, y: number) => y !== y ? NaN : -floor_divide(a, b),
   ], "a b", "f!!!", { infix: ["%"], level: 2, kinks: [KINK5] }),
 ];
+
+/** The ops that a library of Python computes, so that the page cannot: the library by name. */
+export const LIBRARY_OPS: Readonly<Record<string, string>> = {
+  gammaln: "scipy",
+  gamma: "scipy",
+  digamma: "scipy",
+  polygamma: "scipy",
+  betaln: "scipy",
+  beta: "scipy",
+  binom: "scipy",
+  erfinv: "scipy",
+  erfcinv: "scipy",
+  ndtri: "scipy",
+  erfcx: "scipy",
+  log_ndtr: "scipy",
+  bessel_j: "scipy",
+  bessel_y: "scipy",
+  bessel_i: "scipy",
+  bessel_k: "scipy",
+  bessel_ie: "scipy",
+  gammainc: "scipy",
+  gammaincc: "scipy",
+  gamma_moment: "scipy",
+  betainc: "scipy",
+  betaincc: "scipy",
+  beta_moment: "scipy",
+  stdtr: "scipy",
+};

@@ -8,7 +8,7 @@
 import type { Circuit, CircuitNode, Place } from "../types";
 import { CONSTANTS, LEVELS, LIMITS, type OpRecord } from "./ops.generated";
 import { fail, statements, targetOf, type Token } from "./scanner";
-import { callable, infixOf, opOf, prefixOf, typeOf } from "./table";
+import { callable, infixOf, libraryOf, opOf, prefixOf, typeOf } from "./table";
 import { quoted, shown, suggest } from "./words";
 
 /** The level of an open parenthesis: below every operator. */
@@ -256,6 +256,8 @@ function push(state: State, node: number, offset: number): void {
 
 function open(state: State, token: Token, kind: "call" | "parenthesis"): void {
   if (kind === "call" && !opOf(token.text)) {
+    const library = libraryOf(token.text);
+    if (library) fail(`${token.text} is computed by ${library}, which the page does not have: explore it from Python`, token.offset);
     const near = suggest(token.text, callable);
     fail(`there is no function called ${token.text}${near}`, token.offset);
   }

@@ -2,7 +2,7 @@
  * Looking things up in the op table: by name, by spelling, and what a node of an op computes.
  */
 import type { CircuitNode, Scalar } from "../types";
-import { HINT, OPS, type Local, type OpRecord } from "./ops.generated";
+import { HINT, LIBRARY_OPS, OPS, type Local, type OpRecord } from "./ops.generated";
 
 const byName = new Map<string, OpRecord>([
   ...OPS.map((op) => [op.name, op] as const),
@@ -12,14 +12,23 @@ const byInfix = new Map(OPS.flatMap((op) => op.infix.map((text) => [text, op] as
 const byPrefix = new Map(OPS.filter((op) => op.prefix).map((op) => [op.prefix, op] as const));
 
 /** The ops a formula can call, other names behind all first ones. */
-export const callable: readonly string[] = [...OPS.map((op) => op.name), ...OPS.flatMap((op) => op.aliases)];
+export const callable: readonly string[] = [
+  ...OPS.map((op) => op.name),
+  ...Object.keys(LIBRARY_OPS),
+  ...OPS.flatMap((op) => op.aliases),
+];
 
 /** Every operator, the longest first. */
 export const signs: readonly string[] = [...new Set([...byInfix.keys(), ...byPrefix.keys()])].sort(
   (one, two) => two.length - one.length,
 );
 
-/** The record of a name; undefined for inputs, constants and ops on arrays. */
+/** The library that computes the op of a name; undefined for all other names. */
+export function libraryOf(name: string): string | undefined {
+  return Object.hasOwn(LIBRARY_OPS, name) ? LIBRARY_OPS[name] : undefined;
+}
+
+/** The record of a name; undefined for inputs, constants, ops on arrays and ops that a library computes. */
 export function opOf(name: string): OpRecord | undefined {
   return byName.get(name);
 }

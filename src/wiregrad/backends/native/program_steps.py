@@ -135,7 +135,9 @@ def _make_node_kind(circuit: CircuitGraph, node: int, inlined: _InlinedConstants
     try:
         require_scalar_text(op)
     except NoRuleError:
-        raise NotNativeError(f"native code cannot compute {op.title}: its record has no scalar C text") from None
+        library = getattr(op, "library", "")
+        reason = f"it is computed by {library}" if library else "its record has no scalar C text"
+        raise NotNativeError(f"native code cannot compute {op.title}: {reason}") from None
     columns = circuit.columns
     sources = circuit.sources_of(node)
     mode = 0 if columns.modes is None else int(columns.modes[node])

@@ -1,4 +1,4 @@
-"""How NumPy's ufuncs, functions and array methods find their ops when they are given values.
+"""How NumPy's and SciPy's ufuncs, and NumPy's functions and array methods, find their ops when they are given values.
 
 At the end, a few methods under PyTorch's names, so that the body of a PyTorch `Function` runs as it is written. They
 are names that NumPy's arrays do not have; where both libraries have a name, values follow NumPy.
@@ -7,8 +7,10 @@ are names that NumPy's arrays do not have; where both libraries have a name, val
 from __future__ import annotations
 
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,7 +50,7 @@ from wiregrad.frontends.recording.value_methods import Index, Operand
 from wiregrad.ir import TABLE, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
-from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
+from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY
 from wiregrad.ops.functions.refusals import REFUSALS
 from wiregrad.ops.functions.registry import RegisteredFunction
 from wiregrad.ops.functions.shape import cast_like
@@ -56,13 +58,15 @@ from wiregrad.ops.functions.shape import cast_like
 
 def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
     """Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."""
-    op = UFUNCS.get(ufunc)
+    op = UFUNCS.get(ufunc) or find_scipy_op(ufunc)
     if op is not None and method == "__call__" and not settings:
         return record_op(op, inputs) if type(self) is Value else op(*inputs)
     refuse_out(settings)
     if method == "outer" and op is not None:
         return _apply_outer(op, *inputs)
     entry = FUNCTIONS_BY_NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
+    if entry is None and method == "__call__":
+        entry = FUNCTIONS_BY_SCIPY.get(name_scipy_ufunc(ufunc))
     if entry is None:
         if op is not None and method == "__call__" and not settings:
             return op(*inputs)
@@ -72,6 +76,27 @@ def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **se
         known = {*FUNCTIONS, *TABLE.scalar_names()}
         raise NoRuleError(f"{describe_missing_ufunc(ufunc, method, settings, known)}{format_user_line()}")
     return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
+
+
+def name_scipy_ufunc(ufunc: np.ufunc) -> str:
+    """Return the dotted name of a ufunc of scipy.special; an empty string for other ufuncs."""
+    # A ufunc knows neither its module nor, if it has two names, both of them.
+    special = sys.modules.get("scipy.special")
+    return f"scipy.special.{ufunc.__name__}" if getattr(special, ufunc.__name__, None) is ufunc else ""
+
+
+def find_scipy_op(ufunc: np.ufunc) -> Op | None:
+    """Return the op that a ufunc of scipy.special stands for; None if there is none."""
+    if "scipy.special" not in sys.modules:
+        return None
+    return _ops_by_scipy().get(name_scipy_ufunc(ufunc))
+
+
+@cache
+def _ops_by_scipy() -> dict[str, Op]:
+    """Return every op by the dotted names of the SciPy functions that it stands for."""
+    TABLE.load_deferred()
+    return {name: op for op in TABLE if isinstance(op, Elementwise) for name in op.scipy}
 
 
 def _run_or_concrete(

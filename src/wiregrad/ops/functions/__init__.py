@@ -1,13 +1,24 @@
-"""Functions of arrays that are made of ops, with NumPy's names and arguments.
+"""Functions of arrays that are made of ops, with NumPy's and SciPy's names and arguments.
 
 Importing this package registers them all.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
-mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`). Other rooms call `FUNCTIONS`,
-`FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
+mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`, `special`, `stats`). Other rooms
+call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import linalg, network, pointwise, polynomials, reduce, selection, shape, statistics
+from wiregrad.ops.functions import (
+    linalg,
+    network,
+    pointwise,
+    polynomials,
+    reduce,
+    selection,
+    shape,
+    special,
+    statistics,
+    stats,
+)
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -29,5 +40,7 @@ __all__ = [
     "register_function",
     "selection",
     "shape",
+    "special",
     "statistics",
+    "stats",
 ]

@@ -41,6 +41,9 @@ class RegisteredFunction:
     @property
     def is_listed(self) -> bool:
         """Whether `dir(wiregrad)` lists it: not if people write it otherwise, as an operator, a method or a ufunc's."""
+        if not self.name.isidentifier():
+            # `special.softmax` and `norm.logpdf` are reached by SciPy's names alone.
+            return False
         if self.numpy:
             return any(getattr(function, "__name__", None) == self.name for function in self.numpy)
         is_array_method = hasattr(np.ndarray, self.name) or hasattr(np.ndarray, f"__{self.name}__")
