@@ -14,7 +14,15 @@ import numpy as np
 
 from wiregrad.errors import GradientError, OperandError, short_repr
 from wiregrad.frontends.recording import dispatch, scalar, traced_numbers  # noqa: F401 - they install Value's methods
-from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, is_owned, unflatten
+from wiregrad.frontends.recording.arguments import (
+    ContainerTree,
+    as_data,
+    ensure_owned,
+    flatten,
+    is_owned,
+    unflatten,
+)
+from wiregrad.frontends.recording.numpy_overlay import OVERLAY, find_hidden_error
 from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
 from wiregrad.frontends.recording.tape import (
     LITERAL,
@@ -332,6 +340,14 @@ def release_results(container: object, session: RecordingSession) -> Any:
     return unflatten(tree, [release_result(leaf, session) for leaf in leaves])
 
 
+def settle_results(result: Any) -> Any:
+    """Return a result with arrays that were filled as what they stand for now, while the recording can still grow."""
+    if isinstance(result, Scalar) or type(result) is Value:
+        return result
+    leaves, tree = flatten(result)
+    return unflatten(tree, leaves)
+
+
 class LiftedCall:
     """A recorded call of a function, with some of its arguments lifted to values."""
 
@@ -348,13 +364,22 @@ class LiftedCall:
         self.trees: list[ContainerTree] = []
         self.counts: list[int] = []
         before = STATE.running_state()
+        entered = False
         try:
             STATE.innermost, STATE.around = self.session.tape, PAUSES.active_blocks()
             self._lift_arguments(f, args, chosen)
-            self.result = f(*chosen, **kwargs)
+            entered = OVERLAY.enter(outermost=before[0] is None)
+            self.result = settle_results(f(*chosen, **kwargs))
+        except ValueError as error:
+            hidden = find_hidden_error(error)
+            if hidden is not None:
+                raise hidden from None
+            raise
         finally:
             # Plain assignments: a Ctrl-C cannot come between them and leave the tape active.
             STATE.innermost, STATE.around, STATE.block = before
+            if entered:
+                OVERLAY.leave()
 
     def _lift_arguments(self, f: Callable[..., Any], args: tuple[Any, ...], chosen: list[Any]) -> None:
         """Replace the arguments to differentiate by values, and other arrays by read-only copies."""

@@ -29,6 +29,7 @@ from wiregrad.errors import (
     short_repr,
 )
 from wiregrad.frontends.recording.arguments import as_array, as_data
+from wiregrad.frontends.recording.mended_lines import advise_on_conversion, advise_on_store
 from wiregrad.frontends.recording.tape import (
     LITERAL,
     STATE,
@@ -44,6 +45,8 @@ from wiregrad.frontends.recording.tape import (
 from wiregrad.frontends.recording.user_code import user_place
 from wiregrad.frontends.recording.value_methods import ValueMethods
 from wiregrad.ir import INPUT, TABLE, Op, Place
+from wiregrad.ops.functions.joining import convert_plain
+from wiregrad.ops.functions.registry import CONVERSION, WireFoundError
 from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
 
 new_instance = object.__new__
@@ -52,6 +55,8 @@ USER_TAPE = TapeKind.USER
 """Bound once, because looking up a member of an Enum takes a tenth as long as hashing a value."""
 MAX_REMEMBERED_PASSES = 8
 """Maximum number of backward passes whose source lines a leaf remembers."""
+MAX_OBJECT_ELEMENTS = 10_000
+"""Maximum number of elements of a value that NumPy may take apart: each becomes a value of its own."""
 
 
 class ValueNotes:
@@ -252,16 +257,20 @@ class Value(ValueMethods):
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
             if is_constant(self):
                 _note_escape(self, self._data)
-                return np.array(self._data, dtype)
-            raise EscapeError(
-                _ESCAPE_MESSAGE.format("an array") + "; join values with np.stack([...])" + format_user_line()
-            )
+                return convert_plain(self._data, dtype).copy()
+            if CONVERSION.refuses_wires:
+                raise WireFoundError
+            if dtype is None or np.dtype(dtype).kind == "O":
+                return spread_elements(self)
+            advice = advise_on_store() or advise_on_conversion()
+            raise EscapeError(f"{_ESCAPE_MESSAGE.format('an array')}; {advice}{format_user_line()}")
 
     def __float__(self) -> float:
         if is_constant(self):
             _note_escape(self, self._data)
             return float(self._data)
-        raise EscapeError(_ESCAPE_MESSAGE.format("a float") + "; write np.sin(v), not math.sin(v)" + format_user_line())
+        advice = advise_on_store() or "write np.sin(v), not math.sin(v)"
+        raise EscapeError(f"{_ESCAPE_MESSAGE.format('a float')}; {advice}{format_user_line()}")
 
     def __int__(self) -> int:
         return _as_whole_number(self, "trunc")
@@ -303,12 +312,6 @@ class Value(ValueMethods):
 
     def __iter__(self) -> Iterator[Value]:
         return iter([self[k] for k in range(len(self))])
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise MutationError(
-            "a recorded value does not change in place; instead of x[i] = v write "
-            f"x = wg.put(x, i, v), or np.where(mask, v, x){format_user_line()}"
-        )
 
     def __divmod__(self: Any, other: Any) -> Any:
         return np.divmod(self, other)
@@ -375,6 +378,22 @@ class Value(ValueMethods):
         if self._tape is not None:
             raise EscapeError(_ESCAPE_MESSAGE.format("bytes") + format_user_line())
         return Value, (self._data, self.name)
+
+
+def spread_elements(value: Value) -> Any:
+    """Return an object array of a value's elements, each a value that keeps its gradient.
+
+    It is what NumPy gets where it asks for an array and cannot be given the value itself, as in `np.array([a, b])`.
+    """
+    elements = np.empty(value.shape, object)
+    if elements.size > MAX_OBJECT_ELEMENTS:
+        raise EscapeError(
+            f"NumPy takes a recorded array of shape {value.shape} apart, element by element; "
+            f"{advise_on_conversion()}{format_user_line()}"
+        )
+    for index in np.ndindex(value.shape):
+        elements[index] = value[index] if index else as_numpy_number(value)
+    return elements
 
 
 def describe_method(method: Callable[..., Any], name: str, function: Callable[..., Any]) -> Callable[..., Any]:

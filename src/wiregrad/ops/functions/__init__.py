@@ -3,11 +3,11 @@
 Importing this package registers them all.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
-mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`). Other rooms call `FUNCTIONS`,
-`FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
+mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`, `joining`). Other rooms call
+`FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import linalg, network, pointwise, reduce, shape
+from wiregrad.ops.functions import joining, linalg, network, pointwise, reduce, shape
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -21,6 +21,7 @@ __all__ = [
     "FUNCTIONS_BY_NUMPY",
     "FUNCTIONS_BY_SCIPY",
     "RegisteredFunction",
+    "joining",
     "linalg",
     "network",
     "pointwise",

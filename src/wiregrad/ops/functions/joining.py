@@ -1,0 +1,286 @@
+"""Arrays made from numbers, arrays and wires: `array`, and how lists with wires in them become one wire.
+
+NumPy gives no hook for `np.array([a, b])`: it asks every element for an array of its own. So a list is first shown to
+NumPy, and a wire in it answers with an error (`WireFoundError`): then, and only then, its elements are joined here. A
+list without wires is read by NumPy alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from wiregrad.ir import TABLE
+from wiregrad.ops.functions.registry import (
+    CONVERSION,
+    N,
+    WireFoundError,
+    detach_array,
+    dtype_of,
+    is_wire,
+    lift,
+    ndim_of,
+    register_function,
+    sample_calls,
+)
+from wiregrad.ops.functions.pointwise import where
+from wiregrad.ops.functions.shape import as_row, expand_dims, getitem, moveaxis, put, reshape_to, stack
+from wiregrad.ops.gradient_flow import shape_of
+
+# Bound once: a front end may put functions that see wires in the place of NumPy's while it records.
+convert_plain = np.asarray
+
+
+@register_function(
+    samples=sample_calls(
+        ([N(), N()],),
+        ([[N(), N(), 1.0], [2.0, N(), N()]],),
+        ([N(2), [N(), 3.0]],),
+        (N(2, 3),),
+        ([N(1)],),
+        ([N(0), N(0)],),
+        (N(),),
+    )
+)
+def array(items: Any, dtype: Any = None) -> Any:
+    """The array of a nested list; recorded numbers and arrays in it keep their gradient."""
+    y = join_items(items)
+    if dtype is None or dtype_of(y) == np.dtype(dtype):
+        return y
+    return TABLE["cast"](y, dtype=np.dtype(dtype).name)
+
+
+def join_items(items: Any) -> Any:
+    """Return a number, array, nested list or object array as NumPy reads it; as one wire if there is a wire in it."""
+    if is_wire(items):
+        return items
+    plain = find_plain_array(items)
+    return join_wires(items) if plain is None else plain
+
+
+def find_plain_array(items: Any) -> Any:
+    """Return the array that NumPy makes of something; None if there is a wire in it."""
+    outer = CONVERSION.refuses_wires
+    CONVERSION.refuses_wires = True
+    try:
+        plain = convert_plain(items)
+    except WireFoundError:
+        return None
+    finally:
+        CONVERSION.refuses_wires = outer
+    return None if plain.dtype.kind == "O" and holds_wire(plain) else plain
+
+
+def holds_wire(array: np.ndarray[Any, Any]) -> bool:
+    """Return whether an object array has a wire among its elements."""
+    return any(is_wire(element) for element in array.flat)
+
+
+def join_wires(items: Any) -> Any:
+    """Return a nested list or object array with wires in it as one wire."""
+    leaves: list[Any] = []
+    shape = _collect_leaves(items, leaves)
+    return reshape_to(join_row(leaves), shape)
+
+
+def join_row(leaves: Sequence[Any]) -> Any:
+    """Return the elements of wires and arrays in one row; neighbouring plain arrays become one constant."""
+    rows: list[Any] = []
+    for is_recorded, run in groupby(leaves, is_wire):
+        parts = [as_row(leaf) for leaf in run]
+        rows += parts if is_recorded else [np.concatenate(parts)]
+    return rows[0] if len(rows) == 1 else TABLE["concatenate"](*rows, axis=-1)
+
+
+def _collect_leaves(item: Any, leaves: list[Any]) -> tuple[int, ...]:
+    """Append the wires and plain arrays in an item to a list, in order; returns the shape of the item."""
+    if is_wire(item):
+        leaves.append(item)
+        return shape_of(item)
+    outer: tuple[int, ...]
+    if isinstance(item, list | tuple):
+        parts: list[Any] = list(item)
+        outer = (len(parts),)
+    elif isinstance(item, np.ndarray) and item.dtype.kind == "O":
+        parts = list(item.flat)
+        outer = item.shape
+    else:
+        return _add_plain(item, leaves)
+    shapes = {_collect_leaves(part, leaves) for part in parts}
+    if len(shapes) > 1:
+        raise ValueError(f"an array needs parts of one shape; got {', '.join(map(str, sorted(shapes)))}")
+    return outer + (shapes.pop() if shapes else ())
+
+
+def _add_plain(item: Any, leaves: list[Any]) -> tuple[int, ...]:
+    """Append a number or an array without wires; raises if it is neither."""
+    plain = convert_plain(item)
+    if plain.dtype.kind not in "fciub":
+        raise TypeError(f"an array of recorded values is made of numbers; got {type(item).__name__}")
+    leaves.append(plain)
+    return plain.shape
+
+
+@register_function(
+    np.linspace,
+    samples=sample_calls(
+        (N(), N(), 5),
+        (N(), 2.0),
+        (0.5, N(), 4, False),
+        (N(2), N(2), 3, {"axis": -1}),
+        (N(2), 1.0, 3),
+        (N(), N(), 1),
+        (N(), N(), 0),
+    ),
+)
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """Numbers at equal distances between two."""
+    start = lift(start) * 1.0
+    stop = lift(stop) * 1.0
+    steps = num - 1 if endpoint else num
+    delta = stop - start
+    rank = max(ndim_of(start), ndim_of(stop))
+    count = np.arange(num, dtype=float).reshape((num,) + (1,) * rank)
+    y = count * (delta / steps) + start if steps > 0 else count * delta + start
+    if endpoint and num > 1:
+        y = where(count == num - 1, stop, y)
+    y = moveaxis(y, 0, axis) if axis else y
+    y = y if dtype is None else TABLE["cast"](y, dtype=np.dtype(dtype).name)
+    return (y, delta / steps if steps > 0 else np.nan) if retstep else y
+
+
+@register_function(
+    np.logspace,
+    samples=sample_calls(
+        (N(), N(), 5), (N(), 2.0, 3), (0.5, N(), 4, False), (N(2), N(2), 3), (N(), N(), 1), (N(), N(), 3, True, 2.0)
+    ),
+)
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> Any:
+    """Powers of a base whose exponents are at equal distances."""
+    y = base ** linspace(start, stop, num, endpoint, axis=axis)
+    return y if dtype is None else TABLE["cast"](y, dtype=np.dtype(dtype).name)
+
+
+def _draw_geomspace_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    calls: list[tuple[Any, ...]] = [(4,), (1,), (6, False), (2,), (3,)]
+    numbers = [(rng.uniform(0.5, 2.0), rng.uniform(3.0, 9.0), *rest, {}) for rest in calls]
+    return [*numbers, (rng.uniform(0.5, 2.0, 2), rng.uniform(3.0, 9.0, 2), 3, {})]
+
+
+@register_function(np.geomspace, samples=_draw_geomspace_calls)
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+    """Numbers between two, each a constant multiple of the one before."""
+    start = lift(start) * 1.0
+    stop = lift(stop) * 1.0
+    if np.any(detach_array(start) * detach_array(stop) <= 0.0):
+        raise ValueError("geomspace of recorded values needs two positive or two negative ends")
+    exponents = linspace(0.0, 1.0, num, endpoint)
+    rank = max(ndim_of(start), ndim_of(stop))
+    y = start * (stop / start) ** np.reshape(exponents, (num,) + (1,) * rank)
+    y = moveaxis(y, 0, axis) if axis else y
+    return y if dtype is None else TABLE["cast"](y, dtype=np.dtype(dtype).name)
+
+
+def _cube(x: Any) -> Any:
+    return x * x * x
+
+
+def _sum_squares(x: Any) -> Any:
+    return (x * x).sum(axis=-1)
+
+
+def _sum_along(x: Any, axis: int) -> Any:
+    return x.sum(axis=axis)
+
+
+_LOW = np.array([True, False, False, True])
+
+
+@register_function(
+    np.piecewise,
+    samples=sample_calls(
+        (N(4), [_LOW], [_cube]),
+        (N(4), [_LOW, ~_LOW], [_cube, 0.5]),
+        (N(4), [_LOW], [2.0, _cube]),
+        (N(4), _LOW, [_cube, _cube]),
+        (N(2, 4), [np.array([_LOW, ~_LOW])], [_cube, 1.0]),
+        (N(1), [np.array([True])], [_cube]),
+    ),
+)
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    """A function given piece by piece: where a condition holds, its function of those elements."""
+    x = lift(x)
+    single = not isinstance(condlist, list | tuple) or (ndim_of(x) > 0 and not np.ndim(condlist[0]))
+    masks = [np.asarray(detach_array(mask), bool) for mask in ([condlist] if single else condlist)]
+    if len(funclist) == len(masks) + 1:
+        masks.append(~np.any(masks, axis=0))
+    if len(funclist) != len(masks):
+        raise ValueError(
+            f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions are expected"
+        )
+    y = np.zeros(shape_of(x), dtype_of(x))
+    for mask, piece in zip(masks, funclist, strict=True):
+        if not callable(piece):
+            y = where(mask, piece, y)
+        elif mask.any():
+            part = piece(getitem(x, mask) if ndim_of(x) else x, *args, **kw)
+            y = put(y, mask, part) if ndim_of(x) else part
+    return y
+
+
+@register_function(
+    np.apply_along_axis,
+    samples=sample_calls(
+        (_cube, 0, N(3)),
+        (_cube, 1, N(2, 3)),
+        (_cube, 0, N(2, 3)),
+        (_sum_squares, 0, N(2, 3)),
+        (_sum_squares, -1, N(2, 3, 2)),
+        (_sum_squares, 1, N(2, 3, 2)),
+        (_cube, 1, N(1, 1)),
+    ),
+)
+def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function of rows, applied to each row along an axis."""
+    x = moveaxis(lift(arr), axis, -1)
+    outer = shape_of(x)[:-1]
+    rows = [lift(func1d(getitem(x, index), *args, **kwargs)) for index in np.ndindex(outer)]
+    inner = shape_of(rows[0])
+    y = reshape_to(stack(rows), outer + inner)
+    first = axis if axis >= 0 else axis + len(outer) + 1
+    return moveaxis(y, range(len(outer), len(outer) + len(inner)), range(first, first + len(inner))) if inner else y
+
+
+@register_function(
+    np.apply_over_axes,
+    samples=sample_calls(
+        (_sum_along, N(2, 3), 0),
+        (_sum_along, N(2, 3), [0, 1]),
+        (_sum_along, N(2, 3, 2), [0, -1]),
+        (_sum_along, N(3), 0),
+        (_sum_along, N(1, 2), [1]),
+        (_sum_along, N(2, 2, 2), [2]),
+    ),
+)
+def apply_over_axes(func: Any, a: Any, axes: Any) -> Any:
+    """A function of an array and an axis, applied over several axes one after the other."""
+    y = lift(a)
+    rank = ndim_of(y)
+    for axis in np.atleast_1d(axes).tolist():
+        place = axis if axis >= 0 else axis + rank
+        result = func(y, place)
+        y = result if ndim_of(result) == rank else expand_dims(result, place)
+    return y
