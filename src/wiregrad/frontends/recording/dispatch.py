@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from wiregrad.errors import (
     ShapeError,
     SingularError,
     WiregradError,
+    find_user_frame,
     format_user_line,
     suggest_name,
 )
@@ -43,6 +45,7 @@ from wiregrad.frontends.recording.filled_value import (
 )
 from wiregrad.frontends.recording.mended_lines import advise_on_update
 from wiregrad.frontends.recording.record import are_discrete, record_op
+from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
     Value,
     as_numpy_number,
@@ -56,7 +59,8 @@ from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
 from wiregrad.ops.functions.registry import RegisteredFunction
-from wiregrad.ops.functions.shape import scatter_add
+from wiregrad.ops.functions.shape import cast_like, scatter_add
+from wiregrad.ops.gradient_flow import shape_of
 
 
 def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
@@ -117,7 +121,7 @@ def apply_function(
     if out is not None:
         return _assign_result(out, function, args, kwargs)
     if function in LIKE_MAKERS:
-        return make_fillable(function(*args, **kwargs))
+        return _make_like(function, args, kwargs)
     if function in IN_PLACE_FUNCTIONS:
         return _assign_by_function(function, args, kwargs)
     entry = FUNCTIONS_BY_NUMPY.get(function)
@@ -131,6 +135,15 @@ def apply_function(
         return result
     name = f"{function.__module__.replace('numpy', 'np')}.{function.__name__}"
     raise NoRuleError(f"{name} has no rule{_suggest_name(function.__name__)}{format_user_line()}")
+
+
+def _make_like(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make an array with one of NumPy's functions that were given `like=`; it may be filled with values."""
+    if args and function not in (np.full, np.fromfunction) and isinstance(args[0], Value | list | tuple):
+        items = FUNCTIONS["array"].run(args[0])
+        if isinstance(items, Value):
+            return copy_filled(FUNCTIONS["array"].run(items, args[1] if len(args) > 1 else kwargs.get("dtype")))
+    return make_fillable(function(*args, **kwargs))
 
 
 def _finish_result(entry: RegisteredFunction, function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Any:
@@ -210,6 +223,8 @@ def _assign_result(out: Any, function: Callable[..., Any], args: tuple[Any, ...]
     """Call a function and write its result to the array that `out=` names."""
     target: Any = out
     if not isinstance(out, Value | FillableArray):
+        if OWN_REFERENCES.may_replace(out, getrefcount(out)):
+            return _compute_replacement(out, function(*args, **kwargs))
         raise MutationError(
             "out= would write in place, which cannot be recorded; assign the result instead"
             f"{advise_on_update()}{format_user_line()}"
@@ -218,6 +233,44 @@ def _assign_result(out: Any, function: Callable[..., Any], args: tuple[Any, ...]
         raise NoRuleError(f"out= with where= has no rule; use np.where(where, result, out){format_user_line()}")
     target[...] = function(*[freeze(x) for x in args], **kwargs)
     return target
+
+
+class InPlaceReferences:
+    """Tells whether `acc += v` on a plain array may give `acc` a new value: if nothing else refers to the array."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """The number of references to an array that one variable holds; 0 if that cannot be told."""
+        self.is_counting = False
+
+    def count_references(self) -> None:
+        """Count them in an update of an array that one variable holds; a debugger may hold more, which is refused."""
+        self.is_counting = True
+        array = np.zeros(1)
+        array += make_leaf(np.zeros(1), constant=True)  # type: ignore[operator]
+        self.is_counting = False
+
+    def may_replace(self, array: Any, references: int) -> bool:
+        """Return whether the running instruction assigns its result to the variable that alone holds the array."""
+        if self.is_counting:
+            self.count = references if references <= MAX_OWN_REFERENCES else 0
+            return True
+        if type(array) is not np.ndarray or array.base is not None or references > self.count:
+            return False
+        frame = find_user_frame()
+        return frame is not None and is_in_place(frame)
+
+
+MAX_OWN_REFERENCES = 13
+"""The references to an array during an update, if nothing but one variable holds it; a debugger may add others."""
+OWN_REFERENCES = InPlaceReferences()
+
+
+def _compute_replacement(array: np.ndarray[Any, Any], result: Any) -> Any:
+    """Return the value that takes the place of an array that was updated; raises where NumPy would not update it."""
+    if shape_of(result) != array.shape:
+        raise ShapeError(f"an array of shape {array.shape} cannot hold {shape_of(result)}{format_user_line()}")
+    return run_composite(cast_like, "in-place update", (result, array), {})
 
 
 def _write_by_ufunc(ufunc: np.ufunc, method: str, out: Any, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Any:
@@ -403,6 +456,7 @@ def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..
 
 
 install_methods()
+OWN_REFERENCES.count_references()
 
 
 def clone(x: Value) -> Any:

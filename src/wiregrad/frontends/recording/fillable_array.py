@@ -162,7 +162,11 @@ def find_recorded(value: Any) -> bool:
     if isinstance(value, FillableArray):
         return _find_cells(value) is not None
     if isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.dtype.kind == "O"):
-        return find_plain_array(value) is None
+        try:
+            return find_plain_array(value) is None
+        except ValueError:
+            # A ragged list: NumPy says so when it is given the list.
+            return False
     return False
 
 

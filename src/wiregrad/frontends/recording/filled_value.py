@@ -375,7 +375,7 @@ def take_view(filled: FilledValue, result: Any, change: Callable[[Places], Any],
 def _view_or_copy(filled: FilledValue, places: Places, result: Any) -> Any:
     if np.may_share_memory(places, notes_of_fill(filled).places):
         return make_view(filled, places)
-    return freeze(result)
+    return copy_filled(freeze(result))
 
 
 def _call_numpy(name: str, places: Places, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -38,11 +38,15 @@ REDUCTION_MODULE = "wiregrad.ops.functions.reduce"
 """The module of the functions that people call with a list of numbers, as in `np.mean([a, b])`."""
 
 
-def convert_values(original: Callable[..., Any], copies: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def convert_values(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of NumPy's functions that convert something to an array; values in it give a value."""
+    kind = type(args[0]) if args else None
+    if kind is float or kind is int or (kind is np.ndarray and args[0].dtype.kind != "O"):
+        return original(*args, **kwargs)
+    copies = original.__name__ == "array"
     items = args[0] if args else kwargs.get("object", kwargs.get("a"))
     if isinstance(items, FillableArray):
-        return _convert_fillable(original, copies, args, kwargs)
+        return _convert_fillable(original, args, kwargs)
     if not isinstance(items, Value):
         made = call_without_values(original, args, kwargs)
         if made is not None and not (type(made) is np.ndarray and made.dtype.kind == "O" and holds_wire(made)):
@@ -58,14 +62,14 @@ def convert_values(original: Callable[..., Any], copies: bool, args: tuple[Any, 
     return copy_filled(value) if copies or value is not items else as_numpy_number(value)
 
 
-def _convert_fillable(original: Callable[..., Any], copies: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _convert_fillable(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Convert an array that may be filled: to itself, or to a copy that may be filled."""
     items = args[0]
-    if not copies and len(args) == 1 and not kwargs:
+    if original.__name__ != "array" and len(args) == 1 and not kwargs:
         return items
     contents = items.__wiregrad_contents__
     if isinstance(contents, Value):
-        return convert_values(original, copies, (contents, *args[1:]), kwargs)
+        return convert_values(original, (contents, *args[1:]), kwargs)
     made = original(contents, *args[1:], **kwargs)
     return items if made is contents else make_fillable(made)
 
@@ -120,52 +124,59 @@ def convert_iterable(original: Callable[..., Any], args: tuple[Any, ...], kwargs
     return copy_filled(FUNCTIONS["array"].run(items, dtype))
 
 
-def _wrap(original: Callable[..., Any], handle: Callable[..., Any]) -> Callable[..., Any]:
+CallHandler = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+"""What is called in the place of a function of NumPy's: with that function and its arguments."""
+RECORDING_THREADS: set[int] = set()
+"""The threads in which a transform runs. An interrupt may leave a thread here until its next transform ends."""
+
+
+def wrap_always(original: Callable[..., Any], handle: CallHandler) -> Callable[..., Any]:
     """Return a function that stands for one of NumPy's: same name, documentation and arguments."""
 
     def stand_in(*args: Any, **kwargs: Any) -> Any:
-        return handle(args, kwargs)
+        return handle(original, args, kwargs)
 
     functools.update_wrapper(stand_in, original)
     return stand_in
 
 
-def _make_stand_ins() -> dict[str, Callable[..., Any]]:
-    """Return the functions that see values, by name."""
-    stand_ins: dict[str, Callable[..., Any]] = {}
-    for name in CONVERTERS:
-        original = getattr(np, name)
-        stand_ins[name] = _wrap(original, functools.partial(convert_values, original, name == "array"))
-    for name in MAKERS:
-        stand_ins[name] = _wrap_maker(getattr(np, name))
-    stand_ins["fromiter"] = _wrap(np.fromiter, functools.partial(convert_iterable, np.fromiter))
-    for name, function in vars(np).items():
-        entry = FUNCTIONS_BY_NUMPY.get(function) if isinstance(function, FunctionType | type(np.sum)) else None
-        if entry is not None and (entry.run.__module__ == REDUCTION_MODULE or function is np.meshgrid):
-            stand_ins[name] = wrap_function(function)
-    return stand_ins
+def wrap_while_recording(original: Callable[..., Any], handle: CallHandler) -> Callable[..., Any]:
+    """Return such a function that is NumPy's own in threads that record nothing."""
+
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        if threading.get_ident() not in RECORDING_THREADS:
+            return original(*args, **kwargs)
+        return handle(original, args, kwargs)
+
+    functools.update_wrapper(stand_in, original)
+    return stand_in
 
 
 def wrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return one of NumPy's functions that takes lists of values where it takes arrays."""
-    return _wrap(function, functools.partial(join_lists, function))
+    return wrap_always(function, join_lists)
 
 
-def _wrap_maker(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that stands for one that makes arrays; whose caller is looked at."""
-
-    def stand_in(*args: Any, **kwargs: Any) -> Any:
-        return make_new_array(original, args, kwargs)
-
-    functools.update_wrapper(stand_in, original)
-    return stand_in
+def _choose_handlers() -> dict[str, CallHandler]:
+    """Return the handlers of the functions that see values, by name."""
+    handlers: dict[str, CallHandler] = dict.fromkeys(CONVERTERS, convert_values)
+    handlers |= dict.fromkeys(MAKERS, make_new_array)
+    handlers["fromiter"] = convert_iterable
+    for name, function in vars(np).items():
+        entry = FUNCTIONS_BY_NUMPY.get(function) if isinstance(function, FunctionType | type(np.sum)) else None
+        if entry is None or entry.samples is None:
+            continue
+        if entry.run.__module__ == REDUCTION_MODULE or function is np.meshgrid:
+            handlers[name] = join_lists
+    return handlers
 
 
 np_full = np.full
-STAND_INS = _make_stand_ins()
+HANDLERS = _choose_handlers()
+ORIGINALS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in HANDLERS}
+"""NumPy's own functions that have stand-ins, by name."""
+STAND_INS = {name: wrap_while_recording(ORIGINALS[name], handle) for name, handle in HANDLERS.items()}
 """The functions that see values, by name."""
-ORIGINALS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in STAND_INS}
-"""NumPy's own functions of these names."""
 
 
 def find_hidden_error(error: ValueError) -> EscapeError | None:
@@ -178,8 +189,6 @@ class NumpyOverlay:
 
     def __init__(self) -> None:
         self.is_enabled = read_setting(OVERLAY_VARIABLE) != OVERLAY_OFF
-        self._threads: set[int] = set()
-        """The threads in which a transform runs. An interrupt may leave a thread here until its next transform ends."""
         self._lock = threading.Lock()
 
     def enter(self, *, outermost: bool = False) -> bool:
@@ -188,18 +197,18 @@ class NumpyOverlay:
         `outermost` says that no other transform runs in this thread.
         """
         me = threading.get_ident()
-        if not self.is_enabled or (me in self._threads and not outermost):
+        if not self.is_enabled or (me in RECORDING_THREADS and not outermost):
             return False
         with self._lock:
-            self._threads.add(me)
+            RECORDING_THREADS.add(me)
             NUMPY_NAMES.update(STAND_INS)
         return True
 
     def leave(self) -> None:
         """Show NumPy's own functions again, unless a transform of another thread still runs."""
         with self._lock:
-            self._threads.discard(threading.get_ident())
-            if not self._threads:
+            RECORDING_THREADS.discard(threading.get_ident())
+            if not RECORDING_THREADS:
                 NUMPY_NAMES.update(ORIGINALS)
 
     def call(self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

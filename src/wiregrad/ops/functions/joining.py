@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE
+from wiregrad.ops.functions.pointwise import where
 from wiregrad.ops.functions.registry import (
     CONVERSION,
     N,
@@ -26,7 +27,6 @@ from wiregrad.ops.functions.registry import (
     register_function,
     sample_calls,
 )
-from wiregrad.ops.functions.pointwise import where
 from wiregrad.ops.functions.shape import as_row, expand_dims, getitem, moveaxis, put, reshape_to, stack
 from wiregrad.ops.gradient_flow import shape_of
 
@@ -48,9 +48,7 @@ convert_plain = np.asarray
 def array(items: Any, dtype: Any = None) -> Any:
     """The array of a nested list; recorded numbers and arrays in it keep their gradient."""
     y = join_items(items)
-    if dtype is None or dtype_of(y) == np.dtype(dtype):
-        return y
-    return TABLE["cast"](y, dtype=np.dtype(dtype).name)
+    return y if dtype is None else _as_dtype(y, np.dtype(dtype))
 
 
 def join_items(items: Any) -> Any:
@@ -146,18 +144,26 @@ def linspace(
     axis: int = 0,
 ) -> Any:
     """Numbers at equal distances between two."""
-    start = lift(start) * 1.0
-    stop = lift(stop) * 1.0
+    kinds = [x if type(x) in (int, float, complex) else dtype_of(x) for x in (start, stop)]
+    common = np.result_type(*kinds, np.float16)
+    start, stop = (_as_dtype(x, common) for x in (start, stop))
     steps = num - 1 if endpoint else num
     delta = stop - start
-    rank = max(ndim_of(start), ndim_of(stop))
-    count = np.arange(num, dtype=float).reshape((num,) + (1,) * rank)
-    y = count * (delta / steps) + start if steps > 0 else count * delta + start
+    count = np.arange(0, num, dtype=common).reshape((-1,) + (1,) * ndim_of(delta))
+    step = delta / steps if steps > 0 else np.nan
+    y = count * (step if steps > 0 else delta) + start
     if endpoint and num > 1:
         y = where(count == num - 1, stop, y)
     y = moveaxis(y, 0, axis) if axis else y
-    y = y if dtype is None else TABLE["cast"](y, dtype=np.dtype(dtype).name)
-    return (y, delta / steps if steps > 0 else np.nan) if retstep else y
+    y = y if dtype is None else _as_dtype(y, np.dtype(dtype))
+    return (y, step) if retstep else y
+
+
+def _as_dtype(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return x as a wire or array of a dtype."""
+    if not is_wire(x):
+        return convert_plain(x, dtype)
+    return x if dtype_of(x) == dtype else TABLE["cast"](x, dtype=dtype.name)
 
 
 @register_function(
@@ -170,8 +176,8 @@ def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
 ) -> Any:
     """Powers of a base whose exponents are at equal distances."""
-    y = base ** linspace(start, stop, num, endpoint, axis=axis)
-    return y if dtype is None else TABLE["cast"](y, dtype=np.dtype(dtype).name)
+    y = TABLE["power"](base, linspace(start, stop, num, endpoint, axis=axis))
+    return y if dtype is None else _as_dtype(y, np.dtype(dtype))
 
 
 def _draw_geomspace_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
@@ -183,15 +189,19 @@ def _draw_geomspace_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 @register_function(np.geomspace, samples=_draw_geomspace_calls)
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
     """Numbers between two, each a constant multiple of the one before."""
-    start = lift(start) * 1.0
-    stop = lift(stop) * 1.0
-    if np.any(detach_array(start) * detach_array(stop) <= 0.0):
+    sign = np.sign(detach_array(start))
+    start, stop = (_as_dtype(x, np.dtype(float)) / sign for x in (start, stop))
+    if not np.all(detach_array(stop) > 0.0):
         raise ValueError("geomspace of recorded values needs two positive or two negative ends")
-    exponents = linspace(0.0, 1.0, num, endpoint)
-    rank = max(ndim_of(start), ndim_of(stop))
-    y = start * (stop / start) ** np.reshape(exponents, (num,) + (1,) * rank)
+    log10 = TABLE["log10"]
+    y = logspace(log10(start), log10(stop), num, endpoint)
+    rank = ndim_of(y) - 1
+    count = np.arange(num).reshape((-1,) + (1,) * rank)
+    # The ends are exact, as NumPy's are: 10**log10(x) need not be x.
+    y = where(count == 0, start, y)
+    y = (where(count == num - 1, stop, y) if num > 1 and endpoint else y) * sign
     y = moveaxis(y, 0, axis) if axis else y
-    return y if dtype is None else TABLE["cast"](y, dtype=np.dtype(dtype).name)
+    return y if dtype is None else _as_dtype(y, np.dtype(dtype))
 
 
 def _cube(x: Any) -> Any:
