@@ -241,7 +241,8 @@ def test_a_stand_in_does_what_numpy_does_without_values(name: str) -> None:
 
 
 def test_the_overlay_can_be_turned_off() -> None:
-    code = "import numpy as np, wiregrad as wg; print(wg.grad(lambda x: np.sum(np.array([x, x * x])))(3.0), np.array.__name__)"
+    code = "import numpy as np, wiregrad as wg"
+    code += "; print(wg.grad(lambda x: np.sum(np.array([x, x * x])))(3.0), np.array.__name__)"
     code += "; print(wg.grad(lambda x: [print(type(np.zeros(1)).__name__), x][1])(3.0))"
     run = subprocess.run(
         [sys.executable, "-c", code],

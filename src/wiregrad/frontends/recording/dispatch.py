@@ -246,8 +246,8 @@ class InPlaceReferences:
     def count_references(self) -> None:
         """Count them in an update of an array that one variable holds; a debugger may hold more, which is refused."""
         self.is_counting = True
-        array = np.zeros(1)
-        array += make_leaf(np.zeros(1), constant=True)  # type: ignore[operator]
+        array: Any = np.zeros(1)
+        array += make_leaf(np.zeros(1), constant=True)
         self.is_counting = False
 
     def may_replace(self, array: Any, references: int) -> bool:

@@ -60,7 +60,7 @@ STALE_VIEW_MESSAGE = (
     "assign first, or take the part from another clone"
 )
 NOT_FILLABLE_MESSAGE = (
-    "{reason}; fill a copy: write y = x.copy() and then y[i] = v, or x = wg.put(x, i, v), or np.where(mask, v, x)"
+    "{reason}; fill a copy: y = x.copy(), then y[i] = v; or write x = wg.put(x, i, v), or np.where(mask, v, x)"
 )
 
 
@@ -339,7 +339,8 @@ def read_elements(filled: FilledValue, index: Any) -> Any:
         root = root_of(filled)
         if not notes_of_fill(root).writes:
             return FUNCTIONS["getitem"].run(_current_state(filled), index)
-        return as_numpy_number(_read_places(root, np.asarray(places)))
+        number = _read_places(root, np.asarray(places))
+        return number[()] if isinstance(number, np.ndarray) else as_numpy_number(number)
     return make_view(filled, places)
 
 
