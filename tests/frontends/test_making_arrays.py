@@ -271,3 +271,19 @@ def test_the_drop_in_module_has_numpys_names_and_sees_values() -> None:
     assert type(wnp.array([1.0])) is np.ndarray
     with pytest.raises(AttributeError, match="no attribute"):
         wnp.no_such_name  # noqa: B018 - it raises
+
+
+def test_lists_of_arrays_that_were_filled_keep_their_gradient() -> None:
+    def f(x: Any) -> Any:
+        filled = np.zeros(2)
+        filled[0] = x**2
+        total = np.zeros(2)
+        np.add.at(total, [1, 1], filled)
+        joined = np.array([filled, [1.0, x]])
+        return (
+            np.sum(joined * np.arange(4.0).reshape(2, 2))
+            + np.sum(np.stack([filled, filled]))
+            + np.mean([filled, total])
+        )
+
+    assert wg.grad(f)(3.0) == pytest.approx(3.0 + 2 * 2 * 3.0 + (2 * 3.0 + 2 * 3.0) / 4)

@@ -89,7 +89,7 @@ class FillableArray(np.ndarray):
         out = settings.pop("out", None)
         call = getattr(ufunc, method)
         if method == "at":
-            return _update_in_place(self, call, inputs, plain)
+            return _update_in_place(call, inputs, plain)
         if out is None:
             return call(*plain, **settings)
         targets = out if isinstance(out, tuple) else (out,)
@@ -116,8 +116,9 @@ class FillableArray(np.ndarray):
             out[...] = function(*_replace_parts(args), **_replace_parts(rest))
             return out
         parts = _replace_parts(args)
-        if args and isinstance(args[0], FillableArray) and function in IN_PLACE_FUNCTIONS and find_recorded(args[1:]):
-            parts = (args[0].record_contents(), *parts[1:])
+        if args and isinstance(args[0], FillableArray) and function in IN_PLACE_FUNCTIONS:
+            is_written = any(find_recorded(part) for part in [*args[1:], *kwargs.values()])
+            parts = (args[0].record_contents(), *parts[1:]) if is_written else parts
         return function(*parts, **_replace_parts(dict(kwargs)))
 
     def __float__(self) -> float:
@@ -198,10 +199,10 @@ def _plain_index(index: Any) -> Any:
     return tuple(map(contents_of, index)) if isinstance(index, tuple) else contents_of(index)
 
 
-def _update_in_place(array: FillableArray, call: Callable[..., Any], inputs: tuple[Any, ...], plain: list[Any]) -> None:
+def _update_in_place(call: Callable[..., Any], inputs: tuple[Any, ...], plain: list[Any]) -> None:
     """Carry out `np.add.at` and its like."""
-    if inputs[0] is array and find_recorded(inputs[1:]):
-        plain[0] = array.record_contents()
+    if isinstance(inputs[0], FillableArray) and any(find_recorded(part) for part in inputs[1:]):
+        plain[0] = inputs[0].record_contents()
     call(*plain)
 
 

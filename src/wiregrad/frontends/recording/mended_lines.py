@@ -29,7 +29,7 @@ def find_running_text(frame: FrameType) -> tuple[str, str]:
 
     >>> import sys
     >>> find_running_text(sys._getframe())[1]
-    ''
+    'find_running_text(sys._getframe())'
     """
     code = frame.f_code
     place = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)

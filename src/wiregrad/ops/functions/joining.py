@@ -69,12 +69,26 @@ def find_plain_array(items: Any) -> Any:
         return None
     finally:
         CONVERSION.refuses_wires = outer
-    return None if plain.dtype.kind == "O" and holds_wire(plain) else plain
+    return None if hides_wire(items, plain) else plain
 
 
-def holds_wire(array: np.ndarray[Any, Any]) -> bool:
-    """Return whether an object array has a wire among its elements."""
-    return any(is_wire(element) for element in array.flat)
+def hides_wire(items: Any, plain: Any) -> bool:
+    """Return whether something that NumPy made an array of has a wire in it, which NumPy did not ask for an array.
+
+    An object array keeps wires as its elements; an array that stands for a wire has NaN in its memory.
+    """
+    if not isinstance(plain, np.ndarray):
+        return False
+    if plain.dtype.kind == "O":
+        return any(is_wire(element) for element in plain.flat)
+    is_read = isinstance(items, list | tuple) and plain.dtype.kind in "fc"
+    return is_read and bool(np.isnan(plain).any()) and _holds_wire(items)
+
+
+def _holds_wire(items: Any) -> bool:
+    if isinstance(items, list | tuple):
+        return any(_holds_wire(item) for item in items)
+    return is_wire(items)
 
 
 def join_wires(items: Any) -> Any:
