@@ -18,6 +18,8 @@ __all__: list[str] = [
     "angle",
     "any",
     "append",
+    "apply_along_axis",
+    "apply_over_axes",
     "arccos",
     "arccosh",
     "arcsin",
@@ -29,6 +31,7 @@ __all__: list[str] = [
     "argmin",
     "argsort",
     "argwhere",
+    "array",
     "array_equal",
     "array_equiv",
     "array_split",
@@ -116,6 +119,7 @@ __all__: list[str] = [
     "fmod",
     "full_like",
     "gelu",
+    "geomspace",
     "gradient",
     "greater",
     "greater_equal",
@@ -144,6 +148,7 @@ __all__: list[str] = [
     "less",
     "less_equal",
     "linear",
+    "linspace",
     "ln",
     "log",
     "log10",
@@ -156,6 +161,7 @@ __all__: list[str] = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logspace",
     "logsumexp",
     "lstsq",
     "matmul",
@@ -198,6 +204,7 @@ __all__: list[str] = [
     "outer",
     "pad",
     "percentile",
+    "piecewise",
     "pinv",
     "polyval",
     "positive",
@@ -347,6 +354,20 @@ def append(x: Operand, values: Value, axis: int | None = None) -> Value: ...
 @overload
 def append(x: Operand, values: Operand, axis: int | None = None) -> Any: ...
 @overload
+def apply_along_axis(func1d: Any, axis: int, arr: NDArray[Any], *args: Any, **kwargs: Any) -> NDArray[Any]:
+    """A function of rows, applied to each row along an axis."""
+@overload
+def apply_along_axis(func1d: Any, axis: int, arr: Value, *args: Any, **kwargs: Any) -> Value: ...
+@overload
+def apply_along_axis(func1d: Any, axis: int, arr: Operand, *args: Any, **kwargs: Any) -> Any: ...
+@overload
+def apply_over_axes(func: Any, a: NDArray[Any], axes: Any) -> NDArray[Any]:
+    """A function of an array and an axis, applied over several axes one after the other."""
+@overload
+def apply_over_axes(func: Any, a: Value, axes: Any) -> Value: ...
+@overload
+def apply_over_axes(func: Any, a: Operand, axes: Any) -> Any: ...
+@overload
 def arccos(x: float, /) -> float:
     """Angle whose cosine is the wire."""
 @overload
@@ -421,6 +442,13 @@ def argsort(a: Operand, axis: int | Sequence[int] | None = -1, kind: Any = None,
     """Indices that sort an axis."""
 def argwhere(x: Operand) -> NDArray[Any]:
     """The indices of the elements that are not 0, one row per element."""
+@overload
+def array(items: NDArray[Any] | Sequence[NDArray[Any]], dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """The array of a nested list; recorded numbers and arrays in it keep their gradient."""
+@overload
+def array(items: Value | Sequence[Value], dtype: DTypeLike | None = None) -> Value: ...
+@overload
+def array(items: Operand, dtype: DTypeLike | None = None) -> Any: ...
 def array_equal(a: Operand, b: Operand, equal_nan: bool = False) -> Any:
     """Whether two arrays have one shape and equal elements."""
 def array_equiv(a: Operand, b: Operand) -> Any:
@@ -1048,6 +1076,15 @@ def gelu(x: Value, /) -> Value: ...
 def gelu(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def gelu(x: Operand, /) -> Any: ...
+@overload
+def geomspace(start: NDArray[Any], stop: PlainArray, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: int = 0) -> NDArray[Any]:
+    """Numbers between two, each a constant multiple of the one before."""
+@overload
+def geomspace(start: Value, stop: Operand, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: int = 0) -> Value: ...
+@overload
+def geomspace(start: Operand, stop: Value, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: int = 0) -> Value: ...
+@overload
+def geomspace(start: Operand, stop: Operand, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: int = 0) -> Any: ...
 def gradient(f: Operand, *varargs: Operand, axis: int | Sequence[int] | None = None, edge_order: int = 1) -> Any:
     """Slopes between neighbours, central inside and one-sided at the edges; one array for each axis."""
 @overload
@@ -1228,6 +1265,8 @@ def linear(input: Value, weight: Operand, bias: Operand | None = None) -> Value:
 def linear(input: Operand, weight: Value, bias: Operand | None = None) -> Value: ...
 @overload
 def linear(input: Operand, weight: Operand, bias: Operand | None = None) -> Any: ...
+def linspace(start: Operand, stop: Operand, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: DTypeLike | None = None, axis: int = 0) -> Any:
+    """Numbers at equal distances between two."""
 @overload
 def ln(x: float, /) -> float:
     """Natural logarithm."""
@@ -1332,6 +1371,15 @@ def logical_xor(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
 def logical_xor(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def logical_xor(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def logspace(start: NDArray[Any], stop: PlainArray, num: int = 50, endpoint: bool = True, base: PlainArray = 10.0, dtype: DTypeLike | None = None, axis: int = 0) -> NDArray[Any]:
+    """Powers of a base whose exponents are at equal distances."""
+@overload
+def logspace(start: Value, stop: Operand, num: int = 50, endpoint: bool = True, base: Operand = 10.0, dtype: DTypeLike | None = None, axis: int = 0) -> Value: ...
+@overload
+def logspace(start: Operand, stop: Value, num: int = 50, endpoint: bool = True, base: Operand = 10.0, dtype: DTypeLike | None = None, axis: int = 0) -> Value: ...
+@overload
+def logspace(start: Operand, stop: Operand, num: int = 50, endpoint: bool = True, base: Operand = 10.0, dtype: DTypeLike | None = None, axis: int = 0) -> Any: ...
 @overload
 def logsumexp(x: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) along axes, or of everything, without overflow."""
@@ -1635,6 +1683,13 @@ def percentile(a: NDArray[Any], q: Any, axis: int | Sequence[int] | None = None,
 def percentile(a: Value, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Value: ...
 @overload
 def percentile(a: Operand, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any: ...
+@overload
+def piecewise(x: NDArray[Any], condlist: Any, funclist: Sequence[PlainArray], *args: Any, **kw: Any) -> NDArray[Any]:
+    """A function given piece by piece: where a condition holds, its function of those elements."""
+@overload
+def piecewise(x: Value, condlist: Any, funclist: Operand, *args: Any, **kw: Any) -> Value: ...
+@overload
+def piecewise(x: Operand, condlist: Any, funclist: Operand, *args: Any, **kw: Any) -> Any: ...
 @overload
 def pinv(a: NDArray[Any], rcond: Any = None, hermitian: bool = False, **keywords: Any) -> NDArray[Any]:
     """The pseudo-inverse; the gradient is that among matrices of the same rank."""
