@@ -155,10 +155,21 @@ def fill_columns(x: Any) -> Any:
     return np.linalg.norm(y) + y[2] @ y[0]
 
 
+def update_result(x: Any) -> Any:
+    y = np.stack([x**2, x])
+    y[0] += 1.0
+    y[:, 1:] *= x[0]
+    y[1, ::2] -= y[0, 0]
+    z = x * 3.0
+    for k in range(2):
+        z[k:] = z[k:] * z[k]
+    return np.sum(y * WEIGHTS) + z[2]
+
+
 PROGRAMS = [
     *(fill_by_elements, fill_by_recurrence, fill_rows, accumulate, accumulate_elements, fill_eye, fill_through_views),
     *(fill_copy, fill_result, fill_like, update_by_functions, write_to_out, swap, fill_complex, fill_by_lists),
-    fill_columns,
+    *(fill_columns, update_result),
 ]
 
 

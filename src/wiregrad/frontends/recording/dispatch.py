@@ -40,6 +40,7 @@ from wiregrad.frontends.recording.filled_value import (
     duplicate,
     freeze,
     make_filled,
+    note_part,
     read_elements,
     take_view,
 )
@@ -150,9 +151,16 @@ def _finish_result(entry: RegisteredFunction, function: Callable[..., Any], args
     """Return the result of a function as NumPy would: a number of NumPy's, a new array, or a view."""
     if function in FRESH_COPIES:
         return make_fillable(result)
-    if args and result is args[0] and isinstance(result, Value) and entry.name not in VIEW_METHODS:
-        result = duplicate(result)
+    if entry.name not in VIEW_METHODS:
+        result = _separate_from(args, result)
     return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
+
+
+def _separate_from(args: tuple[Any, ...], result: Any) -> Any:
+    """Return a result that is one of the arguments as another value, since NumPy's function returns a new array."""
+    if type(result) is tuple:
+        return tuple(_separate_from(args, part) for part in result)
+    return duplicate(result) if isinstance(result, Value) and any(x is result for x in args) else result
 
 
 FRESH_COPIES: frozenset[Any] = frozenset([np.copy, np.zeros_like, np.ones_like, np.empty_like, np.full_like])
@@ -439,17 +447,25 @@ def _make_op_method(op: Op) -> Callable[..., Any]:
     return describe_method(method, op.name, op)
 
 
+def _finish_method(value: Value, name: str, result: Any) -> Any:
+    """Return the result of a method as NumPy would: a part of the array, a new array, or a view.
+
+    A function of its own, because a trace keeps the frames of methods, and with them a part that is gone otherwise.
+    """
+    if name == "indexing":
+        note_part(value, result)
+    return duplicate(value) if result is value and name not in VIEW_METHODS else result
+
+
 def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a method of values that calls a function made of ops, with NumPy as the fallback."""
 
     def method(self: Value, *args: object, **kwargs: object) -> Any:
         try:
-            result = run_composite(function, name, (self, *args), kwargs)
+            return _finish_method(self, name, run_composite(function, name, (self, *args), kwargs))
         except (NoRuleError, EscapeError):
             if not are_discrete(flatten((self, args, kwargs))[0]):
                 raise
-        else:
-            return duplicate(self) if result is self and name not in VIEW_METHODS else result
         return run_without_rule(_call_method, (name, self, *args), kwargs)
 
     return describe_method(method, name, function)

@@ -486,15 +486,61 @@ def _find_obstacle(value: Value) -> str | None:
         return "a recorded value does not change in place: this one was passed to the function"
     if node.op.name in VIEW_OPS:
         return "a recorded value does not change in place, and this one is a view of another, which would not see it"
-    if any(
-        value._index in extra.sources and extra.op.name in VIEW_OPS and shape_of(extra.y)
-        for offset, extra in tape.extras.items()
-        if offset > value._index
-    ):
+    if _may_have_views(tape, value._index):
         return (
             "a recorded value does not change in place, and a part of this one was taken before, which would not see it"
         )
     return None
+
+
+TAKEN_PARTS: weakref.WeakKeyDictionary[Tape, dict[int, TakenParts]] = weakref.WeakKeyDictionary()
+"""The parts that were taken by an index from nodes, by tape and offset."""
+
+
+class TakenParts:
+    """The parts that were taken from one node by an index."""
+
+    __slots__ = ("count", "parts")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many parts were taken in all."""
+        self.parts: list[weakref.ref[Value]] = []
+        """Those that may still exist."""
+
+    def add(self, part: Value) -> None:
+        """Remember a part; forget those that do not exist any more."""
+        self.count += 1
+        self.parts.append(weakref.ref(part))
+        if len(self.parts) > MAX_REMEMBERED_PARTS:
+            self.parts = [ref for ref in self.parts if ref() is not None]
+
+
+MAX_REMEMBERED_PARTS = 64
+"""After this many parts of one node, those that do not exist any more are forgotten."""
+
+
+def note_part(value: Value, part: object) -> None:
+    """Remember a part that an index took from an array: while it exists, the array cannot be filled."""
+    tape = value._tape
+    if type(part) is not Value or tape is None or part._tape is not tape or tape.extras[value._index].op is INPUT:
+        return
+    node = tape.extras[part._index]
+    if node.op.name == "getitem" and node.sources == (value._index,):
+        TAKEN_PARTS.setdefault(tape, {}).setdefault(value._index, TakenParts()).add(part)
+
+
+def _may_have_views(tape: Tape, index: int) -> bool:
+    """Return whether a view of a node may exist: any that is not known to be gone."""
+    taken = TAKEN_PARTS.get(tape, {}).get(index)
+    if taken is not None and any(ref() is not None for ref in taken.parts):
+        return True
+    views = [
+        extra.op.name
+        for offset, extra in tape.extras.items()
+        if offset > index and index in extra.sources and extra.op.name in VIEW_OPS and shape_of(extra.y)
+    ]
+    return len(views) > (0 if taken is None else taken.count)
 
 
 def _make_in_place(name: str) -> Callable[[Any, Any], Any]:
