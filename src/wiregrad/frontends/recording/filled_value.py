@@ -535,12 +535,13 @@ def _may_have_views(tape: Tape, index: int) -> bool:
     taken = TAKEN_PARTS.get(tape, {}).get(index)
     if taken is not None and any(ref() is not None for ref in taken.parts):
         return True
-    views = [
-        extra.op.name
-        for offset, extra in tape.extras.items()
-        if offset > index and index in extra.sources and extra.op.name in VIEW_OPS and shape_of(extra.y)
-    ]
-    return len(views) > (0 if taken is None else taken.count)
+    known = 0 if taken is None else taken.count
+    for offset in reversed(tape.extras):
+        if offset <= index:
+            break
+        node = tape.extras[offset]
+        known -= index in node.sources and node.op.name in VIEW_OPS and bool(shape_of(node.y))
+    return known < 0
 
 
 def _make_in_place(name: str) -> Callable[[Any, Any], Any]:

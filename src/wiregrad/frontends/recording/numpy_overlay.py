@@ -107,9 +107,16 @@ def join_lists(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     return original(*map(_join_list, args), **{key: _join_list(part) for key, part in kwargs.items()})
 
 
+PLAIN_TYPES = frozenset([int, float, bool, np.float64, np.int64])
+"""Types of numbers in a list that need no closer look."""
+
+
 def _join_list(argument: Any) -> Any:
-    is_list = isinstance(argument, list | tuple) or (type(argument) is np.ndarray and argument.dtype.kind == "O")
-    return FUNCTIONS["array"].run(argument) if is_list and find_recorded(argument) else argument
+    if isinstance(argument, list | tuple):
+        is_plain = PLAIN_TYPES.issuperset(map(type, argument))
+    else:
+        is_plain = type(argument) is not np.ndarray or argument.dtype.kind != "O"
+    return argument if is_plain or not find_recorded(argument) else FUNCTIONS["array"].run(argument)
 
 
 def convert_iterable(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
