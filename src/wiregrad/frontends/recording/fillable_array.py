@@ -27,6 +27,7 @@ from wiregrad.frontends.recording.filled_value import (
 )
 from wiregrad.frontends.recording.value import Value, is_constant
 from wiregrad.ops.functions.joining import find_plain_array, join_items
+from wiregrad.ops.functions.registry import FilledMemory
 
 LIKE_MAKERS: frozenset[Any] = frozenset(
     getattr(np, name)
@@ -232,6 +233,7 @@ def _begin_recording(root: FillableArray) -> None:
     cells = make_filled(plain.copy())
     notes_of_fill(cells).places = numbers
     np.ndarray.__getattribute__(root, "__dict__")["cells"] = (cells, memory, plain.ctypes.data)
+    FilledMemory.exists = True
     plain[...] = np.nan
 
 

@@ -17,6 +17,7 @@ from wiregrad.ir import TABLE
 from wiregrad.ops.functions.pointwise import where
 from wiregrad.ops.functions.registry import (
     CONVERSION,
+    FilledMemory,
     N,
     WireFoundError,
     detach_array,
@@ -81,7 +82,7 @@ def hides_wire(items: Any, plain: Any) -> bool:
         return False
     if plain.dtype.kind == "O":
         return any(is_wire(element) for element in plain.flat)
-    is_read = isinstance(items, list | tuple) and plain.dtype.kind in "fc"
+    is_read = FilledMemory.exists and isinstance(items, list | tuple) and plain.dtype.kind in "fc"
     return is_read and bool(np.isnan(plain).any()) and _holds_wire(items)
 
 

@@ -96,6 +96,12 @@ class ConversionState(threading.local):
 CONVERSION = ConversionState()
 
 
+class FilledMemory:
+    """Whether there may be arrays that stand for wires, with NaN in their memory; True from the first one on."""
+
+    exists = False
+
+
 def lift(x: Any) -> Any:
     """Convert a number or list to an array, or to one wire if there are wires in it; wires are returned unchanged."""
     if is_wire(x) or isinstance(x, np.generic):
