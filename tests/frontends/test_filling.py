@@ -310,6 +310,22 @@ def test_a_new_array_is_numpys_until_a_value_is_written_to_it() -> None:
     assert wg.grad(f)(2.0) == 4.0
 
 
+@pytest.mark.parametrize(
+    "read",
+    [np.random.default_rng(0).normal, lambda y: np.ndarray.view(y, np.ndarray).sum(), lambda y: list(np.nditer(y))],
+)
+@pytest.mark.parametrize("part", [slice(None), slice(1, None)])
+def test_compiled_code_refuses_a_filled_array(read: Callable[[Any], Any], part: slice) -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(3)
+        view = y[part]
+        y[1] = x
+        return sum(float(number) for number in np.atleast_1d(read(view)))
+
+    with pytest.raises((TypeError, ValueError)):
+        wg.grad(f)(2.0)
+
+
 def test_the_memory_of_a_filled_array_is_nan() -> None:
     seen: list[Any] = []
 

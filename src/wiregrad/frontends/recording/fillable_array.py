@@ -1,14 +1,16 @@
 """Plain arrays into which recorded values may be written: what `np.zeros(n)` makes while a function is recorded.
 
 A `FillableArray` is NumPy's array, with its memory, until a recorded value is written to it or to a view of it. From
-then on it stands for a `FilledValue`: operators, functions, methods and indices are those of that value, and its own
-memory is NaN, so that compiled code which reads the memory cannot take it for numbers.
+then on it stands for a `FilledValue`: operators, functions, methods and indices are those of that value. To compiled
+code it is an array of raw bytes, which such code refuses, and its memory is NaN, so that nobody takes it for numbers.
 
 What is computed from a `FillableArray` is a plain array, or a value; only its views are fillable too.
 """
 
 from __future__ import annotations
 
+import operator
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -26,6 +28,7 @@ from wiregrad.frontends.recording.filled_value import (
     notes_of_fill,
 )
 from wiregrad.frontends.recording.value import Value, is_constant
+from wiregrad.ir.op import COMPARISON_METHODS
 from wiregrad.ops.functions.joining import find_plain_array, join_items
 from wiregrad.ops.functions.registry import FilledMemory
 
@@ -38,13 +41,18 @@ LIKE_MAKERS: frozenset[Any] = frozenset(
 )
 """NumPy's functions with an argument `like=`."""
 OWN_ATTRIBUTES = frozenset(
-    "__wiregrad_contents__ record_contents is_recorded fill shape ndim size dtype itemsize __class__ __dict__".split()
+    "__wiregrad_contents__ record_contents is_recorded fill shape ndim size __class__ __dict__".split()
 )
 """Attributes that an array has itself after a value was written to it."""
 
 
 class FillableArray(np.ndarray):
     """An array that stands for a recorded value once one has been written to it."""
+
+    def __array_finalize__(self, source: Any) -> None:
+        root = _find_root(self)
+        if root is not self:
+            np.ndarray.__getattribute__(root, "__dict__").setdefault("views", []).append(weakref.ref(self))
 
     @property
     def is_recorded(self) -> bool:
@@ -153,6 +161,20 @@ class FillableArray(np.ndarray):
         return self.__wiregrad_contents__.__reduce__()
 
 
+def _make_comparison(name: str) -> Callable[[FillableArray, Any], Any]:
+    """Return the method of a comparison; NumPy compares raw bytes without asking the array."""
+    compare: Callable[[Any, Any], Any] = getattr(operator, f"__{name}__")
+
+    def method(self: FillableArray, other: Any) -> Any:
+        return compare(self.__wiregrad_contents__, contents_of(other))
+
+    return method
+
+
+for _name in COMPARISON_METHODS.values():
+    setattr(FillableArray, f"__{_name}__", _make_comparison(_name))
+
+
 IN_PLACE_FUNCTIONS = frozenset([np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis])
 """NumPy's functions that write to their first argument."""
 
@@ -235,6 +257,19 @@ def _begin_recording(root: FillableArray) -> None:
     np.ndarray.__getattribute__(root, "__dict__")["cells"] = (cells, memory, plain.ctypes.data)
     FilledMemory.exists = True
     plain[...] = np.nan
+    _hide_memory(root, cells.dtype)
+
+
+def _hide_memory(root: FillableArray, dtype: np.dtype[Any]) -> None:
+    """Make an array and its views arrays of raw bytes to compiled code, which then refuses them."""
+    hidden = np.dtype((np.void, dtype.itemsize))
+    refs = np.ndarray.__getattribute__(root, "__dict__").pop("views", [])
+    for array in [root, *(ref() for ref in refs)]:
+        if array is not None and np.ndarray.__getattribute__(array, "dtype") == dtype:
+            DTYPE_ATTRIBUTE.__set__(array, hidden)
+
+
+DTYPE_ATTRIBUTE: Any = vars(np.ndarray)["dtype"]
 
 
 def _show_like(plain: NDArray[Any], memory: Places, address: int) -> Places:
@@ -249,7 +284,7 @@ def _view_cells(array: FillableArray, cells: FilledValue, memory: Places, addres
     if _find_root(array) is array:
         return cells
     plain = np.ndarray.view(array, np.ndarray)
-    if plain.dtype != cells.dtype:
+    if plain.dtype.kind != "V":
         raise MutationError(
             f"this view reads the memory of an array as another dtype, which values do not have{format_user_line()}"
         )

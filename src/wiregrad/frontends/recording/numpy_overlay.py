@@ -26,7 +26,7 @@ from wiregrad.frontends.recording.fillable_array import FillableArray, find_reco
 from wiregrad.frontends.recording.filled_value import copy_filled
 from wiregrad.frontends.recording.value import Value, as_numpy_number, is_constant
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
-from wiregrad.ops.functions.joining import hides_wire
+from wiregrad.ops.functions.joining import holds_filled, holds_wire
 from wiregrad.ops.functions.registry import CONVERSION, WireFoundError
 from wiregrad.settings import OVERLAY_OFF, OVERLAY_VARIABLE, read_setting
 
@@ -48,8 +48,8 @@ def convert_values(original: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     if isinstance(items, FillableArray):
         return _convert_fillable(original, args, kwargs)
     if not isinstance(items, Value):
-        made = call_without_values(original, args, kwargs)
-        if made is not None and not hides_wire(items, made):
+        made = None if holds_filled(items) else call_without_values(original, args, kwargs)
+        if made is not None and not holds_wire(made):
             return made
     elif is_constant(items):
         return original(*args, **kwargs)

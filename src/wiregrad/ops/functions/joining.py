@@ -62,6 +62,8 @@ def join_items(items: Any) -> Any:
 
 def find_plain_array(items: Any) -> Any:
     """Return the array that NumPy makes of something; None if there is a wire in it."""
+    if holds_filled(items):
+        return None
     outer = CONVERSION.refuses_wires
     CONVERSION.refuses_wires = True
     try:
@@ -70,26 +72,22 @@ def find_plain_array(items: Any) -> Any:
         return None
     finally:
         CONVERSION.refuses_wires = outer
-    return None if hides_wire(items, plain) else plain
+    return None if holds_wire(plain) else plain
 
 
-def hides_wire(items: Any, plain: Any) -> bool:
-    """Return whether something that NumPy made an array of has a wire in it, which NumPy did not ask for an array.
+def holds_wire(made: Any) -> bool:
+    """Return whether an array is an object array with a wire among its elements."""
+    is_object = isinstance(made, np.ndarray) and made.dtype.kind == "O"
+    return is_object and any(is_wire(element) for element in made.flat)
 
-    An object array keeps wires as its elements; an array that stands for a wire has NaN in its memory.
-    """
-    if not isinstance(plain, np.ndarray):
+
+def holds_filled(items: Any) -> bool:
+    """Return whether a nested list has an array in it that stands for a wire: NumPy would read its memory."""
+    if not FilledMemory.exists:
         return False
-    if plain.dtype.kind == "O":
-        return any(is_wire(element) for element in plain.flat)
-    is_read = FilledMemory.exists and isinstance(items, list | tuple) and plain.dtype.kind in "fc"
-    return is_read and bool(np.isnan(plain).any()) and _holds_wire(items)
-
-
-def _holds_wire(items: Any) -> bool:
     if isinstance(items, list | tuple):
-        return any(_holds_wire(item) for item in items)
-    return is_wire(items)
+        return any(holds_filled(item) for item in items)
+    return isinstance(items, np.ndarray) and is_wire(items)
 
 
 def join_wires(items: Any) -> Any:

@@ -97,7 +97,7 @@ CONVERSION = ConversionState()
 
 
 class FilledMemory:
-    """Whether there may be arrays that stand for wires, with NaN in their memory; True from the first one on."""
+    """Whether there may be arrays that stand for wires, with nothing in their memory; True from the first one on."""
 
     exists = False
 
