@@ -375,6 +375,75 @@ def test_a_sum_in_a_plain_array_that_one_variable_holds_becomes_a_value() -> Non
     assert x.grad.tolist() == [3.0, 3.0]
 
 
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "flatten": lambda y: y.flatten(),
+    "astype": lambda y: y.astype(float),
+    "copy": lambda y: y.copy(),
+    "np.copy": np.copy,
+    "np.array": lambda y: np.array(y, float),
+    "roll": lambda y: np.roll(y, 0),
+    "pad": lambda y: np.pad(y, 0),
+    "tile": lambda y: np.tile(y, 1),
+    "repeat": lambda y: np.repeat(y, 1),
+    "concatenate": lambda y: np.concatenate([y]),
+    "block": lambda y: np.block([y]),
+    "conj": np.conj,
+    "positive": lambda y: +y,
+    "mask": lambda y: y[np.array([True, True, True])],
+    "list": lambda y: y[[0, 1, 2]],
+    "where": lambda y: np.where(True, y, 0.0),
+    "meshgrid": lambda y: np.meshgrid(y, [1.0])[0],
+}
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda y: y,
+    "slice": lambda y: y[:],
+    "asarray": lambda y: np.asarray(y, float),
+    "ravel": lambda y: y.ravel(),
+    "np.ravel": np.ravel,
+    "reshape": lambda y: y.reshape(3),
+    "column": lambda y: y.reshape(3, 1),
+    "transposed": lambda y: y.T,
+    "np.transpose": lambda y: np.transpose(y[None]),
+    "row": lambda y: y[None, :],
+    "atleast_2d": np.atleast_2d,
+    "squeeze": lambda y: np.squeeze(y[None]),
+    "split": lambda y: np.split(y, 1)[0],
+    "swapaxes": lambda y: y[None].swapaxes(0, 1),
+    "broadcast_to": lambda y: np.broadcast_to(y, (1, 3)),
+}
+
+
+def fill_zeros(x: Any) -> Any:
+    y = np.zeros(3)
+    y[:] = x
+    return y
+
+
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "copy of a value": lambda x: x.copy(),
+    "filled zeros": fill_zeros,
+    "result": lambda x: x * 1.0,
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("name", [*COPIES, *VIEWS])
+def test_copies_keep_their_elements_and_views_see_new_ones(name: str, maker: str) -> None:
+    def f(x: Any) -> Any:
+        y = MAKERS[maker](x)
+        other = (COPIES | VIEWS)[name](y)
+        y[0] = 7.0 * x[1]
+        return np.sum(other**2)
+
+    try:
+        found = wg.grad(f)(POINT)
+    except MutationError:
+        assert maker == "result"
+        return
+
+    np.testing.assert_allclose(found, slopes_of(f, POINT), rtol=1e-6)
+
+
 # Errors, as a person reads them.
 
 

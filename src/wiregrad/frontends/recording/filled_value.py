@@ -46,11 +46,11 @@ from wiregrad.ops.gradient_flow import shape_of
 Places = NDArray[np.intp]
 
 VIEW_METHODS = frozenset(
-    "reshape ravel flatten view T mT t transpose permute swapaxes moveaxis squeeze unsqueeze expand_dims diagonal real "
+    "reshape ravel view T mT t transpose permute swapaxes moveaxis squeeze unsqueeze expand_dims diagonal real "
     "imag detach broadcast_to expand_as atleast_1d atleast_2d atleast_3d split array_split".split()
 )
 """Methods and functions whose result shares its elements with the array, in NumPy or PyTorch."""
-UNTRACKED_VIEWS = frozenset("flatten view t permute unsqueeze real imag detach expand_as".split())
+UNTRACKED_VIEWS = frozenset("view t permute unsqueeze real imag detach expand_as".split())
 """Those that NumPy's arrays of whole numbers do not have, or have in another meaning."""
 VIEW_OPS = frozenset(["getitem", "reshape", "permute", "spread", "real", "imag"])
 """Ops whose result shares its elements with the operand, in NumPy."""
@@ -493,31 +493,8 @@ def _find_obstacle(value: Value) -> str | None:
     return None
 
 
-TAKEN_PARTS: weakref.WeakKeyDictionary[Tape, dict[int, TakenParts]] = weakref.WeakKeyDictionary()
-"""The parts that were taken by an index from nodes, by tape and offset."""
-
-
-class TakenParts:
-    """The parts that were taken from one node by an index."""
-
-    __slots__ = ("count", "parts")
-
-    def __init__(self) -> None:
-        self.count = 0
-        """How many parts were taken in all."""
-        self.parts: list[weakref.ref[Value]] = []
-        """Those that may still exist."""
-
-    def add(self, part: Value) -> None:
-        """Remember a part; forget those that do not exist any more."""
-        self.count += 1
-        self.parts.append(weakref.ref(part))
-        if len(self.parts) > MAX_REMEMBERED_PARTS:
-            self.parts = [ref for ref in self.parts if ref() is not None]
-
-
-MAX_REMEMBERED_PARTS = 64
-"""After this many parts of one node, those that do not exist any more are forgotten."""
+TAKEN_PARTS: weakref.WeakKeyDictionary[Tape, dict[int, weakref.ref[Value]]] = weakref.WeakKeyDictionary()
+"""The arrays that were taken from others by an index, by tape and offset."""
 
 
 def note_part(value: Value, part: object) -> None:
@@ -527,21 +504,26 @@ def note_part(value: Value, part: object) -> None:
         return
     node = tape.extras[part._index]
     if node.op.name == "getitem" and node.sources == (value._index,):
-        TAKEN_PARTS.setdefault(tape, {}).setdefault(value._index, TakenParts()).add(part)
+        TAKEN_PARTS.setdefault(tape, {})[part._index] = weakref.ref(part)
 
 
 def _may_have_views(tape: Tape, index: int) -> bool:
-    """Return whether a view of a node may exist: any that is not known to be gone."""
-    taken = TAKEN_PARTS.get(tape, {}).get(index)
-    if taken is not None and any(ref() is not None for ref in taken.parts):
-        return True
-    known = 0 if taken is None else taken.count
+    """Return whether a view of a node, or a view of a view, may exist: any that is not known to be gone."""
+    later = list[int]()
     for offset in reversed(tape.extras):
         if offset <= index:
             break
+        later.append(offset)
+    taken = TAKEN_PARTS.get(tape, {})
+    shown = {index}
+    for offset in reversed(later):
         node = tape.extras[offset]
-        known -= index in node.sources and node.op.name in VIEW_OPS and bool(shape_of(node.y))
-    return known < 0
+        if node.op.name in VIEW_OPS and shape_of(node.y) and not shown.isdisjoint(node.sources):
+            shown.add(offset)
+            part = taken.get(offset)
+            if part is None or part() is not None:
+                return True
+    return False
 
 
 def _make_in_place(name: str) -> Callable[[Any, Any], Any]:
