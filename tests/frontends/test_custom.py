@@ -974,12 +974,30 @@ def take_detached(c: Any) -> Any:
     return c.detach()
 
 
-@pytest.mark.parametrize("take", [take_slice, take_reshaped, take_reshaped_by_numpy, take_detached])
-@pytest.mark.parametrize("change", [lambda c: c.__setitem__(1, 7.0), lambda c: c.__iadd__(1.0)])
-def test_a_clone_is_not_changed_once_a_view_of_it_was_taken(take: Any, change: Any) -> None:
+CLONE_CHANGES = [lambda c: c.__setitem__(1, 7.0), lambda c: c.__iadd__(1.0)]
+
+
+@pytest.mark.parametrize("take", [take_slice, take_reshaped, take_reshaped_by_numpy])
+@pytest.mark.parametrize("change", CLONE_CHANGES)
+def test_a_view_of_a_clone_sees_what_is_assigned(take: Any, change: Any) -> None:
+    x = np.array([-1.0, 2.0, 0.5])
+
+    def f(x: Any) -> Any:
+        c = x.clone() if isinstance(x, wg.Value) else x.copy()
+        view = take(c)
+        change(c)
+        return np.sum(view**3)
+
+    slopes = [(f(x + step) - f(x - step)) / 2e-6 for step in 1e-6 * np.eye(3)]
+
+    np.testing.assert_allclose(wg.grad(f)(x), slopes, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("change", CLONE_CHANGES)
+def test_a_clone_is_not_changed_once_it_was_detached(change: Any) -> None:
     def f(x: Any) -> Any:
         c = x.clone()
-        view = take(c)
+        view = take_detached(c)
         change(c)
         return np.sum(view**3)
 

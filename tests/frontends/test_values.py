@@ -174,7 +174,9 @@ def test_stop_gradient_and_detach_cut() -> None:
     assert wg.grad(lambda x: (x * wg.stop_gradient(x)).sum())(np.array([1.0, 2.0])).tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("turn", [float, int, complex, np.asarray, np.array, lambda v: np.array([v, v])])
+@pytest.mark.parametrize(
+    "turn", [float, int, complex, lambda v: np.asarray(v, float), lambda v: np.array([v, v], dtype=float)]
+)
 def test_a_value_does_not_become_a_number_in_silence(turn: object) -> None:
     x = wg.Value(2.0) * 3.0
     with pytest.raises(EscapeError, match=r"stop_gradient(.|\n)*test_values.py"):

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.functions.joining import join_items
 
 MAX_FLOAT64 = int(np.finfo(np.float64).max)
 """The largest whole number that a float64 can represent."""
@@ -428,7 +429,7 @@ def flatten(container: object) -> tuple[list[Any], ContainerTree]:
     ([1.0, 2.0, 3.0], {'b': [*, *], 'a': (*, None)})
     """
     if type(container) in _LEAF_TYPES:
-        return [container], _LEAF_TREE
+        return [settle_array(container)], _LEAF_TREE
     leaves: list[Any] = []
     return leaves, _flatten_item(container, leaves)
 
@@ -439,10 +440,20 @@ def _flatten_item(item: object, leaves: list[Any]) -> ContainerTree:
         return _NONE_TREE
     kind = _kind_of(item)
     if kind is LEAF:
-        leaves.append(item)
+        leaves.append(settle_array(item))
         return _LEAF_TREE
     keys, parts = _take_apart(item)
     return ContainerTree(kind, [_flatten_item(part, leaves) for part in parts], keys, own_attributes(item))
+
+
+def settle_array(item: Any) -> Any:
+    """Return an object array of values as one value, and an array that is being filled as what it stands for now.
+
+    Anything else is returned unchanged.
+    """
+    if type(item) is np.ndarray:
+        return item if item.dtype.kind != "O" else join_items(item)
+    return getattr(item, "__wiregrad_contents__", item)
 
 
 def _kind_of(item: object) -> Any:
@@ -621,7 +632,7 @@ def _collect_like(tree: ContainerTree, item: Any, leaves: list[Any]) -> bool:
     if _kind_of(item) is not tree.kind:
         return False
     if tree.kind is LEAF:
-        leaves.append(item)
+        leaves.append(settle_array(item))
         return True
     parts = _parts_like(tree, item)
     return (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import inspect
 import sys
-import weakref
 from collections.abc import Callable
 from functools import cache
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,25 @@ from wiregrad.errors import (
     ShapeError,
     SingularError,
     WiregradError,
+    find_user_frame,
     format_user_line,
 )
 from wiregrad.frontends.recording.arguments import ensure_owned, flatten, tree_map, unflatten
+from wiregrad.frontends.recording.fillable_array import LIKE_MAKERS, FillableArray, contents_of, make_fillable
+from wiregrad.frontends.recording.filled_value import (
+    VIEW_METHODS,
+    FilledValue,
+    assign_as,
+    assign_elements,
+    begin_filling,
+    copy_filled,
+    duplicate,
+    freeze,
+    make_filled,
+    note_part,
+    read_elements,
+    take_view,
+)
 from wiregrad.frontends.recording.foreign_names import describe_torch_keywords, rename_torch_keywords
 from wiregrad.frontends.recording.library_calls import (
     describe_missing_function,
@@ -36,24 +52,25 @@ from wiregrad.frontends.recording.library_calls import (
     describe_signature,
     name_function,
 )
+from wiregrad.frontends.recording.mended_lines import advise_on_update
 from wiregrad.frontends.recording.record import are_discrete, record_op
+from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
     Value,
     as_numpy_number,
     describe_method,
     make_concrete,
     make_leaf,
-    new_instance,
     notes_of,
 )
-from wiregrad.frontends.recording.value_methods import Index, Operand
 from wiregrad.ir import TABLE, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY
 from wiregrad.ops.functions.refusals import REFUSALS
 from wiregrad.ops.functions.registry import RegisteredFunction
-from wiregrad.ops.functions.shape import cast_like
+from wiregrad.ops.functions.shape import cast_like, scatter_add
+from wiregrad.ops.gradient_flow import shape_of
 
 
 def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
@@ -61,7 +78,9 @@ def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **se
     op = UFUNCS.get(ufunc) or find_scipy_op(ufunc)
     if op is not None and method == "__call__" and not settings:
         return record_op(op, inputs) if type(self) is Value else op(*inputs)
-    refuse_out(settings)
+    out = take_out(settings)
+    if method == "at" or out is not None:
+        return _write_by_ufunc(ufunc, method, out, inputs, settings)
     if method == "outer" and op is not None:
         return _apply_outer(op, *inputs)
     entry = FUNCTIONS_BY_NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
@@ -121,13 +140,17 @@ def apply_function(
     self: Value, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Apply a NumPy function to values."""
-    if kwargs:
-        kwargs = dict(kwargs)
-        refuse_out(kwargs)
+    kwargs = dict(kwargs)
+    out = take_out(kwargs)
+    if out is not None:
+        return _assign_result(out, function, args, kwargs)
+    if function in LIKE_MAKERS:
+        return _make_like(function, args, kwargs)
+    if function in IN_PLACE_FUNCTIONS:
+        return _assign_by_function(function, args, kwargs)
     entry = FUNCTIONS_BY_NUMPY.get(function)
     if entry is not None:
-        result = _run_or_concrete(entry, function, args, kwargs)
-        return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
+        return _finish_result(entry, function, args, _run_or_concrete(entry, function, args, kwargs))
     op = UFUNCS.get(function)
     if op is not None:
         return op(*args, **kwargs)
@@ -136,6 +159,35 @@ def apply_function(
         return result
     name = name_function(function)
     raise NoRuleError(f"{describe_missing_function(name, REFUSALS.get(function))}{format_user_line()}")
+
+
+def _make_like(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make an array with one of NumPy's functions that were given `like=`; it may be filled with values."""
+    if args and function not in (np.full, np.fromfunction) and isinstance(args[0], Value | list | tuple):
+        items = FUNCTIONS["array"].run(args[0])
+        if isinstance(items, Value):
+            return copy_filled(FUNCTIONS["array"].run(items, args[1] if len(args) > 1 else kwargs.get("dtype")))
+    return make_fillable(function(*args, **kwargs))
+
+
+def _finish_result(entry: RegisteredFunction, function: Callable[..., Any], args: tuple[Any, ...], result: Any) -> Any:
+    """Return the result of a function as NumPy would: a number of NumPy's, a new array, or a view."""
+    if function in FRESH_COPIES:
+        return make_fillable(result)
+    if entry.name not in VIEW_METHODS:
+        result = _separate_from(args, result)
+    return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
+
+
+def _separate_from(args: tuple[Any, ...], result: Any) -> Any:
+    """Return a result that is one of the arguments as another value, since NumPy's function returns a new array."""
+    if type(result) is tuple:
+        return tuple(_separate_from(args, part) for part in result)
+    return duplicate(result) if isinstance(result, Value) and any(x is result for x in args) else result
+
+
+FRESH_COPIES: frozenset[Any] = frozenset([np.copy, np.zeros_like, np.ones_like, np.empty_like, np.full_like])
+"""NumPy's functions whose result is made to be filled."""
 
 
 def run_without_rule(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -201,13 +253,150 @@ def _check_arguments(function: Callable[..., Any], name: str, args: tuple[Any, .
         raise NoRuleError(f"{name}: {describe_torch_keywords(name, kwargs) or hint}{format_user_line()}") from None
 
 
-def refuse_out(settings: dict[str, Any]) -> None:
-    """Raise if `out=` names an array to write into; drop an `out=` that is None."""
-    if settings.get("out") is not None:
+def take_out(settings: dict[str, Any]) -> Any:
+    """Take `out=` from the settings of a call; returns the array to write to, or None."""
+    out = settings.pop("out", None)
+    return out[0] if type(out) is tuple and len(out) == 1 else out
+
+
+def _assign_result(out: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function and write its result to the array that `out=` names."""
+    target: Any = out
+    if not isinstance(out, Value | FillableArray):
+        if OWN_REFERENCES.may_replace(out, getrefcount(out)):
+            return _compute_replacement(out, function(*args, **kwargs))
         raise MutationError(
-            f"out= would write in place, which cannot be recorded; assign the result instead{format_user_line()}"
+            "out= would write in place, which cannot be recorded; assign the result instead"
+            f"{advise_on_update()}{format_user_line()}"
         )
-    settings.pop("out", None)
+    if "where" in kwargs:
+        raise NoRuleError(f"out= with where= has no rule; use np.where(where, result, out){format_user_line()}")
+    target[...] = function(*[freeze(x) for x in args], **kwargs)
+    return target
+
+
+class InPlaceReferences:
+    """Tells whether `acc += v` on a plain array may give `acc` a new value: if nothing else refers to the array."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """The number of references to an array that one variable holds; 0 if that cannot be told."""
+        self.is_counting = False
+
+    def count_references(self) -> None:
+        """Count them in an update of an array that one variable holds; a debugger may hold more, which is refused."""
+        self.is_counting = True
+        array: Any = np.zeros(1)
+        array += make_leaf(np.zeros(1), constant=True)
+        self.is_counting = False
+
+    def may_replace(self, array: Any, references: int) -> bool:
+        """Return whether the running instruction assigns its result to the variable that alone holds the array."""
+        if self.is_counting:
+            self.count = references if references <= MAX_OWN_REFERENCES else 0
+            return True
+        if type(array) is not np.ndarray or array.base is not None or references > self.count:
+            return False
+        frame = find_user_frame()
+        return frame is not None and is_in_place(frame)
+
+
+MAX_OWN_REFERENCES = 13
+"""The references to an array during an update, if nothing but one variable holds it; a debugger may add others."""
+OWN_REFERENCES = InPlaceReferences()
+
+
+def _compute_replacement(array: np.ndarray[Any, Any], result: Any) -> Any:
+    """Return the value that takes the place of an array that was updated; raises where NumPy would not update it."""
+    if shape_of(result) != array.shape:
+        raise ShapeError(f"an array of shape {array.shape} cannot hold {shape_of(result)}{format_user_line()}")
+    return run_composite(cast_like, "in-place update", (result, array), {})
+
+
+def _write_by_ufunc(ufunc: np.ufunc, method: str, out: Any, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Any:
+    """Apply a ufunc that writes to one of its arguments."""
+    if method == "at":
+        return _update_at(ufunc, *inputs)
+    return _assign_result(out, getattr(ufunc, method), inputs, settings)
+
+
+def _update_at(ufunc: np.ufunc, array: Any, index: Any, *operands: Any) -> None:
+    """Carry out `np.add.at` and `np.subtract.at`."""
+    target: Any = array
+    if not isinstance(array, Value | FillableArray):
+        raise MutationError(
+            f"np.{ufunc.__name__}.at would write a recorded value into a plain array: make the array with like=, as in "
+            f"np.zeros(n, like=x), or write wg.scatter_add(x, index, values){format_user_line()}"
+        )
+    if ufunc not in (np.add, np.subtract):
+        raise NoRuleError(f"np.{ufunc.__name__}.at has no rule; np.add.at and np.subtract.at have{format_user_line()}")
+    addend = operands[0] if ufunc is np.add else np.negative(operands[0])
+    current = freeze(target) if isinstance(target, Value) else contents_of(target)
+    target[...] = run_composite(scatter_add, f"{ufunc.__name__}.at", (current, index, freeze(addend)), {})
+
+
+IN_PLACE_FUNCTIONS: dict[Any, tuple[int, str]] = {
+    np.copyto: (1, "src"),
+    np.put: (2, "v"),
+    np.place: (2, "vals"),
+    np.putmask: (2, "values"),
+    np.fill_diagonal: (1, "val"),
+    np.put_along_axis: (2, "values"),
+}
+"""NumPy's functions that write to their first argument: the position and the name of what they write."""
+
+
+def _assign_by_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Let a function write to an array that may be filled."""
+    position, name = IN_PLACE_FUNCTIONS[function]
+    target = args[0]
+    if isinstance(target, FillableArray):
+        target = target.record_contents()
+    if not isinstance(target, Value):
+        raise MutationError(
+            f"np.{function.__name__} would write a recorded value into a plain array: make the array with like=, as in "
+            f"np.zeros(n, like=x){format_user_line()}"
+        )
+    source = args[position] if len(args) > position else kwargs[name]
+
+    def place(marks: Any, elements: Any) -> None:
+        rest = [elements if k == position else make_concrete(x) for k, x in enumerate(args)]
+        named = {key: elements if key == name else make_concrete(x) for key, x in kwargs.items()}
+        function(marks, *rest[1:], **named)
+
+    run_composite(_assign_as, function.__name__, (target, place, source), {})
+
+
+def _assign_as(target: Value, place: Callable[[Any, Any], None], source: Any) -> None:
+    assign_as(begin_filling(target), place, source)
+
+
+def _set_elements(target: Value, index: Any, value: Any) -> None:
+    assign_elements(begin_filling(target), index, value)
+
+
+def assign_by_index(self: Value, index: Any, value: Any) -> None:
+    """Assign elements of a recorded array that no other array shares."""
+    run_composite(_set_elements, "indexing", (self, index, value), {})
+
+
+def apply_function_to_filled(
+    self: FilledValue, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Apply a NumPy function to arrays that are filled; a view that it returns writes to the array."""
+    if function in IN_PLACE_FUNCTIONS or kwargs.get("out") is not None:
+        return apply_function(self, function, types, args, kwargs)
+    target = args[0] if args else None
+    current = tree_map(freeze, args)
+    result = apply_function(self, function, types, current, kwargs)
+    if function.__name__ not in VIEW_METHODS or not isinstance(target, FilledValue):
+        return result
+    return take_view(target, result, lambda places: function(places, *args[1:], **kwargs), function.__name__)
+
+
+def index_filled(self: FilledValue, index: Any) -> Any:
+    """Return elements by index; a view writes to the array."""
+    return run_composite(read_elements, "indexing", (self, index), {})
 
 
 def _collect_ufuncs() -> dict[Any, Op]:
@@ -237,6 +426,11 @@ def collect_methods() -> dict[str, Callable[..., Any]]:
     return by_name
 
 
+def copy(x: Value, order: str = "K", subok: bool = False) -> Any:
+    """Return a copy whose elements may be assigned."""
+    return copy_filled(x)
+
+
 def install_methods() -> None:
     """Give values their methods, operators and NumPy's protocols."""
     for name, method in collect_methods().items():
@@ -246,16 +440,20 @@ def install_methods() -> None:
         setattr(Value, f"__{name}__", _make_operator(TABLE.infix[spelling]))
         setattr(Value, f"__r{name}__", _make_operator(TABLE.infix[spelling], reflected=True))
     product = FUNCTIONS_BY_NUMPY[np.matmul].run
+    Value.copy = describe_method(copy, "copy", FUNCTIONS["copy"].run)  # type: ignore[method-assign]
     protocols: dict[str, Any] = {
         "__wiregrad_apply__": lambda self, op, operands: record_op(op, operands),
         "__array_ufunc__": apply_ufunc,
         "__array_function__": apply_function,
         "__getitem__": _make_checked_method(FUNCTIONS["getitem"].run, "indexing"),
+        "__setitem__": assign_by_index,
         "__matmul__": _make_checked_method(product, "matmul"),
         "__rmatmul__": _make_checked_method(lambda b, a: product(a, b), "matmul"),
     }
     for name, method in protocols.items():
         setattr(Value, name, method)
+    FilledValue.__getitem__ = index_filled  # type: ignore[method-assign, assignment]
+    FilledValue.__array_function__ = apply_function_to_filled  # type: ignore[method-assign, assignment]
 
 
 def _make_operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any], Any]:
@@ -277,12 +475,22 @@ def _make_op_method(op: Op) -> Callable[..., Any]:
     return describe_method(method, op.name, op)
 
 
+def _finish_method(value: Value, name: str, result: Any) -> Any:
+    """Return the result of a method as NumPy would: a part of the array, a new array, or a view.
+
+    A function of its own, because a trace keeps the frames of methods, and with them a part that is gone otherwise.
+    """
+    if name == "indexing":
+        note_part(value, result)
+    return duplicate(value) if result is value and name not in VIEW_METHODS else result
+
+
 def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return a method of values that calls a function made of ops, with NumPy as the fallback."""
 
     def method(self: Value, *args: object, **kwargs: object) -> Any:
         try:
-            return run_composite(function, name, (self, *args), kwargs)
+            return _finish_method(self, name, run_composite(function, name, (self, *args), kwargs))
         except (NoRuleError, EscapeError):
             if not are_discrete(flatten((self, args, kwargs))[0]):
                 raise
@@ -292,105 +500,12 @@ def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..
 
 
 install_methods()
+OWN_REFERENCES.count_references()
 
 
-VIEW_METHODS = frozenset(
-    "reshape ravel flatten view T mT t transpose permute swapaxes moveaxis squeeze unsqueeze expand_dims diagonal real "
-    "imag detach broadcast_to expand_as atleast_1d atleast_2d atleast_3d split array_split".split()
-)
-"""Methods and functions whose result shares its elements with the array, in NumPy or PyTorch."""
-
-
-class ClonedValue(Value):
-    """A copy of a value whose elements may be assigned; it then represents the array with the new elements.
-
-    Assignment raises while a view of the clone exists, because the view would not see the new elements.
-    """
-
-    __slots__ = ("views",)
-
-    views: list[weakref.ref[Value]]
-    """The views that were taken of it."""
-
-    def __setitem__(self, index: object, value: object) -> None:
-        self._assign_elements(run_composite(_put_elements, "indexing", (self, index, value), {}), value)
-
-    def __iadd__(self, other: Operand) -> ClonedValue:
-        return self._assign_elements(self + other)
-
-    def __isub__(self, other: Operand) -> ClonedValue:
-        return self._assign_elements(self - other)
-
-    def __imul__(self, other: Operand) -> ClonedValue:
-        return self._assign_elements(self * other)
-
-    def __itruediv__(self, other: Operand) -> ClonedValue:
-        return self._assign_elements(self / other)
-
-    def __getitem__(self, index: Index) -> Any:
-        part = super().__getitem__(index)
-        return self._note_view(part) if _is_basic_index(index) else part
-
-    def __getattribute__(self, name: str) -> Any:
-        attribute = super().__getattribute__(name)
-        if name not in VIEW_METHODS:
-            return attribute
-        if isinstance(attribute, Value):
-            return self._note_view(attribute)
-        return lambda *args, **kwargs: self._note_view(attribute(*args, **kwargs))
-
-    def __array_function__(
-        self, function: Callable[..., Any], types: object, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        result = super().__array_function__(function, types, args, kwargs)
-        return self._note_view(result) if function.__name__ in VIEW_METHODS else result
-
-    def _note_view(self, part: object) -> Any:
-        """Remember a view of the elements; a number is a copy and needs no remembering."""
-        for value in part if isinstance(part, list | tuple) else (part,):
-            if isinstance(value, Value) and value.shape:
-                self.views.append(weakref.ref(value))
-        return part
-
-    def _assign_elements(self, assigned: Value, source: object = None) -> ClonedValue:
-        """Represent another value from now on; raises if a view other than the source of the elements exists."""
-        if any(view() is not None and view() is not source for view in self.views):
-            raise MutationError(
-                "a part of this clone was taken before (a slice, .T, reshape) and would not see what is assigned now; "
-                f"assign first, or take the part from another clone{format_user_line()}"
-            )
-        self.views.clear()
-        return _copy_state(self, assigned)
-
-
-def _is_basic_index(index: object) -> bool:
-    """Return whether an index gives a view: slices and whole numbers, not lists, arrays or masks."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(part is None or part is Ellipsis or isinstance(part, int | slice) for part in parts)
-
-
-def _put_elements(x: Value, index: object, value: ArrayLike) -> Any:
-    """Return the array with new elements at an index."""
-    if isinstance(index, Value) and index.dtype.kind == "b" and index.shape == x.shape and not np.shape(value):
-        # A traced mask stays recorded as an operand; as an index it would be certified.
-        return TABLE["where"](index, cast_like(value, x) if isinstance(value, Value) else x.dtype.type(value), x)
-    return FUNCTIONS["put"].run(x, index, value)
-
-
-def _copy_state(clone: ClonedValue, value: Value) -> ClonedValue:
-    """Make a clone represent another value; results computed from it before do not change."""
-    clone._data = value._data
-    clone._tape = value._tape
-    clone._index = value._index
-    clone._notes = getattr(value, "_notes", None)
-    return clone
-
-
-def clone(x: Value) -> ClonedValue:
+def clone(x: Value) -> Any:
     """Return a copy whose elements may be assigned."""
-    copy: ClonedValue = new_instance(ClonedValue)
-    copy.views = []
-    return _copy_state(copy, TABLE["positive"](x))
+    return make_filled(freeze(TABLE["positive"](x)))
 
 
 def clamp(x: Value, min: object = None, max: object = None) -> Any:
@@ -446,7 +561,9 @@ def count_elements(x: Value) -> int:
 
 def to_array(x: Value) -> np.ndarray[Any, Any]:
     """Return a constant as a NumPy array; any other value raises, since its gradient would be lost."""
-    return np.asarray(x)
+    convert: Any = x
+    plain: np.ndarray[Any, Any] = convert.__array__(x.dtype)
+    return plain
 
 
 TORCH_METHODS: dict[str, Callable[..., Any]] = {

@@ -25,7 +25,14 @@ from wiregrad.errors import (
     format_user_line,
     short_repr,
 )
-from wiregrad.frontends.recording.arguments import MAX_SMALL_BYTES, MEMORY_POOL, as_literal, ensure_owned, is_owned
+from wiregrad.frontends.recording.arguments import (
+    MAX_SMALL_BYTES,
+    MEMORY_POOL,
+    as_literal,
+    ensure_owned,
+    is_owned,
+    settle_array,
+)
 from wiregrad.frontends.recording.tape import (
     BLOCKED,
     GROUPS,
@@ -58,6 +65,7 @@ from wiregrad.ir.columns import is_group_label
 from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
 from wiregrad.ops import Elementwise
+from wiregrad.ops.functions.joining import join_items
 from wiregrad.ops.gradient_flow import is_complex
 from wiregrad.ops.shape_records import broadcast_array
 
@@ -86,7 +94,7 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
             quick = _record_arrays(tape, op, operands)
             if quick is not None:
                 return quick
-    operands = op.complete(operands)
+    operands = op.complete([settle_operand(x) for x in operands])
     if isinstance(op, Elementwise) and op.of_complex is not None and any(map(is_complex, operands)):
         return op.of_complex(*operands)
     tape = common_tape(operands)
@@ -109,6 +117,13 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
         # Derivative rules divide by operands: Python's numbers would raise there, NumPy's do not.
         xs = [_give_output_dtype(x, y) for x in xs]
     return finish_node(tape, op, operands, xs, y)
+
+
+def settle_operand(operand: Any) -> Any:
+    """Return an operand with values in it, a list or an array, as one value; anything else is returned unchanged."""
+    if isinstance(operand, np.ndarray):
+        return settle_array(operand)
+    return join_items(operand) if isinstance(operand, list | tuple) else operand
 
 
 def _compute_quietly(op: Op, xs: Sequence[Any]) -> Any:
@@ -165,7 +180,7 @@ def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: l
         if kind is Value and x._tape is tape:
             data = x._data
             sources.append(x._index)
-        elif kind is np.ndarray or kind is float or kind is np.float64:
+        elif kind is float or kind is np.float64 or (kind is np.ndarray and x.dtype.kind != "O"):
             data = x
             kinds = kinds if kind is np.ndarray and is_owned(x) else kinds | HAS_LITERALS
             sources.append(LITERAL)

@@ -30,6 +30,7 @@ from wiregrad.frontends.recording.arguments import (
     separate_static,
     unflatten,
 )
+from wiregrad.frontends.recording.numpy_overlay import OVERLAY, find_hidden_error
 from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
 from wiregrad.frontends.recording.tape import (
     LITERAL,
@@ -360,6 +361,14 @@ def release_results(container: object, session: RecordingSession) -> Any:
     return unflatten(tree, [release_result(leaf, session) for leaf in leaves])
 
 
+def settle_results(result: Any) -> Any:
+    """Return a result with arrays that were filled as what they stand for now, while the recording can still grow."""
+    if isinstance(result, Scalar) or type(result) is Value:
+        return result
+    leaves, tree = flatten(result)
+    return unflatten(tree, leaves)
+
+
 class LiftedCall:
     """A recorded call of a function, with some of its arguments lifted to values."""
 
@@ -379,16 +388,26 @@ class LiftedCall:
         self._gradient_trees: list[ContainerTree] = []
         self.counts: list[int] = []
         before = STATE.running_state()
+        entered = False
         try:
             STATE.innermost, STATE.around = self.session.tape, PAUSES.active_blocks()
             self._lift_arguments(f, chosen, len(args))
+            entered = OVERLAY.enter(outermost=before[0] is None)
             if kwargs:
-                self.result = f(*[chosen[k] for k in range(len(args))], **{name: chosen[name] for name in kwargs})
+                result = f(*[chosen[k] for k in range(len(args))], **{name: chosen[name] for name in kwargs})
             else:
-                self.result = f(*chosen)
+                result = f(*chosen)
+            self.result = settle_results(result)
+        except ValueError as error:
+            hidden = find_hidden_error(error)
+            if hidden is not None:
+                raise hidden from None
+            raise
         finally:
             # Plain assignments: a Ctrl-C cannot come between them and leave the tape active.
             STATE.innermost, STATE.around, STATE.block = before
+            if entered:
+                OVERLAY.leave()
 
     def _lift_arguments(self, f: Callable[..., Any], chosen: Any, count: int) -> None:
         """Replace the arguments to differentiate by values, and other arrays by read-only copies."""

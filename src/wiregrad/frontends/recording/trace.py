@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import DTYPES, to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
+from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully
 from wiregrad.frontends.recording.session import add_input, check_callable
 from wiregrad.frontends.recording.tape import LITERAL, STATE, DroppedArray, ExtraNode, Tape, TapeKind
@@ -98,12 +99,11 @@ def run_traced(
         lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
         tape.notes.frames = {} if named else None
         try:
-            result = call_traced(f, lifted_args, lifted_kwargs)
+            results, tree = flatten(OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {}))
             names = _names_of_locals(tape)
             holders = _find_holders(tape, f) if named else {}
         finally:
             tape.notes.forget_frames()
-    results, tree = flatten(result)
     return TracedFunction(tape, inputs, results, tree, names, holders)
 
 

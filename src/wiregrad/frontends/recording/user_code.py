@@ -282,6 +282,12 @@ def _step_back(code: bytes, at: int, opcode: int) -> int:
     return at
 
 
+def is_in_place(frame: FrameType) -> bool:
+    """Return whether a frame is at `+=`, or another operator that assigns its result."""
+    step = next((step for step in _list_instructions(frame.f_code) if step.offset == frame.f_lasti), None)
+    return step is not None and step.opname == "BINARY_OP" and step.argrepr.endswith("=")
+
+
 @lru_cache(1024)
 def _list_instructions(code: CodeType) -> list[dis.Instruction]:
     return [step for step in dis.get_instructions(code) if step.opname != "CACHE"]

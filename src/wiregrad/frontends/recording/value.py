@@ -23,6 +23,7 @@ from wiregrad.errors import (
     EscapeError,
     GradientError,
     MutationError,
+    NoRuleError,
     OperandError,
     ShapeError,
     format_user_line,
@@ -31,6 +32,7 @@ from wiregrad.errors import (
 from wiregrad.frontends.recording.arguments import as_array, as_data
 from wiregrad.frontends.recording.foreign_names import ForeignNames, refuse_keywords
 from wiregrad.frontends.recording.library_calls import describe_missing_function, name_scipy_call
+from wiregrad.frontends.recording.mended_lines import advise_on_conversion, advise_on_store
 from wiregrad.frontends.recording.tape import (
     LITERAL,
     STATE,
@@ -47,6 +49,8 @@ from wiregrad.frontends.recording.tape import (
 from wiregrad.frontends.recording.user_code import is_augmented_assignment, user_place
 from wiregrad.frontends.recording.value_methods import ValueMethods
 from wiregrad.ir import INPUT, TABLE, Op, Place
+from wiregrad.ops.functions.joining import convert_plain
+from wiregrad.ops.functions.registry import CONVERSION, WireFoundError
 from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
 
 new_instance = object.__new__
@@ -57,6 +61,8 @@ PLAIN_ARRAY = np.ndarray
 """Bound once, because every read of `v.data` compares with it."""
 MAX_REMEMBERED_PASSES = 8
 """Maximum number of backward passes whose source lines a leaf remembers."""
+MAX_OBJECT_ELEMENTS = 10_000
+"""Maximum number of elements of a value that NumPy may take apart: each becomes a value of its own."""
 
 
 class ValueNotes:
@@ -298,14 +304,22 @@ class Value(ValueMethods, ForeignNames):
         def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
             if is_constant(self):
                 _note_escape(self, self._data)
-                return np.array(self._data, dtype)
-            raise EscapeError(_describe_array_escape() + format_user_line())
+                return convert_plain(self._data, dtype).copy()
+            if CONVERSION.refuses_wires:
+                raise WireFoundError
+            refuse_in_scipy()
+            if dtype is None or np.dtype(dtype).kind == "O":
+                return spread_elements(self)
+            advice = advise_on_store() or advise_on_conversion()
+            raise EscapeError(f"{_ESCAPE_MESSAGE.format('an array')}; {advice}{format_user_line()}")
 
     def __float__(self) -> float:
         if is_constant(self):
             _note_escape(self, self._data)
             return float(self._data)
-        raise EscapeError(_ESCAPE_MESSAGE.format("a float") + "; write np.sin(v), not math.sin(v)" + format_user_line())
+        refuse_in_scipy()
+        advice = advise_on_store() or "write np.sin(v), not math.sin(v)"
+        raise EscapeError(f"{_ESCAPE_MESSAGE.format('a float')}; {advice}{format_user_line()}")
 
     def __int__(self) -> int:
         return _as_whole_number(self, "trunc")
@@ -323,6 +337,7 @@ class Value(ValueMethods, ForeignNames):
         if is_constant(self):
             _note_escape(self, self._data)
             return complex(self._data)
+        refuse_in_scipy()
         raise EscapeError(_ESCAPE_MESSAGE.format("a complex number") + format_user_line())
 
     def __index__(self) -> int:
@@ -347,12 +362,6 @@ class Value(ValueMethods, ForeignNames):
 
     def __iter__(self) -> Iterator[Value]:
         return iter([self[k] for k in range(len(self))])
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise MutationError(
-            "a recorded value does not change in place; instead of x[i] = v write "
-            f"x = wg.put(x, i, v), or np.where(mask, v, x){format_user_line()}"
-        )
 
     def __divmod__(self: Any, other: Any) -> Any:
         return np.divmod(self, other)
@@ -428,6 +437,22 @@ def _check_leaf(value: Value) -> None:
             "a recorded value cannot be given new data; assign to a leaf (a parameter) or make a new value"
             f"{format_user_line()}"
         )
+
+
+def spread_elements(value: Value) -> Any:
+    """Return an object array of a value's elements, each a value that keeps its gradient.
+
+    It is what NumPy gets where it asks for an array and cannot be given the value itself, as in `np.array([a, b])`.
+    """
+    elements = np.empty(value.shape, object)
+    if elements.size > MAX_OBJECT_ELEMENTS:
+        raise EscapeError(
+            f"NumPy takes a recorded array of shape {value.shape} apart, element by element; "
+            f"{advise_on_conversion()}{format_user_line()}"
+        )
+    for index in np.ndindex(value.shape):
+        elements[index] = value[index] if index else as_numpy_number(value)
+    return elements
 
 
 def describe_method(method: Callable[..., Any], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -612,12 +637,11 @@ _ESCAPE_MESSAGE = (
 )
 
 
-def _describe_array_escape() -> str:
-    """Say that a value was about to become a plain array, and in which SciPy function if it was one."""
+def refuse_in_scipy() -> None:
+    """Raise if a value was about to become plain numbers inside a SciPy function, and name that function."""
     name = name_scipy_call()
     if name:
-        return describe_missing_function(name)
-    return _ESCAPE_MESSAGE.format("an array") + "; join values with np.stack([...])"
+        raise NoRuleError(f"{describe_missing_function(name)}{format_user_line()}")
 
 
 def array_class(data: object) -> type[Value]:

@@ -27,6 +27,7 @@ from wiregrad.frontends.recording.arguments import (
     refuse_subclass,
     unflatten,
 )
+from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.record import common_tape, convention, finish_node, place_on_tape
 from wiregrad.frontends.recording.session import (
     RecordingSession,
@@ -113,7 +114,7 @@ def _run_examples(
     rows = []
     for k in range(size):
         args, kwargs = unflatten(tree, take_example(k))
-        rows.append(flatten(f(*args, **kwargs)))
+        rows.append(flatten(OVERLAY.call(f, args, kwargs)))
     for _, shape in rows:
         if shape != traced.tree:
             raise OperandError(
@@ -366,7 +367,7 @@ class CheckpointSegment:
         """Call the function with values at their positions among the arguments."""
         args, kwargs = unflatten(self.tree, fill_places(self.leaves, self.values, values))
         with convention(self.convention):
-            return self.f(*args, **kwargs)
+            return OVERLAY.call(self.f, args, kwargs)
 
     def pull_gradient(self, slot: int, g: Any, xs: Sequence[Any], y: Any) -> Any:
         """Return the gradient of one operand; those of all operands are computed when the first is needed."""

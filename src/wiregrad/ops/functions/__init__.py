@@ -7,7 +7,12 @@ mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `net
 call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
+mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`, `joining`). Other rooms call
+`FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
+"""
+
 from wiregrad.ops.functions import (
+    joining,
     linalg,
     network,
     pointwise,
@@ -32,6 +37,7 @@ __all__ = [
     "FUNCTIONS_BY_NUMPY",
     "FUNCTIONS_BY_SCIPY",
     "RegisteredFunction",
+    "joining",
     "linalg",
     "network",
     "pointwise",

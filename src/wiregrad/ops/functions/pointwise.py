@@ -545,6 +545,7 @@ def diag_indices_from(x: Any) -> Any:
 @register_function(method=True)
 def tolist(x: Any) -> Any:
     """Refuses: it would silently cut the gradient of a recorded value."""
+    x = lift(x)
     if is_wire(x):
         raise EscapeError(f"tolist() would silently cut the gradient; use v.data.tolist(){format_user_line()}")
     return np.asarray(x).tolist()

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -83,11 +84,34 @@ def is_wire(x: Any) -> bool:
     return hasattr(x, "__wiregrad_apply__")
 
 
+class WireFoundError(Exception):
+    """NumPy asked a wire for an array, while a list was read that may have wires in it."""
+
+
+class ConversionState(threading.local):
+    """What a wire does in each thread when NumPy asks it for an array."""
+
+    def __init__(self) -> None:
+        self.refuses_wires = False
+        """Whether it raises `WireFoundError`."""
+
+
+CONVERSION = ConversionState()
+
+
+class FilledMemory:
+    """Whether there may be arrays that stand for wires, with nothing in their memory; True from the first one on."""
+
+    exists = False
+
+
 def lift(x: Any) -> Any:
-    """Convert a number or list to an array; wires and arrays are returned unchanged."""
-    if type(x) is np.ndarray or is_wire(x) or isinstance(x, np.ndarray | np.generic):
+    """Convert a number or list to an array, or to one wire if there are wires in it; wires are returned unchanged."""
+    if type(x) is not np.ndarray and (is_wire(x) or isinstance(x, np.generic)):
         return x
-    return np.asarray(x)
+    if isinstance(x, np.ndarray):
+        return x if x.dtype.kind != "O" else FUNCTIONS["array"].run(x)
+    return FUNCTIONS["array"].run(x) if isinstance(x, list | tuple) else np.asarray(x)
 
 
 def ndim_of(x: Any) -> int:

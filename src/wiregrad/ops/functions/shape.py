@@ -362,7 +362,7 @@ def put(x: Any, index: Any, values: Any) -> Any:
     values = cast_like(lift(values), x)
     shape = shape_of(values)
     source = np.full(shape_of(x), -1)
-    source[_detach_index(index)] = np.arange(int(np.prod(shape))).reshape(shape)
+    source[detach_index(index)] = np.arange(int(np.prod(shape))).reshape(shape)
     if source.size and source.max() >= 0:
         chosen = gather_along(as_row(values), np.maximum(source, 0), -1) if shape else values
         return TABLE["where"](source >= 0, chosen, x)
@@ -386,12 +386,12 @@ def scatter_add(x: Any, index: Any, values: Any) -> Any:
     values = cast_like(lift(values), x)
     shape = shape_of(x)
     size = int(np.prod(shape))
-    places = np.arange(size).reshape(shape)[_detach_index(index)]
+    places = np.arange(size).reshape(shape)[detach_index(index)]
     spread = as_row(stretch_to(values, places.shape))
     return x + reshape_to(TABLE["take_add"](spread, places.reshape(-1), axis=-1, length=size), shape)
 
 
-def _detach_index(index: Any) -> Any:
+def detach_index(index: Any) -> Any:
     """Return an index with its recorded parts as plain arrays."""
     return tuple(
         detach_array(item) if is_wire(item) else item for item in (index if isinstance(index, tuple) else (index,))

@@ -1,0 +1,541 @@
+"""Recorded arrays that are filled in place: `y = x.copy()`, then `y[i] = v`, `y[mask] = 0.0`, `y += v`, `row[1] = v`.
+
+A recorded value never changes; a `FilledValue` does, because it stands for another recorded value after each
+assignment. Results that were computed from it before keep what they were computed from.
+
+What is kept true: it is what NumPy's array would be. A view (a slice, `.T`, `reshape`) is a `FilledValue` too. It knows
+which elements of its root it shows, as an array of their numbers, which NumPy itself took by the same index or
+function. It writes to the root, and reads from the root, so every view sees every assignment.
+
+Assignments are kept in a list and carried out when an element is next read that they do not determine. So a loop that
+fills an array element by element records one node at its end, and `y[i] = f(y[i - 1])` records nothing but `f`.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.errors import MutationError, format_user_line
+from wiregrad.frontends.recording.arguments import ensure_owned
+from wiregrad.frontends.recording.record import is_tracing
+from wiregrad.frontends.recording.tape import STATE, Tape
+from wiregrad.frontends.recording.value import (
+    DiscreteValue,
+    NumpyScalar,
+    Value,
+    ValueNotes,
+    array_class,
+    as_numpy_number,
+    new_instance,
+    notes_of,
+)
+from wiregrad.ir import INPUT, TABLE
+from wiregrad.ir.op import ARITHMETIC_METHODS
+from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.functions.joining import join_row
+from wiregrad.ops.functions.registry import lift
+from wiregrad.ops.functions.shape import cast_like, detach_index, reshape_to
+from wiregrad.ops.gradient_flow import shape_of
+
+Places = NDArray[np.intp]
+
+VIEW_METHODS = frozenset(
+    "reshape ravel view T mT t transpose permute swapaxes moveaxis squeeze unsqueeze expand_dims diagonal real "
+    "imag detach broadcast_to expand_as atleast_1d atleast_2d atleast_3d split array_split".split()
+)
+"""Methods and functions whose result shares its elements with the array, in NumPy or PyTorch."""
+UNTRACKED_VIEWS = frozenset("view t permute unsqueeze real imag detach expand_as".split())
+"""Those that NumPy's arrays of whole numbers do not have, or have in another meaning."""
+VIEW_OPS = frozenset(["getitem", "reshape", "permute", "spread", "real", "imag"])
+"""Ops whose result shares its elements with the operand, in NumPy."""
+
+STALE_VIEW_MESSAGE = (
+    "a part of this clone was taken before (a slice, .T, reshape) and would not see what is assigned now; "
+    "assign first, or take the part from another clone"
+)
+NOT_FILLABLE_MESSAGE = (
+    "{reason}; fill a copy: y = x.copy(), then y[i] = v; or write x = wg.put(x, i, v), or np.where(mask, v, x)"
+)
+
+
+class CellWrite(NamedTuple):
+    """One assignment: the elements of the root that were assigned, and the numbers of the value's elements for them."""
+
+    places: Places
+    elements: Places
+    value: Any
+
+
+class FillNotes(ValueNotes):
+    """What a `FilledValue` has besides the value it stands for."""
+
+    __slots__ = ("dtype", "loose", "owners", "places", "root", "seen", "version", "writes")
+
+    def __init__(self, places: Places, dtype: np.dtype[Any], root: FilledValue | None = None) -> None:
+        super().__init__(constant=True)
+        self.root = root
+        """The array whose elements a view shows; None if this is no view."""
+        self.places = places
+        """The number of each element in the root."""
+        self.dtype = dtype
+        self.version = 0
+        """Counts the assignments to a root."""
+        self.seen = -1
+        """The version of the root for which a view was last read."""
+        self.writes: list[CellWrite] = []
+        """The assignments to a root that are not carried out yet."""
+        self.owners: Places = np.full(places.size if root is None else 0, -1)
+        """For each element of a root, the number of the pending assignment that determines it; -1 if none does."""
+        self.loose: list[weakref.ref[Value]] = []
+        """The views of a root that do not see assignments."""
+
+
+class FilledValue(Value):
+    """A value whose elements may be assigned; it then stands for the array with the new elements."""
+
+    __slots__ = ()
+
+    @property
+    def _data(self) -> Any:
+        _settle(self)
+        return STATE_SLOTS[0].__get__(self)
+
+    @_data.setter
+    def _data(self, data: object) -> None:
+        STATE_SLOTS[0].__set__(self, data)
+
+    @property
+    def _tape(self) -> Tape | None:
+        _settle(self)
+        tape: Tape | None = STATE_SLOTS[1].__get__(self)
+        return tape
+
+    @_tape.setter
+    def _tape(self, tape: Tape | None) -> None:
+        STATE_SLOTS[1].__set__(self, tape)
+
+    @property
+    def _index(self) -> int:
+        _settle(self)
+        index: int = STATE_SLOTS[2].__get__(self)
+        return index
+
+    @_index.setter
+    def _index(self, index: int) -> None:
+        STATE_SLOTS[2].__set__(self, index)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return notes_of_fill(self).places.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype."""
+        return notes_of_fill(self).dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return notes_of_fill(self).places.ndim
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        return notes_of_fill(self).places.size
+
+    def __getattribute__(self, name: str) -> Any:
+        attribute = super().__getattribute__(name)
+        if name not in VIEW_METHODS:
+            return attribute
+        if isinstance(attribute, Value):
+            return take_view(self, attribute, lambda places: getattr(places, name), name)
+
+        def call_method(*args: object, **kwargs: object) -> Any:
+            return take_view(
+                self, attribute(*args, **kwargs), lambda places: _call_numpy(name, places, args, kwargs), name
+            )
+
+        return call_method
+
+    @property
+    def __wiregrad_contents__(self) -> Value:
+        """The value that the array stands for now."""
+        return _current_state(self)
+
+    def __copy__(self) -> Any:
+        return copy_filled(self)
+
+    def fill(self, value: object) -> None:
+        """Assign one number to every element."""
+        assign_elements(self, ..., value)
+
+
+STATE_SLOTS: tuple[Any, ...] = tuple(vars(Value)[name] for name in ("_data", "_tape", "_index"))
+"""The slots for the node that a value stands for; a `FilledValue` brings them up to date when they are read."""
+
+
+def notes_of_fill(value: FilledValue) -> FillNotes:
+    """Return the notes of an array that is filled."""
+    return cast(FillNotes, value._notes)
+
+
+def root_of(value: FilledValue) -> FilledValue:
+    """Return the array whose elements a view shows, or the array itself."""
+    root = notes_of_fill(value).root
+    return value if root is None else root
+
+
+def make_filled(value: Any) -> FilledValue:
+    """Return an array that begins as a value, or a plain array, and may be filled."""
+    filled: FilledValue = new_instance(FilledValue)
+    shape = shape_of(value)
+    filled._notes = FillNotes(_number_elements(shape), value.dtype)
+    _set_state(filled, value)
+    return filled
+
+
+def copy_filled(x: Value) -> Any:
+    """Return a copy of an array whose elements may be assigned; anything else is returned unchanged."""
+    if not x.shape or isinstance(x, DiscreteValue):
+        return x
+    return make_filled(freeze(x) if isinstance(x, FilledValue) else x)
+
+
+def freeze(value: Any) -> Any:
+    """Return the value that an array stands for now; anything else is returned unchanged."""
+    return _current_state(value) if isinstance(value, FilledValue) else value
+
+
+def _number_elements(shape: tuple[int, ...]) -> Places:
+    return np.arange(int(np.prod(shape)), dtype=np.intp).reshape(shape)
+
+
+def _set_state(filled: FilledValue, value: Any) -> None:
+    """Make an array stand for a value or a plain array."""
+    if isinstance(value, Value) and value._tape is None and not notes_of(value).constant:
+        # A leaf is a variable; its copy is a node, so that gradients are added to the leaf.
+        value = TABLE["positive"](value)
+    is_recorded = isinstance(value, Value)
+    state = (value._data, value._tape, value._index) if is_recorded else (ensure_owned(value), None, 0)
+    for slot, part in zip(STATE_SLOTS, state, strict=True):
+        slot.__set__(filled, part)
+
+
+def _current_state(filled: FilledValue) -> Value:
+    """Return a value of its own for the node that an array stands for now."""
+    return _make_value(filled._data, filled._tape, filled._index)
+
+
+def _make_value(data: Any, tape: Tape | None, index: int) -> Value:
+    """Return a value for a node; a constant if it is on no tape."""
+    value: Value = new_instance(NumpyScalar if type(data) is float else array_class(data))
+    value._data = data
+    value._tape = tape
+    value._index = index
+    if tape is None:
+        value._notes = ValueNotes(constant=True)
+    return value
+
+
+def duplicate(value: Value) -> Value:
+    """Return another value for the same node, so that filling one does not change the other; a leaf stays itself."""
+    if isinstance(value, FilledValue):
+        return _current_state(value)
+    if type(value) is not Value or value._tape is None:
+        return value
+    return _make_value(value._data, value._tape, value._index)
+
+
+def _settle(filled: FilledValue) -> None:
+    """Carry out what was assigned, so that the slots are those of the array's current node."""
+    notes = notes_of_fill(filled)
+    root = notes.root
+    if root is None:
+        if notes.writes:
+            _carry_out(filled, notes)
+        return
+    version = notes_of_fill(root).version
+    if notes.seen != version:
+        _set_state(filled, _read_places(root, notes.places))
+        notes.seen = version
+
+
+def _carry_out(root: FilledValue, notes: FillNotes) -> None:
+    """Make a root stand for the array after its pending assignments."""
+    writes = notes.writes
+    owners = notes.owners
+    parts: list[Any] = []
+    source = np.empty(owners.size, np.intp)
+    start = 0
+    kept = np.flatnonzero(owners < 0)
+    if kept.size:
+        data, tape, index = (slot.__get__(root) for slot in STATE_SLOTS)
+        parts.append(data if tape is None else _make_value(data, tape, index))
+        source[kept] = kept
+        start = owners.size
+    for number in np.unique(owners[owners >= 0]).tolist():
+        write = writes[number]
+        mine = owners[write.places] == number
+        source[write.places[mine]] = write.elements[mine] + start
+        parts.append(write.value)
+        start += int(np.prod(shape_of(write.value)))
+    if parts:
+        with _recording_of(parts):
+            state = _pick_elements(join_row(parts), source, notes.places.shape)
+        _set_state(root, state)
+    notes.owners = np.full(owners.size, -1)
+    notes.writes = []
+
+
+def _pick_elements(row: Any, source: Places, shape: tuple[int, ...]) -> Any:
+    """Return the elements of a row by their numbers, in a shape."""
+    in_order = source.size == shape_of(row)[0] and bool((source == np.arange(source.size)).all())
+    return reshape_to(row if in_order else TABLE["take"](row, source, axis=-1), shape)
+
+
+class _NoBlock:
+    """A block that does nothing."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+def _recording_of(parts: list[Any]) -> Any:
+    """Return a block that records even inside `no_grad`: what was assigned outside it keeps its gradient."""
+    if not STATE.is_paused or is_tracing():
+        return _NoBlock()
+    tapes = [part._tape for part in parts if isinstance(part, Value) and part._tape is not None]
+    return STATE.record_on(STATE.tape or (tapes[0] if tapes else STATE.current_tape()))
+
+
+def _read_places(root: FilledValue, places: Places) -> Any:
+    """Return the elements of a root by their numbers; from a pending assignment if one determines them all."""
+    notes = notes_of_fill(root)
+    if notes.writes and places.size:
+        owners = notes.owners[places]
+        number = int(owners.flat[0])
+        if number >= 0 and bool((owners == number).all()):
+            write = notes.writes[number]
+            if write.places.shape == places.shape and bool((write.places == places).all()):
+                return _pick_elements(join_row([write.value]), write.elements.reshape(-1), places.shape)
+    state = _current_state(root)
+    return _pick_elements(reshape_to(state, (root.size,)), places.reshape(-1), places.shape)
+
+
+def read_elements(filled: FilledValue, index: Any) -> Any:
+    """Return elements by index: a view if NumPy's would be one, a number, or a copy."""
+    if not _is_basic_index(index):
+        return FUNCTIONS["getitem"].run(_current_state(filled), index)
+    places = notes_of_fill(filled).places[index]
+    if not isinstance(places, np.ndarray):
+        root = root_of(filled)
+        if not notes_of_fill(root).writes:
+            return FUNCTIONS["getitem"].run(_current_state(filled), index)
+        number = _read_places(root, np.asarray(places))
+        return number[()] if isinstance(number, np.ndarray) else as_numpy_number(number)
+    return make_view(filled, places)
+
+
+def _is_basic_index(index: object) -> bool:
+    """Return whether an index gives a view: slices and whole numbers, not lists, arrays or masks."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(
+        part is None
+        or part is Ellipsis
+        or (isinstance(part, int | np.integer | slice) and not isinstance(part, bool | Value))
+        for part in parts
+    )
+
+
+def make_view(filled: FilledValue, places: Places) -> FilledValue:
+    """Return a view of an array that shows the elements of these numbers."""
+    view: FilledValue = new_instance(FilledValue)
+    view._notes = FillNotes(places, filled.dtype, root_of(filled))
+    return view
+
+
+def take_view(filled: FilledValue, result: Any, change: Callable[[Places], Any], name: str) -> Any:
+    """Return the result of a function as views where NumPy's function returns views of the array."""
+    if name in UNTRACKED_VIEWS:
+        return _note_loose_view(filled, result)
+    places = notes_of_fill(filled).places
+    parts = change(places)
+    if isinstance(parts, list | tuple):
+        return type(parts)([_view_or_copy(filled, part, y) for part, y in zip(parts, result, strict=True)])
+    return _view_or_copy(filled, parts, result)
+
+
+def _view_or_copy(filled: FilledValue, places: Places, result: Any) -> Any:
+    if np.may_share_memory(places, notes_of_fill(filled).places):
+        return make_view(filled, places)
+    return copy_filled(freeze(result))
+
+
+def _call_numpy(name: str, places: Places, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method of arrays, or NumPy's function of that name, on the numbers of elements."""
+    method = getattr(places, name, None)
+    return getattr(np, name)(places, *args, **kwargs) if method is None else method(*args, **kwargs)
+
+
+def _note_loose_view(filled: FilledValue, result: Any) -> Any:
+    """Remember a view that does not see assignments; a number is a copy and needs no remembering."""
+    result = freeze(result)
+    for value in result if isinstance(result, list | tuple) else (result,):
+        if isinstance(value, Value) and value.shape:
+            notes_of_fill(root_of(filled)).loose.append(weakref.ref(value))
+    return result
+
+
+def assign_elements(filled: FilledValue, index: Any, value: Any) -> None:
+    """Carry out `filled[index] = value`."""
+    mask = index if isinstance(index, Value) and index.dtype.kind == "b" else None
+    if mask is not None and mask.shape == filled.shape and not np.shape(value):
+        # A traced mask stays recorded as an operand; as an index it would be certified.
+        state = _current_state(filled)
+        number = cast_like(value, state) if isinstance(value, Value) else state.dtype.type(value)
+        assign_elements(filled, ..., TABLE["where"](mask, number, state))
+        return
+    places = notes_of_fill(filled).places[detach_index(index)]
+    source = _prepare_source(value, filled)
+    elements = _broadcast_elements(shape_of(source), np.shape(places))
+    _write_cells(root_of(filled), CellWrite(np.asarray(places), elements, source), value)
+
+
+def assign_as(filled: FilledValue, place: Callable[[Any, Any], object], value: Any) -> None:
+    """Assign as a function does that writes the elements of its second argument to its first: NumPy shows where to."""
+    places = notes_of_fill(filled).places
+    source = _prepare_source(value, filled)
+    marks = np.full(places.shape, -1)
+    place(marks, _number_elements(shape_of(source)))
+    chosen = marks >= 0
+    _write_cells(root_of(filled), CellWrite(places[chosen], marks[chosen], source), value)
+
+
+def _prepare_source(value: Any, filled: FilledValue) -> Any:
+    """Return what is assigned as a value or array with the dtype of the array it is put into."""
+    source = lift(freeze(value))
+    if STATE.is_paused and isinstance(source, Value):
+        source = source.detach() if is_tracing() else np.asarray(source._data)
+    return cast_like(source, filled) if isinstance(source, Value) else _cast_plain(source, filled.dtype)
+
+
+def _cast_plain(source: Any, dtype: np.dtype[Any]) -> Any:
+    if not np.can_cast(source.dtype, dtype, "same_kind"):
+        raise TypeError(f"values of dtype {source.dtype} cannot be put into an array of dtype {dtype}")
+    return ensure_copy(source, dtype)
+
+
+def ensure_copy(source: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a copy of a plain array, so that later edits of it have no effect."""
+    return np.asarray(source).astype(dtype)
+
+
+def _broadcast_elements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Places:
+    """Return the numbers of a value's elements, broadcast to the shape that is assigned to."""
+    numbers = _number_elements(shape)
+    while numbers.ndim > len(wanted) and numbers.shape[0] == 1:
+        numbers = numbers[0]
+    return np.broadcast_to(numbers, wanted)
+
+
+def _write_cells(root: FilledValue, write: CellWrite, value: object) -> None:
+    """Note an assignment; raises if a view other than its source exists that would not see it."""
+    notes = notes_of_fill(root)
+    if notes.loose and any(view() is not None and view() is not value for view in notes.loose):
+        raise MutationError(f"{STALE_VIEW_MESSAGE}{format_user_line()}")
+    notes.loose.clear()
+    if write.places.size:
+        notes.owners[write.places] = len(notes.writes)
+        notes.writes.append(write)
+        notes.version += 1
+
+
+def begin_filling(value: Value) -> FilledValue:
+    """Make a recorded array one that may be filled, in place; raises if NumPy's array would be shared with another."""
+    if isinstance(value, FilledValue):
+        return value
+    reason = _find_obstacle(value)
+    if reason is not None:
+        raise MutationError(f"{NOT_FILLABLE_MESSAGE.format(reason=reason)}{format_user_line()}")
+    notes = FillNotes(_number_elements(value.shape), value.dtype)
+    named = getattr(value, "_notes", None)
+    if named is not None:
+        notes.name = named.name
+    value.__class__ = FilledValue
+    value._notes = notes
+    return cast(FilledValue, value)
+
+
+def _find_obstacle(value: Value) -> str | None:
+    """Return why the elements of a value cannot be assigned; None if they can."""
+    tape = value._tape
+    if not value.shape or type(value) is not Value:
+        return "a recorded number does not change in place"
+    if tape is None:
+        return "a recorded value does not change in place"
+    node = tape.node_at(value._index)
+    if node.op is INPUT:
+        return "a recorded value does not change in place: this one was passed to the function"
+    if node.op.name in VIEW_OPS:
+        return "a recorded value does not change in place, and this one is a view of another, which would not see it"
+    if _may_have_views(tape, value._index):
+        return (
+            "a recorded value does not change in place, and a part of this one was taken before, which would not see it"
+        )
+    return None
+
+
+TAKEN_PARTS: weakref.WeakKeyDictionary[Tape, dict[int, weakref.ref[Value]]] = weakref.WeakKeyDictionary()
+"""The arrays that were taken from others by an index, by tape and offset."""
+
+
+def note_part(value: Value, part: object) -> None:
+    """Remember a part that an index took from an array: while it exists, the array cannot be filled."""
+    tape = value._tape
+    if type(part) is not Value or tape is None or part._tape is not tape or tape.extras[value._index].op is INPUT:
+        return
+    node = tape.extras[part._index]
+    if node.op.name == "getitem" and node.sources == (value._index,):
+        TAKEN_PARTS.setdefault(tape, {})[part._index] = weakref.ref(part)
+
+
+def _may_have_views(tape: Tape, index: int) -> bool:
+    """Return whether a view of a node, or a view of a view, may exist: any that is not known to be gone."""
+    later = list[int]()
+    for offset in reversed(tape.extras):
+        if offset <= index:
+            break
+        later.append(offset)
+    taken = TAKEN_PARTS.get(tape, {})
+    shown = {index}
+    for offset in reversed(later):
+        node = tape.extras[offset]
+        if node.op.name in VIEW_OPS and shape_of(node.y) and not shown.isdisjoint(node.sources):
+            shown.add(offset)
+            part = taken.get(offset)
+            if part is None or part() is not None:
+                return True
+    return False
+
+
+def _make_in_place(name: str) -> Callable[[Any, Any], Any]:
+    """Return the method of an operator that assigns, such as `+=`."""
+    compute: Callable[[Any, Any], Any] = getattr(operator, f"__{name}__")
+
+    def method(self: FilledValue, other: object) -> FilledValue:
+        assign_elements(self, ..., compute(_current_state(self), freeze(other)))
+        return self
+
+    return method
+
+
+for _name in (*ARITHMETIC_METHODS.values(), "matmul"):
+    setattr(FilledValue, f"__i{_name}__", _make_in_place(_name))

@@ -1,0 +1,521 @@
+"""Arrays that NumPy code fills with values: assignments, views, in-place operators, `out=`, `np.add.at`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from tests.support.plain_numpy import POINT, WAYS, slopes_of
+from wiregrad.errors import EscapeError, IndexingError, MutationError, ShapeError
+
+WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
+
+
+def fill_by_elements(x: Any) -> Any:
+    out = np.zeros(3)
+    for i in range(3):
+        out[i] = x[i] ** 2
+    return np.sum(out * np.array([1.0, 2.0, 3.0]))
+
+
+def fill_by_recurrence(x: Any) -> Any:
+    y = np.empty(5)
+    y[0] = x[0]
+    for i in range(1, 5):
+        y[i] = y[i - 1] * x[1] + np.sin(x[2])
+    return y[-1] + y.sum()
+
+
+def fill_rows(x: Any) -> Any:
+    states = np.zeros((4, 3))
+    states[0] = x
+    for t in range(1, 4):
+        states[t] = np.sin(states[t - 1]) * x
+    return states.sum() + states[2, 1] * states[:, 0].max()
+
+
+def accumulate(x: Any) -> Any:
+    total = np.zeros(3)
+    for k in range(4):
+        total += x**k
+    total /= 2.0
+    return np.sum(total * x)
+
+
+def accumulate_elements(x: Any) -> Any:
+    total = np.zeros(2)
+    for k in range(3):
+        total[k % 2] += x[k] ** 2
+    return total[0] * total[1]
+
+
+def fill_eye(x: Any) -> Any:
+    matrix = np.eye(3)
+    matrix[0, 1] = x[0]
+    matrix[2] = x
+    return np.linalg.det(matrix + np.ones((3, 3)))
+
+
+def fill_through_views(x: Any) -> Any:
+    matrix = np.zeros((2, 3))
+    columns = matrix.T
+    row = matrix[1]
+    matrix[0] = x
+    columns[1, 1] = x[0] * 5.0
+    row[2] = 7.0
+    row *= x[1]
+    flat = np.ravel(matrix)
+    flat[0] = x[2] ** 2
+    return np.sum(matrix * WEIGHTS) + np.sum(columns**2) + flat[4] * x[2] + row.reshape(3, 1).sum()
+
+
+def fill_copy(x: Any) -> Any:
+    y = x.copy()
+    y[0] = 0.0
+    y[1:] *= x[0]
+    tail = y[1:]
+    tail[0] += x[2]
+    y[2] = 7.0 * tail[0]
+    return y.sum() + np.sum(tail**2)
+
+
+def fill_result(x: Any) -> Any:
+    y = x**2
+    y[x < 1] = 0.0
+    y[0] += x[1]
+    y[y > 3] = x[0]
+    return np.sum(y * x)
+
+
+def fill_like(x: Any) -> Any:
+    y = np.zeros_like(x)
+    y[1:] = x[:2]
+    z = np.full_like(x, x[1])
+    z[-1] = x[0]
+    w = np.ones(2, like=x)
+    w[0] = x[2]
+    return np.sum(y * z) + w.prod()
+
+
+def update_by_functions(x: Any) -> Any:
+    y = np.zeros((3, 3))
+    np.fill_diagonal(y, x)
+    np.put(y, [1, 5], x[:2])
+    np.copyto(y, 2.0 * x, where=[[False], [False], [True]])
+    np.putmask(y, y == 0.0, x[0])
+    np.add.at(y, ([0, 0, 1], [2, 2, 0]), x)
+    np.subtract.at(y, (1, 1), x[2])
+    return np.sum(y * np.arange(9.0).reshape(3, 3) * x)
+
+
+def write_to_out(x: Any) -> Any:
+    y = np.zeros(3)
+    np.multiply(x, x, out=y)
+    np.add(y, x[0], out=y)
+    total = np.zeros(2)
+    np.sum(np.stack([x, y]), axis=1, out=total)
+    np.cumsum(y, out=y)
+    return np.sum(y * x) + total[0] * total[1]
+
+
+def swap(x: Any) -> Any:
+    y = np.array(x)
+    y[0], y[1] = y[1], y[0]
+    y[1:] = y[:-1]
+    return np.sum(y * np.array([1.0, 10.0, 100.0]) * x)
+
+
+def fill_complex(x: Any) -> Any:
+    z = np.zeros(2, dtype=complex)
+    z[0] = x[0] * 1j
+    z[1] = x[1]
+    z *= 2.0 - 1.0j
+    return np.sum(np.abs(z) ** 2 * np.array([1.0, 3.0]))
+
+
+def fill_by_lists(x: Any) -> Any:
+    y = np.zeros((2, 3))
+    y[0] = [x[0], 1.0, x[1]]
+    y[:, [0, 2]] = np.array([[x[2], 2.0], [x[1], x[0]]])
+    y[1, 1:2] = x[0] * x[1]
+    return np.sum(y * WEIGHTS)
+
+
+def fill_columns(x: Any) -> Any:
+    y = np.zeros((3, 2), order="F")
+    first = y[:, 0]
+    y[:, 1] = x**2
+    first[:] = x
+    first[1] = 4.0
+    return np.linalg.norm(y) + y[2] @ y[0]
+
+
+def update_result(x: Any) -> Any:
+    y = np.stack([x**2, x])
+    y[0] += 1.0
+    y[:, 1:] *= x[0]
+    y[1, ::2] -= y[0, 0]
+    z = x * 3.0
+    for k in range(2):
+        z[k:] = z[k:] * z[k]
+    return np.sum(y * WEIGHTS) + z[2]
+
+
+PROGRAMS = [
+    *(fill_by_elements, fill_by_recurrence, fill_rows, accumulate, accumulate_elements, fill_eye, fill_through_views),
+    *(fill_copy, fill_result, fill_like, update_by_functions, write_to_out, swap, fill_complex, fill_by_lists),
+    *(fill_columns, update_result),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_gradients_flow_through_filled_arrays(program: Callable[[Any], Any], way: str) -> None:
+    def plain(x: Any) -> Any:
+        return program(x) if program is not fill_like else fill_like_plainly(x)
+
+    np.testing.assert_allclose(WAYS[way](program, POINT), slopes_of(plain, POINT), rtol=1e-6, atol=1e-7)
+
+
+def fill_like_plainly(x: Any) -> Any:
+    y = np.array([0.0, x[0], x[1]])
+    z = np.array([x[1], x[1], x[0]])
+    return np.sum(y * z) + x[2]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_second_derivatives_flow_through_filled_arrays(program: Callable[[Any], Any]) -> None:
+    direction = np.array([0.3, -0.2, 0.5])
+    found = wg.hvp(program, POINT, direction)
+    gradient = wg.grad(program)
+    wanted = (gradient(POINT + 1e-5 * direction) - gradient(POINT - 1e-5 * direction)) / 2e-5
+
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+def draw_step(rng: random.Random, names: list[str]) -> str:
+    """Return a random line that makes a view or a copy, or writes to an array."""
+    name = rng.choice(names)
+    other = rng.choice(names)
+    index = rng.choice(["0", "-1", "1:", "::-1", "...", "[0, 1]"])
+    taken = rng.choice(["[1:]", "[::-1]", ".T", ".reshape(-1)", "[...]", ".copy()", ".ravel()", "[None, :2]", "[-1]"])
+    return rng.choice(
+        [
+            f"{name}{len(names)} = {other}{taken}",
+            f"{name}[{index}] = x[{rng.randrange(3)}] * {rng.randrange(1, 5)}.0",
+            f"{name}[{index}] = {rng.randrange(5)}.5",
+            f"{name}[{index}] *= x[{rng.randrange(3)}]",
+            f"{name} += x[{rng.randrange(3)}]",
+            f"total = total + np.sum(np.sin({name}) * {rng.randrange(1, 4)}.0)",
+        ]
+    )
+
+
+def compile_program(seed: int) -> Callable[[Any], Any]:
+    rng = random.Random(seed)
+    start = rng.choice(["np.zeros((2, 3))", "np.ones((3, 2))", "np.full((2, 2), 0.5)", "np.zeros((3, 3))"])
+    names = ["a"]
+    lines = ["total = 0.0", f"a = {start}"]
+    for _ in range(14):
+        step = draw_step(rng, names)
+        target = step.partition(" = ")[0]
+        lines.append(step)
+        if target.isidentifier() and target != "total":
+            names.append(target)
+    lines.append(f"return total + sum([np.sum(part ** 2) for part in ({', '.join(names)},)])")
+    scope: dict[str, Any] = {"np": np}
+    exec("def f(x):\n    " + "\n    ".join(lines), scope)
+    scope["f"].text = "\n".join(lines)
+    function: Callable[[Any], Any] = scope["f"]
+    return function
+
+
+def check_random_program(seed: int) -> None:
+    """Compare a random program with plain NumPy; a program that NumPy refuses must be refused."""
+    f = compile_program(seed)
+    try:
+        wanted = f(POINT), slopes_of(f, POINT)
+    except (ValueError, TypeError, IndexError):
+        with pytest.raises((ValueError, TypeError, IndexError)):
+            wg.grad(f)(POINT)
+        return
+    value, slopes = wg.value_and_grad(f)(POINT)
+    np.testing.assert_allclose(value, wanted[0], rtol=1e-12)
+    np.testing.assert_allclose(slopes, wanted[1], rtol=1e-5, atol=1e-5 * (1.0 + np.abs(wanted[1]).max()))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs_that_write_through_views_do_what_numpy_does(seed: int) -> None:
+    check_random_program(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(20))
+def test_many_random_programs_that_write_through_views_do_what_numpy_does(block: int) -> None:
+    for seed in range(1000 + 100 * block, 1100 + 100 * block):
+        check_random_program(seed)
+
+
+def test_a_loop_that_fills_an_array_records_one_node_at_its_end() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(200)
+        for i in range(200):
+            y[i] = x
+        return y
+
+    assert len(wg.trace(f, 2.0)) < 3 * 200
+    assert wg.jacobian(f)(2.0).tolist() == [1.0] * 200
+
+
+def test_what_was_computed_before_an_assignment_keeps_its_value() -> None:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        before = np.sum(y**2)
+        y[...] = 0.0
+        return before + np.sum(y)
+
+    assert wg.grad(f)(np.array([1.0, 2.0])).tolist() == [2.0, 4.0]
+
+
+def test_assignments_outside_no_grad_keep_their_gradient_when_read_inside() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(2)
+        y[0] = x
+        with wg.no_grad():
+            assert float(np.sum(y)) == 3.0
+            y[1] = x
+        return np.sum(y)
+
+    assert wg.grad(f)(3.0) == 1.0
+
+
+def test_a_new_array_is_numpys_until_a_value_is_written_to_it() -> None:
+    def f(x: Any) -> Any:
+        work = np.zeros((2, 2))
+        assert isinstance(work, np.ndarray)
+        assert type(work + 1.0) is np.ndarray
+        assert type(np.dot(work, work)) is np.ndarray
+        assert work.ctypes.data
+        work[0, 0] = 2.0
+        memoryview(work)[1, 1] = 5.0
+        np.dot(np.eye(2), np.ones((2, 2)), out=work[:])
+        assert work.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+        return x * work.sum()
+
+    assert wg.grad(f)(2.0) == 4.0
+
+
+@pytest.mark.parametrize(
+    "read",
+    [np.random.default_rng(0).normal, lambda y: np.ndarray.view(y, np.ndarray).sum(), lambda y: list(np.nditer(y))],
+)
+@pytest.mark.parametrize("part", [slice(None), slice(1, None)])
+def test_compiled_code_refuses_a_filled_array(read: Callable[[Any], Any], part: slice) -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(3)
+        view = y[part]
+        y[1] = x
+        return sum(float(number) for number in np.atleast_1d(read(view)))
+
+    with pytest.raises((TypeError, ValueError)):
+        wg.grad(f)(2.0)
+
+
+def test_the_memory_of_a_filled_array_is_nan() -> None:
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        y = np.ones(2)
+        memory = memoryview(y)
+        y[0] = x
+        seen.append(memory.tolist())
+        return np.sum(y)
+
+    wg.grad(f)(2.0)
+
+    assert np.isnan(seen[0]).all()
+
+
+def test_results_that_were_filled_are_plain_arrays_outside() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(2)
+        y[0] = x
+        return y.sum(), {"filled": y, "plain": np.zeros(2), "row": y[1:]}
+
+    (value, aux), slope = wg.value_and_grad(f, has_aux=True)(3.0)
+
+    assert (value, slope) == (3.0, 1.0)
+    assert [type(part) for part in aux.values()] == [np.ndarray] * 3
+    assert aux["filled"].tolist() == [3.0, 0.0]
+
+
+def test_arrays_filled_define_by_run_are_made_like_a_value() -> None:
+    x = wg.Value(np.array([1.0, 2.0]))
+    for make in (np.zeros_like, np.empty_like, lambda v: np.zeros(2, like=v), lambda v: np.array([0.0, 0.0], like=v)):
+        y = make(x)
+        y[0] = x[1] * 2.0
+        y[1:] = x[0]
+        x.grad = None
+        np.sum(y * np.array([1.0, 10.0])).backward()
+        assert x.grad.tolist() == [10.0, 2.0]
+
+
+def test_a_sum_in_a_plain_array_that_one_variable_holds_becomes_a_value() -> None:
+    x = wg.Value(np.array([1.0, 2.0]))
+    total = np.zeros(2)
+    for _ in range(3):
+        total += x
+    total.sum().backward()
+
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "flatten": lambda y: y.flatten(),
+    "astype": lambda y: y.astype(float),
+    "copy": lambda y: y.copy(),
+    "np.copy": np.copy,
+    "np.array": lambda y: np.array(y, float),
+    "roll": lambda y: np.roll(y, 0),
+    "pad": lambda y: np.pad(y, 0),
+    "tile": lambda y: np.tile(y, 1),
+    "repeat": lambda y: np.repeat(y, 1),
+    "concatenate": lambda y: np.concatenate([y]),
+    "block": lambda y: np.block([y]),
+    "conj": np.conj,
+    "positive": lambda y: +y,
+    "mask": lambda y: y[np.array([True, True, True])],
+    "list": lambda y: y[[0, 1, 2]],
+    "where": lambda y: np.where(True, y, 0.0),
+    "meshgrid": lambda y: np.meshgrid(y, [1.0])[0],
+}
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "itself": lambda y: y,
+    "slice": lambda y: y[:],
+    "asarray": lambda y: np.asarray(y, float),
+    "ravel": lambda y: y.ravel(),
+    "np.ravel": np.ravel,
+    "reshape": lambda y: y.reshape(3),
+    "column": lambda y: y.reshape(3, 1),
+    "transposed": lambda y: y.T,
+    "np.transpose": lambda y: np.transpose(y[None]),
+    "row": lambda y: y[None, :],
+    "atleast_2d": np.atleast_2d,
+    "squeeze": lambda y: np.squeeze(y[None]),
+    "split": lambda y: np.split(y, 1)[0],
+    "swapaxes": lambda y: y[None].swapaxes(0, 1),
+    "broadcast_to": lambda y: np.broadcast_to(y, (1, 3)),
+}
+
+
+def fill_zeros(x: Any) -> Any:
+    y = np.zeros(3)
+    y[:] = x
+    return y
+
+
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "copy of a value": lambda x: x.copy(),
+    "filled zeros": fill_zeros,
+    "result": lambda x: x * 1.0,
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("name", [*COPIES, *VIEWS])
+def test_copies_keep_their_elements_and_views_see_new_ones(name: str, maker: str) -> None:
+    def f(x: Any) -> Any:
+        y = MAKERS[maker](x)
+        other = (COPIES | VIEWS)[name](y)
+        y[0] = 7.0 * x[1]
+        return np.sum(other**2)
+
+    try:
+        found = wg.grad(f)(POINT)
+    except MutationError:
+        assert maker == "result"
+        return
+
+    np.testing.assert_allclose(found, slopes_of(f, POINT), rtol=1e-6)
+
+
+# Errors, as a person reads them.
+
+
+def test_a_plain_array_that_another_name_holds_is_not_replaced() -> None:
+    x = wg.Value(np.array([1.0, 2.0]))
+    total = np.zeros(2)
+    view = total[:1]
+    with pytest.raises(MutationError, match=r"instead of `total \+= x` write `total = total \+ x`"):
+        total += x
+
+    assert view.tolist() == [0.0]
+
+
+def test_writing_into_a_plain_array_names_the_line_that_made_it() -> None:
+    x = wg.Value(2.0)
+    n = 3
+    out = np.zeros(n)
+    with pytest.raises(ValueError, match="sequence") as caught:
+        out[0] = x * 2.0
+    message = str(caught.value.__cause__)
+
+    assert isinstance(caught.value.__cause__, EscapeError)
+    assert "made by `out = np.zeros(n)`" in message
+    assert "write `out = np.zeros(n, like=x)`, or collect the values in a list" in message
+    assert "test_filling.py" in message
+
+
+def test_an_error_that_numpy_hides_comes_out_of_a_transform_itself() -> None:
+    outside = np.zeros(3)
+
+    def f(x: Any) -> Any:
+        outside[0] = x
+        return x
+
+    with pytest.raises(EscapeError, match=r"outside = np.array\(outside, like=x\)"):
+        wg.grad(f)(2.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x.__setitem__(0, 1.0), "passed to the function"),
+        (lambda x: x[1:].__setitem__(0, 1.0), "view of another"),
+        (lambda x: x[0].__setitem__((), 1.0), "number does not change"),
+        (lambda x: np.add(x, 1.0, out=np.zeros(3, int)), "assign the result instead"),
+    ],
+)
+def test_what_cannot_be_filled_says_what_to_write(change: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(MutationError, match=message):
+        wg.grad(lambda x: [change(x), x.sum()][1])(POINT)
+
+
+def test_a_result_whose_part_was_taken_before_is_not_filled() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        part = y[1:]
+        y[0] = 0.0
+        return np.sum(part)
+
+    with pytest.raises(MutationError, match=r"a part of this one was taken before(.|\n)*y = x.copy\(\)"):
+        wg.grad(f)(POINT)
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "kind"),
+    [(7, 1.0, IndexingError), (slice(None), np.ones(2), ShapeError), (0, 1j, TypeError), ((0, 0), 1.0, IndexingError)],
+)
+def test_an_assignment_that_does_not_fit_is_refused(index: Any, value: Any, kind: type[Exception]) -> None:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y[index] = value
+        return y.sum()
+
+    with pytest.raises(kind):
+        wg.grad(f)(POINT)
