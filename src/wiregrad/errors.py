@@ -20,6 +20,7 @@ import numpy as np
 
 _PACKAGE_FOLDER = dirname(__file__) + "/"
 _NUMPY_FOLDER = dirname(np.__file__) + "/"
+_SCIPY_FOLDER = "-packages/scipy/"
 _STDLIB_FOLDER = dirname(warnings.__file__) + "/"
 
 MAX_COMPARED_NAMES = 10_000
@@ -233,9 +234,15 @@ def find_user_frame() -> FrameType | None:
 
 @lru_cache(4096)
 def is_library_file(file: str) -> bool:
-    """Return whether a file belongs to wiregrad, NumPy or the standard library rather than to the user."""
+    """Return whether a file belongs to wiregrad, NumPy, SciPy or the standard library rather than to the user."""
     in_stdlib = file.startswith(_STDLIB_FOLDER) and "-packages" not in file
-    return in_stdlib or file.startswith((_PACKAGE_FOLDER, _NUMPY_FOLDER, "<wiregrad", "<frozen"))
+    return in_stdlib or is_scipy_file(file) or file.startswith((_PACKAGE_FOLDER, _NUMPY_FOLDER, "<wiregrad", "<frozen"))
+
+
+@lru_cache(4096)
+def is_scipy_file(file: str) -> bool:
+    """Return whether a file belongs to SciPy, which may not be installed beside NumPy and is not imported here."""
+    return _SCIPY_FOLDER in file.replace("\\", "/")
 
 
 def line_and_column(text: str, offset: int) -> tuple[int, int]:

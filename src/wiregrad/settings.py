@@ -12,13 +12,16 @@ from wiregrad.errors import SettingError, short_repr, suggest_name
 NATIVE_VARIABLE = "WIREGRAD_NATIVE"
 VECTOR_MATH_VARIABLE = "WIREGRAD_VECTOR_MATH"
 CONVENTION_VARIABLE = "WIREGRAD_CONVENTION"
+SCIPY_VARIABLE = "WIREGRAD_SCIPY"
 NATIVE_OFF = "0"
 NATIVE_ON = "1"
 NATIVE_LLVM = "llvm"
+SCIPY_OFF = "0"
 ALLOWED_VALUES = {
     NATIVE_VARIABLE: (NATIVE_OFF, NATIVE_ON, NATIVE_LLVM),
     VECTOR_MATH_VARIABLE: ("polynomial", "libmvec", "scalar"),
     CONVENTION_VARIABLE: ("min_norm", "torch", "jax"),
+    SCIPY_VARIABLE: (SCIPY_OFF, "1"),
 }
 """The allowed values of each variable."""
 

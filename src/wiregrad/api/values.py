@@ -9,7 +9,7 @@ from wiregrad.api.circuits import Circuit, Run
 from wiregrad.api.compiled_function import compile
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, short_repr, suggest_name
-from wiregrad.frontends.recording import dispatch, scalar  # noqa: F401 - they give values their methods and operators
+from wiregrad.frontends.recording import dispatch, scalar, scipy_dispatch  # noqa: F401 - for what values can do
 from wiregrad.frontends.recording import trace as tracing
 from wiregrad.frontends.recording.arguments import tree_map
 from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op

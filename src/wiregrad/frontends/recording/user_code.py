@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.errors import find_user_frame, is_library_file
+from wiregrad.errors import find_user_frame, is_library_file, is_scipy_file
 from wiregrad.ir import Place
 from wiregrad.ops.functions.registry import FUNCTIONS
 
@@ -49,6 +49,33 @@ def find_call_site() -> CallSite:
             call = names[code], frame
         frame = frame.f_back
     return CallSite(frames, call)
+
+
+def find_scipy_call() -> str | None:
+    """Return the dotted name of the SciPy function that the user's code called, if SciPy's code is running in it."""
+    frame: FrameType | None = sys._getframe(1)
+    outermost = None
+    while frame is not None and is_library_file(frame.f_code.co_filename):
+        if is_scipy_file(frame.f_code.co_filename):
+            outermost = frame
+        frame = frame.f_back
+    return None if outermost is None else _name_scipy_frame(outermost)
+
+
+def _name_scipy_frame(frame: FrameType) -> str:
+    """Return the public name of the SciPy function that runs in a frame."""
+    module = frame.f_globals.get("__name__", "scipy")
+    name = frame.f_code.co_qualname
+    for free in frame.f_code.co_freevars:
+        function = frame.f_locals.get(free)
+        if isinstance(function, FunctionType) and function.__module__.startswith("scipy."):
+            # The frame of a decorator; the function itself is what it closes over.
+            module, name = function.__module__, function.__qualname__
+    home = ".".join(part for part in module.split(".") if not part.startswith("_"))
+    owner = name.partition(".")[0]
+    while home.count(".") > 1 and not hasattr(sys.modules.get(home), owner):
+        home = home.rpartition(".")[0]
+    return f"{home}.{name.replace('.<locals>', '').removesuffix('.__init__')}"
 
 
 def user_place() -> Place | None:

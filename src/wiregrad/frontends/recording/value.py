@@ -23,6 +23,7 @@ from wiregrad.errors import (
     EscapeError,
     GradientError,
     MutationError,
+    NoRuleError,
     OperandError,
     ShapeError,
     format_user_line,
@@ -41,7 +42,7 @@ from wiregrad.frontends.recording.tape import (
     TapeKind,
     pull_back,
 )
-from wiregrad.frontends.recording.user_code import user_place
+from wiregrad.frontends.recording.user_code import find_scipy_call, user_place
 from wiregrad.frontends.recording.value_methods import ValueMethods
 from wiregrad.ir import INPUT, TABLE, Op, Place
 from wiregrad.ops.gradient_flow import fill_absent, match_shape, shape_of
@@ -253,15 +254,13 @@ class Value(ValueMethods):
             if is_constant(self):
                 _note_escape(self, self._data)
                 return np.array(self._data, dtype)
-            raise EscapeError(
-                _ESCAPE_MESSAGE.format("an array") + "; join values with np.stack([...])" + format_user_line()
-            )
+            raise make_escape_error("an array", "; join values with np.stack([...])")
 
     def __float__(self) -> float:
         if is_constant(self):
             _note_escape(self, self._data)
             return float(self._data)
-        raise EscapeError(_ESCAPE_MESSAGE.format("a float") + "; write np.sin(v), not math.sin(v)" + format_user_line())
+        raise make_escape_error("a float", "; write np.sin(v), not math.sin(v)")
 
     def __int__(self) -> int:
         return _as_whole_number(self, "trunc")
@@ -279,7 +278,7 @@ class Value(ValueMethods):
         if is_constant(self):
             _note_escape(self, self._data)
             return complex(self._data)
-        raise EscapeError(_ESCAPE_MESSAGE.format("a complex number") + format_user_line())
+        raise make_escape_error("a complex number")
 
     def __index__(self) -> int:
         if np.asarray(self._data).dtype.kind not in "iub":
@@ -557,6 +556,18 @@ _ESCAPE_MESSAGE = (
     "a recorded value cannot become {}: its gradient would be silently lost; "
     "use v.item() or v.data to take the number, or wg.stop_gradient(v)"
 )
+
+
+def make_escape_error(kind: str, advice: str = "") -> EscapeError | NoRuleError:
+    """Make the error for a recorded value that becomes a plain number or array; it names the SciPy function, if any."""
+    scipy_call = find_scipy_call()
+    if scipy_call is None:
+        return EscapeError(_ESCAPE_MESSAGE.format(kind) + advice + format_user_line())
+    return NoRuleError(
+        f"{scipy_call} has no rule for recorded values: their gradient would be silently lost in it; write it with "
+        f"NumPy's functions, give it a rule with wg.Function or wg.op, or pass v.item() or v.data for a constant"
+        f"{format_user_line()}"
+    )
 
 
 def array_class(data: object) -> type[Value]:

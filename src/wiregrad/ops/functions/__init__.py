@@ -7,7 +7,7 @@ mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `net
 `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import linalg, network, pointwise, reduce, shape
+from wiregrad.ops.functions import fourier, linalg, network, pointwise, reduce, shape
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -21,6 +21,7 @@ __all__ = [
     "FUNCTIONS_BY_NUMPY",
     "FUNCTIONS_BY_SCIPY",
     "RegisteredFunction",
+    "fourier",
     "linalg",
     "network",
     "pointwise",

@@ -32,6 +32,8 @@ class RegisteredFunction:
     """Whether values have it as a method."""
     samples: SampleMaker | None = None
     """Calls at which it is checked; None for functions without a gradient."""
+    calls_back: bool = False
+    """Whether it calls a function of the user's, which may use values from outside."""
 
     @property
     def doc(self) -> str:
@@ -61,11 +63,14 @@ def register_function(
     method: bool = False,
     samples: SampleMaker | None = None,
     name: str | None = None,
+    calls_back: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function under its own name, for NumPy functions and for SciPy functions by name."""
 
     def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
-        entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples)
+        entry = RegisteredFunction(
+            name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples, calls_back
+        )
         run.__name__ = entry.name
         FUNCTIONS[entry.name] = entry
         FUNCTIONS_BY_NUMPY.update(dict.fromkeys(numpy, entry))
