@@ -7,7 +7,7 @@ mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `net
 `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import fourier, linalg, network, pointwise, reduce, shape
+from wiregrad.ops.functions import fourier, linalg, network, pointwise, reduce, scipy_linalg, shape
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -27,5 +27,6 @@ __all__ = [
     "pointwise",
     "reduce",
     "register_function",
+    "scipy_linalg",
     "shape",
 ]
