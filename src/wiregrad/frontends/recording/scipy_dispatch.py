@@ -24,9 +24,10 @@ import numpy as np
 
 from wiregrad.errors import EscapeError, NoRuleError, format_user_line
 from wiregrad.frontends.recording.dispatch import run_composite, run_without_rule
+from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.value import as_numpy_number
 from wiregrad.ops.functions import FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
-from wiregrad.ops.functions.registry import is_wire
+from wiregrad.ops.functions.registry import PAUSE_BLOCKS, is_wire
 from wiregrad.settings import SCIPY_OFF, SCIPY_VARIABLE, read_setting
 
 PLAIN_TYPES = frozenset([float, int, bool, complex, str, type(None), slice, FunctionType, np.float64, np.int64, np.bool_])
@@ -343,4 +344,5 @@ def teach_scipy() -> None:
         teach_module(sys.modules[name])
 
 
+PAUSE_BLOCKS.append(no_grad)
 teach_scipy()

@@ -7,7 +7,7 @@ mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `net
 `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import fourier, linalg, network, pointwise, reduce, scipy_linalg, shape
+from wiregrad.ops.functions import fourier, integrate, linalg, network, pointwise, reduce, scipy_linalg, shape
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -22,6 +22,7 @@ __all__ = [
     "FUNCTIONS_BY_SCIPY",
     "RegisteredFunction",
     "fourier",
+    "integrate",
     "linalg",
     "network",
     "pointwise",

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,15 @@ def register_function(
         return run
 
     return add_entry
+
+
+PAUSE_BLOCKS: list[Callable[[], AbstractContextManager[None]]] = []
+"""Makes a block in which values are computed with but nothing is recorded; added by the front end."""
+
+
+def pause_recording() -> AbstractContextManager[None]:
+    """Return a block in which nothing is recorded, for what is computed from numbers only to choose steps."""
+    return PAUSE_BLOCKS[0]() if PAUSE_BLOCKS else nullcontext()
 
 
 def is_wire(x: Any) -> bool:
