@@ -7,7 +7,7 @@ mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `net
 `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import fourier, integrate, linalg, network, pointwise, reduce, scipy_linalg, shape
+from wiregrad.ops.functions import fourier, integrate, linalg, network, pointwise, reduce, scipy_linalg, shape, signal
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -30,4 +30,5 @@ __all__ = [
     "register_function",
     "scipy_linalg",
     "shape",
+    "signal",
 ]
