@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from wiregrad.dtypes import DTYPES
 from wiregrad.api.values import Value, jvp, trace, vjp, vmap
+from wiregrad.dtypes import DTYPES
 from wiregrad.errors import WiregradError
 from wiregrad.ops import TABLE
 from wiregrad.ops.array_ops import ArrayOp, Blocking

@@ -31,7 +31,7 @@ def recurse(x, a):
     return y
 '''
 _namespace: dict[str, Any] = {"np": np}
-exec(_RECURSE, _namespace)  # noqa: S102 - the text above, so that listings have the same lines
+exec(_RECURSE, _namespace)
 
 
 def flip_last(x: Any) -> Any:
@@ -60,7 +60,7 @@ def _recurse_back(slot: int, g: Any, xs: Any, y: Any) -> Any:
 def _recurse_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:
     if slot == 0:
         return recurse(t, xs[1])
-    moved = None
+    moved: Any = None
     for k in range(shape_of(t)[-1]):
         weight = TABLE["getitem"](t, index=(("slice", k, k + 1, None),))
         part = TABLE["spread"](weight, rank=1, shape=(shape_of(y)[-1],)) * _delay(y, k + 1)

@@ -24,7 +24,7 @@ register = TABLE.register
 def _define_helper(text: str, *needs: str) -> Callable[..., Any]:
     """Return the function that a text defines, as a listing would define it."""
     namespace: dict[str, Any] = {"np": np}
-    exec("\n".join([*needs, text]), namespace)  # noqa: S102 - the texts are those below
+    exec("\n".join([*needs, text]), namespace)
     function: Callable[..., Any] = namespace[text[4 : text.index("(")]]
     return function
 
@@ -270,7 +270,7 @@ def _make_matrix_function(name: str, doc: str, *needs: str, samples: Any) -> Gen
 def _near_one_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
     """Return matrices without eigenvalues near the negative axis."""
     definite = definite_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}))(rng)
-    general = [(np.eye(n) * 2.0 + 0.3 * rng.normal(size=(n, n)), {}) for n in (3, 4)]
+    general: list[tuple[Any, ...]] = [(np.eye(n) * 2.0 + 0.3 * rng.normal(size=(n, n)), {}) for n in (3, 4)]
     return [*definite, *general]
 
 

@@ -30,7 +30,9 @@ from wiregrad.ops.functions import FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, Regis
 from wiregrad.ops.functions.registry import PAUSE_BLOCKS, is_wire
 from wiregrad.settings import SCIPY_OFF, SCIPY_VARIABLE, read_setting
 
-PLAIN_TYPES = frozenset([float, int, bool, complex, str, type(None), slice, FunctionType, np.float64, np.int64, np.bool_])
+PLAIN_TYPES = frozenset(
+    [float, int, bool, complex, str, type(None), slice, FunctionType, np.float64, np.int64, np.bool_]
+)
 """Types of arguments that are not values and hold none."""
 RECORDED_STATE = "_wiregrad_state"
 """Attribute of a SciPy object (a spline) that was made from values."""
@@ -95,6 +97,9 @@ def apply_entry(
     try:
         result = run_composite(entry.run, name, args, kwargs)
     except (NoRuleError, EscapeError):
+        if not any(map(holds_wire, (*args, *kwargs.values()))):
+            # The values are in a function or an object among the arguments.
+            raise
         result = run_without_rule(original, args, kwargs)
         if result is NotImplemented:
             raise
@@ -117,6 +122,12 @@ class TaughtMethod(TaughtFunction):
             return self.apply_entry(args, kwargs)
         return self.original(*args, **kwargs)
 
+    def apply_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the entry; the name in messages is that of the object's class, which may have inherited the method."""
+        *home, _, method = self.name.split(".")
+        name = ".".join([*home, type(args[0]).__name__ if args else "", method])
+        return apply_entry(self.entry, name, self.original, args, kwargs)
+
 
 class DistributionMethod:
     """A method that all distributions of a class share, such as `logpdf`; the entry is found by the name of one."""
@@ -134,8 +145,10 @@ class DistributionMethod:
             return self.original(*args, **kwargs)
         name = f"{self.prefix}.{find_distribution_name(args[0])}"
         if self.method == "__call__":
-            return FrozenDistribution(name, args[0], args[1:], kwargs) if is_frozen_apart(name) else self.original(
-                *args, **kwargs
+            return (
+                FrozenDistribution(name, args[0], args[1:], kwargs)
+                if is_frozen_apart(name)
+                else self.original(*args, **kwargs)
             )
         return call_distribution(name, self.method, partial(self.original, args[0]), args[1:], kwargs)
 

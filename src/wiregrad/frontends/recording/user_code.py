@@ -71,6 +71,9 @@ def _name_scipy_frame(frame: FrameType) -> str:
         if isinstance(function, FunctionType) and function.__module__.startswith("scipy."):
             # The frame of a decorator; the function itself is what it closes over.
             module, name = function.__module__, function.__qualname__
+    if "self" in frame.f_locals and name.count(".") == 1:
+        # A method of a private base class is known by the class of its object.
+        name = f"{type(frame.f_locals['self']).__name__}.{name.partition('.')[2]}"
     home = ".".join(part for part in module.split(".") if not part.startswith("_"))
     owner = name.partition(".")[0]
     while home.count(".") > 1 and not hasattr(sys.modules.get(home), owner):

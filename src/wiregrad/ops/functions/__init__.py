@@ -7,7 +7,19 @@ mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `net
 `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import fourier, integrate, linalg, network, pointwise, reduce, scipy_linalg, shape, signal
+from wiregrad.ops.functions import (
+    fourier,
+    integrate,
+    interpolate,
+    linalg,
+    network,
+    pointwise,
+    reduce,
+    scipy_linalg,
+    shape,
+    signal,
+    sparse,
+)
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
@@ -23,6 +35,7 @@ __all__ = [
     "RegisteredFunction",
     "fourier",
     "integrate",
+    "interpolate",
     "linalg",
     "network",
     "pointwise",
@@ -31,4 +44,5 @@ __all__ = [
     "scipy_linalg",
     "shape",
     "signal",
+    "sparse",
 ]

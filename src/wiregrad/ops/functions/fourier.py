@@ -129,9 +129,7 @@ def _list_lengths(x: Any, s: Any, axes: Any) -> list[tuple[int, int]]:
     return [(axis, shape_of(x)[axis] if n == -1 else n) for axis, n in zip(chosen, lengths, strict=True)]
 
 
-def _transform_each(
-    transform: Callable[..., Any], x: Any, along: Sequence[tuple[int, int]], norm: Any
-) -> Any:
+def _transform_each(transform: Callable[..., Any], x: Any, along: Sequence[tuple[int, int]], norm: Any) -> Any:
     """Transform along several axes, the last one first."""
     for axis, n in reversed(along):
         x = transform(x, n, axis, norm)
@@ -235,33 +233,25 @@ _TRIGONOMETRIC_CALLS = (
 
 
 @register_function(scipy=("scipy.fft.dct",), samples=sample_calls(*_TRIGONOMETRIC_CALLS))
-def dct(
-    x: Any, type: int = 2, n: Any = None, axis: Any = -1, norm: Any = None, *scipy: Any, **settings: Any
-) -> Any:
+def dct(x: Any, type: int = 2, n: Any = None, axis: Any = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any:
     """The discrete cosine transform along an axis, of type 1, 2, 3 or 4."""
     return _trigonometric("cos", x, type, n, axis, norm, **settings)
 
 
 @register_function(scipy=("scipy.fft.idct",), samples=sample_calls(*_TRIGONOMETRIC_CALLS))
-def idct(
-    x: Any, type: int = 2, n: Any = None, axis: Any = -1, norm: Any = None, *scipy: Any, **settings: Any
-) -> Any:
+def idct(x: Any, type: int = 2, n: Any = None, axis: Any = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any:
     """The inverse of the discrete cosine transform of a type."""
     return _trigonometric("cos", x, _invert_type(type), n, axis, OTHER_NORMS[_read_norm(norm)], **settings)
 
 
 @register_function(scipy=("scipy.fft.dst",), samples=sample_calls(*_TRIGONOMETRIC_CALLS))
-def dst(
-    x: Any, type: int = 2, n: Any = None, axis: Any = -1, norm: Any = None, *scipy: Any, **settings: Any
-) -> Any:
+def dst(x: Any, type: int = 2, n: Any = None, axis: Any = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any:
     """The discrete sine transform along an axis, of type 1, 2, 3 or 4."""
     return _trigonometric("sin", x, type, n, axis, norm, **settings)
 
 
 @register_function(scipy=("scipy.fft.idst",), samples=sample_calls(*_TRIGONOMETRIC_CALLS))
-def idst(
-    x: Any, type: int = 2, n: Any = None, axis: Any = -1, norm: Any = None, *scipy: Any, **settings: Any
-) -> Any:
+def idst(x: Any, type: int = 2, n: Any = None, axis: Any = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any:
     """The inverse of the discrete sine transform of a type."""
     return _trigonometric("sin", x, _invert_type(type), n, axis, OTHER_NORMS[_read_norm(norm)], **settings)
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import NoRuleError, format_user_line, require_package
+from wiregrad.errors import NoRuleError, format_user_line
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions.reduce import cumsum, trapezoid
 from wiregrad.ops.functions.registry import (
@@ -29,6 +28,7 @@ from wiregrad.ops.functions.registry import (
     dtype_of,
     is_wire,
     lift,
+    load_scipy,
     ndim_of,
     pause_recording,
     register_function,
@@ -128,12 +128,6 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
     middle = (last * last + 3.0 * before * last) / (6.0 * before)
     left = last**3 / (6.0 * before * (before + last))
     return total + right * c + middle * b - left * a
-
-
-def _load_scipy(name: str) -> Any:
-    """Return a module of SciPy; these functions take coefficients and steps from it."""
-    with require_package("scipy", "integration of functions and differential equations"):
-        return import_module(name)
 
 
 def read_state(y: Any) -> Any:
@@ -267,7 +261,7 @@ class ExplicitSolver:
         three = float(np.linalg.norm(stages.T @ self.method.E3 / scale) ** 2)
         if five == 0.0 and three == 0.0:
             return 0.0
-        return size * five / np.sqrt((five + 0.01 * three) * len(scale))
+        return float(size * five / np.sqrt((five + 0.01 * three) * len(scale)))
 
     def interpolate(self, times: Sequence[float]) -> list[Any]:
         """Return the states at times within the last step."""
@@ -311,7 +305,7 @@ def _weigh_powers(matrix: Any, x: Any) -> Any:
 
 
 def solve_implicit(fun: Callable[[Any, Any], Any], times: Sequence[Any], y: Any, wanted: Iterable[float]) -> list[Any]:
-    """Return the states at the wanted ones among times, by the implicit formula of Radau of order 5 from each to the next.
+    """Return the states at the wanted ones among times, by one step of Radau's implicit formula from each to the next.
 
     The equations of a step are solved for plain numbers by Newton's method; the last steps of it, with the Jacobian
     matrix as a constant, are recorded, and give the derivatives of the solution.
@@ -388,6 +382,7 @@ def _iterate_newton(residual: Callable[[Any], Any], stages: Any, inverse: Any) -
 
 
 EXPLICIT_METHODS = ("RK23", "RK45", "DOP853")
+KNOWN_OPTIONS = {"rtol", "atol", "max_step", "first_step", "min_step", "jac", "lband", "uband", "jac_sparsity"}
 IMPLICIT_METHODS = ("Radau", "BDF", "LSODA")
 
 
@@ -397,7 +392,7 @@ def _choose_implicit_steps(fun: Any, start: Any, end: Any, y: Any, rtol: float, 
     def plain(t: Any, z: Any) -> Any:
         return detach_array(read_state(fun(t, z)))
 
-    integrate = _load_scipy("scipy.integrate")
+    integrate = load_scipy("scipy.integrate")
     span = (_number(start), _number(end))
     with pause_recording():
         solution = integrate.solve_ivp(plain, span, detach_array(y), "Radau", rtol=rtol, atol=atol, **options)
@@ -425,22 +420,25 @@ def solve_ivp(
         raise _refuse_option(f"method={method!r}")
     if dense_output or events is not None:
         raise _refuse_option("dense_output=True" if dense_output else "events=")
-    unknown = options.keys() - {"rtol", "atol", "max_step", "first_step", "min_step", "jac", "lband", "uband", "jac_sparsity"}
+    unknown = options.keys() - KNOWN_OPTIONS
     if unknown:
         raise _refuse_option(f"{sorted(unknown)[0]}=")
     rtol = max(float(options.get("rtol", 1e-3)), 100 * float(np.finfo(float).eps))
     limits = {key: options[key] for key in ("max_step", "first_step") if options.get(key) is not None}
-    problem = OdeProblem(_bind_arguments(fun, args), *t_span, read_state(y0), rtol, options.get("atol", 1e-6), limits)
+    start, end = t_span
+    atol = options.get("atol", 1e-6)
+    if is_wire(t_eval):
+        raise _refuse_option("times t_eval that are recorded")
+    problem = OdeProblem(_bind_arguments(fun, args), start, end, read_state(y0), rtol, atol, limits)
     times = None if t_eval is None else detach_array(t_eval).astype(np.float64)
     solve = problem.solve_explicitly if name in EXPLICIT_METHODS else problem.solve_implicitly
     reached, states = solve(name, times)
     y = TABLE["permute"](stack(states), axes=(-1, -2)) if states else np.zeros((shape_of(problem.y)[0], 0))
-    result = _load_scipy("scipy.integrate._ivp.ivp").OdeResult
+    result = load_scipy("scipy.integrate._ivp.ivp").OdeResult
     message = "The solver successfully reached the end of the integration interval."
-    return result(
-        t=reached, y=y, sol=None, t_events=None, y_events=None, nfev=problem.count, njev=0, nlu=0, status=0,
-        message=message, success=True,
-    )  # fmt: skip
+    counts = {"nfev": problem.count, "njev": 0, "nlu": 0}
+    absent: dict[str, Any] = {"sol": None, "t_events": None, "y_events": None}
+    return result(t=reached, y=y, **absent, **counts, status=0, message=message, success=True)
 
 
 def _bind_arguments(fun: Callable[..., Any], args: Any) -> Callable[[Any, Any], Any]:
@@ -470,7 +468,7 @@ class OdeProblem:
 
     def solve_explicitly(self, name: str, times: Any) -> tuple[Any, list[Any]]:
         """Return the times and the states of the solution, at requested times or at all steps."""
-        integrate = _load_scipy("scipy.integrate")
+        integrate = load_scipy("scipy.integrate")
         solver = ExplicitSolver(
             self.fun, getattr(integrate, name), self.start, self.y, self.end, self.rtol, self.atol, **self.limits
         )
@@ -554,7 +552,7 @@ def _is_stiff(fun: Any, times: Sequence[Any], y: Any) -> bool:
     def plain(t: Any, z: Any) -> Any:
         return detach_array(read_state(fun(t, z)))
 
-    integrate = _load_scipy("scipy.integrate")
+    integrate = load_scipy("scipy.integrate")
     ends = np.array([_number(t) for t in times])
     with pause_recording():
         _, report = integrate.odeint(plain, detach_array(y), ends, full_output=True, tfirst=True)
@@ -563,7 +561,7 @@ def _is_stiff(fun: Any, times: Sequence[Any], y: Any) -> bool:
 
 def _integrate_between(fun: Any, times: Sequence[Any], y: Any, rtol: float, atol: Any) -> Iterator[Any]:
     """Yield the states at times, by DOP853."""
-    method = _load_scipy("scipy.integrate").DOP853
+    method = load_scipy("scipy.integrate").DOP853
     yield y
     size: float | None = None
     for start, end in pairwise(times):
@@ -641,7 +639,7 @@ def _choose_intervals(
     start, stop = _number(low), _number(high)
     if start == stop:
         return [(0.0, 1.0)], 0.0, 0.0, np.inf
-    integrate = _load_scipy("scipy.integrate")
+    integrate = load_scipy("scipy.integrate")
     with pause_recording():
         outcome = integrate.quad(lambda x: _number(integrand(x)), start, stop, (), 1, *positional, **options)
     value, error, report = outcome[:3]
@@ -662,6 +660,3 @@ def _apply_gauss(integrand: Callable[[Any], Any], low: Any, high: Any, intervals
         for node, weight in zip(nodes, weights, strict=True):
             total = total + weight * half * integrand(low + length * (left + half * (1.0 + node)))
     return total * length
-
-
-

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from wiregrad.errors import require_package
 from wiregrad.ops.gradient_flow import shape_of
 
 SampleMaker = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
@@ -69,9 +71,7 @@ def register_function(
     """Register the decorated function under its own name, for NumPy functions and for SciPy functions by name."""
 
     def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
-        entry = RegisteredFunction(
-            name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples, calls_back
-        )
+        entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples, calls_back)
         run.__name__ = entry.name
         FUNCTIONS[entry.name] = entry
         FUNCTIONS_BY_NUMPY.update(dict.fromkeys(numpy, entry))
@@ -79,6 +79,23 @@ def register_function(
         return run
 
     return add_entry
+
+
+def register_scipy_method(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function for methods of SciPy's classes, by dotted name; it is called with the object."""
+
+    def add_method(run: Callable[..., Any]) -> Callable[..., Any]:
+        entry = RegisteredFunction(run.__name__, run, scipy=names)
+        FUNCTIONS_BY_SCIPY.update(dict.fromkeys(names, entry))
+        return run
+
+    return add_method
+
+
+def load_scipy(name: str) -> Any:
+    """Return a module of SciPy, for functions that take coefficients or plain results from it."""
+    with require_package("scipy", name):
+        return import_module(name)
 
 
 PAUSE_BLOCKS: list[Callable[[], AbstractContextManager[None]]] = []

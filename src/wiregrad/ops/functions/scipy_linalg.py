@@ -160,8 +160,12 @@ def scipy_solve(
     return linalg.solve(a, _as_float(b))
 
 
-@register_function(scipy=("scipy.linalg.inv",), samples=normal_samples(*linalg._SQUARE_SAMPLES[:-1], ((4, 4), {}), shift=4.0))
-def scipy_inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False) -> Any:
+@register_function(
+    scipy=("scipy.linalg.inv",), samples=normal_samples(*linalg._SQUARE_SAMPLES[:-1], ((4, 4), {}), shift=4.0)
+)
+def scipy_inv(
+    a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False
+) -> Any:
     """The inverse of a matrix."""
     if assume_a not in (None, "gen", "general"):
         return scipy_solve(a, np.eye(shape_of(lift(a))[-1]), lower, assume_a=assume_a)
@@ -246,7 +250,12 @@ _LU_CALLS = normal_samples(((3, 3), {}), ((2, 2), {}), ((1, 1), {}), ((4, 4), {}
 @register_function(
     scipy=("scipy.linalg.lu",),
     samples=normal_samples(
-        ((3, 3), {}), ((2, 2), {}), ((1, 1), {}), ((4, 4), {"permute_l": True}), ((3, 3), {"p_indices": True}), ((5, 5), {})
+        ((3, 3), {}),
+        ((2, 2), {}),
+        ((1, 1), {}),
+        ((4, 4), {"permute_l": True}),
+        ((3, 3), {"p_indices": True}),
+        ((5, 5), {}),
     ),
 )
 def lu(
@@ -317,7 +326,9 @@ def _lu_solve_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
     packed = rng.normal(size=(3, 3)) + 4.0 * np.eye(3)
     exchanges = np.array([2, 1, 2], np.int32)
     return [
-        ((packed, exchanges), rng.normal(size=shape), {"trans": trans}) for shape in ((3,), (3, 2)) for trans in (0, 1, 2)
+        ((packed, exchanges), rng.normal(size=shape), {"trans": trans})
+        for shape in ((3,), (3, 2))
+        for trans in (0, 1, 2)
     ]
 
 
@@ -466,7 +477,13 @@ def scipy_eigvalsh(a: Any, b: Any = None, **settings: Any) -> Any:
 @register_function(
     scipy=("scipy.linalg.norm",),
     samples=sample_calls(
-        (N(3),), (N(3, 2),), (N(4), 1), (N(3, 3), "fro"), (N(3, 2), None, 0), (N(4), 3, {"keepdims": True}), (N(3, 3), 2)
+        (N(3),),
+        (N(3, 2),),
+        (N(4), 1),
+        (N(3, 3), "fro"),
+        (N(3, 2), None, 0),
+        (N(4), 3, {"keepdims": True}),
+        (N(3, 3), 2),
     ),
 )
 def scipy_norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Any:
@@ -479,9 +496,13 @@ def scipy_norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False
 
 @register_function(
     scipy=("scipy.linalg.pinv",),
-    samples=normal_samples(((3, 3), {}), ((4, 2), {}), ((2, 4), {}), ((1, 1), {}), ((3, 2), {"rtol": 1e-8}), ((5, 3), {})),
+    samples=normal_samples(
+        ((3, 3), {}), ((4, 2), {}), ((2, 4), {}), ((1, 1), {}), ((3, 2), {"rtol": 1e-8}), ((5, 3), {})
+    ),
 )
-def scipy_pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True) -> Any:
+def scipy_pinv(
+    a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = False, check_finite: bool = True
+) -> Any:
     """The pseudo-inverse; the gradient is that among matrices of the same rank."""
     a = _as_float(a)
     if atol:
@@ -494,7 +515,12 @@ def scipy_pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool 
 @register_function(
     scipy=("scipy.linalg.lstsq",),
     samples=normal_samples(
-        ((4, 2), (4,), {}), ((4, 2), (4, 3), {}), ((3, 3), (3,), {}), ((2, 3), (2,), {}), ((1, 1), (1,), {}), ((5, 3), (5,), {})
+        ((4, 2), (4,), {}),
+        ((4, 2), (4, 3), {}),
+        ((3, 3), (3,), {}),
+        ((2, 3), (2,), {}),
+        ((1, 1), (1,), {}),
+        ((5, 3), (5,), {}),
     ),
 )
 def scipy_lstsq(
@@ -529,13 +555,16 @@ def _list_matrix_calls(*shapes: tuple[Any, ...]) -> SampleMaker:
 def block_diag(*arrs: Any) -> Any:
     """Matrices put along the diagonal of a larger matrix of zeros."""
     blocks = [lift(x) for x in arrs] or [np.zeros((1, 0))]
-    blocks = [TABLE["reshape"](x, rank=ndim_of(x), shape=(1,) * (2 - ndim_of(x)) + shape_of(x)) if ndim_of(x) < 2 else x for x in blocks]
+    blocks = [
+        TABLE["reshape"](x, rank=ndim_of(x), shape=(1,) * (2 - ndim_of(x)) + shape_of(x)) if ndim_of(x) < 2 else x
+        for x in blocks
+    ]
     dtype = np.result_type(*(dtype_of(x) for x in blocks))
     width = sum(shape_of(x)[-1] for x in blocks)
     rows = []
     start = 0
-    for x in blocks:
-        x = x if dtype_of(x) == dtype else TABLE["cast"](x, dtype=dtype.name)
+    for block in blocks:
+        x = block if dtype_of(block) == dtype else TABLE["cast"](block, dtype=dtype.name)
         stop = start + shape_of(x)[-1]
         index = (("slice", None, None, None), ("slice", start, stop, None))
         rows.append(TABLE["put_add"](x, index=index, shape=(shape_of(x)[-2], width)))
@@ -551,7 +580,9 @@ def _take_grid(x: Any, places: Any) -> Any:
 
 def _join_rows(c: Any, r: Any) -> Any:
     dtype = np.result_type(dtype_of(c), dtype_of(r))
-    return TABLE["concatenate"](*(x if dtype_of(x) == dtype else TABLE["cast"](x, dtype=dtype.name) for x in (c, r)), axis=-1)
+    return TABLE["concatenate"](
+        *(x if dtype_of(x) == dtype else TABLE["cast"](x, dtype=dtype.name) for x in (c, r)), axis=-1
+    )
 
 
 def _as_vector(x: Any) -> Any:
@@ -573,7 +604,9 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     return _take_grid(_join_rows(c, tail), np.where(steps > 0, m - 1 + steps, -steps))
 
 
-@register_function(scipy=("scipy.linalg.circulant",), samples=_list_matrix_calls(((3,),), ((1,),), ((2,),), ((4,),), ((5,),), ((6,),)))
+@register_function(
+    scipy=("scipy.linalg.circulant",), samples=_list_matrix_calls(((3,),), ((1,),), ((2,),), ((4,),), ((5,),), ((6,),))
+)
 def circulant(c: Any) -> Any:
     """The matrix whose columns are the vector, rolled by one more step each."""
     c = _as_vector(c)
@@ -610,4 +643,3 @@ def khatri_rao(a: Any, b: Any) -> Any:
     left = TABLE["reshape"](a, rank=2, shape=(m, 1, n))
     right = TABLE["reshape"](b, rank=2, shape=(1, k, n))
     return TABLE["reshape"](left * right, rank=3, shape=(m * k, n))
-

@@ -32,12 +32,21 @@ MAX_DIRECT_SIZE = 256
 
 
 def _convolve_calls(*settings: dict[str, Any]) -> Any:
-    shapes = [((6,), (3,)), ((3,), (5,)), ((4, 5), (2, 3)), ((5,), (5,)), ((3, 4), (3, 2)), ((1,), (1,)), ((4, 2), (1, 2))]
+    shapes = [
+        ((6,), (3,)),
+        ((3,), (5,)),
+        ((4, 5), (2, 3)),
+        ((5,), (5,)),
+        ((3, 4), (3, 2)),
+        ((1,), (1,)),
+        ((4, 2), (1, 2)),
+    ]
     return sample_calls(*((N(*a), N(*b), settings[k % len(settings)]) for k, (a, b) in enumerate(shapes)))
 
 
 @register_function(
-    scipy=("scipy.signal.convolve",), samples=_convolve_calls({}, {"mode": "same"}, {"mode": "valid"}, {"method": "fft"})
+    scipy=("scipy.signal.convolve",),
+    samples=_convolve_calls({}, {"mode": "same"}, {"mode": "valid"}, {"method": "fft"}),
 )
 def scipy_convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
     """Slide one array, turned around, over another, along all axes."""
@@ -74,7 +83,8 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
 
 
 @register_function(
-    scipy=("scipy.signal.correlate",), samples=_convolve_calls({}, {"mode": "same"}, {"mode": "valid"}, {"method": "fft"})
+    scipy=("scipy.signal.correlate",),
+    samples=_convolve_calls({}, {"mode": "same"}, {"mode": "valid"}, {"method": "fft"}),
 )
 def scipy_correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
     """Slide one array over another, along all axes, without turning it around."""
@@ -290,7 +300,13 @@ _LINE_FILTER_CALLS = (
 
 @register_function(scipy=("scipy.ndimage.correlate1d",), samples=sample_calls(*_LINE_FILTER_CALLS))
 def correlate1d(
-    input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0
+    input: Any,
+    weights: Any,
+    axis: int = -1,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    origin: int = 0,
 ) -> Any:
     """Slide weights over an image along one axis."""
     x = _read_image(input, "correlate1d", output)
@@ -306,9 +322,17 @@ def correlate1d(
     return moveaxis(y, -1, axis)
 
 
-@register_function(scipy=("scipy.ndimage.convolve1d",), samples=sample_calls(*_LINE_FILTER_CALLS[:-1], (N(5), N(3), {"origin": -1})))
+@register_function(
+    scipy=("scipy.ndimage.convolve1d",), samples=sample_calls(*_LINE_FILTER_CALLS[:-1], (N(5), N(3), {"origin": -1}))
+)
 def convolve1d(
-    input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0
+    input: Any,
+    weights: Any,
+    axis: int = -1,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    origin: int = 0,
 ) -> Any:
     """Slide weights, turned around, over an image along one axis."""
     weights = lift(weights)
@@ -328,7 +352,14 @@ _IMAGE_FILTER_CALLS = (
 
 @register_function(scipy=("scipy.ndimage.correlate",), samples=sample_calls(*_IMAGE_FILTER_CALLS))
 def ndimage_correlate(
-    input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
 ) -> Any:
     """Slide an array of weights over an image."""
     x = _read_image(input, "correlate", output)
@@ -346,7 +377,14 @@ def ndimage_correlate(
 
 @register_function(scipy=("scipy.ndimage.convolve",), samples=sample_calls(*_IMAGE_FILTER_CALLS))
 def ndimage_convolve(
-    input: Any, weights: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
 ) -> Any:
     """Slide an array of weights, turned around, over an image."""
     weights = lift(weights)
@@ -386,7 +424,9 @@ def gaussian_filter1d(
 
 @register_function(
     scipy=("scipy.ndimage.gaussian_filter",),
-    samples=sample_calls(*_GAUSSIAN_CALLS[:2], *_GAUSSIAN_CALLS[4:], (N(4, 5), 0.5, {"order": (0, 1)}), (N(2, 3, 4), 0.5)),
+    samples=sample_calls(
+        *_GAUSSIAN_CALLS[:2], *_GAUSSIAN_CALLS[4:], (N(4, 5), 0.5, {"order": (0, 1)}), (N(2, 3, 4), 0.5)
+    ),
 )
 def gaussian_filter(
     input: Any,
@@ -432,4 +472,3 @@ def make_bell_weights(sigma: Any, order: int, reach: int) -> Any:
     for k, factor in enumerate(factors):
         polynomial = polynomial + factor * places**k
     return polynomial * curve
-
