@@ -60,8 +60,14 @@ TABLE.reserve_names([*__all__, *_MODULES, *_ARRAY_RECORDS])
 TABLE.defer_loading(import_later(*(f"wiregrad.ops.{name}" for name in _ARRAY_RECORDS)))
 
 if TYPE_CHECKING:
-    from wiregrad.ops import filter_records, fourier_records, matrix_function_records  # noqa: F401
-    from wiregrad.ops import linalg_records, reduce_records, shape_records  # noqa: F401
+    from wiregrad.ops import (  # noqa: F401
+        filter_records,
+        fourier_records,
+        linalg_records,
+        matrix_function_records,
+        reduce_records,
+        shape_records,
+    )
 
     def __getattr__(name: str) -> Op: ...
 else:
