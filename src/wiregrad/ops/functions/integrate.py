@@ -26,6 +26,7 @@ from wiregrad.ops.functions.registry import (
     axis_from_end,
     detach_array,
     dtype_of,
+    find_plain_function,
     is_wire,
     lift,
     load_scipy,
@@ -395,7 +396,9 @@ def _choose_implicit_steps(fun: Any, start: Any, end: Any, y: Any, rtol: float, 
     integrate = load_scipy("scipy.integrate")
     span = (_number(start), _number(end))
     with pause_recording():
-        solution = integrate.solve_ivp(plain, span, detach_array(y), "Radau", rtol=rtol, atol=atol, **options)
+        solution = find_plain_function(integrate.solve_ivp)(
+            plain, span, detach_array(y), "Radau", rtol=rtol, atol=atol, **options
+        )
     if not solution.success:
         raise NoRuleError(f"scipy.integrate: {solution.message}{format_user_line()}")
     return solution.t
@@ -555,7 +558,7 @@ def _is_stiff(fun: Any, times: Sequence[Any], y: Any) -> bool:
     integrate = load_scipy("scipy.integrate")
     ends = np.array([_number(t) for t in times])
     with pause_recording():
-        _, report = integrate.odeint(plain, detach_array(y), ends, full_output=True, tfirst=True)
+        _, report = find_plain_function(integrate.odeint)(plain, detach_array(y), ends, full_output=True, tfirst=True)
     return bool(np.any(report["mused"] == 2))
 
 
@@ -639,9 +642,9 @@ def _choose_intervals(
     start, stop = _number(low), _number(high)
     if start == stop:
         return [(0.0, 1.0)], 0.0, 0.0, np.inf
-    integrate = load_scipy("scipy.integrate")
+    divide_range = find_plain_function(load_scipy("scipy.integrate").quad)
     with pause_recording():
-        outcome = integrate.quad(lambda x: _number(integrand(x)), start, stop, (), 1, *positional, **options)
+        outcome = divide_range(lambda x: _number(integrand(x)), start, stop, (), 1, *positional, **options)
     value, error, report = outcome[:3]
     count = report["last"]
     edges = [(report[name][:count] - start) / (stop - start) for name in ("alist", "blist")]

@@ -6,15 +6,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from wiregrad.errors import require_package
+from wiregrad.lazy import import_later
 from wiregrad.ops.gradient_flow import shape_of
 
 SampleMaker = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
@@ -95,7 +96,14 @@ def register_scipy_method(*names: str) -> Callable[[Callable[..., Any]], Callabl
 def load_scipy(name: str) -> Any:
     """Return a module of SciPy, for functions that take coefficients or plain results from it."""
     with require_package("scipy", name):
-        return import_module(name)
+        import_later(name)()
+    return sys.modules[name]
+
+
+def find_plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a SciPy function as it was before it was taught to look for values."""
+    plain: Callable[..., Any] = getattr(function, "__wrapped__", function)
+    return plain
 
 
 PAUSE_BLOCKS: list[Callable[[], AbstractContextManager[None]]] = []
