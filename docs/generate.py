@@ -58,7 +58,8 @@ def functions_page() -> str:
         f"Written by `make derive`. A value can be given to {len(known)} functions of NumPy: {len(_direct_names())} "
         f"that are ops themselves, and those that the {len(entries)} functions below implement. Each function here is "
         f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in "
-        "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so.",
+        "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so. Functions of SciPy "
+        "that are listed take values too ([SciPy](scipy.md)).",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
         f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
         "*yes* below; a name that occurs twice (`sum` is an op and a function) counts once. Each of them is checked at "
@@ -98,8 +99,8 @@ def _settings(op: Op) -> list[str]:
 
 
 def _function_row(entry: RegisteredFunction) -> list[str]:
-    stands_for = ", ".join(f"`{name}`" for name in dict.fromkeys(map(_numpy_name, entry.numpy)))
-    gradient = "plain" if entry.samples is None else "yes"
+    stands_for = ", ".join(f"`{name}`" for name in dict.fromkeys([*map(_numpy_name, entry.numpy), *entry.scipy]))
+    gradient = "plain" if entry.samples is None and not entry.calls_back else "yes"
     return [f"`{entry.name}`", stands_for, "yes" if entry.method else "", gradient, entry.doc]
 
 

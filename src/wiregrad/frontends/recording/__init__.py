@@ -8,6 +8,7 @@ stored and swept backward). The rest, from the bottom up:
 - `trace_notes`: what a tape has beside its rows: names and lines of nodes (`TraceNotes`), and what decides whether the
   recording may be replayed (`ReplayGuard`).
 - `scalar`, `traced_numbers`, `dispatch`: the operators and methods of values, made from the op table.
+- `scipy_dispatch`: how SciPy's functions, which do not ask their arguments, are taught to see values.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments.
 - `trace`: a function, or a value, as a circuit.
 - `custom_ops`, `function_context`: ops that users define, `wg.Function` and `wg.op`.

@@ -41,49 +41,79 @@ MAX_CONTAINER_DEPTH = 4
 LOCK = threading.RLock()
 
 
+OBJECT_DTYPE = np.dtype(object)
+
+
 def holds_wire(x: Any, depth: int = MAX_CONTAINER_DEPTH) -> bool:
     """Return whether an argument is a value, or a list, tuple, dict or object array with one inside."""
     kind = type(x)
     if kind is np.ndarray:
-        return x.dtype.char == "O" and any(is_wire(item) for item in x.flat)
+        return x.dtype == OBJECT_DTYPE and any(is_wire(item) for item in x.flat)
     if kind is list or isinstance(x, tuple):
-        return depth > 0 and any(type(item) not in PLAIN_TYPES and holds_wire(item, depth - 1) for item in x)
+        for item in x:
+            if type(item) not in PLAIN_TYPES and depth and holds_wire(item, depth - 1):
+                return True
+        return False
     if kind is dict:
         return depth > 0 and any(holds_wire(item, depth - 1) for item in x.values())
     return is_wire(x)
 
 
+TaughtCall = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+"""What a taught function calls with its arguments."""
+
+
 class TaughtFunction:
     """A SciPy function that has been taught: the function as it was, and what is called when there are values."""
 
-    __slots__ = ("calls_back", "entry", "name", "original")
+    __slots__ = ("entry", "name", "original")
 
     def __init__(self, name: str, original: FunctionType, entry: RegisteredFunction) -> None:
         self.name = name
         self.original = original
         self.entry = entry
-        self.calls_back = entry.calls_back
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the entry if a value is among the arguments, else the function as it was."""
-        for x in args:
-            if type(x) not in PLAIN_TYPES and holds_wire(x):
-                return self.apply_entry(args, kwargs)
-        if kwargs:
-            for x in kwargs.values():
-                if type(x) not in PLAIN_TYPES and holds_wire(x):
-                    return self.apply_entry(args, kwargs)
-        if not self.calls_back:
-            return self.original(*args, **kwargs)
+    def make_call(self) -> TaughtCall:
+        """Return what calls the entry if a value is among the arguments, else the function as it was."""
+        original = self._call_back if self.entry.calls_back else self.original
+        return make_call(original, self.apply_entry)
+
+    def _call_back(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function as it was; if a function among its arguments uses a value from outside, call the entry."""
         try:
             return self.original(*args, **kwargs)
         except (EscapeError, NoRuleError):
-            # A function among the arguments returned a value: it uses one from outside.
             return self.apply_entry(args, kwargs)
 
     def apply_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the entry; if it refuses these arguments and no gradient flows, the function itself answers."""
         return apply_entry(self.entry, self.name, self.original, args, kwargs)
+
+
+def make_call(original: Callable[..., Any], apply: TaughtCall) -> TaughtCall:
+    """Return a function that calls one function if a value is among the arguments, and another one if not.
+
+    Most calls have plain arguments, so their types are looked at here, without further calls.
+    """
+    array_type = np.ndarray
+    object_dtype = OBJECT_DTYPE
+    plain_types = PLAIN_TYPES
+
+    def call_taught(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for x in args:
+            kind = type(x)
+            if kind is array_type:
+                if x.dtype is object_dtype and holds_wire(x):
+                    return apply(args, kwargs)
+            elif kind not in plain_types and holds_wire(x):
+                return apply(args, kwargs)
+        if kwargs:
+            for x in kwargs.values():
+                if type(x) not in plain_types and holds_wire(x):
+                    return apply(args, kwargs)
+        return original(*args, **kwargs)
+
+    return call_taught
 
 
 def apply_entry(
@@ -111,16 +141,16 @@ class TaughtMethod(TaughtFunction):
 
     __slots__ = ()
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the entry if the object or an argument has values, else the method as it was."""
-        if args and RECORDED_STATE in getattr(args[0], "__dict__", ()):
-            return self.apply_entry(args, kwargs)
-        for x in args[1:]:
-            if type(x) not in PLAIN_TYPES and holds_wire(x):
+    def make_call(self) -> TaughtCall:
+        """Return what calls the entry if the object or an argument has values, else the method as it was."""
+        look_at_arguments = make_call(self.original, self.apply_entry)
+
+        def call_method(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if args and RECORDED_STATE in getattr(args[0], "__dict__", ()):
                 return self.apply_entry(args, kwargs)
-        if kwargs and any(map(holds_wire, kwargs.values())):
-            return self.apply_entry(args, kwargs)
-        return self.original(*args, **kwargs)
+            return look_at_arguments(args, kwargs)
+
+        return call_method
 
     def apply_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the entry; the name in messages is that of the object's class, which may have inherited the method."""
@@ -139,17 +169,17 @@ class DistributionMethod:
         self.method = method
         self.original = original
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the entry of this distribution if a value is among the arguments."""
-        if not any(map(holds_wire, args[1:])) and not any(map(holds_wire, kwargs.values())):
-            return self.original(*args, **kwargs)
+    def make_call(self) -> TaughtCall:
+        """Return what calls the entry of a distribution if a value is among the arguments."""
+        return make_call(self.original, self.apply_entry)
+
+    def apply_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the entry of this distribution, or make a distribution with values as parameters."""
         name = f"{self.prefix}.{find_distribution_name(args[0])}"
         if self.method == "__call__":
-            return (
-                FrozenDistribution(name, args[0], args[1:], kwargs)
-                if is_frozen_apart(name)
-                else self.original(*args, **kwargs)
-            )
+            if is_frozen_apart(name):
+                return FrozenDistribution(name, args[0], args[1:], kwargs)
+            return self.original(*args, **kwargs)
         return call_distribution(name, self.method, partial(self.original, args[0]), args[1:], kwargs)
 
 
@@ -204,12 +234,16 @@ class FourierBackend:
     @staticmethod
     def __ua_function__(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the entry of a transform; `NotImplemented` for plain arrays."""
-        if not any(type(x) not in PLAIN_TYPES and holds_wire(x) for x in (*args, *kwargs.values())):
+        x = args[0] if args else kwargs.get("x")
+        if type(x) is np.ndarray and x.dtype is not OBJECT_DTYPE or not holds_wire(x):
             return NotImplemented
         name = f"scipy.fft.{function.__name__}"
         entry = FUNCTIONS_BY_SCIPY.get(name)
         if entry is None:
             raise NoRuleError(f"{name} has no rule for recorded values{format_user_line()}")
+        if "x" in kwargs:
+            # NumPy calls the same argument `a`.
+            args, kwargs = (x,), {key: value for key, value in kwargs.items() if key != "x"}
         return apply_entry(entry, name, function, args, kwargs)
 
 
@@ -240,10 +274,11 @@ def find_code(code: CodeType) -> CodeType:
 
 
 def exchange_code(function: FunctionType, taught: Any, name: str) -> None:
-    """Make a function call an object with its arguments, `taught(args, kwargs)`; what tools read stays as it was."""
+    """Make a function call what it was taught, with its arguments; what tools read stays as it was."""
     old = function.__code__
     template = make_template(old.co_freevars)
-    constants = tuple(taught if constant == MARKER else constant for constant in template.co_consts)
+    call = taught.make_call()
+    constants = tuple(call if constant == MARKER else constant for constant in template.co_consts)
     if "__wrapped__" not in function.__dict__:
         # For inspect.signature and inspect.getsource.
         function.__dict__["__wrapped__"] = taught.original

@@ -1,10 +1,11 @@
-"""Functions of arrays that are made of ops, with NumPy's names and arguments.
+"""Functions of arrays that are made of ops, with NumPy's or SciPy's names and arguments.
 
 Importing this package registers them all.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
-mirror the records (`shape`, `reduce`, `linalg`) or a subject (`pointwise`, `network`). Other rooms call `FUNCTIONS`,
-`FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
+mirror the records (`shape`, `reduce`, `linalg`, `fourier`), a subject (`pointwise`, `network`) or a module of SciPy
+(`scipy_linalg`, `signal`, `integrate`, `interpolate`, `sparse`). Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and
+`FUNCTIONS_BY_SCIPY`.
 """
 
 from wiregrad.ops.functions import (

@@ -345,7 +345,7 @@ def call_bspline(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any
     return evaluate_pieces(state, x, int(nu), extrapolate)
 
 
-@register_function(scipy=("scipy.interpolate.make_interp_spline",))
+@register_scipy_method("scipy.interpolate.make_interp_spline")
 def make_interp_spline(
     x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0, check_finite: bool = True
 ) -> Any:
@@ -367,7 +367,7 @@ def make_interp_spline(
     return basis
 
 
-@register_function(scipy=("scipy.interpolate.splev",))
+@register_scipy_method("scipy.interpolate.splev")
 def splev(x: Any, tck: Any, der: int = 0, ext: int = 0) -> Any:
     """Evaluate a B-spline that `splrep` made, or a derivative of it."""
     if not isinstance(tck, tuple | list):

@@ -83,7 +83,10 @@ def register_function(
 
 
 def register_scipy_method(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function for methods of SciPy's classes, by dotted name; it is called with the object."""
+    """Register the decorated function for methods of SciPy's classes, which it is called with, by dotted name.
+
+    Also for functions that make or take SciPy's own objects. None of them is a function of wiregrad's.
+    """
 
     def add_method(run: Callable[..., Any]) -> Callable[..., Any]:
         entry = RegisteredFunction(run.__name__, run, scipy=names)
