@@ -3,8 +3,8 @@
 An op is one record, and everything else (derivatives, listings, docs, tests) is derived from it. Start reading in
 `elementwise_records`: one record per op on numbers; `shape_records`, `reduce_records`, `linalg_records`,
 `fourier_records`, `filter_records` and `matrix_function_records` hold the ops on whole arrays, loaded when the first of
-them is asked for. `elementwise` and `array_ops` define what such records are made of. `functions` holds what people call
-on arrays, with NumPy's and SciPy's names.
+them is asked for. `elementwise` and `array_ops` define what such records are made of. `functions` holds what people
+call on arrays, with NumPy's and SciPy's names.
 
 Other rooms may call `TABLE`, every record as an attribute (`ops.tanh` is the record of tanh, and calling it applies the
 op), `gradient_flow` (how gradients are multiplied and added), `c_expressions` (an op's scalar text as a tree), and

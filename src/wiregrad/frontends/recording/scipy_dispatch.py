@@ -50,10 +50,7 @@ def holds_wire(x: Any, depth: int = MAX_CONTAINER_DEPTH) -> bool:
     if kind is np.ndarray:
         return x.dtype == OBJECT_DTYPE and any(is_wire(item) for item in x.flat)
     if kind is list or isinstance(x, tuple):
-        for item in x:
-            if type(item) not in PLAIN_TYPES and depth and holds_wire(item, depth - 1):
-                return True
-        return False
+        return depth > 0 and any(type(item) not in PLAIN_TYPES and holds_wire(item, depth - 1) for item in x)
     if kind is dict:
         return depth > 0 and any(holds_wire(item, depth - 1) for item in x.values())
     return is_wire(x)
@@ -235,7 +232,7 @@ class FourierBackend:
     def __ua_function__(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the entry of a transform; `NotImplemented` for plain arrays."""
         x = args[0] if args else kwargs.get("x")
-        if type(x) is np.ndarray and x.dtype is not OBJECT_DTYPE or not holds_wire(x):
+        if (type(x) is np.ndarray and x.dtype is not OBJECT_DTYPE) or not holds_wire(x):
             return NotImplemented
         name = f"scipy.fft.{function.__name__}"
         entry = FUNCTIONS_BY_SCIPY.get(name)
