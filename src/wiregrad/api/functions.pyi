@@ -45,12 +45,16 @@ __all__: list[str] = [
     "avg_pool1d",
     "avg_pool2d",
     "block",
+    "block_diag",
     "broadcast_arrays",
     "broadcast_to",
     "can_cast",
     "cbrt",
     "ceil",
+    "cho_factor",
+    "cho_solve",
     "cholesky",
+    "circulant",
     "clip",
     "column_stack",
     "common_type",
@@ -64,19 +68,25 @@ __all__: list[str] = [
     "conv_transpose1d",
     "conv_transpose2d",
     "convolve",
+    "convolve1d",
     "copy",
     "copysign",
     "copyto",
     "corrcoef",
     "correlate",
+    "correlate1d",
     "cos",
     "cosh",
     "count_nonzero",
     "cov",
     "cross",
     "cross_entropy",
+    "cubic_spline",
     "cumprod",
     "cumsum",
+    "cumulative_trapezoid",
+    "dct",
+    "dctn",
     "deg2rad",
     "delete",
     "det",
@@ -88,7 +98,9 @@ __all__: list[str] = [
     "divmod",
     "dot",
     "dsplit",
+    "dst",
     "dstack",
+    "dstn",
     "eigh",
     "eigvalsh",
     "einsum",
@@ -100,9 +112,15 @@ __all__: list[str] = [
     "exp",
     "exp2",
     "expand_dims",
+    "expm",
     "expm1",
     "extract",
     "fabs",
+    "fft",
+    "fft2",
+    "fftconvolve",
+    "fftn",
+    "fftshift",
     "fix",
     "flatnonzero",
     "flip",
@@ -115,19 +133,35 @@ __all__: list[str] = [
     "fmin",
     "fmod",
     "full_like",
+    "gaussian_filter",
+    "gaussian_filter1d",
     "gelu",
     "gradient",
     "greater",
     "greater_equal",
+    "hankel",
     "heaviside",
+    "hfft",
     "hsplit",
     "hstack",
     "hypot",
+    "idct",
+    "idctn",
+    "idst",
+    "idstn",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
     "imag",
     "inner",
     "insert",
     "interp",
     "inv",
+    "irfft",
+    "irfft2",
+    "irfftn",
     "isclose",
     "iscomplex",
     "iscomplexobj",
@@ -138,11 +172,13 @@ __all__: list[str] = [
     "isposinf",
     "isreal",
     "isrealobj",
+    "khatri_rao",
     "kron",
     "layer_norm",
     "leaky_relu",
     "less",
     "less_equal",
+    "lfilter",
     "linear",
     "ln",
     "log",
@@ -156,8 +192,12 @@ __all__: list[str] = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logm",
     "logsumexp",
     "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_solve",
     "matmul",
     "matrix_norm",
     "matrix_power",
@@ -189,10 +229,13 @@ __all__: list[str] = [
     "nanprod",
     "nansum",
     "ndim",
+    "ndimage_convolve",
+    "ndimage_correlate",
     "negative",
     "nonzero",
     "norm",
     "not_equal",
+    "odeint",
     "one_hot",
     "ones_like",
     "outer",
@@ -207,6 +250,7 @@ __all__: list[str] = [
     "ptp",
     "put",
     "qr",
+    "quad",
     "quantile",
     "rad2deg",
     "ravel",
@@ -217,11 +261,28 @@ __all__: list[str] = [
     "repeat",
     "reshape",
     "result_type",
+    "rfft",
+    "rfft2",
+    "rfftn",
     "roll",
     "rollaxis",
     "rot90",
     "round",
     "scatter_add",
+    "scipy_cholesky",
+    "scipy_convolve",
+    "scipy_correlate",
+    "scipy_det",
+    "scipy_eigh",
+    "scipy_eigvalsh",
+    "scipy_inv",
+    "scipy_lstsq",
+    "scipy_norm",
+    "scipy_pinv",
+    "scipy_qr",
+    "scipy_solve",
+    "scipy_svd",
+    "scipy_svdvals",
     "searchsorted",
     "select",
     "shape",
@@ -229,6 +290,7 @@ __all__: list[str] = [
     "sign",
     "signbit",
     "silu",
+    "simpson",
     "sin",
     "sinc",
     "sinh",
@@ -237,9 +299,12 @@ __all__: list[str] = [
     "softmax",
     "softplus",
     "solve",
+    "solve_ivp",
+    "solve_triangular",
     "sort",
     "split",
     "sqrt",
+    "sqrtm",
     "square",
     "squeeze",
     "stack",
@@ -255,6 +320,7 @@ __all__: list[str] = [
     "tanh",
     "tensordot",
     "tile",
+    "toeplitz",
     "transpose",
     "trapezoid",
     "tril",
@@ -518,6 +584,13 @@ def block(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def block(xs: Operand) -> Any: ...
 @overload
+def block_diag(*arrs: NDArray[Any]) -> Any:
+    """Matrices put along the diagonal of a larger matrix of zeros."""
+@overload
+def block_diag(*arrs: Value) -> Value: ...
+@overload
+def block_diag(*arrs: Operand) -> Any: ...
+@overload
 def broadcast_arrays(*xs: NDArray[Any]) -> Any:
     """Arrays spread to the shape they have in common."""
 @overload
@@ -552,12 +625,33 @@ def ceil(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def ceil(x: Operand, /) -> Any: ...
 @overload
+def cho_factor(a: NDArray[Any], lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The Cholesky factor in one triangle, for `cho_solve`; the other triangle has the elements of a."""
+@overload
+def cho_factor(a: Value, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Value, Any]: ...
+@overload
+def cho_factor(a: Operand, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def cho_solve(c_and_lower: Sequence[Value], b: Operand, overwrite_b: bool = False, check_finite: bool = True) -> Value:
+    """The x for which a @ x = b, where `cho_factor` has factored a."""
+@overload
+def cho_solve(c_and_lower: Operand, b: Value, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def cho_solve(c_and_lower: Operand, b: Operand, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
+@overload
 def cholesky(a: NDArray[Any], /, *, upper: bool = False) -> NDArray[Any]:
     """The lower (or upper) triangular factor of a positive definite matrix, of which that triangle is read."""
 @overload
 def cholesky(a: Value, /, *, upper: bool = False) -> Value: ...
 @overload
 def cholesky(a: Operand, /, *, upper: bool = False) -> Any: ...
+@overload
+def circulant(c: NDArray[Any]) -> NDArray[Any]:
+    """The matrix whose columns are the vector, rolled by one more step each."""
+@overload
+def circulant(c: Value) -> Value: ...
+@overload
+def circulant(c: Operand) -> Any: ...
 @overload
 def clip(x: NDArray[Any], a_min: PlainArray | None = None, a_max: PlainArray | None = None, *, min: PlainArray | None = None, max: PlainArray | None = None) -> NDArray[Any]:
     """The array between two bounds, either of which may be None."""
@@ -655,6 +749,15 @@ def convolve(a: Operand, v: Value, mode: str = 'full') -> Value: ...
 @overload
 def convolve(a: Operand, v: Operand, mode: str = 'full') -> Any: ...
 @overload
+def convolve1d(input: NDArray[Any], weights: PlainArray, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: PlainArray = 0.0, origin: int = 0) -> NDArray[Any]:
+    """Slide weights, turned around, over an image along one axis."""
+@overload
+def convolve1d(input: Value, weights: Operand, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def convolve1d(input: Operand, weights: Value, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def convolve1d(input: Operand, weights: Operand, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Any: ...
+@overload
 def copy(x: NDArray[Any], order: str = 'K', subok: bool = False) -> NDArray[Any]:
     """The array itself: recorded arrays never change, so no copy is needed."""
 @overload
@@ -692,6 +795,15 @@ def correlate(a: Value, v: Operand, mode: str = 'valid') -> Value: ...
 def correlate(a: Operand, v: Value, mode: str = 'valid') -> Value: ...
 @overload
 def correlate(a: Operand, v: Operand, mode: str = 'valid') -> Any: ...
+@overload
+def correlate1d(input: NDArray[Any], weights: PlainArray, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: PlainArray = 0.0, origin: int = 0) -> NDArray[Any]:
+    """Slide weights over an image along one axis."""
+@overload
+def correlate1d(input: Value, weights: Operand, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def correlate1d(input: Operand, weights: Value, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def correlate1d(input: Operand, weights: Operand, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Any: ...
 @overload
 def cos(x: float, /) -> float:
     """Cosine of an angle in radians."""
@@ -736,6 +848,15 @@ def cross_entropy(input: Value, target: Operand, reduction: str = 'mean') -> Val
 @overload
 def cross_entropy(input: Operand, target: Operand, reduction: str = 'mean') -> Any: ...
 @overload
+def cubic_spline(x_new: NDArray[Any], x: Sequence[PlainArray], y: PlainArray, bc_type: Any = 'not-a-knot', nu: int = 0) -> NDArray[Any]:
+    """The cubic spline through points (x, y), or a derivative of it, at new places: SciPy's CubicSpline in one call."""
+@overload
+def cubic_spline(x_new: Value, x: Operand, y: Operand, bc_type: Any = 'not-a-knot', nu: int = 0) -> Value: ...
+@overload
+def cubic_spline(x_new: Operand, x: Operand, y: Value, bc_type: Any = 'not-a-knot', nu: int = 0) -> Value: ...
+@overload
+def cubic_spline(x_new: Operand, x: Operand, y: Operand, bc_type: Any = 'not-a-knot', nu: int = 0) -> Any: ...
+@overload
 def cumprod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
     """Running product along an axis, or of everything in one row; exact where factors are 0."""
 @overload
@@ -749,6 +870,27 @@ def cumsum(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTyp
 def cumsum(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Value: ...
 @overload
 def cumsum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> Any: ...
+@overload
+def cumulative_trapezoid(y: NDArray[Any], x: PlainArray | None = None, dx: PlainArray = 1.0, axis: int = -1, initial: Any = None) -> NDArray[Any]:
+    """Integrals from the first point to each later one along an axis, by the trapezoidal rule."""
+@overload
+def cumulative_trapezoid(y: Value, x: Operand | None = None, dx: Operand = 1.0, axis: int = -1, initial: Any = None) -> Value: ...
+@overload
+def cumulative_trapezoid(y: Operand, x: Operand | None = None, dx: Operand = 1.0, axis: int = -1, initial: Any = None) -> Any: ...
+@overload
+def dct(x: NDArray[Any], type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete cosine transform along an axis, of type 1, 2, 3 or 4."""
+@overload
+def dct(x: Value, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def dct(x: Operand, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def dctn(x: NDArray[Any], type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete cosine transform along several axes."""
+@overload
+def dctn(x: Value, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def dctn(x: Operand, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 @overload
 def deg2rad(x: NDArray[Any]) -> NDArray[Any]:
     """Degrees as radians."""
@@ -832,12 +974,26 @@ def dsplit(x: Value, indices_or_sections: Any) -> list[Value]: ...
 @overload
 def dsplit(x: Operand, indices_or_sections: Any) -> Any: ...
 @overload
+def dst(x: NDArray[Any], type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete sine transform along an axis, of type 1, 2, 3 or 4."""
+@overload
+def dst(x: Value, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def dst(x: Operand, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
 def dstack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Arrays joined along the third axis."""
 @overload
 def dstack(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def dstack(xs: Operand) -> Any: ...
+@overload
+def dstn(x: NDArray[Any], type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete sine transform along several axes."""
+@overload
+def dstn(x: Value, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def dstn(x: Operand, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 @overload
 def eigh(a: NDArray[Any], UPLO: str = 'L') -> Any:
     """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read; the gradient is symmetric."""
@@ -919,6 +1075,13 @@ def expand_dims(x: Value, axis: int | Sequence[int] | None) -> Value: ...
 @overload
 def expand_dims(x: Operand, axis: int | Sequence[int] | None) -> Any: ...
 @overload
+def expm(A: NDArray[Any]) -> NDArray[Any]:
+    """The exponential of a matrix."""
+@overload
+def expm(A: Value) -> Value: ...
+@overload
+def expm(A: Operand) -> Any: ...
+@overload
 def expm1(x: float, /) -> float:
     """exp(x) - 1, exact near 0."""
 @overload
@@ -941,6 +1104,43 @@ def fabs(x: NDArray[Any]) -> NDArray[Any]:
 def fabs(x: Value) -> Value: ...
 @overload
 def fabs(x: Operand) -> Any: ...
+@overload
+def fft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform along an axis."""
+@overload
+def fft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def fft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def fft2(a: NDArray[Any], s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform along two axes."""
+@overload
+def fft2(a: Value, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def fft2(a: Operand, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def fftconvolve(in1: NDArray[Any], in2: PlainArray, mode: str = 'full', axes: Any = None) -> NDArray[Any]:
+    """Convolve arrays by multiplying their spectra, along all axes or some of them."""
+@overload
+def fftconvolve(in1: Value, in2: Operand, mode: str = 'full', axes: Any = None) -> Value: ...
+@overload
+def fftconvolve(in1: Operand, in2: Value, mode: str = 'full', axes: Any = None) -> Value: ...
+@overload
+def fftconvolve(in1: Operand, in2: Operand, mode: str = 'full', axes: Any = None) -> Any: ...
+@overload
+def fftn(a: NDArray[Any], s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform along several axes."""
+@overload
+def fftn(a: Value, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def fftn(a: Operand, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def fftshift(x: NDArray[Any], axes: Any = None) -> NDArray[Any]:
+    """The elements rolled so that frequency 0 is in the middle."""
+@overload
+def fftshift(x: Value, axes: Any = None) -> Value: ...
+@overload
+def fftshift(x: Operand, axes: Any = None) -> Any: ...
 @overload
 def fix(x: NDArray[Any]) -> NDArray[Any]:
     """The nearest whole number towards 0."""
@@ -1040,6 +1240,24 @@ def fmod(a: Operand, b: Operand) -> Any: ...
 def full_like(x: Operand, fill_value: Any, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
     """One number everywhere, in the same shape and dtype; a recorded number keeps its gradient."""
 @overload
+def gaussian_filter(input: NDArray[Any], sigma: PlainArray, order: Any = 0, output: Any = None, mode: Any = 'reflect', cval: PlainArray = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> NDArray[Any]:
+    """Blur an image with a bell curve along every axis."""
+@overload
+def gaussian_filter(input: Value, sigma: Operand, order: Any = 0, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> Value: ...
+@overload
+def gaussian_filter(input: Operand, sigma: Value, order: Any = 0, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> Value: ...
+@overload
+def gaussian_filter(input: Operand, sigma: Operand, order: Any = 0, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> Any: ...
+@overload
+def gaussian_filter1d(input: NDArray[Any], sigma: PlainArray, axis: int = -1, order: int = 0, output: Any = None, mode: str = 'reflect', cval: PlainArray = 0.0, truncate: float = 4.0, *, radius: int | None = None) -> NDArray[Any]:
+    """Blur along an axis with a bell curve of a standard deviation; `order` is that of a derivative of the curve."""
+@overload
+def gaussian_filter1d(input: Value, sigma: Operand, axis: int = -1, order: int = 0, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: int | None = None) -> Value: ...
+@overload
+def gaussian_filter1d(input: Operand, sigma: Value, axis: int = -1, order: int = 0, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: int | None = None) -> Value: ...
+@overload
+def gaussian_filter1d(input: Operand, sigma: Operand, axis: int = -1, order: int = 0, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: int | None = None) -> Any: ...
+@overload
 def gelu(x: float, /) -> float:
     """x times the normal distribution's cumulative probability of x."""
 @overload
@@ -1065,6 +1283,13 @@ def greater_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def greater_equal(a: Operand, b: Operand, /) -> Any: ...
 @overload
+def hankel(c: NDArray[Any], r: PlainArray | None = None) -> NDArray[Any]:
+    """A matrix with constant antidiagonals: c is its first column and r its last row."""
+@overload
+def hankel(c: Value, r: Operand | None = None) -> Value: ...
+@overload
+def hankel(c: Operand, r: Operand | None = None) -> Any: ...
+@overload
 def heaviside(a: float, b: float, /) -> float:
     """0 for a < 0, 1 for a > 0, b at a = 0."""
 @overload
@@ -1077,6 +1302,13 @@ def heaviside(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
 def heaviside(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def heaviside(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def hfft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The real transform of a signal of which one half is given, the other being its conjugate."""
+@overload
+def hfft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def hfft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 @overload
 def hsplit(x: NDArray[Any], indices_or_sections: Any) -> Any:
     """An array cut along its second axis, or a row along its only one."""
@@ -1104,6 +1336,69 @@ def hypot(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
 def hypot(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def hypot(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def idct(x: NDArray[Any], type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of the discrete cosine transform of a type."""
+@overload
+def idct(x: Value, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def idct(x: Operand, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def idctn(x: NDArray[Any], type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of the discrete cosine transform along several axes."""
+@overload
+def idctn(x: Value, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def idctn(x: Operand, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def idst(x: NDArray[Any], type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of the discrete sine transform of a type."""
+@overload
+def idst(x: Value, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def idst(x: Operand, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def idstn(x: NDArray[Any], type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of the discrete sine transform along several axes."""
+@overload
+def idstn(x: Value, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def idstn(x: Operand, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def ifft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse discrete Fourier transform along an axis."""
+@overload
+def ifft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def ifft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def ifft2(a: NDArray[Any], s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse discrete Fourier transform along two axes."""
+@overload
+def ifft2(a: Value, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def ifft2(a: Operand, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def ifftn(a: NDArray[Any], s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse discrete Fourier transform along several axes."""
+@overload
+def ifftn(a: Value, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def ifftn(a: Operand, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def ifftshift(x: NDArray[Any], axes: Any = None) -> NDArray[Any]:
+    """The inverse of `fftshift`."""
+@overload
+def ifftshift(x: Value, axes: Any = None) -> Value: ...
+@overload
+def ifftshift(x: Operand, axes: Any = None) -> Any: ...
+@overload
+def ihfft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of `hfft`."""
+@overload
+def ihfft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def ihfft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 @overload
 def imag(x: NDArray[Any]) -> NDArray[Any]:
     """The imaginary part."""
@@ -1147,6 +1442,27 @@ def inv(a: NDArray[Any]) -> NDArray[Any]:
 def inv(a: Value) -> Value: ...
 @overload
 def inv(a: Operand) -> Any: ...
+@overload
+def irfft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The real numbers whose transform `rfft` gave; `n` says how many, 2 (m - 1) of m elements by default."""
+@overload
+def irfft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def irfft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def irfft2(a: NDArray[Any], s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The real numbers whose transform `rfft2` gave."""
+@overload
+def irfft2(a: Value, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def irfft2(a: Operand, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def irfftn(a: NDArray[Any], s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The real numbers whose transform `rfftn` gave."""
+@overload
+def irfftn(a: Value, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def irfftn(a: Operand, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 def isclose(a: Operand, b: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """Where two arrays are nearly equal."""
 def iscomplex(x: Operand) -> Any:
@@ -1176,6 +1492,15 @@ def isreal(x: Operand) -> Any:
     """Where the imaginary part is 0."""
 def isrealobj(x: Operand) -> bool:
     """Whether the dtype is not complex."""
+@overload
+def khatri_rao(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
+    """The columns of a and b multiplied each with each, column by column."""
+@overload
+def khatri_rao(a: Value, b: Operand) -> Value: ...
+@overload
+def khatri_rao(a: Operand, b: Value) -> Value: ...
+@overload
+def khatri_rao(a: Operand, b: Operand) -> Any: ...
 @overload
 def kron(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
     """A copy of b for each element of a, multiplied by it."""
@@ -1219,6 +1544,8 @@ def less_equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
 def less_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def less_equal(a: Operand, b: Operand, /) -> Any: ...
+def lfilter(b: Operand, a: Operand, x: Operand, axis: int = -1, zi: Operand | None = None) -> Any:
+    """Filter a signal along an axis: a[0] y[n] = b[0] x[n] + b[1] x[n-1] + ... - a[1] y[n-1] - ..."""
 @overload
 def linear(input: NDArray[Any], weight: PlainArray, bias: PlainArray | None = None) -> NDArray[Any]:
     """Multiply vectors (..., in) by a matrix (out, in) and add a bias."""
@@ -1333,6 +1660,13 @@ def logical_xor(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def logical_xor(a: Operand, b: Operand, /) -> Any: ...
 @overload
+def logm(A: NDArray[Any], disp: Any = True) -> NDArray[Any]:
+    """The principal logarithm of a matrix; for a matrix with negative eigenvalues pass it as complex numbers."""
+@overload
+def logm(A: Value, disp: Any = True) -> Value: ...
+@overload
+def logm(A: Operand, disp: Any = True) -> Any: ...
+@overload
 def logsumexp(x: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) along axes, or of everything, without overflow."""
 @overload
@@ -1348,6 +1682,22 @@ def lstsq(a: Value, b: Operand, rcond: Operand | None = None) -> tuple[Value, Va
 def lstsq(a: Operand, b: Value, rcond: Operand | None = None) -> tuple[Value, Value, Any, Any]: ...
 @overload
 def lstsq(a: Operand, b: Operand, rcond: Operand | None = None) -> Any: ...
+def lu(a: Operand, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False) -> Any:
+    """Factors of a square matrix, a = P @ L @ U, by elimination with partial pivoting."""
+@overload
+def lu_factor(a: NDArray[Any], overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Factors of a square matrix in one matrix, and the rows that were exchanged, for `lu_solve`."""
+@overload
+def lu_factor(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Value, Any]: ...
+@overload
+def lu_factor(a: Operand, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def lu_solve(lu_and_piv: Sequence[Value], b: Operand, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Value:
+    """The x for which a @ x = b, where `lu_factor` has factored a."""
+@overload
+def lu_solve(lu_and_piv: Operand, b: Value, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def lu_solve(lu_and_piv: Operand, b: Operand, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
 @overload
 def matmul(a: NDArray[Any], b: PlainArray, /) -> Any:
     """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
@@ -1584,6 +1934,24 @@ def nansum(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike
 def ndim(x: Operand) -> int:
     """The number of axes."""
 @overload
+def ndimage_convolve(input: NDArray[Any], weights: PlainArray, output: Any = None, mode: Any = 'reflect', cval: PlainArray = 0.0, origin: Any = 0, *, axes: Any = None) -> NDArray[Any]:
+    """Slide an array of weights, turned around, over an image."""
+@overload
+def ndimage_convolve(input: Value, weights: Operand, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def ndimage_convolve(input: Operand, weights: Value, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def ndimage_convolve(input: Operand, weights: Operand, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Any: ...
+@overload
+def ndimage_correlate(input: NDArray[Any], weights: PlainArray, output: Any = None, mode: Any = 'reflect', cval: PlainArray = 0.0, origin: Any = 0, *, axes: Any = None) -> NDArray[Any]:
+    """Slide an array of weights over an image."""
+@overload
+def ndimage_correlate(input: Value, weights: Operand, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def ndimage_correlate(input: Operand, weights: Value, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def ndimage_correlate(input: Operand, weights: Operand, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Any: ...
+@overload
 def negative(x: float, /) -> float:
     """The wire with the opposite sign."""
 @overload
@@ -1608,6 +1976,8 @@ def not_equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
 def not_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def not_equal(a: Operand, b: Operand, /) -> Any: ...
+def odeint(func: Any, y0: Any, t: Any, args: Any = ..., Dfun: Any = None, col_deriv: int = 0, full_output: int = 0, ml: Any = None, mu: Any = None, rtol: Any = None, atol: Any = None, tcrit: Any = None, h0: float = 0.0, hmax: float = 0.0, hmin: float = 0.0, ixpr: int = 0, mxstep: int = 0, mxhnil: int = 0, mxordn: int = 12, mxords: int = 5, printmessg: int = 0, tfirst: bool = False) -> Any:
+    """Solve a differential equation dy/dt = func(y, t); the states at the times t, one per row."""
 def one_hot(tensor: Operand, num_classes: int = -1) -> Any:
     """Return whole numbers as rows of 0 with a 1 at the number's place."""
 def ones_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
@@ -1709,6 +2079,8 @@ def put(x: Value, index: Any, values: Operand) -> Value: ...
 def put(x: Operand, index: Any, values: Operand) -> Any: ...
 def qr(a: Operand, mode: str = 'reduced') -> Any:
     """QR decomposition: orthogonal columns and an upper triangle; the gradient needs full rank."""
+def quad(func: Any, a: Operand, b: Operand, args: Any = ..., full_output: int = 0, *positional: Any, **options: Any) -> Any:
+    """The integral of a function from a to b, and an estimate of its error; gradients flow to args and to the limits."""
 @overload
 def quantile(a: NDArray[Any], q: PlainArray | Sequence[PlainArray], axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any:
     """Quantiles at `q`, from 0 to 1, interpolated linearly between elements."""
@@ -1781,6 +2153,27 @@ def reshape(x: Operand, /, *lengths: Any, shape: int | Sequence[int] | None = No
 def result_type(*xs: Any) -> Any:
     """The dtype that NumPy gives what is computed from these."""
 @overload
+def rfft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform of real numbers along an axis, without the half that follows by symmetry."""
+@overload
+def rfft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def rfft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def rfft2(a: NDArray[Any], s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform of real numbers along two axes; the last of them is halved."""
+@overload
+def rfft2(a: Value, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def rfft2(a: Operand, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def rfftn(a: NDArray[Any], s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform of real numbers along several axes; the last of them is halved."""
+@overload
+def rfftn(a: Value, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def rfftn(a: Operand, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
 def roll(x: NDArray[Any], shift: Any, axis: int | Sequence[int] | None = None) -> NDArray[Any]:
     """The elements rolled along axes; those that leave at one end come back at the other."""
 @overload
@@ -1817,6 +2210,97 @@ def scatter_add(x: Value, index: Any, values: Operand) -> Value: ...
 def scatter_add(x: Operand, index: Any, values: Value) -> Value: ...
 @overload
 def scatter_add(x: Operand, index: Any, values: Operand) -> Any: ...
+@overload
+def scipy_cholesky(a: NDArray[Any], lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> NDArray[Any]:
+    """The upper (or lower) triangular factor of a positive definite matrix; the gradient is symmetric."""
+@overload
+def scipy_cholesky(a: Value, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def scipy_cholesky(a: Operand, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def scipy_convolve(in1: NDArray[Any], in2: PlainArray, mode: str = 'full', method: str = 'auto') -> NDArray[Any]:
+    """Slide one array, turned around, over another, along all axes."""
+@overload
+def scipy_convolve(in1: Value, in2: Operand, mode: str = 'full', method: str = 'auto') -> Value: ...
+@overload
+def scipy_convolve(in1: Operand, in2: Value, mode: str = 'full', method: str = 'auto') -> Value: ...
+@overload
+def scipy_convolve(in1: Operand, in2: Operand, mode: str = 'full', method: str = 'auto') -> Any: ...
+@overload
+def scipy_correlate(in1: NDArray[Any], in2: PlainArray, mode: str = 'full', method: str = 'auto') -> NDArray[Any]:
+    """Slide one array over another, along all axes, without turning it around."""
+@overload
+def scipy_correlate(in1: Value, in2: Operand, mode: str = 'full', method: str = 'auto') -> Value: ...
+@overload
+def scipy_correlate(in1: Operand, in2: Value, mode: str = 'full', method: str = 'auto') -> Value: ...
+@overload
+def scipy_correlate(in1: Operand, in2: Operand, mode: str = 'full', method: str = 'auto') -> Any: ...
+@overload
+def scipy_det(a: NDArray[Any], overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The determinant."""
+@overload
+def scipy_det(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def scipy_det(a: Operand, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
+def scipy_eigh(a: Operand, b: Operand | None = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, type: int = 1, check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None, driver: Any = None) -> Any:
+    """Eigenvalues and eigenvectors of a symmetric matrix a, or of a with respect to b; the gradient is symmetric."""
+@overload
+def scipy_eigvalsh(a: NDArray[Any], b: PlainArray | None = None, **settings: Any) -> NDArray[Any]:
+    """Eigenvalues of a symmetric matrix a, or of a with respect to b, in order; the gradient is symmetric."""
+@overload
+def scipy_eigvalsh(a: Value, b: Operand | None = None, **settings: Any) -> Value: ...
+@overload
+def scipy_eigvalsh(a: Operand, b: Operand | None = None, **settings: Any) -> Any: ...
+@overload
+def scipy_inv(a: NDArray[Any], overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False) -> NDArray[Any]:
+    """The inverse of a matrix."""
+@overload
+def scipy_inv(a: Value, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False) -> Value: ...
+@overload
+def scipy_inv(a: Operand, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False) -> Any: ...
+@overload
+def scipy_lstsq(a: NDArray[Any], b: PlainArray, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, lapack_driver: Any = None) -> Any:
+    """Least squares: the solution, the sums of squared residuals, the rank and the singular values."""
+@overload
+def scipy_lstsq(a: Value, b: Operand, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, lapack_driver: Any = None) -> tuple[Value, Value, Any, Value]: ...
+@overload
+def scipy_lstsq(a: Operand, b: Value, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, lapack_driver: Any = None) -> tuple[Value, Value, Any, Any]: ...
+@overload
+def scipy_lstsq(a: Operand, b: Operand, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, lapack_driver: Any = None) -> Any: ...
+@overload
+def scipy_norm(a: NDArray[Any], ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False, check_finite: bool = True) -> Any:
+    """A norm of a vector or a matrix."""
+@overload
+def scipy_norm(a: Value, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def scipy_norm(a: Operand, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False, check_finite: bool = True) -> Any: ...
+def scipy_pinv(a: Operand, *, atol: Any = None, rtol: Operand | None = None, return_rank: bool = False, check_finite: bool = True) -> Any:
+    """The pseudo-inverse; the gradient is that among matrices of the same rank."""
+@overload
+def scipy_qr(a: NDArray[Any], overwrite_a: bool = False, lwork: Any = None, mode: str = 'full', pivoting: bool = False, check_finite: bool = True) -> Any:
+    """QR decomposition: orthogonal columns and an upper triangle; the gradient needs full rank."""
+@overload
+def scipy_qr(a: Value, overwrite_a: bool = False, lwork: Any = None, mode: str = 'full', pivoting: bool = False, check_finite: bool = True) -> tuple[Value, Value]: ...
+@overload
+def scipy_qr(a: Operand, overwrite_a: bool = False, lwork: Any = None, mode: str = 'full', pivoting: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def scipy_solve(a: NDArray[Any], b: PlainArray, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> NDArray[Any]:
+    """The x for which a @ x = b; of a symmetric matrix (`assume_a`) one triangle is read, and gets the gradient."""
+@overload
+def scipy_solve(a: Value, b: Operand, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> Value: ...
+@overload
+def scipy_solve(a: Operand, b: Value, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> Value: ...
+@overload
+def scipy_solve(a: Operand, b: Operand, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> Any: ...
+def scipy_svd(a: Operand, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True, lapack_driver: str = 'gesdd') -> Any:
+    """Left singular vectors, singular values, and right singular vectors as rows; or the values alone."""
+@overload
+def scipy_svdvals(a: NDArray[Any], overwrite_a: bool = False, check_finite: bool = True) -> NDArray[Any]:
+    """Singular values, the largest first."""
+@overload
+def scipy_svdvals(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def scipy_svdvals(a: Operand, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
 def searchsorted(a: Operand, v: Any, side: str = 'left', sorter: Any = None) -> Any:
     """Indices at which to insert elements into a sorted row."""
 @overload
@@ -1855,6 +2339,13 @@ def silu(x: Value, /) -> Value: ...
 def silu(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def silu(x: Operand, /) -> Any: ...
+@overload
+def simpson(y: NDArray[Any], x: PlainArray | None = None, *, dx: PlainArray = 1.0, axis: int = -1) -> Any:
+    """Integral along an axis by Simpson's rule; of an even number of points, the last interval is corrected."""
+@overload
+def simpson(y: Value, x: Operand | None = None, *, dx: Operand = 1.0, axis: int = -1) -> Value: ...
+@overload
+def simpson(y: Operand, x: Operand | None = None, *, dx: Operand = 1.0, axis: int = -1) -> Any: ...
 @overload
 def sin(x: float, /) -> float:
     """Sine of an angle in radians."""
@@ -1916,6 +2407,17 @@ def solve(a: Value, b: Operand) -> Value: ...
 def solve(a: Operand, b: Value) -> Value: ...
 @overload
 def solve(a: Operand, b: Operand) -> Any: ...
+def solve_ivp(fun: Any, t_span: Any, y0: Any, method: Any = 'RK45', t_eval: Any = None, dense_output: bool = False, events: Any = None, vectorized: bool = False, args: Any = None, **options: Any) -> Any:
+    """Solve a differential equation dy/dt = fun(t, y); gradients flow through the steps that are taken."""
+@overload
+def solve_triangular(a: NDArray[Any], b: PlainArray, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> NDArray[Any]:
+    """The x for which the lower or upper triangle of a, times x, is b; the other triangle is not read."""
+@overload
+def solve_triangular(a: Value, b: Operand, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solve_triangular(a: Operand, b: Value, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solve_triangular(a: Operand, b: Operand, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
 @overload
 def sort(a: NDArray[Any], axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> NDArray[Any]:
     """The elements sorted along an axis; each keeps its gradient."""
@@ -1939,6 +2441,13 @@ def sqrt(x: Value, /) -> Value: ...
 def sqrt(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def sqrt(x: Operand, /) -> Any: ...
+@overload
+def sqrtm(A: NDArray[Any], disp: Any = True, blocksize: Any = None) -> NDArray[Any]:
+    """The principal square root of a matrix; for a matrix with negative eigenvalues pass it as complex numbers."""
+@overload
+def sqrtm(A: Value, disp: Any = True, blocksize: Any = None) -> Value: ...
+@overload
+def sqrtm(A: Operand, disp: Any = True, blocksize: Any = None) -> Any: ...
 @overload
 def square(x: float, /) -> float:
     """The wire times itself."""
@@ -2053,6 +2562,13 @@ def tile(x: NDArray[Any], reps: Any) -> NDArray[Any]:
 def tile(x: Value, reps: Any) -> Value: ...
 @overload
 def tile(x: Operand, reps: Any) -> Any: ...
+@overload
+def toeplitz(c: NDArray[Any], r: PlainArray | None = None) -> NDArray[Any]:
+    """A matrix with constant diagonals: c is its first column and r its first row."""
+@overload
+def toeplitz(c: Value, r: Operand | None = None) -> Value: ...
+@overload
+def toeplitz(c: Operand, r: Operand | None = None) -> Any: ...
 @overload
 def transpose(x: NDArray[Any], /, *order: Any, axes: Any = None) -> NDArray[Any]:
     """The axes in another order; reversed if none is given."""
