@@ -39,12 +39,17 @@ def _widen_complex(y: Any) -> Any:
     return y if y.dtype.kind != "c" or y.dtype in COMPLEX_TYPES else y.astype(np.complex128)
 
 
+def _is_widened(dtype: np.dtype[Any]) -> bool:
+    """Return whether a transform computes in double precision because wires have no complex64."""
+    return dtype == np.float32 and np.dtype(np.complex64) not in COMPLEX_TYPES
+
+
 def _transform_with(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the forward function of a transform; it gives wires a dtype that they can carry."""
 
     def transform(x: Any, *, n: int, axis: int, norm: str) -> Any:
         x = np.asarray(x)
-        if x.dtype == np.float32 and np.dtype(np.complex64) not in COMPLEX_TYPES:
+        if _is_widened(x.dtype):
             x = x.astype(np.float64)
         return _widen_complex(function(x, n, axis, norm))
 
@@ -54,6 +59,7 @@ def _transform_with(function: Callable[..., Any]) -> Callable[..., Any]:
 def _write_transform(name: str) -> Callable[..., str]:
     def write_text(x: str, *, types: Any, n: int, axis: int, norm: str) -> str:
         axis %= len(types[0].shape)
+        x = f"{x}.astype(np.float64)" if _is_widened(types[0].dtype) else x
         scale = "" if norm == "backward" else f", norm={write_setting(norm)}"
         return f"np.fft.{name}({x}, n={n}, axis={axis}{scale})"
 

@@ -128,6 +128,7 @@ lu_rows: Blocking = register(
         forward=_define_helper(_LU_ROWS),
         numpy="lu_rows({x})",
         numpy_needs=(_LU_ROWS,),
+        samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
     )
 )
 
