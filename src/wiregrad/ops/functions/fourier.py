@@ -257,12 +257,12 @@ def idst(x: Any, type: int = 2, n: Any = None, axis: Any = -1, norm: Any = None,
 
 
 _TRIGONOMETRIC_PLANES = (
-    (N(3, 4),),
-    (N(3, 4), {"type": 3}),
-    (N(2, 3, 2), {"axes": (0, 2)}),
-    (N(4, 3), {"norm": "ortho"}),
-    (N(4, 3), {"type": 1, "norm": "forward"}),
-    (N(3, 4), {"s": (2, 5)}),
+    (N(2, 3),),
+    (N(3, 2), {"type": 3}),
+    (N(2, 1, 2), {"axes": (0, 2)}),
+    (N(2, 2), {"norm": "ortho"}),
+    (N(2, 3), {"type": 1, "norm": "forward"}),
+    (N(2, 2), {"s": (3, 2)}),
 )
 
 

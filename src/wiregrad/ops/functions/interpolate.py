@@ -8,6 +8,7 @@ from values keeps its recorded coefficients in its attribute `STATE`, and its me
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -147,27 +148,39 @@ def make_spline_state(
     n = len(x)
     if shape_of(y)[0] != n:
         raise ValueError(f"The length of `y` along `axis`={axis} doesn't match the length of `x`")
-    spline = load_scipy("scipy.interpolate").CubicSpline
-    basis = np.eye(n)
-    conditions, fixed = _split_conditions(bc_type, n, shape_of(y)[1:])
+    conditions, fixed = _split_conditions(bc_type, shape_of(y)[1:])
     if bc_type == "periodic":
         first, last = detach_array(_pick_first(y, 0)), detach_array(_pick_first(y, n - 1))
         if not np.allclose(first, last, rtol=1e-15, atol=1e-15):
             raise ValueError("The first and last `y` point must be identical when bc_type='periodic'.")
-        basis[0, -1] = basis[-1, 0] = 0.5
-        basis[0, 0] = basis[-1, -1] = 0.5
-    slopes = _apply_matrix(spline(x, basis, bc_type=conditions)(x, 1), y)
+    slopes = _apply_matrix(find_slope_matrix(x.tobytes(), conditions), y)
     if fixed is not None:
+        spline = load_scipy("scipy.interpolate").CubicSpline
         slopes = slopes + spline(x, np.zeros(shape_of(y)), bc_type=fixed)(x, 1)
     default = "periodic" if bc_type == "periodic" else True
     return make_hermite_state(x, y, slopes, axis, default if extrapolate is None else extrapolate)
 
 
-def _split_conditions(bc_type: Any, n: int, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Return conditions at the ends without given derivatives, and the given ones (None if there are none)."""
+@lru_cache(16)
+def find_slope_matrix(knots: bytes, conditions: Any) -> Any:
+    """Return the matrix that takes the heights of a cubic spline at its knots to its slopes there."""
+    x = np.frombuffer(knots)
+    n = len(x)
+    basis = np.eye(n)
+    if conditions == "periodic":
+        basis[0, -1] = basis[-1, 0] = 0.5
+        basis[0, 0] = basis[-1, -1] = 0.5
+    free = conditions
+    if not isinstance(conditions, str):
+        free = tuple(bc if isinstance(bc, str) else (bc, np.zeros(n)) for bc in conditions)
+    return load_scipy("scipy.interpolate").CubicSpline(x, basis, bc_type=free)(x, 1)
+
+
+def _split_conditions(bc_type: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return conditions at the ends, as words or as orders of derivatives, and the given derivatives (None if none)."""
     if isinstance(bc_type, str):
         return bc_type, None
-    free = tuple(bc if isinstance(bc, str) else (bc[0], np.zeros(n)) for bc in bc_type)
+    free = tuple(bc if isinstance(bc, str) else int(bc[0]) for bc in bc_type)
     if all(isinstance(bc, str) for bc in bc_type):
         return free, None
     if any(not isinstance(bc, str) and is_wire(bc[1]) for bc in bc_type):
