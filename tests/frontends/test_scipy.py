@@ -19,6 +19,7 @@ import scipy.integrate
 import scipy.interpolate
 import scipy.linalg
 import scipy.ndimage
+import scipy.optimize
 import scipy.signal
 import scipy.sparse
 import scipy.sparse.linalg
@@ -271,6 +272,16 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         lambda k: scipy.integrate.quad(lambda x: float(k) * x, 0.0, 1.0)[0],
         EscapeError,
         "a recorded value cannot become a float",
+    ),
+    "minimize": (
+        lambda k: scipy.optimize.minimize(lambda x: np.sum((x - k) ** 2), np.zeros(2)).x.sum(),
+        NoRuleError,
+        r"scipy\.optimize\.minimize is not differentiated",
+    ),
+    "brentq": (
+        lambda k: scipy.optimize.brentq(lambda x: x - k, 0.0, 3.0),
+        NoRuleError,
+        r"scipy\.optimize\.brentq is not differentiated",
     ),
     "output": (
         lambda k: scipy.ndimage.convolve1d(k * HEIGHTS, [1.0], output=np.zeros(5)).sum(),

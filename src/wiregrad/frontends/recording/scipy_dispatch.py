@@ -79,8 +79,11 @@ class TaughtFunction:
         """Call the function as it was; if a function among its arguments uses a value from outside, call the entry."""
         try:
             return self.original(*args, **kwargs)
-        except (EscapeError, NoRuleError):
-            return self.apply_entry(args, kwargs)
+        except (EscapeError, NoRuleError, SystemError) as error:
+            # SciPy's C code may report the error of a function that it calls as a SystemError.
+            if isinstance(error, SystemError) and not isinstance(error.__cause__, EscapeError | NoRuleError):
+                raise
+        return self.apply_entry(args, kwargs)
 
     def apply_entry(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the entry; if it refuses these arguments and no gradient flows, the function itself answers."""

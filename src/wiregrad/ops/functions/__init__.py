@@ -4,8 +4,8 @@ Importing this package registers them all.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
 mirror the records (`shape`, `reduce`, `linalg`, `fourier`), a subject (`pointwise`, `network`) or a module of SciPy
-(`scipy_linalg`, `signal`, `integrate`, `interpolate`, `sparse`). Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and
-`FUNCTIONS_BY_SCIPY`.
+(`scipy_linalg`, `signal`, `integrate`, `interpolate`, `sparse`, `optimize`). Other rooms call `FUNCTIONS`,
+`FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
 from wiregrad.ops.functions import (
@@ -14,6 +14,7 @@ from wiregrad.ops.functions import (
     interpolate,
     linalg,
     network,
+    optimize,
     pointwise,
     reduce,
     scipy_linalg,
@@ -39,6 +40,7 @@ __all__ = [
     "interpolate",
     "linalg",
     "network",
+    "optimize",
     "pointwise",
     "reduce",
     "register_function",

@@ -82,14 +82,14 @@ def register_function(
     return add_entry
 
 
-def register_scipy_method(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def register_scipy_method(*names: str, calls_back: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function for methods of SciPy's classes, which it is called with, by dotted name.
 
     Also for functions that make or take SciPy's own objects. None of them is a function of wiregrad's.
     """
 
     def add_method(run: Callable[..., Any]) -> Callable[..., Any]:
-        entry = RegisteredFunction(run.__name__, run, scipy=names)
+        entry = RegisteredFunction(run.__name__, run, scipy=names, calls_back=calls_back)
         FUNCTIONS_BY_SCIPY.update(dict.fromkeys(names, entry))
         return run
 
