@@ -71,6 +71,10 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Any]] = {
     ),
     "solve_triangular": (lambda a: np.sum(solve_triangular(a, VECTOR, lower=True) ** 2), MATRIX),
     "solve": (lambda a: np.sum(scipy.linalg.solve(a @ a.T, VECTOR, assume_a="pos") ** 2), MATRIX),
+    "lists of values": (
+        lambda k: np.sum(scipy.linalg.solve(scipy.linalg.toeplitz([4.0, k, k * k]), [k, 1.0, 2.0])),
+        0.7,
+    ),
     "expm": (lambda a: np.sum(scipy.linalg.expm(a * 0.3)), MATRIX),
     "logm": (lambda a: np.sum(scipy.linalg.logm(np.eye(3) + 0.1 * a) ** 2), MATRIX),
     "generalized eigh": (lambda a: np.sum(scipy.linalg.eigh(a @ a.T, DEFINITE)[0] ** 2), MATRIX),

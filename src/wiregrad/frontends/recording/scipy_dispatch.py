@@ -26,7 +26,7 @@ from wiregrad.errors import EscapeError, NoRuleError, format_user_line
 from wiregrad.frontends.recording.dispatch import run_composite, run_without_rule
 from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.value import as_numpy_number
-from wiregrad.ops.functions import FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
+from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
 from wiregrad.ops.functions.registry import PAUSE_BLOCKS, is_wire
 from wiregrad.settings import SCIPY_OFF, SCIPY_VARIABLE, read_setting
 
@@ -124,8 +124,9 @@ def apply_entry(
     kwargs: dict[str, Any],
 ) -> Any:
     """Call the function made of ops that stands for a SciPy function."""
+    joined = {key: join_list(x) for key, x in kwargs.items()}
     try:
-        result = run_composite(entry.run, name, args, kwargs)
+        result = run_composite(entry.run, name, tuple(map(join_list, args)), joined)
     except (NoRuleError, EscapeError):
         if not any(map(holds_wire, (*args, *kwargs.values()))):
             # The values are in a function or an object among the arguments.
@@ -134,6 +135,13 @@ def apply_entry(
         if result is NotImplemented:
             raise
     return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
+
+
+def join_list(x: Any) -> Any:
+    """Return a list of numbers with values among them, which SciPy would make an array, as one value."""
+    if type(x) is not list or not holds_wire(x):
+        return x
+    return FUNCTIONS["stack"].run([join_list(item) for item in x])
 
 
 class TaughtMethod(TaughtFunction):

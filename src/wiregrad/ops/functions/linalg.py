@@ -301,6 +301,7 @@ def _list_axes(axes: Any, ndim: int) -> list[int]:
 
 @register_function(
     np.kron,
+    scipy=("scipy.linalg.kron",),
     samples=normal_samples(
         ((2, 3), (3, 2), {}),
         ((2,), (3,), {}),

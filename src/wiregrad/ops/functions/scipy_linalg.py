@@ -643,3 +643,53 @@ def khatri_rao(a: Any, b: Any) -> Any:
     left = TABLE["reshape"](a, rank=2, shape=(m, 1, n))
     right = TABLE["reshape"](b, rank=2, shape=(1, k, n))
     return TABLE["reshape"](left * right, rank=3, shape=(m * k, n))
+
+
+def _toeplitz_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    c = rng.normal(size=3) + np.array([4.0, 0.0, 0.0])
+    r = rng.normal(size=3)
+    return [((c, r), rng.normal(size=shape), {}) for shape in ((3,), (3, 2), (3, 1))] + [
+        (c[:n], rng.normal(size=n), {}) for n in (3, 2, 1)
+    ]
+
+
+@register_function(scipy=("scipy.linalg.solve_toeplitz",), samples=_toeplitz_calls)
+def solve_toeplitz(c_or_cr: Any, b: Any, check_finite: bool = True) -> Any:
+    """The x for which a matrix with constant diagonals, times x, is b; solved as a dense system."""
+    c, r = c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
+    return linalg.solve(_as_double(_as_float(toeplitz(c, r))), _as_double(_as_float(b)))
+
+
+def _banded_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    shapes = (
+        ((1, 1), (3, 4)),
+        ((0, 1), (2, 3)),
+        ((2, 0), (3, 4)),
+        ((0, 0), (1, 3)),
+        ((1, 2), (4, 4)),
+        ((1, 1), (3, 2)),
+    )
+    calls: list[tuple[Any, ...]] = []
+    for (lower, upper), shape in shapes:
+        ab = rng.normal(size=shape)
+        ab[upper] += 5.0
+        calls.append(((lower, upper), ab, rng.normal(size=shape[1]), {}))
+    return calls
+
+
+@register_function(scipy=("scipy.linalg.solve_banded",), samples=_banded_calls)
+def solve_banded(
+    l_and_u: Any, ab: Any, b: Any, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True
+) -> Any:
+    """The x for which a banded matrix, given by its diagonals, times x, is b; solved as a dense system."""
+    lower, upper = map(int, l_and_u)
+    ab = _as_float(ab)
+    if shape_of(ab)[0] != lower + upper + 1:
+        raise ValueError(f"invalid values for the number of lower and upper diagonals: l+u+1 ({lower + upper + 1})")
+    n = shape_of(ab)[-1]
+    rows, columns = np.indices((n, n))
+    diagonals = upper + rows - columns
+    inside = (diagonals >= 0) & (diagonals <= lower + upper)
+    flat = TABLE["reshape"](ab, rank=2, shape=((lower + upper + 1) * n,))
+    dense = _take_grid(flat, np.where(inside, diagonals * n + columns, 0))
+    return linalg.solve(TABLE["where"](inside, dense, 0.0), _as_float(b))

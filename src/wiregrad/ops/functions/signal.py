@@ -472,3 +472,42 @@ def make_bell_weights(sigma: Any, order: int, reach: int) -> Any:
     for k, factor in enumerate(factors):
         polynomial = polynomial + factor * places**k
     return polynomial * curve
+
+
+_MEAN_CALLS: tuple[tuple[Any, ...], ...] = (
+    (N(5), 3),
+    (N(4), 2, {"mode": "constant", "cval": 0.3}),
+    (N(2, 3), 3),
+    (N(4), 3, {"mode": "nearest"}),
+    (N(4), 2, {"mode": "wrap"}),
+    (N(3, 2), 1),
+)
+
+
+@register_function(scipy=("scipy.ndimage.uniform_filter1d",), samples=sample_calls(*_MEAN_CALLS))
+def uniform_filter1d(
+    input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0
+) -> Any:
+    """The mean of every window of a size along an axis."""
+    return correlate1d(input, np.full(int(size), 1.0 / int(size)), axis, output, mode, cval, origin)
+
+
+@register_function(scipy=("scipy.ndimage.uniform_filter",), samples=sample_calls(*_MEAN_CALLS))
+def uniform_filter(
+    input: Any,
+    size: Any = 3,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Any:
+    """The mean of every window of an image."""
+    x = _read_image(input, "uniform_filter", output)
+    ndim = ndim_of(x)
+    chosen = [*range(ndim)] if axes is None else [axis_from_end(int(k), ndim) for k in np.atleast_1d(axes)]
+    settings = (_repeat(each, len(chosen)) for each in (size, mode, origin))
+    for axis, length, border, shift in zip(chosen, *settings, strict=True):
+        x = uniform_filter1d(x, length, axis, None, border, cval, shift)
+    return x
