@@ -299,7 +299,9 @@ __all__: list[str] = [
     "softmax",
     "softplus",
     "solve",
+    "solve_banded",
     "solve_ivp",
+    "solve_toeplitz",
     "solve_triangular",
     "sort",
     "split",
@@ -328,6 +330,8 @@ __all__: list[str] = [
     "triu",
     "triu_indices_from",
     "trunc",
+    "uniform_filter",
+    "uniform_filter1d",
     "unstack",
     "vander",
     "var",
@@ -2407,8 +2411,26 @@ def solve(a: Value, b: Operand) -> Value: ...
 def solve(a: Operand, b: Value) -> Value: ...
 @overload
 def solve(a: Operand, b: Operand) -> Any: ...
+@overload
+def solve_banded(l_and_u: Any, ab: NDArray[Any], b: PlainArray, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> NDArray[Any]:
+    """The x for which a banded matrix, given by its diagonals, times x, is b; solved as a dense system."""
+@overload
+def solve_banded(l_and_u: Any, ab: Value, b: Operand, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solve_banded(l_and_u: Any, ab: Operand, b: Value, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solve_banded(l_and_u: Any, ab: Operand, b: Operand, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
 def solve_ivp(fun: Any, t_span: Any, y0: Any, method: Any = 'RK45', t_eval: Any = None, dense_output: bool = False, events: Any = None, vectorized: bool = False, args: Any = None, **options: Any) -> Any:
     """Solve a differential equation dy/dt = fun(t, y); gradients flow through the steps that are taken."""
+@overload
+def solve_toeplitz(c_or_cr: NDArray[Any] | Sequence[NDArray[Any]], b: PlainArray, check_finite: bool = True) -> NDArray[Any]:
+    """The x for which a matrix with constant diagonals, times x, is b; solved as a dense system."""
+@overload
+def solve_toeplitz(c_or_cr: Value | Sequence[Value], b: Operand, check_finite: bool = True) -> Value: ...
+@overload
+def solve_toeplitz(c_or_cr: Operand, b: Value, check_finite: bool = True) -> Value: ...
+@overload
+def solve_toeplitz(c_or_cr: Operand, b: Operand, check_finite: bool = True) -> Any: ...
 @overload
 def solve_triangular(a: NDArray[Any], b: PlainArray, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> NDArray[Any]:
     """The x for which the lower or upper triangle of a, times x, is b; the other triangle is not read."""
@@ -2610,6 +2632,20 @@ def trunc(x: Value, /) -> Value: ...
 def trunc(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def trunc(x: Operand, /) -> Any: ...
+@overload
+def uniform_filter(input: NDArray[Any], size: Any = 3, output: Any = None, mode: Any = 'reflect', cval: PlainArray = 0.0, origin: Any = 0, *, axes: Any = None) -> NDArray[Any]:
+    """The mean of every window of an image."""
+@overload
+def uniform_filter(input: Value, size: Any = 3, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def uniform_filter(input: Operand, size: Any = 3, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Any: ...
+@overload
+def uniform_filter1d(input: NDArray[Any], size: int, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: PlainArray = 0.0, origin: int = 0) -> NDArray[Any]:
+    """The mean of every window of a size along an axis."""
+@overload
+def uniform_filter1d(input: Value, size: int, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def uniform_filter1d(input: Operand, size: int, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Any: ...
 @overload
 def unstack(x: NDArray[Any], *, axis: int = 0) -> Any:
     """The slices of an array along an axis."""
