@@ -315,8 +315,9 @@ TAUGHT: dict[FunctionType, Any] = {}
 def teach_name(module: ModuleType, name: str, entry: RegisteredFunction) -> None:
     """Teach the function or method of a dotted name, if this version of SciPy has it."""
     *parents, last = name.removeprefix(f"{module.__name__}.").split(".")
-    owner: Any = module
-    for parent in parents:
+    # Not getattr: SciPy's packages import their modules when these are asked for.
+    owner: Any = vars(module).get(parents[0]) if parents else module
+    for parent in parents[1:]:
         owner = getattr(owner, parent, None)
     if owner is None or isinstance(owner, ModuleType) is not (owner is module):
         return
@@ -326,7 +327,7 @@ def teach_name(module: ModuleType, name: str, entry: RegisteredFunction) -> None
             teach_function(getattr(type(owner), method, None), partial(DistributionMethod, prefix, method))
         return
     kind = TaughtFunction if owner is module else TaughtMethod
-    thing = getattr(owner, last, None)
+    thing = vars(module).get(last) if owner is module else getattr(owner, last, None)
     if isinstance(thing, np.ufunc):
         FUNCTIONS_BY_NUMPY.setdefault(thing, entry)
     teach_function(thing, lambda original: kind(name, original, entry), name)
