@@ -17,7 +17,7 @@ LINES = {"fft": np.fft.fft, "ifft": np.fft.ifft, "rfft": np.fft.rfft, "irfft": n
 RNG = np.random.default_rng(5)
 
 
-def complex_step_free_gradient(f: Callable[[Any], float], x: Any, step: float = 1e-6) -> Any:
+def difference_gradient(f: Callable[[Any], float], x: Any, step: float = 1e-6) -> Any:
     """Return the gradient of a real function of complex numbers, real and imaginary parts apart, by differences."""
     gradient = np.zeros(x.shape, x.dtype)
     for place in np.ndindex(x.shape):
@@ -38,7 +38,7 @@ def test_transforms_of_any_length_and_norm(name: str, norm: str | None, n: int |
     def f(x: Any) -> Any:
         return np.sum(weights * np.abs(LINES[name](x, n, norm=norm)) ** 2)
 
-    np.testing.assert_allclose(wg.grad(f)(x), complex_step_free_gradient(f, x), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(wg.grad(f)(x), difference_gradient(f, x), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft"])
