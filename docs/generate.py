@@ -59,7 +59,7 @@ def functions_page() -> str:
         f"that are ops themselves, and those that the {len(entries)} functions below implement. Each function here is "
         f"also `wg.NAME` (but {_shadowed()} are something else). Arguments are NumPy's; those that would write in "
         "place (`out=`), and a few rare ones (`where=`), are refused with an error that says so. Functions of SciPy "
-        "that are listed take values too ([SciPy](scipy.md)).",
+        "that are listed take values too ([SciPy](using-scipy.md)).",
         f"Differentiable: **{len(single | array | smooth)}** by name. That is {len(single)} elementwise ops whose "
         f"pattern is not *block*, {len(array)} array ops that are not *block*, and {len(smooth)} functions marked "
         "*yes* below; a name that occurs twice (`sum` is an op and a function) counts once. Each of them is checked at "
