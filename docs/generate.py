@@ -144,7 +144,7 @@ def _settings(op: Op) -> list[str]:
 
 def _function_row(entry: RegisteredFunction) -> list[str]:
     stands_for = ", ".join(f"`{name}`" for name in dict.fromkeys([*map(_numpy_name, entry.numpy), *entry.scipy]))
-    gradient = "plain" if entry.samples is None else "yes"
+    gradient = "plain" if entry.samples is None and not entry.calls_back else "yes"
     return [f"`{entry.name}`", stands_for, "yes" if entry.method else "", gradient, entry.doc]
 
 

@@ -249,6 +249,7 @@ def is_library_file(file: str) -> bool:
     return in_stdlib or in_packages or is_scipy_file(file)
 
 
+@lru_cache(4096)
 def is_scipy_file(file: str) -> bool:
     """Return whether a file belongs to SciPy."""
     return _SCIPY_FOLDER in file.replace("\\", "/")

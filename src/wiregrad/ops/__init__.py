@@ -1,10 +1,10 @@
 """The op table: every op, its rules, and the functions made of ops.
 
 An op is one record, and everything else (derivatives, listings, docs, tests) is derived from it. Start reading in
-`elementwise_records`: one record per op on numbers; `shape_records`, `reduce_records` and `linalg_records` hold the ops
-on whole arrays, and `special_records` those that SciPy computes, loaded when the first of them is asked for.
-`elementwise` and `array_ops` define what such records are made of. `functions` holds what people call on arrays, with
-NumPy's and SciPy's names.
+`elementwise_records`: one record per op on numbers. The ops on whole arrays are in `shape_records`, `reduce_records`,
+`linalg_records`, `fourier_records`, `filter_records` and `matrix_function_records`, those that SciPy computes in
+`special_records`; all of these are loaded when the first such op is asked for. `elementwise` and `array_ops` define
+what such records are made of. `functions` holds what people call on arrays, with NumPy's and SciPy's names.
 
 Other rooms may call `TABLE`, every record as an attribute (`ops.tanh` is the record of tanh, and calling it applies the
 op), `gradient_flow` (how gradients are multiplied and added), `c_expressions` (an op's scalar text as a tree), and
@@ -49,13 +49,29 @@ _MODULES = (
     "size_limits",
     "special_forward",
 )
-_DEFERRED_RECORDS = ("shape_records", "reduce_records", "linalg_records", "special_records")
+_DEFERRED_RECORDS = (
+    "shape_records",
+    "reduce_records",
+    "linalg_records",
+    "fourier_records",
+    "filter_records",
+    "matrix_function_records",
+    "special_records",
+)
 
 TABLE.reserve_names([*__all__, *_MODULES, *_DEFERRED_RECORDS])
 TABLE.defer_loading(import_later(*(f"wiregrad.ops.{name}" for name in _DEFERRED_RECORDS)))
 
 if TYPE_CHECKING:
-    from wiregrad.ops import linalg_records, reduce_records, shape_records, special_records  # noqa: F401
+    from wiregrad.ops import (  # noqa: F401
+        filter_records,
+        fourier_records,
+        linalg_records,
+        matrix_function_records,
+        reduce_records,
+        shape_records,
+        special_records,
+    )
 
     def __getattr__(name: str) -> Op: ...
 else:

@@ -10,6 +10,7 @@ stored and swept backward). The rest, from the bottom up:
 - `foreign_names`, `library_calls`: messages for habits of other libraries, and for functions without a rule.
 - `scalar`, `traced_numbers`, `dispatch`: the operators and methods of values, made from the op table;
   `functional_updates`: `x.at[i].set(v)`.
+- `scipy_dispatch`: how SciPy's functions, which do not ask their arguments, are taught to see values.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments.
 - `trace`: a function, or a value, as a circuit.
 - `custom_ops`, `function_context`: ops that users define, `wg.Function` and `wg.op`.

@@ -23,7 +23,10 @@ from typing import Any
 
 import numpy as np
 
-KNOWN_PACKAGES = ("numpy", "wiregrad")
+KNOWN_PACKAGES = (
+    *("numpy", "wiregrad", "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.linalg", "scipy.ndimage"),
+    *("scipy.signal", "scipy.sparse"),
+)
 """Packages whose functions and classes depend on nothing but their arguments, except `EXCLUDED_MODULES`."""
 KNOWN_MODULES = frozenset(
     "math cmath operator _operator itertools functools _functools collections collections.abc _collections "
@@ -103,7 +106,7 @@ def is_known_module(name: object) -> bool:
     """
     if not isinstance(name, str) or any(f"{name}.".startswith(f"{excluded}.") for excluded in EXCLUDED_MODULES):
         return False
-    return name in KNOWN_MODULES or name.partition(".")[0] in KNOWN_PACKAGES
+    return name in KNOWN_MODULES or any(f"{name}.".startswith(f"{known}.") for known in KNOWN_PACKAGES)
 
 
 def is_known_function(function: FunctionType) -> bool:

@@ -11,7 +11,14 @@ import numpy as np
 
 from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import conjugate_flow
-from wiregrad.ops.functions.registry import FUNCTIONS, dtype_of, lift, ndim_of, register_function
+from wiregrad.ops.functions.registry import (
+    FUNCTIONS,
+    FUNCTIONS_BY_SCIPY,
+    dtype_of,
+    lift,
+    ndim_of,
+    register_function,
+)
 from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.ops.linalg_records import definite_samples, normal_samples
 
@@ -95,6 +102,9 @@ def matmul(a: Any, b: Any, /) -> Any:
     left = shape_of(a)
     right = shape_of(b)
     if not left or not right:
+        product = _multiply_by_sparse(a, b)
+        if product is not None:
+            return product
         raise ValueError(f"matmul needs arrays of one or more axes; got a {left}, b {right}: use * for numbers")
     if left[-1] != right[max(-2, -len(right))]:
         raise ValueError(f"matmul needs a (..., n, k) and b (..., k, m); got a {left}, b {right}")
@@ -108,6 +118,13 @@ def matmul(a: Any, b: Any, /) -> Any:
     y = _matrix_product(_reshape_to(a, (1,) * (2 - len(left)) + left), _reshape_to(b, right + (1,) * (2 - len(right))))
     *lead, n, m = shape_of(y)
     return _reshape_to(y, (*lead, *((n,) if len(left) > 1 else ()), *((m,) if len(right) > 1 else ())))
+
+
+def _multiply_by_sparse(a: Any, b: Any) -> Any:
+    """Return a times the sparse matrix that NumPy has put into an array of one object; None if b is not one."""
+    thing = b.item() if isinstance(b, np.ndarray) and b.dtype.char == "O" and not b.ndim else None
+    entry = FUNCTIONS_BY_SCIPY.get("scipy.sparse.csr_array.__rmatmul__") if hasattr(thing, "tocoo") else None
+    return None if entry is None else entry.run(thing, a)
 
 
 def _matrix_product(a: Any, b: Any) -> Any:
@@ -290,6 +307,7 @@ def _list_axes(axes: Any, ndim: int) -> list[int]:
 
 @register_function(
     np.kron,
+    scipy=("scipy.linalg.kron",),
     samples=normal_samples(
         ((2, 3), (3, 2), {}),
         ((2,), (3,), {}),

@@ -1024,6 +1024,7 @@ def _stand_along_axis(x: Any, ndim: int, axis: int) -> Any:
 
 @register_function(
     np.trapezoid,
+    scipy=("scipy.integrate.trapezoid",),
     samples=sample_calls(
         (N(5),),
         (N(2, 4), {"dx": 0.5}),

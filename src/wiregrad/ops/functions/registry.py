@@ -6,13 +6,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from wiregrad.errors import require_package
+from wiregrad.lazy import import_later
 from wiregrad.ops.gradient_flow import shape_of
 
 SampleMaker = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
@@ -33,6 +37,8 @@ class RegisteredFunction:
     """Whether values have it as a method."""
     samples: SampleMaker | None = None
     """Calls at which it is checked; None for functions without a gradient."""
+    calls_back: bool = False
+    """Whether it calls a function of the user's, which may use values from outside."""
 
     @property
     def doc(self) -> str:
@@ -65,11 +71,12 @@ def register_function(
     method: bool = False,
     samples: SampleMaker | None = None,
     name: str | None = None,
+    calls_back: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function under its own name, for NumPy functions and for SciPy functions by name."""
 
     def add_entry(run: Callable[..., Any]) -> Callable[..., Any]:
-        entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples)
+        entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples, calls_back)
         run.__name__ = run.__qualname__ = entry.name
         FUNCTIONS[entry.name] = entry
         FUNCTIONS_BY_NUMPY.update(dict.fromkeys(numpy, entry))
@@ -77,6 +84,42 @@ def register_function(
         return run
 
     return add_entry
+
+
+def register_scipy_method(*names: str, calls_back: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function for methods of SciPy's classes, which it is called with, by dotted name.
+
+    Also for functions that make or take SciPy's own objects. None of them is a function of wiregrad's.
+    """
+
+    def add_method(run: Callable[..., Any]) -> Callable[..., Any]:
+        entry = RegisteredFunction(run.__name__, run, scipy=names, calls_back=calls_back)
+        FUNCTIONS_BY_SCIPY.update(dict.fromkeys(names, entry))
+        return run
+
+    return add_method
+
+
+def load_scipy(name: str) -> Any:
+    """Return a module of SciPy, for functions that take coefficients or plain results from it."""
+    with require_package("scipy", name):
+        import_later(name)()
+    return sys.modules[name]
+
+
+def find_plain_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a SciPy function as it was before it was taught to look for values."""
+    plain: Callable[..., Any] = getattr(function, "__wrapped__", function)
+    return plain
+
+
+PAUSE_BLOCKS: list[Callable[[], AbstractContextManager[None]]] = []
+"""Makes a block in which values are computed with but nothing is recorded; added by the front end."""
+
+
+def pause_recording() -> AbstractContextManager[None]:
+    """Return a block in which nothing is recorded, for what is computed from numbers only to choose steps."""
+    return PAUSE_BLOCKS[0]() if PAUSE_BLOCKS else nullcontext()
 
 
 def is_wire(x: Any) -> bool:

@@ -1,0 +1,187 @@
+"""Records of the discrete Fourier transforms along one axis.
+
+A transform is linear, and its adjoint is the transform back with the scale on the other side: what `norm` says of the
+one holds for the other with "backward" and "forward" exchanged. Transforms along several axes are made of these.
+Wires have no complex64, so the transform of float32 is computed and carried in complex128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wiregrad.dtypes import DTYPES
+from wiregrad.ir import TABLE, Pattern
+from wiregrad.ops.array_ops import Linear, write_setting
+from wiregrad.ops.gradient_flow import shape_of
+
+register = TABLE.register
+
+OTHER_NORMS = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+"""How the adjoint of a transform is scaled."""
+COMPLEX_TYPES = frozenset(dtype for dtype in DTYPES.values() if dtype.kind == "c")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class FourierTransform(Linear):
+    """A transform; it mixes all elements along its axis, so it is not written element by element."""
+
+    @property
+    def can_expand(self) -> bool:
+        """Whether the op can be written element by element."""
+        return False
+
+
+def _widen_complex(y: Any) -> Any:
+    return y if y.dtype.kind != "c" or y.dtype in COMPLEX_TYPES else y.astype(np.complex128)
+
+
+def _is_widened(dtype: np.dtype[Any]) -> bool:
+    """Return whether a transform computes in double precision because wires have no complex64."""
+    return dtype == np.float32 and np.dtype(np.complex64) not in COMPLEX_TYPES
+
+
+def _transform_with(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the forward function of a transform; it gives wires a dtype that they can carry."""
+
+    def transform(x: Any, *, n: int, axis: int, norm: str) -> Any:
+        x = np.asarray(x)
+        if _is_widened(x.dtype):
+            x = x.astype(np.float64)
+        return _widen_complex(function(x, n, axis, norm))
+
+    return transform
+
+
+def _write_transform(name: str) -> Callable[..., str]:
+    def write_text(x: str, *, types: Any, n: int, axis: int, norm: str) -> str:
+        axis %= len(types[0].shape)
+        x = f"{x}.astype(np.float64)" if _is_widened(types[0].dtype) else x
+        scale = "" if norm == "backward" else f", norm={write_setting(norm)}"
+        return f"np.fft.{name}({x}, n={n}, axis={axis}{scale})"
+
+    return write_text
+
+
+def resize_axis(x: Any, length: int, axis: int) -> Any:
+    """Return x cropped, or filled up with zeros, to a length along an axis."""
+    old = shape_of(x)[axis]
+    if old == length:
+        return x
+    rest = (("slice", None, None, None),) * (-1 - axis)
+    index = (("slice", 0, min(old, length), None), *rest)
+    if old > length:
+        return TABLE["getitem"](x, index=index)
+    shape = shape_of(x)[len(shape_of(x)) + axis + 1 :]
+    return TABLE["put_add"](x, index=index, shape=(length, *shape))
+
+
+def match_dtype(g: Any, x: Any) -> Any:
+    """Return a gradient in the dtype of its wire; for a real wire the real part."""
+    wanted = x.dtype
+    if g.dtype.kind == "c" and wanted.kind != "c":
+        g = TABLE["real"](g)
+    return g if g.dtype == wanted else TABLE["cast"](g, dtype=wanted.name)
+
+
+def count_repeats(n: int) -> Any:
+    """Return how often each element of half a spectrum occurs in the whole one: 1 at the ends, 2 between them.
+
+    >>> count_repeats(4), count_repeats(5)
+    (array([1., 2., 1.]), array([1., 2., 2.]))
+    """
+    repeats = np.full(n // 2 + 1, 2.0)
+    repeats[0] = 1.0
+    if n % 2 == 0:
+        repeats[-1] = 1.0
+    return repeats
+
+
+def _fft_transpose(g: Any, slot: int, x: Any, *, n: int, axis: int, norm: str) -> Any:
+    sent = ifft(g, n=n, axis=axis, norm=OTHER_NORMS[norm])
+    return match_dtype(resize_axis(sent, shape_of(x)[axis], axis), x)
+
+
+def _ifft_transpose(g: Any, slot: int, x: Any, *, n: int, axis: int, norm: str) -> Any:
+    sent = fft(g, n=n, axis=axis, norm=OTHER_NORMS[norm])
+    return match_dtype(resize_axis(sent, shape_of(x)[axis], axis), x)
+
+
+def _rfft_transpose(g: Any, slot: int, x: Any, *, n: int, axis: int, norm: str) -> Any:
+    sent = ifft(resize_axis(g, n, axis), n=n, axis=axis, norm=OTHER_NORMS[norm])
+    return match_dtype(resize_axis(sent, shape_of(x)[axis], axis), x)
+
+
+def _irfft_transpose(g: Any, slot: int, x: Any, *, n: int, axis: int, norm: str) -> Any:
+    half = rfft(g, n=n, axis=axis, norm=OTHER_NORMS[norm])
+    repeats = count_repeats(n).reshape((-1,) + (1,) * (-1 - axis))
+    return match_dtype(resize_axis(half * repeats, shape_of(x)[axis], axis), x)
+
+
+def _fourier_samples(*, real: bool) -> Callable[[np.random.Generator], list[tuple[Any, ...]]]:
+    def draw_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+        unit = 0.0 if real else 1j
+        cases: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+            ((5,), {"n": 5, "axis": -1, "norm": "backward"}),
+            ((4,), {"n": 4, "axis": -1, "norm": "forward"}),
+            ((2, 4), {"n": 6, "axis": -1, "norm": "ortho"}),
+            ((5, 2), {"n": 3, "axis": -2, "norm": "backward"}),
+            ((1,), {"n": 1, "axis": -1, "norm": "backward"}),
+            ((3,), {"n": 8, "axis": -1, "norm": "forward"}),
+        ]
+        return [(rng.normal(size=shape) + unit * rng.normal(size=shape), settings) for shape, settings in cases]
+
+    return draw_samples
+
+
+fft: FourierTransform = register(
+    FourierTransform(
+        name="fft",
+        doc="The discrete Fourier transform of n elements along an axis; its adjoint is the inverse transform.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_transform_with(np.fft.fft),
+        numpy=_write_transform("fft"),
+        transpose=_fft_transpose,
+        samples=_fourier_samples(real=False),
+    )
+)
+ifft: FourierTransform = register(
+    FourierTransform(
+        name="ifft",
+        doc="The inverse discrete Fourier transform of n elements along an axis.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_transform_with(np.fft.ifft),
+        numpy=_write_transform("ifft"),
+        transpose=_ifft_transpose,
+        samples=_fourier_samples(real=False),
+    )
+)
+rfft: FourierTransform = register(
+    FourierTransform(
+        name="rfft",
+        doc="The first half of the discrete Fourier transform of n real elements along an axis.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_transform_with(np.fft.rfft),
+        numpy=_write_transform("rfft"),
+        transpose=_rfft_transpose,
+        samples=_fourier_samples(real=True),
+    )
+)
+irfft: FourierTransform = register(
+    FourierTransform(
+        name="irfft",
+        doc="The n real elements of whose discrete Fourier transform the first half is given.",
+        inputs=("x",),
+        pattern=Pattern.DISTRIBUTE,
+        forward=_transform_with(np.fft.irfft),
+        numpy=_write_transform("irfft"),
+        transpose=_irfft_transpose,
+        samples=_fourier_samples(real=False),
+    )
+)

@@ -1,0 +1,665 @@
+"""The functions of `scipy.integrate`: integrals of samples and of functions, and ordinary differential equations.
+
+Differential equations are differentiated as they are solved. SciPy's explicit methods (RK23, RK45, DOP853) are carried
+out with SciPy's coefficients and step control, but on values, so results are SciPy's and gradients those of the steps
+that were taken; step sizes count as constants. Implicit methods (Radau, BDF, LSODA) take the steps that SciPy's Radau
+chooses for plain numbers, and solve each by Radau's formula of order 5. `odeint` integrates with DOP853 between the
+requested times, to a tolerance of at most 1e-10, and with Radau's formula where SciPy finds the equations stiff. A
+gradient is therefore as accurate as the solution: ask for a smaller `rtol` to get a better one. An implicit method has
+derivatives up to the third order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import NoRuleError, format_user_line
+from wiregrad.ir import TABLE
+from wiregrad.ops.functions.reduce import cumsum, trapezoid
+from wiregrad.ops.functions.registry import (
+    N,
+    axis_from_end,
+    detach_array,
+    dtype_of,
+    find_plain_function,
+    is_wire,
+    lift,
+    load_scipy,
+    ndim_of,
+    pause_recording,
+    register_function,
+    sample_calls,
+)
+from wiregrad.ops.functions.shape import moveaxis, stack
+from wiregrad.ops.gradient_flow import shape_of
+
+ODEINT_TOLERANCE = 1e-10
+"""Tolerance to which `odeint` integrates at most."""
+NEWTON_STEPS = 3
+"""Number of Newton steps of an implicit formula that are recorded; each makes one more order of derivatives exact."""
+RADAU_NODES = np.array([(4 - np.sqrt(6)) / 10, (4 + np.sqrt(6)) / 10, 1.0])
+"""Where a step of Radau's formula of order 5 has its stages."""
+QUADRATURE_NODES = 21
+"""Number of nodes of Gauss's rule on each interval of `quad`."""
+
+_trapezoid_samples = sample_calls(
+    (N(5),),
+    (N(5), {"dx": 0.5}),
+    (N(2, 4), {"axis": 0}),
+    (N(4), np.array([0.0, 0.5, 2.0, 2.5])),
+    (N(3, 2), {"axis": 0, "initial": 0}),
+    (N(2, 3), {"initial": 0}),
+    (N(2), N(2)),
+)
+
+
+def _split_axis(y: Any, x: Any, dx: Any, axis: int) -> tuple[Any, Any]:
+    """Return y with the axis to integrate along last, and the distances of its points."""
+    y = lift(y)
+    axis = axis_from_end(axis, ndim_of(y))
+    if x is None:
+        return moveaxis(y, axis, -1), dx
+    x = lift(x)
+    points = x if ndim_of(x) == 1 else moveaxis(x, axis, -1)
+    if shape_of(points)[-1] != shape_of(y)[axis]:
+        raise ValueError("If given, length of x along axis must be the same as y.")
+    return moveaxis(y, axis, -1), _slice(points, 1, None) - _slice(points, None, -1)
+
+
+def _slice(x: Any, start: int | None, stop: int | None, step: int | None = None) -> Any:
+    """Return a slice along the last axis."""
+    return TABLE["getitem"](x, index=(("slice", start, stop, step),))
+
+
+@register_function(scipy=("scipy.integrate.cumulative_trapezoid",), samples=_trapezoid_samples)
+def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: Any = None) -> Any:
+    """Integrals from the first point to each later one along an axis, by the trapezoidal rule."""
+    values, steps = _split_axis(y, x, dx, axis)
+    areas = cumsum((_slice(values, 1, None) + _slice(values, None, -1)) * 0.5 * steps, -1)
+    if initial is not None:
+        if initial != 0:
+            raise ValueError("`initial` must be `None` or `0`.")
+        areas = TABLE["concatenate"](_slice(values, 0, 1) * 0.0, areas, axis=-1)
+    return moveaxis(areas, -1, axis)
+
+
+@register_function(
+    scipy=("scipy.integrate.simpson",),
+    samples=sample_calls(
+        (N(5),),
+        (N(6), {"dx": 0.5}),
+        (N(5, 2), {"axis": 0}),
+        (N(5), np.array([0.0, 0.5, 2.0, 2.5, 4.0])),
+        (N(2, 6), np.array([0.0, 0.5, 2.0, 2.5, 4.0, 4.5])),
+        (N(2),),
+        (N(3),),
+        (N(4), {"dx": 0.1}),
+    ),
+)
+def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
+    """Integral along an axis by Simpson's rule; of an even number of points, the last interval is corrected."""
+    values, steps = _split_axis(y, x, dx, axis)
+    count = shape_of(values)[-1]
+    if count == 2:
+        return trapezoid(y, x, dx, axis)
+    if count % 2 == 0 or x is not None:
+        # SciPy computes in double precision then.
+        values, steps = (TABLE["cast"](z, dtype="float64") if dtype_of(z) == np.float32 else z for z in (values, steps))
+    if x is None:
+        steps = np.ones(count - 1, np.empty(0, dtype_of(values)).real.dtype) * (dx if is_wire(dx) else float(dx))
+    odd = count if count % 2 else count - 1
+    first, second = _slice(steps, 0, odd - 1, 2), _slice(steps, 1, odd - 1, 2)
+    both = first + second
+    parts = both * (
+        _slice(values, 0, odd - 2, 2) * (2.0 - second / first)
+        + _slice(values, 1, odd - 1, 2) * (both * both / (first * second))
+        + _slice(values, 2, odd, 2) * (2.0 - first / second)
+    )
+    total = TABLE["sum"](parts, axes=(-1,), keepdims=False) / 6.0
+    if odd == count:
+        return total
+    before, last = (TABLE["getitem"](steps, index=(k,)) for k in (-2, -1))
+    a, b, c = (TABLE["getitem"](values, index=(k,)) for k in (-3, -2, -1))
+    right = (2.0 * last * last + 3.0 * before * last) / (6.0 * (last + before))
+    middle = (last * last + 3.0 * before * last) / (6.0 * before)
+    left = last**3 / (6.0 * before * (before + last))
+    return total + right * c + middle * b - left * a
+
+
+def read_state(y: Any) -> Any:
+    """Return what a right-hand side returned, an array or a list of numbers, as one array of one axis."""
+    if isinstance(y, np.ndarray) and y.dtype.char == "O":
+        y = list(y.flat)
+    if isinstance(y, list | tuple):
+        y = stack([lift(each) for each in y]) if any(map(is_wire, y)) else np.asarray(y)
+    y = lift(y)
+    if dtype_of(y).kind not in "fc":
+        y = y.astype(np.float64) if not is_wire(y) else TABLE["cast"](y, dtype="float64")
+    return TABLE["reshape"](y, rank=0, shape=(1,)) if not ndim_of(y) else y
+
+
+def _number(x: Any) -> float:
+    return float(detach_array(x))
+
+
+def _mean_norm(x: Any) -> float:
+    return float(np.linalg.norm(x) / np.sqrt(np.size(x)))
+
+
+@dataclass
+class ExplicitSolver:
+    """One of SciPy's explicit Runge-Kutta methods, carried out on values.
+
+    The steps are those of `scipy.integrate.RK45` and its like, so that results are SciPy's.
+    """
+
+    fun: Callable[[Any, Any], Any]
+    method: Any
+    """SciPy's class of the method, which has its coefficients."""
+    t: Any
+    y: Any
+    end: Any
+    rtol: float
+    atol: Any
+    max_step: float = np.inf
+    first_step: float | None = None
+    step_size: float = 0.0
+    count: int = 0
+    slope: Any = None
+    stages: list[Any] = field(default_factory=list)
+    before: tuple[Any, Any] = (0.0, 0.0)
+    """Time and state before the last step."""
+
+    def __post_init__(self) -> None:
+        self.direction = float(np.sign(_number(self.end) - _number(self.t))) or 1.0
+        self.slope = self.call(self.t, self.y)
+        self.step_size = self._choose_first_step() if self.first_step is None else self.first_step
+
+    def call(self, t: Any, y: Any) -> Any:
+        """Call the right-hand side."""
+        self.count += 1
+        slope = read_state(self.fun(t, y))
+        if shape_of(slope) != shape_of(y):
+            raise ValueError(f"the function returned shape {shape_of(slope)} for a state of shape {shape_of(y)}")
+        return slope
+
+    def _choose_first_step(self) -> float:
+        """Choose the first step as SciPy does."""
+        y, slope = detach_array(self.y), detach_array(self.slope)
+        length = abs(_number(self.end) - _number(self.t))
+        if not y.size or not length:
+            return length
+        scale = self.atol + np.abs(y) * self.rtol
+        d0, d1 = _mean_norm(y / scale), _mean_norm(slope / scale)
+        h0 = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / d1, length)
+        moved = detach_array(self.call(_number(self.t) + h0 * self.direction, y + h0 * self.direction * slope))
+        d2 = _mean_norm((moved - slope) / scale) / h0
+        small = d1 <= 1e-15 and d2 <= 1e-15
+        h1 = max(1e-6, h0 * 1e-3) if small else (0.01 / max(d1, d2)) ** (1 / (self.method.error_estimator_order + 1))
+        return float(min(100 * h0, h1, length, self.max_step))
+
+    def is_done(self) -> bool:
+        """Return whether the end is reached."""
+        return self.direction * (_number(self.t) - _number(self.end)) >= 0.0
+
+    def step(self) -> None:
+        """Take one step; its size is chosen so that the estimated error is within the tolerances."""
+        t, end = _number(self.t), _number(self.end)
+        least = 10 * abs(np.nextafter(t, self.direction * np.inf) - t)
+        size = min(max(self.step_size, least), self.max_step)
+        is_rejected = False
+        exponent = -1 / (self.method.error_estimator_order + 1)
+        while True:
+            if size < least:
+                raise NoRuleError(f"Required step size is less than spacing between numbers.{format_user_line()}")
+            t_new = t + size * self.direction
+            is_last = self.direction * (t_new - end) >= 0.0
+            h = self.end - self.t if is_last else t_new - t
+            y_new, slope_new = self._advance(h)
+            size = abs(_number(h))
+            error = self._estimate_error(y_new, size)
+            if error < 1.0:
+                factor = 10.0 if error == 0.0 else min(10.0, 0.9 * error**exponent)
+                self.step_size = size * (min(1.0, factor) if is_rejected else factor)
+                break
+            size *= max(0.2, 0.9 * error**exponent) if np.isfinite(error) else 0.2
+            is_rejected = True
+        self.before = self.t, self.y
+        self.t = self.end if is_last else self.t + h
+        self.y, self.slope = y_new, slope_new
+
+    def _advance(self, h: Any) -> tuple[Any, Any]:
+        """Return the state after a step of a size, and the slope there."""
+        self.stages = [_as_row(self.slope)]
+        for a, c in zip(self.method.A[1:], self.method.C[1:], strict=True):
+            y = self.y + self._combine(a[: len(self.stages)]) * h
+            self.stages.append(_as_row(self.call(self.t + c * h, y)))
+        y_new = self.y + self._combine(self.method.B) * h
+        slope_new = self.call(self.t + h, y_new)
+        self.stages.append(_as_row(slope_new))
+        return y_new, slope_new
+
+    def _combine(self, weights: Any) -> Any:
+        """Return the sum of the stages with weights."""
+        rows = self.stages[: shape_of(weights)[0]]
+        joined = TABLE["concatenate"](*rows, axis=-2) if len(rows) > 1 else rows[0]
+        y = TABLE["matmul"](_as_row(weights), joined)
+        return TABLE["reshape"](y, rank=2, shape=shape_of(self.y))
+
+    def _estimate_error(self, y_new: Any, size: float) -> float:
+        """Return the estimated error of the last stages, relative to the tolerances."""
+        old, new = np.abs(detach_array(self.y)), np.abs(detach_array(y_new))
+        scale = self.atol + np.maximum(old, new) * self.rtol
+        stages = np.concatenate([detach_array(row) for row in self.stages])
+        if not hasattr(self.method, "E5"):
+            return _mean_norm(stages.T @ self.method.E * size / scale)
+        five = float(np.linalg.norm(stages.T @ self.method.E5 / scale) ** 2)
+        three = float(np.linalg.norm(stages.T @ self.method.E3 / scale) ** 2)
+        if five == 0.0 and three == 0.0:
+            return 0.0
+        return float(size * five / np.sqrt((five + 0.01 * three) * len(scale)))
+
+    def interpolate(self, times: Sequence[float]) -> list[Any]:
+        """Return the states at times within the last step."""
+        t_old, y_old = self.before
+        h = self.t - t_old
+        fractions = [(t - t_old) / h for t in times]
+        if isinstance(self.method.P, np.ndarray):
+            return [y_old + self._combine(_weigh_powers(self.method.P, x)) * h for x in fractions]
+        return self._interpolate_dop853(fractions, t_old, y_old, h)
+
+    def _interpolate_dop853(self, fractions: Sequence[Any], t_old: Any, y_old: Any, h: Any) -> list[Any]:
+        slope, slope_old = self.stages[-1], self.stages[0]
+        for a, c in zip(self.method.A_EXTRA, self.method.C_EXTRA, strict=True):
+            y = y_old + self._combine(a[: len(self.stages)]) * h
+            self.stages.append(_as_row(self.call(t_old + c * h, y)))
+        moved = _as_row(self.y - y_old)
+        parts = [moved, slope_old * h - moved, 2.0 * moved - (slope + slope_old) * h]
+        parts += [_as_row(self._combine(weights) * h) for weights in self.method.D]
+        states = []
+        for x in fractions:
+            y = parts[-1] * x
+            for k, part in enumerate(reversed(parts[:-1]), start=1):
+                y = (y + part) * (x if k % 2 == 0 else 1.0 - x)
+            states.append(y_old + TABLE["reshape"](y, rank=2, shape=shape_of(y_old)))
+        return states
+
+
+def _as_row(y: Any) -> Any:
+    return TABLE["reshape"](y, rank=1, shape=(1, shape_of(y)[-1]))
+
+
+def _weigh_powers(matrix: Any, x: Any) -> Any:
+    """Return a matrix times the powers of x, from the first; x is a value if the limits of time are."""
+    powers = [x]
+    for _ in range(matrix.shape[1] - 1):
+        powers.append(powers[-1] * x)
+    if not is_wire(x):
+        return matrix @ np.array(powers)
+    column = TABLE["reshape"](stack(powers), rank=1, shape=(len(powers), 1))
+    return TABLE["reshape"](TABLE["matmul"](matrix, column), rank=2, shape=(len(matrix),))
+
+
+def solve_implicit(fun: Callable[[Any, Any], Any], times: Sequence[Any], y: Any, wanted: Iterable[float]) -> list[Any]:
+    """Return the states at the wanted ones among times, by one step of Radau's implicit formula from each to the next.
+
+    The equations of a step are solved for plain numbers by Newton's method; the last steps of it, with the Jacobian
+    matrix as a constant, are recorded, and give the derivatives of the solution.
+    """
+    nodes = RADAU_NODES
+    powers = np.vander(nodes, 3, increasing=True)
+    weights = (powers * nodes[:, None] / np.arange(1, 4)) @ np.linalg.inv(powers)
+    kept = {float(t) for t in wanted}
+    states = [y] if _number(times[0]) in kept else []
+    for t, t_next in pairwise(times):
+        y = _step_implicit(fun, t, t_next - t, y, nodes, weights)
+        if _number(t_next) in kept:
+            states.append(y)
+    return states
+
+
+def _step_implicit(fun: Callable[[Any, Any], Any], t: Any, h: Any, y: Any, nodes: Any, weights: Any) -> Any:
+    """Return the state after one step."""
+    n = shape_of(y)[-1]
+
+    def residual(stages: Any, at: Any, t: Any, h: Any) -> Any:
+        states = [TABLE["getitem"](stages, index=(k, _WHOLE)) for k in range(3)]
+        slopes = [_as_row(read_state(fun(t + c * h, state))) for c, state in zip(nodes, states, strict=True)]
+        moved = TABLE["matmul"](weights, TABLE["concatenate"](*slopes, axis=-2)) * h
+        return stages - TABLE["spread"](_as_row(at), rank=2, shape=(3, n)) - moved
+
+    with pause_recording():
+        stages, inverse = _solve_stages(fun, residual, _number(t), _number(h), detach_array(y), weights * _number(h))
+    for _ in range(NEWTON_STEPS):
+        gap = TABLE["reshape"](residual(stages, y, t, h), rank=2, shape=(3 * n, 1))
+        stages = stages - TABLE["reshape"](TABLE["matmul"](inverse, gap), rank=2, shape=(3, n))
+    return TABLE["getitem"](stages, index=(2, _WHOLE))
+
+
+_WHOLE = ("slice", None, None, None)
+
+
+def _solve_stages(fun: Any, residual: Any, t: float, h: float, y: Any, weights: Any) -> tuple[Any, Any]:
+    """Return the stages of a step for plain numbers, and the inverse of the derivative of the residual there."""
+    stages = np.tile(y, (3, 1))
+    inverse = None
+    for _ in range(2):
+        slopes = [_differentiate_slopes(fun, t + h * c, z) for c, z in zip(RADAU_NODES, stages, strict=True)]
+        blocks = [[weights[i, j] * slopes[j] for j in range(3)] for i in range(3)]
+        inverse = np.linalg.inv(np.eye(stages.size) - np.block(blocks))
+        stages = _iterate_newton(lambda z: detach_array(residual(z, y, t, h)), stages, inverse)
+    return stages, inverse
+
+
+def _differentiate_slopes(fun: Any, t: float, y: Any) -> Any:
+    """Return the matrix of derivatives of a right-hand side by central differences."""
+    columns = []
+    for k in range(len(y)):
+        step = np.zeros(len(y))
+        step[k] = 1e-5 * max(1.0, abs(y[k]))
+        ahead, behind = (detach_array(read_state(fun(t, y + sign * step))) for sign in (1.0, -1.0))
+        columns.append((ahead - behind) / (2.0 * step[k]))
+    return np.stack(columns, -1)
+
+
+def _iterate_newton(residual: Callable[[Any], Any], stages: Any, inverse: Any) -> Any:
+    """Return plain stages with a residual of the size of rounding errors."""
+    last = np.inf
+    for _ in range(50):
+        step = (inverse @ residual(stages).reshape(-1)).reshape(stages.shape)
+        size = float(np.abs(step).max(initial=0.0))
+        if not np.isfinite(size):
+            break
+        stages = stages - step
+        if size <= 1e-14 * max(1.0, float(np.abs(stages).max(initial=0.0))) or (size >= last and size < 1e-8):
+            return stages
+        last = size
+    raise NoRuleError(f"an implicit step of the differential equation did not converge{format_user_line()}")
+
+
+EXPLICIT_METHODS = ("RK23", "RK45", "DOP853")
+KNOWN_OPTIONS = {"rtol", "atol", "max_step", "first_step", "min_step", "jac", "lband", "uband", "jac_sparsity"}
+IMPLICIT_METHODS = ("Radau", "BDF", "LSODA")
+
+
+def _choose_implicit_steps(fun: Any, start: Any, end: Any, y: Any, rtol: float, atol: Any, **options: Any) -> Any:
+    """Return the times of the steps that SciPy's Radau takes for plain numbers."""
+
+    def plain(t: Any, z: Any) -> Any:
+        return detach_array(read_state(fun(t, z)))
+
+    integrate = load_scipy("scipy.integrate")
+    span = (_number(start), _number(end))
+    with pause_recording():
+        solution = find_plain_function(integrate.solve_ivp)(
+            plain, span, detach_array(y), "Radau", rtol=rtol, atol=atol, **options
+        )
+    if not solution.success:
+        raise NoRuleError(f"scipy.integrate: {solution.message}{format_user_line()}")
+    return solution.t
+
+
+@register_function(scipy=("scipy.integrate.solve_ivp",), calls_back=True)
+def solve_ivp(
+    fun: Callable[..., Any],
+    t_span: Any,
+    y0: Any,
+    method: Any = "RK45",
+    t_eval: Any = None,
+    dense_output: bool = False,
+    events: Any = None,
+    vectorized: bool = False,
+    args: Any = None,
+    **options: Any,
+) -> Any:
+    """Solve a differential equation dy/dt = fun(t, y); gradients flow through the steps that are taken."""
+    name = method if isinstance(method, str) else getattr(method, "__name__", "")
+    if name not in (*EXPLICIT_METHODS, *IMPLICIT_METHODS):
+        raise _refuse_option(f"method={method!r}")
+    if dense_output or events is not None:
+        raise _refuse_option("dense_output=True" if dense_output else "events=")
+    unknown = options.keys() - KNOWN_OPTIONS
+    if unknown:
+        raise _refuse_option(f"{sorted(unknown)[0]}=")
+    rtol = max(float(options.get("rtol", 1e-3)), 100 * float(np.finfo(float).eps))
+    limits = {key: options[key] for key in ("max_step", "first_step") if options.get(key) is not None}
+    start, end = t_span
+    atol = options.get("atol", 1e-6)
+    if is_wire(t_eval):
+        raise _refuse_option("times t_eval that are recorded")
+    problem = OdeProblem(_bind_arguments(fun, args), start, end, read_state(y0), rtol, atol, limits)
+    times = None if t_eval is None else detach_array(t_eval).astype(np.float64)
+    solve = problem.solve_explicitly if name in EXPLICIT_METHODS else problem.solve_implicitly
+    reached, states = solve(name, times)
+    y = TABLE["permute"](stack(states), axes=(-1, -2)) if states else np.zeros((shape_of(problem.y)[0], 0))
+    result = load_scipy("scipy.integrate._ivp.ivp").OdeResult
+    message = "The solver successfully reached the end of the integration interval."
+    counts = {"nfev": problem.count, "njev": 0, "nlu": 0}
+    absent: dict[str, Any] = {"sol": None, "t_events": None, "y_events": None}
+    return result(t=reached, y=y, **absent, **counts, status=0, message=message, success=True)
+
+
+def _bind_arguments(fun: Callable[..., Any], args: Any) -> Callable[[Any, Any], Any]:
+    if args is None:
+        return fun
+    if not isinstance(args, tuple | list):
+        raise TypeError("Supplied 'args' cannot be unpacked. Please supply `args` as a tuple (e.g. `args=(x,)`)")
+    return lambda t, y: fun(t, y, *args)
+
+
+def _refuse_option(what: str) -> NoRuleError:
+    return NoRuleError(f"scipy.integrate.solve_ivp has no rule for {what} with recorded values{format_user_line()}")
+
+
+@dataclass
+class OdeProblem:
+    """A differential equation, from a start to an end, with tolerances."""
+
+    fun: Callable[[Any, Any], Any]
+    start: Any
+    end: Any
+    y: Any
+    rtol: float
+    atol: Any
+    limits: dict[str, Any]
+    count: int = 0
+
+    def solve_explicitly(self, name: str, times: Any) -> tuple[Any, list[Any]]:
+        """Return the times and the states of the solution, at requested times or at all steps."""
+        integrate = load_scipy("scipy.integrate")
+        solver = ExplicitSolver(
+            self.fun, getattr(integrate, name), self.start, self.y, self.end, self.rtol, self.atol, **self.limits
+        )
+        reached, states = [self.start], [self.y]
+        chosen: list[Any] = []
+        pending = [] if times is None else list(times)
+        while pending and solver.direction * (pending[0] - _number(self.start)) <= 0.0:
+            chosen.append(self.y)
+            pending.pop(0)
+        while not solver.is_done():
+            solver.step()
+            reached.append(solver.t)
+            states.append(solver.y)
+            inside = [t for t in pending if solver.direction * (t - _number(solver.t)) <= 0.0]
+            if inside:
+                chosen += solver.interpolate(inside)
+                pending = pending[len(inside) :]
+        self.count = solver.count
+        if times is None:
+            return (stack([lift(t) for t in reached]) if any(map(is_wire, reached)) else np.array(reached)), states
+        return times, chosen
+
+    def solve_implicitly(self, name: str, times: Any) -> tuple[Any, list[Any]]:
+        """Return the times and the states of the solution by Radau's formula."""
+        grid = _choose_implicit_steps(self.fun, self.start, self.end, self.y, self.rtol, self.atol, **self.limits)
+        every = grid if times is None else np.unique(np.concatenate([grid, times]))
+        if times is not None and _number(self.end) < _number(self.start):
+            every = every[::-1]
+        wanted = every if times is None else times
+        ends: list[Any] = [*map(float, every)]
+        ends[0], ends[-1] = self.start, self.end
+        return wanted, solve_implicit(self.fun, ends, self.y, wanted)
+
+
+@register_function(scipy=("scipy.integrate.odeint",), calls_back=True)
+def odeint(
+    func: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    args: tuple[Any, ...] = (),
+    Dfun: Any = None,  # noqa: N803 - SciPy's name
+    col_deriv: int = 0,
+    full_output: int = 0,
+    ml: Any = None,
+    mu: Any = None,
+    rtol: Any = None,
+    atol: Any = None,
+    tcrit: Any = None,
+    h0: float = 0.0,
+    hmax: float = 0.0,
+    hmin: float = 0.0,
+    ixpr: int = 0,
+    mxstep: int = 0,
+    mxhnil: int = 0,
+    mxordn: int = 12,
+    mxords: int = 5,
+    printmessg: int = 0,
+    tfirst: bool = False,
+) -> Any:
+    """Solve a differential equation dy/dt = func(y, t); the states at the times t, one per row.
+
+    Integrated to a tolerance of at most 1e-10, so that gradients are accurate.
+    """
+    if full_output:
+        raise NoRuleError(f"scipy.integrate.odeint has no rule for full_output with values{format_user_line()}")
+    fun = (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args))
+    times = lift(t)
+    count = shape_of(times)[0]
+    ends = [TABLE["getitem"](times, index=(k,)) for k in range(count)] if is_wire(times) else [*map(float, times)]
+    y = read_state(y0)
+    tolerances = [ODEINT_TOLERANCE if given is None else np.minimum(given, ODEINT_TOLERANCE) for given in (rtol, atol)]
+    relative = max(float(np.max(tolerances[0])), 100 * float(np.finfo(float).eps))
+    if _is_stiff(fun, ends, y):
+        return stack(_integrate_stiff(fun, ends, y, relative))
+    return stack(list(_integrate_between(fun, ends, y, relative, tolerances[1])))
+
+
+def _is_stiff(fun: Any, times: Sequence[Any], y: Any) -> bool:
+    """Return whether SciPy's odeint uses its method for stiff equations on plain numbers."""
+
+    def plain(t: Any, z: Any) -> Any:
+        return detach_array(read_state(fun(t, z)))
+
+    integrate = load_scipy("scipy.integrate")
+    ends = np.array([_number(t) for t in times])
+    with pause_recording():
+        _, report = find_plain_function(integrate.odeint)(plain, detach_array(y), ends, full_output=True, tfirst=True)
+    return bool(np.any(report["mused"] == 2))
+
+
+def _integrate_between(fun: Any, times: Sequence[Any], y: Any, rtol: float, atol: Any) -> Iterator[Any]:
+    """Yield the states at times, by DOP853."""
+    method = load_scipy("scipy.integrate").DOP853
+    yield y
+    size: float | None = None
+    for start, end in pairwise(times):
+        solver = ExplicitSolver(fun, method, start, y, end, rtol, atol, first_step=size)
+        while not solver.is_done():
+            solver.step()
+        y, size = solver.y, solver.step_size or None
+        yield y
+
+
+def _integrate_stiff(fun: Any, times: Sequence[Any], y: Any, rtol: float) -> list[Any]:
+    """Return the states at times, by Radau's formula; times may be recorded values."""
+    states = [y]
+    for start, end in pairwise(times):
+        grid: list[Any] = [*_choose_implicit_steps(fun, start, end, states[-1], max(rtol, 1e-8), 1e-10)]
+        grid[0], grid[-1] = start, end
+        states += solve_implicit(fun, grid, states[-1], [_number(end)])[-1:]
+    return states
+
+
+@register_function(scipy=("scipy.integrate.quad",), calls_back=True)
+def quad(
+    func: Callable[..., Any], a: Any, b: Any, args: Any = (), full_output: int = 0, *positional: Any, **options: Any
+) -> tuple[Any, float]:
+    """The integral of a function from a to b, and an estimate of its error; gradients flow to args and to the limits.
+
+    SciPy chooses the intervals; on each, Gauss's rule with 21 nodes is recorded.
+    """
+    refused = [name for name in ("points", "weight", "wvar", "complex_func") if options.get(name)]
+    if refused or full_output or positional[3:]:
+        raise NoRuleError(
+            f"scipy.integrate.quad has no rule for {(refused or ['full_output'])[0]}= with values{format_user_line()}"
+        )
+    args = args if isinstance(args, tuple) else (args,)
+    pieces = [*_split_range(func, a, b, args)]
+    total: Any = 0.0
+    error = 0.0
+    for integrand, low, high in pieces:
+        intervals, wanted, estimate, tolerance = _choose_intervals(integrand, low, high, positional, options)
+        part = _apply_gauss(integrand, low, high, intervals)
+        if not abs(_number(part) - wanted) <= tolerance:
+            raise NoRuleError(
+                "scipy.integrate.quad: the function is not smooth enough to be differentiated at the nodes of Gauss's "
+                f"rule (they give {_number(part)}, SciPy {wanted}){format_user_line()}"
+            )
+        total = total + part
+        error += estimate
+    return total, error
+
+
+def _split_range(func: Any, a: Any, b: Any, args: Any) -> Iterator[tuple[Callable[[Any], Any], Any, Any]]:
+    """Yield integrands and finite limits; an infinite range is mapped to 0 to 1 as QUADPACK does."""
+    low, high = _number(a), _number(b)
+
+    def map_to_unit(t: Any, start: Any, sign: float) -> Any:
+        return func(start + sign * (1.0 - t) / t, *args) / (t * t)
+
+    if np.isfinite(low) and np.isfinite(high):
+        yield (lambda x: func(x, *args)), a, b
+        return
+    flip = -1.0 if low > high else 1.0
+    first, last = (b, a) if low > high else (a, b)
+    if not np.isfinite(_number(last)):
+        start = first if np.isfinite(_number(first)) else 0.0
+        yield (lambda t: flip * map_to_unit(t, start, 1.0)), 0.0, 1.0
+    if not np.isfinite(_number(first)):
+        stop = last if np.isfinite(_number(last)) else 0.0
+        yield (lambda t: flip * map_to_unit(t, stop, -1.0)), 0.0, 1.0
+
+
+def _choose_intervals(
+    integrand: Callable[[Any], Any], low: Any, high: Any, positional: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Any, float, float, float]:
+    """Return the intervals that SciPy divides a range into, as fractions; the integral, its error, the tolerance."""
+    start, stop = _number(low), _number(high)
+    if start == stop:
+        return [(0.0, 1.0)], 0.0, 0.0, np.inf
+    divide_range = find_plain_function(load_scipy("scipy.integrate").quad)
+    with pause_recording():
+        outcome = divide_range(lambda x: _number(integrand(x)), start, stop, (), 1, *positional, **options)
+    value, error, report = outcome[:3]
+    count = report["last"]
+    edges = [(report[name][:count] - start) / (stop - start) for name in ("alist", "blist")]
+    chosen = dict(zip(("epsabs", "epsrel"), positional, strict=False)) | options
+    tolerance = max(chosen.get("epsabs", 1.49e-8), chosen.get("epsrel", 1.49e-8) * abs(value), error)
+    return [*zip(*edges, strict=True)], value, error, 10.0 * tolerance
+
+
+def _apply_gauss(integrand: Callable[[Any], Any], low: Any, high: Any, intervals: Any) -> Any:
+    """Return the integral by Gauss's rule on each interval."""
+    nodes, weights = np.polynomial.legendre.leggauss(QUADRATURE_NODES)
+    length = high - low
+    total: Any = 0.0
+    for left, right in intervals:
+        half = 0.5 * (right - left)
+        for node, weight in zip(nodes, weights, strict=True):
+            total = total + weight * half * integrand(low + length * (left + half * (1.0 + node)))
+    return total * length

@@ -1,0 +1,513 @@
+"""Filters of signals and images: the functions of `scipy.signal` and `scipy.ndimage`, with SciPy's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from wiregrad.errors import NoRuleError, format_user_line
+from wiregrad.ir import TABLE
+from wiregrad.ops.array_ops import conjugate_flow
+from wiregrad.ops.fourier_records import resize_axis
+from wiregrad.ops.functions import fourier
+from wiregrad.ops.functions.registry import (
+    N,
+    axis_from_end,
+    detach_array,
+    dtype_of,
+    is_wire,
+    lift,
+    ndim_of,
+    register_function,
+    sample_calls,
+)
+from wiregrad.ops.functions.shape import flip, moveaxis
+from wiregrad.ops.gradient_flow import shape_of
+
+MAX_DIRECT_SIZE = 256
+"""Maximum number of elements of a kernel that is slid over a signal; larger ones are multiplied as spectra."""
+
+
+def _convolve_calls(*settings: dict[str, Any]) -> Any:
+    shapes = [
+        ((6,), (3,)),
+        ((3,), (5,)),
+        ((4, 5), (2, 3)),
+        ((5,), (5,)),
+        ((3, 4), (3, 2)),
+        ((1,), (1,)),
+        ((4, 2), (1, 2)),
+    ]
+    return sample_calls(*((N(*a), N(*b), settings[k % len(settings)]) for k, (a, b) in enumerate(shapes)))
+
+
+@register_function(
+    scipy=("scipy.signal.convolve",),
+    samples=_convolve_calls({}, {"mode": "same"}, {"mode": "valid"}, {"method": "fft"}),
+)
+def scipy_convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
+    """Slide one array, turned around, over another, along all axes."""
+    a, b = _as_pair(in1, in2, "convolve")
+    if method not in ("auto", "direct", "fft"):
+        raise ValueError("Acceptable method flags are 'auto', 'direct', or 'fft'.")
+    if mode == "valid":
+        a, b, _ = _larger_first(a, b)
+    is_small = min(prod(shape_of(a)), prod(shape_of(b))) <= MAX_DIRECT_SIZE
+    full = _slide(a, b) if method == "direct" or (method == "auto" and is_small) else _multiply_spectra(a, b)
+    return _crop(full, shape_of(a), shape_of(b), mode)
+
+
+@register_function(
+    scipy=("scipy.signal.fftconvolve",),
+    samples=sample_calls(
+        (N(6), N(3)),
+        (N(3), N(5), {"mode": "same"}),
+        (N(4, 5), N(2, 3), {"mode": "valid"}),
+        (N(2, 5), N(2, 3), {"axes": 1}),
+        (N(1, 5), N(3, 3), {"axes": [-1], "mode": "same"}),
+        (N(1), N(1)),
+    ),
+)
+def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
+    """Convolve arrays by multiplying their spectra, along all axes or some of them."""
+    a, b = _as_pair(in1, in2, "fftconvolve")
+    ndim = ndim_of(a)
+    chosen = [*range(-ndim, 0)] if axes is None else [axis_from_end(int(axis), ndim) for axis in np.atleast_1d(axes)]
+    if mode == "valid":
+        a, b, _ = _larger_first(a, b, chosen)
+    full = _multiply_spectra(a, b, chosen)
+    return _crop(full, shape_of(a), shape_of(b), mode, chosen)
+
+
+@register_function(
+    scipy=("scipy.signal.correlate",),
+    samples=_convolve_calls({}, {"mode": "same"}, {"mode": "valid"}, {"method": "fft"}),
+)
+def scipy_correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
+    """Slide one array over another, along all axes, without turning it around."""
+    a, b = _as_pair(in1, in2, "correlate")
+    if mode == "valid":
+        a, b, is_swapped = _larger_first(a, b)
+        if is_swapped:
+            return flip(conjugate_flow(scipy_convolve(a, flip(conjugate_flow(b)), mode, method)))
+    return scipy_convolve(a, flip(conjugate_flow(b)), mode, method)
+
+
+def _as_pair(in1: Any, in2: Any, name: str) -> tuple[Any, Any]:
+    a = lift(in1)
+    b = lift(in2)
+    if ndim_of(a) != ndim_of(b):
+        raise ValueError(f"{name}: in1 and in2 should have the same dimensionality")
+    if not ndim_of(a):
+        return TABLE["reshape"](a, rank=0, shape=(1,)), TABLE["reshape"](b, rank=0, shape=(1,))
+    dtype = np.result_type(dtype_of(a), dtype_of(b))
+    return _cast_to(a, dtype), _cast_to(b, dtype)
+
+
+def _cast_to(x: Any, dtype: np.dtype[Any]) -> Any:
+    return x if dtype_of(x) == dtype else TABLE["cast"](x, dtype=dtype.name)
+
+
+def _larger_first(a: Any, b: Any, axes: Sequence[int] | None = None) -> tuple[Any, Any, bool]:
+    """Return two arrays with the one first that is at least as long along every axis, and whether they were swapped."""
+    pairs = [(shape_of(a)[k], shape_of(b)[k]) for k in (range(ndim_of(a)) if axes is None else axes)]
+    if all(n >= m for n, m in pairs):
+        return a, b, False
+    if all(m >= n for n, m in pairs):
+        return b, a, True
+    raise ValueError("For 'valid' mode, one must be at least as large as the other in every dimension")
+
+
+def _slide(a: Any, b: Any) -> Any:
+    """Return the full convolution, by products with windows of the padded array."""
+    if prod(shape_of(b)) > prod(shape_of(a)):
+        a, b = b, a
+    size = shape_of(b)
+    shape = tuple(n + 2 * (m - 1) for n, m in zip(shape_of(a), size, strict=True))
+    inside = tuple(("slice", m - 1, m - 1 + n, None) for n, m in zip(shape_of(a), size, strict=True))
+    padded = TABLE["put_add"](a, index=inside, shape=shape)
+    return slide_kernel(padded, flip(b))
+
+
+def slide_kernel(x: Any, kernel: Any) -> Any:
+    """Return the products of a kernel with every window of an array."""
+    size = shape_of(kernel)
+    ones = (1,) * len(size)
+    cut = TABLE["windows"](x, size=size, step=ones, dilation=ones)
+    counts = shape_of(cut)[: len(size)]
+    rows = TABLE["reshape"](cut, rank=2 * len(size), shape=(prod(counts), prod(size)))
+    column = TABLE["reshape"](kernel, rank=len(size), shape=(prod(size), 1))
+    return TABLE["reshape"](TABLE["matmul"](rows, column), rank=2, shape=counts)
+
+
+def _multiply_spectra(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
+    """Return the full convolution along axes, by multiplying spectra."""
+    chosen = range(-ndim_of(a), 0) if axes is None else axes
+    lengths = [shape_of(a)[axis] + shape_of(b)[axis] - 1 for axis in chosen]
+    if dtype_of(a).kind == "c":
+        return fourier.ifftn(fourier.fftn(a, lengths, chosen) * fourier.fftn(b, lengths, chosen), lengths, chosen)
+    y = fourier.irfftn(fourier.rfftn(a, lengths, chosen) * fourier.rfftn(b, lengths, chosen), lengths, chosen)
+    return _cast_to(y, dtype_of(a))
+
+
+def _crop(full: Any, first: Sequence[int], second: Sequence[int], mode: str, axes: Sequence[int] | None = None) -> Any:
+    """Return the part of a full convolution that a mode asks for."""
+    if mode == "full":
+        return full
+    if mode not in ("same", "valid"):
+        raise ValueError("acceptable mode flags are 'valid', 'same', or 'full'")
+    chosen = range(-len(first), 0) if axes is None or mode == "same" else axes
+    index: list[Any] = [("slice", None, None, None)] * len(first)
+    for axis in chosen:
+        length = first[axis] if mode == "same" else first[axis] - second[axis] + 1
+        start = (shape_of(full)[axis] - length) // 2
+        index[axis] = ("slice", start, start + length, None)
+    return TABLE["getitem"](full, index=tuple(index))
+
+
+def _filter_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    b, a = rng.normal(size=3), np.array([1.5, 0.4, -0.2])
+    x = rng.normal(size=(2, 4))
+    return [
+        (b, a, x, {}),
+        (b, a, x, {"axis": 0}),
+        (b, np.array([2.0]), x[0], {}),
+        (b[:1], a, x[0], {}),
+        (b, a, x[0], -1, rng.normal(size=2), {}),
+        (b[:2], np.array([1.0, 0.5]), x, 1, rng.normal(size=(2, 1)), {}),
+        (b, np.array([2.0]), x[0], -1, rng.normal(size=2), {}),
+    ]
+
+
+@register_function(scipy=("scipy.signal.lfilter",), samples=_filter_calls)
+def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """Filter a signal along an axis: a[0] y[n] = b[0] x[n] + b[1] x[n-1] + ... - a[1] y[n-1] - ...
+
+    With initial conditions `zi`, the final ones are returned too.
+    """
+    b, a = (TABLE["reshape"](c, rank=0, shape=(1,)) if not ndim_of(c) else c for c in (lift(b), lift(a)))
+    x = lift(x)
+    axis = axis_from_end(axis, ndim_of(x))
+    dtype = np.result_type(*(dtype_of(part) for part in (b, a, x) if part is not None), np.float32)
+    b, a, x = (_cast_to(part, dtype) for part in (b, a, x))
+    lead = TABLE["getitem"](a, index=(0,))
+    b = b / lead
+    rest = TABLE["getitem"](a, index=(("slice", 1, None, None),)) / lead
+    x = moveaxis(x, axis, -1)
+    count = shape_of(x)[-1]
+    order = max(shape_of(b)[0], shape_of(a)[0]) - 1
+    raw = _convolve_last(x, b, count + order)
+    if zi is not None:
+        raw = raw + resize_axis(_cast_to(moveaxis(lift(zi), axis, -1), dtype), count + order, -1)
+    y = TABLE["getitem"](raw, index=(("slice", 0, count, None),))
+    if shape_of(rest)[0]:
+        shape = (*shape_of(x)[:-1], *shape_of(rest))
+        y = TABLE["recurse"](y, rest if ndim_of(x) == 1 else TABLE["spread"](rest, rank=1, shape=shape))
+    if zi is None:
+        return moveaxis(y, -1, axis)
+    final = raw
+    if shape_of(rest)[0]:
+        one = np.ones(1, dtype)
+        final = raw - _convolve_last(y, TABLE["concatenate"](one, rest, axis=-1), count + order)
+    tail = TABLE["getitem"](final, index=(("slice", count, None, None),))
+    return moveaxis(y, -1, axis), moveaxis(tail, -1, axis)
+
+
+def _convolve_last(x: Any, kernel: Any, length: int) -> Any:
+    """Return the convolution along the last axis, cropped or filled up with zeros to a length."""
+    size, count = shape_of(kernel)[0], shape_of(x)[-1]
+    shape = (count + 2 * (size - 1),)
+    padded = TABLE["put_add"](x, index=(("slice", size - 1, size - 1 + count, None),), shape=shape)
+    cut = TABLE["windows"](padded, size=(size,), step=(1,), dilation=(1,))
+    column = TABLE["reshape"](flip(kernel), rank=1, shape=(size, 1))
+    rows = TABLE["reshape"](cut, rank=ndim_of(cut), shape=(prod(shape_of(cut)[:-1]), size))
+    y = TABLE["reshape"](TABLE["matmul"](rows, column), rank=2, shape=shape_of(cut)[:-1])
+    return resize_axis(y, length, -1)
+
+
+PAD_MODES = {
+    "reflect": "symmetric",
+    "grid-mirror": "symmetric",
+    "mirror": "reflect",
+    "nearest": "edge",
+    "wrap": "wrap",
+    "grid-wrap": "wrap",
+}
+"""NumPy's names of the ways in which ndimage continues an image beyond its border."""
+
+
+def _extend_axis(x: Any, axis: int, before: int, after: int, mode: str, cval: Any) -> Any:
+    """Return an image with more elements at both ends of an axis."""
+    n = shape_of(x)[axis]
+    if mode in ("constant", "grid-constant"):
+        rest = shape_of(x)[ndim_of(x) + axis + 1 :]
+        whole = (("slice", None, None, None),) * len(rest)
+        length = before + n + after
+        y = TABLE["put_add"](x, index=(("slice", before, before + n, None), *whole), shape=(length, *rest))
+        if not is_wire(cval) and cval == 0:
+            return y
+        outside = np.ones(length)
+        outside[before : before + n] = 0.0
+        return y + outside.reshape((length,) + (1,) * len(rest)).astype(dtype_of(x).type) * cval
+    if mode not in PAD_MODES:
+        raise RuntimeError("boundary mode not supported")
+    if not before and not after:
+        return x
+    places = np.pad(np.arange(n), (before, after), PAD_MODES[mode])  # type: ignore[call-overload]
+    return TABLE["take"](x, places, axis=axis)
+
+
+def _read_image(input: Any, name: str, output: Any) -> Any:
+    x = lift(input)
+    if output is not None and not isinstance(output, type | np.dtype | str):
+        raise NoRuleError(
+            f"scipy.ndimage.{name} writes into output=, which cannot be recorded; assign the result{format_user_line()}"
+        )
+    return x if dtype_of(x).kind in "fc" else x.astype(np.float64)
+
+
+def _repeat(setting: Any, count: int) -> list[Any]:
+    """Return one setting for each axis."""
+    if isinstance(setting, str) or is_wire(setting) or np.ndim(setting) == 0:
+        return [setting] * count
+    listed = list(setting)
+    if len(listed) != count:
+        raise RuntimeError("sequence argument must have length equal to input rank")
+    return listed
+
+
+def _find_borders(size: int, origin: int) -> tuple[int, int]:
+    """Return how far a kernel reaches beyond an element on both sides."""
+    before = size // 2 + int(origin)
+    if before < 0 or before >= max(size, 1):
+        raise ValueError("invalid origin")
+    return before, size - 1 - before
+
+
+_LINE_FILTER_CALLS = (
+    (N(6), N(3)),
+    (N(6), N(4), {"mode": "constant", "cval": 0.5}),
+    (N(3, 4), N(3), {"axis": 0, "mode": "nearest"}),
+    (N(3, 4), N(2), {"mode": "mirror", "origin": -1}),
+    (N(5), N(3), {"mode": "wrap"}),
+    (N(2), N(7)),
+    (N(5), N(3), {"origin": 1}),
+)
+
+
+@register_function(scipy=("scipy.ndimage.correlate1d",), samples=sample_calls(*_LINE_FILTER_CALLS))
+def correlate1d(
+    input: Any,
+    weights: Any,
+    axis: int = -1,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    origin: int = 0,
+) -> Any:
+    """Slide weights over an image along one axis."""
+    x = _read_image(input, "correlate1d", output)
+    weights = _cast_to(lift(weights), dtype_of(x)) if dtype_of(x).kind == "f" else lift(weights)
+    axis = axis_from_end(axis, ndim_of(x))
+    before, after = _find_borders(shape_of(weights)[0], origin)
+    wide = moveaxis(_extend_axis(x, axis, before, after, mode, cval), axis, -1)
+    size = shape_of(weights)[0]
+    cut = TABLE["windows"](wide, size=(size,), step=(1,), dilation=(1,))
+    rows = TABLE["reshape"](cut, rank=ndim_of(cut), shape=(prod(shape_of(cut)[:-1]), size))
+    column = TABLE["reshape"](weights, rank=1, shape=(size, 1))
+    y = TABLE["reshape"](TABLE["matmul"](rows, column), rank=2, shape=shape_of(cut)[:-1])
+    return moveaxis(y, -1, axis)
+
+
+@register_function(
+    scipy=("scipy.ndimage.convolve1d",), samples=sample_calls(*_LINE_FILTER_CALLS[:-1], (N(5), N(3), {"origin": -1}))
+)
+def convolve1d(
+    input: Any,
+    weights: Any,
+    axis: int = -1,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    origin: int = 0,
+) -> Any:
+    """Slide weights, turned around, over an image along one axis."""
+    weights = lift(weights)
+    turned = -int(origin) - (1 if shape_of(weights)[0] % 2 == 0 else 0)
+    return correlate1d(input, flip(weights), axis, output, mode, cval, turned)
+
+
+_IMAGE_FILTER_CALLS = (
+    (N(4, 5), N(3, 3)),
+    (N(4, 5), N(2, 3), {"mode": "constant", "cval": 0.5}),
+    (N(6), N(3), {"mode": "nearest"}),
+    (N(3, 4), N(2, 2), {"mode": "mirror"}),
+    (N(4, 3), N(3, 1), {"mode": "wrap"}),
+    (N(3, 3), N(1, 1)),
+)
+
+
+@register_function(scipy=("scipy.ndimage.correlate",), samples=sample_calls(*_IMAGE_FILTER_CALLS))
+def ndimage_correlate(
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Any:
+    """Slide an array of weights over an image."""
+    x = _read_image(input, "correlate", output)
+    weights = _cast_to(lift(weights), dtype_of(x)) if dtype_of(x).kind == "f" else lift(weights)
+    ndim = ndim_of(x)
+    if axes is not None or ndim_of(weights) != ndim:
+        raise NoRuleError(f"scipy.ndimage.correlate has no rule for weights with fewer axes{format_user_line()}")
+    origins = _repeat(origin, ndim)
+    modes = _repeat(mode, ndim)
+    for axis in range(-ndim, 0):
+        before, after = _find_borders(shape_of(weights)[axis], origins[axis])
+        x = _extend_axis(x, axis, before, after, modes[axis], cval)
+    return slide_kernel(x, weights)
+
+
+@register_function(scipy=("scipy.ndimage.convolve",), samples=sample_calls(*_IMAGE_FILTER_CALLS))
+def ndimage_convolve(
+    input: Any,
+    weights: Any,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Any:
+    """Slide an array of weights, turned around, over an image."""
+    weights = lift(weights)
+    origins = _repeat(origin, ndim_of(weights))
+    turned = [-int(k) - (n % 2 == 0) for k, n in zip(origins, shape_of(weights), strict=True)]
+    return ndimage_correlate(input, flip(weights), output, mode, cval, turned, axes=axes)
+
+
+_GAUSSIAN_CALLS: tuple[tuple[Any, ...], ...] = (
+    (N(5), 1.0),
+    (N(4), 0.7, {"mode": "constant", "cval": 0.3}),
+    (N(5), 0.9, {"order": 1}),
+    (N(5), 0.9, {"order": 2, "mode": "nearest"}),
+    (N(4), 0.8, {"truncate": 2.0, "mode": "wrap"}),
+    (N(2, 3), 0.6, {"mode": "mirror"}),
+)
+
+
+@register_function(scipy=("scipy.ndimage.gaussian_filter1d",), samples=sample_calls(*_GAUSSIAN_CALLS))
+def gaussian_filter1d(
+    input: Any,
+    sigma: Any,
+    axis: int = -1,
+    order: int = 0,
+    output: Any = None,
+    mode: str = "reflect",
+    cval: Any = 0.0,
+    truncate: float = 4.0,
+    *,
+    radius: int | None = None,
+) -> Any:
+    """Blur along an axis with a bell curve of a standard deviation; `order` is that of a derivative of the curve."""
+    reach = int(truncate * float(detach_array(sigma)) + 0.5) if radius is None else int(radius)
+    weights = flip(make_bell_weights(sigma, int(order), reach))
+    return correlate1d(input, weights, axis, output, mode, cval, 0)
+
+
+@register_function(
+    scipy=("scipy.ndimage.gaussian_filter",),
+    samples=sample_calls(
+        *_GAUSSIAN_CALLS[:2], *_GAUSSIAN_CALLS[4:], (N(2, 3), 0.5, {"order": (0, 1)}), (N(2, 1, 2), 0.5)
+    ),
+)
+def gaussian_filter(
+    input: Any,
+    sigma: Any,
+    order: Any = 0,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    truncate: float = 4.0,
+    *,
+    radius: Any = None,
+    axes: Any = None,
+) -> Any:
+    """Blur an image with a bell curve along every axis."""
+    x = _read_image(input, "gaussian_filter", output)
+    ndim = ndim_of(x)
+    chosen = [*range(ndim)] if axes is None else [axis_from_end(int(k), ndim) for k in np.atleast_1d(axes)]
+    count = len(chosen)
+    settings = zip(
+        chosen, _repeat(sigma, count), _repeat(order, count), _repeat(mode, count), _repeat(radius, count), strict=True
+    )
+    for axis, deviation, degree, border, reach in settings:
+        if float(detach_array(deviation)) > 1e-15:
+            x = gaussian_filter1d(x, deviation, axis, degree, None, border, cval, truncate, radius=reach)
+    return x
+
+
+def make_bell_weights(sigma: Any, order: int, reach: int) -> Any:
+    """Return a normalized bell curve at whole numbers up to a reach, or a derivative of it."""
+    places = np.arange(-reach, reach + 1)
+    variance = sigma * sigma
+    curve = TABLE["exp"](-0.5 * (places**2) / variance)
+    curve = curve / TABLE["spread"](TABLE["sum"](curve, axes=(-1,), keepdims=True), rank=1, shape=(len(places),))
+    # Each derivative of p(x) exp(-x^2 / 2 s) is (p' - p x / s) times the same exponential.
+    factors: list[Any] = [1.0] + [0.0] * order
+    for _ in range(order):
+        slopes = [(k + 1) * factors[k + 1] for k in range(order)] + [0.0]
+        products = [0.0] + [factors[k] / variance for k in range(order)]
+        factors = [one - two for one, two in zip(slopes, products, strict=True)]
+    if not order:
+        return curve
+    polynomial: Any = 0.0
+    for k, factor in enumerate(factors):
+        polynomial = polynomial + factor * places**k
+    return polynomial * curve
+
+
+_MEAN_CALLS: tuple[tuple[Any, ...], ...] = (
+    (N(5), 3),
+    (N(4), 2, {"mode": "constant", "cval": 0.3}),
+    (N(2, 3), 3),
+    (N(4), 3, {"mode": "nearest"}),
+    (N(4), 2, {"mode": "wrap"}),
+    (N(3, 2), 1),
+)
+
+
+@register_function(scipy=("scipy.ndimage.uniform_filter1d",), samples=sample_calls(*_MEAN_CALLS))
+def uniform_filter1d(
+    input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: Any = 0.0, origin: int = 0
+) -> Any:
+    """The mean of every window of a size along an axis."""
+    return correlate1d(input, np.full(int(size), 1.0 / int(size)), axis, output, mode, cval, origin)
+
+
+@register_function(scipy=("scipy.ndimage.uniform_filter",), samples=sample_calls(*_MEAN_CALLS))
+def uniform_filter(
+    input: Any,
+    size: Any = 3,
+    output: Any = None,
+    mode: Any = "reflect",
+    cval: Any = 0.0,
+    origin: Any = 0,
+    *,
+    axes: Any = None,
+) -> Any:
+    """The mean of every window of an image."""
+    x = _read_image(input, "uniform_filter", output)
+    ndim = ndim_of(x)
+    chosen = [*range(ndim)] if axes is None else [axis_from_end(int(k), ndim) for k in np.atleast_1d(axes)]
+    settings = (_repeat(each, len(chosen)) for each in (size, mode, origin))
+    for axis, length, border, shift in zip(chosen, *settings, strict=True):
+        x = uniform_filter1d(x, length, axis, None, border, cval, shift)
+    return x
