@@ -18,6 +18,7 @@ __all__: list[str] = [
     "angle",
     "any",
     "append",
+    "apply_along_axis",
     "apply_over_axes",
     "arccos",
     "arccosh",
@@ -31,6 +32,7 @@ __all__: list[str] = [
     "argpartition",
     "argsort",
     "argwhere",
+    "array",
     "array2string",
     "array_equal",
     "array_equiv",
@@ -49,17 +51,33 @@ __all__: list[str] = [
     "average",
     "avg_pool1d",
     "avg_pool2d",
+    "bessel_i",
+    "bessel_ie",
+    "bessel_j",
+    "bessel_k",
+    "bessel_y",
+    "beta",
+    "beta_moment",
+    "betainc",
+    "betaincc",
+    "betaln",
     "bincount",
+    "binom",
     "block",
+    "block_diag",
     "broadcast_arrays",
     "broadcast_to",
     "can_cast",
     "cbrt",
     "ceil",
+    "cho_factor",
+    "cho_solve",
     "cholesky",
     "choose",
+    "circulant",
     "clip",
     "column_stack",
+    "comb",
     "common_type",
     "compress",
     "concatenate",
@@ -71,21 +89,27 @@ __all__: list[str] = [
     "conv_transpose1d",
     "conv_transpose2d",
     "convolve",
+    "convolve1d",
     "copy",
     "copysign",
     "copyto",
     "corrcoef",
     "correlate",
+    "correlate1d",
     "cos",
     "cosh",
     "count_nonzero",
     "cov",
     "cross",
     "cross_entropy",
+    "cubic_spline",
     "cumprod",
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
+    "cumulative_trapezoid",
+    "dct",
+    "dctn",
     "deg2rad",
     "delete",
     "det",
@@ -93,12 +117,15 @@ __all__: list[str] = [
     "diag_indices_from",
     "diagflat",
     "diagonal",
+    "digamma",
     "digitize",
     "divide",
     "divmod",
     "dot",
     "dsplit",
+    "dst",
     "dstack",
+    "dstn",
     "ediff1d",
     "eig",
     "eigh",
@@ -108,15 +135,27 @@ __all__: list[str] = [
     "einsum_path",
     "embedding",
     "empty_like",
+    "entr",
     "equal",
     "erf",
     "erfc",
+    "erfcinv",
+    "erfcx",
+    "erfinv",
     "exp",
+    "exp10",
     "exp2",
     "expand_dims",
+    "expm",
     "expm1",
     "extract",
     "fabs",
+    "factorial",
+    "fft",
+    "fft2",
+    "fftconvolve",
+    "fftn",
+    "fftshift",
     "fix",
     "flatnonzero",
     "flip",
@@ -130,21 +169,48 @@ __all__: list[str] = [
     "fmod",
     "frexp",
     "full_like",
+    "gamma",
+    "gamma_moment",
+    "gammainc",
+    "gammaincc",
+    "gammaln",
+    "gaussian_filter",
+    "gaussian_filter1d",
     "gelu",
+    "geomspace",
     "gradient",
     "greater",
     "greater_equal",
+    "hankel",
     "heaviside",
+    "hfft",
     "histogram",
     "histogram_bin_edges",
     "hsplit",
     "hstack",
+    "huber",
     "hypot",
+    "i0",
+    "i0e",
+    "i1",
+    "i1e",
+    "idct",
+    "idctn",
+    "idst",
+    "idstn",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
     "imag",
     "inner",
     "insert",
     "interp",
     "inv",
+    "irfft",
+    "irfft2",
+    "irfftn",
     "isclose",
     "iscomplex",
     "iscomplexobj",
@@ -156,19 +222,33 @@ __all__: list[str] = [
     "isposinf",
     "isreal",
     "isrealobj",
+    "iv",
+    "ive",
+    "j0",
+    "j1",
+    "jv",
+    "k0",
+    "k1",
+    "khatri_rao",
+    "kl_div",
     "kron",
+    "kv",
     "layer_norm",
     "ldexp",
     "leaky_relu",
     "less",
     "less_equal",
     "lexsort",
+    "lfilter",
     "linear",
+    "linspace",
     "ln",
     "log",
     "log10",
     "log1p",
     "log2",
+    "log_expit",
+    "log_ndtr",
     "log_softmax",
     "logaddexp",
     "logaddexp2",
@@ -176,8 +256,14 @@ __all__: list[str] = [
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logit",
+    "logm",
+    "logspace",
     "logsumexp",
     "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_solve",
     "matmul",
     "matrix_norm",
     "matrix_power",
@@ -200,6 +286,7 @@ __all__: list[str] = [
     "mse_loss",
     "multi_dot",
     "multi_margin_loss",
+    "multigammaln",
     "multiply",
     "nan_to_num",
     "nanargmax",
@@ -217,22 +304,29 @@ __all__: list[str] = [
     "nansum",
     "nanvar",
     "ndim",
+    "ndimage_convolve",
+    "ndimage_correlate",
+    "ndtr",
+    "ndtri",
     "negative",
     "nonzero",
     "norm",
     "not_equal",
+    "odeint",
     "one_hot",
     "ones_like",
     "outer",
     "pad",
     "partition",
     "percentile",
+    "piecewise",
     "pinv",
     "poly",
     "polyadd",
     "polyder",
     "polydiv",
     "polyfit",
+    "polygamma",
     "polyint",
     "polymul",
     "polysub",
@@ -241,27 +335,47 @@ __all__: list[str] = [
     "pow",
     "power",
     "prod",
+    "pseudo_huber",
     "ptp",
     "put",
     "qr",
+    "quad",
     "quantile",
     "rad2deg",
     "ravel",
     "real",
     "real_if_close",
     "reciprocal",
+    "rel_entr",
     "relu",
     "relu6",
     "repeat",
     "reshape",
     "resize",
     "result_type",
+    "rfft",
+    "rfft2",
+    "rfftn",
     "roll",
     "rollaxis",
     "roots",
     "rot90",
     "round",
     "scatter_add",
+    "scipy_cholesky",
+    "scipy_convolve",
+    "scipy_correlate",
+    "scipy_det",
+    "scipy_eigh",
+    "scipy_eigvalsh",
+    "scipy_inv",
+    "scipy_lstsq",
+    "scipy_norm",
+    "scipy_pinv",
+    "scipy_qr",
+    "scipy_solve",
+    "scipy_svd",
+    "scipy_svdvals",
     "searchsorted",
     "select",
     "setdiff1d",
@@ -270,6 +384,7 @@ __all__: list[str] = [
     "sign",
     "signbit",
     "silu",
+    "simpson",
     "sin",
     "sinc",
     "sinh",
@@ -279,14 +394,20 @@ __all__: list[str] = [
     "softmax",
     "softplus",
     "solve",
+    "solve_banded",
+    "solve_ivp",
+    "solve_toeplitz",
+    "solve_triangular",
     "sort",
     "sort_complex",
     "split",
     "sqrt",
+    "sqrtm",
     "square",
     "squeeze",
     "stack",
     "std",
+    "stdtr",
     "subtract",
     "sum",
     "svd",
@@ -300,6 +421,7 @@ __all__: list[str] = [
     "tensorinv",
     "tensorsolve",
     "tile",
+    "toeplitz",
     "transpose",
     "trapezoid",
     "tril",
@@ -308,6 +430,8 @@ __all__: list[str] = [
     "triu",
     "triu_indices_from",
     "trunc",
+    "uniform_filter",
+    "uniform_filter1d",
     "union1d",
     "unique",
     "unique_all",
@@ -325,6 +449,11 @@ __all__: list[str] = [
     "vsplit",
     "vstack",
     "where",
+    "xlog1py",
+    "xlogy",
+    "y0",
+    "y1",
+    "yv",
     "zeros_like",
 ]
 
@@ -399,6 +528,13 @@ def append(x: Value, values: Operand, axis: int | None = None) -> Value: ...
 def append(x: Operand, values: Value, axis: int | None = None) -> Value: ...
 @overload
 def append(x: Operand, values: Operand, axis: int | None = None) -> Any: ...
+@overload
+def apply_along_axis(func1d: Any, axis: int, arr: NDArray[Any], *args: Any, **kwargs: Any) -> NDArray[Any]:
+    """A function of rows, applied to each row along an axis."""
+@overload
+def apply_along_axis(func1d: Any, axis: int, arr: Value, *args: Any, **kwargs: Any) -> Value: ...
+@overload
+def apply_along_axis(func1d: Any, axis: int, arr: Operand, *args: Any, **kwargs: Any) -> Any: ...
 def apply_over_axes(func: Any, a: Operand, axes: Any) -> Any:
     """A function applied along several axes, one after another."""
 @overload
@@ -478,6 +614,13 @@ def argsort(a: Operand, axis: int | Sequence[int] | None = -1, kind: Any = None,
     """Indices that sort an axis."""
 def argwhere(x: Operand) -> NDArray[Any]:
     """The indices of the elements that are not 0, one row per element."""
+@overload
+def array(items: NDArray[Any] | Sequence[NDArray[Any]], dtype: DTypeLike | None = None) -> NDArray[Any]:
+    """The array of a nested list; recorded numbers and arrays in it keep their gradient."""
+@overload
+def array(items: Value | Sequence[Value], dtype: DTypeLike | None = None) -> Value: ...
+@overload
+def array(items: Operand, dtype: DTypeLike | None = None) -> Any: ...
 def array2string(a: Operand, *settings: Any, **keywords: Any) -> Any:
     """The numbers as text."""
 def array_equal(a: Operand, b: Operand, equal_nan: bool = False) -> Any:
@@ -573,8 +716,171 @@ def avg_pool2d(input: NDArray[Any], kernel_size: Any, stride: Any = None, paddin
 def avg_pool2d(input: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Value: ...
 @overload
 def avg_pool2d(input: Operand, kernel_size: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True) -> Any: ...
+@overload
+def bessel_i(n: float, x: float, /) -> float:
+    """Modified Bessel function of the first kind, of a whole order n."""
+@overload
+def bessel_i(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_i(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_i(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_i(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_i(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def bessel_ie(n: float, x: float, /) -> float:
+    """exp(-abs(x)) times the modified Bessel function of the first kind, of a whole order n; without overflow."""
+@overload
+def bessel_ie(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_ie(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_ie(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_ie(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_ie(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def bessel_j(n: float, x: float, /) -> float:
+    """Bessel function of the first kind, of a whole order n."""
+@overload
+def bessel_j(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_j(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_j(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_j(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_j(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def bessel_k(n: float, x: float, /) -> float:
+    """Modified Bessel function of the second kind, of a whole order n."""
+@overload
+def bessel_k(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_k(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_k(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_k(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_k(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def bessel_y(n: float, x: float, /) -> float:
+    """Bessel function of the second kind, of a whole order n."""
+@overload
+def bessel_y(n: Value, x: Operand, /) -> Value: ...
+@overload
+def bessel_y(n: Operand, x: Value, /) -> Value: ...
+@overload
+def bessel_y(n: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def bessel_y(n: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def bessel_y(n: Operand, x: Operand, /) -> Any: ...
+@overload
+def beta(a: float, b: float, /) -> float:
+    """Beta function: gamma(a) gamma(b) / gamma(a + b)."""
+@overload
+def beta(a: Value, b: Operand, /) -> Value: ...
+@overload
+def beta(a: Operand, b: Value, /) -> Value: ...
+@overload
+def beta(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def beta(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def beta_moment(m: float, n: float, a: float, b: float, x: float, /) -> float:
+    """Integral of the centred powers log(t)**m log(1 - t)**n over the beta distribution, for t from 0 to x."""
+@overload
+def beta_moment(m: Value, n: Operand, a: Operand, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def beta_moment(m: Operand, n: Value, a: Operand, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def beta_moment(m: Operand, n: Operand, a: Value, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def beta_moment(m: Operand, n: Operand, a: Operand, b: Value, x: Operand, /) -> Value: ...
+@overload
+def beta_moment(m: Operand, n: Operand, a: Operand, b: Operand, x: Value, /) -> Value: ...
+@overload
+def beta_moment(m: NDArray[Any], n: PlainArray, a: PlainArray, b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: PlainArray, n: NDArray[Any], a: PlainArray, b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: PlainArray, n: PlainArray, a: NDArray[Any], b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: PlainArray, n: PlainArray, a: PlainArray, b: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: PlainArray, n: PlainArray, a: PlainArray, b: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def beta_moment(m: Operand, n: Operand, a: Operand, b: Operand, x: Operand, /) -> Any: ...
+@overload
+def betainc(a: float, b: float, x: float, /) -> float:
+    """Cumulative probability of x under the beta distribution: the regularized incomplete beta function."""
+@overload
+def betainc(a: Value, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def betainc(a: Operand, b: Value, x: Operand, /) -> Value: ...
+@overload
+def betainc(a: Operand, b: Operand, x: Value, /) -> Value: ...
+@overload
+def betainc(a: NDArray[Any], b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betainc(a: PlainArray, b: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betainc(a: PlainArray, b: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def betainc(a: Operand, b: Operand, x: Operand, /) -> Any: ...
+@overload
+def betaincc(a: float, b: float, x: float, /) -> float:
+    """1 - betainc(a, b, x), exact for x near 1."""
+@overload
+def betaincc(a: Value, b: Operand, x: Operand, /) -> Value: ...
+@overload
+def betaincc(a: Operand, b: Value, x: Operand, /) -> Value: ...
+@overload
+def betaincc(a: Operand, b: Operand, x: Value, /) -> Value: ...
+@overload
+def betaincc(a: NDArray[Any], b: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betaincc(a: PlainArray, b: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betaincc(a: PlainArray, b: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def betaincc(a: Operand, b: Operand, x: Operand, /) -> Any: ...
+@overload
+def betaln(a: float, b: float, /) -> float:
+    """Logarithm of the absolute value of the beta function."""
+@overload
+def betaln(a: Value, b: Operand, /) -> Value: ...
+@overload
+def betaln(a: Operand, b: Value, /) -> Value: ...
+@overload
+def betaln(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def betaln(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def betaln(a: Operand, b: Operand, /) -> Any: ...
 def bincount(x: Any, /, weights: Operand | None = None, minlength: int = 0) -> Any:
     """How often each whole number occurs, or the sum of the weights that stand beside it."""
+@overload
+def binom(n: float, k: float, /) -> float:
+    """Binomial coefficient: n over k, also between whole numbers."""
+@overload
+def binom(n: Value, k: Operand, /) -> Value: ...
+@overload
+def binom(n: Operand, k: Value, /) -> Value: ...
+@overload
+def binom(n: NDArray[Any], k: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def binom(n: PlainArray, k: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def binom(n: Operand, k: Operand, /) -> Any: ...
 @overload
 def block(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Arrays joined as nested lists arrange them: the innermost along the last axis, and so on outwards."""
@@ -582,6 +888,13 @@ def block(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
 def block(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def block(xs: Operand) -> Any: ...
+@overload
+def block_diag(*arrs: NDArray[Any]) -> Any:
+    """Matrices put along the diagonal of a larger matrix of zeros."""
+@overload
+def block_diag(*arrs: Value) -> Value: ...
+@overload
+def block_diag(*arrs: Operand) -> Any: ...
 @overload
 def broadcast_arrays(*xs: NDArray[Any]) -> Any:
     """Arrays spread to the shape they have in common."""
@@ -617,6 +930,20 @@ def ceil(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def ceil(x: Operand, /) -> Any: ...
 @overload
+def cho_factor(a: NDArray[Any], lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The Cholesky factor in one triangle, for `cho_solve`; the other triangle has the elements of a."""
+@overload
+def cho_factor(a: Value, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Value, Any]: ...
+@overload
+def cho_factor(a: Operand, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def cho_solve(c_and_lower: Sequence[Value], b: Operand, overwrite_b: bool = False, check_finite: bool = True) -> Value:
+    """The x for which a @ x = b, where `cho_factor` has factored a."""
+@overload
+def cho_solve(c_and_lower: Operand, b: Value, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def cho_solve(c_and_lower: Operand, b: Operand, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
+@overload
 def cholesky(a: NDArray[Any], /, *, upper: bool = False) -> NDArray[Any]:
     """The lower (or upper) triangular factor of a positive definite matrix, of which that triangle is read."""
 @overload
@@ -628,6 +955,13 @@ def choose(a: Any, choices: Sequence[Value], mode: str = 'raise') -> Value:
     """Elements of several arrays, picked by an array of whole numbers."""
 @overload
 def choose(a: Any, choices: Operand, mode: str = 'raise') -> Any: ...
+@overload
+def circulant(c: NDArray[Any]) -> NDArray[Any]:
+    """The matrix whose columns are the vector, rolled by one more step each."""
+@overload
+def circulant(c: Value) -> Value: ...
+@overload
+def circulant(c: Operand) -> Any: ...
 @overload
 def clip(x: NDArray[Any], a_min: PlainArray | None = None, a_max: PlainArray | None = None, *, min: PlainArray | None = None, max: PlainArray | None = None) -> NDArray[Any]:
     """The array between two bounds, either of which may be None."""
@@ -642,6 +976,15 @@ def column_stack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
 def column_stack(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def column_stack(xs: Operand) -> Any: ...
+@overload
+def comb(N: NDArray[Any], k: PlainArray, *, exact: bool = False, repetition: bool = False) -> NDArray[Any]:
+    """The number of ways to choose k of N things."""
+@overload
+def comb(N: Value, k: Operand, *, exact: bool = False, repetition: bool = False) -> Value: ...
+@overload
+def comb(N: Operand, k: Value, *, exact: bool = False, repetition: bool = False) -> Value: ...
+@overload
+def comb(N: Operand, k: Operand, *, exact: bool = False, repetition: bool = False) -> Any: ...
 def common_type(*xs: Any) -> Any:
     """The floating type that holds all of these."""
 @overload
@@ -725,6 +1068,15 @@ def convolve(a: Operand, v: Value, mode: str = 'full') -> Value: ...
 @overload
 def convolve(a: Operand, v: Operand, mode: str = 'full') -> Any: ...
 @overload
+def convolve1d(input: NDArray[Any], weights: PlainArray, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: PlainArray = 0.0, origin: int = 0) -> NDArray[Any]:
+    """Slide weights, turned around, over an image along one axis."""
+@overload
+def convolve1d(input: Value, weights: Operand, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def convolve1d(input: Operand, weights: Value, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def convolve1d(input: Operand, weights: Operand, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Any: ...
+@overload
 def copy(x: NDArray[Any], order: str = 'K', subok: bool = False) -> NDArray[Any]:
     """The array itself: recorded arrays never change, so no copy is needed."""
 @overload
@@ -762,6 +1114,15 @@ def correlate(a: Value, v: Operand, mode: str = 'valid') -> Value: ...
 def correlate(a: Operand, v: Value, mode: str = 'valid') -> Value: ...
 @overload
 def correlate(a: Operand, v: Operand, mode: str = 'valid') -> Any: ...
+@overload
+def correlate1d(input: NDArray[Any], weights: PlainArray, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: PlainArray = 0.0, origin: int = 0) -> NDArray[Any]:
+    """Slide weights over an image along one axis."""
+@overload
+def correlate1d(input: Value, weights: Operand, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def correlate1d(input: Operand, weights: Value, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def correlate1d(input: Operand, weights: Operand, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Any: ...
 @overload
 def cos(x: float, /) -> float:
     """Cosine of an angle in radians."""
@@ -806,6 +1167,15 @@ def cross_entropy(input: Value, target: Operand, reduction: str = 'mean') -> Val
 @overload
 def cross_entropy(input: Operand, target: Operand, reduction: str = 'mean') -> Any: ...
 @overload
+def cubic_spline(x_new: NDArray[Any], x: Sequence[PlainArray], y: PlainArray, bc_type: Any = 'not-a-knot', nu: int = 0) -> NDArray[Any]:
+    """The cubic spline through points (x, y), or a derivative of it, at new places: SciPy's CubicSpline in one call."""
+@overload
+def cubic_spline(x_new: Value, x: Operand, y: Operand, bc_type: Any = 'not-a-knot', nu: int = 0) -> Value: ...
+@overload
+def cubic_spline(x_new: Operand, x: Operand, y: Value, bc_type: Any = 'not-a-knot', nu: int = 0) -> Value: ...
+@overload
+def cubic_spline(x_new: Operand, x: Operand, y: Operand, bc_type: Any = 'not-a-knot', nu: int = 0) -> Any: ...
+@overload
 def cumprod(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None) -> NDArray[Any]:
     """Running product along an axis, or of everything in one row; exact where factors are 0."""
 @overload
@@ -833,6 +1203,27 @@ def cumulative_sum(x: NDArray[Any], /, *, axis: int | Sequence[int] | None = Non
 def cumulative_sum(x: Value, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, include_initial: bool = False) -> Value: ...
 @overload
 def cumulative_sum(x: Operand, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, include_initial: bool = False) -> Any: ...
+@overload
+def cumulative_trapezoid(y: NDArray[Any], x: PlainArray | None = None, dx: PlainArray = 1.0, axis: int = -1, initial: Any = None) -> NDArray[Any]:
+    """Integrals from the first point to each later one along an axis, by the trapezoidal rule."""
+@overload
+def cumulative_trapezoid(y: Value, x: Operand | None = None, dx: Operand = 1.0, axis: int = -1, initial: Any = None) -> Value: ...
+@overload
+def cumulative_trapezoid(y: Operand, x: Operand | None = None, dx: Operand = 1.0, axis: int = -1, initial: Any = None) -> Any: ...
+@overload
+def dct(x: NDArray[Any], type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete cosine transform along an axis, of type 1, 2, 3 or 4."""
+@overload
+def dct(x: Value, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def dct(x: Operand, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def dctn(x: NDArray[Any], type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete cosine transform along several axes."""
+@overload
+def dctn(x: Value, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def dctn(x: Operand, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 @overload
 def deg2rad(x: NDArray[Any]) -> NDArray[Any]:
     """Degrees as radians."""
@@ -877,6 +1268,15 @@ def diagonal(x: NDArray[Any], offset: int = 0, axis1: int = 0, axis2: int = 1) -
 def diagonal(x: Value, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value: ...
 @overload
 def diagonal(x: Operand, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any: ...
+@overload
+def digamma(x: float, /) -> float:
+    """Slope of gammaln."""
+@overload
+def digamma(x: Value, /) -> Value: ...
+@overload
+def digamma(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def digamma(x: Operand, /) -> Any: ...
 def digitize(x: Operand, bins: Any, right: bool = False) -> Any:
     """Index of the bin that each element falls into."""
 @overload
@@ -918,12 +1318,26 @@ def dsplit(x: Value, indices_or_sections: Any) -> list[Value]: ...
 @overload
 def dsplit(x: Operand, indices_or_sections: Any) -> Any: ...
 @overload
+def dst(x: NDArray[Any], type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete sine transform along an axis, of type 1, 2, 3 or 4."""
+@overload
+def dst(x: Value, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def dst(x: Operand, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
 def dstack(xs: NDArray[Any] | Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Arrays joined along the third axis."""
 @overload
 def dstack(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def dstack(xs: Operand) -> Any: ...
+@overload
+def dstn(x: NDArray[Any], type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete sine transform along several axes."""
+@overload
+def dstn(x: Value, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def dstn(x: Operand, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 @overload
 def ediff1d(ary: NDArray[Any], to_end: PlainArray | None = None, to_begin: PlainArray | None = None) -> NDArray[Any]:
     """Differences between neighbours of all elements in a row, with numbers before and behind."""
@@ -978,6 +1392,15 @@ def embedding(input: Any, weight: Operand) -> Any: ...
 def empty_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
     """An array of the same shape and dtype, to be filled."""
 @overload
+def entr(x: float, /) -> float:
+    """-x log(x), the entropy of a probability; 0 at 0."""
+@overload
+def entr(x: Value, /) -> Value: ...
+@overload
+def entr(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def entr(x: Operand, /) -> Any: ...
+@overload
 def equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
     """Whether a = b."""
 @overload
@@ -1003,6 +1426,33 @@ def erfc(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def erfc(x: Operand, /) -> Any: ...
 @overload
+def erfcinv(x: float, /) -> float:
+    """Inverse of erfc."""
+@overload
+def erfcinv(x: Value, /) -> Value: ...
+@overload
+def erfcinv(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def erfcinv(x: Operand, /) -> Any: ...
+@overload
+def erfcx(x: float, /) -> float:
+    """exp(x**2) erfc(x), without underflow."""
+@overload
+def erfcx(x: Value, /) -> Value: ...
+@overload
+def erfcx(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def erfcx(x: Operand, /) -> Any: ...
+@overload
+def erfinv(x: float, /) -> float:
+    """Inverse of erf."""
+@overload
+def erfinv(x: Value, /) -> Value: ...
+@overload
+def erfinv(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def erfinv(x: Operand, /) -> Any: ...
+@overload
 def exp(x: float, /) -> float:
     """e to the power of the wire."""
 @overload
@@ -1011,6 +1461,13 @@ def exp(x: Value, /) -> Value: ...
 def exp(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def exp(x: Operand, /) -> Any: ...
+@overload
+def exp10(x: NDArray[Any]) -> NDArray[Any]:
+    """10 to the power of the wire."""
+@overload
+def exp10(x: Value) -> Value: ...
+@overload
+def exp10(x: Operand) -> Any: ...
 @overload
 def exp2(x: float, /) -> float:
     """2 to the power of the wire."""
@@ -1027,6 +1484,13 @@ def expand_dims(x: NDArray[Any], axis: int | Sequence[int] | None) -> NDArray[An
 def expand_dims(x: Value, axis: int | Sequence[int] | None) -> Value: ...
 @overload
 def expand_dims(x: Operand, axis: int | Sequence[int] | None) -> Any: ...
+@overload
+def expm(A: NDArray[Any]) -> NDArray[Any]:
+    """The exponential of a matrix."""
+@overload
+def expm(A: Value) -> Value: ...
+@overload
+def expm(A: Operand) -> Any: ...
 @overload
 def expm1(x: float, /) -> float:
     """exp(x) - 1, exact near 0."""
@@ -1050,6 +1514,50 @@ def fabs(x: NDArray[Any]) -> NDArray[Any]:
 def fabs(x: Value) -> Value: ...
 @overload
 def fabs(x: Operand) -> Any: ...
+@overload
+def factorial(n: NDArray[Any], exact: bool = False, extend: str = 'zero') -> NDArray[Any]:
+    """n!, the gamma function of n + 1; 0 for a negative n."""
+@overload
+def factorial(n: Value, exact: bool = False, extend: str = 'zero') -> Value: ...
+@overload
+def factorial(n: Operand, exact: bool = False, extend: str = 'zero') -> Any: ...
+@overload
+def fft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform along an axis."""
+@overload
+def fft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def fft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def fft2(a: NDArray[Any], s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform along two axes."""
+@overload
+def fft2(a: Value, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def fft2(a: Operand, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def fftconvolve(in1: NDArray[Any], in2: PlainArray, mode: str = 'full', axes: Any = None) -> NDArray[Any]:
+    """Convolve arrays by multiplying their spectra, along all axes or some of them."""
+@overload
+def fftconvolve(in1: Value, in2: Operand, mode: str = 'full', axes: Any = None) -> Value: ...
+@overload
+def fftconvolve(in1: Operand, in2: Value, mode: str = 'full', axes: Any = None) -> Value: ...
+@overload
+def fftconvolve(in1: Operand, in2: Operand, mode: str = 'full', axes: Any = None) -> Any: ...
+@overload
+def fftn(a: NDArray[Any], s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform along several axes."""
+@overload
+def fftn(a: Value, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def fftn(a: Operand, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def fftshift(x: NDArray[Any], axes: Any = None) -> NDArray[Any]:
+    """The elements rolled so that frequency 0 is in the middle."""
+@overload
+def fftshift(x: Value, axes: Any = None) -> Value: ...
+@overload
+def fftshift(x: Operand, axes: Any = None) -> Any: ...
 @overload
 def fix(x: NDArray[Any]) -> NDArray[Any]:
     """The nearest whole number towards 0."""
@@ -1156,6 +1664,85 @@ def frexp(x: Operand) -> Any: ...
 def full_like(x: Operand, fill_value: Any, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
     """One number everywhere, in the same shape and dtype; a recorded number keeps its gradient."""
 @overload
+def gamma(x: float, /) -> float:
+    """Gamma function: (x - 1)! for a whole number x."""
+@overload
+def gamma(x: Value, /) -> Value: ...
+@overload
+def gamma(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gamma(x: Operand, /) -> Any: ...
+@overload
+def gamma_moment(n: float, a: float, x: float, /) -> float:
+    """Integral of (log t - digamma(a))**n over the gamma distribution of shape a, for t from 0 to x."""
+@overload
+def gamma_moment(n: Value, a: Operand, x: Operand, /) -> Value: ...
+@overload
+def gamma_moment(n: Operand, a: Value, x: Operand, /) -> Value: ...
+@overload
+def gamma_moment(n: Operand, a: Operand, x: Value, /) -> Value: ...
+@overload
+def gamma_moment(n: NDArray[Any], a: PlainArray, x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def gamma_moment(n: PlainArray, a: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def gamma_moment(n: PlainArray, a: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gamma_moment(n: Operand, a: Operand, x: Operand, /) -> Any: ...
+@overload
+def gammainc(a: float, x: float, /) -> float:
+    """Cumulative probability of x under the gamma distribution of shape a: the lower incomplete gamma function."""
+@overload
+def gammainc(a: Value, x: Operand, /) -> Value: ...
+@overload
+def gammainc(a: Operand, x: Value, /) -> Value: ...
+@overload
+def gammainc(a: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def gammainc(a: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gammainc(a: Operand, x: Operand, /) -> Any: ...
+@overload
+def gammaincc(a: float, x: float, /) -> float:
+    """1 - gammainc(a, x), exact for large x."""
+@overload
+def gammaincc(a: Value, x: Operand, /) -> Value: ...
+@overload
+def gammaincc(a: Operand, x: Value, /) -> Value: ...
+@overload
+def gammaincc(a: NDArray[Any], x: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def gammaincc(a: PlainArray, x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gammaincc(a: Operand, x: Operand, /) -> Any: ...
+@overload
+def gammaln(x: float, /) -> float:
+    """Logarithm of the absolute value of the gamma function."""
+@overload
+def gammaln(x: Value, /) -> Value: ...
+@overload
+def gammaln(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def gammaln(x: Operand, /) -> Any: ...
+@overload
+def gaussian_filter(input: NDArray[Any], sigma: PlainArray, order: Any = 0, output: Any = None, mode: Any = 'reflect', cval: PlainArray = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> NDArray[Any]:
+    """Blur an image with a bell curve along every axis."""
+@overload
+def gaussian_filter(input: Value, sigma: Operand, order: Any = 0, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> Value: ...
+@overload
+def gaussian_filter(input: Operand, sigma: Value, order: Any = 0, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> Value: ...
+@overload
+def gaussian_filter(input: Operand, sigma: Operand, order: Any = 0, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> Any: ...
+@overload
+def gaussian_filter1d(input: NDArray[Any], sigma: PlainArray, axis: int = -1, order: int = 0, output: Any = None, mode: str = 'reflect', cval: PlainArray = 0.0, truncate: float = 4.0, *, radius: int | None = None) -> NDArray[Any]:
+    """Blur along an axis with a bell curve of a standard deviation; `order` is that of a derivative of the curve."""
+@overload
+def gaussian_filter1d(input: Value, sigma: Operand, axis: int = -1, order: int = 0, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: int | None = None) -> Value: ...
+@overload
+def gaussian_filter1d(input: Operand, sigma: Value, axis: int = -1, order: int = 0, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: int | None = None) -> Value: ...
+@overload
+def gaussian_filter1d(input: Operand, sigma: Operand, axis: int = -1, order: int = 0, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, truncate: float = 4.0, *, radius: int | None = None) -> Any: ...
+@overload
 def gelu(x: float, /) -> float:
     """x times the normal distribution's cumulative probability of x."""
 @overload
@@ -1164,6 +1751,15 @@ def gelu(x: Value, /) -> Value: ...
 def gelu(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def gelu(x: Operand, /) -> Any: ...
+@overload
+def geomspace(start: NDArray[Any], stop: PlainArray, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: int = 0) -> NDArray[Any]:
+    """Numbers between two, each a constant multiple of the one before."""
+@overload
+def geomspace(start: Value, stop: Operand, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: int = 0) -> Value: ...
+@overload
+def geomspace(start: Operand, stop: Value, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: int = 0) -> Value: ...
+@overload
+def geomspace(start: Operand, stop: Operand, num: int = 50, endpoint: bool = True, dtype: DTypeLike | None = None, axis: int = 0) -> Any: ...
 def gradient(f: Operand, *varargs: Operand, axis: int | Sequence[int] | None = None, edge_order: int = 1) -> Any:
     """Slopes between neighbours, central inside and one-sided at the edges; one array for each axis."""
 @overload
@@ -1181,6 +1777,13 @@ def greater_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def greater_equal(a: Operand, b: Operand, /) -> Any: ...
 @overload
+def hankel(c: NDArray[Any], r: PlainArray | None = None) -> NDArray[Any]:
+    """A matrix with constant antidiagonals: c is its first column and r its last row."""
+@overload
+def hankel(c: Value, r: Operand | None = None) -> Value: ...
+@overload
+def hankel(c: Operand, r: Operand | None = None) -> Any: ...
+@overload
 def heaviside(a: float, b: float, /) -> float:
     """0 for a < 0, 1 for a > 0, b at a = 0."""
 @overload
@@ -1193,6 +1796,13 @@ def heaviside(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
 def heaviside(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def heaviside(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def hfft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The real transform of a signal of which one half is given, the other being its conjugate."""
+@overload
+def hfft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def hfft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 def histogram(a: Operand, bins: Operand = 10, range: Operand | None = None, density: Any = None, weights: Operand | None = None) -> Any:
     """How many elements, or how much weight, fall into each bin, and the edges of the bins."""
 @overload
@@ -1217,6 +1827,15 @@ def hstack(xs: Value | Sequence[Value]) -> Value: ...
 @overload
 def hstack(xs: Operand) -> Any: ...
 @overload
+def huber(delta: NDArray[Any], r: PlainArray) -> NDArray[Any]:
+    """r**2 / 2 up to abs(r) = delta, beyond it a straight line; inf for a negative delta."""
+@overload
+def huber(delta: Value, r: Operand) -> Value: ...
+@overload
+def huber(delta: Operand, r: Value) -> Value: ...
+@overload
+def huber(delta: Operand, r: Operand) -> Any: ...
+@overload
 def hypot(a: float, b: float, /) -> float:
     """Length of the vector (a, b); slopes 0 at the origin."""
 @overload
@@ -1229,6 +1848,97 @@ def hypot(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
 def hypot(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def hypot(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def i0(x: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the first kind, of order 0."""
+@overload
+def i0(x: Value) -> Value: ...
+@overload
+def i0(x: Operand) -> Any: ...
+@overload
+def i0e(x: NDArray[Any]) -> NDArray[Any]:
+    """exp(-abs(x)) times the modified Bessel function of the first kind, of order 0."""
+@overload
+def i0e(x: Value) -> Value: ...
+@overload
+def i0e(x: Operand) -> Any: ...
+@overload
+def i1(x: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the first kind, of order 1."""
+@overload
+def i1(x: Value) -> Value: ...
+@overload
+def i1(x: Operand) -> Any: ...
+@overload
+def i1e(x: NDArray[Any]) -> NDArray[Any]:
+    """exp(-abs(x)) times the modified Bessel function of the first kind, of order 1."""
+@overload
+def i1e(x: Value) -> Value: ...
+@overload
+def i1e(x: Operand) -> Any: ...
+@overload
+def idct(x: NDArray[Any], type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of the discrete cosine transform of a type."""
+@overload
+def idct(x: Value, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def idct(x: Operand, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def idctn(x: NDArray[Any], type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of the discrete cosine transform along several axes."""
+@overload
+def idctn(x: Value, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def idctn(x: Operand, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def idst(x: NDArray[Any], type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of the discrete sine transform of a type."""
+@overload
+def idst(x: Value, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def idst(x: Operand, type: int = 2, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def idstn(x: NDArray[Any], type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of the discrete sine transform along several axes."""
+@overload
+def idstn(x: Value, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def idstn(x: Operand, type: int = 2, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def ifft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse discrete Fourier transform along an axis."""
+@overload
+def ifft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def ifft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def ifft2(a: NDArray[Any], s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse discrete Fourier transform along two axes."""
+@overload
+def ifft2(a: Value, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def ifft2(a: Operand, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def ifftn(a: NDArray[Any], s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse discrete Fourier transform along several axes."""
+@overload
+def ifftn(a: Value, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def ifftn(a: Operand, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def ifftshift(x: NDArray[Any], axes: Any = None) -> NDArray[Any]:
+    """The inverse of `fftshift`."""
+@overload
+def ifftshift(x: Value, axes: Any = None) -> Value: ...
+@overload
+def ifftshift(x: Operand, axes: Any = None) -> Any: ...
+@overload
+def ihfft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The inverse of `hfft`."""
+@overload
+def ihfft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def ihfft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 @overload
 def imag(x: NDArray[Any]) -> NDArray[Any]:
     """The imaginary part."""
@@ -1272,6 +1982,27 @@ def inv(a: NDArray[Any]) -> NDArray[Any]:
 def inv(a: Value) -> Value: ...
 @overload
 def inv(a: Operand) -> Any: ...
+@overload
+def irfft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The real numbers whose transform `rfft` gave; `n` says how many, 2 (m - 1) of m elements by default."""
+@overload
+def irfft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def irfft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def irfft2(a: NDArray[Any], s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The real numbers whose transform `rfft2` gave."""
+@overload
+def irfft2(a: Value, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def irfft2(a: Operand, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def irfftn(a: NDArray[Any], s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The real numbers whose transform `rfftn` gave."""
+@overload
+def irfftn(a: Value, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def irfftn(a: Operand, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 def isclose(a: Operand, b: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Any:
     """Where two arrays are nearly equal."""
 def iscomplex(x: Operand) -> Any:
@@ -1304,6 +2035,73 @@ def isreal(x: Operand) -> Any:
 def isrealobj(x: Operand) -> bool:
     """Whether the dtype is not complex."""
 @overload
+def iv(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the first kind, of a whole order n."""
+@overload
+def iv(v: Any, z: Value) -> Value: ...
+@overload
+def iv(v: Any, z: Operand) -> Any: ...
+@overload
+def ive(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """exp(-abs(x)) times the modified Bessel function of the first kind, of a whole order n; without overflow."""
+@overload
+def ive(v: Any, z: Value) -> Value: ...
+@overload
+def ive(v: Any, z: Operand) -> Any: ...
+@overload
+def j0(x: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the first kind, of order 0."""
+@overload
+def j0(x: Value) -> Value: ...
+@overload
+def j0(x: Operand) -> Any: ...
+@overload
+def j1(x: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the first kind, of order 1."""
+@overload
+def j1(x: Value) -> Value: ...
+@overload
+def j1(x: Operand) -> Any: ...
+@overload
+def jv(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the first kind, of a whole order n."""
+@overload
+def jv(v: Any, z: Value) -> Value: ...
+@overload
+def jv(v: Any, z: Operand) -> Any: ...
+@overload
+def k0(x: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the second kind, of order 0."""
+@overload
+def k0(x: Value) -> Value: ...
+@overload
+def k0(x: Operand) -> Any: ...
+@overload
+def k1(x: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the second kind, of order 1."""
+@overload
+def k1(x: Value) -> Value: ...
+@overload
+def k1(x: Operand) -> Any: ...
+@overload
+def khatri_rao(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
+    """The columns of a and b multiplied each with each, column by column."""
+@overload
+def khatri_rao(a: Value, b: Operand) -> Value: ...
+@overload
+def khatri_rao(a: Operand, b: Value) -> Value: ...
+@overload
+def khatri_rao(a: Operand, b: Operand) -> Any: ...
+@overload
+def kl_div(x: NDArray[Any], y: PlainArray) -> NDArray[Any]:
+    """x log(x / y) - x + y, the summand of the Kullback-Leibler divergence."""
+@overload
+def kl_div(x: Value, y: Operand) -> Value: ...
+@overload
+def kl_div(x: Operand, y: Value) -> Value: ...
+@overload
+def kl_div(x: Operand, y: Operand) -> Any: ...
+@overload
 def kron(a: NDArray[Any], b: PlainArray) -> NDArray[Any]:
     """A copy of b for each element of a, multiplied by it."""
 @overload
@@ -1312,6 +2110,13 @@ def kron(a: Value, b: Operand) -> Value: ...
 def kron(a: Operand, b: Value) -> Value: ...
 @overload
 def kron(a: Operand, b: Operand) -> Any: ...
+@overload
+def kv(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """Modified Bessel function of the second kind, of a whole order n."""
+@overload
+def kv(v: Any, z: Value) -> Value: ...
+@overload
+def kv(v: Any, z: Operand) -> Any: ...
 @overload
 def layer_norm(input: NDArray[Any], normalized_shape: Any, weight: PlainArray | None = None, bias: PlainArray | None = None, eps: float = 1e-05) -> NDArray[Any]:
     """Shift and scale the numbers along the last axes to mean 0 and variance 1, then by weight and bias."""
@@ -1355,6 +2160,8 @@ def less_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 def less_equal(a: Operand, b: Operand, /) -> Any: ...
 def lexsort(keys: Sequence[Operand], axis: int = -1) -> Any:
     """Indices that sort by several rows, the last one first."""
+def lfilter(b: Operand, a: Operand, x: Operand, axis: int = -1, zi: Operand | None = None) -> Any:
+    """Filter a signal along an axis: a[0] y[n] = b[0] x[n] + b[1] x[n-1] + ... - a[1] y[n-1] - ..."""
 @overload
 def linear(input: NDArray[Any], weight: PlainArray, bias: PlainArray | None = None) -> NDArray[Any]:
     """Multiply vectors (..., in) by a matrix (out, in) and add a bias."""
@@ -1364,6 +2171,8 @@ def linear(input: Value, weight: Operand, bias: Operand | None = None) -> Value:
 def linear(input: Operand, weight: Value, bias: Operand | None = None) -> Value: ...
 @overload
 def linear(input: Operand, weight: Operand, bias: Operand | None = None) -> Any: ...
+def linspace(start: Operand, stop: Operand, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: DTypeLike | None = None, axis: int = 0) -> Any:
+    """Numbers at equal distances between two."""
 @overload
 def ln(x: float, /) -> float:
     """Natural logarithm."""
@@ -1409,6 +2218,22 @@ def log2(x: Value, /) -> Value: ...
 def log2(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def log2(x: Operand, /) -> Any: ...
+@overload
+def log_expit(x: NDArray[Any]) -> NDArray[Any]:
+    """log(sigmoid(x)), exact where sigmoid is nearly 0."""
+@overload
+def log_expit(x: Value) -> Value: ...
+@overload
+def log_expit(x: Operand) -> Any: ...
+@overload
+def log_ndtr(x: float, /) -> float:
+    """Logarithm of the normal distribution's cumulative probability, exact in both tails."""
+@overload
+def log_ndtr(x: Value, /) -> Value: ...
+@overload
+def log_ndtr(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def log_ndtr(x: Operand, /) -> Any: ...
 @overload
 def log_softmax(x: NDArray[Any], axis: int | Sequence[int] | None = -1) -> NDArray[Any]:
     """log(softmax(x)) along an axis, exact where softmax is nearly 0."""
@@ -1469,6 +2294,29 @@ def logical_xor(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def logical_xor(a: Operand, b: Operand, /) -> Any: ...
 @overload
+def logit(x: NDArray[Any]) -> NDArray[Any]:
+    """log(x / (1 - x)), the inverse of sigmoid."""
+@overload
+def logit(x: Value) -> Value: ...
+@overload
+def logit(x: Operand) -> Any: ...
+@overload
+def logm(A: NDArray[Any], disp: Any = True) -> NDArray[Any]:
+    """The principal logarithm of a matrix; for a matrix with negative eigenvalues pass it as complex numbers."""
+@overload
+def logm(A: Value, disp: Any = True) -> Value: ...
+@overload
+def logm(A: Operand, disp: Any = True) -> Any: ...
+@overload
+def logspace(start: NDArray[Any], stop: PlainArray, num: int = 50, endpoint: bool = True, base: PlainArray = 10.0, dtype: DTypeLike | None = None, axis: int = 0) -> NDArray[Any]:
+    """Powers of a base whose exponents are at equal distances."""
+@overload
+def logspace(start: Value, stop: Operand, num: int = 50, endpoint: bool = True, base: Operand = 10.0, dtype: DTypeLike | None = None, axis: int = 0) -> Value: ...
+@overload
+def logspace(start: Operand, stop: Value, num: int = 50, endpoint: bool = True, base: Operand = 10.0, dtype: DTypeLike | None = None, axis: int = 0) -> Value: ...
+@overload
+def logspace(start: Operand, stop: Operand, num: int = 50, endpoint: bool = True, base: Operand = 10.0, dtype: DTypeLike | None = None, axis: int = 0) -> Any: ...
+@overload
 def logsumexp(x: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) along axes, or of everything, without overflow."""
 @overload
@@ -1484,6 +2332,22 @@ def lstsq(a: Value, b: Operand, rcond: Operand | None = None) -> tuple[Value, Va
 def lstsq(a: Operand, b: Value, rcond: Operand | None = None) -> tuple[Value, Value, Any, Any]: ...
 @overload
 def lstsq(a: Operand, b: Operand, rcond: Operand | None = None) -> Any: ...
+def lu(a: Operand, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True, p_indices: bool = False) -> Any:
+    """Factors of a square matrix, a = P @ L @ U, by elimination with partial pivoting."""
+@overload
+def lu_factor(a: NDArray[Any], overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Factors of a square matrix in one matrix, and the rows that were exchanged, for `lu_solve`."""
+@overload
+def lu_factor(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Value, Any]: ...
+@overload
+def lu_factor(a: Operand, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def lu_solve(lu_and_piv: Sequence[Value], b: Operand, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Value:
+    """The x for which a @ x = b, where `lu_factor` has factored a."""
+@overload
+def lu_solve(lu_and_piv: Operand, b: Value, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def lu_solve(lu_and_piv: Operand, b: Operand, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
 @overload
 def matmul(a: NDArray[Any], b: PlainArray, /) -> Any:
     """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
@@ -1641,6 +2505,13 @@ def multi_margin_loss(input: Value, target: Any, p: int = 1, margin: float = 1.0
 @overload
 def multi_margin_loss(input: Operand, target: Any, p: int = 1, margin: float = 1.0, reduction: str = 'mean') -> Any: ...
 @overload
+def multigammaln(a: NDArray[Any], d: Any) -> NDArray[Any]:
+    """The logarithm of the multivariate gamma function of dimension d."""
+@overload
+def multigammaln(a: Value, d: Any) -> Value: ...
+@overload
+def multigammaln(a: Operand, d: Any) -> Any: ...
+@overload
 def multiply(a: float, b: float, /) -> float:
     """Product of two wires."""
 @overload
@@ -1741,6 +2612,40 @@ def nanvar(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike
 def ndim(x: Operand) -> int:
     """The number of axes."""
 @overload
+def ndimage_convolve(input: NDArray[Any], weights: PlainArray, output: Any = None, mode: Any = 'reflect', cval: PlainArray = 0.0, origin: Any = 0, *, axes: Any = None) -> NDArray[Any]:
+    """Slide an array of weights, turned around, over an image."""
+@overload
+def ndimage_convolve(input: Value, weights: Operand, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def ndimage_convolve(input: Operand, weights: Value, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def ndimage_convolve(input: Operand, weights: Operand, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Any: ...
+@overload
+def ndimage_correlate(input: NDArray[Any], weights: PlainArray, output: Any = None, mode: Any = 'reflect', cval: PlainArray = 0.0, origin: Any = 0, *, axes: Any = None) -> NDArray[Any]:
+    """Slide an array of weights over an image."""
+@overload
+def ndimage_correlate(input: Value, weights: Operand, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def ndimage_correlate(input: Operand, weights: Value, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def ndimage_correlate(input: Operand, weights: Operand, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Any: ...
+@overload
+def ndtr(x: NDArray[Any]) -> NDArray[Any]:
+    """The normal distribution's cumulative probability, exact in both tails."""
+@overload
+def ndtr(x: Value) -> Value: ...
+@overload
+def ndtr(x: Operand) -> Any: ...
+@overload
+def ndtri(x: float, /) -> float:
+    """Inverse of the normal distribution's cumulative probability."""
+@overload
+def ndtri(x: Value, /) -> Value: ...
+@overload
+def ndtri(x: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def ndtri(x: Operand, /) -> Any: ...
+@overload
 def negative(x: float, /) -> float:
     """The wire with the opposite sign."""
 @overload
@@ -1765,6 +2670,8 @@ def not_equal(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
 def not_equal(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def not_equal(a: Operand, b: Operand, /) -> Any: ...
+def odeint(func: Any, y0: Any, t: Any, args: Any = ..., Dfun: Any = None, col_deriv: int = 0, full_output: int = 0, ml: Any = None, mu: Any = None, rtol: Any = None, atol: Any = None, tcrit: Any = None, h0: float = 0.0, hmax: float = 0.0, hmin: float = 0.0, ixpr: int = 0, mxstep: int = 0, mxhnil: int = 0, mxordn: int = 12, mxords: int = 5, printmessg: int = 0, tfirst: bool = False) -> Any:
+    """Solve a differential equation dy/dt = func(y, t); the states at the times t, one per row."""
 def one_hot(tensor: Operand, num_classes: int = -1) -> Any:
     """Return whole numbers as rows of 0 with a 1 at the number's place."""
 def ones_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
@@ -1800,6 +2707,13 @@ def percentile(a: Value, q: Any, axis: int | Sequence[int] | None = None, *, ove
 @overload
 def percentile(a: Operand, q: Any, axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any: ...
 @overload
+def piecewise(x: NDArray[Any], condlist: Any, funclist: Sequence[PlainArray], *args: Any, **kw: Any) -> NDArray[Any]:
+    """A function given piece by piece: where a condition holds, its function of those elements."""
+@overload
+def piecewise(x: Value, condlist: Any, funclist: Operand, *args: Any, **kw: Any) -> Value: ...
+@overload
+def piecewise(x: Operand, condlist: Any, funclist: Operand, *args: Any, **kw: Any) -> Any: ...
+@overload
 def pinv(a: NDArray[Any], rcond: Any = None, hermitian: bool = False, **keywords: Any) -> NDArray[Any]:
     """The pseudo-inverse; the gradient is that among matrices of the same rank."""
 @overload
@@ -1833,6 +2747,13 @@ def polydiv(u: Operand, v: Operand) -> Any:
     """The quotient and the remainder of two polynomials."""
 def polyfit(x: Operand, y: Operand, deg: int, rcond: float | None = None, full: bool = False, w: Operand | None = None, cov: Any = False) -> Any:
     """The polynomial of a degree that fits points best, by least squares."""
+@overload
+def polygamma(n: Any, x: NDArray[Any]) -> NDArray[Any]:
+    """The derivative of order n of digamma."""
+@overload
+def polygamma(n: Any, x: Value) -> Value: ...
+@overload
+def polygamma(n: Any, x: Operand) -> Any: ...
 @overload
 def polyint(p: NDArray[Any], m: int = 1, k: PlainArray | None = None) -> NDArray[Any]:
     """The integral of a polynomial, taken `m` times; `k` are the constants."""
@@ -1910,6 +2831,15 @@ def prod(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | N
 @overload
 def prod(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Any: ...
 @overload
+def pseudo_huber(delta: NDArray[Any], r: PlainArray) -> NDArray[Any]:
+    """delta**2 (sqrt(1 + (r / delta)**2) - 1), a smooth huber; inf for a negative delta."""
+@overload
+def pseudo_huber(delta: Value, r: Operand) -> Value: ...
+@overload
+def pseudo_huber(delta: Operand, r: Value) -> Value: ...
+@overload
+def pseudo_huber(delta: Operand, r: Operand) -> Any: ...
+@overload
 def ptp(a: NDArray[Any], axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Any:
     """Distance from the smallest to the largest element along axes, or of all."""
 @overload
@@ -1925,6 +2855,8 @@ def put(x: Value, index: Any, values: Operand) -> Value: ...
 def put(x: Operand, index: Any, values: Operand) -> Any: ...
 def qr(a: Operand, mode: str = 'reduced') -> Any:
     """QR decomposition: orthogonal columns and an upper triangle; the gradient needs full rank."""
+def quad(func: Any, a: Operand, b: Operand, args: Any = ..., full_output: int = 0, *positional: Any, **options: Any) -> Any:
+    """The integral of a function from a to b, and an estimate of its error; gradients flow to args and to the limits."""
 @overload
 def quantile(a: NDArray[Any], q: PlainArray | Sequence[PlainArray], axis: int | Sequence[int] | None = None, *, overwrite_input: bool = False, method: str = 'linear', keepdims: bool = False) -> Any:
     """Quantiles at `q`, from 0 to 1, interpolated linearly between elements."""
@@ -1970,6 +2902,19 @@ def reciprocal(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def reciprocal(x: Operand, /) -> Any: ...
 @overload
+def rel_entr(a: float, b: float, /) -> float:
+    """a log(a / b), the relative entropy of two probabilities; 0 where a = 0."""
+@overload
+def rel_entr(a: Value, b: Operand, /) -> Value: ...
+@overload
+def rel_entr(a: Operand, b: Value, /) -> Value: ...
+@overload
+def rel_entr(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def rel_entr(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def rel_entr(a: Operand, b: Operand, /) -> Any: ...
+@overload
 def relu(x: float, /) -> float:
     """The wire where it is positive, else 0; slope 0 at 0."""
 @overload
@@ -2005,6 +2950,27 @@ def resize(a: Operand, new_shape: Any) -> Any:
     """The elements in a new shape, repeated in order as often as it takes."""
 def result_type(*xs: Any) -> Any:
     """The dtype that NumPy gives what is computed from these."""
+@overload
+def rfft(a: NDArray[Any], n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform of real numbers along an axis, without the half that follows by symmetry."""
+@overload
+def rfft(a: Value, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def rfft(a: Operand, n: Any = None, axis: int | Sequence[int] | None = -1, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def rfft2(a: NDArray[Any], s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform of real numbers along two axes; the last of them is halved."""
+@overload
+def rfft2(a: Value, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def rfft2(a: Operand, s: Any = None, axes: Any = ..., norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
+@overload
+def rfftn(a: NDArray[Any], s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> NDArray[Any]:
+    """The discrete Fourier transform of real numbers along several axes; the last of them is halved."""
+@overload
+def rfftn(a: Value, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Value: ...
+@overload
+def rfftn(a: Operand, s: Any = None, axes: Any = None, norm: Any = None, *scipy: Any, **settings: Any) -> Any: ...
 @overload
 def roll(x: NDArray[Any], shift: Any, axis: int | Sequence[int] | None = None) -> NDArray[Any]:
     """The elements rolled along axes; those that leave at one end come back at the other."""
@@ -2049,6 +3015,97 @@ def scatter_add(x: Value, index: Any, values: Operand) -> Value: ...
 def scatter_add(x: Operand, index: Any, values: Value) -> Value: ...
 @overload
 def scatter_add(x: Operand, index: Any, values: Operand) -> Any: ...
+@overload
+def scipy_cholesky(a: NDArray[Any], lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> NDArray[Any]:
+    """The upper (or lower) triangular factor of a positive definite matrix; the gradient is symmetric."""
+@overload
+def scipy_cholesky(a: Value, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def scipy_cholesky(a: Operand, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def scipy_convolve(in1: NDArray[Any], in2: PlainArray, mode: str = 'full', method: str = 'auto') -> NDArray[Any]:
+    """Slide one array, turned around, over another, along all axes."""
+@overload
+def scipy_convolve(in1: Value, in2: Operand, mode: str = 'full', method: str = 'auto') -> Value: ...
+@overload
+def scipy_convolve(in1: Operand, in2: Value, mode: str = 'full', method: str = 'auto') -> Value: ...
+@overload
+def scipy_convolve(in1: Operand, in2: Operand, mode: str = 'full', method: str = 'auto') -> Any: ...
+@overload
+def scipy_correlate(in1: NDArray[Any], in2: PlainArray, mode: str = 'full', method: str = 'auto') -> NDArray[Any]:
+    """Slide one array over another, along all axes, without turning it around."""
+@overload
+def scipy_correlate(in1: Value, in2: Operand, mode: str = 'full', method: str = 'auto') -> Value: ...
+@overload
+def scipy_correlate(in1: Operand, in2: Value, mode: str = 'full', method: str = 'auto') -> Value: ...
+@overload
+def scipy_correlate(in1: Operand, in2: Operand, mode: str = 'full', method: str = 'auto') -> Any: ...
+@overload
+def scipy_det(a: NDArray[Any], overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The determinant."""
+@overload
+def scipy_det(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def scipy_det(a: Operand, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
+def scipy_eigh(a: Operand, b: Operand | None = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, type: int = 1, check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None, driver: Any = None) -> Any:
+    """Eigenvalues and eigenvectors of a symmetric matrix a, or of a with respect to b; the gradient is symmetric."""
+@overload
+def scipy_eigvalsh(a: NDArray[Any], b: PlainArray | None = None, **settings: Any) -> NDArray[Any]:
+    """Eigenvalues of a symmetric matrix a, or of a with respect to b, in order; the gradient is symmetric."""
+@overload
+def scipy_eigvalsh(a: Value, b: Operand | None = None, **settings: Any) -> Value: ...
+@overload
+def scipy_eigvalsh(a: Operand, b: Operand | None = None, **settings: Any) -> Any: ...
+@overload
+def scipy_inv(a: NDArray[Any], overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False) -> NDArray[Any]:
+    """The inverse of a matrix."""
+@overload
+def scipy_inv(a: Value, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False) -> Value: ...
+@overload
+def scipy_inv(a: Operand, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None, lower: bool = False) -> Any: ...
+@overload
+def scipy_lstsq(a: NDArray[Any], b: PlainArray, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, lapack_driver: Any = None) -> Any:
+    """Least squares: the solution, the sums of squared residuals, the rank and the singular values."""
+@overload
+def scipy_lstsq(a: Value, b: Operand, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, lapack_driver: Any = None) -> tuple[Value, Value, Any, Value]: ...
+@overload
+def scipy_lstsq(a: Operand, b: Value, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, lapack_driver: Any = None) -> tuple[Value, Value, Any, Any]: ...
+@overload
+def scipy_lstsq(a: Operand, b: Operand, cond: Any = None, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, lapack_driver: Any = None) -> Any: ...
+@overload
+def scipy_norm(a: NDArray[Any], ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False, check_finite: bool = True) -> Any:
+    """A norm of a vector or a matrix."""
+@overload
+def scipy_norm(a: Value, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def scipy_norm(a: Operand, ord: Any = None, axis: int | Sequence[int] | None = None, keepdims: bool = False, check_finite: bool = True) -> Any: ...
+def scipy_pinv(a: Operand, *, atol: Any = None, rtol: Operand | None = None, return_rank: bool = False, check_finite: bool = True) -> Any:
+    """The pseudo-inverse; the gradient is that among matrices of the same rank."""
+@overload
+def scipy_qr(a: NDArray[Any], overwrite_a: bool = False, lwork: Any = None, mode: str = 'full', pivoting: bool = False, check_finite: bool = True) -> Any:
+    """QR decomposition: orthogonal columns and an upper triangle; the gradient needs full rank."""
+@overload
+def scipy_qr(a: Value, overwrite_a: bool = False, lwork: Any = None, mode: str = 'full', pivoting: bool = False, check_finite: bool = True) -> tuple[Value, Value]: ...
+@overload
+def scipy_qr(a: Operand, overwrite_a: bool = False, lwork: Any = None, mode: str = 'full', pivoting: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def scipy_solve(a: NDArray[Any], b: PlainArray, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> NDArray[Any]:
+    """The x for which a @ x = b; of a symmetric matrix (`assume_a`) one triangle is read, and gets the gradient."""
+@overload
+def scipy_solve(a: Value, b: Operand, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> Value: ...
+@overload
+def scipy_solve(a: Operand, b: Value, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> Value: ...
+@overload
+def scipy_solve(a: Operand, b: Operand, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> Any: ...
+def scipy_svd(a: Operand, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True, lapack_driver: str = 'gesdd') -> Any:
+    """Left singular vectors, singular values, and right singular vectors as rows; or the values alone."""
+@overload
+def scipy_svdvals(a: NDArray[Any], overwrite_a: bool = False, check_finite: bool = True) -> NDArray[Any]:
+    """Singular values, the largest first."""
+@overload
+def scipy_svdvals(a: Value, overwrite_a: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def scipy_svdvals(a: Operand, overwrite_a: bool = False, check_finite: bool = True) -> Any: ...
 def searchsorted(a: Operand, v: Any, side: str = 'left', sorter: Any = None) -> Any:
     """Indices at which to insert elements into a sorted row."""
 @overload
@@ -2094,6 +3151,13 @@ def silu(x: Value, /) -> Value: ...
 def silu(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def silu(x: Operand, /) -> Any: ...
+@overload
+def simpson(y: NDArray[Any], x: PlainArray | None = None, *, dx: PlainArray = 1.0, axis: int = -1) -> Any:
+    """Integral along an axis by Simpson's rule; of an even number of points, the last interval is corrected."""
+@overload
+def simpson(y: Value, x: Operand | None = None, *, dx: Operand = 1.0, axis: int = -1) -> Value: ...
+@overload
+def simpson(y: Operand, x: Operand | None = None, *, dx: Operand = 1.0, axis: int = -1) -> Any: ...
 @overload
 def sin(x: float, /) -> float:
     """Sine of an angle in radians."""
@@ -2163,6 +3227,35 @@ def solve(a: Operand, b: Value) -> Value: ...
 @overload
 def solve(a: Operand, b: Operand) -> Any: ...
 @overload
+def solve_banded(l_and_u: Any, ab: NDArray[Any], b: PlainArray, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> NDArray[Any]:
+    """The x for which a banded matrix, given by its diagonals, times x, is b; solved as a dense system."""
+@overload
+def solve_banded(l_and_u: Any, ab: Value, b: Operand, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solve_banded(l_and_u: Any, ab: Operand, b: Value, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solve_banded(l_and_u: Any, ab: Operand, b: Operand, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
+def solve_ivp(fun: Any, t_span: Any, y0: Any, method: Any = 'RK45', t_eval: Any = None, dense_output: bool = False, events: Any = None, vectorized: bool = False, args: Any = None, **options: Any) -> Any:
+    """Solve a differential equation dy/dt = fun(t, y); gradients flow through the steps that are taken."""
+@overload
+def solve_toeplitz(c_or_cr: NDArray[Any] | Sequence[NDArray[Any]], b: PlainArray, check_finite: bool = True) -> NDArray[Any]:
+    """The x for which a matrix with constant diagonals, times x, is b; solved as a dense system."""
+@overload
+def solve_toeplitz(c_or_cr: Value | Sequence[Value], b: Operand, check_finite: bool = True) -> Value: ...
+@overload
+def solve_toeplitz(c_or_cr: Operand, b: Value, check_finite: bool = True) -> Value: ...
+@overload
+def solve_toeplitz(c_or_cr: Operand, b: Operand, check_finite: bool = True) -> Any: ...
+@overload
+def solve_triangular(a: NDArray[Any], b: PlainArray, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> NDArray[Any]:
+    """The x for which the lower or upper triangle of a, times x, is b; the other triangle is not read."""
+@overload
+def solve_triangular(a: Value, b: Operand, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solve_triangular(a: Operand, b: Value, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
+@overload
+def solve_triangular(a: Operand, b: Operand, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
+@overload
 def sort(a: NDArray[Any], axis: int | Sequence[int] | None = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> NDArray[Any]:
     """The elements sorted along an axis; each keeps its gradient."""
 @overload
@@ -2193,6 +3286,13 @@ def sqrt(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def sqrt(x: Operand, /) -> Any: ...
 @overload
+def sqrtm(A: NDArray[Any], disp: Any = True, blocksize: Any = None) -> NDArray[Any]:
+    """The principal square root of a matrix; for a matrix with negative eigenvalues pass it as complex numbers."""
+@overload
+def sqrtm(A: Value, disp: Any = True, blocksize: Any = None) -> Value: ...
+@overload
+def sqrtm(A: Operand, disp: Any = True, blocksize: Any = None) -> Any: ...
+@overload
 def square(x: float, /) -> float:
     """The wire times itself."""
 @overload
@@ -2222,6 +3322,19 @@ def std(a: NDArray[Any], axis: int | Sequence[int] | None = None, dtype: DTypeLi
 def std(a: Value, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Value: ...
 @overload
 def std(a: Operand, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Any: ...
+@overload
+def stdtr(df: float, t: float, /) -> float:
+    """Cumulative probability of t under Student's distribution with df degrees of freedom."""
+@overload
+def stdtr(df: Value, t: Operand, /) -> Value: ...
+@overload
+def stdtr(df: Operand, t: Value, /) -> Value: ...
+@overload
+def stdtr(df: NDArray[Any], t: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def stdtr(df: PlainArray, t: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def stdtr(df: Operand, t: Operand, /) -> Any: ...
 @overload
 def subtract(a: float, b: float, /) -> float:
     """Difference of two wires."""
@@ -2323,6 +3436,13 @@ def tile(x: Value, reps: Any) -> Value: ...
 @overload
 def tile(x: Operand, reps: Any) -> Any: ...
 @overload
+def toeplitz(c: NDArray[Any], r: PlainArray | None = None) -> NDArray[Any]:
+    """A matrix with constant diagonals: c is its first column and r its first row."""
+@overload
+def toeplitz(c: Value, r: Operand | None = None) -> Value: ...
+@overload
+def toeplitz(c: Operand, r: Operand | None = None) -> Any: ...
+@overload
 def transpose(x: NDArray[Any], /, *order: Any, axes: Any = None) -> NDArray[Any]:
     """The axes in another order; reversed if none is given."""
 @overload
@@ -2370,6 +3490,20 @@ def trunc(x: Value, /) -> Value: ...
 def trunc(x: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def trunc(x: Operand, /) -> Any: ...
+@overload
+def uniform_filter(input: NDArray[Any], size: Any = 3, output: Any = None, mode: Any = 'reflect', cval: PlainArray = 0.0, origin: Any = 0, *, axes: Any = None) -> NDArray[Any]:
+    """The mean of every window of an image."""
+@overload
+def uniform_filter(input: Value, size: Any = 3, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Value: ...
+@overload
+def uniform_filter(input: Operand, size: Any = 3, output: Any = None, mode: Any = 'reflect', cval: Operand = 0.0, origin: Any = 0, *, axes: Any = None) -> Any: ...
+@overload
+def uniform_filter1d(input: NDArray[Any], size: int, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: PlainArray = 0.0, origin: int = 0) -> NDArray[Any]:
+    """The mean of every window of a size along an axis."""
+@overload
+def uniform_filter1d(input: Value, size: int, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Value: ...
+@overload
+def uniform_filter1d(input: Operand, size: int, axis: int = -1, output: Any = None, mode: str = 'reflect', cval: Operand = 0.0, origin: int = 0) -> Any: ...
 @overload
 def union1d(ar1: NDArray[Any], ar2: PlainArray) -> NDArray[Any]:
     """The different elements of two arrays, sorted."""
@@ -2487,5 +3621,52 @@ def where(condition: Any, a: Value, b: Operand | None = None) -> Value:
 def where(condition: Any, a: Operand | None, b: Value) -> Value: ...
 @overload
 def where(condition: Any, a: Operand | None = None, b: Operand | None = None) -> Any: ...
+@overload
+def xlog1py(a: float, b: float, /) -> float:
+    """a log(1 + b), and 0 where a = 0."""
+@overload
+def xlog1py(a: Value, b: Operand, /) -> Value: ...
+@overload
+def xlog1py(a: Operand, b: Value, /) -> Value: ...
+@overload
+def xlog1py(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def xlog1py(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def xlog1py(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def xlogy(a: float, b: float, /) -> float:
+    """a log(b), and 0 where a = 0."""
+@overload
+def xlogy(a: Value, b: Operand, /) -> Value: ...
+@overload
+def xlogy(a: Operand, b: Value, /) -> Value: ...
+@overload
+def xlogy(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]: ...
+@overload
+def xlogy(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
+@overload
+def xlogy(a: Operand, b: Operand, /) -> Any: ...
+@overload
+def y0(x: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the second kind, of order 0."""
+@overload
+def y0(x: Value) -> Value: ...
+@overload
+def y0(x: Operand) -> Any: ...
+@overload
+def y1(x: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the second kind, of order 1."""
+@overload
+def y1(x: Value) -> Value: ...
+@overload
+def y1(x: Operand) -> Any: ...
+@overload
+def yv(v: Any, z: NDArray[Any]) -> NDArray[Any]:
+    """Bessel function of the second kind, of a whole order n."""
+@overload
+def yv(v: Any, z: Value) -> Value: ...
+@overload
+def yv(v: Any, z: Operand) -> Any: ...
 def zeros_like(x: Operand, dtype: DTypeLike | None = None, order: Any = 'K', subok: bool = True, shape: int | Sequence[int] | None = None) -> Any:
     """Zeros of the same shape and dtype."""

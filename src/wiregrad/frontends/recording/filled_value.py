@@ -172,7 +172,7 @@ class FilledValue(Value):
     def __copy__(self) -> Any:
         return copy_filled(self)
 
-    def fill(self, value: object) -> None:
+    def fill(self, value: object) -> None:  # type: ignore[override]
         """Assign one number to every element."""
         assign_elements(self, ..., value)
 

@@ -6,6 +6,7 @@ from typing import Any, NoReturn, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from wiregrad.frontends.recording.functional_updates import UpdatableElements
 from wiregrad.frontends.recording.value import Value
 from wiregrad.ir import Op, Port
 
@@ -88,12 +89,39 @@ class ValueMethods:
         """Inverse of sinh."""
     def astype(self, dtype: DTypeLike | None, order: str = 'K', casting: str = 'unsafe', subok: bool = True, copy: bool = True) -> Value:
         """The same numbers in another dtype."""
+    @property
+    def at(self) -> UpdatableElements:
+        """The elements, for updates in JAX's words: `x.at[i].set(v)`."""
     def atan(self) -> Value:
         """Angle whose tangent is the wire."""
     def atan2(self, b: Operand, /) -> Value:
         """Angle of the point (b, a) from the x axis; slopes 0 at the origin."""
     def atanh(self) -> Value:
         """Inverse of tanh."""
+    def bessel_i(self, x: Operand, /) -> Value:
+        """Modified Bessel function of the first kind, of a whole order n."""
+    def bessel_ie(self, x: Operand, /) -> Value:
+        """exp(-abs(x)) times the modified Bessel function of the first kind, of a whole order n; without overflow."""
+    def bessel_j(self, x: Operand, /) -> Value:
+        """Bessel function of the first kind, of a whole order n."""
+    def bessel_k(self, x: Operand, /) -> Value:
+        """Modified Bessel function of the second kind, of a whole order n."""
+    def bessel_y(self, x: Operand, /) -> Value:
+        """Bessel function of the second kind, of a whole order n."""
+    def beta(self, b: Operand, /) -> Value:
+        """Beta function: gamma(a) gamma(b) / gamma(a + b)."""
+    def beta_moment(self, n: Operand, a: Operand, b: Operand, x: Operand, /) -> Value:
+        """Integral of the centred powers log(t)**m log(1 - t)**n over the beta distribution, for t from 0 to x."""
+    def betainc(self, b: Operand, x: Operand, /) -> Value:
+        """Cumulative probability of x under the beta distribution: the regularized incomplete beta function."""
+    def betaincc(self, b: Operand, x: Operand, /) -> Value:
+        """1 - betainc(a, b, x), exact for x near 1."""
+    def betaln(self, b: Operand, /) -> Value:
+        """Logarithm of the absolute value of the beta function."""
+    def binom(self, k: Operand, /) -> Value:
+        """Binomial coefficient: n over k, also between whole numbers."""
+    def bmm(self, b: Operand, /) -> Value:
+        """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
     def byteswap(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuses: a recorded value does not change in place; write x.data.byteswap()."""
     def cbrt(self) -> Value:
@@ -126,6 +154,8 @@ class ValueMethods:
         """Running sum along an axis, or of everything in one row."""
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Value:
         """The elements where two indices differ by an offset."""
+    def digamma(self) -> Value:
+        """Slope of gammaln."""
     def dim(self) -> int:
         """Return the number of axes."""
     def div(self, b: Operand, /) -> Value:
@@ -138,12 +168,20 @@ class ValueMethods:
         """Refuses: bytes carry no gradient; write v.data.dump()."""
     def dumps(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuses: bytes carry no gradient; write v.data.dumps()."""
+    def entr(self) -> Value:
+        """-x log(x), the entropy of a probability; 0 at 0."""
     def equal(self, b: Operand, /) -> Any:
         """Whether a = b."""
     def erf(self) -> Value:
         """Error function."""
     def erfc(self) -> Value:
         """1 - erf(x), exact for large x."""
+    def erfcinv(self) -> Value:
+        """Inverse of erfc."""
+    def erfcx(self) -> Value:
+        """exp(x**2) erfc(x), without underflow."""
+    def erfinv(self) -> Value:
+        """Inverse of erf."""
     def exp(self) -> Value:
         """e to the power of the wire."""
     def exp2(self) -> Value:
@@ -167,6 +205,16 @@ class ValueMethods:
         """The larger of two wires; NaN only if both are NaN."""
     def fmin(self, b: Operand, /) -> Value:
         """The smaller of two wires; NaN only if both are NaN."""
+    def gamma(self) -> Value:
+        """Gamma function: (x - 1)! for a whole number x."""
+    def gamma_moment(self, a: Operand, x: Operand, /) -> Value:
+        """Integral of (log t - digamma(a))**n over the gamma distribution of shape a, for t from 0 to x."""
+    def gammainc(self, x: Operand, /) -> Value:
+        """Cumulative probability of x under the gamma distribution of shape a: the lower incomplete gamma function."""
+    def gammaincc(self, x: Operand, /) -> Value:
+        """1 - gammainc(a, x), exact for large x."""
+    def gammaln(self) -> Value:
+        """Logarithm of the absolute value of the gamma function."""
     def gelu(self) -> Value:
         """x times the normal distribution's cumulative probability of x."""
     def getitem(self, index: Any, /) -> Value:
@@ -206,6 +254,8 @@ class ValueMethods:
         """log(1 + x), exact near 0."""
     def log2(self) -> Value:
         """Logarithm to base 2."""
+    def log_ndtr(self) -> Value:
+        """Logarithm of the normal distribution's cumulative probability, exact in both tails."""
     def log_softmax(self, axis: int | Sequence[int] | None = -1) -> Value:
         """log(softmax(x)) along an axis, exact where softmax is nearly 0."""
     def logaddexp(self, b: Operand, /) -> Value:
@@ -247,6 +297,8 @@ class ValueMethods:
         """Product of two wires."""
     def multiply(self, b: Operand, /) -> Value:
         """Product of two wires."""
+    def ndtri(self) -> Value:
+        """Inverse of the normal distribution's cumulative probability."""
     def neg(self) -> Value:
         """The wire with the opposite sign."""
     def negative(self) -> Value:
@@ -261,6 +313,10 @@ class ValueMethods:
         """Return a constant as a NumPy array; any other value raises, since its gradient would be lost."""
     def partition(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuses: a recorded value does not change in place; write x = np.partition(x, kth)."""
+    def permute(self, *dims: Any) -> Value:
+        """Return the array with its axes in another order."""
+    def polygamma(self, x: Operand, /) -> Value:
+        """Derivative of order n of digamma."""
     def positive(self) -> Value:
         """The wire itself."""
     def pow(self, b: Operand, /) -> Value:
@@ -278,6 +334,8 @@ class ValueMethods:
         """The real part."""
     def reciprocal(self) -> Value:
         """One over the wire."""
+    def rel_entr(self, b: Operand, /) -> Value:
+        """a log(a / b), the relative entropy of two probabilities; 0 where a = 0."""
     def relu(self) -> Value:
         """The wire where it is positive, else 0; slope 0 at 0."""
     def relu6(self) -> Value:
@@ -322,6 +380,8 @@ class ValueMethods:
         """The array without axes of length 1."""
     def std(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, ddof: float = 0, keepdims: bool = False, where: Any = True, mean: Any = None, correction: float | None = None) -> Value:
         """Standard deviation along axes, or of everything; where all elements are equal its gradient is 0."""
+    def stdtr(self, t: Operand, /) -> Value:
+        """Cumulative probability of t under Student's distribution with df degrees of freedom."""
     def sub(self, b: Operand, /) -> Value:
         """Difference of two wires."""
     def subtract(self, b: Operand, /) -> Value:
@@ -358,3 +418,7 @@ class ValueMethods:
         """The array itself, or reshaped, as PyTorch's `view`; the bits cannot be taken for another dtype."""
     def where(self, a: Operand, b: Operand, /) -> Value:
         """Second wire where the condition holds, else the third; the other one's gradient is absent, not 0."""
+    def xlog1py(self, b: Operand, /) -> Value:
+        """a log(1 + b), and 0 where a = 0."""
+    def xlogy(self, b: Operand, /) -> Value:
+        """a log(b), and 0 where a = 0."""
