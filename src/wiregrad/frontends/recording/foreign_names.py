@@ -16,6 +16,7 @@ from typing import Any, Never
 import numpy as np
 
 from wiregrad.errors import InputError, NoRuleError, UnknownAttributeError, format_user_line
+from wiregrad.frontends.recording.library_calls import describe_missing_function, name_scipy_call
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS
 
@@ -180,8 +181,10 @@ class ForeignName:
         self.__doc__ = f"Not an attribute of values: {hint}."
 
     def __get__(self, value: object, owner: type) -> Never:
+        scipy_call = name_scipy_call()
+        message = describe_missing_function(scipy_call) if scipy_call else f"wg.Value has no {self.name!r}: {self.hint}"
         # With a name and no object, Python appends no suggestion of its own.
-        raise UnknownAttributeError(f"wg.Value has no {self.name!r}: {self.hint}{format_user_line()}", name=self.name)
+        raise UnknownAttributeError(f"{message}{format_user_line()}", name=self.name)
 
     def __set__(self, value: object, to: object) -> Never:
         self.__get__(value, type(value))
