@@ -46,6 +46,7 @@ from wiregrad.frontends.recording.filled_value import (
     take_view,
 )
 from wiregrad.frontends.recording.foreign_names import describe_torch_keywords, rename_torch_keywords
+from wiregrad.frontends.recording.in_place import install_updates
 from wiregrad.frontends.recording.library_calls import (
     describe_missing_function,
     describe_missing_ufunc,
@@ -176,6 +177,8 @@ def _finish_result(entry: RegisteredFunction, function: Callable[..., Any], args
         return make_fillable(result)
     if entry.name not in VIEW_METHODS:
         result = _separate_from(args, result)
+    elif args and isinstance(args[0], Value):
+        note_part(args[0], result)
     return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
 
 
@@ -452,6 +455,7 @@ def install_methods() -> None:
     }
     for name, method in protocols.items():
         setattr(Value, name, method)
+    install_updates()
     FilledValue.__getitem__ = index_filled  # type: ignore[method-assign, assignment]
     FilledValue.__array_function__ = apply_function_to_filled  # type: ignore[method-assign, assignment]
 
@@ -480,7 +484,7 @@ def _finish_method(value: Value, name: str, result: Any) -> Any:
 
     A function of its own, because a trace keeps the frames of methods, and with them a part that is gone otherwise.
     """
-    if name == "indexing":
+    if name == "indexing" or name in VIEW_METHODS:
         note_part(value, result)
     return duplicate(value) if result is value and name not in VIEW_METHODS else result
 
@@ -529,16 +533,6 @@ def permute(x: Value, *dims: Any) -> Any:
     return FUNCTIONS["transpose"].run(x, dims[0] if is_one_sequence else dims)
 
 
-def view(x: Value, *shape: Any) -> Any:
-    """Return the elements as an array of another shape; the bits are not read as another dtype."""
-    if any(isinstance(part, type | np.dtype | str) for part in shape):
-        raise NoRuleError(
-            "view(dtype) reads the bits as other numbers, which has no rule: write v.astype(dtype) to convert the "
-            f"numbers, or v.view(*shape) for another shape{format_user_line()}"
-        )
-    return FUNCTIONS["reshape"].run(x, *shape)
-
-
 def expand_as(x: Value, other: ArrayLike) -> Any:
     """Return the array broadcast to the shape of another."""
     return FUNCTIONS["broadcast_to"].run(x, np.shape(other))
@@ -584,7 +578,6 @@ TORCH_METHODS: dict[str, Callable[..., Any]] = {
     "masked_fill": masked_fill,
     "unsqueeze": unsqueeze,
     "permute": permute,
-    "view": view,
     "expand_as": expand_as,
 }
 

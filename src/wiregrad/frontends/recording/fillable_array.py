@@ -27,6 +27,7 @@ from wiregrad.frontends.recording.filled_value import (
     make_view,
     notes_of_fill,
 )
+from wiregrad.frontends.recording.tape import STATE
 from wiregrad.frontends.recording.value import Value, is_constant
 from wiregrad.ir.op import COMPARISON_METHODS
 from wiregrad.ops.functions.joining import find_plain_array, join_items
@@ -100,7 +101,8 @@ class FillableArray(np.ndarray):
         if method == "at":
             return _update_in_place(call, inputs, plain)
         if out is None:
-            return call(*plain, **settings)
+            result = call(*plain, **settings)
+            return make_fillable(result) if method == "__call__" and STATE.tape is not None else result
         targets = out if isinstance(out, tuple) else (out,)
         if not any(isinstance(x, Value) for x in [*plain, *map(contents_of, targets)]):
             call(*plain, **settings, out=tuple(map(contents_of, targets)))
@@ -255,7 +257,7 @@ def _begin_recording(root: FillableArray) -> None:
     cells = make_filled(plain.copy())
     notes_of_fill(cells).places = numbers
     np.ndarray.__getattribute__(root, "__dict__")["cells"] = (cells, memory, plain.ctypes.data)
-    FilledMemory.exists = True
+    FilledMemory.count += 1
     plain[...] = np.nan
     _hide_memory(root, cells.dtype)
 

@@ -50,7 +50,7 @@ VIEW_METHODS = frozenset(
     "imag detach broadcast_to expand_as atleast_1d atleast_2d atleast_3d split array_split".split()
 )
 """Methods and functions whose result shares its elements with the array, in NumPy or PyTorch."""
-UNTRACKED_VIEWS = frozenset("view t permute unsqueeze real imag detach expand_as".split())
+UNTRACKED_VIEWS = frozenset("t permute unsqueeze real imag detach expand_as".split())
 """Those that NumPy's arrays of whole numbers do not have, or have in another meaning."""
 VIEW_OPS = frozenset(["getitem", "reshape", "permute", "spread", "real", "imag"])
 """Ops whose result shares its elements with the operand, in NumPy."""
@@ -381,6 +381,8 @@ def _view_or_copy(filled: FilledValue, places: Places, result: Any) -> Any:
 
 def _call_numpy(name: str, places: Places, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a method of arrays, or NumPy's function of that name, on the numbers of elements."""
+    if name == "view":
+        return places.reshape(*args) if args else places.view()
     method = getattr(places, name, None)
     return getattr(np, name)(places, *args, **kwargs) if method is None else method(*args, **kwargs)
 
@@ -481,10 +483,17 @@ def _find_obstacle(value: Value) -> str | None:
         return "a recorded number does not change in place"
     if tape is None:
         return "a recorded value does not change in place"
-    node = tape.node_at(value._index)
-    if node.op is INPUT:
+    if tape.node_at(value._index).op is INPUT:
         return "a recorded value does not change in place: this one was passed to the function"
-    if node.op.name in VIEW_OPS:
+    return find_shared_elements(value)
+
+
+def find_shared_elements(value: Value) -> str | None:
+    """Return why a recorded array cannot change without another array that shares its elements; None if it can."""
+    tape = value._tape
+    if tape is None:
+        return None
+    if tape.node_at(value._index).op.name in VIEW_OPS and not _is_only_view(tape, value._index):
         return "a recorded value does not change in place, and this one is a view of another, which would not see it"
     if _may_have_views(tape, value._index):
         return (
@@ -494,17 +503,44 @@ def _find_obstacle(value: Value) -> str | None:
 
 
 TAKEN_PARTS: weakref.WeakKeyDictionary[Tape, dict[int, weakref.ref[Value]]] = weakref.WeakKeyDictionary()
-"""The arrays that were taken from others by an index, by tape and offset."""
+"""The views that were taken of arrays, by tape and offset."""
+VIEW_SOURCES: weakref.WeakKeyDictionary[Tape, dict[int, weakref.ref[Value]]] = weakref.WeakKeyDictionary()
+"""The arrays that views were taken from, by tape and offset of the view."""
 
 
 def note_part(value: Value, part: object) -> None:
-    """Remember a part that an index took from an array: while it exists, the array cannot be filled."""
+    """Remember a view of an array: while one of them exists, the other cannot change alone."""
     tape = value._tape
-    if type(part) is not Value or tape is None or part._tape is not tape or tape.extras[value._index].op is INPUT:
+    if type(part) is not Value or tape is None or part._tape is not tape:
         return
     node = tape.extras[part._index]
-    if node.op.name == "getitem" and node.sources == (value._index,):
+    if node.sources[:1] == (value._index,) and node.op.name in VIEW_OPS:
+        VIEW_SOURCES.setdefault(tape, {})[part._index] = weakref.ref(value)
         TAKEN_PARTS.setdefault(tape, {})[part._index] = weakref.ref(part)
+
+
+def _is_only_view(tape: Tape, index: int) -> bool:
+    """Return whether a view is all that is left of an array: `(a + b)[1:]`."""
+    sources = VIEW_SOURCES.get(tape, {})
+    while tape.extras[index].op.name in VIEW_OPS:
+        known = sources.get(index)
+        if known is None or known() is not None:
+            return False
+        index = tape.extras[index].sources[0]
+        if _count_views(tape, index) > 1:
+            return False
+    return True
+
+
+def _count_views(tape: Tape, index: int) -> int:
+    """Count the nodes that are views of a node; numbers are none."""
+    count = 0
+    for offset in reversed(tape.extras):
+        if offset <= index:
+            break
+        node = tape.extras[offset]
+        count += index in node.sources and node.op.name in VIEW_OPS and bool(shape_of(node.y))
+    return count
 
 
 def _may_have_views(tape: Tape, index: int) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 
 from wiregrad.errors import EscapeError, is_library_file
 from wiregrad.frontends.recording.dispatch import run_composite
-from wiregrad.frontends.recording.fillable_array import FillableArray, find_recorded, make_fillable
+from wiregrad.frontends.recording.fillable_array import FillableArray, contents_of, find_recorded, make_fillable
 from wiregrad.frontends.recording.filled_value import copy_filled
 from wiregrad.frontends.recording.value import Value, as_numpy_number, is_constant
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
@@ -186,6 +186,15 @@ STAND_INS = {name: wrap_while_recording(ORIGINALS[name], handle) for name, handl
 """The functions that see values, by name."""
 
 
+VECTORIZE: Any = np.vectorize
+CALL_VECTORIZED = VECTORIZE.__call__
+
+
+def call_vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a function made by `np.vectorize`, which reads the memory of arrays; those that were filled become values."""
+    return CALL_VECTORIZED(self, *map(contents_of, args), **{key: contents_of(part) for key, part in kwargs.items()})
+
+
 def find_hidden_error(error: ValueError) -> EscapeError | None:
     """Return the error of a value that NumPy hides behind "setting an array element with a sequence"; None if none."""
     return error.__cause__ if isinstance(error.__cause__, EscapeError) else None
@@ -209,6 +218,7 @@ class NumpyOverlay:
         with self._lock:
             RECORDING_THREADS.add(me)
             NUMPY_NAMES.update(STAND_INS)
+            VECTORIZE.__call__ = call_vectorized
         return True
 
     def leave(self) -> None:
@@ -217,6 +227,7 @@ class NumpyOverlay:
             RECORDING_THREADS.discard(threading.get_ident())
             if not RECORDING_THREADS:
                 NUMPY_NAMES.update(ORIGINALS)
+                VECTORIZE.__call__ = CALL_VECTORIZED
 
     def call(self, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Call a function with the stand-ins shown."""

@@ -424,6 +424,8 @@ def _install_operators(owner: type[Scalar]) -> None:
         op = TABLE.infix[spelling]
         assert isinstance(op, Elementwise)
         setattr(owner, f"__{python}__", _generate_lazily(op, f"__{python}__", owner))
+        # `x += y` gives the variable a new number; without this it would ask the operator of arrays first.
+        setattr(owner, f"__i{python}__", _generate_lazily(op, f"__i{python}__", owner))
         setattr(owner, f"__r{python}__", _generate_lazily(op, f"__r{python}__", owner, reflected=True))
     for op, python in [
         *((TABLE.prefix[sign], python) for sign, python in SIGN_METHODS.items()),

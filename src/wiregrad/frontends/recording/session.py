@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import GradientError, OperandError, short_repr, suggest_name
+from wiregrad.errors import EscapeError, GradientError, OperandError, short_repr, suggest_name
 from wiregrad.frontends.recording import (  # noqa: F401 - they install Value's methods
     array_methods,
     dispatch,
@@ -57,6 +57,7 @@ from wiregrad.frontends.recording.value import (
     zero_like,
 )
 from wiregrad.ir import INPUT, TABLE, Row
+from wiregrad.ops.functions.registry import FilledMemory
 from wiregrad.passes import sweep_backward, sweep_forward
 
 Argnums = int | Sequence[int]
@@ -361,12 +362,26 @@ def release_results(container: object, session: RecordingSession) -> Any:
     return unflatten(tree, [release_result(leaf, session) for leaf in leaves])
 
 
-def settle_results(result: Any) -> Any:
-    """Return a result with arrays that were filled as what they stand for now, while the recording can still grow."""
+def settle_results(result: Any, filled_before: int) -> Any:
+    """Return a result with arrays that were filled as what they stand for now, while the recording can still grow.
+
+    Raises if an array was filled in this call and a result is NaN without any gradient: then the memory of that array,
+    which is NaN, was read as raw bytes.
+    """
     if isinstance(result, Scalar) or type(result) is Value:
         return result
     leaves, tree = flatten(result)
+    if FilledMemory.count > filled_before and any(map(_is_plain_nan, leaves)):
+        raise EscapeError(
+            "a result is NaN and depends on no argument, because the memory of an array that was filled with recorded "
+            "values was read (np.frombuffer, memoryview, ctypes); use the array itself"
+        )
     return unflatten(tree, leaves)
+
+
+def _is_plain_nan(leaf: object) -> bool:
+    is_number = isinstance(leaf, float | complex | np.generic | np.ndarray)
+    return is_number and np.asarray(leaf).dtype.kind in "fc" and bool(np.isnan(leaf).any())
 
 
 class LiftedCall:
@@ -388,6 +403,7 @@ class LiftedCall:
         self._gradient_trees: list[ContainerTree] = []
         self.counts: list[int] = []
         before = STATE.running_state()
+        filled_before = FilledMemory.count
         entered = False
         try:
             STATE.innermost, STATE.around = self.session.tape, PAUSES.active_blocks()
@@ -397,7 +413,7 @@ class LiftedCall:
                 result = f(*[chosen[k] for k in range(len(args))], **{name: chosen[name] for name in kwargs})
             else:
                 result = f(*chosen)
-            self.result = settle_results(result)
+            self.result = settle_results(result, filled_before)
         except ValueError as error:
             hidden = find_hidden_error(error)
             if hidden is not None:

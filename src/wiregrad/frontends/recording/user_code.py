@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import dis
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache, partial
 from itertools import islice
@@ -286,6 +287,19 @@ def is_in_place(frame: FrameType) -> bool:
     """Return whether a frame is at `+=`, or another operator that assigns its result."""
     step = next((step for step in _list_instructions(frame.f_code) if step.offset == frame.f_lasti), None)
     return step is not None and step.opname == "BINARY_OP" and step.argrepr.endswith("=")
+
+
+def is_update_of_part(frame: FrameType) -> bool:
+    """Return whether a frame is at `y[i] += v` or `o.y += v`, which stores the result where it took the operand."""
+    steps = _list_instructions(frame.f_code)
+    at = _find_position(steps, frame.f_lasti)
+    is_update = steps[at].opname == "BINARY_OP" and steps[at].argrepr.endswith("=")
+    return is_update and at + 1 < len(steps) and steps[at + 1].opname == "SWAP"
+
+
+def _find_position(steps: list[dis.Instruction], offset: int) -> int:
+    """Return the position of the instruction at an offset, which may be that of its inline cache."""
+    return bisect_right(steps, offset, key=lambda step: step.offset) - 1
 
 
 @lru_cache(1024)

@@ -83,7 +83,7 @@ def holds_wire(made: Any) -> bool:
 
 def holds_filled(items: Any) -> bool:
     """Return whether a nested list has an array in it that stands for a wire: NumPy would read its memory."""
-    if not FilledMemory.exists:
+    if not FilledMemory.count:
         return False
     if isinstance(items, list | tuple):
         return any(holds_filled(item) for item in items)

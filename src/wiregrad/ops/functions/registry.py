@@ -143,9 +143,9 @@ CONVERSION = ConversionState()
 
 
 class FilledMemory:
-    """Whether there may be arrays that stand for wires, with nothing in their memory; True from the first one on."""
+    """Counts the arrays that stand for wires, with nothing but NaN in their memory."""
 
-    exists = False
+    count = 0
 
 
 def lift(x: Any) -> Any:
