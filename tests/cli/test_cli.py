@@ -86,6 +86,25 @@ def test_a_mistake_is_told_on_stderr(
     assert "Traceback" not in err
 
 
+def test_a_formula_may_be_written_as_people_write_it(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "grad", "y = 2x₁² + |w|", "x₁=3", "w=-1")
+
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1].split() == ["gradients", "x1=12", "w=-1"]
+
+
+def test_a_leaf_that_may_not_be_meant_is_noted_on_stderr(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = "note: e is a leaf here, not the number 2.718...; for the exponential function write exp(x)\n"
+    code, out, err = run(capsys, "grad", "e^x", "x=2", "e=3", "--json")
+
+    assert (code, err) == (0, note)
+    assert json.loads(out)["grads"]["e"] == 6.0
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("e²".encode())))
+    assert run(capsys, "grad", "-", "e=3")[2] == note
+
+
 def test_control_characters_in_a_formula_are_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     _, _, err = run(capsys, "grad", "a \x1b[31m b")
 

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 STATIC = ROOT / "src" / "wiregrad" / "explorer" / "static"
-MOST = 200_000
+MOST = 220_000
 
 
 def node(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +46,7 @@ def test_the_unit_tests_of_the_page_pass() -> None:
 
 
 @pytest.mark.parametrize("name", ["explorer.js", "widget.js"])
-def test_a_bundle_is_at_most_200_kb(name: str) -> None:
+def test_a_bundle_is_at_most_220_kb(name: str) -> None:
     assert 0 < (STATIC / name).stat().st_size <= MOST
 
 

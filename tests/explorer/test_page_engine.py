@@ -55,7 +55,7 @@ def test_writing_the_op_table_twice_gives_the_same_text() -> None:
     assert write_page_ops() == write_page_ops()
 
 
-@pytest.mark.parametrize("part", ["mistakes", "suggestions", "finds", "numbers"])
+@pytest.mark.parametrize("part", ["mistakes", "readings", "suggestions", "finds", "numbers"])
 def test_what_depends_on_no_machine_is_fresh(part: str, stored: Any, fresh: Any) -> None:
     assert stored[part] == fresh[part], STALE
 

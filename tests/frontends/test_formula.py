@@ -160,8 +160,6 @@ def test_defaults_may_be_left_out() -> None:
         ("a +", 1, 4, "stops where a number, a name or ( is wanted"),
         ("a + * b", 1, 5, "wanted a number, a name or (; got '*'"),
         ("a b", 1, 3, "write * to multiply"),
-        ("2x", 1, 2, "write * to multiply"),
-        ("(a)(b)", 1, 4, "write * to multiply"),
         ("sinn(x)", 1, 1, "no function called sinn; did you mean sin?"),
         ("input(x)", 1, 1, "no function called input"),
         ("sin(x, y)", 1, 1, "sin takes 1 wire (x); got 2"),
@@ -194,8 +192,6 @@ def test_defaults_may_be_left_out() -> None:
         ("-(a > b)", 1, 1, "negative cannot take bool"),
         ("x + 2 * -(a > b)", 1, 9, "negative cannot take bool"),
         ("e = a\nf = e\n1 + cbrt(2) * (-(a > b))", 3, 16, "negative cannot take bool"),
-        ("max(a, b)", 1, 1, "did you mean maximum?"),
-        ("x² + 1", 1, 2, "'²' has no meaning in a formula; for a power write **2"),
         ("½ * x", 1, 1, "'½' has no meaning"),
         ("a" * 300, 1, 1, "cannot be a name"),
     ],
@@ -243,7 +239,7 @@ def test_long_formulas_have_a_limit() -> None:
 
 
 PIECES = [
-    *"+-*/^%()=;,<>!\n \t.$&|~'\"\\@#[]{}\x00\x1b\u202eé²½",
+    *"+-*/^%()=;,<>!\n \t.$&|~'\"\\@#[]{}\x00\x1b\u202eé²½√∛π·÷≤⁻₁ⁿ",
     "**",
     "//",
     "==",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from engine_formulas import AT, BUILT, FOUND, QUERIES, REPEATED, WRITTEN, WRONG, Formulas, systematic
+from engine_formulas import AS_PEOPLE_WRITE, AT, BUILT, FOUND, QUERIES, REPEATED, WRITTEN, WRONG, Formulas, systematic
 
 import wiregrad as wg
 from wiregrad.backends import RunRecord
@@ -27,6 +27,7 @@ from wiregrad.dtypes import format_brief_number
 from wiregrad.errors import FormulaError, suggest_name
 from wiregrad.explorer.circuit_views import CircuitViews
 from wiregrad.explorer.find_language import match_query
+from wiregrad.frontends.formula import parse_formula_with_notes
 from wiregrad.inspect.blame import blame
 from wiregrad.inspect.paths import paths
 from wiregrad.inspect.steps import steps
@@ -41,6 +42,7 @@ OPS_FILE = ROOT / "web/src/engine/ops.generated.ts"
 GOLDEN_FILE = ROOT / "web/golden/engine.json"
 SEED = 6
 RANDOM = 160
+RANDOM_TEXTS = 900
 SHOWN_PATHS = 32
 ROUNDED_EXACTLY = frozenset("fabs sqrt floor ceil trunc rint fmod copysign number".split())
 
@@ -214,7 +216,7 @@ def mistakes() -> Iterator[dict[str, Any]]:
     for start, times, end in tried:
         error = _mistake(start * times + end)
         if error is not None:
-            offset = len(error.text[: error.offset].encode("utf-16-le", "surrogatepass")) // 2
+            offset = _page_offset(error.text, error.offset)
             repeated = {"times": times, "end": end} if times > 1 else {}
             yield {"text": start, **repeated, "message": error.message, "offset": offset}
 
@@ -225,6 +227,24 @@ def _mistake(text: str) -> FormulaError | None:
     except FormulaError as error:
         return error
     return None
+
+
+def readings() -> Iterator[dict[str, Any]]:
+    """Return formulas as people write them and random texts, with their circuits and notes, or their mistakes."""
+    drawn = Formulas(SEED + 4)
+    for text in dict.fromkeys([*AS_PEOPLE_WRITE, *(drawn.text() for _ in range(RANDOM_TEXTS))]):
+        try:
+            circuit, notes = parse_formula_with_notes(text)
+        except FormulaError as error:
+            yield {"text": text, "mistake": [error.message, _page_offset(text, error.offset)]}
+        else:
+            found = [[note.kind, note.message, _page_offset(text, note.offset)] for note in notes]
+            yield {"text": text, "circuit": written_circuit(circuit), "notes": found}
+
+
+def _page_offset(text: str, offset: int) -> int:
+    """Return an offset in units of UTF-16, as the page counts them."""
+    return len(text[:offset].encode("utf-16-le", "surrogatepass")) // 2
 
 
 def finds() -> Iterator[dict[str, Any]]:
@@ -252,7 +272,7 @@ def numbers() -> Iterator[list[Any]]:
 
 def document() -> str:
     """Return the golden file; one entry stands on one line."""
-    made = (circuits, built, mistakes, suggestions, finds, numbers)
+    made = (circuits, built, mistakes, readings, suggestions, finds, numbers)
     parts = {make.__name__: make() for make in made}
     lines = {name: ",\n".join(_json(entry) for entry in entries) for name, entries in parts.items()}
     return "{\n" + ",\n".join(f'"{name}": [\n{text}\n]' for name, text in lines.items()) + "\n}\n"

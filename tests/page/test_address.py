@@ -12,7 +12,7 @@ from wiregrad.errors import FormulaError
 from .conftest import Opener
 from .driver import Explorer
 
-MISTAKES = ["e = a + ; f", "y = tanh(x", "y = foo(x)", "y = x $ 2", "long_name = 1 + 2 * sin(x) ) + 3"]
+MISTAKES = ["e = a + ; f", "y = tanh(x", "y = foo(x)", "y = x $ 2", "long_name = 1 + 2 * sin(x) ) + 3", "3x²·√4 + $"]
 UNREADABLE = ["#v=2&p=neuron", "#v=1&p=nothing", "#v=1&f=%E0%A4", "#v=1&f=x+%2B", "#v=1&s=b9999"]
 
 
@@ -42,6 +42,42 @@ def test_a_mistake_stands_under_its_character_with_the_message_of_python(opened:
     assert page.caret_column() == pytest.approx(caught.value.offset, abs=0.2)
     assert page.page.get_by_label("Formula").get_attribute("aria-invalid") == "true"
     assert page.rows() == before
+
+
+def test_a_formula_as_people_write_it_is_drawn(opened: Opener) -> None:
+    page = opened()
+    page.page.get_by_label("Formula").fill("y = 2x₁² + |x₁|·√w")
+    page.leaf("x1").fill("-3")
+    page.leaf("w").fill("4")
+    page.button("Run backward").click()
+
+    assert page.column("value")["y"] == "24"
+    assert page.column("gradient")["x1"].removeprefix("+").replace("\u2212", "-") == "-14"
+
+
+def test_no_leaf_appears_while_the_name_of_a_function_is_typed(opened: Opener) -> None:
+    page = opened()
+    page.page.get_by_label("Formula").fill("y = 2x")
+    page.page.get_by_label("Formula").press_sequentially(" + exp")
+
+    assert "to apply it, write exp(x)" in page.page.get_by_role("alert").inner_text()
+    for text in ("(", "x"):
+        page.page.get_by_label("Formula").press_sequentially(text)
+        assert "exp" not in page.rows()
+        assert page.leaf("exp").count() == 0
+    page.page.get_by_label("Formula").press_sequentially(")")
+
+    assert page.page.get_by_role("alert").count() == 0
+    assert [name for name in page.rows() if not name.startswith("%")] == ["x", "t1", "t2", "y"]
+
+
+def test_a_leaf_called_e_is_noted(opened: Opener) -> None:
+    page = opened()
+    page.page.get_by_label("Formula").fill("e^x")
+
+    assert page.leaf("e").count() == 1
+    assert "for the exponential function write exp(x)" in page.page.locator(".formula [role=status]").inner_text()
+    assert page.violations() == []
 
 
 def test_mending_a_mistake_takes_the_message_away(opened: Opener) -> None:

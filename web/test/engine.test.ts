@@ -1,7 +1,7 @@
 // The engine beside Python: golden circuits, mistakes and numbers, written by `make derive`.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { evaluate, exact, FormulaMistake, isRunnable, number, parse, split, steps } from "../src/engine";
+import { evaluate, exact, FormulaMistake, isRunnable, number, parse, parseWithNotes, split, steps } from "../src/engine";
 import { OPS } from "../src/engine/ops.generated";
 import { localOf, compute, opOf } from "../src/engine/table";
 import type { Circuit, Run, Scalar } from "../src/types";
@@ -137,6 +137,35 @@ test("a mistake has Python's message and place", () => {
       (error) => error instanceof FormulaMistake && assert.deepEqual([error.message, error.offset], [message, offset]) === undefined,
       JSON.stringify(text.slice(0, 80)),
     );
+  }
+});
+
+test("formulas as people write them, and random texts, are read as Python reads them", () => {
+  const circuits = golden.readings.filter(({ circuit }) => circuit);
+
+  assert.ok(circuits.length > 100);
+  for (const { text, circuit, notes, mistake } of golden.readings) {
+    const found = readingOf(text);
+    assert.deepEqual(found, mistake ? { mistake } : { circuit, notes }, JSON.stringify(text));
+  }
+});
+
+/** What a text means, as the golden file has it. */
+function readingOf(text: string): unknown {
+  try {
+    const { circuit, notes } = parseWithNotes(text);
+    return { circuit, notes: notes.map(({ kind, message, offset }) => [kind, message, offset]) };
+  } catch (error) {
+    if (!(error instanceof FormulaMistake)) throw error;
+    return { mistake: [error.message, error.offset] };
+  }
+}
+
+test("long formulas without signs are read in a moment", () => {
+  for (const text of ["2(".repeat(99) + "x" + ")".repeat(99), "(x)".repeat(3333), "|x|".repeat(3333), "√".repeat(9999) + "x"]) {
+    const start = performance.now();
+    parse(text);
+    assert.ok(performance.now() - start < 2000, text.slice(0, 20));
   }
 });
 

@@ -37,6 +37,8 @@ interface File {
   circuits: Golden[];
   /** Circuits that come from no formula: written infinities, several outputs. */
   built: Golden[];
+  /** Formulas as people write them, and random texts: what they mean, or why they mean nothing. */
+  readings: { text: string; circuit?: Circuit; notes?: [string, string, number][]; mistake?: [string, number] }[];
   suggestions: [string, string][];
   mistakes: { text: string; times?: number; end?: string; message: string; offset: number }[];
   finds: { formula: string; leaves: Record<string, number>; query: string; nodes: number[] }[];

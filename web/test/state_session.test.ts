@@ -2,7 +2,7 @@ import { test } from "node:test";
 import assert from "node:assert/strict";
 import { nameOf, number } from "../src/engine";
 import {
-  announcement, canRun, fromData, fromFormula, fromPreset, progress, reduce, shown, type Action, type Session,
+  announcement, canRun, fromData, fromFormula, fromPreset, notesOf, progress, reduce, shown, type Action, type Session,
 } from "../src/state/session";
 import { changedFrom } from "../src/state/known";
 import { PRESETS, told } from "../src/state/presets";
@@ -273,4 +273,32 @@ test("the change since a pinned run is the difference of every number, and there
   // Nothing came back to c before, and nothing comes back to b in either run.
   assert.deepEqual(["c", "r", "b"].map((name) => changed.run.grads[of(name)]), [1, 0, null]);
   assert.equal(changedFrom(shown(reduce(now, { type: "option", change: { split: true } })), now.pinned!.run), null);
+});
+
+test("while the name of a function is typed, no leaf of that name appears", () => {
+  let state = fromFormula("y = 2x", { x: 3 });
+  for (const text of ["y = 2exp", "y = 2exp(", "y = 2exp(x"]) {
+    state = after(state, { type: "draft", text });
+    assert.deepEqual([state.draft, Object.keys(state.leaves), state.mistake !== null], [text, ["x"], true]);
+  }
+  state = after(state, { type: "draft", text: "y = 2exp(x)" });
+
+  assert.deepEqual([state.mistake, Object.keys(state.leaves), value(after(state, { type: "to", where: "end" }), "y")], [
+    null, ["x"], 2 * Math.exp(3),
+  ]);
+});
+
+test("a leaf that has the name of a function is kept where the formula is given, not typed", () => {
+  const state = fromFormula("sign * 2", { sign: 3 });
+
+  assert.deepEqual(Object.keys(state.leaves), ["sign"]);
+  assert.deepEqual(notesOf(state).map(({ kind }) => kind), ["function"]);
+});
+
+test("a leaf called e is noted where it is raised to a power", () => {
+  const typed = after(fromPreset("expression"), { type: "draft", text: "e^x" });
+
+  assert.equal(typed.mistake, null);
+  assert.match(notesOf(typed)[0]!.message, /write exp\(x\)/);
+  assert.deepEqual(notesOf(fromPreset("expression")), []);
 });

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import click
 
-from wiregrad.api import Circuit, circuit, load
+from wiregrad.api import Circuit, load
 from wiregrad.cli.failures import CommandFailure
 from wiregrad.errors import FormulaError, WiregradError
 from wiregrad.files.circuit_file import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
+from wiregrad.frontends.formula import parse_formula_with_notes
 from wiregrad.ir.strict_json import MAX_TEXT_BYTES, is_json
 
 STDIO = "-"
@@ -64,9 +65,21 @@ MAX_FILE_NAME = 250
 """Longer texts are not looked up as file names: systems refuse them."""
 
 
+def parse_noted_formula(text: str) -> Circuit:
+    """Return the circuit of a formula; what its writer may not have meant is noted on stderr.
+
+    >>> parse_noted_formula("2x")
+    Circuit(1 input, 1 node, 0 splitters, output f)
+    """
+    graph, notes = parse_formula_with_notes(text)
+    for note in notes:
+        click.echo(f"note: {note.message}", err=True)
+    return Circuit(graph.columns)
+
+
 def _read_formula(source: str) -> Circuit:
     try:
-        return circuit(source)
+        return parse_noted_formula(source)
     except FormulaError:
         if len(source) < MAX_FILE_NAME and Path(source).is_file():
             endings = join_endings(FORM_ENDINGS)
@@ -125,7 +138,7 @@ def _parse_circuit(data: bytes, form: str, where: str) -> Circuit:
         if form == JSON_FORM:
             return Circuit.from_json(data)
         text = _decode_text(data, where)
-        return circuit(text) if form == FORMULA_FORM else Circuit.from_text(text)
+        return parse_noted_formula(text) if form == FORMULA_FORM else Circuit.from_text(text)
     except FormulaError as error:
         reason = "no line begins with circuit, input or output, as the text form has, and it is not a formula either"
         raise CommandFailure(f"cannot read {where} as a circuit: {reason}: {error}") from None

@@ -31,7 +31,15 @@ from wiregrad.codegen.op_forms import (
 )
 from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import DomainError
-from wiregrad.frontends.formula import MAX_CHARACTERS, MAX_DEPTH, NAMED_CONSTANTS
+from wiregrad.frontends.formula import MAX_CHARACTERS
+from wiregrad.frontends.formula_expressions import MAX_DEPTH
+from wiregrad.frontends.formula_scanner import (
+    FUNCTION_SPELLINGS,
+    NAMED_CONSTANTS,
+    PREFIX_FUNCTIONS,
+    RAISED_LETTERS,
+    SIGN_SPELLINGS,
+)
 from wiregrad.ir import TABLE, GraphBuilder, Level, Pattern, Port
 from wiregrad.ir.columns import MAX_NAME_LENGTH
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
@@ -261,6 +269,15 @@ def _write_common_facts(ops: Iterable[Elementwise]) -> Iterator[str]:
     yield "/** Names that stand for a number in a formula. */"
     numbers = {name: _TYPESCRIPT.write_number(value) for name, value in NAMED_CONSTANTS.items()}
     yield f"export const CONSTANTS: Readonly<Record<string, number>> = {_write_object(numbers)};"
+    yield "/** Other spellings in formulas: of signs, of functions, of functions that are a sign before an operand. */"
+    spellings = {"signs": SIGN_SPELLINGS, "functions": FUNCTION_SPELLINGS, "prefixes": PREFIX_FUNCTIONS}
+    tables = {name: json.dumps(table, ensure_ascii=False) for name, table in spellings.items()}
+    kind = "Readonly<Record<string, string>>"
+    yield f"export const SPELLINGS: Readonly<Record<{' | '.join(map(json.dumps, tables))}, {kind}>> = {{"
+    yield from (f"  {name}: {text}," for name, text in tables.items())
+    yield "};"
+    yield "/** Letters that look like an exponent. */"
+    yield f"export const RAISED_LETTERS = {json.dumps(RAISED_LETTERS, ensure_ascii=False)};"
     yield "/** The largest formula, the deepest parentheses, the longest name. */"
     limits = {"characters": MAX_CHARACTERS, "depth": MAX_DEPTH, "name": MAX_NAME_LENGTH}
     yield f"export const LIMITS = {_write_object({name: str(value) for name, value in limits.items()})};"

@@ -3,7 +3,8 @@ export { active, assembled, expressionOf, nameOf, operandText, ranksOf, readers,
 export { backward, branches, evaluate, forward, isRunnable, kinksOf, type Branch } from "./evaluate";
 export { exact, number, operand, sizeOf } from "./numbers";
 export { CONSTANTS, LIMITS, OPS, PATTERNS, type OpRecord } from "./ops.generated";
-export { parse } from "./parser";
+export type { Note } from "./expressions";
+export { parse, parseWithNotes } from "./parser";
 export { FormulaMistake } from "./scanner";
 export { inWords, steps } from "./steps";
 export { callable, expression, isSplitter, opOf } from "./table";

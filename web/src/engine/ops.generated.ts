@@ -76,7 +76,15 @@ export const PATTERNS = { distribute: "sends the upstream gradient unchanged (up
 /** How tightly operators bind. */
 export const LEVELS = { comparison: 0, sum: 1, product: 2, sign: 3, power: 4 };
 /** Names that stand for a number in a formula. */
-export const CONSTANTS: Readonly<Record<string, number>> = { pi: 3.141592653589793 };
+export const CONSTANTS: Readonly<Record<string, number>> = { pi: 3.141592653589793, π: 3.141592653589793 };
+/** Other spellings in formulas: of signs, of functions, of functions that are a sign before an operand. */
+export const SPELLINGS: Readonly<Record<"signs" | "functions" | "prefixes", Readonly<Record<string, string>>>> = {
+  signs: {"·": "*", "⋅": "*", "∙": "*", "×": "*", "∗": "*", "÷": "/", "∕": "/", "−": "-", "–": "-", "≤": "<=", "≥": ">=", "≠": "!="},
+  functions: {"max": "maximum", "min": "minimum", "σ": "sigmoid"},
+  prefixes: {"√": "sqrt", "∛": "cbrt"},
+};
+/** Letters that look like an exponent. */
+export const RAISED_LETTERS = "ʰʲʳʷʸˡˢˣᴬᴮᴰᴱᴳᴴᴵᴶᴷᴸᴹᴺᴼᴾᴿᵀᵁᵂᵃᵇᵈᵉᵍᵏᵐᵒᵖᵗᵘᵛᵝᵞᵟᵠᵡᶜᶠᶻᶿⁱⁿⱽ";
 /** The largest formula, the deepest parentheses, the longest name. */
 export const LIMITS = { characters: 10000, depth: 100, name: 200 };
 /** What to do where an op cannot take a condition. */

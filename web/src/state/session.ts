@@ -2,7 +2,7 @@
  * What the page shows, as one object that never changes, and the actions that make the next one. Kept true: the run
  * belongs to the circuit and the leaves, the position lies on the timeline, undo brings back what was there.
  */
-import { assembled, evaluate, FormulaMistake, nameOf, number, parse, split, steps } from "../engine";
+import { assembled, evaluate, FormulaMistake, nameOf, number, parse, parseWithNotes, split, steps, type Note } from "../engine";
 import type { Circuit, Mistake, Phase, Run, Value } from "../types";
 import type { Blame } from "./data";
 import { knownAt, withCarried, withStale, type Shown } from "./known";
@@ -246,15 +246,27 @@ function remembered(state: Session): Session {
   return { ...state, undo: [...state.undo.slice(-99), edits(state)], redo: [] };
 }
 
+/** Another text in the formula box; as long as it is no finished formula, the old circuit stays. */
 function edited(state: Session, text: string): Session {
-  try {
-    parse(text);
-  } catch (error) {
-    if (!(error instanceof FormulaMistake)) throw error;
-    return { ...state, draft: text, mistake: { message: error.message, offset: error.offset } };
-  }
+  const mistake = mistakeOf(text);
+  if (mistake) return { ...state, draft: text, mistake };
   if (state.source.kind === "formula" && state.source.text === text) return { ...state, draft: text, mistake: null };
   return replaced(state, { kind: "formula", text, preset: null }, state.leaves);
+}
+
+/** Why a typed text is no finished formula: a mistake, or a function that has no argument yet. */
+function mistakeOf(text: string): Mistake | null {
+  try {
+    return parseWithNotes(text).notes.find(({ kind }) => kind === "function") ?? null;
+  } catch (error) {
+    if (!(error instanceof FormulaMistake)) throw error;
+    return { message: error.message, offset: error.offset };
+  }
+}
+
+/** What the writer of the formula that is shown may not have meant. */
+export function notesOf({ source }: Session): Note[] {
+  return source.kind === "formula" ? parseWithNotes(source.text).notes : [];
 }
 
 function chosen(state: Session, key: string): Session {

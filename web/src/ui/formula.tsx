@@ -1,6 +1,6 @@
 /** The formula box: parses while one types, and puts a mistake under the character it is about. */
-import { useState } from "preact/hooks";
-import type { Action, Session } from "../state/session";
+import { useMemo, useState } from "preact/hooks";
+import { notesOf, type Action, type Session } from "../state/session";
 import type { Mistake } from "../types";
 import { useUnique } from "./parts";
 
@@ -13,6 +13,7 @@ interface Props {
 export function FormulaBox({ state, dispatch }: Props) {
   const [scrolled, setScrolled] = useState(0);
   const [id, about] = [useUnique(), useUnique()];
+  const notes = useMemo(() => notesOf(state), [state.source]);
   const rows = Math.min(state.draft.split("\n").length, 4);
   return (
     <div class="formula">
@@ -33,6 +34,7 @@ export function FormulaBox({ state, dispatch }: Props) {
           onScroll={(event) => setScrolled(event.currentTarget.scrollLeft)}
         />
         {state.mistake && <MistakeLine id={about} text={state.draft} mistake={state.mistake} scrolled={scrolled} />}
+        {!state.mistake && notes.map(({ message }) => <p key={message} class="note" role="status">{message}</p>)}
       </div>
     </div>
   );
@@ -46,7 +48,11 @@ function MistakeLine({ id, text, mistake, scrolled }: { id: string; text: string
     <div class="mistake" id={id}>
       <div class="pointer" aria-hidden="true">
         {several && <div class="row">{row}</div>}
-        <div class="caret" style={{ marginLeft: `calc(${column}ch - ${several ? 0 : scrolled}px)` }}>^</div>
+        <div class="under" style={{ marginLeft: `-${several ? 0 : scrolled}px` }}>
+          {/* The text itself, unseen: letters of other fonts are not as wide as the rest. */}
+          <span class="before">{[...row].slice(0, column).join("")}</span>
+          <span class="caret">^</span>
+        </div>
       </div>
       <p role="alert">
         {mistake.message} <span class="where">({several ? `line ${line}, ` : ""}character {column + 1})</span>
@@ -58,5 +64,5 @@ function MistakeLine({ id, text, mistake, scrolled }: { id: string; text: string
 /** The line, from 1, the column, from 0, and the text of the line in which an offset stands. */
 export function placeOf(text: string, offset: number): { line: number; column: number; row: string } {
   const before = text.slice(0, offset).split("\n");
-  return { line: before.length, column: before.at(-1)!.length, row: text.split("\n")[before.length - 1]! };
+  return { line: before.length, column: [...before.at(-1)!].length, row: text.split("\n")[before.length - 1]! };
 }
