@@ -13,7 +13,7 @@ from wiregrad.frontends.recording import dispatch, scalar  # noqa: F401 - they g
 from wiregrad.frontends.recording import trace as tracing
 from wiregrad.frontends.recording.arguments import tree_map
 from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
-from wiregrad.frontends.recording.record import convention, group, no_grad
+from wiregrad.frontends.recording.record import convention, group, no_grad, places
 from wiregrad.frontends.recording.trace import circuit_of_value
 from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.transforms.derivatives import (
@@ -46,6 +46,7 @@ __all__ = [
     "no_grad",
     "once_differentiable",
     "op",
+    "places",
     "run",
     "stop_gradient",
     "trace",
