@@ -362,3 +362,13 @@ def test_source_texts_are_neither_compared_nor_written() -> None:
     assert again == circuit
     assert again.to_text() == circuit.to_text()
     assert again.title_of(again.root()) == circuit.title_of(circuit.root())
+
+
+def test_very_many_calls_of_one_function_share_a_group() -> None:
+    def f(x: Any) -> Any:
+        factors = [0.5] * 1001
+        for factor in factors:
+            x = square(factor * x)
+        return x
+
+    assert groups_of(wg.trace(f, 0.1)) == ["", "square"]

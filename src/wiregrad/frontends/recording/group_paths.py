@@ -15,6 +15,9 @@ from wiregrad.frontends.recording.call_sites import CallSite, read_called_name, 
 from wiregrad.frontends.recording.trace_notes import TraceNotes
 from wiregrad.ir import TABLE, Op
 
+MAX_CALL_GROUPS = 1000
+"""More calls of one function in one group than this share a group."""
+
 
 class GroupSegment(NamedTuple):
     """One label of a group path."""
@@ -48,6 +51,7 @@ class GroupPaths:
         counts = Counter([self._keys[id(site)] for site in sites.values()])
         self._skipped = _count_common(self._segments.values()) if inner else 0
         self._useless = _find_useless_loops(self._segments, counts)
+        self._frequent = self._find_frequent_calls(sites)
 
     def path_of(self, offset: int) -> str:
         """Return the group path of a node."""
@@ -59,9 +63,11 @@ class GroupPaths:
         path = self._paths.get(key)
         if path is None:
             segments = () if site is None else self._segments[key[0]]
-            path = self._join_segments(segments[self._skipped :])
+            shown = self._shown_segments(segments)
             if call is not None:
-                path = self._add_label(path, GroupSegment(call[0], call))
+                shown.append(GroupSegment(call[0], call))
+            path = self._join_segments(shown)
+            if call is not None:
                 self.library_groups.add(path)
             self._paths[key] = path
         return path
@@ -90,11 +96,32 @@ class GroupPaths:
             self._segments[number] = _list_segments(site)
         return number
 
+    def _find_frequent_calls(self, sites: Mapping[int, CallSite]) -> set[tuple[str, ...]]:
+        """Return the labels of calls, with those around them, that are so many that they share one group."""
+        calls: dict[tuple[str, ...], set[Hashable]] = {}
+        labels: dict[int, tuple[str, ...]] = {}
+        for key, segments in self._segments.items():
+            around: tuple[str, ...] = ()
+            for segment in self._shown_segments(segments):
+                around = (*around, segment.label)
+                if segment.identity is not None:
+                    calls.setdefault(around, set()).add(segment.identity)
+            labels[key] = around
+        for offset, call in self.notes.calls.items():
+            if offset in sites and self._call_sizes[call] > 1:
+                calls.setdefault((*labels[self._keys[id(sites[offset])]], call[0]), set()).add(call)
+        return {around for around, same in calls.items() if len(same) > MAX_CALL_GROUPS}
+
+    def _shown_segments(self, segments: tuple[GroupSegment, ...]) -> list[GroupSegment]:
+        """Return the segments that are labels of a path."""
+        return [segment for segment in segments[self._skipped :] if segment.loop not in self._useless]
+
     def _join_segments(self, segments: Iterable[GroupSegment]) -> str:
         path = ""
+        around: tuple[str, ...] = ()
         for segment in segments:
-            if segment.loop is None or segment.loop not in self._useless:
-                path = self._add_label(path, segment)
+            around = (*around, segment.label)
+            path = self._add_label(path, segment._replace(identity=None) if around in self._frequent else segment)
         return path
 
     def _add_label(self, parent: str, segment: GroupSegment) -> str:
