@@ -202,6 +202,11 @@ def _groups() -> str:
     return _network_run(3).to_svg(depth=1)
 
 
+def _mlp() -> str:
+    picture: str = runpy.run_path(str(HERE.parent / "examples" / "lecture_mlp.py"))["make_run"]().to_svg(depth=1)
+    return picture
+
+
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in cells)
@@ -225,6 +230,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "images/fan-out.svg": _fan_out,
     "images/broken.svg": _broken,
     "images/groups.svg": _groups,
+    "images/mlp.svg": _mlp,
     "images/flow.svg": _flow,
 }
 """Every page and picture that is written here, and how."""

@@ -65,12 +65,12 @@ def test_steps_show_where_gradients_are_added() -> None:
     explicit = [str(step) for step in wg.circuit("t = x*x; f = t + x").split().run(x=3).steps()]
 
     assert implied[-1] == "x adds what came back from f, t and t: 1 + 3 + 3 = 7"
-    assert explicit[1] == "%1 copies 3 from x to two wires"
+    assert explicit[1] == "x (split) copies 3 from x to two wires"
     assert explicit[-4:] == [
-        "%2 adds what came back from f and t: 1 + 3 = 4",
-        "splitter %2 sends 4 to %1",
-        "%1 adds what came back from t and %2: 3 + 4 = 7",
-        "splitter %1 sends 7 to x",
+        "x (split 2) adds what came back from f and t: 1 + 3 = 4",
+        "x (split 2) sends 4 to x (split)",
+        "x (split) adds what came back from t and x (split 2): 3 + 4 = 7",
+        "x (split) sends 7 to x",
     ]
 
 

@@ -586,7 +586,7 @@ def test_a_box_of_nodes_is_named_by_nodes_and_not_by_the_inputs_it_took_in() -> 
     for x in inputs[1:]:
         total = builder.add(total, x)
     drawn = build_picture(builder.build(total), cap=10)
-    ranges = [[int(part) for part in re.findall(r"%(\d+)", box.name)] for box in drawn.boxes]
+    ranges = [[int(part) for part in re.findall(r"\d+", box.name)] for box in drawn.boxes]
 
     assert all(first <= last for first, last in ranges)
     assert all(one[1] < two[0] for one, two in pairwise(ranges))

@@ -465,7 +465,7 @@ def test_a_picture_of_a_part_names_the_nodes_of_the_whole(seed: int) -> None:
 
     assert found["boxes"]
     for box in found["boxes"]:
-        names = {circuit.name_of(box["node"]), *circuit.columns.names.names_of(box["node"]), *circuit.outputs}
+        names = {circuit.title_of(box["node"]), *circuit.columns.names.names_of(box["node"]), *circuit.outputs}
 
         assert box["label"] in names
         assert "#" not in json.dumps(box)

@@ -62,10 +62,10 @@ def test_names_come_from_the_value_or_from_variables() -> None:
     assert names(lambda x: named * x) == ("given",)
     assert names(lambda x: local * x) == ("local",)
     assert names(lambda x: GAIN * x) == ("GAIN",)
-    assert names(lambda x: parts["p"] * x) == ("parts_p",)
-    assert names(neuron) == ("weights_0", "weights_1", "bias")
+    assert names(lambda x: parts["p"] * x) == ("parts.p",)
+    assert names(neuron) == ("weights[0]", "weights[1]", "bias")
     assert names(lambda x: inner(x, local)) == ("local",)
-    assert names(lambda x: x * next(iter([*parts.values()]))) == ("parts_p",)
+    assert names(lambda x: x * next(iter([*parts.values()]))) == ("parts.p",)
     assert names(lambda x: local) == ("local",)
     assert names(lambda x: x * next(nameless)) == ("v",)
 

@@ -167,7 +167,7 @@ def test_groups_open_down_to_one_wire_and_the_way_back_is_there(served: Opened, 
     page = served(broken)
     table(page).get_by_role("button", name="Open cell (2 of").click()
     where = page.page.get_by_role("navigation", name="Where this is")
-    expect(where).to_contain_text(re.compile(r"%\d+ to %\d+.*nodes"))
+    expect(where).to_contain_text(re.compile(r"nodes \d+ to \d+"))
     inner = table(page).get_by_role("button", name=re.compile(r"^Open cell \("))
     inner.nth(1).click()
     # A picture of single nodes has nothing more to open.
@@ -309,7 +309,7 @@ def test_a_file_leads_to_the_first_nan_with_its_line_and_why(opened: Opener, kep
     panel.get_by_role("button", name="Why?").click()
     expect(panel.get_by_role("status")).to_contain_text("exp gave inf")
     panel.locator("summary").click()
-    expect(panel).to_contain_text(re.compile(r"values: %\d+"))
+    expect(panel).to_contain_text(re.compile(r"values: "))
 
 
 def test_a_file_shows_the_largest_gradients(opened: Opener, sound: RunRecord, tmp_path: Path) -> None:

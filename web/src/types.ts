@@ -34,8 +34,12 @@ export interface CircuitNode {
   /** "input", "constant", "split", or an op of the table. */
   op: string;
   sources: number[];
-  /** The first is shown; none: the node is shown as % and its index. */
+  /** The first is shown; none: the node is shown by its title. */
   names: string[];
+  /** What a node without a name is called: the source text that it is the result of, or what it computes. */
+  title?: string;
+  /** The source text of a node without a name, where it is short enough for a box. */
+  source?: string;
   constant?: Value;
   /** How the node treats its kinks, as the byte that Python stores. */
   mode: number;

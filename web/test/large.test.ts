@@ -38,7 +38,7 @@ const view: ToldView = {
 test("the way to a part names every group on it", () => {
   const found = crumbs({ group: "net/a", nodes: "50-60,71-79" });
 
-  assert.deepEqual(found.map(({ text }) => text), ["whole circuit", "net", "a", "%50 to %79"]);
+  assert.deepEqual(found.map(({ text }) => text), ["whole circuit", "net", "a", "nodes 50 to 79"]);
   assert.deepEqual(found[1]!.where, { group: "net", nodes: "" });
 });
 

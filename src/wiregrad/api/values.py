@@ -14,7 +14,7 @@ from wiregrad.frontends.recording import trace as tracing
 from wiregrad.frontends.recording.arguments import register_container, tree_map
 from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
 from wiregrad.frontends.recording.foreign_names import describe_module_name
-from wiregrad.frontends.recording.record import convention, group, no_grad
+from wiregrad.frontends.recording.record import convention, group, no_grad, places
 from wiregrad.frontends.recording.trace import circuit_of_value
 from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.transforms.derivatives import (
@@ -55,6 +55,7 @@ __all__ = [
     "no_grad",
     "once_differentiable",
     "op",
+    "places",
     "register_container",
     "run",
     "stop_gradient",

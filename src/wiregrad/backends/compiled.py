@@ -593,7 +593,7 @@ def _check_scalar(circuit: CircuitGraph, question: str, instead: str) -> None:
     for node in (*circuit.input_indices(), *circuit.columns.outputs.tolist()):
         kind = circuit.type_of(node)
         if kind.shape:
-            name = circuit.name_of(node)
+            name = circuit.title_of(node)
             raise NoRuleError(f"{question} is for circuits of numbers; {name} is {kind}: use {instead}")
 
 

@@ -139,10 +139,10 @@ class RunRecord:
             moves = circuit.type_of(sources[slot]).differentiable
             local = view.op.local(slot, xs, y, view.mode) if moves else None
         return RunWire(
-            reader=view.name,
+            reader=view.reference,
             slot=slot,
             input=view.op.input_name(slot),
-            source=circuit.name_of(sources[slot]),
+            source=circuit.reference_to(sources[slot]),
             value=to_python_number(self.values[sources[slot]]),
             local=_format_local(local, view.op, xs[slot]),
             upstream=to_python_number(self.gradient(node)),

@@ -15,6 +15,7 @@ from wiregrad.cli.targets import CommandTarget, check_node_name
 from wiregrad.dtypes import format_brief_number
 from wiregrad.errors import require_package
 from wiregrad.ir import Node, Pattern
+from wiregrad.ir.columns import is_automatic_name
 
 
 def format_run_table(run: Run) -> str:
@@ -31,7 +32,7 @@ def format_run_table(run: Run) -> str:
     for node in _shown_nodes(run):
         view = run[node.name]
         cells = [
-            node.name,
+            node.title,
             node.expression(),
             format_brief_number(view.value),
             _format_local_derivatives(run, node),
@@ -56,7 +57,7 @@ def _shown_nodes(run: Run) -> list[Node]:
 
 def _format_summary(run: Run) -> list[str]:
     computed = [node for node in _shown_nodes(run) if node.op.pattern is not Pattern.SOURCE]
-    values = ", ".join(f"{node.name} = {format_brief_number(run[node.name].value)}" for node in computed)
+    values = ", ".join(f"{node.title} = {format_brief_number(run[node.name].value)}" for node in computed)
     grads = " ".join(f"{name}={format_brief_number(value)}" for name, value in run.grads.items())
     return [f"values     {values or 'none'}", f"gradients  {grads or 'none'}"]
 
@@ -65,7 +66,14 @@ def _format_local_derivatives(run: Run, node: Node) -> str:
     wires = [
         wire for wire in run[node.name].wires if run.circuit[wire.source].constant is None and wire.local is not None
     ]
-    return ", ".join(f"d{wire.reader}/d{wire.source} = {format_brief_number(wire.local)}" for wire in wires)
+    return ", ".join(
+        f"d{_wrap_title(wire.reader)}/d{_wrap_title(wire.source)} = {format_brief_number(wire.local)}" for wire in wires
+    )
+
+
+def _wrap_title(name: str) -> str:
+    """Return the title of a node, in parentheses if it is an expression."""
+    return f"({name})" if is_automatic_name(name) else name
 
 
 def _print_grad(target: CommandTarget, document: bool) -> None:

@@ -165,7 +165,7 @@ class CircuitViews:
         """Describe a node in brief, for a row in a list of nodes."""
         row = {
             "node": node,
-            "name": self.circuit.name_of(node),
+            "name": self.circuit.title_of(node),
             "op": self.circuit.op_of(node).name,
             "group": self.circuit.columns.groups.label_of(node) or "",
         }
@@ -237,8 +237,8 @@ class CircuitViews:
             "reader": reader,
             "slot": slot,
             "source": sources[slot],
-            "from": self.circuit.name_of(sources[slot]),
-            "to": self.circuit.name_of(reader),
+            "from": self.circuit.title_of(sources[slot]),
+            "to": self.circuit.title_of(reader),
         }
         if self.run is None:
             return wire

@@ -17,10 +17,11 @@ from wiregrad.backends import RunRecord
 from wiregrad.backends.run import euclidean_norm
 from wiregrad.draw.layout.boxes import NodeMasks
 from wiregrad.draw.layout.labels import read_value
-from wiregrad.draw.layout.picture import collect_captions
+from wiregrad.draw.layout.picture import MAX_SOURCE_COLUMNS, collect_captions
 from wiregrad.dtypes import JsonValue, WireType, format_brief_number
 from wiregrad.inspect.report import format_operand
-from wiregrad.ir import CONSTANT, CircuitGraph, Place, Row
+from wiregrad.ir import CONSTANT, CircuitGraph, Pattern, Place, Row
+from wiregrad.ir.node_titles import write_expression
 from wiregrad.ir.op import CONSTANT_CODE
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
@@ -151,10 +152,27 @@ def _encode_row(circuit: CircuitGraph, row: Row, names: list[str]) -> dict[str, 
     }
     if row.op is CONSTANT:
         data["constant"] = encode_value(circuit.constant_of(row.node))
-    elif row.sources and (row.op.settings or not isinstance(row.op, Elementwise)):
-        data["text"] = row.op.expression(*[format_operand(circuit, source) for source in row.sources])
+    elif row.sources and (_has_unnamed_operand(circuit, row) or row.op.settings or not isinstance(row.op, Elementwise)):
+        data["text"] = write_expression(row.op, [format_operand(circuit, source) for source in row.sources])
+    if not names and row.sources and row.op.pattern is not Pattern.MERGE:
+        data |= _encode_title(circuit, row.node)
     location = circuit.columns.places.label_of(row.node)
     return data if location is None else data | {"place": encode_place(location)}
+
+
+def _has_unnamed_operand(circuit: CircuitGraph, row: Row) -> bool:
+    """Return whether a node reads one that is shown as an expression."""
+    if row.op.pattern is Pattern.MERGE:
+        return False
+    operands = [source for source in row.sources if not circuit.columns.names.names_of(source)]
+    return any(circuit.sources_of(source) and circuit.op_of(source).pattern is not Pattern.MERGE for source in operands)
+
+
+def _encode_title(circuit: CircuitGraph, node: int) -> dict[str, str]:
+    """Encode what a node without a name is called, and its source text if that fits into a box."""
+    source = circuit.columns.expressions.label_of(node)
+    title = {"title": circuit.title_of(node)}
+    return title | ({"source": source} if source is not None and len(source) <= MAX_SOURCE_COLUMNS else {})
 
 
 def encode_wires(run: RunRecord) -> Iterator[list[Any]]:

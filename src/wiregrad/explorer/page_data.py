@@ -66,10 +66,15 @@ def _write_statements(circuit: CircuitGraph) -> Iterator[str]:
     names = circuit.columns.names
     for row in circuit.rows():
         if row.op.pattern is not Pattern.SOURCE:
-            operands = [circuit.operand_text(source) for source in row.sources]
+            operands = [_write_operand(circuit, source) for source in row.sources]
             text = row.op.expression(*(f"({x})" if x.startswith("-") else x for x in operands))
             node_names = names.names_of(row.node)
             yield f"{node_names[0]} = {text}" if node_names else text
+
+
+def _write_operand(circuit: CircuitGraph, node: int) -> str:
+    unnamed = circuit.constant_of(node) is None and not circuit.columns.names.names_of(node)
+    return circuit.name_of(node) if unnamed else circuit.operand_text(node)
 
 
 def describe_flipped_branch(run: RunRecord) -> str:

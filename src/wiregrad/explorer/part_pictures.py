@@ -2,7 +2,7 @@
 
 A part is extracted as a circuit of its own, so that the code that draws circuits also draws parts. What the part reads
 from outside becomes one of its inputs. A node without a name is called `#INDEX` after its index in the whole circuit;
-no name can begin with `#`, and `format_node_names` turns it into the `%INDEX` that people read.
+no name can begin with `#`, and `CircuitPart.write_titles` writes the title that the node has in the whole circuit.
 
 Each box says how to ask for its contents: a group, and ranges of nodes. Invariant: the answer holds the nodes of the
 box, and no other function nodes unless the box is too scattered for its ranges to be listed.
@@ -23,7 +23,7 @@ from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.boxes import Box, NodeMasks, PictureLink
 from wiregrad.draw.layout.figure import place_picture
 from wiregrad.draw.layout.labels import Reading, ReadingState
-from wiregrad.draw.layout.picture import build_picture
+from wiregrad.draw.layout.picture import MAX_SOURCE_COLUMNS, build_picture
 from wiregrad.errors import InputError, short_repr
 from wiregrad.explorer import json_encoding
 from wiregrad.explorer.find_language import split_into_ranges
@@ -41,6 +41,25 @@ class CircuitPart:
     circuit: CircuitGraph
     run: RunRecord | None
     nodes: NDArray[np.int64]
+    whole: CircuitGraph | None = None
+    """The whole circuit; None if this is it."""
+
+    def write_titles(self, text: str) -> str:
+        """Write the names `#INDEX` in a text as the titles of the nodes.
+
+        >>> import wiregrad as wg
+        >>> whole = wg.Circuit.from_text("input x\\n%1 = exp x\\ny = tanh %1\\noutput y")
+        >>> extract_part(whole, None, np.array([2])).write_titles("y = tanh(#1)")
+        'y = tanh(exp(x))'
+        """
+        whole = self.whole
+        if whole is None or "#" not in text:
+            return text
+        title, equals, expression = _UNNAMED_NODE.sub(lambda found: whole.title_of(int(found[1])), text).partition(
+            " = "
+        )
+        is_told = text.startswith("#") and title.replace(" ", "") == expression.replace(" ", "")
+        return title if is_told else title + equals + expression
 
 
 def extract_part(circuit: CircuitGraph, run: RunRecord | None, chosen: NDArray[np.int64]) -> CircuitPart:
@@ -78,10 +97,11 @@ def extract_part(circuit: CircuitGraph, run: RunRecord | None, chosen: NDArray[n
         outputs=position[outputs],
         labels=labels,
         certificates=(),
+        expressions=NodeLabels(),
     )
     extracted = CircuitGraph(columns)
     nodes = np.flatnonzero(keep)
-    return CircuitPart(extracted, None if run is None else _extract_run(run, extracted, nodes, wires), nodes)
+    return CircuitPart(extracted, None if run is None else _extract_run(run, extracted, nodes, wires), nodes, circuit)
 
 
 def _extract_run(
@@ -124,15 +144,6 @@ def _choose_outputs(
         names = c.names.names_of(last)
         outputs = [(last, names[0] if names else f"#{last}")]
     return np.array([node for node, _ in outputs]), tuple(label for _, label in outputs)
-
-
-def format_node_names(text: str) -> str:
-    """Write the names `#INDEX` in a text as `%INDEX`, the way nodes without a name are shown everywhere.
-
-    >>> format_node_names("#12 = tanh(#11)")
-    '%12 = tanh(%11)'
-    """
-    return _UNNAMED_NODE.sub(r"%\1", text)
 
 
 MAX_BOX_RANGES = 400
@@ -268,7 +279,7 @@ def encode_picture(
     return {
         "width": drawn.width,
         "height": drawn.height,
-        "note": format_node_names(drawn.picture.note),
+        "note": part.write_titles(drawn.picture.note),
         "about": drawn.picture.about,
         "boxes": [
             _encode_box(box, part, inside, group)
@@ -286,20 +297,26 @@ def encode_picture(
 def _encode_box(box: Box, part: CircuitPart, inside: BoxContents, group: str) -> dict[str, Any]:
     return {
         "kind": box.kind.value,
-        "name": format_node_names(box.name),
-        "text": format_node_names(box.text),
-        "label": format_node_names(box.label),
+        "name": _shorten_title(box.name, part),
+        "text": part.write_titles(box.text),
+        "label": part.write_titles(box.label),
         "node": int(part.nodes[box.node]),
         "nodes": box.nodes,
         "group": box.group,
-        "facts": [*map(format_node_names, box.facts)],
+        "facts": [*map(part.write_titles, box.facts)],
         "value": _encode_reading(box.value),
         "grad": _encode_reading(box.grad),
-        "outputs": [*map(format_node_names, box.outputs)],
+        "outputs": [*map(part.write_titles, box.outputs)],
         "bad": box.bad,
         "kink": box.kink,
         "inside": inside.query_for_box(box, part.nodes, group) if box.members else None,
     }
+
+
+def _shorten_title(name: str, part: CircuitPart) -> str:
+    """Return the name of a box; the title of a node without a name is left out if it is long."""
+    title = part.write_titles(name)
+    return title if title == name or len(title) <= MAX_SOURCE_COLUMNS else ""
 
 
 def _encode_link(link: PictureLink, part: CircuitPart) -> dict[str, Any]:

@@ -409,11 +409,11 @@ class _BlameWriter:
         node = Node(self.circuit, located.node)
         fault = located.fault
         nan = self.search.nans.get(bit)
-        names = [self.circuit.name_of(source) for source in self.index.rows[located.node].sources]
+        names = [self.circuit.reference_to(source) for source in self.index.rows[located.node].sources]
         back = fault is not None and located.phase == "backward"
         return BlameOrigin(
             phase=located.phase,
-            node=node.name,
+            node=node.reference,
             op=node.op.title,
             place=node.place,
             group=node.group,
@@ -422,7 +422,7 @@ class _BlameWriter:
             value=self._broken_value(located),
             factors=None if fault is None else fault.factors,
             index=() if fault is None else fault.index,
-            wire=(node.name, fault.slot) if back and fault is not None else None,
+            wire=(node.reference, fault.slot) if back and fault is not None else None,
             branch=self._describe_branch(located),
             times=1,
             spoils=(),
@@ -440,10 +440,10 @@ class _BlameWriter:
     def _fault_sentence(self, located: LocatedFault) -> str:
         node = Node(self.circuit, located.node)
         if located.fault is not None:
-            return located.fault.sentence([self.circuit.name_of(k) for k in self.index.rows[located.node].sources])
+            return located.fault.sentence([self.circuit.reference_to(k) for k in self.index.rows[located.node].sources])
         if located.phase == "backward":
             total = _format_first_nonfinite(self.index.run.gradient(located.node))
-            return f"the gradients that come back to {node.name} add up to {total}"
+            return f"the gradients that come back to {node.title} add up to {total}"
         kind = {INPUT: "input", CONSTANT: "constant"}.get(node.op, "node")
         reader = next((reader for reader, _ in self.index.readers_of(located.node)), None)
         read = (
@@ -451,9 +451,8 @@ class _BlameWriter:
             if reader is None
             else f", first read by {Node(self.circuit, reader)}{format_node_place(self.circuit, reader)}"
         )
-        return (
-            f"the {kind} {node.name} is {_format_first_nonfinite(self.index.values[located.node])} from the start{read}"
-        )
+        value = _format_first_nonfinite(self.index.values[located.node])
+        return f"the {kind} {node.title} is {value} from the start{read}"
 
     def _suggest_remedy(self, bit: int, located: LocatedFault) -> str:
         if located.fault is not None:
@@ -492,7 +491,7 @@ class _BlameWriter:
                 last_line = place.line
         if last is None:
             return ""
-        return f"after the branch at {last.place}, where {self.circuit.name_of(last.node)} was {last.outcome}"
+        return f"after the branch at {last.place}, where {self.circuit.reference_to(last.node)} was {last.outcome}"
 
     def _which_use(self, located: LocatedFault) -> str:
         """Describe which use of its source a wire is; empty if there is only one."""
@@ -503,16 +502,16 @@ class _BlameWriter:
         if len(uses) < 2:
             return ""
         which = uses.index((located.node, located.fault.slot)) + 1
-        return f"use {which} of {len(uses)} of {self.circuit.name_of(source)}"
+        return f"use {which} of {len(uses)} of {self.circuit.reference_to(source)}"
 
     def _describe_goal(self, node: int, back: bool) -> str:
         if back:
-            return f"the gradient of {self.circuit.name_of(node)}"
+            return f"the gradient of {self.circuit.reference_to(node)}"
         return f"the output {self.circuit.outputs[self.search.outputs.index(node)]}"
 
     def _describe_state(self, node: int, back: bool) -> str:
         value = self.index.run.gradient(node) if back else self.index.values[node]
-        name = self.circuit.name_of(node)
+        name = self.circuit.reference_to(node)
         place = "" if back else format_node_place(self.circuit, node)
         return f"{'gradient of ' * back}{name} = {_format_first_nonfinite(value)}{place}"
 

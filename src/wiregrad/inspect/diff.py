@@ -58,7 +58,7 @@ class AlignedCircuit:
 
     def name_at(self, at: int) -> str:
         """Return the name of the node at a position."""
-        return self.circuit.name_of(self.order[at])
+        return self.circuit.reference_to(self.order[at])
 
     def describe_at(self, at: int) -> str:
         """Format the node at a position, with its source location."""
@@ -415,7 +415,9 @@ def _describe_changed_node(at: _StructureSplit, one: int, two: int) -> Differenc
     # If only wires differ, this node is the first of those with equal signatures.
     alone = not at.differing_ranges[0] and {node for node, _, _ in at.find_rewired()} == {two}
     sentences = (first, "everything else matches" if alone else rest)
-    return Difference("structure", what, views[0].name, views[1].name, sentences=sentences, renamed=at.find_renamed())
+    return Difference(
+        "structure", what, views[0].reference, views[1].reference, sentences=sentences, renamed=at.find_renamed()
+    )
 
 
 def _changed_aspect(at: _StructureSplit, one: int, two: int) -> tuple[str, str]:
@@ -552,8 +554,8 @@ def _compare_numbers(
             rest = f"{more} of {count_with_noun(count, 'node')} {'has' if more == 1 else 'have'} different {kind}s"
             return Difference(
                 kind=kind,
-                one=one.circuit.name_of(pair.one),
-                two=two.circuit.name_of(pair.two),
+                one=one.circuit.reference_to(pair.one),
+                two=two.circuit.reference_to(pair.two),
                 values=gap.values,
                 index=gap.at,
                 size=gap.size,

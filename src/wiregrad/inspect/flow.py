@@ -9,6 +9,7 @@ several layers read comes from all of them: such inputs are shown separately and
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -131,7 +132,7 @@ def flow(run: RunRecord, *, by: str = "group", depth: int | None = None) -> Flow
     split = {"group": _split_by_group, "rank": _split_by_rank, "input": _split_by_input}[by](index, nodes, depth)
     order = sorted(split, key=lambda name: (name in split.apart, np.mean([ranks[node] for node in split[name]])))
     layers = tuple(_measure_layer(index, name, split) for name in order)
-    idle = [run.circuit.name_of(node) for node in run.circuit.input_indices() if ranks[node] < 0]
+    idle = [run.circuit.reference_to(node) for node in run.circuit.input_indices() if ranks[node] < 0]
     own = [layer for layer in layers if not layer.shared]
     compared = [*_comparable_layers(index, split, own)]
     odd = [*find_broken_layers(layers)]
@@ -176,7 +177,7 @@ def _separate_shared_inputs(index: RunIndex, layers: Mapping[str, list[int]], lo
     among = set(shared)
     rest = {name: [node for node in nodes if node not in among] for name, nodes in layers.items()}
     rest = {name: nodes for name, nodes in rest.items() if nodes}
-    name = index.circuit.name_of(shared[0]) if len(shared) == 1 else "shared inputs"
+    name = index.circuit.reference_to(shared[0]) if len(shared) == 1 else "shared inputs"
     while name in rest:
         name += " (shared)"
     return LayerSplit({**rest, name: shared}, loose, [name])
@@ -233,14 +234,28 @@ def _group_paths_of(index: RunIndex, nodes: Iterable[int]) -> dict[int, tuple[st
         if not view.group and view.op is INPUT and index.readers_of(node):
             view = Node(index.circuit, index.readers_of(node)[0][0])
         paths[node] = tuple(view.group.split("/")) if view.group else ()
-    return _drop_function_groups(paths)
+    library_groups = index.circuit.columns.library_groups
+    if library_groups is None:
+        return _drop_function_groups(paths)
+    return {node: path[:-1] if "/".join(path) in library_groups else path for node, path in paths.items()}
 
 
 def _drop_function_groups(paths: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
-    """Drop the innermost group of each path if it is called like a NumPy function, whose calls are groups too."""
+    """Drop the innermost group of each path if it is called like a NumPy function, whose calls are groups too.
+
+    This is for circuits from files, which do not say which groups are such calls.
+    """
     around = {path[:k] for path in set(paths.values()) for k in range(len(path))}
-    inner = {path for path in set(paths.values()) if path and path not in around and path[-1] in _function_names()}
+    inner = {
+        path
+        for path in set(paths.values())
+        if path and path not in around and _CALL_NUMBER.sub("", path[-1]) in _function_names()
+    }
     return {node: path[:-1] if path in inner else path for node, path in paths.items()}
+
+
+_CALL_NUMBER = re.compile(r" [0-9]+$")
+"""What tells the second and later calls of a function apart, as in `mean 2`."""
 
 
 @cache
@@ -302,9 +317,14 @@ def _measure_layer(index: RunIndex, name: str, split: LayerSplit) -> FlowLayer:
         absent=absent,
         low=min((x for x in map(_smallest_nonzero, parts) if not math.isnan(x)), default=math.nan),
         value=join_tallies(tally_numbers(part.numbers) for part in collect_values(index.run, nodes)),
-        last=index.circuit.name_of(max(nodes)),
+        last=index.circuit.name_of(_find_last_named(index, nodes)),
         shared=name in split.apart,
     )
+
+
+def _find_last_named(index: RunIndex, nodes: Sequence[int]) -> int:
+    """Return the last node of a layer that has a name, so that it can be asked about; else the last node."""
+    return max((node for node in nodes if index.circuit.columns.names.names_of(node)), default=max(nodes))
 
 
 def _smallest_nonzero(part: PresentNumbers) -> float:

@@ -25,6 +25,7 @@ from wiregrad.draw.layout.labels import format_nonfinite
 from wiregrad.draw.plots import format_brief
 from wiregrad.inspect.run_index import Numbers
 from wiregrad.ir import join_first_names
+from wiregrad.ir.columns import is_automatic_name
 from wiregrad.ir.strict_json import as_pairs
 from wiregrad.ops.gradient_flow import MaskedFlow
 
@@ -289,8 +290,9 @@ def find_broken_layers(layers: Sequence[FlowLayer]) -> Iterator[FlowFinding]:
     for layer in layers:
         if layer.gradient.size and not layer.gradient.nonfinite and layer.gradient.high == 0:
             how = "absent: none arrives" if layer.absent == layer.gradient.size else "zero"
-            ask = f"ask run.explain({json.dumps(layer.last, ensure_ascii=False)}) why"
-            yield FlowFinding("zero", layer.name, 0.0, f"the gradient of {layer.name} is {how}; {ask}")
+            named = layer.last and not is_automatic_name(layer.last)
+            ask = f"; ask run.explain({json.dumps(layer.last, ensure_ascii=False)}) why" if named else ""
+            yield FlowFinding("zero", layer.name, 0.0, f"the gradient of {layer.name} is {how}{ask}")
 
 
 def find_unused_inputs(inputs: Sequence[str]) -> Iterator[FlowFinding]:

@@ -323,7 +323,7 @@ def _make_point(
     view = Node(index.circuit, node)
     jump = view.op.pattern is Pattern.BLOCK if kink is None else kink.jump
     return KinkPoint(
-        node=view.name,
+        node=view.reference,
         op=view.op.name,
         expression=describe_node(index.circuit, node),
         place=view.place,

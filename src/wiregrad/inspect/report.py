@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Place
+from wiregrad.ir.node_titles import write_expression
 
 
 class Report:
@@ -58,15 +59,19 @@ def describe_node(circuit: CircuitGraph, node: int) -> str:
     >>> import wiregrad as wg
     >>> c = wg.circuit("y = 2 * x")
     >>> [describe_node(c, node) for node in range(c.size)]
-    ['input x', '%1 = 2.0', 'y = 2.0 * x']
+    ['input x', 'constant 2.0', 'y = 2.0 * x']
     """
     view = Node(circuit, node)
     if view.op is INPUT:
         return f"input {view.name}"
     sources = circuit.sources_of(node)
-    if sources:
-        return f"{view.name} = {view.op.expression(*[format_operand(circuit, source) for source in sources])}"
-    return f"{view.name} = {f'array of shape {view.type.shape}' if view.type.shape else view.expression()}"
+    is_named = bool(circuit.columns.names.names_of(node))
+    if not sources:
+        text = f"array of shape {view.type.shape}" if view.type.shape else view.expression()
+        return f"{view.name} = {text}" if is_named else f"constant {text}"
+    text = write_expression(view.op, [format_operand(circuit, source) for source in sources])
+    is_told = not is_named and view.title.replace(" ", "") == text.replace(" ", "")
+    return text if is_told else f"{view.title} = {text}"
 
 
 def join_with_and(parts: Sequence[str]) -> str:
@@ -75,7 +80,7 @@ def join_with_and(parts: Sequence[str]) -> str:
     >>> join_with_and(["a"]), join_with_and(["a", "b", "c"])
     ('a', 'a, b and c')
     """
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return str(parts[0]) if len(parts) == 1 else f"{', '.join(map(str, parts[:-1]))} and {parts[-1]}"
 
 
 def format_capped_list(items: Sequence[object], most: int) -> Iterator[str]:

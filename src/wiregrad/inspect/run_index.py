@@ -140,7 +140,7 @@ class RunIndex:
     def describe_operand(self, node: int) -> str:
         """Describe a node inside a sentence: its name, or "the constant 2" if it has none."""
         constant = f"the constant {describe_value(self.values[node]).removeprefix('an ')}"
-        return constant if self._is_nameless(node) else self.circuit.name_of(node)
+        return constant if self._is_nameless(node) else self.circuit.reference_to(node)
 
     def _is_nameless(self, node: int) -> bool:
         return self.rows[node].op is CONSTANT and not self.circuit.columns.names.names_of(node)
@@ -151,7 +151,7 @@ class RunIndex:
         for slot in slots:
             source = self.rows[node].sources[slot]
             op = self.rows[node].op
-            name = op.input_name(slot) if self._is_nameless(source) else self.circuit.name_of(source)
+            name = op.input_name(slot) if self._is_nameless(source) else self.circuit.reference_to(source)
             texts.append(f"{name} = {describe_value(self.values[source])}")
         return ", ".join(dict.fromkeys(texts))
 

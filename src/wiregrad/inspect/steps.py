@@ -35,7 +35,7 @@ def steps(run: RunRecord) -> Iterator[RunStep]:
     for node in range(run.circuit.size):
         yield _forward_step(run, Node(run.circuit, node))
     root = Node(run.circuit, run.circuit.root())
-    yield RunStep("seed", root.name, (), (1.0,), f"{root.name} is the output: its gradient is 1")
+    yield RunStep("seed", root.name, (), (1.0,), f"{root.title} is the output: its gradient is 1")
     for node in reversed(range(run.circuit.size)):
         if run.flows[node] is not None:
             yield from _backward_steps(run, Node(run.circuit, node))
@@ -48,12 +48,16 @@ def _forward_step(run: RunRecord, node: Node) -> RunStep:
     if node.op is INPUT:
         sentence = f"{node.name} is given: {value}"
     elif node.op is CONSTANT:
-        sentence = f"{node.name} is the constant {value}"
+        sentence = f"{node.name} is the constant {value}" if _is_named(node) else f"the constant {value}"
     elif node.op.pattern is Pattern.MERGE:
-        sentence = f"{node.name} copies {value} from {view.wires[0].source} to two wires"
+        sentence = f"{node.title} copies {value} from {view.wires[0].source} to two wires"
     else:
         sentence = f"{node} = {node.op.expression(*map(parenthesize_negative, arrived))} = {value}"
     return RunStep("forward", node.name, arrived, (view.value,), sentence)
+
+
+def _is_named(node: Node) -> bool:
+    return bool(node.circuit.columns.names.names_of(node.index))
 
 
 def _backward_steps(run: RunRecord, node: Node) -> Iterator[RunStep]:
@@ -69,7 +73,7 @@ def _backward_steps(run: RunRecord, node: Node) -> Iterator[RunStep]:
             node.name,
             (view.grad,),
             tuple((wire.source, wire.sent) for wire in wires),
-            f"{'splitter ' + node.name if node.op.pattern is Pattern.MERGE else node} {_describe_sends(wires)}",
+            f"{node.title if node.op.pattern is Pattern.MERGE else node} {_describe_sends(wires)}",
         )
 
 
@@ -78,7 +82,7 @@ def _merge_step(node: Node, returned: Sequence[RunWire], total: WireValue | Pyth
     origins = tuple(wire.reader for wire in returned)
     addends = " + ".join(map(parenthesize_negative, parts))
     addition = f"{addends} = {format_brief_number(total)}"
-    sentence = f"{node.name} adds what came back from {join_with_and(origins)}: {addition}"
+    sentence = f"{node.title} adds what came back from {join_with_and(origins)}: {addition}"
     return RunStep("backward", node.name, parts, (total,), sentence)
 
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from wiregrad.ir import certificates
 from wiregrad.ir.builder import GraphBuilder, Port
-from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph, Node, Wire, repr_number
+from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph, Node, Wire
 from wiregrad.ir.circuit_recording import CircuitRecording
 from wiregrad.ir.columns import Certificate, CircuitColumns, Place, Row, check_name, join_first_names, normalize_name
+from wiregrad.ir.node_titles import repr_number
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Advice, Level, Op, OpTable, Pattern
 from wiregrad.ir.types_and_kinks import DERIVE_MODE
 from wiregrad.ir.verifier import verify

@@ -185,9 +185,14 @@ def describe_certificate(circuit: CircuitGraph, certificate: Certificate) -> str
 def write_condition(circuit: CircuitGraph, certificate: Certificate) -> str:
     """Write what a certified node computes, or its line of code if the text would contain unnamed nodes."""
     text = write_node(circuit, certificate.node)
-    if "%" not in text or certificate.place is None:
+    source = circuit.columns.expressions.label_of(certificate.node)
+    nested = any(_is_nameless(circuit, operand) for operand in circuit.sources_of(certificate.node))
+    if source is not None and nested and len(source) < len(text):
+        return source
+    if "%" not in text:
         return text
-    return _read_source_line(certificate.place) or text
+    line = "" if certificate.place is None else _read_source_line(certificate.place)
+    return source or line or circuit.title_of(certificate.node)
 
 
 def write_node(circuit: CircuitGraph, node: int, depth: int = MAX_SHOWN_DEPTH) -> str:
@@ -223,7 +228,9 @@ def _is_nameless(circuit: CircuitGraph, node: int) -> bool:
 def _write_operand(circuit: CircuitGraph, node: int) -> str:
     shape = circuit.type_of(node).shape
     is_constant = not circuit.sources_of(node) and not circuit.columns.names.names_of(node)
-    return f"array of shape {shape}" if shape and is_constant else circuit.operand_text(node)
+    if shape and is_constant:
+        return f"array of shape {shape}"
+    return circuit.operand_text(node) if is_constant else circuit.name_of(node)
 
 
 def _read_source_line(place: Place) -> str:

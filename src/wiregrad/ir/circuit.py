@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from wiregrad.dtypes import PythonNumber, WireType, WireValue, to_python_number
+from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import UnknownNameError, short_repr, suggest_name
 from wiregrad.ir.columns import (
     Certificate,
@@ -19,6 +19,7 @@ from wiregrad.ir.columns import (
     join_first_names,
     normalize_name,
 )
+from wiregrad.ir.node_titles import MAX_OPERAND_WIDTH, NodeReference, repr_number, write_expression, write_title
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
 SPLIT_NAME = "split"
@@ -101,10 +102,22 @@ class Node:
         """Write what the node computes, such as `e * c` or `tanh(n)`."""
         if self.op.pattern is Pattern.SOURCE:
             return self.op.name if self.constant is None else repr_number(self.constant)
-        return self.op.expression(*map(self.circuit.operand_text, self.circuit.sources_of(self.index)))
+        return write_expression(self.op, [*map(self.circuit.operand_text, self.circuit.sources_of(self.index))])
+
+    @property
+    def reference(self) -> str:
+        """The name by which the node is looked up; printed, it is the title."""
+        return self.circuit.reference_to(self.index)
+
+    @property
+    def title(self) -> str:
+        """What the node is called in sentences and pictures: its name, or the source text that it is the result of."""
+        return self.circuit.title_of(self.index)
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.expression()}"
+        text = self.expression()
+        is_told = self.title.replace(" ", "") == text.replace(" ", "")
+        return text if is_told and not self.circuit.columns.names.names_of(self.index) else f"{self.title} = {text}"
 
     def __repr__(self) -> str:
         return f"Node({self})"
@@ -235,18 +248,21 @@ class CircuitGraph(IndexedGraph):
     def operand_text(self, node: int) -> str:
         """Return how a node is written inside an expression: its name, or the number if it is an unnamed constant."""
         constant = None if self.columns.names.names_of(node) else self.constant_of(node)
-        return self.name_of(node) if constant is None else repr_number(constant)
+        return write_title(self, node, MAX_OPERAND_WIDTH) if constant is None else repr_number(constant)
 
+    def title_of(self, node: int) -> str:
+        """Return what a node is called in sentences and pictures; two nodes may have the same title.
 
-def repr_number(value: WireValue | PythonNumber) -> str:
-    """Write a number in the shortest way that is read back exactly.
+        >>> from wiregrad.ir import parse_text
+        >>> parse_text("input x\\n%1 = tanh x\\ny = exp %1\\noutput y").title_of(1)
+        'tanh(x)'
+        """
+        return write_title(self, node)
 
-    >>> repr_number(np.float64(0.1)), repr_number(np.bool_(True))
-    ('0.1', 'true')
-    """
-    if isinstance(value, bool | np.bool_):
-        return "true" if value else "false"
-    return repr(to_python_number(value))
+    def reference_to(self, node: int) -> str:
+        """Return the name of a node; without one, `%` and its index, which reads as the title where it is printed."""
+        names = self.columns.names.names_of(node)
+        return names[0] if names else NodeReference(automatic_name(node), self.title_of(node))
 
 
 def count_without_commas(count: int, word: str) -> str:

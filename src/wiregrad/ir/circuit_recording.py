@@ -94,6 +94,9 @@ class CircuitRecording:
         self.certificates: list[Certificate] = []
         self._places: _LabelRuns[Place] = _LabelRuns()
         self._groups: _LabelRuns[str] = _LabelRuns()
+        self._expressions: dict[int, str] = {}
+        self.library_groups: frozenset[str] | None = None
+        """The paths of the groups that are calls of composite functions; None if that is not known."""
         self.names: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
@@ -127,6 +130,11 @@ class CircuitRecording:
             self._settings[index] = op.settings
         if op.variadic:
             self._arities[index] = arity
+
+    def note_expression(self, index: int, text: str | None) -> None:
+        """Store the source text that a node is the result of."""
+        if text is not None:
+            self._expressions[index] = text
 
     def append_input(self, name: str, kind: WireType) -> int:
         """Add an input."""
@@ -171,7 +179,15 @@ class CircuitRecording:
         constant = circuit.constant_of(row.node) if row.op is CONSTANT else None
         if constant is not None:
             self._constants.append(constant)
-        return self.append_op(row.op, sources, circuit.type_of(row.node), row.mode)
+        index = self.append_op(row.op, sources, circuit.type_of(row.node), row.mode)
+        self.note_expression(index, circuit.columns.expressions.label_of(row.node))
+        self._copy_library_groups(circuit)
+        return index
+
+    def _copy_library_groups(self, circuit: CircuitGraph) -> None:
+        known = circuit.columns.library_groups
+        if known is not None and self.library_groups is not known:
+            self.library_groups = known if self.library_groups is None else known | self.library_groups
 
     def load_circuit(self, circuit: CircuitGraph) -> None:
         """Start from all nodes of a circuit, at the same indices; its outputs are not copied."""
@@ -195,6 +211,10 @@ class CircuitRecording:
         self.certificates = list(columns.certificates)
         self._places.load_labels(columns.places)
         self._groups.load_labels(columns.groups)
+        if columns.expressions.index is not None:
+            for node in np.flatnonzero(columns.expressions.index >= 0).tolist():
+                self._expressions[node] = columns.expressions.table[columns.expressions.index[node]]
+        self._copy_library_groups(circuit)
         for node, name in columns.names:
             self.add_name(node, name)
 
@@ -271,6 +291,8 @@ class CircuitRecording:
             labels=tuple(roots),
             settings=settings,
             certificates=tuple(c._replace(node=int(position[c.node])) for c in self.certificates),
+            expressions=_sparse_labels(self._expressions, len(self), order),
+            library_groups=self.library_groups,
         )
         return CircuitGraph(columns)
 

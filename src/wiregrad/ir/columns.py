@@ -280,6 +280,11 @@ class CircuitColumns:
     """The settings of the nodes whose ops have any."""
     certificates: tuple[Certificate, ...] = ()
     """The values that steered Python when the circuit was traced."""
+    expressions: NodeLabels[str] = field(default_factory=NodeLabels)
+    """The source text of the nodes that are the result of an expression in the user's code; neither stored in files nor
+    compared."""
+    library_groups: frozenset[str] | None = None
+    """The paths of the groups that are calls of NumPy's and other composite functions; None if that is not known."""
 
     def nbytes(self) -> int:
         """Return the memory that the circuit takes, in bytes, without the shared tables."""
@@ -293,6 +298,7 @@ class CircuitColumns:
         ]
         flat = sum(a.nbytes for a in arrays) + (0 if self.modes is None else self.modes.nbytes)
         labels = self.names.nbytes() + self.places.nbytes() + self.groups.nbytes() + self.settings.nbytes()
+        labels += self.expressions.nbytes()
         return flat + 40 * len(self.constants) + labels
 
 
@@ -359,6 +365,7 @@ class IndexedGraph:
             groups=c.groups.select_nodes(keep),
             outputs=position[c.outputs],
             settings=c.settings.select_nodes(keep),
+            expressions=c.expressions.select_nodes(keep),
             certificates=tuple(k._replace(node=int(position[k.node])) for k in c.certificates if keep[k.node]),
         )
         return type(self)(columns)
@@ -471,7 +478,7 @@ def join_first_names(names: Sequence[str], most: int = 5) -> str:
     >>> join_first_names(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _same_bits(a: ArrayLike, b: ArrayLike) -> bool:

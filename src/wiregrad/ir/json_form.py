@@ -25,7 +25,7 @@ from wiregrad.errors import FileFormatError, NameSyntaxError, UnknownOpError, Wi
 from wiregrad.ir import strict_json
 from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.circuit_recording import CircuitRecording
-from wiregrad.ir.columns import Certificate, Place, Row, automatic_name, check_name
+from wiregrad.ir.columns import Certificate, Place, Row, check_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.strict_json import (
     from_pairs,
@@ -141,7 +141,7 @@ def _describe_op(row: Row, usual: int) -> WrittenFields:
     """Return the settings of a node, and its kink mode if it is not the usual one."""
     if row.op.per_call:
         raise FileFormatError(
-            f"node {automatic_name(row.node)} applies {row.op.title}, a user's Python function, which "
+            f"a node applies {row.op.title}, a user's Python function, which "
             "cannot be stored in a file; write it in wiregrad's ops, or register an op for it"
         )
     fields: WrittenFields = {}
@@ -163,7 +163,7 @@ def _write_setting(value: object) -> object:
 def _describe_constant(node: int, value: WireValue, tensors: NamedTensors | None) -> WrittenFields:
     if type_of_constant(value).dtype not in DTYPES.values():
         kind = type_of_constant(value)
-        raise FileFormatError(f"node {automatic_name(node)} is a constant of type {kind}, which cannot be stored")
+        raise FileFormatError(f"the circuit has a constant of type {kind}, which cannot be stored")
     if tensors is None or not np.ndim(value):
         return {"value": write_elements(value)}
     name = f"constant.{node}"

@@ -113,7 +113,7 @@ class SettingBlock(OneTimeContext, Generic[T]):
 
         @functools.wraps(f)
         def run_inside(*args: P.args, **kwargs: P.kwargs) -> R:
-            with SettingBlock(self.setting, self.value, self.also):
+            with type(self)(self.setting, self.value, self.also):
                 return f(*args, **kwargs)
 
         return run_inside

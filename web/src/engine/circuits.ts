@@ -6,15 +6,23 @@ import type { Circuit, CircuitNode, Run, Value, Wire } from "../types";
 import { exact } from "./numbers";
 import { expression, isNumber, isSplitter } from "./table";
 
-/** The name to show: the first one given, or `%` and the index. */
+/** The name by which a node is looked up: the first one given, or `%` and the index. */
 export function nameOf(circuit: Circuit, node: number): string {
   return circuit.nodes[node]!.names[0] ?? `%${node}`;
 }
 
-/** What stands for a node inside an expression: its name, or the number if it is a nameless constant. */
-export function operandText(circuit: Circuit, node: number): string {
-  const { names, constant } = circuit.nodes[node]!;
-  return names.length || constant === undefined ? nameOf(circuit, node) : exact(constant);
+/** What a node is called where people read about it: its name, or what Python says that it is the result of. */
+export function titleOf(circuit: Circuit, node: number): string {
+  const { names, title, constant, op } = circuit.nodes[node]!;
+  const known = names[0] ?? title ?? (constant === undefined ? undefined : exact(constant));
+  return known ?? (isSplitter(circuit.nodes[node]!) ? splitterTitle(circuit, node) : op);
+}
+
+/** What a splitter is called: `x (split)`, `x (split 2)` for the second in a chain. */
+function splitterTitle(circuit: Circuit, node: number): string {
+  let [count, source] = [0, node];
+  while (isSplitter(circuit.nodes[source]!)) [count, source] = [count + 1, circuit.nodes[source]!.sources[0]!];
+  return `${titleOf(circuit, source)} (split${count > 1 ? ` ${count}` : ""})`;
 }
 
 /** Write what a node computes, as `e * c` or `tanh(n)`. */
@@ -22,12 +30,14 @@ export function expressionOf(circuit: Circuit, node: number): string {
   const { op, sources, constant, text } = circuit.nodes[node]!;
   if (text !== undefined) return text;
   if (!sources.length) return constant === undefined ? op : exact(constant);
-  return expression(op, sources.map((source) => operandText(circuit, source)));
+  return expression(op, sources.map((source) => titleOf(circuit, source)));
 }
 
-/** Write a node with its name, as `e = a + b`. */
+/** Write a node with its title, as `e = a + b`; without, where the title says the same. */
 export function told(circuit: Circuit, node: number): string {
-  return `${nameOf(circuit, node)} = ${expressionOf(circuit, node)}`;
+  const [title, text] = [titleOf(circuit, node), expressionOf(circuit, node)];
+  const same = title.replaceAll(" ", "") === text.replaceAll(" ", "");
+  return same && !circuit.nodes[node]!.names.length ? text : `${title} = ${text}`;
 }
 
 const known = new WeakMap<Circuit, Wire[][]>();

@@ -7,7 +7,7 @@
  * bits of whole numbers.
  */
 import type { Run, Value } from "../types";
-import { nameOf, readers, told } from "./circuits";
+import { titleOf, readers, told } from "./circuits";
 import { number, operand, sizeOf } from "./numbers";
 import { opOf } from "./table";
 
@@ -282,13 +282,13 @@ function sentence({ run, found }: Search, bit: number): string {
   const { circuit, values } = run;
   const { node, phase, own, slot } = found[bit]!;
   const { op, sources } = circuit.nodes[node]!;
-  const name = nameOf(circuit, node);
-  const at = sources.map((source) => `${nameOf(circuit, source)} = ${number(values[source]!)}`).join(", ");
+  const name = titleOf(circuit, node);
+  const at = sources.map((source) => `${titleOf(circuit, source)} = ${number(values[source]!)}`).join(", ");
   if (own && phase === "forward") return `${op} gave ${number(values[node]!)} at ${at}`;
   if (own) {
     const { source, sent, local, upstream } = run.wires[run.starts[node]! + slot!]!;
     const factors = local === null ? "" : `: upstream ${operand(upstream!)} times local ${operand(local)},`;
-    return `${op} sent ${number(sent!)} back to ${nameOf(circuit, source)}${factors} at ${at}`;
+    return `${op} sent ${number(sent!)} back to ${titleOf(circuit, source)}${factors} at ${at}`;
   }
   if (phase === "backward") return `the gradients that come back to ${name} add up to ${number(run.grads[node]!)}`;
   const kind = op === "input" || op === "constant" ? op : "node";
@@ -304,13 +304,13 @@ function placeText({ circuit }: Run, node: number): string {
 
 /** Write what is spoiled: `the output y`, `the gradient of x`. */
 export function spoiledText({ circuit }: Run, { node, back }: Spot): string {
-  if (back) return `the gradient of ${nameOf(circuit, node)}`;
-  return `the output ${circuit.outputs.find((output) => output.node === node)?.label ?? nameOf(circuit, node)}`;
+  if (back) return `the gradient of ${titleOf(circuit, node)}`;
+  return `the output ${circuit.outputs.find((output) => output.node === node)?.label ?? titleOf(circuit, node)}`;
 }
 
 /** Write a step of a chain: `y = -inf (formula:1:16)`, `gradient of x = nan`. */
 export function spotText(run: Run, { node, back }: Spot): string {
-  const name = nameOf(run.circuit, node);
+  const name = titleOf(run.circuit, node);
   if (back) return `gradient of ${name} = ${number(run.grads[node] ?? 0)}`;
   return `${name} = ${number(run.values[node]!)}${placeText(run, node)}`;
 }

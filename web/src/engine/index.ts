@@ -1,5 +1,5 @@
 /** The engine of the page: formulas in, circuits, runs, sentences and answers out. Pure: no page, no network. */
-export { active, assembled, expressionOf, nameOf, operandText, ranksOf, readers, split, told } from "./circuits";
+export { active, assembled, expressionOf, nameOf, ranksOf, readers, split, titleOf, told } from "./circuits";
 export { backward, branches, evaluate, forward, isRunnable, kinksOf, type Branch } from "./evaluate";
 export { exact, number, operand, sizeOf } from "./numbers";
 export { CONSTANTS, LIMITS, OPS, PATTERNS, type OpRecord } from "./ops.generated";

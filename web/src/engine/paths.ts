@@ -4,7 +4,7 @@
  * keeps the k largest products that reached it.
  */
 import type { Run, Value, Wire } from "../types";
-import { active, nameOf } from "./circuits";
+import { active, titleOf } from "./circuits";
 import { number } from "./numbers";
 import { bySize, over, plain, plus, scaled, sizeOf, times, type Scaled } from "./scaled";
 import { isSplitter } from "./table";
@@ -195,5 +195,5 @@ function cancellation(magnitude: Scaled, total: Scaled): number {
 /** Write a path: `10 = 1 x 10 x 1   a -> e -> f`; the output's own gradient is the last factor. */
 export function pathText(run: Run, { contribution, nodes, locals }: Path): string {
   const factors = [...locals, 1].map((factor) => number(factor)).join(" x ");
-  return `${number(contribution)} = ${factors}   ${nodes.map((node) => nameOf(run.circuit, node)).join(" -> ")}`;
+  return `${number(contribution)} = ${factors}   ${nodes.map((node) => titleOf(run.circuit, node)).join(" -> ")}`;
 }

@@ -32,7 +32,7 @@ export function around(node: number, size: number): Where {
 export function crumbs({ group, nodes }: Where): { text: string; where: Where }[] {
   const parts = group.split("/").filter(Boolean);
   const groups = parts.map((text, k) => ({ text, where: { group: parts.slice(0, k + 1).join("/"), nodes: "" } }));
-  const rest = nodes ? [{ text: nodes.replace(/^(\d+).*-/, "%$1 to %"), where: { group, nodes } }] : [];
+  const rest = nodes ? [{ text: nodes.replace(/^(\d+).*-/, "nodes $1 to "), where: { group, nodes } }] : [];
   return [{ text: "whole circuit", where: WHOLE }, ...groups, ...rest];
 }
 

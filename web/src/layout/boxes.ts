@@ -3,7 +3,7 @@
  * in an order in which wires only lead forward; a wire is known by its reader and input slot, so `x * x` has two; what
  * is left out or drawn together is said in `note`.
  */
-import { active, nameOf } from "../engine/circuits";
+import { active, nameOf, titleOf } from "../engine/circuits";
 import { isSplitter, opOf } from "../engine/table";
 import { printable } from "../engine/words";
 import type { Circuit, Run } from "../types";
@@ -146,7 +146,7 @@ export function boxOf(artist: Artist, node: number, leaves: readonly number[] = 
   const found = circuit.nodes[node]!;
   const kind = kindOf(artist, node);
   const labels = artist.labels.get(node) ?? [];
-  const name = printable(found.names[0] ?? labels[0] ?? "");
+  const name = printable(found.names[0] ?? labels[0] ?? found.source ?? "");
   const value = run ? read(run.values[node]!, digits) : null;
   const sent = run?.grads[node] ?? null;
   const grad = run ? flowReading(artist, sent === null ? null : read(sent, digits), node) : null;
@@ -154,7 +154,7 @@ export function boxOf(artist: Artist, node: number, leaves: readonly number[] = 
     kind,
     name,
     text: printable(textOf(artist, node, kind, leaves)),
-    label: name || printable(nameOf(circuit, node)),
+    label: name || printable(titleOf(circuit, node)),
     node,
     nodes: 1 + leaves.length,
     members: [...leaves, node],

@@ -51,7 +51,7 @@ function pieceName({ circuit, kinds }: Artist, piece: Piece): string {
   if (piece.until) return `${piece.path} to ${piece.until}`;
   if (piece.path) return of > 1 ? `${piece.path} (${k} of ${of})` : piece.path;
   const [first, end] = [piece.nodes[0]!, piece.nodes.at(-1)!];
-  return kinds.leaves[first] ? `${nameOf(circuit, first)} to ${nameOf(circuit, end)}` : `%${first} to %${end}`;
+  return kinds.leaves[first] ? `${nameOf(circuit, first)} to ${nameOf(circuit, end)}` : `nodes ${first} to ${end}`;
 }
 
 /** Return the wires between pieces; those that join the same two boxes are one if either is a group. */

@@ -98,7 +98,7 @@ export function turned([along, across]: Spot, down: boolean): Spot {
 
 /** Return the name as it is shown in the head of a box. */
 export function shownName(box: Box): string {
-  return box.kind === "group" ? clipFront(box.name, NAME) : clip(box.name, NAME);
+  return box.kind === "group" || box.name.includes(".") ? clipFront(box.name, NAME) : clip(box.name, NAME);
 }
 
 /** Return the op as it is shown in the head of a box. */

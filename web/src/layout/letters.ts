@@ -10,8 +10,8 @@ export const ELLIPSIS = "\u2026";
 
 const WIDTHS: readonly [letters: string, width: number][] = [
   [" .,:;'|!ijl", 30],
-  ["()[]{}/\\ftrI-`", 36],
-  ['"*^\u00b0', 42],
+  ["(){}/\\ftrI-`", 36],
+  ['[]"*^\u00b0', 42],
   ["Jcksvxyz", 54],
   ["?_0123456789abdeghnopquL$#", 60],
   ["+<>=~\u00b1\u2202\u2016\u2192" + MINUS + TIMES + DASH, 62],

@@ -1,6 +1,6 @@
 /** Questions about what is selected: why this gradient, is it right, what if it moved. */
 import { useState } from "preact/hooks";
-import { check, nameOf, nudge, paths, pathText, type Checked } from "../engine";
+import { check, titleOf, nudge, paths, pathText, type Checked } from "../engine";
 import { Explained } from "../large/why";
 import { canRun, type Session } from "../state/session";
 import type { Run } from "../types";
@@ -29,13 +29,13 @@ function Ways({ state: { run, source }, node }: { state: Session; node: number }
   if (!found && source.kind === "data" && source.server) return <Explained node={node} run={run} />;
   if (!found) return <p class="note">Arrays flow here, so no single number stands for a wire: ask run.explain in Python.</p>;
   const { live, total } = found;
-  const name = nameOf(run.circuit, node);
+  const name = titleOf(run.circuit, node);
   if (!found.paths.length) return <p class="note">No path carries a gradient from the output back to {name}.</p>;
   return (
     <>
       <p>
         {live === 1n ? "One path leads" : `${live.toLocaleString("en")} paths lead`} from {name} to{" "}
-        {nameOf(run.circuit, found.output)}. Along a path multiply, across paths add:
+        {titleOf(run.circuit, found.output)}. Along a path multiply, across paths add:
       </p>
       <ol class="ways">
         {found.paths.map((path) => {
@@ -97,7 +97,7 @@ export function Nudge({ state, reader, slot }: CardProps & { reader: number; slo
   const id = useUnique();
   const [by, setBy] = useState(0.1);
   const { predicted, actual } = nudge(state.run, { reader, slot }, by);
-  const output = state.circuit.outputs[0] ? nameOf(state.circuit, state.circuit.outputs[0].node) : "the output";
+  const output = state.circuit.outputs[0] ? titleOf(state.circuit, state.circuit.outputs[0].node) : "the output";
   return (
     <section class="nudge" aria-label="Nudge">
       <label for={id}>Nudge this wire by {show(by)}</label>

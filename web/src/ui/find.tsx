@@ -1,5 +1,5 @@
 /** The search: nodes by op, name, group, sizes and what is not finite, and where that came from. */
-import { find, FindMistake, firstNonFinite, nameOf, spoiledText, type Origin } from "../engine";
+import { find, FindMistake, firstNonFinite, titleOf, spoiledText, type Origin } from "../engine";
 import type { Blame } from "../state/data";
 import { nodeOf } from "../state/selection";
 import { blameOf, type Action, type Session } from "../state/session";
@@ -33,7 +33,7 @@ export function FindTab({ state, dispatch, query, onQuery }: Props) {
         <ul class="results">
           {found.slice(0, MOST).map((node) => (
             <li key={node}>
-              <Button pressed={nodeOf(state.selection) === node} onClick={() => pick(node)}>{nameOf(state.circuit, node)}</Button>
+              <Button pressed={nodeOf(state.selection) === node} onClick={() => pick(node)}>{titleOf(state.circuit, node)}</Button>
             </li>
           ))}
         </ul>
@@ -89,7 +89,7 @@ function Blamed({ state, blame, dispatch }: Shared & { blame: Blame }) {
 }
 
 function Visit({ state, origin: { node, phase }, dispatch }: Shared & { origin: Blame["origins"][number] | Origin }) {
-  return <Button keys="G" onClick={() => dispatch({ type: "visit", node, phase })}>Go to {nameOf(state.circuit, node)}</Button>;
+  return <Button keys="G" onClick={() => dispatch({ type: "visit", node, phase })}>Go to {titleOf(state.circuit, node)}</Button>;
 }
 
 function Broken({ state, origin, dispatch }: Shared & { origin: Origin }) {

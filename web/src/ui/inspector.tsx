@@ -1,5 +1,5 @@
 /** The inspector: one card about what is selected, with a way back to the card before. */
-import { nameOf, opOf } from "../engine";
+import { opOf, titleOf as nodeTitle } from "../engine";
 import type { Shown } from "../state/known";
 import type { Selection } from "../state/selection";
 import type { Action, Session } from "../state/session";
@@ -46,7 +46,7 @@ export function Inspector(props: CardProps) {
 function titleOf({ circuit }: Session, selection: Selection): string {
   if (selection.kind === "group") return selection.path || "circuit";
   if (selection.kind === "wire") return wireText(circuit, selection.reader, selection.slot).split(",")[0]!;
-  return nameOf(circuit, selection.node);
+  return nodeTitle(circuit, selection.node);
 }
 
 function kindOf({ circuit }: Session, selection: Selection): string {

@@ -1,5 +1,5 @@
 /** The cards of function nodes and leaves: "upstream × local = sent" with the numbers of this step. */
-import { kinksOf, nameOf, told } from "../engine";
+import { kinksOf, titleOf, told } from "../engine";
 import { canEdit } from "../state/session";
 import type { Shown } from "../state/known";
 import { Check, Why } from "./ask";
@@ -49,14 +49,14 @@ function equation({ state, shown, node }: Props): string {
 /** What the node sends back along each input wire. */
 function Sends({ state, shown, dispatch, node }: Props) {
   const { sources } = state.circuit.nodes[node]!;
-  const name = nameOf(state.circuit, node);
+  const name = titleOf(state.circuit, node);
   const rows = sources.map((source, slot) => [
-    <Link label={`Wire from ${nameOf(state.circuit, source)}, input ${slot + 1}`}
+    <Link label={`Wire from ${titleOf(state.circuit, source)}, input ${slot + 1}`}
       onClick={() => dispatch({ type: "select", selection: { kind: "wire", reader: node, slot } })}>
-      {nameOf(state.circuit, source)}
+      {titleOf(state.circuit, source)}
     </Link>,
     <>
-      <p class="symbol">∂{name}/∂{nameOf(state.circuit, source)} = {localText(shown, node, slot)}</p>
+      <p class="symbol">∂{name}/∂{titleOf(state.circuit, source)} = {localText(shown, node, slot)}</p>
       <p>{productText(shown, node, slot)}</p>
     </>,
   ]);
@@ -111,7 +111,7 @@ export function Where({ state, node }: Pick<Props, "state" | "node">) {
 /** The card of an input or a constant. */
 export function LeafCard(props: Props) {
   const { state, shown, node } = props;
-  const name = nameOf(state.circuit, node);
+  const name = titleOf(state.circuit, node);
   const { op } = state.circuit.nodes[node]!;
   const id = useUnique();
   const editable = op === "input" && canEdit(state, name);
@@ -143,7 +143,7 @@ export function Arrivals({ state, shown, dispatch, node }: Props) {
   if (!wires.length) return null;
   const rows = wires.map((index) => {
     const { reader, slot } = shown.run.wires[index]!;
-    const from = nameOf(state.circuit, reader);
+    const from = titleOf(state.circuit, reader);
     const pick = (): void => dispatch({ type: "select", selection: { kind: "wire", reader, slot } });
     return [<Link label={`Wire to ${from}, input ${slot + 1}`} onClick={pick}>{from}</Link>, productText(shown, reader, slot)];
   });

@@ -1,5 +1,5 @@
 /** Numbers and names as the page writes them. */
-import { nameOf, number, opOf, PATTERNS, readers } from "../engine";
+import { titleOf, number, opOf, PATTERNS, readers } from "../engine";
 import type { Known } from "../state/known";
 import type { Circuit, Run, Value } from "../types";
 
@@ -57,7 +57,7 @@ export function wireIndex(run: Run, reader: number, slot: number): number {
 /** A wire in words: e → f, input 1 of 2. */
 export function wireText(circuit: Circuit, reader: number, slot: number): string {
   const { sources } = circuit.nodes[reader]!;
-  const ends = `${nameOf(circuit, sources[slot]!)} → ${nameOf(circuit, reader)}`;
+  const ends = `${titleOf(circuit, sources[slot]!)} → ${titleOf(circuit, reader)}`;
   return sources.length > 1 ? `${ends}, input ${slot + 1} of ${sources.length}` : ends;
 }
 

@@ -109,7 +109,9 @@ def swap_axes(pair: tuple[int, int], down: bool) -> tuple[int, int]:
 
 def shorten_name(box: Box) -> str:
     """Return the name in the head of a box, clipped."""
-    return clip_front(box.name, MAX_NAME_COLUMNS) if box.kind is BoxKind.GROUP else clip_end(box.name, MAX_NAME_COLUMNS)
+    # The end of a path says most: `…neurons[2].w[1]`.
+    is_path = box.kind is BoxKind.GROUP or "." in box.name
+    return clip_front(box.name, MAX_NAME_COLUMNS) if is_path else clip_end(box.name, MAX_NAME_COLUMNS)
 
 
 def shorten_op(box: Box) -> str:

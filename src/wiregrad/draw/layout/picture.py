@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends import RunRecord
+from wiregrad.backends import RunNode, RunRecord
 from wiregrad.draw.layout.boxes import (
     Box,
     BoxKind,
@@ -53,6 +53,9 @@ from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Node, Pattern, joi
 from wiregrad.ir.types_and_kinks import decode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
+
+MAX_SOURCE_COLUMNS = 12
+"""A source text of up to this many characters is shown in the box of its node; a longer one in the tooltip only."""
 
 
 class PictureOptions(TypedDict, total=False):
@@ -227,12 +230,12 @@ class _PictureBuilder:
             value = read_value(run.values[node], self.digits)
             grad = self.read_gradient(run.flows[node] is None, run.gradient(node), node)
         labels = tuple(map(escape_unprintable, self.labels.get(node, ())))
-        name = next(iter([*names, *labels]), "")
+        name = next(iter([*names, *labels, *self._list_source_texts(node)]), "")
         return Box(
             kind=kind,
             name=escape_unprintable(name),
             text=escape_unprintable(self._write_text(view, kind, leaves)),
-            label=escape_unprintable(name or view.name),
+            label=escape_unprintable(name or view.title),
             node=node,
             nodes=1 + len(leaves),
             group=escape_unprintable("/".join(filter(None, view.group.split("/")))),
@@ -243,6 +246,11 @@ class _PictureBuilder:
             bad=sum(r is not None and r.state is ReadingState.NONFINITE for r in (value, grad)),
             kink="" if run is None else self._find_kink(view),
         )
+
+    def _list_source_texts(self, node: int) -> list[str]:
+        """Return the source text of a node, if it is short enough for a box."""
+        source = self.circuit.columns.expressions.label_of(node)
+        return [source] if source is not None and len(source) <= MAX_SOURCE_COLUMNS else []
 
     def _write_text(self, view: Node, kind: BoxKind, leaves: Sequence[int]) -> str:
         """Return the text in the head of a box: its caption, or its kind if it has no op."""
@@ -278,13 +286,13 @@ class _PictureBuilder:
         )
 
     def _list_facts(self, view: Node, kind: BoxKind) -> Iterator[str]:
-        yield escape_unprintable(f"{view.name}: {kind.value}" if kind in (BoxKind.INPUT, BoxKind.SPLIT) else str(view))
+        yield escape_unprintable(f"{view.title}: {kind.value}" if kind in (BoxKind.INPUT, BoxKind.SPLIT) else str(view))
         yield str(view.type)
         if self.run is not None:
-            yield f"value {format_in_full(self.run[view.name].value)}"
+            yield f"value {format_in_full(RunNode(self.run, view.index).value)}"
             grad = self.read_gradient(self.run.flows[view.index] is None, 0.0, view.index)
             plain = grad.state is ReadingState.NUMBER
-            yield f"gradient {format_in_full(self.run[view.name].grad) if plain else grad.state.value}"
+            yield f"gradient {format_in_full(RunNode(self.run, view.index).grad) if plain else grad.state.value}"
         if view.op.pattern is not Pattern.SOURCE:
             yield f"{view.op.name} {view.op.pattern.value}"
         if view.group:
@@ -357,7 +365,7 @@ class _PictureBuilder:
         last = piece.nodes[-1]
         if self.kinds.leaves[first]:
             return f"{self.circuit.name_of(first)} to {self.circuit.name_of(last)}"
-        return f"%{first} to %{last}"
+        return f"nodes {first} to {last}"
 
     def _bundle_links(self, plan: PicturePlan) -> list[PictureLink]:
         """Return the wires between pieces; those that join the same two boxes are one if either is a group."""

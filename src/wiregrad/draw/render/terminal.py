@@ -104,7 +104,7 @@ def _write_box_lines(box: Box) -> list[str]:
     """Return the lines inside a box: name and op, value, gradient."""
     name = (
         clip_front(box.name, TERMINAL_NAME_COLUMNS)
-        if box.kind is BoxKind.GROUP
+        if box.kind is BoxKind.GROUP or "." in box.name
         else clip_end(box.name, TERMINAL_NAME_COLUMNS)
     )
     rows = [

@@ -57,7 +57,7 @@ class AnomalyWatch:
         """Raise if the op that was just recorded produced a non-finite number, or got NaN from outside."""
         if self.accepts_value(y):
             return
-        place = tape.notes.places.get(offset)
+        place = tape.notes.place_at(offset)
         fault = self.find_fault(op, xs, y)
         if fault is not None:
             raise _make_error(fault, place, find_advice(offset, _surroundings_of(tape), fault))
@@ -107,7 +107,7 @@ class AnomalyWatch:
                 and not self.accepts_value(_plain_flow(tangents[row.node]))
                 and all(map(self.accepts_value, arrived))
             ):
-                place = span.tape.notes.places.get(span.start + row.node * STRIDE)
+                place = span.tape.notes.place_at(span.start + row.node * STRIDE)
                 operands = ", ".join(format_brief_number(to_python_number(data_of(values[k]))) for k in row.sources)
                 raise NonFiniteError(
                     _compose_message(f"the tangent of {row.op.title} is not finite at {operands}", place, ""),
@@ -135,7 +135,7 @@ class AnomalySweep(HookRunner):
     def node(self, row: Row, upstream: object) -> Any:
         """Remember the upstream gradient of a node, after its hooks; raises if it is not finite."""
         self.close()
-        self.place = self.span.tape.notes.places.get(self.span.start + row.node * STRIDE)
+        self.place = self.span.tape.notes.place_at(self.span.start + row.node * STRIDE)
         self.op = row.op
         changed = super().node(row, upstream)
         self.upstream = upstream if changed is None else changed

@@ -191,7 +191,7 @@ CALL_VECTORIZED = VECTORIZE.__call__
 
 
 def call_vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a function made by `np.vectorize`, which reads the memory of arrays; those that were filled become values."""
+    """Call a function made by `np.vectorize`, which reads the memory of arrays; filled ones become values."""
     return CALL_VECTORIZED(self, *map(contents_of, args), **{key: contents_of(part) for key, part in kwargs.items()})
 
 

@@ -33,12 +33,14 @@ from wiregrad.frontends.recording.arguments import (
     is_owned,
     settle_array,
 )
+from wiregrad.frontends.recording.call_sites import CallTracker, GroupBlock
 from wiregrad.frontends.recording.tape import (
     BLOCKED,
     GROUPS,
     LITERAL,
     MAX_KEPT_ELEMENTS,
     PAUSES,
+    PLACES,
     ROW_FORMAT,
     STATE,
     WATCHES,
@@ -332,10 +334,10 @@ def _finish_traced(tape: Tape, guard: ReplayGuard, op: Op, operands: Sequence[An
             make_concrete(x)
         return y
     offset = _append_op(tape, op, operands, xs, y)
-    frames = tape.notes.note_call_site(offset, STATE.group_path)
+    frame = tape.notes.note_call_site(offset, STATE.group_blocks)
     guard.check_error_settings()
     value = wrap_node(tape, offset, y)
-    if type(y) is np.bool_ and guard.needs_plain_condition(frames):
+    if type(y) is np.bool_ and guard.needs_plain_condition(frame):
         return make_concrete(value)
     if STATE.is_paused and y.dtype.kind in "fc" and op is not TABLE["stop_gradient"]:
         # Under no_grad a circuit still needs the node, but no gradient may flow back through it.
@@ -348,12 +350,23 @@ def _append_op(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y
     watch = STATE.watch if WATCHES.opened else None
     sources = tuple([place_on_tape(tape, x) if isinstance(x, Value) else LITERAL for x in operands])
     offset = tape.append_extra(ExtraNode(op, sources, tuple(xs), y, mode_of(op, sources)))
+    if watch is not None or PLACES.opened:
+        _note_place(tape, offset)
     if watch is not None:
-        tape.notes.note_call_site(offset, STATE.group_path)
-        if tape.guard is None:
-            tape.notes.forget_frames()
         watch(tape, offset, op, xs, y)
     return offset
+
+
+def _note_place(tape: Tape, offset: int) -> None:
+    """Note where a node of define-by-run code, or one that a watcher sees, was recorded."""
+    notes = tape.notes
+    with_groups = tape.guard is None and PLACES.is_active()
+    if with_groups and notes.tracker is None:
+        notes.tracker = CallTracker()
+    if with_groups or STATE.watch is not None:
+        notes.note_call_site(offset, STATE.group_blocks)
+    if tape.guard is None and not with_groups:
+        notes.forget_frames()
 
 
 def are_discrete(operands: Sequence[Any]) -> bool:
@@ -566,7 +579,23 @@ def group(label: str) -> SettingBlock[str]:
     """
     if not is_group_label(label):
         raise OperandError(f"a group's label must be printable text without '/'; got {short_repr(label)}")
-    return GROUPS.make_block(label)
+    return GroupBlock(GROUPS, label)
+
+
+def places() -> SettingBlock[None]:
+    """Record the lines and calls of values too, so that their circuit has places and groups as a traced one has.
+
+    Recording takes many times as long, and the last bits of gradients may differ.
+
+    >>> def double(x):
+    ...     return x + x
+    >>> import wiregrad as wg
+    >>> with places():
+    ...     y = double(Value(2.0)) * 3.0
+    >>> [node.group for node in wg.circuit(y).nodes]
+    ['double', '']
+    """
+    return PLACES.make_block(None)
 
 
 SCALAR_NAMESPACE: dict[str, Any] = {"PAUSED": PAUSES.opened, "CHOSEN": CHOSEN_CONVENTIONS.opened}

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.frontends.recording.call_sites import GroupBlock
 from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
@@ -614,6 +615,8 @@ WATCHES: ScopedSetting[Any | None] = ScopedSetting("wiregrad_watches", PAUSES.op
 
 They are noted in `PAUSES.opened` too: while that is empty, scalars take their fast path.
 """
+PLACES: ScopedSetting[None] = ScopedSetting("wiregrad_places", PAUSES.opened)
+"""The blocks in which values are recorded with their places and groups, as traced code is."""
 GROUPS: ScopedSetting[str] = ScopedSetting("wiregrad_groups")
 """The labels of the groups that nodes are recorded in."""
 UNCHECKED: ScopedSetting[None] = ScopedSetting("wiregrad_unchecked")
@@ -677,7 +680,7 @@ class RecordingState(threading.local):
     @property
     def is_careful(self) -> bool:
         """Whether every op is to be recorded in full, so that scalars do not take their fast path."""
-        return bool(WATCHES.opened) and WATCHES.is_active()
+        return (bool(WATCHES.opened) and WATCHES.is_active()) or (bool(PLACES.opened) and PLACES.is_active())
 
     @property
     def watch(self) -> Any:
@@ -686,9 +689,9 @@ class RecordingState(threading.local):
         return watches[-1] if watches else None
 
     @property
-    def group_path(self) -> str:
-        """The labels of the enclosing groups, joined by slashes."""
-        return "/".join(GROUPS.active_values())
+    def group_blocks(self) -> list[GroupBlock]:
+        """The enclosing `wg.group` blocks, the innermost last."""
+        return [block for block in GROUPS.active_blocks() if isinstance(block, GroupBlock)]
 
     @property
     def skips_checks(self) -> bool:

@@ -7,39 +7,37 @@ functions it was written in, variables give their names, and what steered Python
 from __future__ import annotations
 
 import inspect
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from itertools import islice
-from types import CellType, CodeType, FrameType, ModuleType
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.dtypes import DTYPES, to_python_number
-from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, format_user_line, short_repr
+from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
+from wiregrad.frontends.recording.call_sites import CallTracker, is_library_module
+from wiregrad.frontends.recording.group_paths import GroupPaths
+from wiregrad.frontends.recording.holders import HolderNames, VariableScope, scope_of_frame, scope_of_function
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully
 from wiregrad.frontends.recording.session import add_input, check_callable
 from wiregrad.frontends.recording.tape import LITERAL, STATE, DroppedArray, ExtraNode, Tape, TapeKind
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
-from wiregrad.frontends.recording.user_code import IdentityScan
+from wiregrad.frontends.recording.user_code import IdentityScan, list_user_frames
 from wiregrad.frontends.recording.value import Value, is_constant, notes_of, number_class
-from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, check_name
+from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, check_name
 from wiregrad.ir.types_and_kinks import type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import shape_of
-
-MAX_HOLDER_PLACES = 10_000
-"""Maximum number of variables and their parts that are searched for the name of a value from outside."""
 
 
 class TracedFunction:
     """A recorded function: its tape, the offsets of its inputs, and its results.
 
-    `names` are the variables that held nodes, by offset; `holders` those that held values from outside, by id.
+    `names` are the variables that held nodes, by offset; `holders` those that held values from outside.
     """
 
     def __init__(
@@ -49,7 +47,7 @@ class TracedFunction:
         results: list[Any],
         tree: ContainerTree,
         names: dict[int, str],
-        holders: Mapping[int, str] | None = None,
+        holders: HolderNames | None = None,
     ) -> None:
         self.tape = tape
         self.guard = tape.guard or ReplayGuard()
@@ -57,7 +55,7 @@ class TracedFunction:
         self.results = results
         self.tree = tree
         self.names = names
-        self.holders = holders or {}
+        self.holders = holders or HolderNames()
 
     def root_offsets(self) -> list[int]:
         """Return the offsets of the results; -1 for a result that is a plain number."""
@@ -97,11 +95,12 @@ def run_traced(
     with STATE.record_on(tape), nullcontext() if replayed else record_carefully():
         leaves, shape = flatten((tuple(args), dict(kwargs)))
         lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
-        tape.notes.frames = {} if named else None
+        tape.notes.tracker = CallTracker() if named else None
         try:
-            results, tree = flatten(OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {}))
+            result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
+            results, tree = flatten(result)
             names = _names_of_locals(tape)
-            holders = _find_holders(tape, f) if named else {}
+            holders = _find_holders(tape, f, result)
         finally:
             tape.notes.forget_frames()
     return TracedFunction(tape, inputs, results, tree, names, holders)
@@ -128,59 +127,24 @@ def _is_input(leaf: object) -> bool:
 def _names_of_locals(tape: Tape) -> dict[int, str]:
     """Return the variable names of nodes when their functions returned; an outer function's name wins."""
     names: dict[int, str] = {}
-    frames = tape.notes.frames or {}
-    for frame in sorted(frames, key=lambda frame: -frames[frame]):
+    tracker = tape.notes.tracker
+    for frame in tracker.frames_inside_out() if tracker is not None else []:
         for name, value in frame.f_locals.items():
             if isinstance(value, Value) and value._tape is tape and name.isidentifier():
                 names[value._index] = name
     return names
 
 
-def _find_holders(tape: Tape, f: Callable[..., Any]) -> dict[int, str]:
-    """Return the variables of the functions that ran by the id of the value they hold; outer functions win."""
-    code = getattr(f, "__code__", None)
-    frames = tape.notes.frames or {}
-    scopes = [_collect_variables(frame.f_code, frame.f_globals, frame.f_locals) for frame in _inner_first(frames)]
-    if code is not None:
-        cells = zip(code.co_freevars, getattr(f, "__closure__", None) or (), strict=True)
-        scopes.append(
-            _collect_variables(
-                code, f.__globals__, {name: cell.cell_contents for name, cell in cells if _is_full(cell)}
-            )
-        )
-    holders: dict[int, str] = {}
-    for variables in scopes:
-        held = (pair for name, item in variables.items() for pair in _values_in(name, item))
-        holders |= {id(value): name for name, value in islice(held, MAX_HOLDER_PLACES)}
-    return holders
-
-
-def _inner_first(frames: Mapping[FrameType, int]) -> list[FrameType]:
-    return sorted(frames, key=lambda frame: -frames[frame])
-
-
-def _collect_variables(code: CodeType, outer: Mapping[str, Any], local: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables that code can read: its own, and the globals that it names."""
-    return {name: outer[name] for name in code.co_names if name in outer} | dict(local)
-
-
-def _is_full(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
-    except ValueError:
-        return False
-    return True
-
-
-def _values_in(name: str, item: object) -> Iterator[tuple[str, Value]]:
-    """Walk over the values in a variable: itself, elements of a container, or attributes of an object."""
-    if isinstance(item, Value):
-        yield name, item
-    elif isinstance(item, list | tuple | Mapping):
-        yield from ((path, leaf) for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value))
-    elif not isinstance(item, type | ModuleType) and isinstance(getattr(item, "__dict__", None), dict):
-        for key, part in vars(item).items():
-            yield from ((path, leaf) for path, leaf in _leaf_paths(key, part) if isinstance(leaf, Value))
+def _find_holders(tape: Tape, f: Callable[..., Any], result: object) -> HolderNames:
+    """Return the names of the values from outside that a function used; outer functions win."""
+    tracker = tape.notes.tracker
+    escaped = [] if tape.guard is None else [value for value, _, _ in tape.guard.escapes]
+    returned = [leaf for leaf in flatten(result)[0] if isinstance(leaf, Value) and leaf._tape is not tape]
+    wanted = [*tape.leaves.values(), *escaped, *returned]
+    if tracker is None or not wanted:
+        return HolderNames()
+    frames = reversed(tracker.frames_inside_out())
+    return HolderNames(chain([scope_of_function(f)], map(scope_of_frame, frames)), wanted)
 
 
 def trace(f: Callable[..., Any], *args: object, **kwargs: object) -> CircuitGraph:
@@ -212,7 +176,14 @@ def trace_at(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any])
     if traced.guard.leak is not None:
         _certify_inputs(traced)
     inputs = [traced.tape.value_at(offset) for offset in traced.inputs]
-    return TraceWriter(traced, names, getattr(f, "__name__", "f")).write_circuit(), inputs
+    return TraceWriter(traced, names, _name_function(f)).write_circuit(), inputs
+
+
+def _name_function(f: Callable[..., Any]) -> str:
+    """Return the name of a function, or of the class of a model that is called like one."""
+    otherwise = "f" if is_library_module(type(f)) else type(f).__name__
+    name: str = getattr(f, "__name__", otherwise)
+    return name
 
 
 def _check_origin(value: Value) -> None:
@@ -243,7 +214,8 @@ def _take_outside(traced: TracedFunction) -> list[str]:
     for value in outside.values():
         _check_origin(value)
     traced.inputs += outside
-    return [value.name or traced.holders.get(id(value), "v") for value in outside.values()]
+    held = traced.holders.names_of(outside.values())
+    return [value.name or name or "v" for value, name in zip(outside.values(), held, strict=True)]
 
 
 def _certify_inputs(traced: TracedFunction) -> None:
@@ -309,7 +281,6 @@ class TraceWriter:
         self.recording = CircuitRecording()
         self.where: dict[int, int] = {}
         self._constants: dict[Any, int] = {}
-        self._calls = Counter(self.notes.calls.values())
         for offset, text in zip(traced.inputs, input_names, strict=True):
             data = self.tape.value_at(offset)
             self.where[offset] = self.recording.append_input(self._free_name(text, "x"), type_of_constant(data))
@@ -320,9 +291,13 @@ class TraceWriter:
         recording = self.recording
         roots = traced.root_offsets()
         certified = [certificate.node for certificate in traced.guard.certificates]
-        for offset in traced.needed_offsets([*roots, *certified]):
+        needed = traced.needed_offsets([*roots, *certified])
+        op_at = self._op_at
+        groups = GroupPaths(self.notes, needed, op_at, inner=self.tape.guard is None)
+        for offset in needed:
             if offset not in self.where:
-                self._write_node(offset, self.tape.node_at(offset))
+                self._write_node(offset, self.tape.node_at(offset), groups)
+        recording.library_groups = frozenset(groups.library_groups)
         if not roots:
             raise GradientError(f"{self.name} returned nothing to make a circuit of{format_user_line()}")
         outputs = dict(self._label_outputs(roots))
@@ -346,26 +321,24 @@ class TraceWriter:
             taken.add(label)
             yield label, node
 
-    def _write_node(self, offset: int, node: ExtraNode) -> None:
+    def _op_at(self, offset: int) -> Op:
+        return self.tape.node_at(offset).op
+
+    def _write_node(self, offset: int, node: ExtraNode, groups: GroupPaths) -> None:
         if node.op is INPUT:
             # A value that the function created itself is a constant of the circuit.
             self.where[offset] = self._write_constant(node.y)
         else:
-            self.recording.move_to(self.notes.places.get(offset), self._group_path(offset))
+            self.recording.move_to(self.notes.place_at(offset), groups.path_of(offset))
             sources = [
                 self._write_literal(node, slot) if source == LITERAL else self.where[source]
                 for slot, source in enumerate(node.sources)
             ]
             self.where[offset] = self.recording.append_op(node.op, sources, type_of_constant(node.y), node.mode)
+            self.recording.note_expression(self.where[offset], groups.expression_of(offset))
         name = self.traced.names.get(offset)
         if name is not None:
             self.recording.add_name(self.where[offset], self._free_name(name, "v"))
-
-    def _group_path(self, offset: int) -> str:
-        """Return the group path of a node; a composite function that recorded several nodes is a group too."""
-        call = self.notes.calls.get(offset)
-        inner = call[0] if call is not None and self._calls[call] > 1 else ""
-        return "/".join(filter(None, [self.notes.groups.get(offset, ""), inner]))
 
     def _write_literal(self, node: ExtraNode, slot: int) -> int:
         """Write a literal operand as a constant, broadcast to the output's shape if the op is elementwise."""
@@ -440,19 +413,39 @@ def circuit_of_value(value: Value) -> tuple[CircuitGraph, list[Any]]:
         raise GradientError(f"this value is {kind}: nothing was recorded for it{format_user_line()}")
     if tape.guard is not None:
         tape.guard.leak = "a circuit was made of a value inside"
-    traced = TracedFunction(tape, [], [value], flatten(value)[1], dict(tape.notes.names))
+    scopes = [scope_of_frame(frame) for frame in list_user_frames(find_user_frame())]
+    traced = TracedFunction(tape, [], [value], flatten(value)[1], _name_nodes(tape, scopes))
     needed = traced.needed_offsets(traced.root_offsets())
     _check_kept(tape, needed)
     traced.inputs = [offset for offset in needed if tape.node_at(offset).op is INPUT]
-    names = [_leaf_name(tape, offset) for offset in traced.inputs]
+    names = _name_leaves(tape, traced.inputs, scopes)
     inputs = [np.asarray(tape.value_at(offset))[()] for offset in traced.inputs]
-    return TraceWriter(traced, names, value.name or "f").write_circuit(), inputs
+    title = value.name or traced.names.get(value._index, "f")
+    return TraceWriter(traced, names, title).write_circuit(), inputs
 
 
-def _leaf_name(tape: Tape, offset: int) -> str:
-    """Return the name of a leaf; "x" if it has none."""
-    leaf = tape.leaves.get(offset)
-    return (notes_of(leaf).name if leaf is not None else tape.notes.names.get(offset)) or "x"
+def _name_nodes(tape: Tape, scopes: Sequence[VariableScope]) -> dict[int, str]:
+    """Return the names of recorded nodes by offset: those that were given, and the variables of the calling code."""
+    names: dict[int, str] = {}
+    for scope in reversed(scopes):
+        for name, item in scope.variables.items():
+            if isinstance(item, Value) and item._tape is tape and name.isidentifier() and name.strip("_"):
+                names[item._index] = name
+    return names | tape.notes.names
+
+
+def _name_leaves(tape: Tape, offsets: Sequence[int], scopes: Sequence[VariableScope]) -> list[str]:
+    """Return the names of leaves: those that were given, else those of what holds them; "x" if there is none."""
+    leaves = [tape.leaves.get(offset) for offset in offsets]
+    values = [leaf for leaf in leaves if leaf is not None]
+    unnamed = any(notes_of(leaf).name is None for leaf in values)
+    holders = HolderNames(scopes if unnamed else (), values)
+    held = dict(zip(map(id, values), holders.names_of(values), strict=True))
+    given = [
+        tape.notes.names.get(offset) if leaf is None else notes_of(leaf).name or held[id(leaf)]
+        for offset, leaf in zip(offsets, leaves, strict=True)
+    ]
+    return [name or "x" for name in given]
 
 
 def _check_kept(tape: Tape, needed: list[int]) -> None:

@@ -12,22 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.frontends.recording.user_code import IdentityScan, find_call_site, place_of, user_place
+from wiregrad.frontends.recording.call_sites import CallSite, CallTracker, GroupBlock, UserCall
+from wiregrad.frontends.recording.user_code import IdentityScan, find_recording_frame, list_user_frames, user_place
 from wiregrad.ir import Certificate, Op, Place
 
 
 class TraceNotes:
     """The names of nodes, and the places in the user's code where they were recorded."""
 
-    __slots__ = ("call_count", "call_frame", "calls", "derived", "frames", "groups", "names", "places")
+    __slots__ = ("call_count", "call_frame", "calls", "derived", "names", "places", "sites", "tracker")
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
         """The names that users gave to recorded values, by offset."""
+        self.sites: dict[int, CallSite] = {}
+        """Where in the user's code nodes were recorded, by offset."""
         self.places: dict[int, Place] = {}
-        """The source lines of nodes, by offset."""
-        self.groups: dict[int, str] = {}
-        """The group paths of nodes, by offset: labels of `wg.group`, then names of functions."""
+        """The source lines of nodes that derivative rules recorded, by offset."""
         self.calls: dict[int, tuple[str, int]] = {}
         """For a node by offset: the composite function that recorded it, and the number of that call."""
         self.call_frame: FrameType | None = None
@@ -36,27 +37,27 @@ class TraceNotes:
         """How many calls of composite functions recorded something."""
         self.derived: dict[int, Op] = {}
         """In anomaly mode: the op whose derivative rule recorded a node, by offset."""
-        self.frames: dict[FrameType, int] | None = None
-        """While names are collected: the frames of user functions that recorded something, with their depth."""
+        self.tracker: CallTracker | None = None
+        """While groups and names are collected: the calls of user functions that recorded something."""
 
-    def note_call_site(self, offset: int, group_path: str) -> list[FrameType]:
-        """Note where a node was recorded: its line, the enclosing groups, and the functions inside the traced one.
+    def note_call_site(self, offset: int, blocks: list[GroupBlock]) -> FrameType | None:
+        """Note where a node was recorded, and the active `wg.group` blocks.
 
-        Returns the frames of the user's code, innermost first.
+        Returns the innermost frame of the user's code.
         """
-        frames, call = find_call_site()
-        if frames:
-            self.places[offset] = place_of(frames[0])
-        functions = [frame.f_code.co_name for frame in frames[:-1] if not frame.f_code.co_name.startswith("<")]
-        path = "/".join([*filter(None, [group_path]), *reversed(functions)])
-        if path:
-            self.groups[offset] = path
+        frame, call = find_recording_frame()
         if call is not None:
             self.calls[offset] = call[0], self._number_call(call[1])
-        if self.frames is not None:
-            for depth, frame in enumerate(reversed(frames)):
-                self.frames[frame] = depth
-        return frames
+        if frame is not None and self.tracker is not None:
+            self.sites[offset] = self.tracker.locate(frame, tuple(blocks))
+        elif frame is not None:
+            self.sites[offset] = CallSite(UserCall(None, frame.f_code), frame.f_lasti)
+        return frame
+
+    def place_at(self, offset: int) -> Place | None:
+        """Return the source line of a node."""
+        site = self.sites.get(offset)
+        return self.places.get(offset) if site is None else site.place
 
     def _number_call(self, frame: FrameType) -> int:
         """Return the number of a composite function's call, by its frame.
@@ -70,7 +71,9 @@ class TraceNotes:
 
     def forget_frames(self) -> None:
         """Let go of all frames: they refer to values, and values to the tape, which is a reference cycle."""
-        self.frames = None
+        if self.tracker is not None:
+            self.tracker.forget_frames()
+        self.tracker = None
         self.call_frame = None
 
 
@@ -112,9 +115,9 @@ class ReplayGuard:
         if "raise" in modes or (settings != self.error_settings and modes != {"ignore"}):
             self.leak = "it uses np.errstate(...), under which numbers may raise or warn"
 
-    def needs_plain_condition(self, frames: list[FrameType]) -> bool:
-        """Return whether a condition recorded in these frames must be a plain bool, because code tests what it is."""
-        return self.identity_scan is not None and self.identity_scan.look(frames)
+    def needs_plain_condition(self, frame: FrameType | None) -> bool:
+        """Return whether a condition recorded in a frame must be a plain bool, because code tests what it is."""
+        return self.identity_scan is not None and self.identity_scan.look(list_user_frames(frame))
 
     @property
     def late_identity_test(self) -> str | None:

@@ -1,9 +1,9 @@
 """What wiregrad reads off the user's code while it runs.
 
-Three questions: which line is recording something (`find_call_site`, `user_place`); whether a traced function may ask
-what a condition *is*, `c is True` or `type(c) is bool` (`IdentityScan`); and what a traced condition is about to index
-(`counts_as_int`). The last two are answered from bytecode, because Python lets no object answer `is`, and because a
-list and an array ask an index the same question, `__index__`, and mean different things by it.
+Three questions: which line is recording something (`find_recording_frame`, `user_place`); whether a traced function may
+ask what a condition *is*, `c is True` or `type(c) is bool` (`IdentityScan`); and what a traced condition is about to
+index (`counts_as_int`). The last two are answered from bytecode, because Python lets no object answer `is`, and because
+a list and an array ask an index the same question, `__index__`, and mean different things by it.
 """
 
 from __future__ import annotations
@@ -21,35 +21,44 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.errors import find_user_frame, is_library_file
+from wiregrad.frontends.recording.call_sites import TRACED_CALL, next_user_frame
 from wiregrad.ir import Place
 from wiregrad.ops.functions.registry import FUNCTIONS
 
 
-class CallSite(NamedTuple):
+class RecordingFrame(NamedTuple):
     """The user's code that is recording something."""
 
-    frames: list[FrameType]
-    """The frames of the user's code, innermost first, out to the traced function."""
+    frame: FrameType | None
+    """The innermost frame of the user's code; None if the traced function itself is not the user's."""
     call: tuple[str, FrameType] | None
     """The composite function that the user's code called, and the frame of that call."""
 
 
-def find_call_site() -> CallSite:
-    """Walk the stack from here out to the traced function."""
-    frames = list[FrameType]()
+def find_recording_frame() -> RecordingFrame:
+    """Walk the stack from here out to the user's code."""
     call = None
     names = _function_names()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not is_library_file(code.co_filename):
-            frames.append(frame)
-        elif code.co_name == TRACED_CALL:
+            return RecordingFrame(frame, call)
+        if code.co_name == TRACED_CALL:
             break
-        elif not frames and code in names:
+        if code in names:
             call = names[code], frame
         frame = frame.f_back
-    return CallSite(frames, call)
+    return RecordingFrame(None, call)
+
+
+def list_user_frames(frame: FrameType | None) -> list[FrameType]:
+    """Return a frame of the user's code and those around it, innermost first, out to the traced function."""
+    frames = []
+    while frame is not None:
+        frames.append(frame)
+        frame = next_user_frame(frame)
+    return frames
 
 
 def user_place() -> Place | None:
@@ -67,10 +76,6 @@ def place_of(frame: FrameType) -> Place:
 def _function_names() -> dict[CodeType, str]:
     """Return the names of the composite functions by their code."""
     return {entry.run.__code__: entry.name for entry in FUNCTIONS.values()}
-
-
-TRACED_CALL = "call_traced"
-"""The name of the function in wiregrad that calls the traced function."""
 
 
 MAX_SEARCHED_FUNCTIONS = 500

@@ -173,7 +173,7 @@ def _apply_node(tape: Tape, offset: int, operands: list[tuple[Any, bool]], size:
     if watch is not None:
         xs = [data_of(x) for x, _ in operands]
         notes = tape.notes
-        watch.check_unrecorded(op, xs, data_of(result[0]), notes.places.get(offset), notes.derived.get(offset))
+        watch.check_unrecorded(op, xs, data_of(result[0]), notes.place_at(offset), notes.derived.get(offset))
     return result
 
 

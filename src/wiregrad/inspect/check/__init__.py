@@ -408,12 +408,12 @@ class _CheckedNode:
         """Describe an outcome at this node as a finding."""
         spoken = self.origin or self
         view = Node(spoken.index.circuit, spoken.row.node)
-        source = "" if slot is None or self.origin else self.index.circuit.name_of(self.row.sources[slot])
+        source = "" if slot is None or self.origin else self.index.circuit.reference_to(self.row.sources[slot])
         return CheckFinding(
             verdict,
             order,
             self.op_title,
-            view.name,
+            view.reference,
             "" if slot is None else _input_name(self.row.op, slot),
             source,
             view.place,

@@ -242,8 +242,8 @@ class CheckedFunction:
 
     def _describe_stop(self, node: int) -> LostGradient:
         view = Node(self.index.circuit, node)
-        sentence = f"{view.op.name} at {view.name} passes on values but no gradient"
-        return LostGradient(view.op.name, view.name, view.place, sentence)
+        sentence = f"{view.op.name} at {view.title} passes on values but no gradient"
+        return LostGradient(view.op.name, view.reference, view.place, sentence)
 
     def describe_branch_change(self) -> str:
         """Describe a Python branch that went another way near the point; empty if none did."""

@@ -36,6 +36,7 @@ from wiregrad.inspect.explain.gradient_cuts import (
 from wiregrad.inspect.report import Report, describe_node, format_node_place, format_place
 from wiregrad.inspect.run_index import MIN_CANCELLATION, ReaderSlot, RunIndex, StrongestPath, describe_value
 from wiregrad.ir import Certificate, Place
+from wiregrad.ir.columns import is_automatic_name
 from wiregrad.ops.faults import is_nonfinite
 from wiregrad.ops.gradient_flow import MaskedFlow
 
@@ -130,7 +131,8 @@ def explain(run: RunRecord, name: str) -> Explanation:
         causes = tuple(say() for say in draft.causes[:MAX_ORIGINS])
     more = len(draft.causes) - len(causes)
     notes = (*draft.notes, *_element_notes(gradient))
-    return Explanation(name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more)
+    shown_name = run.circuit.reference_to(node) if is_automatic_name(name) else name
+    return Explanation(shown_name, draft.kind, to_python_number(gradient), causes, draft.path, notes, more)
 
 
 def classify_gradient(gradient: ArrayLike) -> str:
@@ -183,7 +185,7 @@ def _element_notes(gradient: ArrayLike) -> Iterator[str]:
 
 
 def _cause_at_node(index: RunIndex, node: int, sentence: str) -> GradientCause:
-    return GradientCause(index.rows[node].op.title, index.circuit.name_of(node), index.place_of(node), sentence)
+    return GradientCause(index.rows[node].op.title, index.circuit.reference_to(node), index.place_of(node), sentence)
 
 
 def _cancellation_cause(strongest: StrongestPath, node: int) -> GradientCause:
@@ -199,7 +201,7 @@ def _cancellation_cause(strongest: StrongestPath, node: int) -> GradientCause:
     more = f" and {len(uses) - 4} more" if len(uses) > 4 else ""
     join = strongest.find_meeting_node(uses[0][0], uses[1][0])
     sentence = (
-        f"what comes back to {circuit.name_of(node)} cancels: {', '.join(parts)}{more} add up to "
+        f"what comes back to {circuit.reference_to(node)} cancels: {', '.join(parts)}{more} add up to "
         f"{describe_value(index.run.gradient(node))}; the paths meet in {index.rows[join].op.title}"
     )
     return _cause_at_node(index, join, sentence)
@@ -265,7 +267,7 @@ class _ZeroGradient:
     def _escape_cause(self, certificate: Certificate) -> GradientCause:
         node = certificate.node
         op = self.index.rows[node].op.title
-        name = self.circuit.name_of(node)
+        name = self.circuit.reference_to(node)
         sentence = f"{name} ({op}) is used only as a condition in Python: it was {certificate.outcome}"
         if not isinstance(certificate.outcome, bool):
             sentence = (
@@ -276,7 +278,7 @@ class _ZeroGradient:
 
     def _unused_causes(self) -> list[Callable[[], GradientCause]]:
         """Report that the output does not depend on the node; a branch that was not taken may be why."""
-        what = f"the {self.index.rows[self.node].op.title} {self.circuit.name_of(self.node)}"
+        what = f"the {self.index.rows[self.node].op.title} {self.circuit.reference_to(self.node)}"
         sentence = f"no wire leads from {what} to the output: it is not used in what is computed"
         steered = [k for k in self.circuit.certificates if isinstance(k.outcome, bool)]
         fact = partial(_cause_at_node, self.index, self.node, sentence)
@@ -287,7 +289,7 @@ class _ZeroGradient:
 
     def _untaken_branch_cause(self, certificate: Certificate) -> GradientCause:
         op = self.index.rows[certificate.node].op.title
-        name = self.circuit.name_of(certificate.node)
+        name = self.circuit.reference_to(certificate.node)
         sentence = f"perhaps it is used in a branch that was not taken: {op} was {certificate.outcome}"
         return GradientCause(op, name, certificate.place, sentence)
 
@@ -313,7 +315,7 @@ class _NonzeroGradient:
     def _path_factor(self, wire: ReaderSlot) -> PathFactor:
         node = wire[0]
         op = self.index.rows[node].op.title
-        name = self.index.circuit.name_of(node)
+        name = self.index.circuit.reference_to(node)
         return PathFactor(op, name, self.index.place_of(node), self.strongest.wire_factor(wire))
 
     def draft_explanation(self, kind: str) -> _ExplanationDraft:

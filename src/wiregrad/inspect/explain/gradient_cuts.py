@@ -315,7 +315,7 @@ class _CutReason:
         self.xs = index.input_values(cut.node)
         self.y = index.values[cut.node]
         self.title = self.op.title
-        self.source = index.circuit.name_of(self.sources[slot])
+        self.source = index.circuit.reference_to(self.sources[slot])
 
     def write_sentence(self) -> str:
         """Return the sentence."""
@@ -377,7 +377,7 @@ class _CutReason:
 
     def _condition_text(self) -> str:
         constant = not self.index.rows[self.sources[0]].sources
-        return "its condition" + ("" if constant else f" {self.index.circuit.name_of(self.sources[0])}")
+        return "its condition" + ("" if constant else f" {self.index.circuit.reference_to(self.sources[0])}")
 
     def _is_on_kink(self, op: Elementwise) -> bool:
         smooth = [kink for kink in op.kinks if not kink.jump]

@@ -39,7 +39,6 @@ from wiregrad.inspect.paths.search import (
 from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place
 from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Node, Op, Pattern, Place
-from wiregrad.ir.columns import is_automatic_name
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import Linear
 from wiregrad.ops.gradient_flow import fill_absent
@@ -129,7 +128,7 @@ def branches(run: RunRecord, name: str) -> Branches:
         times = Counter(reader for reader, _, _ in uses)
         unordered = [_make_branch(run, use, total, again=times[use[0]] > 1) for use in uses]
     ordered = sorted(unordered, key=_branch_sort_key)
-    return Branches(run.circuit.name_of(node), to_python_number(total), tuple(ordered))
+    return Branches(run.circuit.reference_to(node), to_python_number(total), tuple(ordered))
 
 
 _BranchUse = tuple[int | None, int, Any]
@@ -263,9 +262,7 @@ class GradientPath:
         )
         # The output's own gradient is the last factor, so that there is one for each name.
         factors = " x ".join(_shorten_middle([format_brief_number(factor) for factor in (*self.locals, 1.0)]))
-        # A node without a name of its own is shown with its op.
-        pairs = zip(self.nodes, self.ops, strict=True)
-        names = [f"{op} {name}" if is_automatic_name(name) else name for name, op in pairs]
+        names = [*map(str, self.nodes)]
         for k in marked:
             names[k + 1] += f" (as {self.inputs[k]})"
         return f"{value} = {factors}   {' -> '.join(_shorten_middle(names))}"
@@ -361,8 +358,8 @@ def paths(run: RunRecord, name: str, k: int = 10) -> Paths:
         sums = _sum_contributions(search, largest, live, total)
         rest = sums.added - sum([path.contribution for path in largest], 0.0)
     return Paths(
-        node=run.circuit.name_of(region.target),
-        output=run.circuit.name_of(index.root),
+        node=run.circuit.reference_to(region.target),
+        output=run.circuit.reference_to(index.root),
         total=to_python_number(total),
         count=region.count_paths(lambda row, slot: True),
         live=live,
@@ -397,9 +394,9 @@ def _make_path(region: PathRegion, search: PathSearch, link: PathLink, flow: Any
     return GradientPath(
         contribution=search.contribution_of(flow),
         magnitude=search.flow_size(flow),
-        nodes=tuple([node.name for node in nodes]),
+        nodes=tuple([node.reference for node in nodes]),
         ops=tuple([node.op.title for node in nodes]),
-        wires=tuple([(node.name, step.slot) for node, step in wires]),
+        wires=tuple([(node.reference, step.slot) for node, step in wires]),
         inputs=tuple([node.op.input_name(step.slot) for node, step in wires]),
         locals=tuple([step.factor for step in steps]),
         places=tuple([node.place for node in nodes]),

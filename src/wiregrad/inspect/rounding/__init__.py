@@ -221,7 +221,7 @@ def rounding(run: RunRecord, names: Sequence[str] | None = None) -> Rounding:
 def _requested_inputs(circuit: CircuitGraph, names: Sequence[str] | None) -> tuple[str, ...]:
     if names is None:
         inputs = circuit.input_indices()
-        return tuple(circuit.name_of(node) for node in inputs if circuit.type_of(node).differentiable)
+        return tuple(circuit.reference_to(node) for node in inputs if circuit.type_of(node).differentiable)
     if not isinstance(names, str | Sequence):
         raise InputError(f"names must be a list of input names, as in rounding(run, ['x']); got {short_repr(names)}")
     requested = (names,) if isinstance(names, str) else tuple(names)
@@ -325,8 +325,8 @@ def _estimate_result(
         cancellations=_find_cancellations(measured, flows, abs(error)),
         precision=_decimal_precision(value),
         explained=abs(error) <= SECOND_ORDER_MARGIN * bound,
-        guessed=tuple(circuit.name_of(k) for k, _ in parts if measured.local[k].guessed),
-        own=tuple(map(circuit.name_of, own)),
+        guessed=tuple(circuit.reference_to(k) for k, _ in parts if measured.local[k].guessed),
+        own=tuple(map(circuit.reference_to, own)),
         own_text=tuple(describe_node(circuit, k) + format_node_place(circuit, k) for k in own),
     )
 
@@ -404,7 +404,7 @@ def _rank_shares(parts: Sequence[tuple[int, _RoundingSums]]) -> list[tuple[int, 
 def _make_culprit(circuit: CircuitGraph, node: int, share: float, error: float) -> RoundingCulprit:
     view = Node(circuit, node)
     text = describe_node(circuit, node) if circuit.sources_of(node) else f"constant {format_operand(circuit, node)}"
-    return RoundingCulprit(view.name, view.op.name, text, view.place, error, share)
+    return RoundingCulprit(view.reference, view.op.name, text, view.place, error, share)
 
 
 def _find_cancellations(
@@ -418,7 +418,7 @@ def _find_cancellations(
             if lost >= 1.5:
                 view = Node(measured.index.circuit, row.node)
                 one, two = (format_operand(measured.index.circuit, k) for k in row.sources)
-                cancellations.append(RoundingCancellation(view.name, view.op.name, (one, two), view.place, lost))
+                cancellations.append(RoundingCancellation(view.reference, view.op.name, (one, two), view.place, lost))
     return tuple(sorted(cancellations, key=lambda cancellation: -cancellation.digits))
 
 
