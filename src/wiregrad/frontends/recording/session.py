@@ -379,7 +379,7 @@ def settle_results(result: Any, filled_before: int) -> Any:
     return unflatten(tree, leaves)
 
 
-def _is_plain_nan(leaf: object) -> bool:
+def _is_plain_nan(leaf: Any) -> bool:
     is_number = isinstance(leaf, float | complex | np.generic | np.ndarray)
     return is_number and np.asarray(leaf).dtype.kind in "fc" and bool(np.isnan(leaf).any())
 
