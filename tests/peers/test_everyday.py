@@ -14,22 +14,18 @@ from .everyday.reference import compute_reference, take_complex_step, take_diffe
 from .everyday.verdict import compute_gradients, judge, largest_difference
 
 REFUSED = {
-    "fromiter_of_a_generator": "np.array(",
-    "geometric_steps": "write np.exp(np.linspace(np.log(a), np.log(b), n))",
     "guarded_division_with_out": "np.where(where, result, out)",
-    "constants_computed_then_changed": "np.array(u, like=x)",
-    "sort_method_of_a_copy": "write x = np.sort(x)",
     "math_module_functions": "write np.sin(v), not math.sin(v)",
     "complex_square_root": "np.sqrt(x.astype(complex))",
     "masked_array_sum": "fill it first",
+    "half_precision": "write x.astype(np.float32)",
     "multivariate_log_gamma": "scipy.special.loggamma has no rule",
     "sine_and_exponential_integrals": "scipy.special.expi has no rule",
+    "normal_quantiles": "scipy.stats.norm.ppf has no rule",
     "descriptive_statistics": "scipy.stats.zscore has no rule",
     "lyapunov_equation": "scipy.linalg.solve_continuous_lyapunov has no rule",
     "image_convolution": "scipy.signal.convolve2d has no rule",
-    "detrend_and_smooth": "scipy.signal.detrend has no rule",
-    "linear_interpolator": "scipy.interpolate.interp1d has no rule",
-    "one_dimensional_filters": "scipy.ndimage.uniform_filter1d has no rule",
+    "detrend_and_smooth": "scipy.signal.savgol_filter has no rule",
     "distances_between_points": "scipy.spatial.distance.pdist has no rule",
 }
 """Snippets that end in an error of wiregrad's, each with a part of its message: the line to write instead."""

@@ -176,6 +176,10 @@ class FilledValue(Value):
         """Assign one number to every element."""
         assign_elements(self, ..., value)
 
+    def sort(self, axis: int = -1, kind: str | None = None) -> None:  # type: ignore[override]
+        """Sort the elements along an axis, in place."""
+        assign_elements(self, ..., FUNCTIONS["sort"].run(_current_state(self), axis, kind))
+
 
 STATE_SLOTS: tuple[Any, ...] = tuple(vars(Value)[name] for name in ("_data", "_tape", "_index"))
 """The slots for the node that a value stands for; a `FilledValue` brings them up to date when they are read."""

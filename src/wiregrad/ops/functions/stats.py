@@ -315,14 +315,14 @@ DISTRIBUTIONS = (
 """Every continuous distribution of one variable."""
 
 
-class DistributionMethod(NamedTuple):
+class StatsMethod(NamedTuple):
     """What a registered method calls: the parameters that it takes, and the function that computes it."""
 
     signature: inspect.Signature
     compute: Curve
 
 
-DISTRIBUTION_METHODS: dict[str, DistributionMethod] = {}
+DISTRIBUTION_METHODS: dict[str, StatsMethod] = {}
 """Every method by the names of its distribution and its own, such as `norm.logpdf`."""
 
 
@@ -340,7 +340,7 @@ def _register_method(
     name: str, method: str, parameters: Sequence[inspect.Parameter], compute: Curve, samples: SampleMaker | None
 ) -> None:
     called = f"{name}.{method}"
-    DISTRIBUTION_METHODS[called] = DistributionMethod(inspect.Signature(list(parameters)), compute)
+    DISTRIBUTION_METHODS[called] = StatsMethod(inspect.Signature(list(parameters)), compute)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return call_method(called, args, kwargs)
