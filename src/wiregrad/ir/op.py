@@ -149,6 +149,8 @@ class Op:
     """Whether its settings belong to one call (of a user's function): it cannot be written to text or to a file."""
     by_element: bool = False
     """Whether it works element by element, so that operands of different shapes are broadcast to one shape."""
+    is_view: bool = False
+    """Whether NumPy's result shares its elements with the operand."""
     settings: tuple[tuple[str, Any], ...] = ()
     """The settings of a node (an axis, a shape), by name; empty in the table's own record."""
 

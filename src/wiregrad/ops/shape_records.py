@@ -90,6 +90,7 @@ def _sum_to_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]
 spread: Linear = register(
     Linear(
         name="spread",
+        is_view=True,
         doc="Copies a wire along new and stretched axes to a shape: broadcasting as a node.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -139,6 +140,7 @@ def _reshape_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
 reshape: Linear = register(
     Linear(
         name="reshape",
+        is_view=True,
         doc="The same elements in another shape.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -177,6 +179,7 @@ def _permute_text(x: str, *, types: InputTypes, axes: tuple[int, ...]) -> str:
 permute: Linear = register(
     Linear(
         name="permute",
+        is_view=True,
         doc="The axes in another order.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -313,6 +316,7 @@ class _GetitemOp(Linear):
 getitem: Linear = register(
     _GetitemOp(
         name="getitem",
+        is_view=True,
         doc="Picks elements by whole numbers and slices; the gradient of the others is absent, not 0.",
         inputs=("x",),
         pattern=Pattern.ROUTE,
@@ -689,6 +693,7 @@ conjugate: Linear = register(
 real: Linear = register(
     Linear(
         name="real",
+        is_view=True,
         doc="The real part.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -702,6 +707,7 @@ real: Linear = register(
 imag: Linear = register(
     Linear(
         name="imag",
+        is_view=True,
         doc="The imaginary part; 0 for a real wire.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,

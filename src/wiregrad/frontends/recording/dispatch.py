@@ -41,7 +41,6 @@ from wiregrad.frontends.recording.filled_value import (
     duplicate,
     freeze,
     make_filled,
-    note_part,
     read_elements,
     take_view,
 )
@@ -177,8 +176,6 @@ def _finish_result(entry: RegisteredFunction, function: Callable[..., Any], args
         return make_fillable(result)
     if entry.name not in VIEW_METHODS:
         result = _separate_from(args, result)
-    elif args and isinstance(args[0], Value):
-        note_part(args[0], result)
     return tuple(map(as_numpy_number, result)) if type(result) is tuple else as_numpy_number(result)
 
 
@@ -480,12 +477,7 @@ def _make_op_method(op: Op) -> Callable[..., Any]:
 
 
 def _finish_method(value: Value, name: str, result: Any) -> Any:
-    """Return the result of a method as NumPy would: a part of the array, a new array, or a view.
-
-    A function of its own, because a trace keeps the frames of methods, and with them a part that is gone otherwise.
-    """
-    if name == "indexing" or name in VIEW_METHODS:
-        note_part(value, result)
+    """Return the result of a method as NumPy would: a new array, or a view."""
     return duplicate(value) if result is value and name not in VIEW_METHODS else result
 
 

@@ -52,8 +52,6 @@ VIEW_METHODS = frozenset(
 """Methods and functions whose result shares its elements with the array, in NumPy or PyTorch."""
 UNTRACKED_VIEWS = frozenset("t permute unsqueeze real imag detach expand_as".split())
 """Those that NumPy's arrays of whole numbers do not have, or have in another meaning."""
-VIEW_OPS = frozenset(["getitem", "reshape", "permute", "spread", "real", "imag"])
-"""Ops whose result shares its elements with the operand, in NumPy."""
 
 STALE_VIEW_MESSAGE = (
     "a part of this clone was taken before (a slice, .T, reshape) and would not see what is assigned now; "
@@ -497,73 +495,13 @@ def find_shared_elements(value: Value) -> str | None:
     tape = value._tape
     if tape is None:
         return None
-    if tape.node_at(value._index).op.name in VIEW_OPS and not _is_only_view(tape, value._index):
+    if tape.views.is_view(value):
         return "a recorded value does not change in place, and this one is a view of another, which would not see it"
-    if _may_have_views(tape, value._index):
+    if tape.views.has_views(value._index):
         return (
             "a recorded value does not change in place, and a part of this one was taken before, which would not see it"
         )
     return None
-
-
-TAKEN_PARTS: weakref.WeakKeyDictionary[Tape, dict[int, weakref.ref[Value]]] = weakref.WeakKeyDictionary()
-"""The views that were taken of arrays, by tape and offset."""
-VIEW_SOURCES: weakref.WeakKeyDictionary[Tape, dict[int, weakref.ref[Value]]] = weakref.WeakKeyDictionary()
-"""The arrays that views were taken from, by tape and offset of the view."""
-
-
-def note_part(value: Value, part: object) -> None:
-    """Remember a view of an array: while one of them exists, the other cannot change alone."""
-    tape = value._tape
-    if type(part) is not Value or tape is None or part._tape is not tape:
-        return
-    node = tape.extras[part._index]
-    if node.sources[:1] == (value._index,) and node.op.name in VIEW_OPS:
-        VIEW_SOURCES.setdefault(tape, {})[part._index] = weakref.ref(value)
-        TAKEN_PARTS.setdefault(tape, {})[part._index] = weakref.ref(part)
-
-
-def _is_only_view(tape: Tape, index: int) -> bool:
-    """Return whether a view is all that is left of an array: `(a + b)[1:]`."""
-    sources = VIEW_SOURCES.get(tape, {})
-    while tape.extras[index].op.name in VIEW_OPS:
-        known = sources.get(index)
-        if known is None or known() is not None:
-            return False
-        index = tape.extras[index].sources[0]
-        if _count_views(tape, index) > 1:
-            return False
-    return True
-
-
-def _count_views(tape: Tape, index: int) -> int:
-    """Count the nodes that are views of a node; numbers are none."""
-    count = 0
-    for offset in reversed(tape.extras):
-        if offset <= index:
-            break
-        node = tape.extras[offset]
-        count += index in node.sources and node.op.name in VIEW_OPS and bool(shape_of(node.y))
-    return count
-
-
-def _may_have_views(tape: Tape, index: int) -> bool:
-    """Return whether a view of a node, or a view of a view, may exist: any that is not known to be gone."""
-    later = list[int]()
-    for offset in reversed(tape.extras):
-        if offset <= index:
-            break
-        later.append(offset)
-    taken = TAKEN_PARTS.get(tape, {})
-    shown = {index}
-    for offset in reversed(later):
-        node = tape.extras[offset]
-        if node.op.name in VIEW_OPS and shape_of(node.y) and not shown.isdisjoint(node.sources):
-            shown.add(offset)
-            part = taken.get(offset)
-            if part is None or part() is not None:
-                return True
-    return False
 
 
 def _make_in_place(name: str) -> Callable[[Any, Any], Any]:

@@ -6,6 +6,7 @@ that is running; the line that made an array, by reading the function's source a
 
 from __future__ import annotations
 
+import ast
 import dis
 import linecache
 import re
@@ -49,7 +50,7 @@ def advise_on_store() -> str:
     opname, text = find_running_text(frame)
     if opname != "STORE_SUBSCR":
         return ""
-    array = text.partition("[")[0].strip() or "the array"
+    array = name_array(text)
     value = _name_of_value(frame)
     maker = _find_maker(frame, array)
     if maker is None:
@@ -85,13 +86,63 @@ def advise_on_update() -> str:
     The text follows a message, and begins with a colon.
     """
     frame = find_user_frame()
-    opname, text = ("", "") if frame is None else find_running_text(frame)
-    mended = ""
-    if opname == "BINARY_OP":
-        mended = re.sub(r"^(.+?)\s*(\*\*|//|[-+*/%@])=\s*(.+)$", r"\1 = \1 \2 \3", text)
-    else:
-        mended = re.sub(r"^(.+),\s*out=(\w+)\)$", r"\2 = \1)", text)
-    return "" if mended == text else f": instead of `{text}` write `{mended}`"
+    text = "" if frame is None else find_running_text(frame)[1]
+    mended = mend_update(text)
+    return "" if mended is None else f": instead of `{text}` write `{mended}`"
+
+
+def mend_update(text: str) -> str | None:
+    """Return an update of an array as an assignment; None if the text is no such statement.
+
+    >>> mend_update("n[1:]*=a+b")
+    'n[1:] = n[1:] * (a + b)'
+    >>> mend_update("np.add(a, b, out=total)")
+    'total = np.add(a, b)'
+    """
+    statement = _parse_statement(text)
+    if isinstance(statement, ast.AugAssign):
+        target = ast.unparse(statement.target)
+        operand = ast.parse(target, mode="eval").body
+        return f"{target} = {ast.unparse(ast.BinOp(operand, statement.op, statement.value))}"
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return None
+    targets = [ast.unparse(word.value) for word in call.keywords if word.arg == "out"]
+    if not targets:
+        return None
+    call.keywords = [word for word in call.keywords if word.arg != "out"]
+    return f"{targets[0]} = {ast.unparse(call)}"
+
+
+def _parse_statement(text: str) -> ast.stmt | None:
+    """Return a text as one statement; None if it is none."""
+    try:
+        statements = ast.parse(text).body
+    except SyntaxError:
+        return None
+    return statements[0] if len(statements) == 1 else None
+
+
+def name_array(text: str) -> str:
+    """Return the array in the text of a subscript.
+
+    >>> name_array("self.rows[k][i]")
+    'self.rows[k]'
+    """
+    statement = _parse_statement(text)
+    subscript = statement.value if isinstance(statement, ast.Expr) else None
+    return ast.unparse(subscript.value) if isinstance(subscript, ast.Subscript) else "the array"
+
+
+def advise_on_number() -> str:
+    """Return what to write instead of a call that turns a value into a Python number."""
+    frame = find_user_frame()
+    text = "" if frame is None else find_running_text(frame)[1]
+    if re.match(r"(\w+\.)?fromiter\(", text):
+        return (
+            "np.fromiter takes numbers only; collect the values in a list, and write np.array([...]) or np.stack([...])"
+        )
+    return "write np.sin(v), not math.sin(v)"
 
 
 def advise_on_conversion() -> str:

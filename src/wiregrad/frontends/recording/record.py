@@ -250,6 +250,8 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
         return finish_node(tape, op, (value,), (x,), y)
     result._tape = tape
     result._index = tape.append_extra(new_extra((op, (value._index,), (x,), y, 0)))
+    if op.is_view:
+        tape.views.add(value, value._index, result)
     return result
 
 
@@ -323,7 +325,7 @@ def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence
             watch.check_unrecorded(op, xs, y)
         return make_leaf(data, constant=True, number=NumpyScalar) if moves and tape is None else y
     offset = _append_op(tape, op, operands, xs, y)
-    return wrap_node(tape, offset, data)
+    return _note_view(tape, op, operands, wrap_node(tape, offset, data))
 
 
 def _finish_traced(tape: Tape, guard: ReplayGuard, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
@@ -336,13 +338,20 @@ def _finish_traced(tape: Tape, guard: ReplayGuard, op: Op, operands: Sequence[An
     offset = _append_op(tape, op, operands, xs, y)
     frame = tape.notes.note_call_site(offset, STATE.group_blocks)
     guard.check_error_settings()
-    value = wrap_node(tape, offset, y)
+    value = _note_view(tape, op, operands, wrap_node(tape, offset, y))
     if type(y) is np.bool_ and guard.needs_plain_condition(frame):
         return make_concrete(value)
     if STATE.is_paused and y.dtype.kind in "fc" and op is not TABLE["stop_gradient"]:
         # Under no_grad a circuit still needs the node, but no gradient may flow back through it.
         return record_op(TABLE["stop_gradient"], (value,))
     return value
+
+
+def _note_view(tape: Tape, op: Op, operands: Sequence[Any], result: Value) -> Value:
+    """Remember that a result is a view of the operand, if it is one; returns the result."""
+    if op.is_view and type(result) is Value and isinstance(operands[0], Value):
+        tape.views.add(operands[0], tape.node_at(result._index).sources[0], result)
+    return result
 
 
 def _append_op(tape: Tape, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: object) -> int:

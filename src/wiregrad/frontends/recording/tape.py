@@ -100,6 +100,55 @@ class RowCopies:
         """The tapes that copied rows of this one."""
 
 
+class ViewNotes:
+    """The views that were taken of the arrays of a tape; while one exists, neither it nor its array changes alone."""
+
+    __slots__ = ("sources", "views")
+
+    def __init__(self) -> None:
+        self.sources: dict[int, tuple[weakref.ref[Any], int]] = {}
+        """For the offset of each view, the value that it was taken of, and that value's offset."""
+        self.views: dict[int, list[tuple[weakref.ref[Any], int]]] = {}
+        """For the offset of each array, the views that were taken of it, and their offsets."""
+
+    def add(self, array: Any, offset: int, view: Any) -> None:
+        """Remember a view of the array at an offset; forget those that are gone, and of which no view was taken."""
+        self.sources[view._index] = (weakref.ref(array), offset)
+        views = self.views.setdefault(offset, [])
+        views.append((weakref.ref(view), view._index))
+        if len(views) > MAX_REMEMBERED_VIEWS:
+            views[:] = [(ref, at) for ref, at in views if ref() is not None or at in self.views]
+
+    def is_view(self, value: Any) -> bool:
+        """Return whether a value is a view of an array that still exists, or of which another view exists."""
+        offset = value._index
+        while offset in self.sources:
+            array, offset = self.sources[offset]
+            if _stands_for(array(), offset) or self.has_views(offset, besides=value):
+                return True
+        return False
+
+    def has_views(self, offset: int, besides: Any = None) -> bool:
+        """Return whether a view of an array exists, or a view of a view."""
+        waiting = [offset]
+        while waiting:
+            for ref, at in self.views.get(waiting.pop(), ()):
+                view = ref()
+                if view is not besides and _stands_for(view, at):
+                    return True
+                waiting.append(at)
+        return False
+
+
+def _stands_for(value: Any, offset: int) -> bool:
+    """Return whether a value exists and is still the node at an offset; a leaf always is."""
+    return value is not None and (value._tape is None or value._index == offset)
+
+
+MAX_REMEMBERED_VIEWS = 64
+"""After this many views of one array, those that are gone are forgotten."""
+
+
 class Tape:
     """A recording that grows while code runs: its rows, and what the reverse sweep needs and leaves."""
 
@@ -117,6 +166,7 @@ class Tape:
         "owner",
         "serial",
         "sweeps",
+        "views",
     )
 
     def __init__(self, kind: TapeKind = TapeKind.TRANSFORM, guard: ReplayGuard | None = None) -> None:
@@ -143,6 +193,7 @@ class Tape:
         recorded too, and numbers are NumPy's.
         """
         self.copies = RowCopies()
+        self.views = ViewNotes()
         self._notes: TraceNotes | None = None
 
     @property
