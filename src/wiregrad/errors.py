@@ -128,6 +128,10 @@ class NoRuleError(WiregradError, TypeError):
     """A NumPy function has no derivative rule in wiregrad."""
 
 
+class UnknownToLibraryError(NoRuleError, UnknownAttributeError):
+    """A function of another library, which has no rule, asked a value for an attribute of arrays."""
+
+
 class NotNativeError(NoRuleError):
     """A circuit cannot run as native code, or not on this machine; the interpreter can run it."""
 

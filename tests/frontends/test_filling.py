@@ -298,7 +298,7 @@ def test_a_new_array_is_numpys_until_a_value_is_written_to_it() -> None:
     def f(x: Any) -> Any:
         work = np.zeros((2, 2))
         assert isinstance(work, np.ndarray)
-        assert type(work + 1.0) is np.ndarray
+        assert isinstance(work + 1.0, np.ndarray)
         assert type(np.dot(work, work)) is np.ndarray
         assert work.ctypes.data
         work[0, 0] = 2.0

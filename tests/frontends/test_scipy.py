@@ -241,7 +241,7 @@ def test_values_are_found_in_containers(argument: Any) -> None:
 
 
 def test_a_function_without_a_rule_is_named_with_the_line() -> None:
-    with pytest.raises(NoRuleError, match=r"scipy\.linalg\.schur has no rule .*\n  recorded at .*test_scipy\.py"):
+    with pytest.raises(NoRuleError, match=r"scipy\.linalg\.schur has no rule.*\n  recorded at .*test_scipy\.py"):
         wg.grad(lambda a: scipy.linalg.schur(a)[0].sum())(MATRIX)
 
 
@@ -251,8 +251,15 @@ def test_a_decorated_function_without_a_rule_is_named() -> None:
 
 
 def test_a_class_without_a_rule_is_named() -> None:
-    with pytest.raises(NoRuleError, match=r"scipy\.interpolate\.PchipInterpolator has no rule"):
-        wg.grad(lambda y: scipy.interpolate.PchipInterpolator(KNOTS, y)(1.0))(HEIGHTS)
+    with pytest.raises(NoRuleError, match=r"scipy\.interpolate\.Akima1DInterpolator has no rule"):
+        wg.grad(lambda y: scipy.interpolate.Akima1DInterpolator(KNOTS, y)(1.0))(HEIGHTS)
+
+
+def test_scipy_code_that_is_made_of_numpy_functions_needs_no_entry() -> None:
+    def f(y: Any) -> Any:
+        return scipy.interpolate.PchipInterpolator(KNOTS, y)(1.1) + scipy.stats.gmean(y**2 + 1.0)
+
+    np.testing.assert_allclose(wg.grad(f)(HEIGHTS), stencil(f, HEIGHTS), rtol=1e-7)
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
@@ -318,7 +325,9 @@ def test_methods_of_distributions_are_found_by_the_name_of_the_distribution(monk
 
     p = np.array([0.2, 1.5])
     np.testing.assert_allclose(wg.grad(f)(p), stencil(f, p), rtol=1e-8)
-    with pytest.raises(NoRuleError, match=r"scipy\.stats\.gumbel_r\.cdf has no rule.*gumbel_r has logpdf"):
+    with pytest.raises(
+        NoRuleError, match=r"scipy\.stats\.gumbel_r\.cdf has no rule: of scipy\.stats\.gumbel_r there are logpdf"
+    ):
         scipy_dispatch.call_distribution("scipy.stats.gumbel_r", "cdf", len, (wg.Value(1.0),), {})
 
 
@@ -404,4 +413,4 @@ def test_nothing_needs_scipy_until_it_is_called() -> None:
 
 
 def test_a_setting_leaves_scipy_alone() -> None:
-    assert run_python(SWITCHED_OFF, WIREGRAD_SCIPY="0") == "NoRuleError scipy.linalg.inv has no rule for\n"
+    assert run_python(SWITCHED_OFF, WIREGRAD_SCIPY="0") == "UnknownToLibraryError scipy.linalg.inv has no rule: co\n"

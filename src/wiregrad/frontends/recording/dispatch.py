@@ -92,8 +92,7 @@ def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **se
         result = run_without_rule(getattr(ufunc, method), inputs, settings)
         if result is not NotImplemented:
             return result
-        known = {*FUNCTIONS, *TABLE.scalar_names()}
-        raise NoRuleError(f"{describe_missing_ufunc(ufunc, method, settings, known)}{format_user_line()}")
+        raise NoRuleError(f"{describe_missing_ufunc(ufunc, method, settings)}{format_user_line()}")
     return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from wiregrad.errors import InputError, NoRuleError, UnknownAttributeError, format_user_line
+from wiregrad.errors import InputError, NoRuleError, UnknownAttributeError, UnknownToLibraryError, format_user_line
 from wiregrad.frontends.recording.library_calls import describe_missing_function, name_scipy_call
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS
@@ -48,6 +48,7 @@ VALUE_HINTS: dict[str, str] = {
     "int": "whole numbers have no gradient; write v.data.astype(int)",
     "type": "write v.dtype or v.astype(np.float32)",
     "type_as": "write v.astype(other.dtype)",
+    **dict.fromkeys(("flags", "strides", "base", "ctypes"), "a value has no memory of its own; ask the array v.data"),
     "contiguous": "leave it out; memory order makes no difference here",
     "block_until_ready": "leave it out; results are computed at once",
     "clamp_min": "write np.maximum(v, 0.0)",
@@ -182,9 +183,10 @@ class ForeignName:
 
     def __get__(self, value: object, owner: type) -> Never:
         scipy_call = name_scipy_call()
-        message = describe_missing_function(scipy_call) if scipy_call else f"wg.Value has no {self.name!r}: {self.hint}"
+        if scipy_call:
+            raise UnknownToLibraryError(f"{describe_missing_function(scipy_call)}{format_user_line()}")
         # With a name and no object, Python appends no suggestion of its own.
-        raise UnknownAttributeError(f"{message}{format_user_line()}", name=self.name)
+        raise UnknownAttributeError(f"wg.Value has no {self.name!r}: {self.hint}{format_user_line()}", name=self.name)
 
     def __set__(self, value: object, to: object) -> Never:
         self.__get__(value, type(value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -57,16 +57,14 @@ def name_function(function: Callable[..., Any]) -> str:
     return f"{home}.{function.__name__}"
 
 
-def describe_missing_ufunc(ufunc: np.ufunc, method: str, settings: Mapping[str, Any], known: Collection[str]) -> str:
-    """Say that a ufunc has no rule, and what to write instead; `known` are the names of wiregrad's functions."""
+def describe_missing_ufunc(ufunc: np.ufunc, method: str, settings: Mapping[str, Any]) -> str:
+    """Say that a ufunc has no rule, and what to write instead."""
     caller = name_scipy_call()
     if caller:
         return describe_missing_function(caller)
     name = name_ufunc(ufunc)
     if settings:
         return f"{_add_method(name, method)} with {', '.join(settings)}= has no rule: {_advise_setting(name, settings)}"
-    if method == "__call__" and name.startswith("scipy.special.") and ufunc.__name__ in known:
-        return f"{name} has no rule: write wg.{ufunc.__name__}(x)"
     return describe_missing_function(_add_method(name, method), REFUSALS.get(ufunc))
 
 
@@ -119,7 +117,8 @@ def _name_scipy_frame(frame: FrameType) -> str:
     home = _public_package(str(frame.f_globals.get("__name__", "")))
     package = sys.modules.get(home)
     owner = getattr(frame.f_locals.get("self"), "name", None)
-    function = frame.f_code.co_name
+    # The object of a class is made by its `__init__`.
+    function = frame.f_code.co_qualname.removesuffix(".__init__").rpartition(".")[2]
     if isinstance(owner, str) and hasattr(package, owner) and not function.startswith("_"):
         return f"{home}.{owner}.{function}"
     if callable(getattr(package, function, None)):

@@ -24,6 +24,7 @@ import numpy as np
 
 from wiregrad.errors import EscapeError, NoRuleError, format_user_line
 from wiregrad.frontends.recording.dispatch import run_composite, run_without_rule
+from wiregrad.frontends.recording.library_calls import describe_missing_function
 from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.value import as_numpy_number
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
@@ -209,8 +210,8 @@ def call_distribution(
     if entry is not None:
         return apply_entry(entry, f"{name}.{method}", original, args, kwargs)
     known = sorted(each.rpartition(".")[2] for each in FUNCTIONS_BY_SCIPY if each.startswith(f"{name}."))
-    advice = f"; {name} has {', '.join(known)}" if known else ""
-    raise NoRuleError(f"{name}.{method} has no rule for recorded values{advice}{format_user_line()}")
+    advice = f"of {name} there are {', '.join(known)}" if known else None
+    raise NoRuleError(f"{describe_missing_function(f'{name}.{method}', advice)}{format_user_line()}")
 
 
 class FrozenDistribution:
@@ -248,7 +249,7 @@ class FourierBackend:
         name = f"scipy.fft.{function.__name__}"
         entry = FUNCTIONS_BY_SCIPY.get(name)
         if entry is None:
-            raise NoRuleError(f"{name} has no rule for recorded values{format_user_line()}")
+            raise NoRuleError(f"{describe_missing_function(name)}{format_user_line()}")
         if "x" in kwargs:
             # NumPy calls the same argument `a`.
             args, kwargs = (x,), {key: value for key, value in kwargs.items() if key != "x"}
