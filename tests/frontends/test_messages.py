@@ -250,8 +250,8 @@ def test_names_of_numpy_that_take_no_values_are_left_to_numpy(name: str) -> None
         (
             lambda v: v.view(np.float32),
             OperandError,
-            "view: view would take the bits of float64 for float32, which has no gradient; to convert the numbers write "
-            "x.astype('float32')",
+            "view: view would take the bits of float64 for float32, which has no gradient; to convert the numbers "
+            "write x.astype('float32')",
         ),
         (
             lambda v: v.sum().backward(create_graph=True),

@@ -325,9 +325,7 @@ def test_methods_of_distributions_are_found_by_the_name_of_the_distribution(monk
 
     p = np.array([0.2, 1.5])
     np.testing.assert_allclose(wg.grad(f)(p), stencil(f, p), rtol=1e-8)
-    with pytest.raises(
-        NoRuleError, match=r"scipy\.stats\.gumbel_r\.cdf has no rule: of scipy\.stats\.gumbel_r there are logpdf"
-    ):
+    with pytest.raises(NoRuleError, match=r"gumbel_r\.cdf has no rule: of scipy\.stats\.gumbel_r there are logpdf"):
         scipy_dispatch.call_distribution("scipy.stats.gumbel_r", "cdf", len, (wg.Value(1.0),), {})
 
 

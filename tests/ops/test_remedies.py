@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 import wiregrad as wg
 from wiregrad.errors import NonFiniteError
@@ -391,6 +392,14 @@ pair(
     "np.eye(n)",
     lambda x, b: np.sum(np.linalg.solve(x, b)),
     lambda x, b: np.sum(np.linalg.solve(x + EPS * np.eye(2), b)),
+    NEARLY,
+    a(1, 1),
+)
+pair(
+    "solve_triangular",
+    "np.eye(n)",
+    lambda x, b: np.sum(scipy.linalg.solve_triangular(x, b)),
+    lambda x, b: np.sum(scipy.linalg.solve_triangular(x + EPS * np.eye(2), b)),
     NEARLY,
     a(1, 1),
 )

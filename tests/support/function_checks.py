@@ -96,10 +96,12 @@ def _subject_of_function(entry: RegisteredFunction) -> CheckSubject:
 def find_scipy_function(entry: RegisteredFunction) -> Callable[..., Any] | None:
     """Return the SciPy function that an entry stands for, if any."""
     for name in entry.scipy:
-        home, _, last = name.rpartition(".")
-        function = getattr(import_module(home), last, None)
-        if function is not None:
-            return cast("Callable[..., Any]", function)
+        package, _, path = name.removeprefix("scipy.").partition(".")
+        owner: Any = import_module(f"scipy.{package}")
+        for part in path.split("."):
+            owner = getattr(owner, part, None)
+        if owner is not None:
+            return cast("Callable[..., Any]", owner)
     return None
 
 

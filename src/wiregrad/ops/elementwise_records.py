@@ -150,8 +150,8 @@ def tie_slope(a: Any, b: Any, y: Any) -> Any:
 
 def _power_slope(a: Any, b: Any, y: Any) -> Any:
     """Return the slope of a power by its base."""
-    if isinstance(b, float | np.floating) and b not in (0.0, 1.0) and (b % 1.0 == 0.0 or (b - 1.0) % 1.0 != 0.0):
-        # Where the power is NaN, so is that with the exponent b - 1: that is whole only where b is, and not 0.
+    if isinstance(b, float | np.floating) and b not in (0.0, 1.0) and b % 1.0 == 0.0:
+        # A whole power is NaN only where a is. Others are not: the root of -inf is NaN, but pow(-inf, -0.5) is 0.
         return b * a if b == 2.0 else b * power(a, b - 1.0)
     # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
     return nan_or(y, where(equal(b, 0.0), b / replace_zero(a) * y, b * power(a, b - 1.0)))

@@ -131,7 +131,7 @@ def add_flows(one: Any, two: Any) -> Any:
     if not both:
         return total
     if one.is_array and two.is_array:
-        return MaskedFlow(LazyMask(lambda: np.logical_or(one.mask, two.mask)), total, zeroed=True)
+        return MaskedFlow(LazyMask(lambda: TABLE["logical_or"](one.mask, two.mask)), total, zeroed=True)
     return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total)
 
 

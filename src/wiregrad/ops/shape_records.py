@@ -81,7 +81,8 @@ def _sum_to_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]
     axes = tuple(k - rank for k in range(rank) if core[k] == 1 and old_shape[lead + k] != 1)
     keepdims = bool(axes) and rank == len(shape)
     if axes:
-        x = write_numpy_call("np.sum", x, ndim=len(old_shape), axes=axes, keepdims=keepdims)
+        add = "np.any" if types[0].dtype == np.bool_ else "np.sum"
+        x = write_numpy_call(add, x, ndim=len(old_shape), axes=axes, keepdims=keepdims)
     summed = tuple(n for k, n in enumerate(old_shape) if k - len(old_shape) not in axes)
     wanted = old_shape[:lead] + shape
     return x if keepdims or summed == wanted else f"np.reshape({x}, {wanted})"

@@ -104,9 +104,9 @@ class UserCall:
         "_searches",
         "_step_counts",
         "code",
+        "first",
         "frame",
         "frame_id",
-        "identity",
         "label",
         "long_loops",
         "owner",
@@ -118,8 +118,8 @@ class UserCall:
         self.frame = frame
         """The frame, while it is kept."""
         self.frame_id = id(frame)
-        self.identity: UserCall = self
-        """What is one group: for a generator that is resumed from another place, the call of the first place."""
+        self.first: UserCall | None = None
+        """For a generator that is resumed from another place: its call from the first place."""
         self.sites: dict[int, CallSite] = {}
         """The latest site at each offset, which most nodes share with the node before."""
         self.code = code
@@ -135,6 +135,18 @@ class UserCall:
         self._step_counts: dict[LoopSpan, int] = {}
         self.long_loops: set[LoopSpan] = set()
         """The loops with so many steps that these are no groups."""
+
+    @property
+    def identity(self) -> UserCall:
+        """What is one group: the call itself, or the first one of a generator that was resumed elsewhere."""
+        # Not an attribute: a call that refers to itself is a reference cycle.
+        return self if self.first is None else self.first
+
+    def forget_frame(self) -> None:
+        """Let go of the frame, and of all that refers to values or to this call: these are reference cycles."""
+        self.frame = self.owner = None
+        self.sites = {}
+        self._paths = {}
 
     def loops_at(self, offset: int) -> tuple[LoopSpan, ...]:
         """Return the loops around an instruction whose steps may be groups."""
@@ -302,7 +314,8 @@ class CallTracker:
         call = self.calls[frame] = UserCall(frame, frame.f_code, site)
         call.owner = _find_owner(frame)
         if known is not None:
-            call.identity = known.identity
+            call.first = known.identity
+            known.forget_frame()
         if site is not None:
             call.label = _label_call(call, site)
         return call
@@ -317,9 +330,7 @@ class CallTracker:
     def forget_frames(self) -> None:
         """Let go of all frames: they refer to values, and values to the tape, which is a reference cycle."""
         for call in self.calls.values():
-            call.frame = call.owner = None
-            call.sites = {}
-            call._paths = {}
+            call.forget_frame()
         self.calls = {}
 
 

@@ -42,8 +42,6 @@ REFUSALS: dict[Any, str] = {
     **dict.fromkeys(
         (np.may_share_memory, np.shares_memory), "a recorded value shares its memory with nothing that can be written"
     ),
-    np.geomspace: "write np.exp(np.linspace(np.log(a), np.log(b), n))",
-    np.logspace: "write 10.0 ** np.linspace(a, b, n)",
     **dict.fromkeys(
         (np.histogram2d, np.histogramdd),
         "write np.bincount(i * n + j, weights) with the bins i and j of np.digitize, reshaped to (-1, n)",
@@ -51,7 +49,6 @@ REFUSALS: dict[Any, str] = {
     **dict.fromkeys(
         (np.intersect1d, np.setxor1d), "write u = np.unique(x) and pick u[np.isin(u.data, y)], or ~ of that mask"
     ),
-    np.i0: "write scipy.special.i0(x)",
     np.emath.sqrt: _COMPLEX.format("np.sqrt(x), or np.sqrt(x.astype(complex))"),
     np.emath.log: _COMPLEX.format("np.log(x), or np.log(x.astype(complex))"),
     np.emath.log2: _COMPLEX.format("np.log(x.astype(complex)) / np.log(2.0)"),
