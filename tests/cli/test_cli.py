@@ -380,7 +380,7 @@ FAILURES = {
     "leaves": ("leaves", "leaves raised SystemExit: 4", "raise SystemExit"),
     "returns None": ("nothing", "nothing returned nothing to make a circuit of", "def nothing"),
     "returns text": ("words", "words must return numbers or arrays", "def words"),
-    "recorded wrongly": ("bent", "cannot become an array", "def bent"),
+    "recorded wrongly": ("bent", "matmul needs arrays of one or more axes", "def bent"),
 }
 
 

@@ -8,7 +8,7 @@ import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -958,6 +958,20 @@ def test_a_long_chain_of_arrays_at_the_usual_recursion_limit() -> None:
     assert len(circuit) >= 2 * length
 
 
+def resume_twice(x: Any) -> Any:
+    """Resume a generator from two places."""
+
+    def powers() -> Iterator[Any]:
+        y = x
+        while True:
+            y = y * x
+            yield y
+
+    made = powers()
+    square = next(made)
+    return square + next(made)
+
+
 def everything() -> None:
     """Use every kind of recording once."""
     w = wg.Value(np.array([1.0, 2.0]))
@@ -971,6 +985,7 @@ def everything() -> None:
     pull(np.ones(2))
     wg.jvp(np.tanh, (0.3,), (1.0,))
     wg.trace(lambda x: x * x if x > 0 else x, 2.0)
+    wg.trace(resume_twice, 2.0)
     with wg.no_grad():
         w * 2.0
     with pytest.raises(GradientError):

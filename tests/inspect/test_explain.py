@@ -78,16 +78,8 @@ def test_zeros_that_meet_zeros_are_not_called_an_underflow() -> None:
     [
         (np.abs, 0.0, "absolute is on its kink at x = 0, where the slope used is 0"),
         (np.cos, 0.0, "cos is flat at x = 0: stationary, its slope there is 0"),
-        (
-            np.var,
-            np.ones(3),
-            "square is flat at subtract (test_explain.py:97) = [0., 0., 0.]: stationary, its slope there is 0",
-        ),
-        (
-            np.std,
-            np.ones(3),
-            "square is flat at subtract (test_explain.py:97) = [0., 0., 0.]: stationary, its slope there is 0",
-        ),
+        (np.var, np.ones(3), "square is flat at x - sum(x) / 3.0 = [0., 0., 0.]: stationary, its slope there is 0"),
+        (np.std, np.ones(3), "square is flat at x - sum(x) / 3.0 = [0., 0., 0.]: stationary, its slope there is 0"),
         (lambda x: x * x * x, 0.0, "multiply multiplies by x itself, which is 0; 1 more like it at this line"),
         (lambda x: x**2, 0.0, "power has slope 0 for x at x = 0, b = 2"),
         (lambda x: x**0, 3.0, "power has slope 0 for x at x = 3, b = 0"),
