@@ -19,6 +19,7 @@ from wiregrad.errors import (
     FanoutError,
     LiteralError,
     OperandError,
+    ShapeError,
     UnknownNameError,
     WiregradError,
     short_repr,
@@ -245,7 +246,11 @@ class GraphBuilder(BuilderMethods):
         ]
         if all(not kind.shape and kind.dtype in (FLOAT.dtype, BOOL.dtype) for kind in types):
             return wires
-        shape = np.broadcast_shapes(*(kind.shape for kind in types))
+        try:
+            shape = np.broadcast_shapes(*(kind.shape for kind in types))
+        except ValueError:
+            shapes = ", ".join(str(kind.shape) for kind in types)
+            raise ShapeError(f"operands of shapes {shapes} cannot be broadcast to one shape") from None
         numbers = [kind.dtype for kind in types if kind.dtype.kind in "fc"]
         wanted = np.result_type(*numbers, 1.0) if numbers else FLOAT.dtype
         ports = [self.place_constant(wanted.type(wire)) if isinstance(wire, np.float64) else wire for wire in wires]

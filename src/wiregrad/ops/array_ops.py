@@ -196,7 +196,8 @@ class Linear(ArrayOp):
             return sent
         if type(g) is not MaskedFlow:
             g = MaskedFlow(np.broadcast_to(np.True_, shape_of(y)), g)
-        if not g.is_array:
+        if not g.is_array or any(hasattr(x, "__wiregrad_apply__") for x in xs):
+            # The transpose may read inputs that are wires: then so is the mask.
             return only(TABLE["greater"](send_back(_mask_to_number(g.mask)), 0.0), sent)
         if not shape_of(sent):
             # The mask of a number is decided at once.
