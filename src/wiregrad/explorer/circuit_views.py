@@ -198,6 +198,7 @@ class CircuitViews:
             **encode_node(self.circuit, node),
             **self._encode_numbers(node),
             "node": node,
+            "title": self.circuit.title_of(node),
             "rank": int(self.ranks[node]),
             "wires": [self._describe_wire(*wire) for wire in wires],
             "readers": len(readers),

@@ -30,7 +30,12 @@ export function expressionOf(circuit: Circuit, node: number): string {
   const { op, sources, constant, text } = circuit.nodes[node]!;
   if (text !== undefined) return text;
   if (!sources.length) return constant === undefined ? op : exact(constant);
-  return expression(op, sources.map((source) => titleOf(circuit, source)));
+  return expression(op, sources.map((source) => inPower(op, titleOf(circuit, source))));
+}
+
+/** A negative constant stands in parentheses where it is raised or raises: a sign binds less than a power. */
+function inPower(op: string, title: string): string {
+  return op === "power" && title.startsWith("-") ? `(${title})` : title;
 }
 
 /** Write a node with its title, as `e = a + b`; without, where the title says the same. */

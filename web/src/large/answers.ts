@@ -105,6 +105,7 @@ export interface ToldWire {
 /** All that is known of one node. */
 export interface ToldNode {
   node: number;
+  title: string;
   op: string;
   names: string[];
   group: string;

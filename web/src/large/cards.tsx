@@ -79,7 +79,7 @@ function NodeCard({ node, pick }: Props & { node: ToldNode }) {
   const { op, text, value, grad, wires, branches, place, type, group, rank } = node;
   const rest = node.readers - branches.length;
   return (
-    <Card title={node.names[0] ?? `%${node.node}`} about={`${op}, ${type}`} close={() => pick(null)}>
+    <Card title={node.title} about={`${op}, ${type}`} close={() => pick(null)}>
       {text && <p class="code equation">{text}</p>}
       <dl>
         <Fact name="value">{told(value)}</Fact>

@@ -107,9 +107,8 @@ export function pretty(text: string): string {
   return text.replaceAll("-", MINUS).replaceAll("**", "^").replaceAll("*", TIMES);
 }
 
-/** Whether two readings say the same. */
+/** Whether two readings are written alike: their numbers may differ in digits that are not shown. */
 export function sameReading(one: Reading | null, two: Reading | null): boolean {
   if (one === null || two === null) return one === two;
-  const equal = one.text === two.text && one.state === two.state && one.signed === two.signed;
-  return equal && one.size === two.size && one.shape === two.shape;
+  return one.state === two.state && withSign(one) === withSign(two);
 }

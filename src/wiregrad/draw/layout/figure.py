@@ -189,8 +189,14 @@ def _write_short_label(link: PictureLink, source: Box) -> tuple[str, str]:
     """Return the labels without slopes of 1, norms of slopes, and gradients that the source box shows."""
     local, sent = _write_label(link, source)
     has_slope = link.local is not None and link.local.uniform_text not in ("", "1")
-    in_source = link.sent is not None and link.sent == source.grad and link.sent.state is not ReadingState.BLOCKED
-    return local if has_slope else "", "" if in_source else sent
+    return local if has_slope else "", "" if _is_in_source(link.sent, source.grad) else sent
+
+
+def _is_in_source(sent: Reading | None, grad: Reading | None) -> bool:
+    """Return whether the source box shows the gradient that a wire sends back."""
+    if sent is None or grad is None or sent.state is ReadingState.BLOCKED:
+        return False
+    return sent.says_the_same(grad)
 
 
 def write_stub_name(picture: Picture, link: PictureLink) -> str:

@@ -196,6 +196,14 @@ class Reading:
             return scale.tone_of(self.size, signed=self.signed)
         return NONFINITE_TONE if self.state is ReadingState.NONFINITE else ABSENT_TONE
 
+    def says_the_same(self, other: Reading) -> bool:
+        """Return whether both are written alike: their numbers may differ in digits that are not shown.
+
+        >>> read_value(0.1 + 0.2).says_the_same(read_value(0.3)), read_value(0.3).says_the_same(read_value(-0.3))
+        (True, False)
+        """
+        return self.state is other.state and self.signed_text() == other.signed_text()
+
     def signed_text(self) -> str:
         """Return the text with the sign written even if it is a plus."""
         return " ".join(filter(None, [self.shape, self.bare_signed_text()]))
