@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import wiregrad as wg
 from tests.support.plain_numpy import POINT, WAYS, slopes_of
-from wiregrad.errors import EscapeError, IndexingError, MutationError, ShapeError
+from wiregrad.errors import EscapeError, IndexingError, MutationError, OperandError, ShapeError
+from wiregrad.frontends.recording.mended_lines import mend_update
 
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
 
@@ -294,20 +298,55 @@ def test_assignments_outside_no_grad_keep_their_gradient_when_read_inside() -> N
     assert wg.grad(f)(3.0) == 1.0
 
 
-def test_a_new_array_is_numpys_until_a_value_is_written_to_it() -> None:
+def test_a_new_array_computes_what_numpys_would_until_a_value_is_written_to_it() -> None:
     def f(x: Any) -> Any:
         work = np.zeros((2, 2))
-        assert isinstance(work, np.ndarray)
-        assert isinstance(work + 1.0, np.ndarray)
-        assert type(np.dot(work, work)) is np.ndarray
-        assert work.ctypes.data
+        assert type(work[0, 0]) is np.float64
+        assert type(work.sum()) is np.float64
+        assert type(np.max(work)) is np.float64
+        assert (work == 0.0).all()
+        assert (work.nbytes, work.strides, work.itemsize, work.flags.c_contiguous) == (32, (16, 8), 8, True)
+        assert str(work + 1.0) == "[[1. 1.]\n [1. 1.]]"
         work[0, 0] = 2.0
-        memoryview(work)[1, 1] = 5.0
         np.dot(np.eye(2), np.ones((2, 2)), out=work[:])
         assert work.tolist() == [[1.0, 1.0], [1.0, 1.0]]
         return x * work.sum()
 
     assert wg.grad(f)(2.0) == 4.0
+
+
+def update_constant_in_place(u: Any) -> None:
+    np.add(u, 1.0, out=u)
+    u += 1.0
+    u *= np.arange(4.0)
+    u[1:] -= 0.5
+    u[u > 4.0] = 4.0
+    u[::2].fill(3.0)
+    np.copyto(u[:1], 9.0)
+    np.put(u, [1], -5.0)
+    np.add.at(u, [1, 1], 2.0)
+    np.multiply(u, 2.0, out=u, where=u > 0.0)
+    u.sort()
+    np.clip(u, -0.5, 10.0, out=u)
+    u.view()[2] = u[0]
+    u.flat[3] = 6.0
+
+
+def test_constants_are_updated_in_place_as_numpys_are() -> None:
+    wanted = np.zeros(4)
+    update_constant_in_place(wanted)
+
+    def f(x: Any) -> Any:
+        u = np.zeros(4)
+        same = u
+        row = u[1:]
+        update_constant_in_place(u)
+        assert_array_equal(np.asarray([*u]), wanted)
+        assert_array_equal(same.tolist(), wanted)
+        assert_array_equal(row.tolist(), wanted[1:])
+        return x * u.sum()
+
+    assert wg.grad(f)(2.0) == wanted.sum()
 
 
 @pytest.mark.parametrize(
@@ -326,6 +365,73 @@ def test_compiled_code_refuses_a_filled_array(read: Callable[[Any], Any], part: 
         wg.grad(f)(2.0)
 
 
+def test_a_constant_that_is_kept_works_after_the_transform() -> None:
+    kept: list[Any] = []
+
+    def f(x: Any) -> Any:
+        kept.append(np.zeros(3) + 2.0)
+        return x
+
+    wg.grad(f)(1.0)
+    (u,) = kept
+    u[0] = 1.0
+
+    assert type(u + 1.0) is np.ndarray
+    assert np.sum(u) == 5.0
+    assert np.stack([u, u]).shape == (2, 3)
+    assert wg.grad(lambda x: np.sum(x * u))(np.ones(3)).tolist() == [1.0, 2.0, 2.0]
+
+
+def test_what_was_computed_from_a_constant_does_not_change_with_it() -> None:
+    def f(x: Any) -> Any:
+        u = np.ones(2)
+        product = x * u
+        doubled = u * 2.0
+        u[0] = 100.0
+        u += 1.0
+        return np.sum(product) + np.sum(doubled * x)
+
+    assert wg.grad(f)(np.ones(2)).tolist() == [3.0, 3.0]
+
+
+TURNS: list[Callable[[Any], Any]] = [
+    np.flip,
+    np.rot90,
+    np.fliplr,
+    lambda u: np.rollaxis(u[1:], 1)[1:],
+    lambda u: np.flip(u[1:, ::2])[0],
+    lambda u: np.flip(u.T)[1],
+]
+
+
+@pytest.mark.parametrize("turn", TURNS)
+def test_views_of_constants_by_any_function_write_to_the_constant(turn: Callable[[Any], Any]) -> None:
+    def f(x: Any) -> Any:
+        u = np.arange(12.0).reshape(3, 4) * np.ones((3, 4))
+        part = turn(u)
+        part[0] = 50.0
+        u[2] *= 3.0
+        return x * np.sum(u * np.arange(4.0)) + np.sum(part**2) * x
+
+    assert wg.grad(f)(1.0) == f(1.0)
+
+
+def test_a_new_array_is_numpys_until_a_value_is_written_to_it() -> None:
+    def f(x: Any) -> Any:
+        work = np.zeros((2, 2))
+        assert isinstance(work, np.ndarray)
+        assert isinstance(work + 1.0, np.ndarray)
+        assert type(np.dot(work, work)) is np.ndarray
+        assert work.ctypes.data
+        work[0, 0] = 2.0
+        memoryview(work)[1, 1] = 5.0
+        np.dot(np.eye(2), np.ones((2, 2)), out=work[:])
+        assert work.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+        return x * work.sum()
+
+    assert wg.grad(f)(2.0) == 4.0
+
+
 def test_the_memory_of_a_filled_array_is_nan() -> None:
     seen: list[Any] = []
 
@@ -339,6 +445,36 @@ def test_the_memory_of_a_filled_array_is_nan() -> None:
     wg.grad(f)(2.0)
 
     assert np.isnan(seen[0]).all()
+
+
+def test_a_view_of_a_view_keeps_an_array_from_changing() -> None:
+    def f(x: Any) -> Any:
+        y = x * 2.0
+        part = y[:2][1:]
+        y += 1.0
+        return np.sum(part)
+
+    with pytest.raises(MutationError):
+        wg.grad(f)(POINT)
+
+
+def test_arrays_of_threads_that_record_nothing_are_plain() -> None:
+    kinds: list[str] = []
+
+    def make() -> None:
+        made = np.zeros(3)
+        made[0] = 1.0
+        kinds.append(type(made).__name__)
+
+    def f(x: Any) -> Any:
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        return x * np.ones(1).sum()
+
+    wg.grad(f)(1.0)
+
+    assert kinds == ["ndarray"]
 
 
 def test_results_that_were_filled_are_plain_arrays_outside() -> None:
@@ -519,3 +655,175 @@ def test_an_assignment_that_does_not_fit_is_refused(index: Any, value: Any, kind
 
     with pytest.raises(kind):
         wg.grad(f)(POINT)
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("n[1:]+=x[1:]", "n[1:] = n[1:] + x[1:]"),
+        ("n[a:b, ::2] -= v", "n[a:b, ::2] = n[a:b, ::2] - v"),
+        ("y*=a+b", "y = y * (a + b)"),
+        ("y **= 2", "y = y ** 2"),
+        ("y//=x[i]", "y = y // x[i]"),
+        ("self.total @= w", "self.total = self.total @ w"),
+        ("rows[i][j].sum[k] /= f(x, y=1)", "rows[i][j].sum[k] = rows[i][j].sum[k] / f(x, y=1)"),
+        ("np.add(a, b, out=acc)", "acc = np.add(a, b)"),
+        ("np.multiply(a, b, out=acc[1:], dtype=float)", "acc[1:] = np.multiply(a, b, dtype=float)"),
+        ("y = y + 1", None),
+        ("total(", None),
+        ("", None),
+    ],
+)
+def test_an_update_is_shown_as_an_assignment(text: str, mended: str | None) -> None:
+    assert mend_update(text) == mended
+
+
+def change_another_name(x: Any) -> Any:
+    y = x * 1.0
+    z = y
+    z *= x[0]
+    return np.sum(y**2)
+
+
+def change_argument_of_helper(x: Any) -> Any:
+    def double(values: Any) -> None:
+        values *= 2.0
+        values += x
+
+    y = np.sin(x)
+    double(y)
+    return np.sum(y**2)
+
+
+def change_items_of_containers(x: Any) -> Any:
+    parts = [x * 1.0, x**2]
+    names = {"a": parts[0]}
+    for part in parts:
+        part -= 0.1 * part**3  # noqa: PLW2901
+    parts[1] /= 2.0
+    names["a"] += x[1]
+    return np.sum(parts[0] ** 2) + np.sum(parts[1])
+
+
+def change_attribute(x: Any) -> Any:
+    holder = SimpleNamespace(total=x * 0.5)
+    same = holder.total
+    holder.total **= 2
+    holder.total %= 5.0
+    return np.sum(same * x)
+
+
+def change_argument(x: Any) -> Any:
+    y = x
+    y = y * 1.0
+    z = x
+    z *= y
+    return np.sum(x * y)
+
+
+def change_only_view(x: Any) -> Any:
+    y = np.outer(x, x)[1:].T
+    y += x[:, None]
+    y @= np.array([[1.0, 2.0], [3.0, 4.0]])
+    return np.sum(y**2)
+
+
+def change_part_of_result(x: Any) -> Any:
+    y = x**2
+    y[1:] += x[1:]
+    y[0] *= x[1]
+    return np.sum(y**2)
+
+
+def change_whole_view(x: Any) -> Any:
+    y = x * 3.0
+    z = y.view()
+    z[1] = x[0] ** 2
+    z += 1.0
+    return np.sum(y**2)
+
+
+UPDATES = [
+    change_another_name,
+    change_argument_of_helper,
+    change_items_of_containers,
+    change_attribute,
+    change_only_view,
+    change_part_of_result,
+    change_whole_view,
+]
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+@pytest.mark.parametrize("program", UPDATES, ids=lambda f: f.__name__)
+def test_updates_are_seen_under_every_name_as_in_numpy(program: Callable[[Any], Any], way: str) -> None:
+    np.testing.assert_allclose(
+        WAYS[way](program, POINT), slopes_of(lambda x: program(x.copy()), POINT), rtol=1e-6, atol=1e-7
+    )
+
+
+def test_an_update_of_an_argument_is_seen_under_its_other_names() -> None:
+    point = np.array([1.0, 2.0])
+
+    assert wg.grad(change_argument)(point).tolist() == (3.0 * point**2).tolist()
+    assert point.tolist() == [1.0, 2.0]
+
+
+def update_view(x: Any) -> Any:
+    y = x * 2.0
+    z = y.reshape(3, 1)
+    z += 1.0
+    return np.sum(y)
+
+
+def update_array_of_view(x: Any) -> Any:
+    y = x * 2.0
+    part = y[:2]
+    y += 1.0
+    return np.sum(part)
+
+
+def update_row_of_iteration(x: Any) -> Any:
+    matrix = np.outer(x, x)
+    for row in matrix:
+        row *= 2.0  # noqa: PLW2901
+    return np.sum(matrix)
+
+
+@pytest.mark.parametrize("program", [update_view, update_array_of_view, update_row_of_iteration])
+def test_an_update_that_another_array_would_not_see_is_refused(program: Callable[[Any], Any]) -> None:
+    with pytest.raises(MutationError, match=r"(view|part)(.|\n)*instead of `\w+ .= .\.0` write `\w+ = \w+ . .\.0`"):
+        wg.grad(program)(POINT)
+
+
+def test_an_update_keeps_shape_and_kind_of_numbers() -> None:
+    def widen(x: Any) -> Any:
+        y = x * 1.0
+        y += np.ones((2, 3))
+        return np.sum(y)
+
+    def make_complex(x: Any) -> Any:
+        y = x * 1.0
+        y *= 1.0j
+        return np.sum(np.abs(y))
+
+    with pytest.raises(ShapeError, match=r"\(3,\) cannot hold \(2, 3\)"):
+        wg.grad(widen)(POINT)
+    with pytest.raises(OperandError, match=r"float64 cannot hold complex128(.|\n)*write `y = y \* 1j`"):
+        wg.grad(make_complex)(POINT)
+
+
+def test_updates_of_numbers_and_leaves_make_new_values() -> None:
+    x = wg.Value(np.ones(2))
+    y = x
+    y += 1.0
+
+    assert x.data.tolist() == [1.0, 1.0]
+
+    def f(x: Any) -> Any:
+        a = x * 2.0
+        b = a
+        b += x
+        return a * b
+
+    assert wg.grad(f)(3.0) == 36.0

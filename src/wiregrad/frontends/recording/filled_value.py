@@ -47,7 +47,8 @@ Places = NDArray[np.intp]
 
 VIEW_METHODS = frozenset(
     "reshape ravel view T mT t transpose permute swapaxes moveaxis squeeze unsqueeze expand_dims diagonal real "
-    "imag detach broadcast_to expand_as atleast_1d atleast_2d atleast_3d split array_split".split()
+    "imag detach broadcast_to expand_as atleast_1d atleast_2d atleast_3d split array_split hsplit vsplit dsplit "
+    "unstack flip flipud fliplr rot90 rollaxis permute_dims matrix_transpose diag".split()
 )
 """Methods and functions whose result shares its elements with the array, in NumPy or PyTorch."""
 UNTRACKED_VIEWS = frozenset("t permute unsqueeze real imag detach expand_as".split())
