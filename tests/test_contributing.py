@@ -112,6 +112,8 @@ def test_a_copy_with_the_recipes_passes_the_tests_that_follow_from_them(changed:
     assert count > 100
 
 
+# Each worker of a run would make a copy of its own for these.
+@pytest.mark.full
 def test_the_page_of_the_copy_computes_the_new_op_as_python_does(changed: Path) -> None:
     node = shutil.which("node") or "node"
     command = [node, "test.mjs", "engine"]
@@ -121,6 +123,7 @@ def test_the_page_of_the_copy_computes_the_new_op_as_python_does(changed: Path) 
     assert '"log_odds"' in (changed / "web/src/engine/ops.generated.ts").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("command", "output"),
     [
@@ -135,6 +138,7 @@ def test_the_command_of_the_copy_knows_what_was_added(changed: Path, command: li
     assert output in done.stdout
 
 
+@pytest.mark.full
 def test_a_derived_file_of_the_copy_that_is_stale_fails_a_test_that_names_the_command(changed: Path) -> None:
     page = changed / "docs" / "ops.md"
     text = page.read_text(encoding="utf-8")

@@ -99,8 +99,8 @@ JOBS = {"texts": texts, "columns": columns}
 @pytest.mark.parametrize(
     ("job", "first", "last"),
     [
-        ("texts", 0, 2_000),
-        ("columns", 0, 1_000),
+        ("texts", 0, 800),
+        ("columns", 0, 400),
         *(pytest.param("texts", k, k + 25_000, marks=pytest.mark.full) for k in range(0, 100_000, 25_000)),
         pytest.param("columns", 0, 20_000, marks=pytest.mark.full),
     ],
