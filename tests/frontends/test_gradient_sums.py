@@ -130,3 +130,29 @@ def test_a_jacobian_of_several_arguments_has_zeros_where_nothing_flows() -> None
 
     np.testing.assert_array_equal(by_x, 2.0 * np.eye(5))
     np.testing.assert_array_equal(by_y, np.zeros((5, 2, 3)))
+
+
+ROW = np.array([0.5, -1.0, 2.0, -0.3])
+SMALL_MASKS: dict[str, Callable[[Any], Any]] = {
+    "rows by columns": lambda x: np.sum(np.where(ROW > 0.0, np.exp(x), x**2) * x),
+    "two terms": lambda x: np.sum(np.where(ROW > 0.0, np.sin(x), x**3) * np.where(ROW < 1.0, x, 2.0)),
+    "joined below": lambda x: np.sum(np.concatenate([np.where(ROW > 0.0, x, x**2), x], axis=0)[2:5] ** 2),
+    "joined beside": lambda x: np.sum(np.where(np.tile(ROW, 2) > 0.0, np.concatenate([x, x**2], axis=1), 1.0) ** 2),
+    "numbers and arrays": lambda x: np.sum(np.where(ROW > 0.0, x, x[0, 0]) ** 2 * np.where(ROW > 1.0, x[1, 1], x)),
+    "summed rows": lambda x: np.sum(np.sum(np.where(ROW > 0.0, x**2, x), axis=0) ** 2),
+    "clipped": lambda x: np.sum(np.clip(x, ROW - 1.0, ROW + 1.0) ** 3 + np.maximum(x, ROW)),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_MASKS)
+def test_masks_may_have_fewer_axes_than_the_gradient(name: str) -> None:
+    f = SMALL_MASKS[name]
+    x, t = np.random.default_rng(3).normal(size=(2, 3, 4))
+    slope = wg.grad(f)(x)
+    steps = 1e-6 * np.eye(12).reshape(12, 3, 4)
+    numeric = [(f(x + step) - f(x - step)) / 2e-6 for step in steps]
+
+    np.testing.assert_allclose(slope.ravel(), numeric, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(wg.jvp(f, (x,), (t,))[1], np.sum(slope * t), rtol=1e-12)
+    along = (wg.grad(f)(x + 1e-6 * t) - wg.grad(f)(x - 1e-6 * t)) / 2e-6
+    np.testing.assert_allclose(wg.hvp(f, x, t), along, rtol=1e-5, atol=1e-5)

@@ -131,7 +131,9 @@ def add_flows(one: Any, two: Any) -> Any:
     if not both:
         return total
     if one.is_array and two.is_array:
-        return MaskedFlow(LazyMask(lambda: TABLE["logical_or"](one.mask, two.mask)), total, zeroed=True)
+        # A mask may lack axes that the value has; one that is computed later has them all.
+        mask = LazyMask(lambda: match_shape(TABLE["logical_or"](one.mask, two.mask), total))
+        return MaskedFlow(mask, total, zeroed=True)
     return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total)
 
 

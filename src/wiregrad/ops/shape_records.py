@@ -16,7 +16,7 @@ from wiregrad.dtypes import WireType
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.op import write_index
 from wiregrad.ops.array_ops import Blocking, General, Linear, write_numpy_call
-from wiregrad.ops.gradient_flow import LazyMask, MaskedFlow, only, shape_of
+from wiregrad.ops.gradient_flow import LazyMask, MaskedFlow, match_shape, only, shape_of
 
 register = TABLE.register
 
@@ -595,6 +595,7 @@ class _ConcatenateOp(Linear):
         if type(whole) is not np.ndarray or whole.shape != shape_of(y):
             yield from super().pull_slots(slots, g, xs, y, mode)
             return
+        g = match_shape(g, y) if masked else g
         axis = self.options["axis"]
         stops = list(itertools.accumulate(shape_of(x)[axis] for x in xs))
         rest = (slice(None),) * (-1 - axis)
