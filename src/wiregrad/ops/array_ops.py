@@ -32,6 +32,7 @@ from wiregrad.ops.gradient_flow import (
     conjugate_flow,
     fill_absent,
     fill_for_sum,
+    is_wire,
     match_shape,
     multiply_flows,
     only,
@@ -54,11 +55,20 @@ __all__ = [
     "axes_from_end",
     "axes_from_front",
     "conjugate_flow",
+    "define_helper",
     "fold_with",
     "undo_reduction",
     "write_numpy_call",
     "write_setting",
 ]
+
+
+def define_helper(text: str, *needs: str) -> Callable[..., Any]:
+    """Return the function that a text defines, as a listing would define it."""
+    namespace: dict[str, Any] = {"np": np}
+    exec("\n".join([*needs, text]), namespace)
+    function: Callable[..., Any] = namespace[text[4 : text.index("(")]]
+    return function
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -196,7 +206,7 @@ class Linear(ArrayOp):
             return sent
         if type(g) is not MaskedFlow:
             g = MaskedFlow(np.broadcast_to(np.True_, shape_of(y)), g)
-        if not g.is_array or any(hasattr(x, "__wiregrad_apply__") for x in xs):
+        if not g.is_array or any(map(is_wire, xs)):
             # The transpose may read inputs that are wires: then so is the mask.
             return only(TABLE["greater"](send_back(_mask_to_number(g.mask)), 0.0), sent)
         if not shape_of(sent):

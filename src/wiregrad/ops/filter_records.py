@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops.array_ops import General, conjugate_flow
+from wiregrad.ops.array_ops import General, conjugate_flow, define_helper
 from wiregrad.ops.gradient_flow import shape_of
 
 register = TABLE.register
@@ -30,8 +28,6 @@ def recurse(x, a):
         y[..., n] -= (a[..., :k] * y[..., n - k : n][..., ::-1]).sum(axis=-1)
     return y
 '''
-_namespace: dict[str, Any] = {"np": np}
-exec(_RECURSE, _namespace)
 
 
 def flip_last(x: Any) -> Any:
@@ -74,7 +70,7 @@ recurse: General = register(
         doc="The recursive part of a digital filter: y[n] = x[n] - a[0] y[n-1] - a[1] y[n-2] - ...",
         inputs=("x", "a"),
         pattern=Pattern.SWAP,
-        forward=_namespace["recurse"],
+        forward=define_helper(_RECURSE),
         numpy="recurse({x}, {a})",
         numpy_needs=(_RECURSE,),
         back=_recurse_back,

@@ -198,6 +198,11 @@ def fill_for_sum(flow: Any) -> Any:
     return flow.value if type(flow) is MaskedFlow and flow.zeroed else fill_absent(flow)
 
 
+def is_wire(x: Any) -> bool:
+    """Return whether ops on x are recorded: it is a value or a port, not a plain number or array."""
+    return hasattr(x, "__wiregrad_apply__")
+
+
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the shape of a number, array, value or port."""
     shape: tuple[int, ...] = x.shape if type(x) is np.ndarray else getattr(x, "shape", ())

@@ -8,25 +8,16 @@ is the op itself once more, so derivatives of every order follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from wiregrad.ir import TABLE, Advice, Pattern
-from wiregrad.ops.array_ops import Blocking, General, conjugate_flow
+from wiregrad.ops.array_ops import Blocking, General, conjugate_flow, define_helper
 from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.ops.linalg_records import definite_samples, normal_samples
 
 register = TABLE.register
-
-
-def _define_helper(text: str, *needs: str) -> Callable[..., Any]:
-    """Return the function that a text defines, as a listing would define it."""
-    namespace: dict[str, Any] = {"np": np}
-    exec("\n".join([*needs, text]), namespace)
-    function: Callable[..., Any] = namespace[text[4 : text.index("(")]]
-    return function
 
 
 def transpose_matrix(x: Any) -> Any:
@@ -61,7 +52,7 @@ def solve_triangle(a, b, lower):
         top = solve_triangle(a[..., :k, :k], b[..., :k, :] - a[..., :k, k:] @ bottom, lower)
     return np.concatenate([top, bottom], axis=-2)
 '''
-_solve_triangle = _define_helper(_SOLVE_TRIANGLE)
+_solve_triangle = define_helper(_SOLVE_TRIANGLE)
 
 
 def _solve_triangular_back(slot: int, g: Any, xs: Any, y: Any, *, lower: bool) -> Any:
@@ -125,7 +116,7 @@ lu_rows: Blocking = register(
         doc="The order of rows in which elimination with partial pivoting uses them; it has no gradient.",
         inputs=("x",),
         pattern=Pattern.BLOCK,
-        forward=_define_helper(_LU_ROWS),
+        forward=define_helper(_LU_ROWS),
         numpy="lu_rows({x})",
         numpy_needs=(_LU_ROWS,),
         samples=normal_samples(((3, 3), {}), ((2, 2, 2), {}), ((1, 1), {}), ((4, 4), {})),
@@ -163,7 +154,7 @@ lu_factors: General = register(
         doc="Factors of a matrix by elimination without pivoting, in one matrix: L below the diagonal, U above.",
         inputs=("x",),
         pattern=Pattern.SCALE,
-        forward=_define_helper(_LU_FACTORS),
+        forward=define_helper(_LU_FACTORS),
         numpy="lu_factors({x})",
         numpy_needs=(_LU_FACTORS,),
         back=_lu_back,
@@ -259,7 +250,7 @@ def _make_matrix_function(name: str, doc: str, *needs: str, samples: Any) -> Gen
         doc=doc,
         inputs=("x",),
         pattern=Pattern.SCALE,
-        forward=_define_helper(needs[-1], *needs[:-1]),
+        forward=define_helper(needs[-1], *needs[:-1]),
         numpy=f"{helper}({{x}})",
         numpy_needs=needs,
         back=lambda slot, g, xs, y: _block_rule(name, g, adjoint_of(xs[0])),

@@ -30,7 +30,13 @@ from wiregrad.errors import (
     format_user_line,
 )
 from wiregrad.frontends.recording.arguments import ensure_owned, flatten, tree_map, unflatten
-from wiregrad.frontends.recording.fillable_array import LIKE_MAKERS, FillableArray, contents_of, make_fillable
+from wiregrad.frontends.recording.fillable_array import (
+    IN_PLACE_FUNCTIONS,
+    LIKE_MAKERS,
+    FillableArray,
+    contents_of,
+    make_fillable,
+)
 from wiregrad.frontends.recording.filled_value import (
     VIEW_METHODS,
     FilledValue,
@@ -45,7 +51,7 @@ from wiregrad.frontends.recording.filled_value import (
     take_view,
 )
 from wiregrad.frontends.recording.foreign_names import describe_torch_keywords, rename_torch_keywords
-from wiregrad.frontends.recording.in_place import install_updates
+from wiregrad.frontends.recording.in_place import install_updates, match_array
 from wiregrad.frontends.recording.library_calls import (
     describe_missing_function,
     describe_missing_ufunc,
@@ -69,8 +75,7 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY
 from wiregrad.ops.functions.refusals import REFUSALS
 from wiregrad.ops.functions.registry import RegisteredFunction
-from wiregrad.ops.functions.shape import cast_like, scatter_add
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.functions.shape import scatter_add
 
 
 def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
@@ -263,7 +268,7 @@ def _assign_result(out: Any, function: Callable[..., Any], args: tuple[Any, ...]
     target: Any = out
     if not isinstance(out, Value | FillableArray):
         if OWN_REFERENCES.may_replace(out, getrefcount(out)):
-            return _compute_replacement(out, function(*args, **kwargs))
+            return match_array(function(*args, **kwargs), out)
         raise MutationError(
             "out= would write in place, which cannot be recorded; assign the result instead"
             f"{advise_on_update()}{format_user_line()}"
@@ -305,13 +310,6 @@ MAX_OWN_REFERENCES = 13
 OWN_REFERENCES = InPlaceReferences()
 
 
-def _compute_replacement(array: np.ndarray[Any, Any], result: Any) -> Any:
-    """Return the value that takes the place of an array that was updated; raises where NumPy would not update it."""
-    if shape_of(result) != array.shape:
-        raise ShapeError(f"an array of shape {array.shape} cannot hold {shape_of(result)}{format_user_line()}")
-    return run_composite(cast_like, "in-place update", (result, array), {})
-
-
 def _write_by_ufunc(ufunc: np.ufunc, method: str, out: Any, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Any:
     """Apply a ufunc that writes to one of its arguments."""
     if method == "at":
@@ -332,17 +330,6 @@ def _update_at(ufunc: np.ufunc, array: Any, index: Any, *operands: Any) -> None:
     addend = operands[0] if ufunc is np.add else np.negative(operands[0])
     current = freeze(target) if isinstance(target, Value) else contents_of(target)
     target[...] = run_composite(scatter_add, f"{ufunc.__name__}.at", (current, index, freeze(addend)), {})
-
-
-IN_PLACE_FUNCTIONS: dict[Any, tuple[int, str]] = {
-    np.copyto: (1, "src"),
-    np.put: (2, "v"),
-    np.place: (2, "vals"),
-    np.putmask: (2, "values"),
-    np.fill_diagonal: (1, "val"),
-    np.put_along_axis: (2, "values"),
-}
-"""NumPy's functions that write to their first argument: the position and the name of what they write."""
 
 
 def _assign_by_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@ A `FillableArray` is NumPy's array, with its memory, until a recorded value is w
 then on it stands for a `FilledValue`: operators, functions, methods and indices are those of that value. To compiled
 code it is an array of raw bytes, which such code refuses, and its memory is NaN, so that nobody takes it for numbers.
 
-What is computed from a `FillableArray` is a plain array, or a value; only its views are fillable too.
+Its views are fillable too, and while a function is recorded so are the arrays that ufuncs compute from it. What other
+functions compute is a plain array, or a value.
 """
 
 from __future__ import annotations
@@ -177,8 +178,15 @@ for _name in COMPARISON_METHODS.values():
     setattr(FillableArray, f"__{_name}__", _make_comparison(_name))
 
 
-IN_PLACE_FUNCTIONS = frozenset([np.copyto, np.put, np.place, np.putmask, np.fill_diagonal, np.put_along_axis])
-"""NumPy's functions that write to their first argument."""
+IN_PLACE_FUNCTIONS: dict[Any, tuple[int, str]] = {
+    np.copyto: (1, "src"),
+    np.put: (2, "v"),
+    np.place: (2, "vals"),
+    np.putmask: (2, "values"),
+    np.fill_diagonal: (1, "val"),
+    np.put_along_axis: (2, "values"),
+}
+"""NumPy's functions that write to their first argument: the position and the name of what they write."""
 
 
 def find_recorded(value: Any) -> bool:

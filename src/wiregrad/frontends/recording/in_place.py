@@ -79,7 +79,7 @@ def _is_part_of_statement() -> bool:
     return frame is not None and is_update_of_part(frame)
 
 
-def match_array(result: Value, array: Value) -> Value:
+def match_array(result: Value, array: Value | np.ndarray[Any, Any]) -> Value:
     """Return a result with the dtype of the array that it is written to; raises where NumPy would not write it."""
     if shape_of(result) != array.shape:
         raise ShapeError(f"an array of shape {array.shape} cannot hold {shape_of(result)}{format_user_line()}")

@@ -134,17 +134,6 @@ def name_array(text: str) -> str:
     return ast.unparse(subscript.value) if isinstance(subscript, ast.Subscript) else "the array"
 
 
-def advise_on_number() -> str:
-    """Return what to write instead of a call that turns a value into a Python number."""
-    frame = find_user_frame()
-    text = "" if frame is None else find_running_text(frame)[1]
-    if re.match(r"(\w+\.)?fromiter\(", text):
-        return (
-            "np.fromiter takes numbers only; collect the values in a list, and write np.array([...]) or np.stack([...])"
-        )
-    return "write np.sin(v), not math.sin(v)"
-
-
 def advise_on_conversion() -> str:
     """Return what to write instead of a call that turns values into a plain array; the general advice if unknown."""
     frame = find_user_frame()

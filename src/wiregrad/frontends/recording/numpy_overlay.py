@@ -26,7 +26,7 @@ from wiregrad.frontends.recording.fillable_array import FillableArray, contents_
 from wiregrad.frontends.recording.filled_value import copy_filled
 from wiregrad.frontends.recording.value import Value, as_numpy_number, is_constant
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
-from wiregrad.ops.functions.joining import holds_filled, holds_wire
+from wiregrad.ops.functions.joining import has_wire_elements, holds_filled
 from wiregrad.ops.functions.registry import CONVERSION, WireFoundError
 from wiregrad.settings import OVERLAY_OFF, OVERLAY_VARIABLE, read_setting
 
@@ -49,7 +49,7 @@ def convert_values(original: Callable[..., Any], args: tuple[Any, ...], kwargs: 
         return _convert_fillable(original, args, kwargs)
     if not isinstance(items, Value):
         made = None if holds_filled(items) else call_without_values(original, args, kwargs)
-        if made is not None and not holds_wire(made):
+        if made is not None and not has_wire_elements(made):
             return made
     elif is_constant(items):
         return original(*args, **kwargs)
@@ -107,13 +107,13 @@ def join_lists(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict
     return original(*map(_join_list, args), **{key: _join_list(part) for key, part in kwargs.items()})
 
 
-PLAIN_TYPES = frozenset([int, float, bool, np.float64, np.int64])
+NUMBER_TYPES = frozenset([int, float, bool, np.float64, np.int64])
 """Types of numbers in a list that need no closer look."""
 
 
 def _join_list(argument: Any) -> Any:
     if isinstance(argument, list | tuple):
-        is_plain = PLAIN_TYPES.issuperset(map(type, argument))
+        is_plain = NUMBER_TYPES.issuperset(map(type, argument))
     else:
         is_plain = type(argument) is not np.ndarray or argument.dtype.kind != "O"
     return argument if is_plain or not find_recorded(argument) else FUNCTIONS["array"].run(argument)

@@ -28,7 +28,8 @@ from wiregrad.frontends.recording.library_calls import describe_missing_function
 from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.value import as_numpy_number
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction
-from wiregrad.ops.functions.registry import PAUSE_BLOCKS, is_wire
+from wiregrad.ops.functions.registry import PAUSE_BLOCKS
+from wiregrad.ops.gradient_flow import is_wire
 from wiregrad.settings import SCIPY_OFF, SCIPY_VARIABLE, read_setting
 
 PLAIN_TYPES = frozenset(

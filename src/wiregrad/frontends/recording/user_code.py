@@ -290,16 +290,16 @@ def _step_back(code: bytes, at: int, opcode: int) -> int:
 
 def is_in_place(frame: FrameType) -> bool:
     """Return whether a frame is at `+=`, or another operator that assigns its result."""
-    step = next((step for step in _list_instructions(frame.f_code) if step.offset == frame.f_lasti), None)
-    return step is not None and step.opname == "BINARY_OP" and step.argrepr.endswith("=")
+    steps = _list_instructions(frame.f_code)
+    step = steps[_find_position(steps, frame.f_lasti)]
+    return step.opname == "BINARY_OP" and step.argrepr.endswith("=")
 
 
 def is_update_of_part(frame: FrameType) -> bool:
     """Return whether a frame is at `y[i] += v` or `o.y += v`, which stores the result where it took the operand."""
     steps = _list_instructions(frame.f_code)
     at = _find_position(steps, frame.f_lasti)
-    is_update = steps[at].opname == "BINARY_OP" and steps[at].argrepr.endswith("=")
-    return is_update and at + 1 < len(steps) and steps[at + 1].opname == "SWAP"
+    return is_in_place(frame) and at + 1 < len(steps) and steps[at + 1].opname == "SWAP"
 
 
 def _find_position(steps: list[dis.Instruction], offset: int) -> int:

@@ -27,7 +27,6 @@ from wiregrad.ops.functions.registry import (
     detach_array,
     dtype_of,
     find_plain_function,
-    is_wire,
     lift,
     load_scipy,
     ndim_of,
@@ -36,7 +35,7 @@ from wiregrad.ops.functions.registry import (
     sample_calls,
 )
 from wiregrad.ops.functions.shape import moveaxis, stack
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 
 ODEINT_TOLERANCE = 1e-10
 """Tolerance to which `odeint` integrates at most."""

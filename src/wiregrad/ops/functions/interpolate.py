@@ -19,7 +19,6 @@ from wiregrad.ir import TABLE
 from wiregrad.ops.functions.registry import (
     detach_array,
     dtype_of,
-    is_wire,
     lift,
     load_scipy,
     ndim_of,
@@ -27,7 +26,7 @@ from wiregrad.ops.functions.registry import (
     register_scipy_method,
 )
 from wiregrad.ops.functions.shape import moveaxis, transpose
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 
 STATE = "_wiregrad_state"
 """Attribute of a SciPy object that was made from values."""

@@ -22,14 +22,13 @@ from wiregrad.ops.functions.registry import (
     WireFoundError,
     detach_array,
     dtype_of,
-    is_wire,
     lift,
     ndim_of,
     register_function,
     sample_calls,
 )
 from wiregrad.ops.functions.shape import as_row, expand_dims, getitem, moveaxis, put, reshape_to, stack
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 
 # Bound once: a front end may put functions that see wires in the place of NumPy's while it records.
 convert_plain = np.asarray
@@ -72,10 +71,10 @@ def find_plain_array(items: Any) -> Any:
         return None
     finally:
         CONVERSION.refuses_wires = outer
-    return None if holds_wire(plain) else plain
+    return None if has_wire_elements(plain) else plain
 
 
-def holds_wire(made: Any) -> bool:
+def has_wire_elements(made: Any) -> bool:
     """Return whether an array is an object array with a wire among its elements."""
     is_object = isinstance(made, np.ndarray) and made.dtype.kind == "O"
     return is_object and any(is_wire(element) for element in made.flat)

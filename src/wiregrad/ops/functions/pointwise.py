@@ -13,18 +13,9 @@ import numpy as np
 
 from wiregrad.errors import EscapeError, format_user_line
 from wiregrad.ir import TABLE
-from wiregrad.ops.functions.registry import (
-    N,
-    detach_array,
-    dtype_of,
-    is_wire,
-    lift,
-    ndim_of,
-    register_function,
-    sample_calls,
-)
+from wiregrad.ops.functions.registry import N, detach_array, dtype_of, lift, ndim_of, register_function, sample_calls
 from wiregrad.ops.functions.shape import broadcast_to, gather_along, nonzero, pick_elements, stack
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.shape_records import hollow_array
 
 _UNARY_SAMPLES = sample_calls((N(2, 3),), (N(),), (N(1),), (N(0, 2),), (N(4),), (N(2, 1, 2),))

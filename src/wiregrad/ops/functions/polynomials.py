@@ -13,18 +13,9 @@ from wiregrad.ops.functions.linalg import eigvals, inv, lstsq, matmul, matrix_tr
 from wiregrad.ops.functions.network import convolve
 from wiregrad.ops.functions.pointwise import vander
 from wiregrad.ops.functions.reduce import all_, sort, sum_
-from wiregrad.ops.functions.registry import (
-    N,
-    detach_array,
-    dtype_of,
-    is_wire,
-    lift,
-    ndim_of,
-    register_function,
-    sample_calls,
-)
+from wiregrad.ops.functions.registry import N, detach_array, dtype_of, lift, ndim_of, register_function, sample_calls
 from wiregrad.ops.functions.shape import concatenate, gather_along, nonzero, pick_elements, reshape_to, stack
-from wiregrad.ops.gradient_flow import conjugate_flow, shape_of
+from wiregrad.ops.gradient_flow import conjugate_flow, is_wire, shape_of
 
 _PAIR_SAMPLES = sample_calls(
     (N(3), N(3)), (N(4), N(2)), (N(1), N(3)), (N(2), [1.0, 2.0, 0.5]), (N(1), N(1)), (N(5), N(4))

@@ -23,14 +23,13 @@ from wiregrad.ops.functions.registry import (
     SampleMaker,
     axis_from_end,
     dtype_of,
-    is_wire,
     lift,
     ndim_of,
     register_function,
     sample_calls,
 )
 from wiregrad.ops.functions.shape import as_row, gather_along, getitem, pick_elements, reshape_to, stretch_to
-from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, match_shape, shape_of
+from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, is_wire, match_shape, shape_of
 from wiregrad.ops.reduce_records import drop_first, drop_last, merge_axes, slice_axis
 
 

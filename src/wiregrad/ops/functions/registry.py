@@ -17,7 +17,7 @@ import numpy as np
 
 from wiregrad.errors import require_package
 from wiregrad.lazy import import_later
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 
 SampleMaker = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
 """Makes calls at which a function is checked: tuples of positional arguments and, last, a dict of keywords."""
@@ -120,11 +120,6 @@ PAUSE_BLOCKS: list[Callable[[], AbstractContextManager[None]]] = []
 def pause_recording() -> AbstractContextManager[None]:
     """Return a block in which nothing is recorded, for what is computed from numbers only to choose steps."""
     return PAUSE_BLOCKS[0]() if PAUSE_BLOCKS else nullcontext()
-
-
-def is_wire(x: Any) -> bool:
-    """Return whether ops on x are recorded: it is a value or a port, not a plain number or array."""
-    return hasattr(x, "__wiregrad_apply__")
 
 
 class WireFoundError(Exception):

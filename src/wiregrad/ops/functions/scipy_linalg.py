@@ -15,18 +15,9 @@ from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import conjugate_flow
 from wiregrad.ops.functions import linalg
 from wiregrad.ops.functions.reduce import norm
-from wiregrad.ops.functions.registry import (
-    N,
-    SampleMaker,
-    dtype_of,
-    is_wire,
-    lift,
-    ndim_of,
-    register_function,
-    sample_calls,
-)
+from wiregrad.ops.functions.registry import N, SampleMaker, dtype_of, lift, ndim_of, register_function, sample_calls
 from wiregrad.ops.functions.shape import take
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.linalg_records import definite_samples, normal_samples
 from wiregrad.ops.matrix_function_records import adjoint_of, take_triangle, transpose_matrix
 

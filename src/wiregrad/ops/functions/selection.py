@@ -15,7 +15,6 @@ from wiregrad.ops.functions.registry import (
     axis_from_end,
     detach_array,
     dtype_of,
-    is_wire,
     lift,
     ndim_of,
     register_function,
@@ -32,7 +31,7 @@ from wiregrad.ops.functions.shape import (
     pick_elements,
     reshape,
 )
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.reduce_records import drop_first, drop_last, slice_axis
 from wiregrad.ops.shape_records import hollow_array
 

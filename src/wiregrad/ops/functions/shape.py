@@ -25,14 +25,13 @@ from wiregrad.ops.functions.registry import (
     axis_from_end,
     detach_array,
     dtype_of,
-    is_wire,
     lift,
     ndim_of,
     register_function,
     replace_length,
     sample_calls,
 )
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.shape_records import encode_index, hollow_array
 
 

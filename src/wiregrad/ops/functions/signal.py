@@ -18,14 +18,13 @@ from wiregrad.ops.functions.registry import (
     axis_from_end,
     detach_array,
     dtype_of,
-    is_wire,
     lift,
     ndim_of,
     register_function,
     sample_calls,
 )
 from wiregrad.ops.functions.shape import flip, moveaxis
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 
 MAX_DIRECT_SIZE = 256
 """Maximum number of elements of a kernel that is slid over a signal; larger ones are multiplied as spectra."""

@@ -36,16 +36,8 @@ from wiregrad.ops.elementwise_records import (
     where,
 )
 from wiregrad.ops.functions.reduce import max_, reduce_along, sum_
-from wiregrad.ops.functions.registry import (
-    N,
-    SampleMaker,
-    detach_array,
-    is_wire,
-    lift,
-    ndim_of,
-    register_function,
-    sample_calls,
-)
+from wiregrad.ops.functions.registry import N, SampleMaker, detach_array, lift, ndim_of, register_function, sample_calls
+from wiregrad.ops.gradient_flow import is_wire
 from wiregrad.ops.special_records import (
     bessel_i,
     bessel_ie,

@@ -30,18 +30,9 @@ from wiregrad.ops.functions.reduce import (
     sum_,
     var,
 )
-from wiregrad.ops.functions.registry import (
-    N,
-    detach_array,
-    dtype_of,
-    is_wire,
-    lift,
-    ndim_of,
-    register_function,
-    sample_calls,
-)
+from wiregrad.ops.functions.registry import N, detach_array, dtype_of, lift, ndim_of, register_function, sample_calls
 from wiregrad.ops.functions.shape import as_row, gather_along, reshape_to
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.reduce_records import merge_axes
 
 _ARRAY_WITH_NANS = np.array([[1.0, math.nan, -2.0, 0.25], [0.5, 3.0, math.nan, math.nan], [2.0, -1.5, 0.75, 4.0]])

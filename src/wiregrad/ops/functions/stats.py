@@ -45,17 +45,10 @@ from wiregrad.ops.elementwise_records import (
 )
 from wiregrad.ops.functions.linalg import cholesky, solve
 from wiregrad.ops.functions.reduce import min_, sum_
-from wiregrad.ops.functions.registry import (
-    SampleMaker,
-    is_wire,
-    lift,
-    ndim_of,
-    register_function,
-    sample_calls,
-)
+from wiregrad.ops.functions.registry import SampleMaker, lift, ndim_of, register_function, sample_calls
 from wiregrad.ops.functions.shape import concatenate, diagonal, expand_dims, moveaxis, reshape
 from wiregrad.ops.functions.special import ndtr
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.special_records import (
     betainc,
     betaincc,
