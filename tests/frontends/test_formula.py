@@ -282,7 +282,7 @@ def try_random_texts(count: int, seed: int) -> tuple[int, float]:
     return parsed, longest
 
 
-@pytest.mark.parametrize("shard", range(10))
+@pytest.mark.parametrize("shard", [0, *(pytest.param(shard, marks=pytest.mark.full) for shard in range(1, 10))])
 def test_a_hundred_thousand_random_texts_give_circuits_or_typed_errors(shard: int) -> None:
     parsed, longest = try_random_texts(10_000, seed=shard)
 
