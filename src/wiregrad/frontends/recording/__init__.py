@@ -9,11 +9,11 @@ stored and swept backward). The rest, from the bottom up:
   recording may be replayed (`ReplayGuard`).
 - `foreign_names`, `library_calls`: messages for habits of other libraries, and for functions without a rule.
 - `scalar`, `traced_numbers`, `dispatch`: the operators and methods of values, made from the op table;
-  `functional_updates`: `x.at[i].set(v)`.
+  `array_methods`: methods that are written in another way, and `x.at[i].set(v)`.
 - `scipy_dispatch`: how SciPy's functions, which do not ask their arguments, are taught to see values.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments.
-- `trace`: a function, or a value, as a circuit.
-- `custom_ops`, `function_context`: ops that users define, `wg.Function` and `wg.op`.
+- `trace`: a function, or a value, as a circuit, with its groups and the names of its wires.
+- `custom_ops`: ops that users define, `wg.Function` and `wg.op`.
 - `anomaly`: stop at the first number that is not finite.
 
 Other rooms may use the public names of `value`, `record`, `session`, `trace`, `arguments`, `custom_ops` and `anomaly`,
