@@ -4,8 +4,8 @@ Importing this package registers them all.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
 mirror the records (`shape`, `reduce`, `linalg`), a subject (`pointwise`, `network`, `joining`, `polynomials`, `signal`,
-`statistics`) or a module of SciPy (`special`, `integrate`, `scipy_linalg`). `refusals` says what has no derivative here.
-Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
+`statistics`) or a module of SciPy (`special`, `integrate`, `scipy_linalg`). `refusals` says what has no derivative
+here. Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
 from wiregrad.ops.functions import (
