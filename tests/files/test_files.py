@@ -24,7 +24,7 @@ import safetensors.numpy
 import wiregrad as wg
 from wiregrad.dtypes import DTYPES, FLOAT, WireType
 from wiregrad.errors import FileAccessError, FileFormatError, TextError
-from wiregrad.files.circuit_file import load, save
+from wiregrad.files import load, save
 from wiregrad.ir import TABLE, Certificate, CircuitRecording, Place, strict_json
 from wiregrad.ir.json_form import parse_json, write_json
 from wiregrad.ir.strict_json import write_elements

@@ -15,7 +15,7 @@ import click
 from wiregrad.api import Circuit, load
 from wiregrad.cli.failures import CommandFailure
 from wiregrad.errors import FormulaError, WiregradError
-from wiregrad.files.circuit_file import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
+from wiregrad.files import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
 from wiregrad.frontends.formula import parse_formula_with_notes
 from wiregrad.ir.strict_json import MAX_TEXT_BYTES, is_json
 
