@@ -4,7 +4,7 @@ Read `value` first (what users hold), then `record` (an op applied to values bec
 stored and swept backward). The rest, from the bottom up:
 
 - `arguments`: nested containers as flat lists of leaves, arrays as read-only copies.
-- `user_code`: which line of the user's code is running, and what it does with a condition.
+- `user_code`: which line, call and loop step of the user's code is running, and what it does with a condition.
 - `trace_notes`: what a tape has beside its rows: names and lines of nodes (`TraceNotes`), and what decides whether the
   recording may be replayed (`ReplayGuard`).
 - `foreign_names`, `library_calls`: messages for habits of other libraries, and for functions without a rule.

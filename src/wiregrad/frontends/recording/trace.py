@@ -28,25 +28,26 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import DTYPES, to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
-from wiregrad.frontends.recording.call_sites import (
-    ATOMS,
-    FUNCTION_KINDS,
-    MAX_WALKED_PARTS,
-    CallSite,
-    CallTracker,
-    collect_variables,
-    find_loops,
-    is_library_module,
-    read_called_name,
-    read_expression,
-    walk_all,
-)
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully
 from wiregrad.frontends.recording.session import add_input, check_callable
 from wiregrad.frontends.recording.tape import LITERAL, STATE, DroppedArray, ExtraNode, Tape, TapeKind
 from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
-from wiregrad.frontends.recording.user_code import IdentityScan, list_user_frames
+from wiregrad.frontends.recording.user_code import (
+    ATOMS,
+    FUNCTION_KINDS,
+    MAX_WALKED_PARTS,
+    CallSite,
+    CallTracker,
+    IdentityScan,
+    collect_variables,
+    find_loops,
+    is_library_module,
+    list_user_frames,
+    read_called_name,
+    read_expression,
+    walk_all,
+)
 from wiregrad.frontends.recording.value import Value, is_constant, notes_of, number_class
 from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, check_name
 from wiregrad.ir.types_and_kinks import type_of_constant
