@@ -16,7 +16,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from benchmarks import measure
-from wiregrad.cli.bench.suite import SUITE_PARTS
+from wiregrad.cli.bench import SUITE_PARTS
 
 HELPERS = {"__main__", "measure", "peers"}
 NAMES = sorted(module.name for module in iter_modules([str(Path(__file__).parent)]) if module.name not in HELPERS)

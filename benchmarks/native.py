@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from benchmarks.measure import Report, Text, save
 from benchmarks.peers import PEERS, QUICK
-from wiregrad.cli.bench import suite
+from wiregrad.cli import bench
 
 
 def run(quick: bool = False, parts: Sequence[str] = ()) -> Report:
@@ -18,18 +18,18 @@ def run(quick: bool = False, parts: Sequence[str] = ()) -> Report:
     # Before and between turns the collector runs; it is spared what the frameworks loaded.
     gc.collect()
     gc.freeze()
-    sizes, peers = (suite.QUICK_SIZES, QUICK) if quick else (suite.FULL_SIZES, PEERS)
+    sizes, peers = (bench.QUICK_SIZES, QUICK) if quick else (bench.FULL_SIZES, PEERS)
     try:
-        found = suite.run_suite(sizes, peers, parts, _kept)
+        found = bench.run_suite(sizes, peers, parts, _kept)
     finally:
         gc.unfreeze()
     return _report(found)
 
 
-def _report(found: suite.SuiteReport) -> Report:
+def _report(found: bench.SuiteReport) -> Report:
     return Report([Text(found.to_markdown())], found.to_document())
 
 
-def _kept(found: suite.SuiteReport) -> None:
+def _kept(found: bench.SuiteReport) -> None:
     """Keep what there is: all of it takes long, and may be stopped."""
     save("native", _report(found))

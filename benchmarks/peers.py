@@ -19,9 +19,15 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 
 import numpy as np
 
-from wiregrad.cli.bench.entrants import INFIX_SPELLINGS, allocate_answers
-from wiregrad.cli.bench.race import EntrantMissingError, FloatArray, RaceEntrant, RaceTask
-from wiregrad.cli.bench.suite import PeerEntrants
+from wiregrad.cli.bench import PeerEntrants
+from wiregrad.cli.bench.race import (
+    INFIX_SPELLINGS,
+    EntrantMissingError,
+    FloatArray,
+    RaceEntrant,
+    RaceTask,
+    allocate_answers,
+)
 from wiregrad.cli.bench.workloads import Workload
 from wiregrad.ir import CONSTANT, INPUT
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.measure import Report, Table
-from wiregrad.backends.native.math_polynomials import POLYNOMIAL_FUNCTIONS
 from wiregrad.backends.native.vector_math import (
     MATH_SOURCES,
+    POLYNOMIAL_FUNCTIONS,
     REAL_DTYPES,
     TWO_ARGUMENT_FUNCTIONS,
     VectorFunction,

@@ -13,7 +13,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad import settings
-from wiregrad.backends.native import jit, llvm_tier, tiers
+from wiregrad.backends.native import jit, tiers
 from wiregrad.backends.native.tiers import NativeProgram, build_program, copy_aligned
 
 from ..support.random_circuits import random_circuit, random_point
@@ -40,7 +40,7 @@ def test_the_tier_gives_the_bits_of_the_stencils(x: float) -> None:
 
 @pytest.mark.parametrize("chunk", [1, 7, 300])
 def test_it_does_not_matter_where_functions_are_cut(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llvm_tier, "STEPS_PER_FUNCTION", chunk)
+    monkeypatch.setattr(tiers, "STEPS_PER_FUNCTION", chunk)
     for seed in range(6):
         circuit = random_circuit(np.random.default_rng(seed), nodes=60)
         program = build_program(circuit, 0)

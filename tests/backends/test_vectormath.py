@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from wiregrad.backends.native import jit, math_polynomials, vector_math
+from wiregrad.backends.native import jit, vector_math
 from wiregrad.backends.native.llvm_writer import INTRINSIC_FUNCTIONS, LlvmWriter, RealType
-from wiregrad.backends.native.math_polynomials import POLYNOMIAL_FUNCTIONS
 from wiregrad.backends.native.step_kinds import ExpressionLowering
 from wiregrad.backends.native.vector_math import (
     MATH_SOURCES,
+    POLYNOMIAL_FUNCTIONS,
     REAL_DTYPES,
     TWO_ARGUMENT_FUNCTIONS,
     VectorFunction,
@@ -314,17 +314,17 @@ def test_coefficients_interpolate_the_functions_they_stand_for() -> None:
         "ERFC": _interpolated(_far_erfc, mpmath.mpf(-2) / 4, mpmath.mpf(25) / 31, 20),
     }
 
-    assert {name: getattr(math_polynomials, name) for name in made} == made
+    assert {name: getattr(vector_math, name) for name in made} == made
 
 
 @pytest.mark.usefixtures("_sixty_digits")
 def test_constants_in_parts_add_up() -> None:
     sums = {
-        "pi": (sum(map(mpmath.mpf, math_polynomials.PI)), mpmath.pi),
-        "ln 2": (mpmath.mpf(math_polynomials.LN2) + math_polynomials.LN2_REST, mpmath.log(2)),
-        "short ln 2": (mpmath.mpf(math_polynomials.LN2_SHORT) + math_polynomials.LN2_SHORT_REST, mpmath.log(2)),
-        "log10 2": (mpmath.mpf(math_polynomials.LOG10_2) + math_polynomials.LOG10_2_REST, mpmath.log10(2)),
-        "2/3": (mpmath.mpf(math_polynomials.LOG_FIRST) + math_polynomials.LOG_FIRST_REST, mpmath.mpf(2) / 3),
+        "pi": (sum(map(mpmath.mpf, vector_math.PI)), mpmath.pi),
+        "ln 2": (mpmath.mpf(vector_math.LN2) + vector_math.LN2_REST, mpmath.log(2)),
+        "short ln 2": (mpmath.mpf(vector_math.LN2_SHORT) + vector_math.LN2_SHORT_REST, mpmath.log(2)),
+        "log10 2": (mpmath.mpf(vector_math.LOG10_2) + vector_math.LOG10_2_REST, mpmath.log10(2)),
+        "2/3": (mpmath.mpf(vector_math.LOG_FIRST) + vector_math.LOG_FIRST_REST, mpmath.mpf(2) / 3),
     }
 
     assert [name for name, (found, wanted) in sums.items() if abs(found - wanted) > mpmath.mpf(2) ** -95] == []

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 import wiregrad as wg
-from wiregrad.cli.bench import entrants, suite
+from wiregrad.cli import bench
+from wiregrad.cli.bench import race
 from wiregrad.cli.bench.race import (
     DisagreementError,
     EntrantMissingError,
@@ -41,8 +42,8 @@ from wiregrad.cli.environment import BENCH_PARTS, bench_command
 
 
 @pytest.fixture(scope="module")
-def tiny() -> suite.SuiteReport:
-    return suite.run_suite(suite.TINY_SIZES)
+def tiny() -> bench.SuiteReport:
+    return bench.run_suite(bench.TINY_SIZES)
 
 
 def right(workload: Workload, points: FloatArray) -> FloatArray:
@@ -54,22 +55,22 @@ def answering(answer: FloatArray, runs: list[int] | None = None) -> RaceEntrant:
     return RaceEntrant("somebody", lambda workload, points: RaceTask(kept.append, lambda: answer))
 
 
-def test_every_race_is_run_and_everybody_is_timed(tiny: suite.SuiteReport) -> None:
+def test_every_race_is_run_and_everybody_is_timed(tiny: bench.SuiteReport) -> None:
     for section in tiny.sections[:-1]:
         for result in section.results:
-            assert any(name.startswith(entrants.WIREGRAD_NAME) for name in result.times), result.missing
+            assert any(name.startswith(race.WIREGRAD_NAME) for name in result.times), result.missing
             assert not result.missing
             assert all(time > 0.0 for times in result.times.values() for time in times)
 
 
-def test_the_growth_of_compile_time_is_measured_in_turns(tiny: suite.SuiteReport) -> None:
+def test_the_growth_of_compile_time_is_measured_in_turns(tiny: bench.SuiteReport) -> None:
     growth = tiny.sections[0].results[-1]
 
     assert [*growth.times] == ["wiregrad, 20 nodes", "wiregrad, 40 nodes"]
     assert [verdict.wanted for verdict in growth.verdicts] == ["10x the nodes of 20 within 13x the time"]
 
 
-def test_the_page_says_what_was_wanted_and_on_what_machine(tiny: suite.SuiteReport) -> None:
+def test_the_page_says_what_was_wanted_and_on_what_machine(tiny: bench.SuiteReport) -> None:
     page = tiny.to_markdown()
 
     assert "| 20 random nodes | wiregrad within 1.5x of flat C, gcc -O3 |" in page
@@ -78,12 +79,12 @@ def test_the_page_says_what_was_wanted_and_on_what_machine(tiny: suite.SuiteRepo
     assert page.count("### ") == sum(len(section.results) for section in tiny.sections)
 
 
-def test_the_document_has_every_turn(tiny: suite.SuiteReport) -> None:
+def test_the_document_has_every_turn(tiny: bench.SuiteReport) -> None:
     document = json.loads(json.dumps(tiny.to_document()))
     compiled = document["sections"][0]["results"][0]
 
-    assert set(compiled["times"]) == {entrant.name for entrant in entrants.COMPILE_ENTRANTS}
-    assert len(compiled["times"][entrants.WIREGRAD_NAME]) == suite.TINY_SIZES.turns
+    assert set(compiled["times"]) == {entrant.name for entrant in race.COMPILE_ENTRANTS}
+    assert len(compiled["times"][race.WIREGRAD_NAME]) == bench.TINY_SIZES.turns
 
 
 @pytest.mark.parametrize("wrong", [1e-9, -1e-9, math.nan, math.inf])
@@ -132,7 +133,7 @@ def test_somebody_who_is_missing_is_named_with_the_reason() -> None:
     assert SpeedTarget("absent", "large", 2.0).judge_result(result) == RaceVerdict(
         "absent at least 2x faster than large", "absent: it is not installed", None
     )
-    assert any("absent | not run | it is not installed" in line for line in suite.write_result_tables(result))
+    assert any("absent | not run | it is not installed" in line for line in bench.write_result_tables(result))
 
 
 def test_a_wish_is_judged_by_the_ratios_within_turns() -> None:
@@ -195,7 +196,7 @@ def test_mechanics_are_plain_python(function: Callable[..., float], workload: Wo
 def test_the_tape_computes_what_the_interpreter_does() -> None:
     workload = random_workload(200, seed=2)
     point = workload.draw_points(1)
-    found = entrants.write_straight_line(workload.circuit)
+    found = race.write_straight_line(workload.circuit)
     numbers = dict(zip(found.inputs, point[0].tolist(), strict=True))
 
     def read(name: str) -> float:
@@ -218,7 +219,7 @@ def test_an_input_that_nothing_reads_has_gradient_0_on_the_tape() -> None:
     x, _ = builder.input("x"), builder.input("y")
     circuit = builder.build(builder.multiply(x, 2.0))
 
-    assert entrants.write_straight_line(circuit).gradient[1] == "0.0"
+    assert race.write_straight_line(circuit).gradient[1] == "0.0"
 
 
 def test_the_command_writes_markdown_and_json(tmp_path: Path) -> None:
@@ -234,7 +235,7 @@ def test_the_command_writes_markdown_and_json(tmp_path: Path) -> None:
 
 
 def test_the_command_knows_the_parts_of_the_suite() -> None:
-    assert list(suite.SUITE_PARTS) == [*BENCH_PARTS]
+    assert list(bench.SUITE_PARTS) == [*BENCH_PARTS]
 
 
 @pytest.mark.parametrize("name", ["page.html", "page"])
@@ -247,6 +248,6 @@ def test_the_command_refuses_a_form_it_does_not_know_before_it_measures(name: st
 
 def test_numbers_near_zero_are_what_they_were_after_a_race() -> None:
     # A library linked with -ffast-math flushes them to zero in the whole process.
-    suite.run_suite(suite.TINY_SIZES, parts=("batch",))
+    bench.run_suite(bench.TINY_SIZES, parts=("batch",))
 
     assert np.float64(1e-308) * np.float64(0.01) > 0.0

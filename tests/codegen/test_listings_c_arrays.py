@@ -23,9 +23,8 @@ from wiregrad.backends.run_listings import (
     run_c,
 )
 from wiregrad.codegen import write_listing
-from wiregrad.codegen.array_op_lowering import MAX_SORTED_ELEMENTS
-from wiregrad.codegen.c_loops import MAX_ARRAY_SIZE, MAX_STACK_ELEMENTS, MAX_TABLE_NUMBERS, STEPS_PER_PART
-from wiregrad.codegen.index_maps import find_loop_nest, find_moves, find_sums
+from wiregrad.codegen.c_and_cuda import MAX_ARRAY_SIZE, MAX_STACK_ELEMENTS, MAX_TABLE_NUMBERS, STEPS_PER_PART
+from wiregrad.codegen.element_statements import MAX_SORTED_ELEMENTS, find_loop_nest, find_moves, find_sums
 from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError, OutputError
 from wiregrad.inspect.receipt.differences import ReceiptPoint

@@ -24,13 +24,12 @@ import safetensors.numpy
 import wiregrad as wg
 from wiregrad.dtypes import DTYPES, FLOAT, WireType
 from wiregrad.errors import FileAccessError, FileFormatError, TextError
-from wiregrad.files.circuit_file import load, save
+from wiregrad.files import load, save
 from wiregrad.ir import TABLE, Certificate, CircuitRecording, Place, strict_json
 from wiregrad.ir.json_form import parse_json, write_json
 from wiregrad.ir.strict_json import write_elements
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
-from wiregrad.ops.array_ops import ArrayOp, _stand_in
-from wiregrad.ops.size_limits import _infer_from_shortened
+from wiregrad.ops.array_ops import ArrayOp, _infer_from_shortened, _stand_in
 
 from ..support.random_circuits import random_circuit, random_point
 from ..support.random_programs import random_program

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import wiregrad as wg
-from wiregrad.files.circuit_file import load, save
+from wiregrad.files import load, save
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.json_form import parse_json, write_json
 

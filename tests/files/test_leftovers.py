@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 import wiregrad as wg
+from wiregrad import files
 from wiregrad.cli import cli
-from wiregrad.files import circuit_file, load
+from wiregrad.files import load
 
 PATIENCE = 600
 """How many seconds a process may take on a busy machine."""
@@ -91,7 +92,7 @@ def test_a_hundred_killed_saves_leave_one_whole_file(tmp_path: Path) -> None:
 
 def abandoned(folder: Path) -> Path:
     """Leave a file as a killed writer does."""
-    path, descriptor = circuit_file._create_locked_file(folder)
+    path, descriptor = files._create_locked_file(folder)
     os.write(descriptor, b"half of it")
     os.close(descriptor)
     return path
@@ -107,7 +108,7 @@ def test_every_writer_removes_what_was_left_in_its_folder(write: str, tmp_path: 
 
 
 def test_the_file_of_a_writer_that_lives_stays(tmp_path: Path) -> None:
-    path, descriptor = circuit_file._create_locked_file(tmp_path)
+    path, descriptor = files._create_locked_file(tmp_path)
     WRITES["save"](tmp_path)
 
     assert leftovers(tmp_path) == [path.name]
@@ -170,7 +171,7 @@ def test_a_save_goes_on_where_a_file_system_has_no_locks(tmp_path: Path, monkeyp
         raise OSError(95, "Operation not supported")
 
     left = abandoned(tmp_path)
-    monkeypatch.setattr(circuit_file.fcntl, "flock", refuse)
+    monkeypatch.setattr(files.fcntl, "flock", refuse)
     WRITES["save"](tmp_path)
 
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([left.name, "b.wg"])
@@ -178,7 +179,7 @@ def test_a_save_goes_on_where_a_file_system_has_no_locks(tmp_path: Path, monkeyp
 
 def test_a_file_that_was_taken_for_a_leftover_is_begun_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process may see a file between its creation and its lock."""
-    lock, first = circuit_file._lock_file, []
+    lock, first = files._lock_file, []
 
     def removed_before(descriptor: int, path: Path) -> bool:
         if not first:
@@ -186,7 +187,7 @@ def test_a_file_that_was_taken_for_a_leftover_is_begun_anew(tmp_path: Path, monk
             path.unlink()
         return lock(descriptor, path)
 
-    monkeypatch.setattr(circuit_file, "_lock_file", removed_before)
+    monkeypatch.setattr(files, "_lock_file", removed_before)
     WRITES["save"](tmp_path)
 
     assert first

@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 import wiregrad as wg
 from tests.support.plain_numpy import POINT, WAYS, slopes_of
 from wiregrad.errors import EscapeError, IndexingError, MutationError, OperandError, ShapeError
-from wiregrad.frontends.recording.mended_lines import mend_update
+from wiregrad.frontends.recording.hints import mend_update
 
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
 

@@ -10,14 +10,14 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import FormulaError
-from wiregrad.frontends.formula import parse_formula_with_notes
-from wiregrad.frontends.formula_scanner import (
+from wiregrad.frontends.formula import (
     BAR_FUNCTION,
     FUNCTION_SPELLINGS,
     PREFIX_FUNCTIONS,
     RAISED_LETTERS,
     SIGN_SPELLINGS,
     find_function,
+    parse_formula_with_notes,
 )
 from wiregrad.ops import TABLE
 

@@ -27,8 +27,8 @@ from wiregrad.errors import (
     WiregradError,
     suggest_name,
 )
-from wiregrad.frontends.recording import foreign_names, library_calls
-from wiregrad.frontends.recording.foreign_names import ForeignNames
+from wiregrad.frontends.recording import hints
+from wiregrad.frontends.recording.hints import ForeignNames
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.functions.refusals import REFUSALS
 
@@ -92,7 +92,7 @@ def test_a_value_that_becomes_an_array_in_the_users_own_code_names_no_library() 
 
 @pytest.mark.parametrize("name", [*FUNCTIONS])
 def test_signatures_are_shown_without_types(name: str) -> None:
-    signature = library_calls.describe_signature(FUNCTIONS[name].run, name)
+    signature = hints.describe_signature(FUNCTIONS[name].run, name)
 
     assert signature.startswith(f"{name}(")
     assert ":" not in signature
@@ -102,9 +102,9 @@ def test_signatures_are_shown_without_types(name: str) -> None:
 def test_arguments_that_a_function_does_not_take_show_how_it_is_called() -> None:
     assert read_message(lambda v: v.trace(nosuch=1), NoRuleError) == (
         "trace: got an unexpected keyword argument 'nosuch'; call it as "
-        f"{library_calls.describe_signature(FUNCTIONS['trace'].run, 'trace')}"
+        f"{hints.describe_signature(FUNCTIONS['trace'].run, 'trace')}"
     )
-    assert library_calls.describe_signature(wg.softmax, "softmax") == "softmax(x, axis=-1)"
+    assert hints.describe_signature(wg.softmax, "softmax") == "softmax(x, axis=-1)"
 
 
 @pytest.mark.parametrize(
@@ -159,21 +159,21 @@ def run_hint(hint: str) -> None:
         "x": MATRIX,
         "y": wg.Value(2.0) * 3.0,
     }
-    assert {*scope} == {*foreign_names.HINT_VARIABLES}
+    assert {*scope} == {*hints.HINT_VARIABLES}
     for code in re.findall(r"write (.+?)(?:$| or | and |; )", hint):
         exec(compile(ast.parse(code), "<hint>", "exec"), scope)
 
 
 ALL_HINTS = {
-    **foreign_names.VALUE_HINTS,
-    **foreign_names.MODULE_HINTS,
-    **foreign_names.VALUE_KEYWORD_HINTS,
-    **foreign_names.DIM_HINTS,
-    **foreign_names.TORCH_FUNCTION_HINTS,
+    **hints.VALUE_HINTS,
+    **hints.MODULE_HINTS,
+    **hints.VALUE_KEYWORD_HINTS,
+    **hints.DIM_HINTS,
+    **hints.TORCH_FUNCTION_HINTS,
 }
 
 
-@pytest.mark.parametrize("name", foreign_names.IN_PLACE_METHODS)
+@pytest.mark.parametrize("name", hints.IN_PLACE_METHODS)
 def test_a_method_in_place_has_one_that_returns_a_new_value(name: str) -> None:
     assert callable(getattr(wg.Value, name))
 
@@ -183,10 +183,10 @@ def test_what_a_hint_recommends_runs(hint: str, capsys: pytest.CaptureFixture[st
     run_hint(hint)
 
 
-@pytest.mark.parametrize("name", foreign_names.VALUE_HINTS)
+@pytest.mark.parametrize("name", hints.VALUE_HINTS)
 def test_an_attribute_of_another_library_is_answered_with_what_to_write(name: str) -> None:
     v = wg.Value(2.0)
-    wanted = f"wg.Value has no {name!r}: {foreign_names.VALUE_HINTS[name]}\n  recorded at {__file__}"
+    wanted = f"wg.Value has no {name!r}: {hints.VALUE_HINTS[name]}\n  recorded at {__file__}"
 
     assert not hasattr(v, name)
     assert name not in dir(v)
@@ -196,12 +196,12 @@ def test_an_attribute_of_another_library_is_answered_with_what_to_write(name: st
         setattr(v, name, True)
 
 
-@pytest.mark.parametrize("name", foreign_names.MODULE_HINTS)
+@pytest.mark.parametrize("name", hints.MODULE_HINTS)
 def test_a_name_of_another_library_is_answered_with_what_to_write(name: str) -> None:
     with pytest.raises(UnknownAttributeError) as caught:
         getattr(wg, name)
 
-    assert str(caught.value) == f"wiregrad has no {name!r}: {foreign_names.MODULE_HINTS[name]}"
+    assert str(caught.value) == f"wiregrad has no {name!r}: {hints.MODULE_HINTS[name]}"
 
 
 @pytest.mark.parametrize("name", ["ones", "pi", "float32", "arange", "newaxis"])

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from wiregrad.cli.bench import suite
+from wiregrad.cli import bench
 
 
 @pytest.fixture
-def peers(monkeypatch: pytest.MonkeyPatch) -> suite.PeerEntrants:
+def peers(monkeypatch: pytest.MonkeyPatch) -> bench.PeerEntrants:
     # The benchmarks are no part of the package.
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
     from benchmarks import peers
 
-    found: suite.PeerEntrants = peers.PEERS
+    found: bench.PeerEntrants = peers.PEERS
     return found
 
 
-def test_every_peer_takes_part_with_the_same_answers(peers: suite.PeerEntrants) -> None:
+def test_every_peer_takes_part_with_the_same_answers(peers: bench.PeerEntrants) -> None:
     limit = sys.getrecursionlimit()
-    found = suite.run_suite(suite.TINY_SIZES, peers)
+    found = bench.run_suite(bench.TINY_SIZES, peers)
     everybody = {entrant.name for race in (peers.compile, peers.point, peers.batch, peers.call) for entrant in race}
 
     assert everybody <= {name for section in found.sections for result in section.results for name in result.times}

@@ -16,8 +16,7 @@ from wiregrad.errors import DomainError, WiregradError
 from wiregrad.ir import DERIVE_MODE, TABLE, Pattern, Place, Port, Row
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops import Elementwise
-from wiregrad.passes.rewriting import Rewriter
-from wiregrad.passes.simplify import prune
+from wiregrad.passes.rewriting import Rewriter, prune
 
 CircuitCheck = Callable[[Circuit], None]
 """A function that raises AssertionError (or any other error) if a circuit fails the check."""

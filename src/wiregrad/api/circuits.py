@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from wiregrad import codegen, draw, files, inspect, ir, passes
+from wiregrad import codegen, draw, inspect, ir, passes
 from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import evaluate_function
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
+    from wiregrad import files
     from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
     from wiregrad.explorer import html_page, local_server, widget
@@ -69,6 +70,7 @@ else:
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
     explorer_session = load_module_lazily("wiregrad.explorer.session")
+    files = load_module_lazily("wiregrad.files")
     widget = load_module_lazily("wiregrad.explorer.widget")
 
 

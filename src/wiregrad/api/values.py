@@ -9,11 +9,11 @@ from wiregrad.api.circuits import Circuit, Run
 from wiregrad.api.compiled_function import compile
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, UnknownAttributeError, short_repr, suggest_name
-from wiregrad.frontends.recording import dispatch, functional_updates, scalar, scipy_dispatch  # noqa: F401
+from wiregrad.frontends.recording import array_methods, dispatch, scalar, scipy_dispatch  # noqa: F401
 from wiregrad.frontends.recording import trace as tracing
 from wiregrad.frontends.recording.arguments import register_container, tree_map
 from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
-from wiregrad.frontends.recording.foreign_names import describe_module_name
+from wiregrad.frontends.recording.hints import describe_module_name
 from wiregrad.frontends.recording.record import convention, group, no_grad, places
 from wiregrad.frontends.recording.trace import circuit_of_value
 from wiregrad.frontends.recording.value import Value

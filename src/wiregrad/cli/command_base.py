@@ -14,7 +14,7 @@ import numpy as np
 from click.shell_completion import CompletionItem
 
 from wiregrad.api import Run
-from wiregrad.cli.failures import CommandFailure, escape_control_characters
+from wiregrad.cli.circuit_files import CommandFailure, escape_control_characters
 from wiregrad.cli.targets import CommandTarget, choose_output, parse_target
 from wiregrad.dtypes import JsonValue
 from wiregrad.errors import OutputError, suggest_name

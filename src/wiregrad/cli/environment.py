@@ -17,11 +17,10 @@ from wiregrad.cli.command_base import ANSWER_SCHEMA, json_option, no_color_optio
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.cli import machine_health
-    from wiregrad.cli.bench import suite
+    from wiregrad.cli import bench, machine_health
 else:
     machine_health = load_module_lazily("wiregrad.cli.machine_health")
-    suite = load_module_lazily("wiregrad.cli.bench.suite")
+    bench = load_module_lazily("wiregrad.cli.bench")
 
 SHELL_COMPLETERS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
@@ -88,8 +87,8 @@ def bench_command(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], d
     wrong = [name for name in outputs if Path(name).suffix not in BENCH_ENDINGS]
     if wrong:
         raise click.UsageError(f"the name {wrong[0]!r} does not say the form; wanted a file that ends in .md or .json")
-    report = suite.run_suite(
-        {"quick": suite.QUICK_SIZES, "full": suite.FULL_SIZES, "tiny": suite.TINY_SIZES}[size], parts=parts
+    report = bench.run_suite(
+        {"quick": bench.QUICK_SIZES, "full": bench.FULL_SIZES, "tiny": bench.TINY_SIZES}[size], parts=parts
     )
     as_json = json.dumps({"schema": ANSWER_SCHEMA, **report.to_document()}, indent=2)
     for name in outputs:

@@ -19,18 +19,19 @@ from wiregrad.cli.circuit_files import (
     FORM_ENDINGS,
     JSON_FORM,
     STDIO,
+    CommandFailure,
     encode_lines,
+    escape_control_characters,
     file_ending,
     join_endings,
     write_output,
 )
 from wiregrad.cli.command_base import ANSWER_SCHEMA, TargetCommand, complete_file_names, json_option
-from wiregrad.cli.failures import CommandFailure, escape_control_characters
 from wiregrad.cli.targets import CommandTarget, check_node_name
 from wiregrad.codegen import LANGUAGE_MODULES
 from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.errors import NoRuleError, OperandError
-from wiregrad.files.circuit_file import encode_circuit_file
+from wiregrad.files import encode_circuit_file
 
 PICTURE_WRITERS = {".svg": "to_svg", ".dot": "to_dot", ".mmd": "to_mermaid", ".txt": "to_unicode"}
 """The method that writes a picture, by the ending of the file."""

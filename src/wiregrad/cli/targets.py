@@ -29,8 +29,14 @@ from numpy.typing import NDArray
 from wiregrad import ir
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.circuit_files import FORMULA_FORM, read_circuit
-from wiregrad.cli.failures import CommandFailure, format_error, locate_error, run_user_code
+from wiregrad.cli.circuit_files import (
+    FORMULA_FORM,
+    CommandFailure,
+    format_error,
+    locate_error,
+    read_circuit,
+    run_user_code,
+)
 from wiregrad.dtypes import PythonNumber
 from wiregrad.errors import InputError, OutputError, UnknownNameError, suggest_name
 from wiregrad.ir.columns import normalize_name

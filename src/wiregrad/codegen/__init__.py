@@ -2,10 +2,9 @@
 
 Read `listing` first: it turns a circuit into lines without a language, forward and backward. `op_forms` says what one
 line computes (a *form*: ops applied to slots and constants) and lowers forms to C expressions. `language` holds what
-all languages share; `python`, `numpy`, `javascript` and `c_and_cuda` each write one file. Arrays in C take three more
-steps: `index_maps` finds where ops move elements, `element_statements` and `array_op_lowering` turn lines into
-statements on elements, `c_loops` writes those as loops. `branch_guards` checks the branches of traced functions, and
-`page` writes the op table as TypeScript for the web page.
+all languages share, also how a listing checks the branches of a traced function; `python`, `numpy`, `javascript` and
+`c_and_cuda` each write one file. Arrays in C take one more step: `element_statements` turns lines into statements on
+elements, which `c_and_cuda` writes as loops. `page` writes the op table as TypeScript for the web page.
 
 Other rooms call `write_listing`. The native backend also uses the forms of `op_forms`. A language is loaded when it is
 first asked for.
@@ -19,12 +18,13 @@ from wiregrad.errors import OperandError, short_repr
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.codegen import branch_guards, c_and_cuda, javascript, listing, numpy, python
+    from wiregrad.codegen import c_and_cuda, javascript, listing, numpy, python
+    from wiregrad.codegen import language as language_base
     from wiregrad.ir import CircuitGraph
 else:
-    branch_guards = load_module_lazily("wiregrad.codegen.branch_guards")
     c_and_cuda = load_module_lazily("wiregrad.codegen.c_and_cuda")
     javascript = load_module_lazily("wiregrad.codegen.javascript")
+    language_base = load_module_lazily("wiregrad.codegen.language")
     listing = load_module_lazily("wiregrad.codegen.listing")
     numpy = load_module_lazily("wiregrad.codegen.numpy")
     python = load_module_lazily("wiregrad.codegen.python")
@@ -47,7 +47,7 @@ def write_listing(
 ) -> str:
     """Return a circuit as a listing in a language; `name` is the name of its function."""
     if circuit.certificates:
-        options["guard"] = branch_guards.build_guard(circuit)
+        options["guard"] = language_base.build_guard(circuit)
     lines = listing.build_listing(circuit.unchecked(), function)
     name = _usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(LANGUAGE_MODULES[language], f"to_{language}")(lines, name, **options)

@@ -12,8 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from textwrap import indent, wrap
 from typing import ClassVar
 
-from wiregrad.codegen.branch_guards import BRANCH_RESULT_TEXT, GuardChecks, ListingGuard, write_or_explain
-from wiregrad.codegen.language import FunctionSpelling, ListingLanguage, ListingWriter, escape_comment, require_scalars
+from wiregrad.codegen.language import (
+    BRANCH_RESULT_TEXT,
+    FunctionSpelling,
+    GuardChecks,
+    ListingGuard,
+    ListingLanguage,
+    ListingWriter,
+    escape_comment,
+    require_scalars,
+    write_or_explain,
+)
 from wiregrad.codegen.listing import Listing, ListingLine
 from wiregrad.codegen.op_forms import CONDITION_TO_NUMBER, as_python_number
 from wiregrad.ops import Elementwise

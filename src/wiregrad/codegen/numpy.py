@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.codegen.branch_guards import GuardChecks, ListingGuard
-from wiregrad.codegen.language import FunctionSpelling, ListingWriter, escape_comment
+from wiregrad.codegen.language import FunctionSpelling, GuardChecks, ListingGuard, ListingWriter, escape_comment
 from wiregrad.codegen.listing import Atom, Listing, ListingLine, VariableRole
 from wiregrad.codegen.op_forms import (
     CONDITION_TO_NUMBER,

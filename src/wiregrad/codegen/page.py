@@ -31,10 +31,10 @@ from wiregrad.codegen.op_forms import (
 )
 from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import DomainError
-from wiregrad.frontends.formula import MAX_CHARACTERS
-from wiregrad.frontends.formula_expressions import MAX_DEPTH
-from wiregrad.frontends.formula_scanner import (
+from wiregrad.frontends.formula import (
     FUNCTION_SPELLINGS,
+    MAX_CHARACTERS,
+    MAX_DEPTH,
     NAMED_CONSTANTS,
     PREFIX_FUNCTIONS,
     RAISED_LETTERS,

@@ -1,20 +1,31 @@
-"""Build circuits by hand, node by node.
+"""Build circuits node by node: by hand with `GraphBuilder`, or by index with `CircuitRecording`.
 
 In a strict builder each wire has one reader, and fan-out is written with `split`. Otherwise a wire may be read any
 number of times and splitters are implied. A call that raises leaves the builder as it was.
+
+A recording is a circuit that is still growing: flat columns, appended to node by node, frozen when it is done.
+Appending is the innermost step of everything that records. What most nodes do not have (a mode, a type other than
+float64, another place than the node before) therefore costs nothing: it is stored beside the columns, by index. Nodes
+are known by index only; what people write (ports, literals, strictness) is handled by the builder. Nodes that were read
+before they were added are sorted topologically when the recording is frozen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import heapq
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.dtypes import BOOL, FLOAT, WireType, WireValue, as_float
 from wiregrad.errors import (
     CircuitError,
+    CycleError,
     DuplicateNameError,
     FanoutError,
     LiteralError,
@@ -27,10 +38,30 @@ from wiregrad.errors import (
 )
 from wiregrad.ir.builder_methods import BuilderMethods
 from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph
-from wiregrad.ir.circuit_recording import CircuitRecording
-from wiregrad.ir.columns import Place, automatic_name, check_name, is_group_label, normalize_name
-from wiregrad.ir.op import TABLE, Op, OperatorMethods, Pattern
-from wiregrad.ir.types_and_kinks import DERIVE_MODE, UNKNOWN_TYPE, check_mode
+from wiregrad.ir.columns import (
+    Certificate,
+    CircuitColumns,
+    LabelT,
+    NameTable,
+    NodeLabels,
+    OpSettings,
+    Place,
+    Row,
+    automatic_name,
+    check_name,
+    is_group_label,
+    normalize_name,
+)
+from wiregrad.ir.op import CONSTANT, CONSTANT_CODE, INPUT_CODE, TABLE, Op, OperatorMethods, Pattern
+from wiregrad.ir.types_and_kinks import (
+    DERIVE_MODE,
+    UNKNOWN_TYPE,
+    TypeTable,
+    check_mode,
+    derive_modes,
+    infer_types,
+    type_of_constant,
+)
 
 
 class Port(OperatorMethods):
@@ -387,3 +418,362 @@ def _describe_fanout(wire: str, first: str, second: str) -> str:
 
 TABLE.reserve_names(name for name in vars(GraphBuilder) if name != SPLIT_NAME)
 TABLE.reserve_names(["strict", "finite", "recording"])
+
+
+def sort_topologically(inputs: Sequence[Sequence[int]], name: Callable[[int], str]) -> list[int]:
+    """Return the nodes in topological order (Kahn's method; of several that are ready the earliest comes first).
+
+    A cycle raises `CycleError`, which names its nodes.
+
+    >>> sort_topologically([[1], [], [0]], str)
+    [1, 0, 2]
+    """
+    readers: list[list[int]] = [[] for _ in inputs]
+    for node, sources in enumerate(inputs):
+        for source in sources:
+            readers[source].append(node)
+    waiting = [len(sources) for sources in inputs]
+    ready = [node for node, count in enumerate(waiting) if count == 0]
+    order: list[int] = []
+    while ready:
+        node = heapq.heappop(ready)
+        order.append(node)
+        for reader in readers[node]:
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                heapq.heappush(ready, reader)
+    if len(order) < len(inputs):
+        raise CycleError(_describe_ring(inputs, waiting, name))
+    return order
+
+
+def _describe_ring(inputs: Sequence[Sequence[int]], waiting: Sequence[int], name: Callable[[int], str]) -> str:
+    node = next(n for n, count in enumerate(waiting) if count)
+    seen: dict[int, int] = {}
+    walk: list[int] = []
+    while node not in seen:
+        seen[node] = len(walk)
+        walk.append(node)
+        node = next(source for source in inputs[node] if waiting[source])
+    ring = [*walk[seen[node] :], node][::-1]
+    shown = ring if len(ring) <= 9 else [*ring[:4], None, *ring[-4:]]
+    arrows = " -> ".join("..." if n is None else name(n) for n in shown)
+    return f"the circuit has a cycle: {arrows}; a circuit must run from inputs to output, so cut one of these wires"
+
+
+class CircuitRecording:
+    """Columns that grow. A negative source stands for a node that is added later; freezing resolves it."""
+
+    def __init__(self) -> None:
+        self.codes = array("H")
+        self._sources = array("i")
+        self._constants: list[WireValue] = []
+        self.type_table = TypeTable()
+        self._float = self.type_table.number_of(FLOAT)
+        self._types: dict[int, int] = {}
+        self._modes: dict[int, int] = {}
+        self._arities: dict[int, int] = {}
+        """Number of wires of each node of a variadic op."""
+        self._settings: dict[int, OpSettings] = {}
+        self.certificates: list[Certificate] = []
+        self._places: _LabelRuns[Place] = _LabelRuns()
+        self._groups: _LabelRuns[str] = _LabelRuns()
+        self._expressions: dict[int, str] = {}
+        self.library_groups: frozenset[str] | None = None
+        """The paths of the groups that are calls of composite functions; None if that is not known."""
+        self.names: dict[str, int] = {}
+        self._first_name: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        """The first number to try as a suffix of a name that is taken."""
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def append(self, code: int, sources: Iterable[int], kind: int, mode: int = DERIVE_MODE) -> int:
+        """Add a node at the current place and group; `kind` is the number of its type. Return its index."""
+        index = len(self.codes)
+        self.codes.append(code)
+        self._sources.extend(sources)
+        if kind != self._float:
+            self._types[index] = kind
+        if mode != DERIVE_MODE:
+            self._modes[index] = mode
+        return index
+
+    def append_op(self, op: Op, sources: Sequence[int], kind: WireType, mode: int = DERIVE_MODE) -> int:
+        """Add a node of an op, which may have settings and any number of wires; return its index."""
+        index = self.append(
+            TABLE.code_of(op), sources, self.type_table.number_of(kind), mode if op.kinks else DERIVE_MODE
+        )
+        self.note_settings(index, op, len(sources))
+        return index
+
+    def note_settings(self, index: int, op: Op, arity: int) -> None:
+        """Store what a node has that the table's record does not say: its settings and, if variadic, its arity."""
+        if op.settings:
+            self._settings[index] = op.settings
+        if op.variadic:
+            self._arities[index] = arity
+
+    def note_expression(self, index: int, text: str | None) -> None:
+        """Store the source text that a node is the result of."""
+        if text is not None:
+            self._expressions[index] = text
+
+    def append_input(self, name: str, kind: WireType) -> int:
+        """Add an input."""
+        name = self.check_free(name)
+        index = self.append(INPUT_CODE, (), self.type_table.number_of(kind))
+        self.add_name(index, name)
+        return index
+
+    def append_constant(self, value: WireValue) -> int:
+        """Add a constant, which is a NumPy value."""
+        kind = self.type_table.number_of(type_of_constant(value))
+        self._constants.append(value)
+        return self.append(CONSTANT_CODE, (), kind)
+
+    def type_number_of(self, index: int) -> int:
+        """Return the number of a node's type."""
+        return self._types.get(index, self._float)
+
+    @property
+    def place(self) -> Place | None:
+        """The place in the source of the nodes that are added next."""
+        place: Place | None = self._places.current
+        return place
+
+    @property
+    def group(self) -> str:
+        """The group of the nodes that are added next."""
+        return self._groups.current or ""
+
+    def move_to(self, place: Place | None, group: str) -> None:
+        """Set the place and the group of the nodes that are added next."""
+        self._places.set_from(len(self), place)
+        self._groups.set_from(len(self), group or None)
+
+    def move_to_node(self, circuit: CircuitGraph, node: int) -> None:
+        """Set the place and the group of the nodes that are added next to those of a circuit's node."""
+        self.move_to(circuit.columns.places.label_of(node), circuit.columns.groups.label_of(node) or "")
+
+    def copy_node(self, circuit: CircuitGraph, row: Row, sources: Sequence[int]) -> int:
+        """Add a copy of a circuit's node with new sources; place, group and mode are copied, names are not."""
+        self.move_to_node(circuit, row.node)
+        constant = circuit.constant_of(row.node) if row.op is CONSTANT else None
+        if constant is not None:
+            self._constants.append(constant)
+        index = self.append_op(row.op, sources, circuit.type_of(row.node), row.mode)
+        self.note_expression(index, circuit.columns.expressions.label_of(row.node))
+        self._copy_library_groups(circuit)
+        return index
+
+    def _copy_library_groups(self, circuit: CircuitGraph) -> None:
+        known = circuit.columns.library_groups
+        if known is not None and self.library_groups is not known:
+            self.library_groups = known if self.library_groups is None else known | self.library_groups
+
+    def load_circuit(self, circuit: CircuitGraph) -> None:
+        """Start from all nodes of a circuit, at the same indices; its outputs are not copied."""
+        if len(self):
+            raise CircuitError("only an empty recording can load a circuit")
+        columns = circuit.columns
+        self.codes.extend(columns.codes.tolist())
+        self._sources.extend(columns.sources.tolist())
+        self._constants.extend(columns.constants)
+        numbers = np.array([self.type_table.number_of(kind) for kind in columns.type_table])[columns.types]
+        unusual = np.flatnonzero(numbers != self._float)
+        self._types = dict(zip(unusual.tolist(), numbers[unusual].tolist(), strict=True))
+        modes = np.zeros(circuit.size, np.uint8) if columns.modes is None else columns.modes
+        # Modes are kept as they were decided, 0 included: deriving them again might give another mode.
+        self._modes = {node: int(mode) for node, mode in enumerate(modes.tolist()) if _may_kink(columns.codes[node])}
+        for node in np.flatnonzero(_variadic_codes()[columns.codes]).tolist():
+            self._arities[node] = int(columns.starts[node + 1] - columns.starts[node])
+        if columns.settings.index is not None:
+            for node in np.flatnonzero(columns.settings.index >= 0).tolist():
+                self._settings[node] = columns.settings.table[columns.settings.index[node]]
+        self.certificates = list(columns.certificates)
+        self._places.load_labels(columns.places)
+        self._groups.load_labels(columns.groups)
+        if columns.expressions.index is not None:
+            for node in np.flatnonzero(columns.expressions.index >= 0).tolist():
+                self._expressions[node] = columns.expressions.table[columns.expressions.index[node]]
+        self._copy_library_groups(circuit)
+        for node, name in columns.names:
+            self.add_name(node, name)
+
+    def add_name(self, index: int, name: str) -> None:
+        """Give a node another name; the first name that it was given is the one shown."""
+        name = self.check_free(name)
+        self.names[name] = index
+        self._first_name.setdefault(index, name)
+
+    def check_free(self, name: str) -> str:
+        """Return the name in its normal form; raise if it is not a valid name or is taken."""
+        name = check_name(name)
+        if name in self.names:
+            raise DuplicateNameError(f"the name {name} is taken already; every node needs its own")
+        return name
+
+    def free_name(self, wanted: str) -> str:
+        """Return the wanted name, with a number as suffix if it is taken."""
+        if wanted not in self.names:
+            return wanted
+        # All smaller numbers are taken; trying them again would make naming the same variable ever slower.
+        number = self._numbers.get(wanted, 1)
+        while (name := f"{wanted}_{number}") in self.names:
+            number += 1
+        self._numbers[wanted] = number
+        return name
+
+    def has_name(self, index: int) -> bool:
+        """Return whether a node was given a name."""
+        return index in self._first_name
+
+    def name_of(self, index: int) -> str:
+        """Return the name to show for a node."""
+        return self._first_name.get(index, automatic_name(index))
+
+    def forget_name(self, index: int, name: str) -> None:
+        """Remove the only name that a node was given."""
+        del self.names[name], self._first_name[index]
+        wanted, _, number = name.rpartition("_")
+        if number.isdecimal() and 0 < int(number) < self._numbers.get(wanted, 0):
+            self._numbers[wanted] = int(number)
+
+    def freeze(self, roots: Mapping[str, int], name: str, awaited: Mapping[int, int] | None = None) -> CircuitGraph:
+        """Return the circuit so far; `awaited` maps the negative sources to the nodes that they stand for."""
+        sources, order = self._resolve_order(awaited or {})
+        codes = _permute_column(np.array(self.codes, np.uint16), order)
+        starts = self._source_starts(codes, order)
+        position = np.arange(len(codes)) if order is None else np.argsort(order)
+        constants = self._order_constants(order)
+        settings = _sparse_labels(self._settings, len(self), order)
+        types = self._dense_column(self._types, self._float, order).astype(np.uint16)
+        type_table = tuple(self.type_table.numbers)
+        if order is not None:
+            # Types of nodes that read later ones were unknown when these nodes were added.
+            inputs = {node: type_table[types[node]] for node in np.flatnonzero(codes == INPUT_CODE).tolist()}
+            names = [self.name_of(node) for node in order]
+            rows = _iterate_rows(codes, starts, sources, settings)
+            types, type_table = infer_types(rows, inputs, constants, names.__getitem__)
+        modes = self._dense_column(self._modes, DERIVE_MODE, order).tolist()
+        columns = CircuitColumns(
+            name=name,
+            codes=codes,
+            starts=starts,
+            sources=np.array(sources, np.int32),
+            types=types,
+            type_table=type_table,
+            constant_nodes=np.flatnonzero(codes == CONSTANT_CODE).astype(np.int32),
+            constants=constants,
+            modes=derive_modes(_iterate_rows(codes, starts, sources, settings), modes),
+            names=NameTable((int(position[node]), text) for text, node in self.names.items()),
+            places=self._places.to_labels(len(self), order),
+            groups=self._groups.to_labels(len(self), order),
+            outputs=position[list(roots.values())].astype(np.int32),
+            labels=tuple(roots),
+            settings=settings,
+            certificates=tuple(c._replace(node=int(position[c.node])) for c in self.certificates),
+            expressions=_sparse_labels(self._expressions, len(self), order),
+            library_groups=self.library_groups,
+        )
+        return CircuitGraph(columns)
+
+    def _source_starts(self, codes: NDArray[np.uint16], order: list[int] | None) -> NDArray[np.int32]:
+        """Return where the sources of each node begin, for the nodes in this order."""
+        arities = np.array([len(op.inputs) for op in TABLE])[codes]
+        if self._arities:
+            position = np.arange(len(codes)) if order is None else np.argsort(order)
+            arities[position[list(self._arities)]] = list(self._arities.values())
+        return np.concatenate([[0], np.cumsum(arities)]).astype(np.int32)
+
+    def _dense_column(self, unusual: Mapping[int, int], usual: int, order: list[int] | None) -> NDArray[np.int32]:
+        column = np.full(len(self), usual, np.int32)
+        column[list(unusual)] = list(unusual.values())
+        return _permute_column(column, order)
+
+    def _resolve_order(self, awaited: Mapping[int, int]) -> tuple[list[int], list[int] | None]:
+        """Return the sources, and the topological order of the nodes if some were read before they were added."""
+        sources = self._sources.tolist()
+        if not awaited:
+            return sources, None
+        starts = self._source_starts(np.array(self.codes), None).tolist()
+        rows = [[awaited.get(source, source) for source in sources[a:b]] for a, b in pairwise(starts)]
+        order = sort_topologically(rows, self.name_of)
+        position = np.argsort(order).tolist()
+        return [position[source] for node in order for source in rows[node]], order
+
+    def _order_constants(self, order: list[int] | None) -> tuple[WireValue, ...]:
+        if order is None:
+            return tuple(self._constants)
+        nodes = [node for node, code in enumerate(self.codes) if code == CONSTANT_CODE]
+        values = dict(zip(nodes, self._constants, strict=True))
+        return tuple(values[node] for node in order if node in values)
+
+
+class _LabelRuns(Generic[LabelT]):
+    """A growing column of labels, stored as the points where the label changes."""
+
+    def __init__(self) -> None:
+        self.current: LabelT | None = None
+        self._since = array("i", [0])
+        self._labels: list[LabelT | None] = [None]
+
+    def set_from(self, index: int, label: LabelT | None) -> None:
+        """Set the label of the nodes from an index on."""
+        if label != self.current:
+            self.current = label
+            self._since.append(index)
+            self._labels.append(label)
+
+    def load_labels(self, labels: NodeLabels[LabelT]) -> None:
+        """Copy the labels of a circuit."""
+        if labels.index is not None:
+            for index in np.flatnonzero(np.diff(labels.index, prepend=-1)).tolist():
+                self.set_from(index, labels.label_of(index))
+
+    def to_labels(self, size: int, order: list[int] | None) -> NodeLabels[LabelT]:
+        """Return one label per node."""
+        table: dict[LabelT, int] = {}
+        numbers = [-1 if label is None else table.setdefault(label, len(table)) for label in self._labels]
+        lengths = np.diff(np.append(np.array(self._since), size))
+        return NodeLabels.from_index(tuple(table), _permute_column(np.repeat(numbers, lengths).astype(np.int32), order))
+
+
+def _may_kink(code: int) -> bool:
+    return bool(TABLE.by_code()[code].kinks)
+
+
+def _variadic_codes() -> NDArray[np.bool_]:
+    """Return for each op code whether the op takes any number of wires."""
+    return np.array([op.variadic for op in TABLE])
+
+
+def _sparse_labels(label_of_node: Mapping[int, LabelT], size: int, order: list[int] | None) -> NodeLabels[LabelT]:
+    """Return the labels of a circuit in which few nodes have one."""
+    if not label_of_node:
+        return NodeLabels()
+    table: dict[LabelT, int] = {}
+    index = np.full(size, -1, np.int32)
+    for node, label in label_of_node.items():
+        index[node] = table.setdefault(label, len(table))
+    return NodeLabels.from_index(tuple(table), _permute_column(index, order))
+
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+
+def _permute_column(column: NDArray[ScalarT], order: list[int] | None) -> NDArray[ScalarT]:
+    return column if order is None else column[order]
+
+
+def _iterate_rows(
+    codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: list[int], settings: NodeLabels[OpSettings]
+) -> Iterator[tuple[Op, list[int]]]:
+    ops = TABLE.by_code()
+    begin = starts.tolist()
+    for i, code in enumerate(codes.tolist()):
+        own = settings.label_of(i)
+        op = ops[code] if own is None else ops[code].bind(dict(own))
+        yield op, sources[begin[i] : begin[i + 1]]

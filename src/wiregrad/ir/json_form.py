@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import BOOL, DTYPES, FLOAT, JsonValue, WireType, WireValue
 from wiregrad.errors import FileFormatError, NameSyntaxError, UnknownOpError, WiregradError, short_repr, suggest_name
 from wiregrad.ir import strict_json
+from wiregrad.ir.builder import CircuitRecording
 from wiregrad.ir.circuit import CircuitGraph
-from wiregrad.ir.circuit_recording import CircuitRecording
 from wiregrad.ir.columns import Certificate, Place, Row, check_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.strict_json import (

@@ -36,9 +36,8 @@ from wiregrad.errors import (
     short_repr,
     suggest_name,
 )
-from wiregrad.ir.builder import GraphBuilder, Port
+from wiregrad.ir.builder import GraphBuilder, Port, sort_topologically
 from wiregrad.ir.circuit import CircuitGraph
-from wiregrad.ir.circuit_recording import sort_topologically
 from wiregrad.ir.columns import Certificate, Place, Row, automatic_name, check_name, is_automatic_name, normalize_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.strict_json import (

@@ -46,7 +46,6 @@ _MODULES = (
     "faults",
     "functions",
     "gradient_flow",
-    "size_limits",
     "special_forward",
 )
 _DEFERRED_RECORDS = (

@@ -1,9 +1,9 @@
 """Passes: functions that take a circuit and return a new one. Also the two sweeps that all derivatives come from.
 
-Read `differentiation` first: the reverse and the forward sweep, and the circuits that compute gradients. `rewriting` is
-the walk that most passes share, with `insert_splitters` and with `with_convention`, which changes the slopes that nodes
-take on their kinks; `simplify` makes circuits smaller without changing a value; `expansion` replaces arrays by their
-elements.
+Read `differentiation` first: the reverse and the forward sweep, and the circuits that compute gradients. `rewriting`
+has the walk that most passes share, and the passes that use it: `simplify` and its parts make circuits smaller without
+changing a value, `insert_splitters` writes fan-out, `with_convention` changes the slopes that nodes take on their
+kinks. `expansion` replaces arrays by their elements.
 
 Other rooms may call everything in `__all__`, and `Rewriter` to write a pass of their own. The input of a pass is not
 changed.
@@ -19,14 +19,15 @@ from wiregrad.passes.differentiation import (
     sweep_backward,
     sweep_forward,
 )
-from wiregrad.passes.rewriting import insert_splitters, with_convention
-from wiregrad.passes.simplify import (
+from wiregrad.passes.rewriting import (
     apply_identities,
     drop_gradient_stops,
     fold_constants,
+    insert_splitters,
     merge_duplicates,
     prune,
     simplify,
+    with_convention,
 )
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from wiregrad.errors import CircuitError
 from wiregrad.ir import CircuitGraph, GraphBuilder, Port, Row
 from wiregrad.ops.gradient_flow import add_flows, fill_absent, match_dtype
-from wiregrad.passes.simplify import prune
+from wiregrad.passes.rewriting import prune
 
 
 class SweepGraph(Protocol):

@@ -7,12 +7,11 @@ these modules in order:
 - `step_kinds`: the kinds of steps, and what each computes, as LLVM text; nodes of one kind share it.
 - `allocation`: which slot of the working buffer, or which register, each value and gradient has while it is needed.
 - `stencils`: the first tier. LLVM compiles each kind of step once; a program is made of copies, end to end.
-- `llvm_tier`: the second tier. LLVM compiles all steps of one circuit together (`LlvmProgram`).
-- `batch` runs a program on many points; `builtin_calls` makes CPython builtins of it, whose machine code is in
-  `builtin_code`.
+- `LlvmProgram` of `tiers`: the second tier. LLVM compiles all steps of one circuit together.
+- `batch` runs a program on many points; `builtin_calls` makes CPython builtins of it.
 
 All LLVM text is written with `LlvmWriter` (`llvm_writer`), and compiled for this processor by `jit`. `vector_math`
-chooses the code behind each function of math.h; `math_polynomials` holds our own implementations of them.
+chooses the code behind each function of math.h, and has our own implementations of them.
 
 `backends.compiled` and `backends.replay_engines` call `tiers.build_program` and `promote_when_hot`,
 `batch.run_batch`, and the builtins and engines of `builtin_calls`. `wiregrad doctor` also reads facts about the machine

@@ -1,16 +1,19 @@
 """Builtins: native functions with CPython's own calling convention, whose calls cost a fraction of a microsecond.
 
 There are two: `make_call_builtin` for compiled circuits and `make_replay_builtin` for replays of recordings. Their
-machine code (`builtin_code`) is the same for every circuit. What it needs to know of a circuit is in a ctypes structure
-(`CallFields`, `ReplayFields`), which the builtin's `__self__`, a `BuiltinFrame`, points to and keeps alive.
+machine code is made by `compile_call_functions` (`value`, `value_and_grad`, and `at_point`, which Python calls by its
+address) and by `compile_replay_function`. Each is compiled once per type of real, whatever the circuit: what it needs
+to know of a circuit is in a ctypes structure (`CallFields`, `ReplayFields`), which the builtin's `__self__`, a
+`BuiltinFrame`, points to and keeps alive.
 
 The fast cases of a call are one vector of floats, one list or tuple of floats, and the inputs by name in their order;
 every other call goes to `SlowPath` with the same arguments. A replay takes exact floats, one per input; for anything
 else it returns None, as if a branch had flipped, and the caller handles it.
 
 Kept true: the GIL is held from the first read to the last, and no Python code can run between writing the inputs into
-the working buffer and reading the results from it, so one buffer serves all threads and nested calls. Results are
-allocated before that, because an allocation may collect garbage and so run any code.
+the working buffer and reading the results from it, so one buffer serves all threads and nested calls. Only objects that
+are exactly of a builtin type are read, because reading a subclass may run its methods. Results are allocated first,
+because an allocation may collect garbage and so run any code.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,16 +31,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.builtin_code import (
-    CallFields,
-    ReplayFields,
-    WorkFields,
-    check_python,
-    compile_call_functions,
-    compile_replay_function,
+from wiregrad.backends.native.llvm_writer import (
+    LlvmValue,
+    LlvmWriter,
+    RealType,
+    format_pointer,
+    leave_if,
+    leave_unless,
+    loop_over,
+    when_all,
 )
 from wiregrad.backends.native.tiers import NativeProgram, copy_aligned
-from wiregrad.errors import OperandError
+from wiregrad.errors import NotNativeError, OperandError
 
 UNREACHED_CALL_COUNT = 2**62
 """A call count that is never reached."""
@@ -280,3 +286,503 @@ def _make_replay_method() -> PyMethodDef:
         "replay($self, /, *inputs)\n--\n\nReturn the results at these inputs, None if Python would branch differently."
     )
     return PyMethodDef(b"replay", compile_replay_function(), METH_FASTCALL, doc.encode())
+
+
+OBJECT_HEAD_BYTES = object.__basicsize__
+"""The size of the header of every Python object; its last 8 bytes point to the type."""
+NDARRAY_OFFSETS = {"data": 0, "nd": 8, "dimensions": 16, "descr": 40, "flags": 48}
+"""Offsets of an array's fields after the object header; NumPy's public headers fix them for all of NumPy 2."""
+CONTIGUOUS_AND_ALIGNED = 0x101
+CALL_FUNCTIONS = ("value", "value_and_grad", "at_point")
+"""The functions that `compile_call_functions` makes."""
+PYTHON_RESULT_TYPES = {
+    "PyBytes_AsString": "ptr",
+    "PyDict_Copy": "ptr",
+    "PyDict_SetItem": "i32",
+    "PyFloat_AsDouble": "double",
+    "PyFloat_FromDouble": "ptr",
+    "PyList_GetItem": "ptr",
+    "PyList_Size": "i64",
+    "PyObject_CallNoArgs": "ptr",
+    "PyObject_Vectorcall": "ptr",
+    "PyTuple_GetItem": "ptr",
+    "PyTuple_New": "ptr",
+    "PyTuple_SetItem": "i32",
+    "PyTuple_Size": "i64",
+    "PyUnicode_Compare": "i32",
+}
+"""The LLVM type of the result of each function of CPython's C API that native code calls."""
+
+
+class WorkFields(ctypes.Structure):
+    """The addresses of code and of the buffer it works on."""
+
+    _fields_: ClassVar = [("code", ctypes.c_void_p), ("buffer", ctypes.c_void_p)]
+
+
+class CallFields(ctypes.Structure):
+    """What a builtin knows of its circuit, as native code reads it."""
+
+    _fields_: ClassVar = [
+        ("work", WorkFields),
+        ("enter", ctypes.c_void_p),  # the function that runs code on a buffer
+        ("inputs", ctypes.c_int64),
+        ("outputs", ctypes.c_int64),
+        ("calls", ctypes.c_int64),  # the number of calls so far
+        ("limit", ctypes.c_int64),  # the call count after which `SlowPath` is called once
+        ("copy", ctypes.c_void_p),  # makes a new vector for a gradient
+        ("names", ctypes.c_void_p),  # of the inputs: an array of addresses of interned strings
+        ("grads", ctypes.c_void_p),  # a dict with these keys, to be copied
+        ("labels", ctypes.c_void_p),  # of the outputs
+        ("values", ctypes.c_void_p),
+        ("checks", ctypes.c_int64),  # the number of outputs after the results that must equal `expected`
+        ("expected", ctypes.c_void_p),  # the bits that these outputs must have
+    ]
+
+
+class ReplayFields(ctypes.Structure):
+    """What a builtin knows of its recording, as native code reads it."""
+
+    _fields_: ClassVar = [
+        ("work", WorkFields),
+        ("enter", ctypes.c_void_p),
+        ("inputs", ctypes.c_int64),
+        ("results", ctypes.c_int64),
+        ("slopes", ctypes.c_int64),
+        ("checks", ctypes.c_int64),
+        ("expected", ctypes.c_void_p),
+    ]
+
+
+@cache
+def check_python() -> None:
+    """Raise `NotNativeError` if this Python or NumPy lays out its objects differently than native code expects."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise NotNativeError("native calls need CPython with its global interpreter lock")
+    for sample in (np.zeros(3), np.zeros((2, 7))[:, ::2], np.zeros(0, np.float32)):
+        start = id(sample) + OBJECT_HEAD_BYTES
+        actual = (
+            ctypes.c_int64.from_address(id(sample) + OBJECT_HEAD_BYTES - 8).value,
+            ctypes.c_int64.from_address(start + NDARRAY_OFFSETS["data"]).value,
+            ctypes.c_int.from_address(start + NDARRAY_OFFSETS["nd"]).value,
+            ctypes.c_int64.from_address(start + NDARRAY_OFFSETS["descr"]).value,
+            ctypes.c_int.from_address(start + NDARRAY_OFFSETS["flags"]).value & CONTIGUOUS_AND_ALIGNED,
+        )
+        contiguous = 0x1 * sample.flags.c_contiguous + 0x100 * sample.flags.aligned
+        wanted = (id(np.ndarray), sample.ctypes.data, sample.ndim, id(sample.dtype), contiguous)
+        shape = ctypes.c_int64.from_address(start + NDARRAY_OFFSETS["dimensions"]).value if actual == wanted else 0
+        if not shape or tuple((ctypes.c_int64 * sample.ndim).from_address(shape)) != sample.shape:
+            raise NotNativeError("native calls do not know the array layout of this version of NumPy")
+
+
+@cache
+def compile_call_functions(dtype: np.dtype[np.floating]) -> dict[str, int]:
+    """Return the addresses of the native functions for programs on one type of real."""
+    addresses = jit.compile_functions(_write_call_functions(dtype), *CALL_FUNCTIONS)
+    return dict(zip(CALL_FUNCTIONS, addresses, strict=True))
+
+
+@cache
+def compile_replay_function() -> int:
+    """Return the address of the native function for replays, whose programs are in double."""
+    return jit.compile_functions(_write_replay_function(), "replay")[0]
+
+
+def _write_call_functions(dtype: np.dtype[np.floating]) -> str:
+    w = LlvmWriter()
+    real = RealType("double" if dtype.itemsize == 8 else "float")
+    _write_take_items(w, real)
+    _write_take_array(w, real)
+    _write_take_vector(w)
+    _write_take_named(w, real)
+    _write_take_arguments(w)
+    _write_holds(w, real)
+    _write_compute(w, real)
+    _write_fill(w, real)
+    _write_ask_slow(w)
+    _write_value(w, real)
+    _write_make_gradient(w)
+    _write_store_gradient(w, real)
+    _write_value_and_grad(w, real)
+    _write_at_point(w, real)
+    return w.format_module()
+
+
+def _begin(w: LlvmWriter, head: str, **parameters: str) -> list[LlvmValue]:
+    """Begin a function with parameters of these names and types; return their values."""
+    values = [w.name_value(f"%{name}", kind) for name, kind in parameters.items()]
+    w.begin_function(f"{head}({', '.join(value.typed for value in values)})")
+    return values
+
+
+def _call_python(w: LlvmWriter, name: str, *arguments: LlvmValue) -> LlvmValue:
+    """Write a call of a function of CPython's C API."""
+    return w.call(PYTHON_RESULT_TYPES[name], find_python_function(name), *arguments)
+
+
+def find_python_function(name: str) -> str:
+    """Return a function of CPython's C API as an LLVM pointer constant."""
+    return format_pointer(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
+
+
+def _release(thing: LlvmValue) -> None:
+    """Write the release of a reference to a Python object."""
+    thing.writer.call_void(find_python_function("Py_DecRef"), thing)
+
+
+def _is_null(pointer: LlvmValue) -> LlvmValue:
+    return pointer.compare("eq", pointer.writer.name_value("null", "ptr"))
+
+
+def _return_null(w: LlvmWriter) -> None:
+    """Write a return that tells Python that an exception is set."""
+    w.emit_return(w.name_value("null", "ptr"))
+
+
+def _return_false(w: LlvmWriter) -> None:
+    w.emit_return(w.as_value(False, "i1"))
+
+
+def _is_exactly(thing: LlvmValue, kind: type) -> LlvmValue:
+    """Write whether an object is of a type, not of a subclass, so that reading it runs no user code."""
+    w = thing.writer
+    own = w.load("ptr", w.point_to("i8", thing, OBJECT_HEAD_BYTES - 8))
+    return own.compare("eq", w.name_value(format_pointer(id(kind)), "ptr"))
+
+
+def _field_pointer(fields: LlvmValue, layout: type[ctypes.Structure], name: str) -> LlvmValue:
+    offset = getattr(layout, name).offset
+    return fields.writer.point_to("i8", fields, offset)
+
+
+def _load_field(fields: LlvmValue, layout: type[ctypes.Structure], name: str) -> LlvmValue:
+    """Write the load of a field that is an address or an integer."""
+    kind = {field: kind for field, kind, *_ in layout._fields_}[name]
+    return fields.writer.load("ptr" if kind is ctypes.c_void_p else "i64", _field_pointer(fields, layout, name))
+
+
+def _load_work_field(fields: LlvmValue, layout: type[ctypes.Structure], name: str) -> LlvmValue:
+    return _load_field(_field_pointer(fields, layout, "work"), WorkFields, name)
+
+
+def _copy_bytes(to: LlvmValue, source: LlvmValue, count: LlvmValue, size: int) -> None:
+    """Write the copy of `count` numbers of a size in bytes."""
+    w = to.writer
+    w.declare("void", "@llvm.memcpy.p0.p0.i64", "ptr", "ptr", "i64", "i1")
+    w.call_void("@llvm.memcpy.p0.p0.i64", to, source, count * size, w.as_value(False, "i1"))
+
+
+def _write_run(fields: LlvmValue, layout: type[ctypes.Structure], real: RealType) -> LlvmValue:
+    """Write a run of the code; returns a pointer to the outputs."""
+    w = fields.writer
+    enter = _load_field(fields, layout, "enter")
+    code = _load_work_field(fields, layout, "code")
+    buffer = _load_work_field(fields, layout, "buffer")
+    # Fields are loaded before the call, because after it LLVM must load them again.
+    outputs = w.point_to(real.name, buffer, _load_field(fields, layout, "inputs"))
+    w.call_void(enter.text, code, buffer)
+    return outputs
+
+
+def _take_float(thing: LlvmValue, slot: LlvmValue, real: RealType) -> None:
+    """Write the copy of a float's number into a slot; the function returns false if it is not exactly a float."""
+    w = thing.writer
+    with leave_unless(_is_exactly(thing, float)):
+        _return_false(w)
+    number = _call_python(w, "PyFloat_AsDouble", thing)
+    w.store(number if real.name == "double" else number.convert("fptrunc", "float"), slot)
+
+
+def _make_float(slot: LlvmValue, real: RealType) -> LlvmValue:
+    """Write a new Python float from the number in a slot; null if memory ran out."""
+    w = slot.writer
+    number = w.load(real.name, slot)
+    return _call_python(w, "PyFloat_FromDouble", number if real.name == "double" else number.convert("fpext", "double"))
+
+
+def _write_take_items(w: LlvmWriter, real: RealType) -> None:
+    """Write the function that takes inputs from a list or tuple, by a function that returns its items."""
+    sequence, getter, buffer, n = _begin(
+        w, "internal i1 @take_items", sequence="ptr", getter="ptr", buffer="ptr", n="i64"
+    )
+    with loop_over(0, n) as k:
+        _take_float(w.call("ptr", getter.text, sequence, k), w.point_to(real.name, buffer, k), real)
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_take_array(w: LlvmWriter, real: RealType) -> None:
+    """Write the function that takes inputs from a contiguous vector of the same type of real."""
+    array, buffer, n = _begin(w, "internal i1 @take_array", array="ptr", buffer="ptr", n="i64")
+    at = {name: w.point_to("i8", array, OBJECT_HEAD_BYTES + offset) for name, offset in NDARRAY_OFFSETS.items()}
+    dtype = w.name_value(format_pointer(id(np.dtype(real.dtype.type))), "ptr")
+    is_vector = w.load("i32", at["nd"]).is_equal_to(1)
+    is_plain = (w.load("i32", at["flags"]) & CONTIGUOUS_AND_ALIGNED).is_equal_to(CONTIGUOUS_AND_ALIGNED)
+    is_same_type = w.load("ptr", at["descr"]).compare("eq", dtype)
+    with leave_unless(is_vector & is_plain & is_same_type):
+        _return_false(w)
+    length = w.load("i64", w.load("ptr", at["dimensions"]))
+    with leave_unless(length.is_equal_to(n)):
+        _return_false(w)
+    _copy_bytes(buffer, w.load("ptr", at["data"]), n, real.item_bytes)
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_take_vector(w: LlvmWriter) -> None:
+    """Write the function that takes inputs from one array, list or tuple."""
+    x, buffer, n = _begin(w, "internal i1 @take_vector", x="ptr", buffer="ptr", n="i64")
+    with leave_if(_is_exactly(x, np.ndarray)):
+        w.emit_return(w.call("i1", "@take_array", x, buffer, n))
+    for kind, size, item in ((list, "PyList_Size", "PyList_GetItem"), (tuple, "PyTuple_Size", "PyTuple_GetItem")):
+        with leave_if(_is_exactly(x, kind)):
+            with leave_unless(_call_python(w, size, x).is_equal_to(n)):
+                _return_false(w)
+            getter = w.name_value(find_python_function(item), "ptr")
+            w.emit_return(w.call("i1", "@take_items", x, getter, buffer, n))
+    w.end_function(w.as_value(False, "i1"))
+
+
+def _write_take_named(w: LlvmWriter, real: RealType) -> None:
+    """Write the function that takes the inputs by name: exactly these names, in order."""
+    args, keywords, names, buffer, n = _begin(
+        w, "internal i1 @take_named", args="ptr", keywords="ptr", names="ptr", buffer="ptr", n="i64"
+    )
+    with leave_unless(_call_python(w, "PyTuple_Size", keywords).is_equal_to(n)):
+        _return_false(w)
+    with loop_over(0, n) as k:
+        name = _call_python(w, "PyTuple_GetItem", keywords, k)
+        input_name = w.load("ptr", w.point_to("ptr", names, k))
+        # Names in source code are interned, so that pointers mostly match.
+        with when_all(name.compare("ne", input_name)):
+            order = _call_python(w, "PyUnicode_Compare", name, input_name)
+            with leave_if(order.is_nonzero()):
+                _return_false(w)
+        _take_float(w.load("ptr", w.point_to("ptr", args, k)), w.point_to(real.name, buffer, k), real)
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_take_arguments(w: LlvmWriter) -> None:
+    """Write the function that takes the inputs of a call: one vector, or all of them by name."""
+    fields, args, nargs, keywords = _begin(
+        w, "internal i1 @take_arguments", fields="ptr", args="ptr", nargs="i64", keywords="ptr"
+    )
+    buffer = _load_work_field(fields, CallFields, "buffer")
+    n = _load_field(fields, CallFields, "inputs")
+    with leave_if(_is_null(keywords)):
+        with leave_unless(nargs.is_equal_to(1)):
+            _return_false(w)
+        w.emit_return(w.call("i1", "@take_vector", w.load("ptr", args), buffer, n))
+    with leave_unless(nargs.is_equal_to(0)):
+        _return_false(w)
+    names = _load_field(fields, CallFields, "names")
+    w.end_function(w.call("i1", "@take_named", args, keywords, names, buffer, n))
+
+
+def _compare_checks(checked: LlvmValue, expected: LlvmValue, count: LlvmValue, real: RealType) -> None:
+    """Write the comparison of checked outputs with the expected bits; the function returns false if they differ."""
+    w = checked.writer
+    with loop_over(0, count) as k:
+        actual = w.load(real.bits_name, w.point_to(real.bits_name, checked, k))
+        recorded = w.load(real.bits_name, w.point_to(real.bits_name, expected, k))
+        with leave_unless(actual.is_equal_to(recorded)):
+            _return_false(w)
+
+
+def _write_holds(w: LlvmWriter, real: RealType) -> None:
+    """Write the function that says whether the outputs after the results have the expected bits."""
+    fields, outputs, results = _begin(w, "internal i1 @holds", fields="ptr", outputs="ptr", results="i64")
+    expected = _load_field(fields, CallFields, "expected")
+    checks = _load_field(fields, CallFields, "checks")
+    _compare_checks(w.point_to(real.name, outputs, results), expected, checks, real)
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_compute(w: LlvmWriter, real: RealType) -> None:
+    """Write the function that takes arguments and runs the code: a pointer to the outputs, null if Python must."""
+    fields, args, nargs, keywords, results = _begin(
+        w, "internal ptr @compute", fields="ptr", args="ptr", nargs="i64", keywords="ptr", results="i64"
+    )
+    with leave_unless(w.call("i1", "@take_arguments", fields, args, nargs, keywords)):
+        _return_null(w)
+    outputs = _write_run(fields, CallFields, real)
+    with leave_unless(w.call("i1", "@holds", fields, outputs, results)):
+        _return_null(w)
+    w.end_function(outputs)
+
+
+def _write_fill(w: LlvmWriter, real: RealType) -> None:
+    """Write the function that stores numbers in a dict that already has the keys; false if memory ran out."""
+    target, keys, slots, count = _begin(w, "internal i1 @fill", target="ptr", keys="ptr", slots="ptr", count="i64")
+    with loop_over(0, count) as k:
+        number = _make_float(w.point_to(real.name, slots, k), real)
+        with leave_if(_is_null(number)):
+            _return_false(w)
+        key = w.load("ptr", w.point_to("ptr", keys, k))
+        code = _call_python(w, "PyDict_SetItem", target, key, number)
+        _release(number)
+        with leave_if(code < 0):
+            _return_false(w)
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_ask_slow(w: LlvmWriter) -> None:
+    """Write the function that passes a call on to Python; the frame holds the address of the callable."""
+    frame, args, nargs, keywords = _begin(
+        w, "internal ptr @ask_slow", frame="ptr", args="ptr", nargs="i64", keywords="ptr"
+    )
+    slow = w.load("ptr", w.point_to("i8", frame, 8), how=", align 1")
+    w.end_function(_call_python(w, "PyObject_Vectorcall", slow, args, nargs, keywords))
+
+
+def _begin_call(w: LlvmWriter, name: str) -> tuple[LlvmValue, list[LlvmValue], list[LlvmValue]]:
+    """Begin a builtin and count the call; return its fields, and the arguments of `compute` and of `ask_slow`."""
+    own, *arguments = _begin(w, f"ptr @{name}", self="ptr", args="ptr", nargs="i64", keywords="ptr")
+    frame = _call_python(w, "PyBytes_AsString", own)
+    fields = w.load("ptr", frame, how=", align 1")
+    calls = _load_field(fields, CallFields, "calls") + 1
+    w.store(calls, _field_pointer(fields, CallFields, "calls"))
+    with leave_if(calls > _load_field(fields, CallFields, "limit")):
+        w.emit_return(w.call("ptr", "@ask_slow", frame, *arguments))
+    return fields, [fields, *arguments], [frame, *arguments]
+
+
+def _write_value(w: LlvmWriter, real: RealType) -> None:
+    """Write the builtin that returns the output, or a dict of several outputs."""
+    fields, arguments, call = _begin_call(w, "value")
+    count = _load_field(fields, CallFields, "outputs")
+    with leave_if(count.is_equal_to(1)):
+        outputs = w.call("ptr", "@compute", *arguments, count)
+        with leave_if(_is_null(outputs)):
+            w.emit_return(w.call("ptr", "@ask_slow", *call))
+        w.emit_return(_make_float(outputs, real))
+    result = _call_python(w, "PyDict_Copy", _load_field(fields, CallFields, "values"))
+    with leave_if(_is_null(result)):
+        _return_null(w)
+    outputs = w.call("ptr", "@compute", *arguments, count)
+    with leave_if(_is_null(outputs)):
+        _release(result)
+        w.emit_return(w.call("ptr", "@ask_slow", *call))
+    labels = _load_field(fields, CallFields, "labels")
+    with leave_unless(w.call("i1", "@fill", result, labels, outputs, count)):
+        _release(result)
+        _return_null(w)
+    w.end_function(result)
+
+
+def _write_make_gradient(w: LlvmWriter) -> None:
+    """Write the function that makes the object for a gradient: a vector for a vector, a dict for inputs by name."""
+    fields, keywords = _begin(w, "internal ptr @make_gradient", fields="ptr", keywords="ptr")
+    with leave_if(_is_null(keywords)):
+        w.emit_return(_call_python(w, "PyObject_CallNoArgs", _load_field(fields, CallFields, "copy")))
+    w.end_function(_call_python(w, "PyDict_Copy", _load_field(fields, CallFields, "grads")))
+
+
+def _write_store_gradient(w: LlvmWriter, real: RealType) -> None:
+    """Write the function that stores slopes in the object for a gradient; false if memory ran out."""
+    fields, keywords, gradient, slopes = _begin(
+        w, "internal i1 @store_gradient", fields="ptr", keywords="ptr", gradient="ptr", slopes="ptr"
+    )
+    n = _load_field(fields, CallFields, "inputs")
+    with leave_if(_is_null(keywords)):
+        data = w.load("ptr", w.point_to("i8", gradient, OBJECT_HEAD_BYTES + NDARRAY_OFFSETS["data"]))
+        _copy_bytes(data, slopes, n, real.item_bytes)
+        w.emit_return(w.as_value(True, "i1"))
+    names = _load_field(fields, CallFields, "names")
+    w.end_function(w.call("i1", "@fill", gradient, names, slopes, n))
+
+
+def _write_value_and_grad(w: LlvmWriter, real: RealType) -> None:
+    """Write the builtin that returns the only output and its gradient."""
+    fields, arguments, call = _begin_call(w, "value_and_grad")
+    keywords = arguments[-1]
+    gradient = w.call("ptr", "@make_gradient", fields, keywords)
+    with leave_if(_is_null(gradient)):
+        _return_null(w)
+    outputs = w.call("ptr", "@compute", *arguments, w.as_value(1, "i64"))
+    with leave_if(_is_null(outputs)):
+        _release(gradient)
+        w.emit_return(w.call("ptr", "@ask_slow", *call))
+    slopes = w.point_to(real.name, outputs, _load_field(fields, CallFields, "checks") + 1)
+    with leave_unless(w.call("i1", "@store_gradient", fields, keywords, gradient, slopes)):
+        _release(gradient)
+        _return_null(w)
+    value = _make_float(outputs, real)
+    with leave_if(_is_null(value)):
+        _release(gradient)
+        _return_null(w)
+    pack = find_python_function("PyTuple_Pack")
+    pair = w.emit_value("ptr", f"call ptr (i64, ...) {pack}(i64 2, {value.typed}, {gradient.typed})")
+    _release(value)
+    _release(gradient)
+    w.end_function(pair)
+
+
+def _write_at_point(w: LlvmWriter, real: RealType) -> None:
+    """Write the function that runs the code at one point, and copies outputs and gradient to `results`."""
+    fields, x, results = _begin(w, "void @at_point", fields="ptr", x="ptr", results="ptr")
+    n = _load_field(fields, CallFields, "inputs")
+    outputs = _load_field(fields, CallFields, "outputs") + _load_field(fields, CallFields, "checks")
+    _copy_bytes(_load_work_field(fields, CallFields, "buffer"), x, n, real.item_bytes)
+    _copy_bytes(results, _write_run(fields, CallFields, real), n + outputs, real.item_bytes)
+    w.end_function()
+
+
+def _write_replay_function() -> str:
+    w = LlvmWriter()
+    real = RealType("double")
+    _write_replay_run(w, real)
+    _write_replay(w, real)
+    return w.format_module()
+
+
+def _write_replay_run(w: LlvmWriter, real: RealType) -> None:
+    """Write the function that takes exact floats and runs the code; false if Python would branch differently."""
+    fields = w.name_value("%fields", "ptr")
+    args = w.name_value("%args", "ptr")
+    w.begin_function(f"internal i1 @replay_run({fields.typed}, {args.typed}) alwaysinline")
+    buffer = _load_work_field(fields, ReplayFields, "buffer")
+    with loop_over(0, _load_field(fields, ReplayFields, "inputs")) as k:
+        _take_float(w.load("ptr", w.point_to("ptr", args, k)), w.point_to(real.name, buffer, k), real)
+    results = _load_field(fields, ReplayFields, "results")
+    expected = _load_field(fields, ReplayFields, "expected")
+    checks = _load_field(fields, ReplayFields, "checks")
+    outputs = _write_run(fields, ReplayFields, real)
+    _compare_checks(w.point_to(real.name, outputs, results), expected, checks, real)
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _return_none(w: LlvmWriter) -> None:
+    none = w.name_value(format_pointer(id(None)), "ptr")
+    w.call_void(find_python_function("Py_IncRef"), none)
+    w.emit_return(none)
+
+
+def _write_replay(w: LlvmWriter, real: RealType) -> None:
+    """Write the builtin that returns one result, or a tuple of results and slopes; None where a check fails."""
+    own, args, nargs = _begin(w, "ptr @replay", self="ptr", args="ptr", nargs="i64")
+    fields = w.load("ptr", _call_python(w, "PyBytes_AsString", own), how=", align 1")
+    inputs = _load_field(fields, ReplayFields, "inputs")
+    results = _load_field(fields, ReplayFields, "results")
+    count = results + _load_field(fields, ReplayFields, "slopes")
+    with leave_unless(nargs.is_equal_to(inputs)):
+        _return_none(w)
+    outputs = w.point_to(real.name, _load_work_field(fields, ReplayFields, "buffer"), inputs)
+    with leave_if(count.is_equal_to(1)):
+        with leave_unless(w.call("i1", "@replay_run", fields, args)):
+            _return_none(w)
+        w.emit_return(_make_float(outputs, real))
+    result = _call_python(w, "PyTuple_New", count)
+    with leave_if(_is_null(result)):
+        _return_null(w)
+    with leave_unless(w.call("i1", "@replay_run", fields, args)):
+        _release(result)
+        _return_none(w)
+    checks = _load_field(fields, ReplayFields, "checks")
+    with loop_over(0, count) as k:
+        # The outputs that are checked lie between the results and the slopes.
+        place = k + w.select(k >= results, checks, 0)
+        number = _make_float(w.point_to(real.name, outputs, place), real)
+        with leave_if(_is_null(number)):
+            _release(result)
+            _return_null(w)
+        _call_python(w, "PyTuple_SetItem", result, k, number)
+    w.end_function(result)

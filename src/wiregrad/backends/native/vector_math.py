@@ -1,22 +1,29 @@
 """The functions of math.h on vectors: which implementation is used for each, and how a call of it is written.
 
-There are four sources: an *instruction* of the processor; a *polynomial* of ours (`math_polynomials`); *libmvec*, the
-vector library of glibc, each of whose functions is tested at edge points before it is used; and the *scalar* function
-of C, called lane by lane, which is always there. In every source the result of a lane depends on that lane alone.
+There are four sources: an *instruction* of the processor; a *polynomial* of ours; *libmvec*, the vector library of
+glibc, each of whose functions is tested at edge points before it is used; and the *scalar* function of C, called lane
+by lane, which is always there. In every source the result of a lane depends on that lane alone.
 
 Vectors of double take polynomials first: they give the same bits for any number of lanes and on every processor with
 fused multiply-add, and are about as fast as libmvec. Vectors of float take libmvec first, because our polynomials
 compute in double, at half its speed. A single number takes the scalar function, except where a polynomial is faster.
 `WIREGRAD_VECTOR_MATH` names a source to try before these.
+
+A function of ours reduces its argument, evaluates a polynomial and combines the parts. Lanes outside its domain are
+returned as a mask beside the result; the scalar function of the C library computes those. Every operation is one of
+IEEE 754, with fused multiply-add where written, so that elsewhere the bits depend neither on the number of lanes nor on
+the processor. Errors are below 4 ulp, most below 2. The polynomials interpolate at Chebyshev points in 60 digits and
+are then rounded (`tests/backends/test_vectormath.py` computes them again).
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,17 +33,632 @@ from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import (
     INTRINSIC_FUNCTIONS,
     REAL_BITS,
+    LlvmOperand,
     LlvmValue,
     LlvmWriter,
+    call_intrinsic,
     format_intrinsic_suffix,
     format_pointer,
     format_vector_type,
     loop_over,
     when_all,
 )
-from wiregrad.backends.native.math_polynomials import POLYNOMIAL_FUNCTIONS, SCALEF_FEATURE, PolynomialResult
 from wiregrad.errors import NoRuleError
 from wiregrad.ops.c_expressions import MATH_H_FUNCTIONS
+
+
+def _parse_hex_floats(text: str) -> tuple[float, ...]:
+    return tuple(map(float.fromhex, text.split()))
+
+
+ROUND = 1.5 * 2.0**52
+"""Adding this to a number below 2**51 leaves the nearest integer in the low bits."""
+SMALLEST = 2.0**-1022
+"""The smallest normal number."""
+TINY = 2.0**-54
+"""Below this, x + x**2 rounds to x."""
+LOG2_E, LOG10_E = _parse_hex_floats("0x1.71547652b82fep+0 0x1.bcb7b1526e50ep-2")
+LN2, LN2_REST = _parse_hex_floats("0x1.62e42fefa39efp-1 0x1.abc9e3b39803fp-56")
+LN2_SHORT, LN2_SHORT_REST = _parse_hex_floats("0x1.62e42fefa3800p-1 0x1.ef35793c76730p-45")
+"""log(2) in two parts; the first has 42 bits, so that its product with an exponent is exact."""
+LOG10_2, LOG10_2_REST = _parse_hex_floats("0x1.34413509f79ffp-2 -0x1.9dc1da994fd21p-59")
+PI = _parse_hex_floats("0x1.921fb54442d18p+1 0x1.1a62633145c06p-53 0x1.c1cd129024e08p-106")
+"""Pi in three parts, each rounded down, so that a reduced -0.0 stays -0.0."""
+HALF_PI = PI[0] / 2
+HALF_PI_REST = PI[1] / 2
+FAR = 2.0**30
+"""Beyond this, three parts of pi are too few to reduce the argument of a periodic function."""
+SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
+ONE_BITS = 0x3FF0000000000000
+
+EXP = _parse_hex_floats(
+    "0x1.0000000000001p-1 0x1.5555555555556p-3 0x1.5555555553d63p-5 0x1.11111111109b3p-7 0x1.6c16c1788bd90p-10 "
+    "0x1.a01a01a7c41d5p-13 0x1.a019b90d2ae7ap-16 0x1.71de0dae63bb3p-19 0x1.289185613a3d6p-22 0x1.af38a9b0ec855p-26"
+)
+"""(e**r - 1 - r) / r**2 for |r| <= ln(2) / 2."""
+LOG = _parse_hex_floats(
+    "0x1.5555555555558p-1 0x1.9999999995273p-2 0x1.2492492dfd86cp-2 0x1.c71c62d5e53e0p-3 0x1.7462b91b8df65p-3 "
+    "0x1.39fdcceb4bb45p-3 0x1.2b5f68a50d903p-3"
+)
+"""(log(m) / s - 2) / z with s = (m - 1) / (m + 1), z = s**2, for m between the roots of 1/2 and 2."""
+LOG_FIRST, LOG_FIRST_REST = _parse_hex_floats("0x1.5555555555555p-1 0x1.5555555555555p-55")
+LOG_LATER = _parse_hex_floats(
+    "0x1.9999999999a39p-2 0x1.2492492476a1ap-2 0x1.c71c7201a55d7p-3 0x1.745cf8e4bba1bp-3 0x1.3b1c3c1c81c8fp-3 "
+    "0x1.0fbde0f4ad17bp-3 0x1.0c0aff044a970p-3"
+)
+"""The same with one more power; its first coefficient is 2/3 in two parts (LOG_FIRST)."""
+SIN = _parse_hex_floats(
+    "-0x1.5555555555555p-3 0x1.1111111111107p-7 -0x1.a01a01a018aa6p-13 0x1.71de3a54562a8p-19 -0x1.ae6455a1a9e7ep-26 "
+    "0x1.6124014cbe2fcp-33 -0x1.ae513415aadccp-41 0x1.89a3f16388edcp-49"
+)
+"""(sin(r) / r - 1) / z with z = r**2, for |r| <= pi / 2."""
+SIN_SHORT = _parse_hex_floats(
+    "-0x1.5555555555555p-3 0x1.1111111110bb1p-7 -0x1.a01a019e8357dp-13 0x1.71de37961e4c6p-19 -0x1.ae600a926c89ap-26 "
+    "0x1.5e0af186af739p-33"
+)
+"""The same for |r| <= pi / 4."""
+COS_SHORT = _parse_hex_floats(
+    "0x1.5555555555555p-5 -0x1.6c16c16c16966p-10 0x1.a01a019f4e867p-16 -0x1.27e4fa17a41b4p-22 0x1.1eeb68b109173p-29 "
+    "-0x1.907d7aebd5e3dp-37"
+)
+"""(cos(r) - 1 + z / 2) / z**2 with z = r**2, for |r| <= pi / 4."""
+ATAN = _parse_hex_floats(
+    "-0x1.5555555555555p-2 0x1.9999999999349p-3 -0x1.2492492435f94p-3 0x1.c71c718525179p-4 -0x1.745d0b24c84b9p-4 "
+    "0x1.3b1262ac559f6p-4 -0x1.10fa72be60a45p-4 0x1.dfe5f37f19896p-5 -0x1.a097da67e31f2p-5 0x1.415dac51ca1cfp-5 "
+    "-0x1.3a254249bb975p-6"
+)
+"""(atan(t) / t - 1) / z with z = t**2, for |t| <= tan(pi / 8)."""
+ASIN = _parse_hex_floats(
+    "0x1.5555555555556p-3 0x1.3333333332ec4p-4 0x1.6db6db6e3292ep-5 0x1.f1c71c1d4aa0dp-6 0x1.6e8bb1d89492cp-6 "
+    "0x1.1c4d343fa57eep-6 0x1.c9cf3759fd9d9p-7 0x1.78246f32cffefp-7 0x1.524ea8b3ad906p-7 0x1.653a8f8ce7ab1p-8 "
+    "0x1.1d661531bfbf6p-6 -0x1.e7a24f54b44b4p-7 0x1.d781897681dfbp-6"
+)
+"""(asin(t) / t - 1) / z with z = t**2, for |t| <= 1/2."""
+ERF = _parse_hex_floats(
+    "0x1.06eba8214db69p-3 -0x1.812746b0379e6p-2 0x1.ce2f21a042b30p-4 -0x1.b82ce31284e00p-6 0x1.565bcd0dbaa38p-8 "
+    "-0x1.c02db3dac435fp-11 0x1.f9a321d5b8e1ep-14 -0x1.f4d1e3183f7aep-17 0x1.b9df224ca4b97p-20 "
+    "-0x1.5f1ecb6f0764cp-23 0x1.f7b4bf3b13961p-27 -0x1.389d4f264161dp-30 0x1.05ffd737fb318p-34"
+)
+"""erf(x) / x - 1 as a polynomial in x**2, for |x| <= 1."""
+ERFC = _parse_hex_floats(
+    "0x1.ca3e31c6b4478p-1 -0x1.1d44314d2e0efp-1 0x1.60e5426b398b4p-2 -0x1.48664693b2843p-3 0x1.8815bad5fe5cbp-5 "
+    "-0x1.3f20290b24a51p-9 -0x1.673d32b171b7cp-8 0x1.30ea32e786fdfp-9 0x1.98f69d2c42d38p-15 -0x1.51ad4083d118ap-12 "
+    "0x1.6cf347435d3c3p-15 0x1.6ae86331174f6p-15 -0x1.3ead27407957fp-17 -0x1.cdc36b5c4e4d1p-18 0x1.9c6682ed81e15p-20 "
+    "0x1.5fa0c6ee3c0e4p-20 -0x1.f14232587264cp-23 -0x1.116d74440e65dp-22 0x1.034089fc37ef1p-24 0x1.7c41ccd28ce0dp-27"
+)
+"""(x + 2) * e**x**2 * erfc(x) as a polynomial in (x - 3) / (x + 3), for x from 1 to 28."""
+
+
+SCALEF_FEATURE = "avx512f"
+"""The processor feature that has an instruction for multiplying by powers of 2."""
+
+
+def _call_on_lanes(name: str, *operands: LlvmOperand) -> LlvmValue:
+    like = next(operand for operand in operands if isinstance(operand, LlvmValue))
+    values = [like.writer.as_value(operand, like.element, like.lanes) for operand in operands]
+    return call_intrinsic(name, *values)
+
+
+def fma(a: LlvmOperand, b: LlvmOperand, c: LlvmOperand) -> LlvmValue:
+    """Write a * b + c with a single rounding."""
+    return _call_on_lanes("fma", a, b, c)
+
+
+def fabs(x: LlvmValue) -> LlvmValue:
+    """Write the magnitude."""
+    return _call_on_lanes("fabs", x)
+
+
+def sqrt(x: LlvmValue) -> LlvmValue:
+    """Write the square root."""
+    return _call_on_lanes("sqrt", x)
+
+
+def rint(x: LlvmValue) -> LlvmValue:
+    """Write the nearest integer."""
+    return _call_on_lanes("rint", x)
+
+
+def copysign(x: LlvmOperand, sign: LlvmValue) -> LlvmValue:
+    """Write the magnitude of one value with the sign of another."""
+    return _call_on_lanes("copysign", x, sign)
+
+
+def select(condition: LlvmValue, yes: LlvmOperand, no: LlvmOperand) -> LlvmValue:
+    """Write one value where a condition holds, another elsewhere."""
+    return condition.writer.select(condition, yes, no)
+
+
+def clamp(x: LlvmValue, low: float, high: float) -> LlvmValue:
+    """Write a value clamped to two limits; NaN stays NaN."""
+    below = select(x < low, low, x)
+    return select(below > high, high, below)
+
+
+def is_not_below(x: LlvmValue, limit: float) -> LlvmValue:
+    """Write in which lanes a value is not less than a limit; true for NaN."""
+    return x.compare("uge", limit)
+
+
+def is_not_above(x: LlvmValue, limit: float) -> LlvmValue:
+    """Write in which lanes a value is not greater than a limit; true for NaN."""
+    return x.compare("ule", limit)
+
+
+def _no_lanes(x: LlvmValue) -> LlvmValue:
+    """Return a condition that holds in no lane."""
+    return x.writer.as_value(False, "i1", x.lanes)
+
+
+def scale_by_power_of_2(x: LlvmValue, k: LlvmValue) -> LlvmValue:
+    """Write x * 2**k in one instruction, k being a real that holds an integer."""
+    w = x.writer
+    if x.lanes == 1:
+        pair = [w.emit_value("double", f"insertelement <2 x double> poison, {v.typed}, i32 0", 2) for v in (x, k)]
+        both = _call_scalef("sd", pair, ["i32 4"])
+        return w.emit_value("double", f"extractelement {both.typed}, i32 0")
+    bits = 64 * x.lanes
+    return _call_scalef(f"pd.{bits}", (x, k), ["i32 4"] if bits == 512 else [])
+
+
+def _call_scalef(form: str, values: Sequence[LlvmValue], rounding: list[str]) -> LlvmValue:
+    """Write a call of AVX-512's scalef; its mask selects all lanes, so the third operand is not used."""
+    w = values[0].writer
+    kind = values[0].llvm_type
+    name = f"@llvm.x86.avx512.mask.scalef.{form}"
+    w.declare(kind, name, kind, kind, kind, "i8", *("i32" for _ in rounding))
+    operands = [*(value.typed for value in values), f"{kind} zeroinitializer", "i8 -1", *rounding]
+    return w.emit_value("double", f"call {kind} {name}({', '.join(operands)})", values[0].lanes)
+
+
+def estimate_cube_root(x: LlvmValue) -> LlvmValue:
+    """Write the cube root of a positive normal number to within a tenth, by a third of its bits."""
+    bits = x.as_bits().convert("uitofp", "double")
+    near = bits * (1 / 3) + 0x2A9F7893 * 2.0**32
+    return near.convert("fptoui", "i64").as_real()
+
+
+def evaluate_polynomial(x: LlvmValue, coefficients: Sequence[float]) -> LlvmValue:
+    """Write a polynomial, lowest power first, by Estrin's scheme, whose dependency chain is short."""
+    terms: list[LlvmOperand] = list(coefficients)
+    power = x
+    while len(terms) > 1:
+        pairs = [fma(terms[k + 1], power, terms[k]) for k in range(0, len(terms) - 1, 2)]
+        terms = [*pairs, *terms[len(pairs) * 2 :]]
+        if len(terms) > 1:
+            power = power * power
+    return x.writer.as_value(terms[0], x.element, x.lanes)
+
+
+class PolynomialResult(NamedTuple):
+    """The result of a function, and the lanes that need a fallback."""
+
+    result: LlvmValue
+    outside: LlvmValue | None = None
+    """The lanes whose result is wrong; None if there are never any."""
+    edges: Callable[[], tuple[LlvmValue, LlvmValue]] | None = None
+    """Writes corrected results for such lanes, and returns the lanes that remain for the scalar function."""
+
+
+def _evaluate_odd(r: LlvmValue, z: LlvmValue, coefficients: Sequence[float]) -> LlvmValue:
+    """Write r + r * (z * polynomial(z)); the leading coefficient 0.0 preserves the sign of a zero."""
+    return fma(r, evaluate_polynomial(z, (0.0, *coefficients)), r)
+
+
+class ExponentialParts(NamedTuple):
+    """e**x as 2**k * (1 + p): `shifted` is k + ROUND, so that its low bits hold k."""
+
+    shifted: LlvmValue
+    p: LlvmValue
+
+    def write_power_of_2(self, less: int = 0) -> LlvmValue:
+        """Write 2**(k - less), which must be a normal number."""
+        return ((self.shifted.as_bits() + (1023 - less)) << 52).as_real()
+
+
+def _split_exponential(x: LlvmValue, rest: LlvmValue | None = None) -> ExponentialParts:
+    """Write e**(x + rest) in parts, for |x| below 2**40."""
+    shifted = fma(x, LOG2_E, ROUND)
+    k = shifted - ROUND
+    r = fma(k, -LN2, x)
+    r = fma(k, -LN2_REST, r) if rest is None else r + fma(k, -LN2_REST, rest)
+    return ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *EXP)), r))
+
+
+def _join_exponential(parts: ExponentialParts, x: LlvmValue, factor: LlvmValue | None = None) -> LlvmValue:
+    """Write 2**k * (1 + p) * factor; the scaling comes last, so it rounds only once. x has the sign of k."""
+    near = parts.p + 1.0 if factor is None else fma(parts.p, factor, factor)
+    if SCALEF_FEATURE in x.writer.features:
+        return scale_by_power_of_2(near, parts.shifted - ROUND)
+    down = x < 0.0
+    bias = x.writer.select(down, 1023 + 64, 1023 - 64, "i64")
+    power = ((parts.shifted.as_bits() + bias) << 52).as_real()
+    return near * power * select(down, 2.0**-64, 2.0**64)
+
+
+def exp(x: LlvmValue) -> PolynomialResult:
+    """Write e**x."""
+    x = clamp(x, -746.0, 710.0)
+    return PolynomialResult(_join_exponential(_split_exponential(x), x))
+
+
+def exp2(x: LlvmValue) -> PolynomialResult:
+    """Write 2**x."""
+    x = clamp(x, -1076.0, 1025.0)
+    shifted = x + ROUND
+    r = (x - (shifted - ROUND)) * LN2
+    return PolynomialResult(
+        _join_exponential(ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *EXP)), r)), x)
+    )
+
+
+def expm1(x: LlvmValue) -> PolynomialResult:
+    """Write e**x - 1."""
+    bounded = clamp(x, -40.0, 710.0)
+    parts = _split_exponential(bounded)
+    half = parts.write_power_of_2(1)
+    result = fma(half, parts.p, half - 0.5) * 2.0
+    return PolynomialResult(select(fabs(x) < TINY, x, result))
+
+
+def tanh(x: LlvmValue) -> PolynomialResult:
+    """Write the hyperbolic tangent: t / (t + 2) where t = e**2x - 1."""
+    size = fabs(x)
+    size = select(size > 20.0, 20.0, size)
+    parts = _split_exponential(size + size)
+    power = parts.write_power_of_2()
+    t = fma(power, parts.p, power - 1.0)
+    return PolynomialResult(copysign(t / (t + 2.0), x))
+
+
+def sinh(x: LlvmValue) -> PolynomialResult:
+    """Write the hyperbolic sine: (t + t / (t + 1)) / 2 where t = e**x - 1, computed with t / 4, which is finite."""
+    size = fabs(x)
+    bounded = select(size > 710.5, 710.5, size)
+    parts = _split_exponential(bounded)
+    quarter = parts.write_power_of_2(2)
+    t = fma(quarter, parts.p, quarter - 0.25)
+    result = fma(0.25, t / (t + 0.25), t) * 2.0
+    return PolynomialResult(copysign(select(size < TINY, size, result), x))
+
+
+def cosh(x: LlvmValue) -> PolynomialResult:
+    """Write the hyperbolic cosine: (e**x + e**-x) / 2, computed with quarters, which cannot overflow."""
+    size = fabs(x)
+    bounded = select(size > 710.5, 710.5, size)
+    parts = _split_exponential(bounded)
+    quarter = parts.write_power_of_2(2)
+    e = fma(quarter, parts.p, quarter)
+    return PolynomialResult((e + 0.0625 / e) * 2.0)
+
+
+class LogarithmParts(NamedTuple):
+    """A positive normal number as 2**k * m, with m between sqrt(1/2) and sqrt(2): k, m and f = m - 1."""
+
+    k: LlvmValue
+    m: LlvmValue
+    f: LlvmValue
+
+
+def _split_for_logarithm(x: LlvmValue) -> LogarithmParts:
+    shifted = x.as_bits() + (ONE_BITS - SQRT_HALF_BITS)
+    # The exponent becomes the low bits of 2**52, which makes it a real without a conversion instruction.
+    k = ((shifted >> 52) | 0x4330000000000000).as_real() - (2.0**52 + 1023)
+    m = ((shifted & 0x000FFFFFFFFFFFFF) + SQRT_HALF_BITS).as_real()
+    return LogarithmParts(k, m, m - 1.0)
+
+
+def _log_near_one(f: LlvmValue, rest: LlvmValue | float) -> LlvmValue:
+    """Write log(1 + f) + rest, for 1 + f between sqrt(1/2) and sqrt(2) and a small rest."""
+    s = f / (f + 2.0)
+    z = s * s
+    half = f * f * 0.5
+    tail = z * evaluate_polynomial(z, LOG)
+    return f - (half - fma(s, half + tail, rest))
+
+
+def _is_outside_log(x: LlvmValue) -> LlvmValue:
+    return (x < SMALLEST) | is_not_below(x, math.inf)
+
+
+def _log_at_edges(x: LlvmValue, zero: float) -> LlvmValue:
+    """Write a logarithm at its edges: -inf at `zero`, NaN below it, and x itself at inf and NaN."""
+    return select(x > zero, x, select(x.is_equal_to(zero), -math.inf, math.nan))
+
+
+def _join_logarithm(x: LlvmValue, result: LlvmValue) -> PolynomialResult:
+    """Return a logarithm with its edges; subnormal numbers remain for the scalar function."""
+    outside = _is_outside_log(x)
+
+    def edges() -> tuple[LlvmValue, LlvmValue]:
+        return select(outside, _log_at_edges(x, 0.0), result), (x > 0.0) & (x < SMALLEST)
+
+    return PolynomialResult(result, outside, edges)
+
+
+def log(x: LlvmValue) -> PolynomialResult:
+    """Write the natural logarithm."""
+    parts = _split_for_logarithm(x)
+    return _join_logarithm(x, fma(parts.k, LN2, _log_near_one(parts.f, parts.k * LN2_REST)))
+
+
+def log2(x: LlvmValue) -> PolynomialResult:
+    """Write the logarithm to base 2."""
+    parts = _split_for_logarithm(x)
+    return _join_logarithm(x, fma(_log_near_one(parts.f, 0.0), LOG2_E, parts.k))
+
+
+def log10(x: LlvmValue) -> PolynomialResult:
+    """Write the logarithm to base 10."""
+    parts = _split_for_logarithm(x)
+    near = fma(_log_near_one(parts.f, 0.0), LOG10_E, parts.k * LOG10_2_REST)
+    return _join_logarithm(x, fma(parts.k, LOG10_2, near))
+
+
+def _log_of_one_plus(x: LlvmValue) -> LlvmValue:
+    """Write log(1 + x), corrected for the rounding error of 1 + x, for finite x above -1."""
+    u = x + 1.0
+    above = u - 1.0
+    lost = (1.0 - (u - above)) + (x - above)
+    parts = _split_for_logarithm(u)
+    rest = fma(parts.k, LN2_REST, lost / u)
+    return select(fabs(x) < TINY, x, fma(parts.k, LN2, _log_near_one(parts.f, rest)))
+
+
+def log1p(x: LlvmValue) -> PolynomialResult:
+    """Write log(1 + x)."""
+    result = _log_of_one_plus(x)
+    outside = is_not_above(x, -1.0) | is_not_below(x, math.inf)
+    return PolynomialResult(result, outside, lambda: (select(outside, _log_at_edges(x, -1.0), result), _no_lanes(x)))
+
+
+def asinh(x: LlvmValue) -> PolynomialResult:
+    """Write the inverse of sinh."""
+    size = fabs(x)
+    square = size * size
+    t = size + square / (sqrt(square + 1.0) + 1.0)
+    return PolynomialResult(copysign(_log_of_one_plus(t), x), is_not_below(size, 2.0**500))
+
+
+def acosh(x: LlvmValue) -> PolynomialResult:
+    """Write the inverse of cosh."""
+    t = x - 1.0
+    result = _log_of_one_plus(t + sqrt(fma(t, t, t + t)))
+    return PolynomialResult(
+        result, (x < 1.0) | is_not_below(x, 2.0**500), lambda: (select(x < 1.0, math.nan, result), x > 2.0**499)
+    )
+
+
+def atanh(x: LlvmValue) -> PolynomialResult:
+    """Write the inverse of tanh."""
+    size = fabs(x)
+    half = _log_of_one_plus((size + size) / (1.0 - size)) * 0.5
+    result = copysign(select(size < TINY, size, half), x)
+
+    def edges() -> tuple[LlvmValue, LlvmValue]:
+        end = copysign(select(size.is_equal_to(1.0), math.inf, math.nan), x)
+        return select(size < 1.0, result, end), _no_lanes(x)
+
+    return PolynomialResult(result, is_not_below(size, 1.0), edges)
+
+
+def pow(x: LlvmValue, y: LlvmValue) -> PolynomialResult:
+    """Write x**y as e**(y log x), with the logarithm and the product each as a sum of two numbers."""
+    size = fabs(x)
+    high, low = _log_in_two(size)
+    product = y * high
+    rest = fma(y, low, fma(y, high, -product))
+    bounded = clamp(product, -746.0, 710.0)
+    result = _join_exponential(_split_exponential(bounded, select(product.is_equal_to(bounded), rest, 0.0)), bounded)
+    signed = _signed_power(result, x, y)
+    infinite = is_not_below(fabs(y), math.inf)
+    return PolynomialResult(signed, _is_outside_log(size) | infinite, lambda: _power_of_zero(x, y, signed, infinite))
+
+
+def _signed_power(result: LlvmValue, x: LlvmValue, y: LlvmValue) -> LlvmValue:
+    """Turn the power of |x| into that of x: negative for odd y, NaN if x is negative and y no integer."""
+    half = y * 0.5
+    even = rint(half).is_equal_to(half)
+    integer = rint(y).is_equal_to(y)
+    negative = select(integer, select(even, result, -result), math.nan)
+    return select(x < 0.0, negative, result)
+
+
+def _power_of_zero(x: LlvmValue, y: LlvmValue, result: LlvmValue, infinite: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+    """Write powers of 0, which are common in data; other edges remain for the scalar function."""
+    zero = x.is_equal_to(0.0) & infinite.is_equal_to(0)
+    magnitude = select(y > 0.0, 0.0, select(y < 0.0, math.inf, 1.0))
+    half = y * 0.5
+    odd = rint(y).is_equal_to(y) & rint(half).is_equal_to(half).is_equal_to(0)
+    power = select(odd, copysign(magnitude, x), magnitude)
+    others = _is_outside_log(fabs(x)) & x.is_equal_to(0.0).is_equal_to(0) | infinite
+    return select(zero, power, result), others
+
+
+def _log_in_two(x: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+    """Write the logarithm of a positive normal number as a sum of two, with a relative error of about 2**-65."""
+    k, m, f = _split_for_logarithm(x)
+    d = m + 1.0
+    d_rest = m - (d - 1.0)
+    inverse = 1.0 / d
+    s = f * inverse
+    s_rest = (fma(-s, d, f) - s * d_rest) * inverse
+    z = s * s
+    z_rest = fma(s, s, -z) + (s + s) * s_rest
+    later = z * evaluate_polynomial(z, LOG_LATER)
+    t = later + LOG_FIRST
+    t_rest = (later - (t - LOG_FIRST)) + LOG_FIRST_REST
+    q, q_rest = _multiply_pairs((z, z_rest), (t, t_rest))
+    g, g_rest = _multiply_pairs((s, s_rest), (q, q_rest))
+    twice = s + s
+    one, one_rest = _add_pairs(twice, g, s_rest + s_rest + g_rest)
+    return _add_pairs(k * LN2_SHORT, one, fma(k, LN2_SHORT_REST, one_rest))
+
+
+def _multiply_pairs(a: tuple[LlvmValue, LlvmValue], b: tuple[LlvmValue, LlvmValue]) -> tuple[LlvmValue, LlvmValue]:
+    high = a[0] * b[0]
+    return high, fma(a[1], b[0], fma(a[0], b[1], fma(a[0], b[0], -high)))
+
+
+def _add_pairs(a: LlvmValue, b: LlvmValue, rest: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+    """Write a + b + rest as two numbers, for |a| >= |b| or a = 0."""
+    high = a + b
+    low = (a - high) + b + rest
+    total = high + low
+    return total, (high - total) + low
+
+
+def _subtract_multiple_of_pi(x: LlvmValue, k: LlvmValue, part: float) -> LlvmValue:
+    """Write x - k * pi * part, where the multiple is near x."""
+    for number in PI:
+        x = fma(k, -number * part, x)
+    return x
+
+
+def _reduced_sine(x: LlvmValue, k: LlvmValue, shifted: LlvmValue) -> LlvmValue:
+    """Write sin(x - k pi), negated where the integer in `shifted` is odd."""
+    r = _subtract_multiple_of_pi(x, k, 1.0)
+    return (_evaluate_odd(r, r * r, SIN).as_bits() ^ (shifted.as_bits() << 63)).as_real()
+
+
+def _join_periodic(x: LlvmValue, result: LlvmValue) -> PolynomialResult:
+    """Return a periodic function, which is NaN at infinities; huge arguments remain for the scalar function."""
+    size = fabs(x)
+    outside = is_not_below(size, FAR)
+    return PolynomialResult(result, outside, lambda: (select(outside, math.nan, result), outside & (size < math.inf)))
+
+
+def sin(x: LlvmValue) -> PolynomialResult:
+    """Write the sine."""
+    shifted = fma(x, 1 / math.pi, ROUND)
+    return _join_periodic(x, _reduced_sine(x, shifted - ROUND, shifted))
+
+
+def cos(x: LlvmValue) -> PolynomialResult:
+    """Write the cosine, as the sine of x reduced by half-odd multiples of pi."""
+    shifted = fma(x, 1 / math.pi, 0.5) + ROUND
+    return _join_periodic(x, _reduced_sine(x, shifted - ROUND - 0.5, shifted))
+
+
+def tan(x: LlvmValue) -> PolynomialResult:
+    """Write the tangent."""
+    shifted = fma(x, 2 / math.pi, ROUND)
+    r = _subtract_multiple_of_pi(x, shifted - ROUND, 0.5)
+    z = r * r
+    sine = _evaluate_odd(r, z, SIN_SHORT)
+    cosine = fma(z * z, evaluate_polynomial(z, COS_SHORT), fma(z, -0.5, 1.0))
+    turned = (shifted.as_bits() & 1).is_equal_to(1)
+    top = select(turned, -cosine, sine)
+    bottom = select(turned, sine, cosine)
+    return _join_periodic(x, top / bottom)
+
+
+def _positive_arctangent(size: LlvmValue) -> LlvmValue:
+    """Write the arctangent of a nonnegative number."""
+    far = size > 2.414213562373095
+    middle = size > 0.4142135623730951
+    top = select(far, -1.0, select(middle, size - 1.0, size))
+    bottom = select(far, size, select(middle, size + 1.0, 1.0))
+    t = top / bottom
+    z = t * t
+    rest = select(far, HALF_PI_REST, select(middle, HALF_PI_REST / 2, 0.0))
+    base = select(far, HALF_PI, select(middle, HALF_PI / 2, 0.0))
+    return base + (t + fma(t, z * evaluate_polynomial(z, ATAN), rest))
+
+
+def atan(x: LlvmValue) -> PolynomialResult:
+    """Write the arctangent."""
+    return PolynomialResult(copysign(_positive_arctangent(fabs(x)), x))
+
+
+def atan2(y: LlvmValue, x: LlvmValue) -> PolynomialResult:
+    """Write the angle of the point (x, y)."""
+    quotient = fabs(y) / fabs(x)
+    angle = _positive_arctangent(quotient)
+    turned = PI[0] - (angle - PI[1])
+    return PolynomialResult(copysign(select(x < 0.0, turned, angle), y), quotient.compare("uno", quotient))
+
+
+def _positive_arcsine(size: LlvmValue) -> tuple[LlvmValue, LlvmValue]:
+    """Write asin(size) where size <= 1/2, else acos(size) / 2; also return where it is the latter."""
+    large = size > 0.5
+    z = select(large, fma(size, -0.5, 0.5), size * size)
+    t = select(large, sqrt(z), size)
+    return fma(t, z * evaluate_polynomial(z, ASIN), t), large
+
+
+def asin(x: LlvmValue) -> PolynomialResult:
+    """Write the arcsine."""
+    part, large = _positive_arcsine(fabs(x))
+    return PolynomialResult(copysign(select(large, HALF_PI - (part + part - HALF_PI_REST), part), x))
+
+
+def acos(x: LlvmValue) -> PolynomialResult:
+    """Write the arccosine."""
+    part, large = _positive_arcsine(fabs(x))
+    signed = copysign(part, x)
+    twice = part + part
+    near_one = select(x < 0.0, PI[0] - (twice - PI[1]), twice)
+    return PolynomialResult(select(large, near_one, HALF_PI - (signed - HALF_PI_REST)))
+
+
+def _erfc_far(size: LlvmValue) -> LlvmValue:
+    """Write erfc of a number of at least 1."""
+    x = select(size > 27.3, 27.3, size)
+    square = -(x * x)
+    parts = _split_exponential(square, -fma(x, x, square))
+    t = (x - 3.0) / (x + 3.0)
+    factor = fma(t, evaluate_polynomial(t, ERFC[1:]), ERFC[0]) / (x + 2.0)
+    return _join_exponential(parts, square, factor)
+
+
+def erf(x: LlvmValue) -> PolynomialResult:
+    """Write the error function."""
+    size = fabs(x)
+    near = fma(size, evaluate_polynomial(size * size, ERF), size)
+    return PolynomialResult(copysign(select(size < 1.0, near, 1.0 - _erfc_far(size)), x))
+
+
+def erfc(x: LlvmValue) -> PolynomialResult:
+    """Write 1 - erf(x)."""
+    size = fabs(x)
+    near = fma(-x, evaluate_polynomial(x * x, ERF), 1.0 - x)
+    far = _erfc_far(size)
+    return PolynomialResult(select(size < 1.0, near, select(x < 0.0, 2.0 - far, far)))
+
+
+def cbrt(x: LlvmValue) -> PolynomialResult:
+    """Write the cube root: an estimate from the bits, then two Halley steps and a Newton step."""
+    size = fabs(x)
+    t = estimate_cube_root(size)
+    for _ in range(2):
+        cube = t * t * t
+        t = t * ((cube + size + size) / (cube + cube + size))
+    square = t * t
+    t = t - fma(square, t, -size) / (square * 3.0)
+    zero = x.is_equal_to(0.0)
+    outside = (size < 2.0**-900) | is_not_below(size, 2.0**1000)
+    result = copysign(t, x)
+    return PolynomialResult(result, outside, lambda: (select(zero, x, result), outside & (size > 0.0)))
+
+
+def hypot(x: LlvmValue, y: LlvmValue) -> PolynomialResult:
+    """Write the length of (x, y)."""
+    extent = fabs(x) + fabs(y)
+    result = sqrt(fma(x, x, y * y))
+    outside = (extent < 2.0**-450) | is_not_below(extent, 2.0**500)
+    return PolynomialResult(result, outside, lambda: (result, outside & extent.is_equal_to(0.0).is_equal_to(0)))
+
+
+POLYNOMIAL_FUNCTIONS: dict[str, Callable[..., PolynomialResult]] = {
+    function.__name__: function
+    for function in (
+        *(exp, exp2, expm1, tanh, sinh, cosh, log, log2, log10, log1p, asinh, acosh, atanh, pow),
+        *(sin, cos, tan, atan, atan2, asin, acos, erf, erfc, cbrt, hypot),
+    )
+}
+"""The functions of this module by their names in math.h."""
+
 
 RealArray: TypeAlias = NDArray[np.floating]
 ArrayFunction: TypeAlias = Callable[..., RealArray]

@@ -4,20 +4,20 @@ Read `value` first (what users hold), then `record` (an op applied to values bec
 stored and swept backward). The rest, from the bottom up:
 
 - `arguments`: nested containers as flat lists of leaves, arrays as read-only copies.
-- `user_code`: which line of the user's code is running, and what it does with a condition.
+- `user_code`: which line, call and loop step of the user's code is running, and what it does with a condition.
 - `trace_notes`: what a tape has beside its rows: names and lines of nodes (`TraceNotes`), and what decides whether the
   recording may be replayed (`ReplayGuard`).
-- `foreign_names`, `library_calls`: messages for habits of other libraries, and for functions without a rule.
-- `scalar`, `traced_numbers`, `dispatch`: the operators and methods of values, made from the op table;
-  `functional_updates`: `x.at[i].set(v)`.
+- `hints`: messages for habits of other libraries, for functions without a rule, and for lines that cannot be recorded.
+- `scalar`, `dispatch`: the operators and methods of values, made from the op table;
+  `array_methods`: methods that are written in another way, and `x.at[i].set(v)`.
 - `scipy_dispatch`: how SciPy's functions, which do not ask their arguments, are taught to see values.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments.
-- `trace`: a function, or a value, as a circuit.
-- `custom_ops`, `function_context`: ops that users define, `wg.Function` and `wg.op`.
+- `trace`: a function, or a value, as a circuit, with its groups and the names of its wires.
+- `custom_ops`: ops that users define, `wg.Function` and `wg.op`.
 - `anomaly`: stop at the first number that is not finite.
 
 Other rooms may use the public names of `value`, `record`, `session`, `trace`, `arguments`, `custom_ops` and `anomaly`,
-`describe_module_name` of `foreign_names`, and of `tape` only `STATE`, which knows what is being recorded in this
+`describe_module_name` of `hints`, and of `tape` only `STATE`, which knows what is being recorded in this
 thread, and `WATCHES`. The other modules are for this room. Nothing is imported here, so that each module loads only
 what it needs.
 """

@@ -50,15 +50,16 @@ from wiregrad.frontends.recording.filled_value import (
     read_elements,
     take_view,
 )
-from wiregrad.frontends.recording.foreign_names import describe_torch_keywords, rename_torch_keywords
-from wiregrad.frontends.recording.in_place import install_updates, match_array
-from wiregrad.frontends.recording.library_calls import (
+from wiregrad.frontends.recording.hints import (
+    advise_on_update,
     describe_missing_function,
     describe_missing_ufunc,
     describe_signature,
+    describe_torch_keywords,
     name_function,
+    rename_torch_keywords,
 )
-from wiregrad.frontends.recording.mended_lines import advise_on_update
+from wiregrad.frontends.recording.in_place import install_updates, match_array
 from wiregrad.frontends.recording.record import are_discrete, record_op
 from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (

@@ -19,7 +19,7 @@ import numpy as np
 
 from wiregrad.errors import MutationError, OperandError, ShapeError, find_user_frame, format_user_line
 from wiregrad.frontends.recording.filled_value import find_shared_elements
-from wiregrad.frontends.recording.mended_lines import advise_on_update
+from wiregrad.frontends.recording.hints import advise_on_update
 from wiregrad.frontends.recording.user_code import is_update_of_part
 from wiregrad.frontends.recording.value import DiscreteValue, Value
 from wiregrad.ir.op import ARITHMETIC_METHODS

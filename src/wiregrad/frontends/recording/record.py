@@ -33,7 +33,6 @@ from wiregrad.frontends.recording.arguments import (
     is_owned,
     settle_array,
 )
-from wiregrad.frontends.recording.call_sites import CallTracker, GroupBlock
 from wiregrad.frontends.recording.tape import (
     BLOCKED,
     GROUPS,
@@ -51,6 +50,7 @@ from wiregrad.frontends.recording.tape import (
     mode_of,
 )
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
+from wiregrad.frontends.recording.user_code import CallTracker, GroupBlock
 from wiregrad.frontends.recording.value import (
     DiscreteValue,
     NumpyScalar,

@@ -24,7 +24,7 @@ import numpy as np
 
 from wiregrad.errors import EscapeError, NoRuleError, format_user_line
 from wiregrad.frontends.recording.dispatch import run_composite, run_without_rule
-from wiregrad.frontends.recording.library_calls import describe_missing_function
+from wiregrad.frontends.recording.hints import describe_missing_function
 from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.value import as_numpy_number
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY, RegisteredFunction

@@ -19,7 +19,6 @@ from wiregrad.frontends.recording import (  # noqa: F401 - they install Value's 
     array_methods,
     dispatch,
     scalar,
-    traced_numbers,
 )
 from wiregrad.frontends.recording.arguments import (
     ContainerTree,

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.frontends.recording.call_sites import GroupBlock
 from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
+from wiregrad.frontends.recording.user_code import GroupBlock
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
 from wiregrad.ir.types_and_kinks import Convention, chosen_convention, encode_mode, has_kinks, switch_convention

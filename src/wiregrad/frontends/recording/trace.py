@@ -2,15 +2,25 @@
 
 The recording is the one that gradients use, with more stored: comparisons are nodes, every node has the line and the
 functions it was written in, variables give their names, and what steered Python is stored as a certificate.
+
+The group of a node (`GroupPaths`) has one label for each call, `wg.group` block and loop step around it, from the
+outside in. Calls are told apart: the second call of `block` in the same group is `block 2`. A `for` statement over
+whole numbers gives one group per step (`step 3`, `k=3`), unless that would add nothing: see `_is_useful`.
+
+A value from outside is named after what holds it (`HolderNames`). A parameter of a model goes by its path in it,
+`layers[0].neurons[2].w[1]`; the variable of the model is added only if there are several models. Then come plain
+variables, attributes of other objects, and elements of lists and dicts.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import chain
-from typing import Any
+from itertools import chain, islice
+from types import CellType, CodeType, FrameType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +28,26 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import DTYPES, to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
-from wiregrad.frontends.recording.call_sites import CallTracker, is_library_module
-from wiregrad.frontends.recording.group_paths import GroupPaths
-from wiregrad.frontends.recording.holders import HolderNames, VariableScope, scope_of_frame, scope_of_function
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully
 from wiregrad.frontends.recording.session import add_input, check_callable
 from wiregrad.frontends.recording.tape import LITERAL, STATE, DroppedArray, ExtraNode, Tape, TapeKind
-from wiregrad.frontends.recording.trace_notes import ReplayGuard
-from wiregrad.frontends.recording.user_code import IdentityScan, list_user_frames
+from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
+from wiregrad.frontends.recording.user_code import (
+    ATOMS,
+    FUNCTION_KINDS,
+    MAX_WALKED_PARTS,
+    CallSite,
+    CallTracker,
+    IdentityScan,
+    collect_variables,
+    find_loops,
+    is_library_module,
+    list_user_frames,
+    read_called_name,
+    read_expression,
+    walk_all,
+)
 from wiregrad.frontends.recording.value import Value, is_constant, notes_of, number_class
 from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, check_name
 from wiregrad.ir.types_and_kinks import type_of_constant
@@ -460,3 +481,309 @@ def _check_kept(tape: Tape, needed: list[int]) -> None:
 
 
 setattr(Value, "__wiregrad_circuit__", circuit_of_value)  # noqa: B010 - `wg.circuit(value)` looks for it
+
+
+MAX_CALL_GROUPS = 1000
+"""More calls of one function in one group than this share a group."""
+
+
+class GroupSegment(NamedTuple):
+    """One label of a group path."""
+
+    label: str
+    identity: Hashable = None
+    """What tells groups of one label apart: the call or the loop; None if equal labels are one group."""
+    loop: Hashable = None
+    """The loop and the steps of the loops around it; None if this is not the step of a loop."""
+
+
+class GroupPaths:
+    """The group path and the source text of every node of a recording."""
+
+    def __init__(self, notes: TraceNotes, offsets: Iterable[int], op_at: Callable[[int], Op], *, inner: bool) -> None:
+        self.notes = notes
+        self.op_at = op_at
+        self.library_groups: set[str] = set()
+        """The paths of groups that are calls of composite functions."""
+        self._key_numbers: dict[Hashable, int] = {}
+        self._segments: dict[int, tuple[GroupSegment, ...]] = {}
+        self._paths: dict[tuple[int, Hashable], str] = {}
+        self._labels: dict[tuple[str, str], Hashable] = {}
+        self._numbered: dict[tuple[str, str, Hashable], str] = {}
+        self._latest_numbers: dict[tuple[str, str], int] = {}
+        self._last_of_call = {call: offset for offset, call in notes.calls.items()}
+        self._call_sizes = Counter(notes.calls.values())
+        sites = {offset: notes.sites[offset] for offset in offsets if offset in notes.sites}
+        self._last_at_site = {id(site): offset for offset, site in sites.items()}
+        self._keys = {id(site): self._key_of(site) for site in sites.values()}
+        counts = Counter([self._keys[id(site)] for site in sites.values()])
+        self._skipped = _count_common(self._segments.values()) if inner else 0
+        self._useless = _find_useless_loops(self._segments, counts)
+        self._frequent = self._find_frequent_calls(sites)
+
+    def path_of(self, offset: int) -> str:
+        """Return the group path of a node."""
+        site = self.notes.sites.get(offset)
+        call = self.notes.calls.get(offset)
+        if call is not None and self._call_sizes[call] < 2:
+            call = None
+        key = (0 if site is None else self._keys[id(site)], call)
+        path = self._paths.get(key)
+        if path is None:
+            segments = () if site is None else self._segments[key[0]]
+            shown = self._shown_segments(segments)
+            if call is not None:
+                shown.append(GroupSegment(call[0], call))
+            path = self._join_segments(shown)
+            if call is not None:
+                self.library_groups.add(path)
+            self._paths[key] = path
+        return path
+
+    def expression_of(self, offset: int) -> str | None:
+        """Return the source text that a node is the result of; None if it is a part of it, or the text is not known."""
+        site = self.notes.sites.get(offset)
+        op = self.op_at(offset)
+        if site is None or op is SPREAD:
+            return None
+        call = self.notes.calls.get(offset)
+        code = site.call.code
+        if call is not None:
+            is_result = self._last_of_call[call] == offset
+        else:
+            called = read_called_name(code, site.offset)
+            known = called is not None and (not called or called == op.name or called in op.aliases)
+            is_result = known or self._last_at_site[id(site)] == offset
+        return read_expression(code, site.offset) if is_result else None
+
+    def _key_of(self, site: CallSite) -> int:
+        """Return a number for what decides the path of a site, and store its segments."""
+        key = (site.call, site.steps, site.blocks)
+        number = self._key_numbers.setdefault(key, len(self._key_numbers) + 1)
+        if number not in self._segments:
+            self._segments[number] = _list_segments(site)
+        return number
+
+    def _find_frequent_calls(self, sites: Mapping[int, CallSite]) -> set[tuple[str, ...]]:
+        """Return the labels of calls, with those around them, that are so many that they share one group."""
+        calls: dict[tuple[str, ...], set[Hashable]] = {}
+        labels: dict[int, tuple[str, ...]] = {}
+        for key, segments in self._segments.items():
+            around: tuple[str, ...] = ()
+            for segment in self._shown_segments(segments):
+                around = (*around, segment.label)
+                if segment.identity is not None:
+                    calls.setdefault(around, set()).add(segment.identity)
+            labels[key] = around
+        for offset, call in self.notes.calls.items():
+            if offset in sites and self._call_sizes[call] > 1:
+                calls.setdefault((*labels[self._keys[id(sites[offset])]], call[0]), set()).add(call)
+        return {around for around, same in calls.items() if len(same) > MAX_CALL_GROUPS}
+
+    def _shown_segments(self, segments: tuple[GroupSegment, ...]) -> list[GroupSegment]:
+        """Return the segments that are labels of a path."""
+        return [segment for segment in segments[self._skipped :] if segment.loop not in self._useless]
+
+    def _join_segments(self, segments: Iterable[GroupSegment]) -> str:
+        path = ""
+        around: tuple[str, ...] = ()
+        for segment in segments:
+            around = (*around, segment.label)
+            path = self._add_label(path, segment._replace(identity=None) if around in self._frequent else segment)
+        return path
+
+    def _add_label(self, parent: str, segment: GroupSegment) -> str:
+        """Return the path of a group inside another; one whose label is taken by another call gets a number."""
+        key = (parent, segment.label, segment.identity)
+        if key not in self._numbered:
+            label = segment.label
+            number = self._latest_numbers.get((parent, label), 1)
+            while self._labels.setdefault((parent, label), segment.identity) != segment.identity:
+                number += 1
+                label = f"{segment.label} {number}" if segment.loop is None else f"{segment.label} ({number})"
+            self._latest_numbers[parent, segment.label] = number
+            self._numbered[key] = f"{parent}/{label}" if parent else label
+        return self._numbered[key]
+
+
+SPREAD = TABLE["spread"]
+
+
+def _list_segments(site: CallSite) -> tuple[GroupSegment, ...]:
+    """Return the labels around a site, from the outside in; the group blocks are where they were entered."""
+    chain = [site]
+    while (parent := chain[-1].call.parent) is not None:
+        chain.append(parent)
+    entered = {at.call.frame_id for at in chain}
+    segments = [GroupSegment(block.value) for block in site.blocks if block.entered[0] not in entered]
+    for at in reversed(chain):
+        if at.call.label and at.call.parent is not None:
+            segments.append(GroupSegment(at.call.label, at.call.identity))
+        inside = [(step[0].start, _make_step(at, k)) for k, step in enumerate(at.steps)]
+        inside += [
+            (block.entered[1], GroupSegment(block.value))
+            for block in site.blocks
+            if block.entered[0] == at.call.frame_id
+        ]
+        segments += [segment for _, segment in sorted(inside, key=lambda item: item[0]) if segment is not None]
+    return tuple(segments)
+
+
+def _make_step(site: CallSite, k: int) -> GroupSegment | None:
+    """Return the label of a loop step: `step 3`, or `k=3` for a variable of one letter."""
+    span, name, number = site.steps[k]
+    if span in site.call.long_loops:
+        return None
+    word = "step" if not name.strip("_") else name
+    label = f"{word}={number}" if len(word) == 1 else f"{word} {number}"
+    return GroupSegment(label, (site.call.identity, span.start), (site.call, span.start, site.steps[:k]))
+
+
+def _count_common(paths: Iterable[tuple[GroupSegment, ...]]) -> int:
+    """Return how many segments all paths begin with."""
+    shared: tuple[GroupSegment, ...] | None = None
+    for path in paths:
+        if shared is None:
+            shared = path
+        common = 0
+        while common < min(len(shared), len(path)) and shared[common] == path[common]:
+            common += 1
+        shared = shared[:common]
+    return len(shared or ())
+
+
+class _StepTotals:
+    """The nodes of one step of a loop."""
+
+    __slots__ = ("child", "in_blocks", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes = 0
+        self.in_blocks = True
+        """Whether every node is in a `wg.group` block inside the loop."""
+        self.child: str | None = None
+        """The label of the only group inside; empty if there are several, or nodes in none."""
+
+
+def _find_useless_loops(paths: Mapping[int, tuple[GroupSegment, ...]], counts: Mapping[int, int]) -> set[Hashable]:
+    """Return the loops whose steps are no groups."""
+    loops: dict[Hashable, dict[str, _StepTotals]] = {}
+    for key, path in paths.items():
+        for k, segment in enumerate(path):
+            if segment.loop is not None:
+                totals = loops.setdefault(segment.loop, {}).setdefault(segment.label, _StepTotals())
+                totals.nodes += counts[key]
+                child = path[k + 1] if k + 1 < len(path) else GroupSegment("", ())
+                totals.child = child.label if totals.child in (None, child.label) else ""
+                totals.in_blocks = totals.in_blocks and child.identity is None
+    return {loop for loop, steps in loops.items() if not _is_useful(steps)}
+
+
+def _is_useful(steps: Mapping[str, _StepTotals]) -> bool:
+    """Return whether groups for the steps of a loop say more than the picture without them.
+
+    They do not if there is one step, or one node per step; if the user groups what the loop does; and if what the steps
+    consist of is told apart by its own labels, as in `for k in range(3): x = self.layers[k](x)`.
+    """
+    if all(totals.in_blocks for totals in steps.values()):
+        return False
+    children = {totals.child for totals in steps.values()}
+    told_apart = "" not in children and len(children) == len(steps)
+    single = all(totals.nodes == 1 for totals in steps.values())
+    return len(steps) > 1 and not single and not told_apart
+
+
+class VariableScope(NamedTuple):
+    """The variables of one function, and those among them that are loop variables."""
+
+    variables: Mapping[str, Any]
+    loop_names: frozenset[str] = frozenset()
+
+
+class HeldName(NamedTuple):
+    """The path of a value, and the variable of the object that it is a part of; empty for other paths."""
+
+    path: str
+    root: str = ""
+
+
+class HolderNames:
+    """The names of values by id, collected from scopes; the first scope that holds a value names it."""
+
+    def __init__(self, scopes: Iterable[VariableScope] = (), wanted: Iterable[Value] = ()) -> None:
+        self._names: dict[int, HeldName] = {}
+        self._walked: set[int] = set()
+        ids = {id(value) for value in wanted}
+        self._budget = max(MAX_WALKED_PARTS, 50 * len(ids))
+        for scope in scopes:
+            if ids <= self._names.keys():
+                break
+            self._add_scope(scope)
+
+    def names_of(self, values: Iterable[Value]) -> list[str | None]:
+        """Return the name of each value; None for those that no scope holds."""
+        names = [self._names.get(id(value)) for value in values]
+        roots = {name.root for name in names if name is not None and name.root}
+        return [None if name is None else _drop_root(name, roots) for name in names]
+
+    def _add_scope(self, scope: VariableScope) -> None:
+        fresh = {name: item for name, item in scope.variables.items() if id(item) not in self._walked}
+        self._walked |= {id(item) for item in fresh.values() if not isinstance(item, (*ATOMS, Value))}
+        models = {name: item for name, item in fresh.items() if _is_model(item)}
+        others = {name: item for name, item in fresh.items() if name not in models}
+        plain = {name: item for name, item in scope.variables.items() if isinstance(item, Value)}
+        objects = {name: item for name, item in others.items() if hasattr(item, "__dict__")}
+        self._walk_parts(models, rooted=True)
+        self._add_plain({name: item for name, item in plain.items() if name not in scope.loop_names})
+        self._walk_parts(objects, rooted=True)
+        self._walk_parts({name: item for name, item in others.items() if name not in objects})
+        self._add_plain(plain)
+
+    def _add_plain(self, variables: Mapping[str, Value]) -> None:
+        for name, value in variables.items():
+            self._names.setdefault(id(value), HeldName(name))
+
+    def _walk_parts(self, variables: Mapping[str, Any], *, rooted: bool = False) -> None:
+        for name, item in variables.items():
+            for path, part in islice(walk_all({name: item}), max(self._budget, 0)):
+                self._budget -= 1
+                if isinstance(part, Value):
+                    self._names.setdefault(id(part), HeldName(path, name if rooted else ""))
+
+
+def _is_model(item: object) -> bool:
+    """Return whether an object is callable and has attributes: a layer, a network."""
+    return callable(item) and not isinstance(item, (type, Value, *FUNCTION_KINDS)) and hasattr(item, "__dict__")
+
+
+def _drop_root(name: HeldName, roots: set[str]) -> str:
+    """Return a path without the variable at its beginning, if that tells nothing."""
+    is_told = name.root and (len(roots) == 1 or name.root == "self")
+    return name.path.removeprefix(f"{name.root}.") if is_told else name.path
+
+
+def scope_of_frame(frame: FrameType) -> VariableScope:
+    """Return the variables that the code of a frame can read."""
+    targets = [name for span in find_loops(frame.f_code) for name in span.targets]
+    return VariableScope(collect_variables(frame), frozenset(targets))
+
+
+def scope_of_function(f: Callable[..., Any]) -> VariableScope:
+    """Return the variables from outside that a function can read, and the object of a method or a callable object."""
+    owner = f if _is_model(f) else getattr(f, "__self__", None)
+    code: CodeType | None = getattr(f, "__code__", None)
+    variables = {} if owner is None else {"self": owner}
+    if code is not None:
+        outer = getattr(f, "__globals__", {})
+        variables |= {name: outer[name] for name in code.co_names if name in outer}
+        cells = zip(code.co_freevars, getattr(f, "__closure__", None) or (), strict=False)
+        variables |= {name: cell.cell_contents for name, cell in cells if _is_full(cell)}
+    return VariableScope(variables)
+
+
+def _is_full(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - an empty cell raises
+    except ValueError:
+        return False
+    return True

@@ -12,8 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.frontends.recording.call_sites import CallSite, CallTracker, GroupBlock, UserCall
-from wiregrad.frontends.recording.user_code import IdentityScan, find_recording_frame, list_user_frames, user_place
+from wiregrad.frontends.recording.user_code import (
+    CallSite,
+    CallTracker,
+    GroupBlock,
+    IdentityScan,
+    UserCall,
+    find_recording_frame,
+    list_user_frames,
+    user_place,
+)
 from wiregrad.ir import Certificate, Op, Place
 
 

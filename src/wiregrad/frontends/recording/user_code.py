@@ -1,28 +1,38 @@
-"""What wiregrad reads off the user's code while it runs.
+"""What wiregrad reads off the user's code while it runs: which line, which call, which loop step, which text.
 
-Three questions: which line is recording something (`find_recording_frame`, `user_place`); whether a traced function may
-ask what a condition *is*, `c is True` or `type(c) is bool` (`IdentityScan`); and what a traced condition is about to
-index (`counts_as_int`). The last two are answered from bytecode, because Python lets no object answer `is`, and because
-a list and an array ask an index the same question, `__index__`, and mean different things by it.
+Three questions about the running code: which line is recording something (`find_recording_frame`, `user_place`);
+whether a traced function may ask what a condition *is*, `c is True` or `type(c) is bool` (`IdentityScan`); and what a
+traced condition is about to index (`counts_as_int`). The last two are answered from bytecode, because Python lets no
+object answer `is`, and because a list and an array ask an index the same question, `__index__`, and mean different
+things by it.
+
+A call is one group of a circuit, named after what it was called through: `layers[0]`, `neurons[2]`, `encoder.attend`,
+or the name of the function (`CallTracker`). While a trace runs, only what is gone later is stored: the frame, the
+instruction and the loop variables. Labels of calls are found at the first node that a call records; paths of groups and
+texts of nodes are put together when the circuit is written.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import dis
+import linecache
+import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache, partial
+from inspect import CO_GENERATOR
 from itertools import islice
-from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from wiregrad.errors import find_user_frame, is_library_file
-from wiregrad.frontends.recording.call_sites import TRACED_CALL, next_user_frame
 from wiregrad.ir import Place
+from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ops.functions.registry import FUNCTIONS
 
 
@@ -336,3 +346,519 @@ def _evaluate_load(step: dis.Instruction, frame: FrameType) -> object:
         return next((scope[step.argval] for scope in scopes if step.argval in scope), UNKNOWN_CONTAINER)
     displays = {"BUILD_LIST": [], "LIST_EXTEND": [], "BUILD_TUPLE": (), "LIST_TO_TUPLE": (), "BUILD_STRING": ""}
     return displays.get(step.opname, UNKNOWN_CONTAINER)
+
+
+TRACED_CALL = "call_traced"
+"""The name of the function in wiregrad that calls the traced function."""
+MAX_WALKED_PARTS = 10_000
+"""Maximum number of parts of variables that are searched for the name of an object."""
+MAX_PART_DEPTH = 6
+"""Maximum number of attributes, keys and indices in the path of an object."""
+MAX_CALLED_DEPTH = 3
+"""Maximum number of attributes, keys and indices in the path of an object that is called."""
+MAX_LOOP_STEPS = 1000
+"""A loop of more steps than this has no groups for its steps."""
+MAX_SEARCHES = 20
+"""Maximum number of times that the variables of one call are searched for objects that were not found before."""
+CALL_METHODS = frozenset(["__call__", "forward", "call"])
+"""Methods whose calls are named after their object alone."""
+RESULT_OPCODES = frozenset(
+    "BINARY_OP COMPARE_OP BINARY_SUBSCR BINARY_SLICE UNARY_NEGATIVE UNARY_POSITIVE UNARY_INVERT UNARY_NOT LOAD_ATTR "
+    "CONTAINS_OP".split()
+)
+"""Instructions whose every execution computes the expression at their position, in one op or one composite function."""
+CALL_OPCODES = frozenset("PRECALL CALL CALL_KW CALL_FUNCTION_EX CALL_INTRINSIC_1".split())
+EXPRESSION_OPCODES = RESULT_OPCODES | CALL_OPCODES
+COMPREHENSION_OPCODES = frozenset("LIST_APPEND SET_ADD MAP_ADD".split())
+ATOMS = (str, bytes, int, float, complex, np.ndarray, np.generic, ModuleType, type, CodeType)
+LIBRARY_MODULES = frozenset("builtins functools numpy wiregrad _thread threading weakref".split())
+FUNCTION_KINDS = (FunctionType, MethodType, BuiltinFunctionType)
+
+
+class LoopSpan(NamedTuple):
+    """A `for` statement in the code of a function: the offsets of its body, and its loop variables."""
+
+    start: int
+    end: int
+    targets: tuple[str, ...]
+
+
+LoopStep = tuple[LoopSpan, str, int]
+"""A `for` statement, its loop variable, and the whole number that it has."""
+
+
+class GroupBlock(SettingBlock[str]):
+    """A `wg.group` block, which knows where in the user's code it was entered."""
+
+    __slots__ = ("entered",)
+
+    entered: tuple[int, int]
+    """The id of the frame that entered it, and the offset of the instruction."""
+
+    def prepare_entry(self, frame: FrameType) -> None:
+        """Note the frame and the instruction that enter the block."""
+        user_frame = next_user_frame(frame) if is_library_file(frame.f_code.co_filename) else frame
+        self.entered = (0, 0) if user_frame is None else (id(user_frame), user_frame.f_lasti)
+        super().prepare_entry(frame)
+
+
+class CallSite(NamedTuple):
+    """An instruction of the user's code that is running: in which call, at which offset, inside which blocks."""
+
+    call: UserCall
+    offset: int
+    steps: tuple[LoopStep, ...] = ()
+    """The steps of the `for` statements around it, the outermost first."""
+    blocks: tuple[GroupBlock, ...] = ()
+    """The `wg.group` blocks that were active."""
+
+    @property
+    def place(self) -> Place:
+        """The file and line."""
+        return place_in_code(self.call.code, self.offset)
+
+
+class UserCall:
+    """One call of a function of the user's code."""
+
+    __slots__ = (
+        "_loops",
+        "_paths",
+        "_searches",
+        "_step_counts",
+        "code",
+        "first",
+        "frame",
+        "frame_id",
+        "label",
+        "long_loops",
+        "owner",
+        "parent",
+        "sites",
+    )
+
+    def __init__(self, frame: FrameType | None, code: CodeType, parent: CallSite | None = None) -> None:
+        self.frame = frame
+        """The frame, while it is kept."""
+        self.frame_id = id(frame)
+        self.first: UserCall | None = None
+        """For a generator that is resumed from another place: its call from the first place."""
+        self.sites: dict[int, CallSite] = {}
+        """The latest site at each offset, which most nodes share with the node before."""
+        self.code = code
+        self.parent = parent
+        """The call instruction; None for the traced function, and where only lines are recorded."""
+        self.owner: Any = None
+        """The object whose method it is; None for a function."""
+        self.label = ""
+        """The label of its group; empty if it has none, as a comprehension."""
+        self._paths: dict[int, tuple[Any, str]] = {}
+        self._searches = 0
+        self._loops: dict[int, tuple[LoopSpan, ...]] = {}
+        self._step_counts: dict[LoopSpan, int] = {}
+        self.long_loops: set[LoopSpan] = set()
+        """The loops with so many steps that these are no groups."""
+
+    @property
+    def identity(self) -> UserCall:
+        """What is one group: the call itself, or the first one of a generator that was resumed elsewhere."""
+        # Not an attribute: a call that refers to itself is a reference cycle.
+        return self if self.first is None else self.first
+
+    def forget_frame(self) -> None:
+        """Let go of the frame, and of all that refers to values or to this call: these are reference cycles."""
+        self.frame = self.owner = None
+        self.sites = {}
+        self._paths = {}
+
+    def loops_at(self, offset: int) -> tuple[LoopSpan, ...]:
+        """Return the loops around an instruction whose steps may be groups."""
+        loops = self._loops.get(offset)
+        if loops is None:
+            around = loops_around(self.code, offset)
+            loops = self._loops[offset] = tuple(span for span in around if span not in self.long_loops)
+        return loops
+
+    def count_steps(self, before: CallSite | None, steps: tuple[LoopStep, ...]) -> None:
+        """Count the steps of loops, and stop reading the variables of those with very many."""
+        for step in steps:
+            if before is not None and step not in before.steps:
+                span = step[0]
+                self._step_counts[span] = self._step_counts.get(span, 0) + 1
+                if self._step_counts[span] > MAX_LOOP_STEPS:
+                    self.long_loops.add(span)
+                    self._loops.clear()
+
+    def find_path(self, thing: object) -> str | None:
+        """Return how this code reaches an object: through an attribute of its own object, or a variable."""
+        for search in (self._search_owner, self._search_variables):
+            if id(thing) not in self._paths and self._searches < MAX_SEARCHES:
+                search()
+        entry = self._paths.get(id(thing))
+        return None if entry is None else entry[1]
+
+    def _search_owner(self) -> None:
+        """Add the paths of the parts of the object whose method this is."""
+        if self.owner is not None:
+            self._add_parts(walk_parts("", self.owner, MAX_CALLED_DEPTH))
+
+    def _search_variables(self) -> None:
+        """Add the paths of what variables hold: first themselves, then their parts, then loop variables."""
+        self._searches += 1
+        if self.frame is None:
+            return
+        variables = collect_variables(self.frame)
+        loops = {name for span in find_loops(self.code) for name in span.targets}
+        plain = {name: item for name, item in variables.items() if name not in loops and item is not self.owner}
+        self._add_parts(plain.items())
+        self._add_parts(walk_all(plain, MAX_CALLED_DEPTH))
+        self._add_parts((name, item) for name, item in variables.items() if name in loops)
+
+    def _add_parts(self, parts: Iterable[tuple[str, Any]]) -> None:
+        for path, part in islice(parts, MAX_WALKED_PARTS):
+            if not isinstance(part, ATOMS):
+                self._paths.setdefault(id(part), (part, path))
+
+
+def collect_variables(frame: FrameType) -> dict[str, Any]:
+    """Return the variables that the code of a frame can read: its own, and the globals that it names."""
+    outer = frame.f_globals
+    return {name: outer[name] for name in frame.f_code.co_names if name in outer} | dict(frame.f_locals)
+
+
+def walk_all(variables: Mapping[str, Any], depth: int = MAX_PART_DEPTH) -> Iterator[tuple[str, Any]]:
+    """Walk over the parts of some variables, level by level."""
+    return _walk_level([(name, item) for name, item in variables.items()], depth)
+
+
+def walk_parts(name: str, item: object, depth: int = MAX_PART_DEPTH) -> Iterator[tuple[str, Any]]:
+    """Walk over the attributes and elements of an object, level by level, each with the path that leads to it.
+
+    >>> [path for path, part in walk_parts("p", {"w": [1.0, {"b": [2.0]}]})]
+    ['p.w', 'p.w[0]', 'p.w[1]', 'p.w[1].b', 'p.w[1].b[0]']
+    """
+    return _walk_level([(name, item)], depth)
+
+
+def _walk_level(level: list[tuple[str, Any]], depth: int) -> Iterator[tuple[str, Any]]:
+    seen = {id(item) for _, item in level}
+    for _ in range(depth):
+        below: list[tuple[str, Any]] = []
+        for path, item in level:
+            for inner, part in _list_parts(path, item):
+                yield inner, part
+                if not isinstance(part, ATOMS) and id(part) not in seen:
+                    seen.add(id(part))
+                    below.append((inner, part))
+        level = below
+        if not level:
+            return
+
+
+def _list_parts(path: str, item: object) -> Iterator[tuple[str, Any]]:
+    """Return the elements of a container or the attributes of an object, with their paths."""
+    if isinstance(item, ATOMS) or hasattr(item, "__wiregrad_apply__"):
+        return
+    if isinstance(item, list | tuple):
+        names = getattr(item, "_fields", None)
+        for k, part in enumerate(item):
+            yield f"{path}.{names[k]}" if names else f"{path}[{k}]", part
+    elif isinstance(item, Mapping):
+        for key, part in list(item.items()):
+            yield _join_key(path, key), part
+    elif not isinstance(item, FUNCTION_KINDS) and not is_library_module(type(item)):
+        yield from ((_join_key(path, key), part) for key, part in _attributes_of(item))
+
+
+def is_library_module(kind: type) -> bool:
+    """Return whether a class belongs to wiregrad, NumPy or Python, whose attributes are of no interest."""
+    return kind.__module__.partition(".")[0] in LIBRARY_MODULES
+
+
+def _attributes_of(item: object) -> Iterator[tuple[str, Any]]:
+    attributes = getattr(item, "__dict__", None)
+    if isinstance(attributes, dict):
+        yield from list(attributes.items())
+    for kind in type(item).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if not name.startswith("__") and hasattr(item, name):
+                yield name, getattr(item, name)
+
+
+def _join_key(path: str, key: object) -> str:
+    """Add an attribute or a key to a path: `p.w`, `p[3]`."""
+    if type(key) is int and key >= 0:
+        return f"{path}[{key}]"
+    text = key if isinstance(key, str) and key.isidentifier() else re.sub(r"\W", "_", f"_{key}")
+    return f"{path}.{text}" if path else text
+
+
+class CallTracker:
+    """Finds the calls that recorded nodes belong to; it keeps their frames until `forget_frames`."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls: dict[FrameType, UserCall] = {}
+
+    def locate(self, frame: FrameType, blocks: tuple[GroupBlock, ...]) -> CallSite:
+        """Return where a frame of the user's code is."""
+        call = self.calls.get(frame)
+        if call is None or (frame.f_code.co_flags & CO_GENERATOR and not self._is_resumed_alike(call, frame.f_back)):
+            call = self.find_call(frame)
+        return _read_site(call, frame, blocks)
+
+    def _is_resumed_alike(self, call: UserCall, outer: FrameType | None) -> bool:
+        """Return whether a generator runs for the same function, at the same instruction, as before."""
+        caller = None if outer is None else self.calls.get(outer)
+        if caller is None or outer is None or outer.f_code.co_flags & CO_GENERATOR:
+            return False
+        return _read_site(caller, outer, ()) is call.parent
+
+    def find_call(self, frame: FrameType) -> UserCall:
+        """Return the call that a frame is running; a generator may be resumed from another place each time."""
+        unknown = [frame]
+        outer = next_user_frame(frame)
+        while outer is not None and (outer not in self.calls or outer.f_code.co_flags & CO_GENERATOR):
+            unknown.append(outer)
+            outer = next_user_frame(outer)
+        parent = None if outer is None else self.calls[outer]
+        for inner in reversed(unknown):
+            parent = self._add_call(inner, parent)
+        assert parent is not None
+        return parent
+
+    def _add_call(self, frame: FrameType, parent: UserCall | None) -> UserCall:
+        known = self.calls.get(frame)
+        site = None if parent is None or parent.frame is None else _read_site(parent, parent.frame, ())
+        if known is not None and known.parent == site:
+            return known
+        call = self.calls[frame] = UserCall(frame, frame.f_code, site)
+        call.owner = _find_owner(frame)
+        if known is not None:
+            call.first = known.identity
+            known.forget_frame()
+        if site is not None:
+            call.label = _label_call(call, site)
+        return call
+
+    def frames_inside_out(self) -> list[FrameType]:
+        """Return the frames of all calls, those of inner calls first."""
+        depths: dict[UserCall, int] = {}
+        for call in self.calls.values():
+            depths[call] = 0 if call.parent is None else depths.get(call.parent.call, 0) + 1
+        return [call.frame for call in sorted(depths, key=lambda call: -depths[call]) if call.frame is not None]
+
+    def forget_frames(self) -> None:
+        """Let go of all frames: they refer to values, and values to the tape, which is a reference cycle."""
+        for call in self.calls.values():
+            call.forget_frame()
+        self.calls = {}
+
+
+def next_user_frame(frame: FrameType) -> FrameType | None:
+    """Return the frame of the user's code that called a frame; None outside the traced function."""
+    outer = frame.f_back
+    while outer is not None and is_library_file(outer.f_code.co_filename):
+        if outer.f_code.co_name == TRACED_CALL:
+            return None
+        outer = outer.f_back
+    return outer
+
+
+def _read_site(call: UserCall, frame: FrameType, blocks: tuple[GroupBlock, ...]) -> CallSite:
+    offset = frame.f_lasti
+    loops = call.loops_at(offset)
+    steps = _read_steps(loops, frame.f_locals) if loops else ()
+    site = call.sites.get(offset)
+    if site is None or site.steps != steps or site.blocks != blocks:
+        call.count_steps(site, steps)
+        site = call.sites[offset] = CallSite(call, offset, steps, blocks)
+    return site
+
+
+def _read_steps(loops: tuple[LoopSpan, ...], variables: Mapping[str, Any]) -> tuple[LoopStep, ...]:
+    """Return for each loop the first variable that is a whole number; loops over anything else are left out."""
+    steps = []
+    for span in loops:
+        for name in span.targets:
+            number = variables.get(name)
+            if type(number) is int or isinstance(number, np.integer):
+                steps.append((span, name, int(number)))
+                break
+    return tuple(steps)
+
+
+@lru_cache(65536)
+def loops_around(code: CodeType, offset: int) -> tuple[LoopSpan, ...]:
+    """Return the `for` statements around an instruction, the outermost first."""
+    return tuple(span for span in find_loops(code) if span.start <= offset < span.end)
+
+
+@lru_cache(4096)
+def find_loops(code: CodeType) -> tuple[LoopSpan, ...]:
+    """Return the `for` statements in the code of a function, those further out first; comprehensions are left out.
+
+    >>> def f(n):
+    ...     for k in range(n):
+    ...         for i, j in [(0, 1)]:
+    ...             pass
+    >>> [span.targets for span in find_loops(f.__code__)]
+    [('k',), ('i', 'j')]
+    """
+    if code.co_name.startswith("<") and code.co_name != "<module>":
+        return ()
+    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+    spans = []
+    for k, step in enumerate(steps):
+        if step.opname == "FOR_ITER":
+            spans.append(LoopSpan(step.offset, step.argval, _read_targets(steps[k + 1 :])))
+    adding = [step.offset for step in steps if step.opname in COMPREHENSION_OPCODES]
+    inlined = {max((span for span in spans if span.start <= at < span.end), default=None) for at in adding}
+    return tuple(span for span in spans if span not in inlined)
+
+
+def _read_targets(steps: list[dis.Instruction]) -> tuple[str, ...]:
+    """Return the variables that a loop assigns first: one, or those that an element is unpacked into."""
+    count = 1
+    targets = []
+    for step in steps:
+        if step.opname == "UNPACK_SEQUENCE":
+            count += step.arg or 0
+        elif step.opname.startswith("STORE_FAST_STORE_FAST"):
+            targets += list(step.argval)
+            break
+        elif step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL"):
+            targets.append(step.argval)
+            count -= 1
+            if count <= 1:
+                break
+        else:
+            break
+    return tuple(targets)
+
+
+def _find_owner(frame: FrameType) -> Any:
+    """Return the object whose method a frame runs; None for a function."""
+    code = frame.f_code
+    if not code.co_argcount or code.co_name.startswith("<"):
+        return None
+    owner = frame.f_locals.get(code.co_varnames[0])
+    if owner is None or isinstance(owner, ATOMS) or hasattr(owner, "__wiregrad_apply__"):
+        return None
+    methods = (vars(kind).get(code.co_name) for kind in type(owner).__mro__)
+    found = any(getattr(method, "__code__", None) is code for method in methods)
+    return owner if found or code.co_varnames[0] == "self" else None
+
+
+def _label_call(call: UserCall, site: CallSite) -> str:
+    """Return the label of the group of a call."""
+    name = call.code.co_name
+    if name == "<lambda>":
+        return _name_lambda(site)
+    if name.startswith("<"):
+        return ""
+    if call.owner is None:
+        return name
+    scope = site.call
+    while scope.code.co_name.startswith("<") and scope.parent is not None:
+        # A comprehension, a generator expression or a lambda: what it reads is what the function around it reads.
+        scope = scope.parent.call
+    if scope.owner is call.owner:
+        return type(call.owner).__name__ if name in CALL_METHODS else name
+    path = scope.find_path(call.owner) or _read_callee(site, call) or type(call.owner).__name__
+    return path if name in CALL_METHODS else f"{path}.{name}"
+
+
+def _read_callee(site: CallSite, call: UserCall) -> str | None:
+    """Return the variable that the call instruction calls, or whose method it calls."""
+    callee = _parse_callee(site)
+    if isinstance(callee, ast.Attribute) and callee.attr == call.code.co_name:
+        callee = callee.value
+    return callee.id if isinstance(callee, ast.Name) and not _is_class_name(callee.id) else None
+
+
+def _is_class_name(name: str) -> bool:
+    return name[:1].isupper()
+
+
+def _name_lambda(site: CallSite) -> str:
+    """Return the variable or attribute through which a lambda was called; empty if there is none."""
+    callee = _parse_callee(site)
+    if isinstance(callee, ast.Name):
+        return callee.id
+    return callee.attr if isinstance(callee, ast.Attribute) else ""
+
+
+def _parse_callee(site: CallSite) -> ast.expr | None:
+    text = read_expression(site.call.code, site.offset)
+    if text is None:
+        return None
+    tree = ast.parse(text, mode="eval").body
+    return tree.func if isinstance(tree, ast.Call) else None
+
+
+@lru_cache(65536)
+def place_in_code(code: CodeType, offset: int) -> Place:
+    """Return the file and line of an instruction."""
+    return Place(code.co_filename, _positions_of(code)[offset // 2][0] or 1)
+
+
+@lru_cache(4096)
+def _positions_of(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
+    return list(code.co_positions())
+
+
+@lru_cache(4096)
+def _opcodes_of(code: CodeType) -> dict[int, str]:
+    # While a Python function runs, its caller stands at the cache entries behind the call.
+    names: dict[int, str] = {}
+    for step in dis.get_instructions(code, show_caches=True):
+        names[step.offset] = names.get(step.offset - 2, "") if step.opname == "CACHE" else step.opname
+    return names
+
+
+@lru_cache(65536)
+def read_expression(code: CodeType, offset: int) -> str | None:
+    """Return the source text of the expression that an instruction computes, on one line; None if it is not known.
+
+    >>> def f(x):
+    ...     return x * (x + 1)
+    >>> calls = [read_expression(f.__code__, step.offset) for step in dis.get_instructions(f.__code__)]
+    >>> [text for text in calls if text]
+    ['x + 1', 'x * (x + 1)']
+    """
+    if _opcodes_of(code).get(offset) not in EXPRESSION_OPCODES:
+        return None
+    line, last_line, start, end = _positions_of(code)[offset // 2]
+    if line is None or last_line is None or start is None or end is None:
+        return None
+    lines = [linecache.getline(code.co_filename, k, {}) for k in range(line, last_line + 1)]
+    return _cut_expression([text.encode() for text in lines], start, end)
+
+
+def _cut_expression(lines: list[bytes], start: int, end: int) -> str | None:
+    """Cut an expression out of lines, given the columns in bytes; None if the text is not an expression."""
+    try:
+        lines[-1] = lines[-1][:end]
+        lines[0] = lines[0][start:]
+        text = b" ".join(line.strip() for line in lines).decode()
+        tree = ast.parse(text, mode="exec").body
+    except (SyntaxError, ValueError, IndexError):
+        return None
+    if len(tree) == 1 and isinstance(tree[0], ast.AugAssign):
+        # `x += y` computes `x + y`.
+        return ast.unparse(ast.BinOp(tree[0].target, tree[0].op, tree[0].value))
+    is_expression = len(tree) == 1 and isinstance(tree[0], ast.Expr)
+    return text if is_expression and text.isprintable() else None
+
+
+@lru_cache(65536)
+def read_called_name(code: CodeType, offset: int) -> str | None:
+    """Return the name of the function that an instruction calls, `tanh` for `np.tanh(x)`; empty for an operator."""
+    if _opcodes_of(code).get(offset) in RESULT_OPCODES:
+        return ""
+    callee = _parse_callee(CallSite(UserCall(None, code), offset))
+    name: str | None = getattr(callee, "attr", getattr(callee, "id", None))
+    return name

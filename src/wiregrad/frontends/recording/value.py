@@ -30,9 +30,14 @@ from wiregrad.errors import (
     short_repr,
 )
 from wiregrad.frontends.recording.arguments import as_array, as_data
-from wiregrad.frontends.recording.foreign_names import ForeignNames, refuse_keywords
-from wiregrad.frontends.recording.library_calls import describe_missing_function, name_scipy_call
-from wiregrad.frontends.recording.mended_lines import advise_on_conversion, advise_on_store
+from wiregrad.frontends.recording.hints import (
+    ForeignNames,
+    advise_on_conversion,
+    advise_on_store,
+    describe_missing_function,
+    name_scipy_call,
+    refuse_keywords,
+)
 from wiregrad.frontends.recording.tape import (
     LITERAL,
     STATE,

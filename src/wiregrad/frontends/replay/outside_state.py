@@ -1,7 +1,7 @@
 """The walk through everything a function reads besides its arguments.
 
 Starting from a function, the walk follows its variables, the objects they refer to, and the functions that these can
-call, as long as all objects are of kinds that can be compared (`outside_rules`). At the first object of another kind
+call, as long as all objects are of kinds that can be compared (`outside_watches`). At the first object of another kind
 it stops, and `opaque` names that object: the function itself has to run then, since a change could not be noticed. So
 the rule is a list of what is known to be safe, not of what is suspected.
 
@@ -36,7 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.frontends.recording.value import Value
-from wiregrad.frontends.replay.outside_rules import (
+from wiregrad.frontends.replay.outside_watches import (
+    ABSENT,
     ATOMIC_TYPES,
     CONTAINER_TYPES,
     IMMUTABLE_TYPES,
@@ -44,16 +45,6 @@ from wiregrad.frontends.replay.outside_rules import (
     REFLECTIVE_NAMES,
     STATEFUL_NAMES,
     UNSEEN_NAMES,
-    is_known_builtin,
-    is_known_class,
-    is_known_function,
-    is_known_module,
-    is_python_class,
-    is_transparent,
-    reads_of,
-)
-from wiregrad.frontends.replay.outside_watches import (
-    ABSENT,
     ArrayCopy,
     AttributeScope,
     BytesCopy,
@@ -64,7 +55,14 @@ from wiregrad.frontends.replay.outside_watches import (
     ReadNames,
     SlotScope,
     dict_of,
+    is_known_builtin,
+    is_known_class,
+    is_known_function,
+    is_known_module,
+    is_python_class,
+    is_transparent,
     read_cell,
+    reads_of,
     slots_of,
 )
 from wiregrad.ir import CircuitGraph, Op

@@ -3,29 +3,26 @@
 Importing this package registers them all.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
-mirror the records (`shape`, `reduce`, `linalg`), a subject (`pointwise`, `network`, `joining`) or a module of SciPy
-(`special`, `stats`, `integrate`). Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
+mirror the records (`shape`, `reduce`, `linalg`), a subject (`pointwise`, `network`, `joining`, `polynomials`, `signal`,
+`statistics`) or a module of SciPy (`special`, `integrate`, `scipy_linalg`). `refusals` says what has no derivative
+here. Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
 from wiregrad.ops.functions import (
-    fourier,
     integrate,
-    interpolate,
     joining,
     linalg,
     network,
-    optimize,
     pointwise,
     polynomials,
     reduce,
+    refusals,
     scipy_linalg,
     selection,
     shape,
     signal,
-    sparse,
     special,
     statistics,
-    stats,
 )
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
@@ -40,23 +37,19 @@ __all__ = [
     "FUNCTIONS_BY_NUMPY",
     "FUNCTIONS_BY_SCIPY",
     "RegisteredFunction",
-    "fourier",
     "integrate",
-    "interpolate",
     "joining",
     "linalg",
     "network",
-    "optimize",
     "pointwise",
     "polynomials",
     "reduce",
+    "refusals",
     "register_function",
     "scipy_linalg",
     "selection",
     "shape",
     "signal",
-    "sparse",
     "special",
     "statistics",
-    "stats",
 ]

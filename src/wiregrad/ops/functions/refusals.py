@@ -1,7 +1,10 @@
-"""NumPy's functions that have no derivative, or none here, and what to write instead.
+"""Functions of NumPy and SciPy that have no derivative, or none here, and what to write instead.
 
-A function in this table raises for recorded values, with its sentence as the hint; conditions and whole numbers are
+A function in `REFUSALS` raises for recorded values, with its sentence as the hint; conditions and whole numbers are
 passed to NumPy. A test compares the table with the functions that NumPy has.
+
+The solvers of `scipy.optimize` refuse values with advice, instead of with an error from inside SciPy. An optimizer
+takes derivatives; it is not differentiated itself. The page `docs/optimize.md` shows both.
 """
 
 from __future__ import annotations
@@ -9,6 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+from wiregrad.errors import NoRuleError, format_user_line
+from wiregrad.ops.functions.registry import register_scipy_method
 
 _WHOLE_NUMBERS = "it takes whole numbers or bools; compare a value first (x > 0), or give it x.data.astype(int)"
 _STEP = "it depends on the bits of a number, not on its size; take it of x.data"
@@ -60,3 +66,25 @@ REFUSALS: dict[Any, str] = {
     np.emath.arctanh: _COMPLEX.format("np.arctanh(x)"),
 }
 """What to write instead of each NumPy function that has no rule."""
+
+
+SOLVERS = (
+    *("bisect", "brenth", "brentq", "curve_fit", "fsolve", "least_squares", "minimize", "minimize_scalar", "newton"),
+    *("ridder", "root", "root_scalar", "toms748"),
+)
+"""Functions of `scipy.optimize` that call a function of the user's."""
+
+
+def _register_refusal(name: str) -> None:
+    @register_scipy_method(f"scipy.optimize.{name}", calls_back=True)
+    def refuse_solver(*args: Any, **kwargs: Any) -> Any:
+        """Refuse recorded values."""
+        raise NoRuleError(
+            f"scipy.optimize.{name} is not differentiated, and its function returned or was given a recorded value: "
+            "call it with v.data, and differentiate the equation that its result solves (see 'The gradient of a "
+            f"minimum' in docs/optimize.md){format_user_line()}"
+        )
+
+
+for _name in SOLVERS:
+    _register_refusal(_name)

@@ -1,7 +1,10 @@
-"""The functions of `scipy.linalg`, with SciPy's names and arguments.
+"""The functions of `scipy.linalg`, and products with the matrices of `scipy.sparse`, with SciPy's names and arguments.
 
 Where SciPy's function has the name of a NumPy function and other arguments, it is registered as `scipy_NAME`. Options
 that only save memory or time (`overwrite_a`, `check_finite`, drivers) are accepted and ignored.
+
+Sparse matrices are constants. A product with a matrix of n entries picks n elements, multiplies them, and adds them up
+by rows; so does its gradient. What would be a sparse matrix of values is refused: wires carry dense arrays.
 """
 
 from __future__ import annotations
@@ -15,7 +18,16 @@ from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import conjugate_flow
 from wiregrad.ops.functions import linalg
 from wiregrad.ops.functions.reduce import norm
-from wiregrad.ops.functions.registry import N, SampleMaker, dtype_of, lift, ndim_of, register_function, sample_calls
+from wiregrad.ops.functions.registry import (
+    N,
+    SampleMaker,
+    dtype_of,
+    lift,
+    ndim_of,
+    register_function,
+    register_scipy_method,
+    sample_calls,
+)
 from wiregrad.ops.functions.shape import take
 from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.linalg_records import definite_samples, normal_samples
@@ -684,3 +696,84 @@ def solve_banded(
     flat = TABLE["reshape"](ab, rank=2, shape=((lower + upper + 1) * n,))
     dense = _take_grid(flat, np.where(inside, diagonals * n + columns, 0))
     return linalg.solve(TABLE["where"](inside, dense, 0.0), _as_float(b))
+
+
+FORMATS = ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
+MAX_DENSE_ROWS = 4000
+"""Maximum size of a sparse system that is solved as a dense one."""
+
+
+def _list_names(kinds: tuple[str, ...], *methods: str) -> tuple[str, ...]:
+    """Return the dotted names of methods of the sparse classes."""
+    return tuple(f"scipy.sparse.{form}_{kind}.{method}" for form in FORMATS for kind in kinds for method in methods)
+
+
+@register_scipy_method(*_list_names(("array", "matrix"), "__matmul__", "dot"), *_list_names(("matrix",), "__mul__"))
+def multiply_sparse(matrix: Any, x: Any) -> Any:
+    """Return a sparse matrix times a value: a vector, or a matrix of columns."""
+    x = lift(x)
+    if ndim_of(x) not in (1, 2) or len(matrix.shape) != 2:
+        raise _refuse_sparse(f"the product of shapes {matrix.shape} and {shape_of(x)}")
+    rows, columns = matrix.shape
+    if shape_of(x)[0] != columns:
+        raise ValueError(f"matmul: dimension mismatch of shapes {matrix.shape} and {shape_of(x)}")
+    entries = matrix.tocoo()
+    axis = -ndim_of(x)
+    data = _match_kind(entries.data, x).reshape((-1,) + (1,) * (ndim_of(x) - 1))
+    products = TABLE["take"](x, entries.col.astype(np.int64), axis=axis) * data
+    return TABLE["take_add"](products, entries.row.astype(np.int64), axis=axis, length=rows)
+
+
+def _match_kind(data: Any, x: Any) -> Any:
+    """Return entries in a dtype that wires carry: that of a narrower value is widened, as NumPy does."""
+    wanted = np.result_type(data.dtype, dtype_of(x), np.float32)
+    return data.astype(wanted if wanted.char in "fdD" else np.complex128)
+
+
+@register_scipy_method(*_list_names(("array", "matrix"), "__rmatmul__"), *_list_names(("matrix",), "__rmul__"))
+def multiply_by_sparse(matrix: Any, x: Any) -> Any:
+    """Return a value, a vector or a matrix of rows, times a sparse matrix."""
+    x = lift(x)
+    if ndim_of(x) == 1:
+        return multiply_sparse(matrix.T, x)
+    return linalg.matrix_transpose(multiply_sparse(matrix.T, linalg.matrix_transpose(x)))
+
+
+@register_scipy_method(*_list_names(("array", "matrix"), "__add__", "__radd__"))
+def add_sparse(matrix: Any, x: Any) -> Any:
+    """Return the sum of a sparse matrix and a value, which is dense."""
+    return matrix.toarray() + lift(x)
+
+
+@register_scipy_method(*_list_names(("array", "matrix"), "__sub__"))
+def subtract_from_sparse(matrix: Any, x: Any) -> Any:
+    """Return a sparse matrix minus a value, which is dense."""
+    return matrix.toarray() - lift(x)
+
+
+@register_scipy_method(*_list_names(("array", "matrix"), "__rsub__"))
+def subtract_sparse(matrix: Any, x: Any) -> Any:
+    """Return a value minus a sparse matrix, which is dense."""
+    return lift(x) - matrix.toarray()
+
+
+@register_scipy_method(*_list_names(("array", "matrix"), "multiply"), *_list_names(("array",), "__mul__", "__rmul__"))
+def refuse_elementwise(matrix: Any, x: Any) -> Any:
+    """Refuse a product that would be a sparse matrix of values."""
+    raise _refuse_sparse(
+        "element-by-element products; write matrix.toarray() * v, or multiply after the product, (A @ x) * v"
+    )
+
+
+def _refuse_sparse(what: str) -> NoRuleError:
+    return NoRuleError(f"sparse matrices and recorded values: there is no rule for {what}{format_user_line()}")
+
+
+@register_scipy_method("scipy.sparse.linalg.spsolve")
+def solve_sparse(A: Any, b: Any, permc_spec: Any = None, use_umfpack: bool = True) -> Any:  # noqa: N803 - SciPy's name
+    """Solve a sparse system of plain entries for a recorded right-hand side; computed as a dense one."""
+    if not hasattr(A, "toarray") or A.shape[0] > MAX_DENSE_ROWS:
+        raise _refuse_sparse(
+            f"spsolve of a recorded matrix, or of more than {MAX_DENSE_ROWS} rows; use np.linalg.solve"
+        )
+    return linalg.solve(A.toarray(), b)

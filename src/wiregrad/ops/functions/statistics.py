@@ -1,18 +1,54 @@
-"""Statistics that skip NaN, and histograms: how many elements, or how much weight, fall into bins.
+"""Statistics that skip NaN, histograms, and the distributions of `scipy.stats`.
 
-A count is a step function of the data, so no gradient flows through it. Weights and the edges of bins that follow the
-data have one.
+A histogram counts how many elements, or how much weight, fall into bins. A count is a step function of the data, so no
+gradient flows through it. Weights and the edges of bins that follow the data have one.
+
+Densities and cumulative probabilities are made of ops, with SciPy's arguments. A distribution is one record: its
+density and probabilities in standard form (loc 0, scale 1). Location, scale, support and parameters that are not
+allowed are the same for all and are added here. A function is registered under the name of the distribution and the
+method, such as `norm.logpdf`, and reached by SciPy's name alone.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wiregrad.errors import NoRuleError, format_user_line
 from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import axes_from_end
+from wiregrad.ops.elementwise_records import (
+    absolute,
+    arctan2,
+    equal,
+    erfc,
+    exp,
+    expm1,
+    floor,
+    greater,
+    greater_equal,
+    isnan,
+    less,
+    less_equal,
+    log,
+    log1p,
+    logical_and,
+    logical_or,
+    not_equal,
+    sigmoid,
+    softplus,
+    undefined,
+    where,
+    xlog1py,
+    xlogy,
+)
+from wiregrad.ops.functions.linalg import cholesky, solve
 from wiregrad.ops.functions.reduce import (
     argmax,
     argmin,
@@ -30,10 +66,39 @@ from wiregrad.ops.functions.reduce import (
     sum_,
     var,
 )
-from wiregrad.ops.functions.registry import N, detach_array, dtype_of, lift, ndim_of, register_function, sample_calls
-from wiregrad.ops.functions.shape import as_row, gather_along, reshape_to
+from wiregrad.ops.functions.registry import (
+    N,
+    SampleMaker,
+    detach_array,
+    dtype_of,
+    lift,
+    ndim_of,
+    register_function,
+    sample_calls,
+)
+from wiregrad.ops.functions.shape import (
+    as_row,
+    concatenate,
+    diagonal,
+    expand_dims,
+    gather_along,
+    moveaxis,
+    reshape,
+    reshape_to,
+)
+from wiregrad.ops.functions.special import ndtr
 from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.reduce_records import merge_axes
+from wiregrad.ops.special_records import (
+    betainc,
+    betaincc,
+    betaln,
+    gammainc,
+    gammaincc,
+    gammaln,
+    log_ndtr,
+    stdtr,
+)
 
 _ARRAY_WITH_NANS = np.array([[1.0, math.nan, -2.0, 0.25], [0.5, 3.0, math.nan, math.nan], [2.0, -1.5, 0.75, 4.0]])
 _NAN_SAMPLES: tuple[Any, ...] = (
@@ -318,3 +383,549 @@ def _add_weights(a: Any, edges: Any, weights: Any) -> Any:
     inside = np.flatnonzero((places >= 0) & (places < edges.size - 1))
     row = gather_along(as_row(weights), inside, -1)
     return TABLE["take_add"](row, places[inside].astype(np.intp), axis=-1, length=edges.size - 1)
+
+
+LOG_2 = math.log(2.0)
+HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+SHARES_TOLERANCE = 1e-9
+"""How far the shares of a Dirichlet distribution may be from adding up to 1, as in SciPy."""
+Curve = Callable[..., Any]
+"""A function of the standardized variable and of the shapes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """A distribution in standard form: functions of `z = (x - loc) / scale` and of its shapes."""
+
+    name: str
+    logpdf: Curve
+    cdf: Curve
+    sf: Curve
+    logcdf: Curve | None = None
+    """The logarithm of cdf, if there is a better way than to take it."""
+    logsf: Curve | None = None
+    shapes: tuple[str, ...] = ()
+    """Names of the shapes, all of which must be positive."""
+    low: float = -math.inf
+    high: float = math.inf
+    points: tuple[float, ...]
+    """Six numbers in the support, at which the functions are checked."""
+    shape_points: tuple[tuple[float, ...], ...] = ()
+    """For each shape, three numbers."""
+
+    def evaluate(self, method: str, x: Any, shapes: Sequence[Any], loc: Any, scale: Any) -> Any:
+        """Compute a method at x; NaN for a shape or a scale that is not positive."""
+        shapes = [require_positive(shape) for shape in shapes]
+        scale = require_positive(scale)
+        z = standardize(x, loc, scale)
+        curve = getattr(self, method, None)
+        if method in ("pdf", "logpdf"):
+            return self._compute_density(method, z, shapes, scale)
+        if curve is not None:
+            return self._extend(method, z, shapes, lambda inner: curve(inner, *shapes))
+        plain = getattr(self, method.removeprefix("log"))
+        return self._extend(method, z, shapes, lambda inner: log(plain(inner, *shapes)))
+
+    def _compute_density(self, method: str, z: Any, shapes: Sequence[Any], scale: Any) -> Any:
+        def compute_inside(inner: Any) -> Any:
+            y = self.logpdf(inner, *shapes)
+            y = y if is_number(scale, 1) else y - log(scale)
+            return exp(y) if method == "pdf" else y
+
+        return self._extend(method, z, shapes, compute_inside)
+
+    def _extend(self, method: str, z: Any, shapes: Sequence[Any], curve: Callable[[Any], Any]) -> Any:
+        """Return a function of z with the right constant below and above the support."""
+        below, above = (spoil_constant(constant, shapes) for constant in OUTSIDE[method])
+        is_low = less(z, self.low) if self.low > -math.inf else None
+        is_high = greater(z, self.high) if self.high < math.inf else None
+        sides = [side for side in (is_low, is_high) if side is not None]
+        if not any(is_wire(side) or np.any(side) for side in sides):
+            return curve(z)
+        y = curve(where(reduce(logical_or, sides), self.points[0], z))
+        y = y if is_low is None else where(is_low, below, y)
+        return y if is_high is None else where(is_high, above, y)
+
+
+OUTSIDE = {
+    "pdf": (0.0, 0.0),
+    "logpdf": (-math.inf, -math.inf),
+    "cdf": (0.0, 1.0),
+    "logcdf": (-math.inf, 0.0),
+    "sf": (1.0, 0.0),
+    "logsf": (0.0, -math.inf),
+}
+"""For each method of a continuous distribution, its values below and above the support."""
+
+
+def is_number(x: Any, number: float) -> bool:
+    """Return whether x is a plain number of this value, with which nothing has to be computed."""
+    return not is_wire(x) and np.ndim(x) == 0 and bool(x == number)
+
+
+def as_operand(x: Any) -> Any:
+    """Return a list as an array; Python numbers stay as they are, so that they do not widen single precision."""
+    return x if x is None or isinstance(x, int | float) else lift(x)
+
+
+def standardize(x: Any, loc: Any, scale: Any) -> Any:
+    """Return (x - loc) / scale, without the steps that change nothing."""
+    z = x if is_number(loc, 0) else x - loc
+    return z if is_number(scale, 1) else z / scale
+
+
+def require_positive(p: Any) -> Any:
+    """Return a parameter, but NaN with a NaN slope where it is not positive."""
+    return _require(p, greater(p, 0.0))
+
+
+def _require(p: Any, allowed: Any) -> Any:
+    """Return a parameter, but NaN with a NaN slope where it is not allowed."""
+    if is_wire(p):
+        return where(allowed, p, undefined(p))
+    return p if np.all(allowed) else np.where(allowed, p, math.nan)
+
+
+def spoil_constant(constant: float, parameters: Sequence[Any]) -> Any:
+    """Return a constant, but NaN where a parameter is NaN."""
+    doubtful = [p for p in parameters if is_wire(p) or np.any(np.isnan(p))]
+    return reduce(lambda y, p: where(isnan(p), math.nan, y), doubtful, constant)
+
+
+def _log_of_difference(z: Any) -> Any:
+    """Return log(1 - exp(-z)), exact for a small and for a large z."""
+    is_small = less(z, LOG_2)
+    return where(is_small, log(-expm1(-where(is_small, z, LOG_2))), log1p(-exp(-where(is_small, LOG_2, z))))
+
+
+def _laplace_tail(z: Any) -> Any:
+    """Return the probability above z under the Laplace distribution."""
+    is_right = greater(z, 0.0)
+    return where(is_right, 0.5 * exp(-absolute(z)), 1.0 - 0.5 * exp(-absolute(z)))
+
+
+def _laplace_log_tail(z: Any) -> Any:
+    is_right = greater(z, 0.0)
+    return where(is_right, -absolute(z) - LOG_2, log1p(-0.5 * exp(-absolute(z))))
+
+
+_REAL_POINTS = (-1.3, 0.4, 2.1, -0.2, 0.9, -2.6)
+_POSITIVE_POINTS = (0.3, 1.7, 0.9, 2.4, 3.8, 0.6)
+_SHARE_POINTS = (0.1, 0.3, 0.45, 0.6, 0.8, 0.9)
+
+DISTRIBUTIONS = (
+    Distribution(
+        name="norm",
+        logpdf=lambda z: -0.5 * (z * z) - HALF_LOG_2PI,
+        cdf=ndtr,
+        sf=lambda z: ndtr(-z),
+        logcdf=log_ndtr,
+        logsf=lambda z: log_ndtr(-z),
+        points=_REAL_POINTS,
+    ),
+    Distribution(
+        name="t",
+        shapes=("df",),
+        logpdf=lambda z, df: -0.5 * (df + 1.0) * log1p(z * z / df) - 0.5 * log(df) - betaln(0.5 * df, 0.5),
+        cdf=lambda z, df: stdtr(df, z),
+        sf=lambda z, df: stdtr(df, -z),
+        points=_REAL_POINTS,
+        shape_points=((3.5, 1.2, 7.3),),
+    ),
+    Distribution(
+        name="gamma",
+        shapes=("a",),
+        logpdf=lambda z, a: xlogy(a - 1.0, z) - z - gammaln(a),
+        cdf=lambda z, a: gammainc(a, z),
+        sf=lambda z, a: gammaincc(a, z),
+        low=0.0,
+        points=_POSITIVE_POINTS,
+        shape_points=((1.7, 0.6, 4.2),),
+    ),
+    Distribution(
+        name="chi2",
+        shapes=("df",),
+        logpdf=lambda z, df: xlogy(0.5 * df - 1.0, z) - 0.5 * z - gammaln(0.5 * df) - (0.5 * LOG_2) * df,
+        cdf=lambda z, df: gammainc(0.5 * df, 0.5 * z),
+        sf=lambda z, df: gammaincc(0.5 * df, 0.5 * z),
+        low=0.0,
+        points=_POSITIVE_POINTS,
+        shape_points=((3.5, 1.2, 5.3),),
+    ),
+    Distribution(
+        name="beta",
+        shapes=("a", "b"),
+        logpdf=lambda z, a, b: xlogy(a - 1.0, z) + xlog1py(b - 1.0, -z) - betaln(a, b),
+        cdf=lambda z, a, b: betainc(a, b, z),
+        sf=lambda z, a, b: betaincc(a, b, z),
+        low=0.0,
+        high=1.0,
+        points=_SHARE_POINTS,
+        shape_points=((1.7, 0.6, 3.2), (0.8, 2.4, 1.5)),
+    ),
+    Distribution(
+        name="expon",
+        logpdf=lambda z: -z,
+        cdf=lambda z: -expm1(-z),
+        sf=lambda z: exp(-z),
+        logcdf=_log_of_difference,
+        logsf=lambda z: -z,
+        low=0.0,
+        points=_POSITIVE_POINTS,
+    ),
+    Distribution(
+        name="uniform",
+        logpdf=lambda z: 0.0 * z,
+        cdf=lambda z: 1.0 * z,
+        sf=lambda z: 1.0 - z,
+        low=0.0,
+        high=1.0,
+        points=_SHARE_POINTS,
+    ),
+    Distribution(
+        name="lognorm",
+        shapes=("s",),
+        logpdf=lambda z, s: -0.5 * (log(z) / s) ** 2 - log(s) - log(z) - HALF_LOG_2PI,
+        cdf=lambda z, s: ndtr(log(z) / s),
+        sf=lambda z, s: ndtr(-log(z) / s),
+        logcdf=lambda z, s: log_ndtr(log(z) / s),
+        logsf=lambda z, s: log_ndtr(-log(z) / s),
+        low=0.0,
+        points=_POSITIVE_POINTS,
+        shape_points=((0.7, 1.2, 0.4),),
+    ),
+    Distribution(
+        name="laplace",
+        logpdf=lambda z: -absolute(z) - LOG_2,
+        cdf=lambda z: _laplace_tail(-z),
+        sf=_laplace_tail,
+        logcdf=lambda z: _laplace_log_tail(-z),
+        logsf=_laplace_log_tail,
+        points=_REAL_POINTS,
+    ),
+    Distribution(
+        name="cauchy",
+        logpdf=lambda z: -log1p(z * z) - math.log(math.pi),
+        # The angle of (-z, 1) is exact in the left tail, where 1/2 + arctan(z) / pi cancels.
+        cdf=lambda z: arctan2(1.0, -z) * (1.0 / math.pi),
+        sf=lambda z: arctan2(1.0, z) * (1.0 / math.pi),
+        points=_REAL_POINTS,
+    ),
+    Distribution(
+        name="logistic",
+        logpdf=lambda z: z - 2.0 * softplus(z),
+        cdf=sigmoid,
+        sf=lambda z: sigmoid(-z),
+        logcdf=lambda z: -softplus(-z),
+        logsf=lambda z: -softplus(z),
+        points=_REAL_POINTS,
+    ),
+    Distribution(
+        name="halfnorm",
+        logpdf=lambda z: -0.5 * (z * z) + (LOG_2 - HALF_LOG_2PI),
+        cdf=lambda z: TABLE["erf"](z * math.sqrt(0.5)),
+        sf=lambda z: erfc(z * math.sqrt(0.5)),
+        logsf=lambda z: log_ndtr(-z) + LOG_2,
+        low=0.0,
+        points=_POSITIVE_POINTS,
+    ),
+)
+"""Every continuous distribution of one variable."""
+
+
+class StatsMethod(NamedTuple):
+    """What a registered method calls: the parameters that it takes, and the function that computes it."""
+
+    signature: inspect.Signature
+    compute: Curve
+
+
+DISTRIBUTION_METHODS: dict[str, StatsMethod] = {}
+"""Every method by the names of its distribution and its own, such as `norm.logpdf`."""
+
+
+def call_method(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a method of a distribution, which takes SciPy's parameters by position or by name."""
+    method = DISTRIBUTION_METHODS[name]
+    bound = method.signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    # As in SciPy, log(0) and NaN are answers here and no reason for a warning.
+    with np.errstate(all="ignore"):
+        return method.compute(*map(as_operand, bound.arguments.values()))
+
+
+def _register_method(
+    name: str, method: str, parameters: Sequence[inspect.Parameter], compute: Curve, samples: SampleMaker | None
+) -> None:
+    called = f"{name}.{method}"
+    DISTRIBUTION_METHODS[called] = StatsMethod(inspect.Signature(list(parameters)), compute)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return call_method(called, args, kwargs)
+
+    run.__doc__ = f"{METHOD_DOCS[method]} of `scipy.stats.{name}`."
+    run.__signature__ = DISTRIBUTION_METHODS[called].signature  # type: ignore[attr-defined]
+    # A traced call is named after its code, so functions made alike must not share theirs.
+    run.__code__ = run.__code__.replace(co_name=called)
+    register_function(scipy=(f"scipy.stats.{called}",), samples=samples, name=called)(run)
+
+
+METHOD_DOCS = {
+    "pdf": "The density",
+    "logpdf": "The logarithm of the density",
+    "pmf": "The probability of a whole number",
+    "logpmf": "The logarithm of the probability of a whole number",
+    "cdf": "The probability of at most x",
+    "logcdf": "The logarithm of the probability of at most x",
+    "sf": "The probability of more than x",
+    "logsf": "The logarithm of the probability of more than x",
+}
+
+
+def list_parameters(*names: str, **defaults: Any) -> list[inspect.Parameter]:
+    """Return parameters that may be given by position or by name, the last of them with defaults."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    required = [inspect.Parameter(name, kind) for name in names]
+    return [*required, *(inspect.Parameter(name, kind, default=value) for name, value in defaults.items())]
+
+
+def _sample_distribution(distribution: Distribution) -> SampleMaker:
+    """Return calls at numbers in the support, with and without a location and a scale."""
+    z = np.array(distribution.points)
+    rows = [np.array(points) for points in distribution.shape_points]
+    first = [float(row[0]) for row in rows]
+    return sample_calls(
+        (z, *first),
+        (0.3 + 1.7 * z.reshape(2, 3), *first, 0.3, 1.7),
+        (float(z[1]), *first),
+        (np.full((0, 2), 0.5), *first),
+        (2.0 * z[:3], *rows, {"scale": 2.0}),
+        (z[:2, None] + 0.5, *rows, np.array([0.5, 0.5, 0.5]), np.array([1.0, 1.2, 1.1])),
+    )
+
+
+def _register_distribution(distribution: Distribution) -> None:
+    shapes = len(distribution.shapes)
+    parameters = list_parameters("x", *distribution.shapes, loc=0, scale=1)
+    for method in OUTSIDE:
+
+        def compute(x: Any, *rest: Any, method: str = method) -> Any:
+            return distribution.evaluate(method, x, rest[:shapes], rest[shapes], rest[shapes + 1])
+
+        _register_method(distribution.name, method, parameters, compute, _sample_distribution(distribution))
+
+
+for _distribution in DISTRIBUTIONS:
+    _register_distribution(_distribution)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteDistribution:
+    """A distribution of whole numbers from 0 on: functions of the number and of its shapes; no slope by the number."""
+
+    name: str
+    shapes: tuple[str, ...]
+    logpmf: Curve
+    cdf: Curve
+    sf: Curve
+    require: Callable[..., Sequence[Any]]
+    """Returns the shapes, but NaN where they are not allowed."""
+    highest: Callable[..., Any] | None = None
+    """The largest number, as a function of the shapes; None if there is none."""
+    points: tuple[int, ...]
+    shape_points: tuple[tuple[float, ...], ...]
+
+    def evaluate(self, method: str, k: Any, shapes: Sequence[Any], loc: Any) -> Any:
+        """Compute a method at k."""
+        shapes = self.require(*shapes)
+        k = TABLE["stop_gradient"](k) if is_wire(k) else np.asarray(k)
+        k = k if is_number(loc, 0) else k - loc
+        if method in ("pmf", "logpmf"):
+            return self._compute_mass(method, k, shapes)
+        y = self._compute_probability(method.removeprefix("log"), floor(k), shapes)
+        return log(y) if method.startswith("log") else y
+
+    def _compute_mass(self, method: str, k: Any, shapes: Sequence[Any]) -> Any:
+        outside = logical_or(less(k, 0.0), not_equal(k, floor(k)))
+        if self.highest is not None:
+            outside = logical_or(outside, greater(k, self.highest(*shapes)))
+        y = self.logpmf(where(outside, 0.0, k), *shapes)
+        y = exp(y) if method == "pmf" else y
+        return where(outside, spoil_constant(0.0 if method == "pmf" else -math.inf, shapes), y)
+
+    def _compute_probability(self, method: str, k: Any, shapes: Sequence[Any]) -> Any:
+        low, high = (spoil_constant(constant, shapes) for constant in OUTSIDE[method])
+        is_low = less(k, 0.0)
+        is_high = np.False_ if self.highest is None else greater_equal(k, self.highest(*shapes))
+        y = getattr(self, method)(where(logical_or(is_low, is_high), 0.0, k), *shapes)
+        return where(is_low, low, where(is_high, high, y))
+
+
+def _require_rate(mu: Any) -> list[Any]:
+    return [_require(mu, greater_equal(mu, 0.0))]
+
+
+def _require_share(n: Any, p: Any) -> list[Any]:
+    whole = logical_and(greater_equal(n, 0.0), equal(n, floor(n)))
+    return [_require(n, whole), _require(p, logical_and(greater_equal(p, 0.0), less_equal(p, 1.0)))]
+
+
+def _binom_logpmf(k: Any, n: Any, p: Any) -> Any:
+    return xlogy(k, p) + xlog1py(n - k, -p) - betaln(n - k + 1.0, k + 1.0) - log(n + 1.0)
+
+
+DISCRETE_DISTRIBUTIONS = (
+    DiscreteDistribution(
+        name="poisson",
+        shapes=("mu",),
+        logpmf=lambda k, mu: xlogy(k, mu) - mu - gammaln(k + 1.0),
+        cdf=lambda k, mu: gammaincc(k + 1.0, mu),
+        sf=lambda k, mu: gammainc(k + 1.0, mu),
+        require=_require_rate,
+        points=(0, 1, 3, 2, 5, 4),
+        shape_points=((2.4, 0.7, 4.8),),
+    ),
+    DiscreteDistribution(
+        name="binom",
+        shapes=("n", "p"),
+        logpmf=_binom_logpmf,
+        cdf=lambda k, n, p: betaincc(k + 1.0, n - k, p),
+        sf=lambda k, n, p: betainc(k + 1.0, n - k, p),
+        require=_require_share,
+        highest=lambda n, p: n,
+        points=(0, 1, 3, 2, 5, 4),
+        shape_points=((7, 6, 8), (0.4, 0.25, 0.7)),
+    ),
+)
+"""Every distribution of whole numbers."""
+DISCRETE_METHODS = ("pmf", "logpmf", "cdf", "logcdf", "sf", "logsf")
+
+
+def _sample_discrete(distribution: DiscreteDistribution) -> SampleMaker:
+    k = np.array(distribution.points)
+    rows = [np.array(points) for points in distribution.shape_points]
+    first = [points[0] for points in distribution.shape_points]
+    return sample_calls(
+        (k, *first),
+        (k.reshape(2, 3), *rows),
+        (2, *first),
+        (np.zeros((0, 2), int), *first),
+        (k[:3] + 1, *rows, 1),
+        (k[:2, None], *rows),
+    )
+
+
+def _register_discrete(distribution: DiscreteDistribution) -> None:
+    parameters = list_parameters("k", *distribution.shapes, loc=0)
+    for method in DISCRETE_METHODS:
+
+        def compute(k: Any, *rest: Any, method: str = method) -> Any:
+            return distribution.evaluate(method, k, rest[:-1], rest[-1])
+
+        _register_method(distribution.name, method, parameters, compute, _sample_discrete(distribution))
+
+
+for _discrete in DISCRETE_DISTRIBUTIONS:
+    _register_discrete(_discrete)
+
+
+def _normal_logpdf(x: Any, mean: Any, cov: Any, allow_singular: Any) -> Any:
+    """Return the logarithm of the density of a multivariate normal distribution, rows along the last axis."""
+    if allow_singular:
+        raise NoRuleError(f"multivariate_normal(allow_singular=True) has no rule{format_user_line()}")
+    x, mean, cov = _as_rows(x, None if mean is None else lift(mean), lift(cov))
+    size = shape_of(cov)[-1]
+    factor = cholesky(cov)
+    gaps = x if mean is None else x - mean
+    whitened = solve(factor, moveaxis(reshape(gaps, (-1, size)), -1, 0))
+    squares = reshape(sum_(whitened * whitened, axis=0), shape_of(gaps)[:-1])
+    y = -0.5 * squares - sum_(log(diagonal(factor))) - size * HALF_LOG_2PI
+    return _drop_short_axes(y)
+
+
+def _drop_short_axes(y: Any) -> Any:
+    """Return an array without its axes of length 1, as SciPy returns densities of vectors."""
+    return reshape(y, [length for length in shape_of(y) if length != 1])
+
+
+def _as_rows(x: Any, mean: Any, cov: Any) -> tuple[Any, Any, Any]:
+    """Return points as rows and the covariance as a matrix, by SciPy's rules for numbers and vectors."""
+    sizes = [shape_of(p)[0] for p in (mean, cov) if p is not None and ndim_of(p)]
+    size = sizes[0] if sizes else 1
+    if ndim_of(cov) < 2:
+        cov = expand_dims(cov, -1) * np.eye(size) if ndim_of(cov) else cov * np.eye(size)
+    if shape_of(cov) != (size, size):
+        raise ValueError(f"Array 'cov' must be square and fit the mean; got {shape_of(cov)} for {size} variables")
+    x = lift(x)
+    if ndim_of(x) == 0:
+        x = reshape(x, (1, 1))
+    elif ndim_of(x) == 1:
+        x = expand_dims(x, 1 if size == 1 else 0)
+    if shape_of(x)[-1] != size:
+        raise ValueError(f"points must have {size} coordinates along the last axis; got shape {shape_of(x)}")
+    return x, mean, cov
+
+
+_COVARIANCE = np.array([[1.5, 0.4, -0.2], [0.4, 0.9, 0.1], [-0.2, 0.1, 1.2]])
+_ROWS = np.array([[0.3, -0.7, 1.7], [-1.3, 0.6, 0.9], [0.2, 1.1, -0.4], [0.8, -0.1, 0.5]])
+_NORMAL_SAMPLES = sample_calls(
+    (_ROWS, _ROWS[0]),
+    (_ROWS[0], _ROWS[1], {"cov": _COVARIANCE}),
+    (_ROWS.reshape(2, 2, 3), _ROWS[1], {"cov": _COVARIANCE}),
+    (_ROWS[:, 0],),
+    (0.7, 0.2, {"cov": 1.7}),
+    (_ROWS, _ROWS[0], np.array([1.5, 0.6, 0.9])),
+    (_ROWS, _ROWS[0], 1.4),
+)
+
+
+def _dirichlet_logpdf(x: Any, alpha: Any) -> Any:
+    """Return the logarithm of the density of a Dirichlet distribution, shares along the first axis."""
+    x, alpha = lift(x), lift(alpha)
+    size = shape_of(alpha)[0]
+    if shape_of(x)[0] == size - 1:
+        x = concatenate([x, 1.0 - sum_(x, axis=0, keepdims=True)], 0)
+    elif shape_of(x)[0] != size:
+        raise ValueError(f"x must have {size} or {size - 1} shares along its first axis, as alpha; got {shape_of(x)}")
+    elif not is_wire(x) and np.any(np.abs(np.sum(x, axis=0) - 1.0) > SHARES_TOLERANCE):
+        raise ValueError(f"the shares must add up to 1; got {np.sum(x, axis=0)}")
+    if not is_wire(alpha) and np.any(alpha <= 0):
+        raise ValueError("All parameters must be greater than 0")
+    column = reshape(alpha, (size,) + (1,) * (ndim_of(x) - 1))
+    y = sum_(xlogy(column - 1.0, x), axis=0) - sum_(gammaln(alpha)) + gammaln(sum_(alpha))
+    return _drop_short_axes(_spoil_shares(y, x, alpha))
+
+
+def _spoil_shares(y: Any, x: Any, alpha: Any) -> Any:
+    """Return y, but NaN where recorded shares do not add up to 1, or where a recorded parameter is not positive."""
+    if is_wire(x):
+        total = sum_(x, axis=0)
+        y = where(less_equal(absolute(total - 1.0), SHARES_TOLERANCE), y, undefined(total))
+    if is_wire(alpha):
+        y = where(greater(min_(alpha), 0.0), y, undefined(sum_(alpha)))
+    return y
+
+
+_DIRICHLET_SAMPLES = sample_calls(
+    (np.array([0.2, 0.3]), np.array([1.7, 0.6, 3.2])),
+    (np.array([0.5]), np.array([0.8, 2.4])),
+    (np.array([[0.2, 0.5], [0.3, 0.1]]), np.array([1.7, 0.6, 3.2])),
+    (np.array([0.1, 0.4, 0.2]), np.array([1.5, 0.9, 2.2, 1.1])),
+    (np.array([[0.2], [0.3]]), np.array([2.7, 1.6, 0.7])),
+    (np.array([0.35]), np.array([3.8, 1.4])),
+)
+
+
+def _exponentiate(curve: Curve) -> Curve:
+    return lambda *args: exp(curve(*args))
+
+
+def _list_vector_methods() -> Iterator[tuple[str, list[inspect.Parameter], Curve, SampleMaker]]:
+    normal = list_parameters("x", mean=None, cov=1, allow_singular=False)
+    yield "multivariate_normal", normal, _normal_logpdf, _NORMAL_SAMPLES
+    yield "dirichlet", list_parameters("x", "alpha"), _dirichlet_logpdf, _DIRICHLET_SAMPLES
+
+
+for _name, _parameters, _curve, _samples in _list_vector_methods():
+    _register_method(_name, "logpdf", _parameters, _curve, _samples)
+    _register_method(_name, "pdf", _parameters, _exponentiate(_curve), _samples)

@@ -1,4 +1,8 @@
-"""Circuit files: one safetensors file with the arrays as tensors and the JSON form of the circuit beside them.
+"""Circuit files on disk: saved, loaded, and replaced safely.
+
+A circuit file is one safetensors file with the arrays as tensors and the JSON form of the circuit beside them. Other
+rooms may call `save`, `load` and `replace_file`, the JSON form (`write_json`, `parse_json`, which
+`wiregrad.ir.json_form` defines), and `read_file_bytes`, `encode_circuit_file` and `decode_circuit_file`.
 
 The format is eight bytes with the length of the header, a JSON header with the position of each tensor, and the
 tensors. It is small enough to be read and written here, with the checks that a file from an unknown source needs:
@@ -39,6 +43,8 @@ from wiregrad.ir.json_form import (
     write_json,
 )
 from wiregrad.ir.strict_json import MAX_TEXT_BYTES, as_pairs, is_json, read_strict_json
+
+__all__ = ["load", "parse_json", "replace_file", "save", "write_json"]
 
 MAX_FILE_BYTES = 8 * 2**30
 """Maximum size of a file in bytes."""

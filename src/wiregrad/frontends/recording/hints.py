@@ -1,0 +1,553 @@
+"""Hints in messages: what to write instead, and which function of which library was called.
+
+People arrive with the habits of PyTorch, JAX, micrograd and autograd. A name that means the same here is a method or an
+alias (`dispatch.TORCH_METHODS`). Every other name has one line in a table below. The code of a line, behind `write`, is
+run by a test with the variables of `HINT_VARIABLES`. The names of `VALUE_HINTS` are descriptors, not cases of a
+`__getattr__`: with a `__getattr__`, Python would read every attribute of a value four times slower.
+
+A message names the function that was called as people import it. NumPy hands a ufunc over without its module, and
+SciPy's functions begin to compute before they touch a value. So the name is looked up among the modules that are
+loaded, or read from the frames between the user's line and wiregrad.
+
+Where a line cannot be recorded, the message shows that line mended (`advise_on_update`, `advise_on_store`,
+`advise_on_conversion`). The expression is found by the position of the instruction that is running; the line that made
+an array, by reading the function's source above it. Only errors ask for it, so it need not be fast.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import inspect
+import linecache
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from types import FrameType, FunctionType, ModuleType
+from typing import Any, Never
+
+import numpy as np
+
+from wiregrad.errors import (
+    InputError,
+    NoRuleError,
+    UnknownAttributeError,
+    UnknownToLibraryError,
+    find_user_frame,
+    format_user_line,
+    is_library_file,
+    is_scipy_file,
+)
+from wiregrad.ir import TABLE
+from wiregrad.ops.functions import FUNCTIONS
+from wiregrad.ops.functions.refusals import REFUSALS
+
+HINT_VARIABLES = ("a", "b", "f", "index", "n", "other", "rng", "shape", "v", "values", "w", "wg", "np", "x", "y")
+"""The variables that the code of hints uses."""
+
+_MAKE_CONSTANT = "every value that you make has a gradient; for a constant, write v.detach()"
+_ON_CPU = "leave it out; values are NumPy arrays, always on the CPU"
+_NEW_DATA = "a value does not change in place; write w.data = "
+
+VALUE_HINTS: dict[str, str] = {
+    "_prev": "write v.inputs",
+    "_children": "write v.inputs",
+    "_op": "write v.op",
+    "_backward": "a value's rule is that of its op; write v.op",
+    "grad_fn": "write v.op",
+    "is_leaf": "write v.op is None",
+    "requires_grad": _MAKE_CONSTANT,
+    "requires_grad_": _MAKE_CONSTANT,
+    "retain_grad": "leave it out; every value on the way has its gradient after backward()",
+    "cuda": _ON_CPU,
+    "cpu": _ON_CPU,
+    "device": _ON_CPU,
+    "is_cuda": _ON_CPU,
+    "to": "values are always on the CPU; for another dtype, write v.astype(np.float32)",
+    "float": "write v.astype(np.float32)",
+    "double": "write v.astype(np.float64)",
+    "long": "whole numbers have no gradient; write v.data.astype(int)",
+    "int": "whole numbers have no gradient; write v.data.astype(int)",
+    "type": "write v.dtype or v.astype(np.float32)",
+    "type_as": "write v.astype(other.dtype)",
+    **dict.fromkeys(("flags", "strides", "base", "ctypes"), "a value has no memory of its own; ask the array v.data"),
+    "contiguous": "leave it out; memory order makes no difference here",
+    "block_until_ready": "leave it out; results are computed at once",
+    "clamp_min": "write np.maximum(v, 0.0)",
+    "clamp_max": "write np.minimum(v, 1.0)",
+    "expand": "write np.broadcast_to(v, shape)",
+    "view_as": "write v.reshape(other.shape)",
+    "reshape_as": "write v.reshape(other.shape)",
+    "chunk": "write np.array_split(v, n)",
+    "unbind": "write list(v)",
+    "gather": "write np.take_along_axis(v, index, 1)",
+    "index_select": "write np.take(v, [0, 1], axis=0)",
+    "scatter": "write v.at[0].set(values)",
+    "scatter_add": "write v.at[0].add(values)",
+    "index_add": "write v.at[0].add(values)",
+    "repeat_interleave": "write np.repeat(v, n)",
+    "topk": "write np.sort(v, axis=-1)[..., -n:]",
+    "flip": "write np.flip(v, axis=0)",
+    "norm": "write np.linalg.norm(v)",
+    "det": "write np.linalg.det(v)",
+    "inverse": "write np.linalg.inv(v)",
+    "addmm": "write v + a @ b",
+    "rsqrt": "write 1 / np.sqrt(v)",
+    "eq": "write v == other",
+    "ne": "write v != other",
+    "gt": "write v > other",
+    "ge": "write v >= other",
+    "lt": "write v < other",
+    "le": "write v <= other",
+    "new_zeros": "write np.zeros(shape)",
+    "new_ones": "write np.ones(shape)",
+    "zero_": f"{_NEW_DATA}np.zeros(shape)",
+    "fill_": f"{_NEW_DATA}np.full(shape, 1.0)",
+    "copy_": f"{_NEW_DATA}other.data",
+    "normal_": f"{_NEW_DATA}rng.normal(size=shape)",
+    "uniform_": f"{_NEW_DATA}rng.uniform(size=shape)",
+}
+"""What to write instead of an attribute that values do not have."""
+IN_PLACE_METHODS = (
+    "abs add ceil clamp cos div exp floor log masked_fill mul neg pow reciprocal relu round sigmoid sin sqrt square "
+    "squeeze sub t tanh unsqueeze"
+).split()
+"""Methods that PyTorch has in place too, with `_` behind the name."""
+VALUE_HINTS.update(
+    (f"{_name}_", f"a value does not change in place; write v = v.{_name}(...)") for _name in IN_PLACE_METHODS
+)
+
+_MAKE_VALUE = "write wg.Value(x)"
+_NO_RECORDING = "write with wg.no_grad(): f(x)"
+_RANDOM = "random numbers are NumPy's; write rng = np.random.default_rng(0)"
+
+MODULE_HINTS: dict[str, str] = {
+    "Tensor": _MAKE_VALUE,
+    "tensor": _MAKE_VALUE,
+    "as_tensor": _MAKE_VALUE,
+    "from_numpy": _MAKE_VALUE,
+    "Variable": _MAKE_VALUE,
+    "Parameter": _MAKE_VALUE,
+    "cat": "write np.concatenate([a, b], axis=0)",
+    "mm": "write a @ b",
+    "bmm": "write a @ b",
+    "clamp": "write np.clip(v, 0.0, 1.0)",
+    "unsqueeze": "write np.expand_dims(v, 0)",
+    "detach": "write wg.stop_gradient(v)",
+    "backward": "write y.backward()",
+    "autograd": "write wg.grad(f)(x)",
+    "derivative": "write wg.grad(f)(x)",
+    "set_grad_enabled": _NO_RECORDING,
+    "enable_grad": "leave it out; everything outside of wg.no_grad() is recorded",
+    "inference_mode": _NO_RECORDING,
+    "nn": "layers are NumPy code; for what NumPy lacks, write wg.relu(x) or wg.softmax(x)",
+    "functional": "write wg.relu(x) or wg.softmax(x)",
+    "optim": "write w.data -= 0.1 * w.grad",
+    "random": _RANDOM,
+    "manual_seed": _RANDOM,
+    "rand": "write np.random.default_rng(0).uniform(size=shape)",
+    "randn": "write np.random.default_rng(0).normal(size=shape)",
+    "jit": "write wg.compile(f)",
+    "pmap": "write wg.vmap(f)",
+    "lax": "loops and branches are Python's own: if, for, while",
+    "make_jaxpr": "write print(wg.trace(f, x))",
+    "custom_jvp": "see wg.op and wg.Function",
+    "custom_vjp": "see wg.op and wg.Function",
+    "tree": "write wg.tree_map(f, x)",
+    "tree_util": "write wg.tree_map(f, x)",
+    "device_put": _ON_CPU,
+    "block_until_ready": "leave it out; results are computed at once",
+    "draw_dot": "write wg.run(y).to_svg()",
+    "jnp": "write import numpy as np",
+    "np": "write import numpy as np",
+}
+"""What to write instead of a name that `wiregrad` does not have."""
+
+VALUE_KEYWORD_HINTS: dict[str, str] = {
+    "requires_grad": _MAKE_CONSTANT.replace("v.detach()", "wg.stop_gradient(x)"),
+    "dtype": "write wg.Value(np.asarray(x, np.float32))",
+    "device": _ON_CPU,
+    "_children": "a value that you make has no inputs; write wg.Value(2.0)",
+    "_op": "a value that you make has no op; write wg.Value(2.0)",
+}
+"""What to write instead of a keyword that `wg.Value` does not take."""
+
+SAME_AXIS_NAMES = frozenset(
+    "sum mean prod nansum nanmean any all argmax argmin amax amin cumsum cumprod logsumexp softmax log_softmax "
+    "squeeze".split()
+)
+"""Methods whose `dim=` and `keepdim=` in PyTorch mean what `axis=` and `keepdims=` mean in NumPy."""
+TORCH_KEYWORDS = {"dim": "axis", "keepdim": "keepdims"}
+DIM_HINTS: dict[str, str] = {
+    "max": "PyTorch's max(dim=) returns values and indices; write v.max(axis=0) and v.argmax(axis=0)",
+    "min": "PyTorch's min(dim=) returns values and indices; write v.min(axis=0) and v.argmin(axis=0)",
+    "std": "PyTorch's std divides by n - 1; write v.std(axis=0, ddof=1)",
+    "var": "PyTorch's var divides by n - 1; write v.var(axis=0, ddof=1)",
+    "sort": "PyTorch's sort(dim=) returns values and indices; write np.sort(v, axis=0) and np.argsort(v, axis=0)",
+    "median": "PyTorch's median(dim=) is the lower of two middle values; for their mean, write np.median(v, axis=0)",
+}
+"""What to write instead of `dim=` where PyTorch and NumPy differ in more than the name."""
+
+TORCH_FUNCTION_HINTS: dict[str, str] = {
+    "transpose": "write np.swapaxes(v, 0, 1)",
+    "split": "PyTorch's split takes lengths of parts; write np.array_split(v, n)",
+}
+"""What to write instead of functions of PyTorch whose names mean something else in NumPy."""
+
+
+class ForeignName:
+    """An attribute that values do not have: reading or setting it raises an error that says what to write instead."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        self.name = name
+        self.hint = hint
+        self.__doc__ = f"Not an attribute of values: {hint}."
+
+    def __get__(self, value: object, owner: type) -> Never:
+        scipy_call = name_scipy_call()
+        if scipy_call:
+            raise UnknownToLibraryError(f"{describe_missing_function(scipy_call)}{format_user_line()}")
+        # With a name and no object, Python appends no suggestion of its own.
+        raise UnknownAttributeError(f"wg.Value has no {self.name!r}: {self.hint}{format_user_line()}", name=self.name)
+
+    def __set__(self, value: object, to: object) -> Never:
+        self.__get__(value, type(value))
+
+
+class ForeignNames:
+    """The names of other libraries that values do not have, for the sake of their error messages."""
+
+    __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if hasattr(type(self), name)]
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: object, args: object = (), kwargs: object = None) -> Never:
+        """Raise because a function of PyTorch was given a value; PyTorch calls this."""
+        name = function.__name__
+        raise NoRuleError(f"torch's {name} cannot take a wg.Value: {describe_torch_function(name)}")
+
+
+for _name, _hint in VALUE_HINTS.items():
+    setattr(ForeignNames, _name, ForeignName(_name, _hint))
+
+
+def describe_module_name(name: str) -> str:
+    """Return `: write ...` for a name that `wiregrad` does not have; empty for names of no known library.
+
+    >>> describe_module_name("cat"), describe_module_name("zeros")
+    (': write np.concatenate([a, b], axis=0)', ': write np.zeros')
+    """
+    if name in MODULE_HINTS:
+        return f": {MODULE_HINTS[name]}"
+    return f": write np.{name}" if _is_plain_numpy_name(name) else ""
+
+
+def describe_torch_function(name: str) -> str:
+    """Return what to write instead of a function of PyTorch.
+
+    >>> describe_torch_function("tanh"), describe_torch_function("relu"), describe_torch_function("bincount_")
+    ('write np.tanh', 'write wg.relu', 'compute it with NumPy')
+    """
+    hint = TORCH_FUNCTION_HINTS.get(name) or DIM_HINTS.get(name) or MODULE_HINTS.get(name)
+    if hint is not None:
+        return hint
+    if hasattr(np, name):
+        return f"write np.{name}"
+    return f"write wg.{name}" if name in FUNCTIONS or TABLE.is_scalar(name) else "compute it with NumPy"
+
+
+def _is_plain_numpy_name(name: str) -> bool:
+    """Return whether NumPy has a public name that takes no values: a constant, a type, a function that makes arrays."""
+    if name not in np.__all__:
+        return False
+    thing = getattr(np, name)
+    return not isinstance(thing, np.ufunc) and not hasattr(thing, "_implementation")
+
+
+def refuse_keywords(keywords: Mapping[str, Any]) -> Never:
+    """Raise because `wg.Value` was given keywords that it does not take."""
+    name = next(iter(keywords))
+    hint = VALUE_KEYWORD_HINTS.get(name, "it takes Value(data, name=None)")
+    raise InputError(f"wg.Value has no keyword {name!r}: {hint}{format_user_line()}")
+
+
+def rename_torch_keywords(name: str, keywords: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return PyTorch's keywords under NumPy's names; None if that cannot be done.
+
+    >>> rename_torch_keywords("sum", {"dim": 1, "keepdim": True}), rename_torch_keywords("max", {"dim": 1})
+    ({'axis': 1, 'keepdims': True}, None)
+    """
+    if name not in SAME_AXIS_NAMES or not TORCH_KEYWORDS.keys() & keywords.keys():
+        return None
+    renamed = {TORCH_KEYWORDS.get(keyword, keyword): setting for keyword, setting in keywords.items()}
+    return renamed if len(renamed) == len(keywords) else None
+
+
+def describe_torch_keywords(name: str, keywords: Mapping[str, Any]) -> str:
+    """Return a hint for PyTorch's keywords where they have no meaning here; empty if there are none."""
+    foreign = [keyword for keyword in TORCH_KEYWORDS if keyword in keywords]
+    if not foreign:
+        return ""
+    return DIM_HINTS.get(name) or "; ".join(f"write {TORCH_KEYWORDS[keyword]}=, not {keyword}=" for keyword in foreign)
+
+
+LACKS_RULE = "has no rule: compute it from functions that have one, or pass v.data, which stops the gradient"
+"""What is said of a function without a rule for which there is no other advice."""
+UFUNC_SETTING_ADVICE = {
+    "where": "write np.where(mask, {name}(...), x)",
+    "dtype": "write {name}(...).astype(dtype)",
+}
+"""What to write instead of a setting of a ufunc."""
+
+
+def name_ufunc(ufunc: np.ufunc) -> str:
+    """Return the name of a ufunc as people import it; its own name if no loaded module has it.
+
+    >>> name_ufunc(np.add), name_ufunc(np.frompyfunc(abs, 1, 1))
+    ('np.add', 'abs (vectorized)')
+    """
+    name = ufunc.__name__
+    if getattr(np, name, None) is ufunc:
+        return f"np.{name}"
+    homes = [module for module in _loaded_modules() if vars(module).get(name) is ufunc]
+    return min((f"{home.__name__}.{name}" for home in homes), key=len, default=name)
+
+
+def _loaded_modules() -> Iterator[ModuleType]:
+    """Return the public modules that are loaded, without the main program."""
+    for name, module in [*sys.modules.items()]:
+        if type(module) is ModuleType and "._" not in name and not name.startswith("_"):
+            yield module
+
+
+def name_function(function: Callable[..., Any]) -> str:
+    """Return the name of a NumPy function (`np.linalg.eig`), or of the SciPy function that calls it."""
+    caller = name_scipy_call()
+    if caller:
+        return caller
+    home = function.__module__
+    if home == "numpy" or home.startswith("numpy."):
+        home = "np" + home.removeprefix("numpy")
+    return f"{home}.{function.__name__}"
+
+
+def describe_missing_ufunc(ufunc: np.ufunc, method: str, settings: Mapping[str, Any]) -> str:
+    """Say that a ufunc has no rule, and what to write instead."""
+    caller = name_scipy_call()
+    if caller:
+        return describe_missing_function(caller)
+    name = name_ufunc(ufunc)
+    if settings:
+        return f"{_add_method(name, method)} with {', '.join(settings)}= has no rule: {_advise_setting(name, settings)}"
+    return describe_missing_function(_add_method(name, method), REFUSALS.get(ufunc))
+
+
+def _add_method(name: str, method: str) -> str:
+    return name if method == "__call__" else f"{name}.{method}"
+
+
+def _advise_setting(name: str, settings: Mapping[str, Any]) -> str:
+    advice = [UFUNC_SETTING_ADVICE[setting] for setting in settings if setting in UFUNC_SETTING_ADVICE]
+    return advice[0].format(name=name) if advice else f"leave out {', '.join(settings)}="
+
+
+def describe_missing_function(name: str, advice: str | None = None) -> str:
+    """Say that a function has no rule, and what to write instead.
+
+    >>> describe_missing_function("np.spacing", "take it of x.data")
+    'np.spacing has no rule: take it of x.data'
+    """
+    return f"{name} has no rule: {advice}" if advice else f"{name} {LACKS_RULE}"
+
+
+def describe_signature(function: Callable[..., Any], name: str) -> str:
+    """Return a call of a function as NumPy's documentation writes it, without types.
+
+    >>> def sum_(a: "Any", axis: "Any" = None, *, keepdims: "bool" = False) -> "Any": ...
+    >>> describe_signature(sum_, "sum")
+    'sum(a, axis=None, *, keepdims=False)'
+    """
+    signature = inspect.signature(function)
+    parameters = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+    return f"{name}{signature.replace(parameters=parameters, return_annotation=signature.empty)}"
+
+
+def name_scipy_call() -> str:
+    """Return the name of the SciPy function that the user's line called, and that called wiregrad; empty if none.
+
+    Of several, the one nearest to the user: it is the one that the user has written.
+    """
+    name = ""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_library_file(frame.f_code.co_filename):
+        if is_scipy_file(frame.f_code.co_filename):
+            name = _name_scipy_frame(frame) or name
+        frame = frame.f_back
+    return name
+
+
+def _name_scipy_frame(frame: FrameType) -> str:
+    """Return the public name of the SciPy function or method that a frame runs; empty for internal functions."""
+    home = _public_package(str(frame.f_globals.get("__name__", "")))
+    package = sys.modules.get(home)
+    owner = getattr(frame.f_locals.get("self"), "name", None)
+    # The object of a class is made by its `__init__`.
+    function = frame.f_code.co_qualname.removesuffix(".__init__").rpartition(".")[2]
+    if isinstance(owner, str) and hasattr(package, owner) and not function.startswith("_"):
+        return f"{home}.{owner}.{function}"
+    if callable(getattr(package, function, None)):
+        return f"{home}.{function}"
+    # A decorator of SciPy looks at the arguments before it calls the function that the user has written.
+    decorated = [thing for thing in frame.f_locals.values() if inspect.isfunction(thing) and _is_public(thing)]
+    return _name_public(decorated[0]) if decorated else ""
+
+
+def _is_public(function: FunctionType) -> bool:
+    """Return whether people import a function from a package that is loaded."""
+    home = sys.modules.get(_public_package(function.__module__))
+    return getattr(home, function.__name__, None) is not None
+
+
+def _name_public(function: FunctionType) -> str:
+    return f"{_public_package(function.__module__)}.{function.__name__}"
+
+
+def _public_package(module: str) -> str:
+    """Return the package from which people import what a private module defines.
+
+    >>> _public_package("scipy.linalg._decomp_cholesky")
+    'scipy.linalg'
+    """
+    return ".".join(part for part in module.split(".") if not part.startswith("_"))
+
+
+PLAIN_MAKER = (
+    "{array} is a plain array, made by `{maker}` (line {line}), and cannot hold a recorded value: write `{mended}`"
+)
+PLAIN_ARRAY = (
+    "{array} is a plain array and cannot hold a recorded value: write `{array} = np.array({array}, like={value})` above"
+)
+IN_A_LIST = ", or collect the values in a list and join them with np.stack"
+MADE_PATTERN = r"^\s*{array}\s*=\s*(?P<maker>[\w.]+\(.*\))\s*(#.*)?$"
+
+
+def find_running_text(frame: FrameType) -> tuple[str, str]:
+    """Return the name of the instruction that a frame is at, and the source text of its expression; empty if unknown.
+
+    >>> import sys
+    >>> find_running_text(sys._getframe())[1]
+    'find_running_text(sys._getframe())'
+    """
+    code = frame.f_code
+    place = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    opname = dis.opname[code.co_code[frame.f_lasti]]
+    first, last, start, stop = place
+    if first is None or first != last:
+        return opname, ""
+    line = linecache.getline(code.co_filename, first, frame.f_globals)
+    return opname, line.encode()[start:stop].decode(errors="replace")
+
+
+def advise_on_store() -> str:
+    """Return what to write instead of assigning to an element of a plain array; empty if that is not what happens."""
+    frame = find_user_frame()
+    if frame is None:
+        return ""
+    opname, text = find_running_text(frame)
+    if opname != "STORE_SUBSCR":
+        return ""
+    array = name_array(text)
+    value = _name_of_value(frame)
+    maker = _find_maker(frame, array)
+    if maker is None:
+        return PLAIN_ARRAY.format(array=array, value=value) + IN_A_LIST
+    line, made = maker
+    mended = f"{array} = {made[:-1]}, like={value})"
+    return PLAIN_MAKER.format(array=array, maker=f"{array} = {made}", line=line, mended=mended) + IN_A_LIST
+
+
+def _name_of_value(frame: FrameType) -> str:
+    """Return the name of a variable that holds a recorded value; "x" if there is none."""
+    names = frame.f_code.co_varnames
+    variables = frame.f_locals
+    return next((name for name in names if hasattr(variables.get(name), "__wiregrad_apply__")), "x")
+
+
+def _find_maker(frame: FrameType, array: str) -> tuple[int, str] | None:
+    """Return the nearest line above that assigned a call to a variable, and the call; None if there is none."""
+    if not array.isidentifier():
+        return None
+    pattern = re.compile(MADE_PATTERN.format(array=array))
+    code = frame.f_code
+    for line in range(frame.f_lineno - 1, code.co_firstlineno - 1, -1):
+        match = pattern.match(linecache.getline(code.co_filename, line, frame.f_globals))
+        if match is not None:
+            return line, match["maker"]
+    return None
+
+
+def advise_on_update() -> str:
+    """Return what to write instead of `acc += v` or `out=acc` on a plain array; empty if the line is not of that form.
+
+    The text follows a message, and begins with a colon.
+    """
+    frame = find_user_frame()
+    text = "" if frame is None else find_running_text(frame)[1]
+    mended = mend_update(text)
+    return "" if mended is None else f": instead of `{text}` write `{mended}`"
+
+
+def mend_update(text: str) -> str | None:
+    """Return an update of an array as an assignment; None if the text is no such statement.
+
+    >>> mend_update("n[1:]*=a+b")
+    'n[1:] = n[1:] * (a + b)'
+    >>> mend_update("np.add(a, b, out=total)")
+    'total = np.add(a, b)'
+    """
+    statement = _parse_statement(text)
+    if isinstance(statement, ast.AugAssign):
+        target = ast.unparse(statement.target)
+        operand = ast.parse(target, mode="eval").body
+        return f"{target} = {ast.unparse(ast.BinOp(operand, statement.op, statement.value))}"
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call):
+        return None
+    targets = [ast.unparse(word.value) for word in call.keywords if word.arg == "out"]
+    if not targets:
+        return None
+    call.keywords = [word for word in call.keywords if word.arg != "out"]
+    return f"{targets[0]} = {ast.unparse(call)}"
+
+
+def _parse_statement(text: str) -> ast.stmt | None:
+    """Return a text as one statement; None if it is none."""
+    try:
+        statements = ast.parse(text).body
+    except SyntaxError:
+        return None
+    return statements[0] if len(statements) == 1 else None
+
+
+def name_array(text: str) -> str:
+    """Return the array in the text of a subscript.
+
+    >>> name_array("self.rows[k][i]")
+    'self.rows[k]'
+    """
+    statement = _parse_statement(text)
+    subscript = statement.value if isinstance(statement, ast.Expr) else None
+    return ast.unparse(subscript.value) if isinstance(subscript, ast.Subscript) else "the array"
+
+
+def advise_on_conversion() -> str:
+    """Return what to write instead of a call that turns values into a plain array; the general advice if unknown."""
+    frame = find_user_frame()
+    text = "" if frame is None else find_running_text(frame)[1]
+    match = re.fullmatch(r"(?P<module>\w+)\.(?P<name>array|asarray|asanyarray)(?P<arguments>\(.*\))", text)
+    if match is None:
+        return "join values with wg.array([...]) or np.stack([...])"
+    return f"instead of `{text}` write `wg.array{match['arguments']}`, or `import wiregrad.numpy as {match['module']}`"
