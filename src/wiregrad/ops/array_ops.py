@@ -210,7 +210,9 @@ class Linear(ArrayOp):
             # The transpose may read inputs that are wires: then so is the mask.
             return only(TABLE["greater"](send_back(_mask_to_number(g.mask)), 0.0), sent)
         if not shape_of(sent):
-            # The mask of a number is decided at once.
+            # The mask of a number is decided at once; what is absent counted as 0, so another number is present.
+            if not is_wire(sent) and sent != 0.0:
+                return sent
             return only(_as_mask(send_back(g.mask))[()], sent)
         # What was absent counted as 0.0 or -0.0, and so does a sum of that.
         return MaskedFlow(LazyMask(lambda: _as_mask(send_back(g.mask))), sent, zeroed=True)

@@ -46,6 +46,7 @@ from wiregrad.frontends.recording.filled_value import (
     copy_filled,
     duplicate,
     freeze,
+    install_view_methods,
     make_filled,
     read_elements,
     take_view,
@@ -373,11 +374,15 @@ def apply_function_to_filled(
     if function in IN_PLACE_FUNCTIONS or kwargs.get("out") is not None:
         return apply_function(self, function, types, args, kwargs)
     target = args[0] if args else None
-    current = tree_map(freeze, args)
-    result = apply_function(self, function, types, current, kwargs)
+    rest = tuple([tree_map(freeze, part) for part in args[1:]])
     if function.__name__ not in VIEW_METHODS or not isinstance(target, FilledValue):
-        return result
-    return take_view(target, result, lambda places: function(places, *args[1:], **kwargs), function.__name__)
+        return apply_function(self, function, types, (*(tree_map(freeze, part) for part in args[:1]), *rest), kwargs)
+    return take_view(
+        target,
+        lambda state: apply_function(state, function, types, (state, *rest), kwargs),
+        lambda places: function(places, *args[1:], **kwargs),
+        function.__name__,
+    )
 
 
 def index_filled(self: FilledValue, index: Any) -> Any:
@@ -425,10 +430,12 @@ def install_methods() -> None:
     for spelling, name in ARITHMETIC_METHODS.items():
         setattr(Value, f"__{name}__", _make_operator(TABLE.infix[spelling]))
         setattr(Value, f"__r{name}__", _make_operator(TABLE.infix[spelling], reflected=True))
+        setattr(FilledValue, f"__{name}__", _make_filled_operator(TABLE.infix[spelling]))
+        setattr(FilledValue, f"__r{name}__", _make_filled_operator(TABLE.infix[spelling], reflected=True))
     product = FUNCTIONS_BY_NUMPY[np.matmul].run
     Value.copy = describe_method(copy, "copy", FUNCTIONS["copy"].run)  # type: ignore[method-assign]
     protocols: dict[str, Any] = {
-        "__wiregrad_apply__": lambda self, op, operands: record_op(op, operands),
+        "__wiregrad_apply__": staticmethod(record_op),
         "__array_ufunc__": apply_ufunc,
         "__array_function__": apply_function,
         "__getitem__": _make_checked_method(FUNCTIONS["getitem"].run, "indexing"),
@@ -448,6 +455,13 @@ def _make_operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any],
     if reflected:
         return lambda self, other: record_op(op, (other, self))
     return lambda self, other: record_op(op, (self, other))
+
+
+def _make_filled_operator(op: Op, *, reflected: bool = False) -> Callable[[FilledValue, Any], Any]:
+    """Return the method of an arithmetic operator on the value that an array stands for now."""
+    if reflected:
+        return lambda self, other: record_op(op, (freeze(other), freeze(self)))
+    return lambda self, other: record_op(op, (freeze(self), freeze(other)))
 
 
 def _make_op_method(op: Op) -> Callable[..., Any]:
@@ -572,3 +586,4 @@ def _make_torch_method(name: str, function: Callable[..., Any]) -> Callable[...,
 for _name, _function in TORCH_METHODS.items():
     if not hasattr(Value, _name):
         setattr(Value, _name, _make_torch_method(_name, _function))
+install_view_methods()

@@ -96,6 +96,9 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
             quick = _record_arrays(tape, op, operands)
             if quick is not None:
                 return quick
+    if not op.is_view and any([hasattr(type(x), "__wiregrad_contents__") for x in operands]):
+        # An array that is filled stands for a value, which is recorded faster; but a view is one of the array itself.
+        return record_op(op, [_read_contents(x) for x in operands])
     operands = op.complete([settle_operand(x) for x in operands])
     if isinstance(op, Elementwise) and op.of_complex is not None and any(map(is_complex, operands)):
         return op.of_complex(*operands)
@@ -119,6 +122,11 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
         # Derivative rules divide by operands: Python's numbers would raise there, NumPy's do not.
         xs = [_give_output_dtype(x, y) for x in xs]
     return finish_node(tape, op, operands, xs, y)
+
+
+def _read_contents(operand: Any) -> Any:
+    """Return the value or array that a filled array stands for now; anything else is returned unchanged."""
+    return operand.__wiregrad_contents__ if hasattr(type(operand), "__wiregrad_contents__") else operand
 
 
 def settle_operand(operand: Any) -> Any:
@@ -348,8 +356,8 @@ def _finish_traced(tape: Tape, guard: ReplayGuard, op: Op, operands: Sequence[An
 
 
 def _note_view(tape: Tape, op: Op, operands: Sequence[Any], result: Value) -> Value:
-    """Remember that a result is a view of the operand, if it is one; returns the result."""
-    if op.is_view and type(result) is Value and isinstance(operands[0], Value):
+    """Remember that a result is a view of the operand, if it is one; returns the result. A number has no views."""
+    if op.is_view and type(result) is Value and isinstance(operands[0], Value) and operands[0].shape:
         tape.views.add(operands[0], tape.node_at(result._index).sources[0], result)
     return result
 
