@@ -96,10 +96,20 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
             quick = _record_arrays(tape, op, operands)
             if quick is not None:
                 return quick
-    if not op.is_view and any([hasattr(type(x), "__wiregrad_contents__") for x in operands]):
+    settled = [settle_operand(x) for x in operands]
+    if not op.is_view and any(map(is_filled, settled)):
         # An array that is filled stands for a value, which is recorded faster; but a view is one of the array itself.
-        return record_op(op, [_read_contents(x) for x in operands])
-    operands = op.complete([settle_operand(x) for x in operands])
+        return record_op(op, [x.__wiregrad_contents__ if is_filled(x) else x for x in settled])
+    return _record_any(op, op.complete(settled))
+
+
+def is_filled(x: Any) -> bool:
+    """Return whether x is an array that is filled, so that it stands for another value after each assignment."""
+    return hasattr(type(x), "__wiregrad_contents__")
+
+
+def _record_any(op: Op, operands: Sequence[Any]) -> Any:
+    """Apply an op to any operands and append it to their tape."""
     if isinstance(op, Elementwise) and op.of_complex is not None and any(map(is_complex, operands)):
         return op.of_complex(*operands)
     tape = common_tape(operands)
@@ -122,11 +132,6 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
         # Derivative rules divide by operands: Python's numbers would raise there, NumPy's do not.
         xs = [_give_output_dtype(x, y) for x in xs]
     return finish_node(tape, op, operands, xs, y)
-
-
-def _read_contents(operand: Any) -> Any:
-    """Return the value or array that a filled array stands for now; anything else is returned unchanged."""
-    return operand.__wiregrad_contents__ if hasattr(type(operand), "__wiregrad_contents__") else operand
 
 
 def settle_operand(operand: Any) -> Any:

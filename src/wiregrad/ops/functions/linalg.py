@@ -11,6 +11,7 @@ import numpy as np
 
 from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import conjugate_flow
+from wiregrad.ops.functions.op_plans import OpPlan
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_SCIPY,
@@ -415,13 +416,22 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
         raise TypeError(f"einsum takes subscripts, arrays and optimize= here; got {', '.join(keywords)}=")
     if operands and isinstance(operands[0], str):
         arrays = [lift(x) for x in operands[1:]]
-        named, result = _parse_text(operands[0], tuple([ndim_of(x) for x in arrays]))
-        terms = [list(labels) for labels in named]
-        wanted = list(result)
-    else:
-        terms, subscripts, arrays = _parse_operands(operands)
-        arrays = [lift(x) for x in arrays]
-        terms, wanted = _name_ellipsis_axes(terms, subscripts, [ndim_of(x) for x in arrays])
+        return _plan_einsum(operands[0], tuple([shape_of(x) for x in arrays])).run(arrays)
+    terms, subscripts, arrays = _parse_operands(operands)
+    arrays = [lift(x) for x in arrays]
+    terms, wanted = _name_ellipsis_axes(terms, subscripts, [ndim_of(x) for x in arrays])
+    return _contract_arrays(arrays, terms, wanted)
+
+
+@lru_cache(maxsize=1024)
+def _plan_einsum(text: str, shapes: tuple[tuple[int, ...], ...]) -> OpPlan:
+    """Return the ops that compute an einsum of arrays of these shapes."""
+    terms, wanted = _parse_text(text, [len(shape) for shape in shapes])
+    return OpPlan(lambda *arrays: _contract_arrays(arrays, terms, wanted), shapes)
+
+
+def _contract_arrays(arrays: Sequence[Any], terms: Sequence[list[AxisLabel]], wanted: list[AxisLabel]) -> Any:
+    """Return the sum of products of arrays, given the labels of the axes of each and of the result."""
     pieces = [_take_repeated_diagonals(x, labels) for x, labels in zip(arrays, terms, strict=True)]
     sizes = _label_lengths(pieces)
     pieces = [_drop_stretched_axes(x, labels, sizes) for x, labels in pieces]
@@ -438,15 +448,13 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
     return _reorder_axes(y, [labels.index(label) for label in wanted])
 
 
-@lru_cache(maxsize=1024)
-def _parse_text(text: str, ndims: tuple[int, ...]) -> tuple[tuple[tuple[AxisLabel, ...], ...], tuple[AxisLabel, ...]]:
+def _parse_text(text: str, ndims: Sequence[int]) -> tuple[list[list[AxisLabel]], list[AxisLabel]]:
     """Return the labels of each operand and of the output, given the numbers of axes of the operands."""
     inputs, arrow, result = text.replace(" ", "").partition("->")
     terms = [_parse_letters(term) for term in inputs.split(",")]
     if len(terms) != len(ndims):
         raise ValueError(f"einsum: {text!r} names {len(terms)} operands; got {len(ndims)}")
-    named, wanted = _name_ellipsis_axes(terms, _parse_letters(result) if arrow else None, ndims)
-    return tuple([tuple(labels) for labels in named]), tuple(wanted)
+    return _name_ellipsis_axes(terms, _parse_letters(result) if arrow else None, ndims)
 
 
 def _parse_operands(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:
