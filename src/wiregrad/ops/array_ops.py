@@ -194,7 +194,8 @@ class Linear(ArrayOp):
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the transpose applied to the upstream gradient."""
-        if not self.partial and type(g) is not MaskedFlow and shape_of(g) == shape_of(y):
+        if not self.partial and type(g) is np.ndarray and g.shape == shape_of(y):
+            # By far the most common case.
             return self.transpose(g, slot, *xs, **self.options)
         g = match_shape(g, y)
 

@@ -81,9 +81,16 @@ from wiregrad.ops.functions.shape import scatter_add
 
 def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
     """Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."""
-    op = UFUNCS.get(ufunc) or find_scipy_op(ufunc)
+    op = UFUNCS.get(ufunc)
+    if method == "__call__" and not settings:
+        if op is not None:
+            return record_op(op, inputs) if type(self) is Value else op(*inputs)
+        entry = FUNCTIONS_BY_NUMPY.get(ufunc)
+        if entry is not None:
+            return _run_or_concrete(entry, ufunc, inputs, settings)
+    op = op or find_scipy_op(ufunc)
     if op is not None and method == "__call__" and not settings:
-        return record_op(op, inputs) if type(self) is Value else op(*inputs)
+        return op(*inputs)
     out = take_out(settings)
     if method == "at" or out is not None:
         return _write_by_ufunc(ufunc, method, out, inputs, settings)

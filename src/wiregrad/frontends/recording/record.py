@@ -255,7 +255,7 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
     """Record an op on one array that is on the running tape."""
     x = value._data
     try:
-        y = op.compute(x)
+        y = op.kernel(x)
     except (ValueError, TypeError, IndexError) as error:
         raise _refusal_error(op, [x], error) from error
     result = _wrap_output(y)
@@ -284,7 +284,7 @@ def _record_arrays(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
     if len(xs) != len(op.inputs) and not op.variadic:
         return None
     try:
-        y = op.compute(*xs)
+        y = op.kernel(*xs)
     except (ValueError, TypeError, IndexError) as error:
         raise _refusal_error(op, xs, error) from error
     result = _wrap_output(y)
@@ -297,16 +297,18 @@ def _record_arrays(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
 
 def _wrap_output(y: object) -> Value | None:
     """Return a value, still on no tape, for the output of an op; None for an output that needs more care."""
-    if type(y) is np.float64:
-        result: Value = new_instance(NumpyScalar)
-        result._data = float(y)
-        return result
-    if type(y) is np.ndarray and y.ndim and y.dtype.kind in "fc":
+    if type(y) is np.ndarray:
+        if not y.ndim or y.dtype.kind not in "fc":
+            return None
         y.setflags(write=False)
-        result = new_instance(Value)
+        result: Value = new_instance(Value)
         result._data = y
         return result
-    return None
+    if type(y) is not np.float64:
+        return None
+    result = new_instance(NumpyScalar)
+    result._data = float(y)
+    return result
 
 
 def _give_output_dtype(x: Any, y: Any) -> Any:

@@ -457,9 +457,7 @@ DROPPED_GRADIENT = DroppedGradient()
 
 def _release_gradient(adjoints: list[Any], node: int, g: Any, keep: KeptGradients) -> None:
     """Drop the gradient of an inner array, after its last use but one."""
-    if keep is KeptGradients.NONE:
-        adjoints[node] = None
-    elif keep is KeptGradients.SMALL:
+    if keep is KeptGradients.SMALL:
         value = g.value if type(g) is MaskedFlow else g
         if type(value) is np.ndarray and value.size > MAX_KEPT_ELEMENTS:
             adjoints[node] = DROPPED_GRADIENT
@@ -508,7 +506,7 @@ def _pull_extras(
     """Pass on the gradients of a tape that has no packed rows."""
     for node in range(len(adjoints) - 1, -1, -1):
         if adjoints[node] is not None:
-            _pull_at(extras, adjoints, start, node, keep=keep, spend=spend)
+            _pull_at(extras, adjoints, start, node, keep, spend)
 
 
 def _copy_columns(tape: Tape, start: int, stop: int) -> NDArray[np.void]:
@@ -545,11 +543,11 @@ def _pull_rows(
             held = adjoints[a]
             adjoints[a] = g * slope_a if held is None else held + g * slope_a
         elif a == OUTSIDE_SWEEP and start + node * STRIDE in tape.extras:
-            _pull_at(tape.extras, adjoints, start, node, keep=keep, spend=spend)
+            _pull_at(tape.extras, adjoints, start, node, keep, spend)
 
 
 def _pull_at(
-    extras: dict[int, ExtraNode], adjoints: list[Any], start: int, node: int, *, keep: KeptGradients, spend: bool
+    extras: dict[int, ExtraNode], adjoints: list[Any], start: int, node: int, keep: KeptGradients, spend: bool
 ) -> None:
     """Pass on the gradient of a node that is not a packed row."""
     g = adjoints[node]
@@ -557,7 +555,10 @@ def _pull_at(
         g = adjoints[node] = g.settle()
     extra = extras[start + node * STRIDE]
     if extra.sources:
-        if type(g) is not float:
+        if keep is KeptGradients.NONE:
+            # A number stays: it costs nothing, and a sweep over rows of numbers has read it already.
+            adjoints[node] = g if type(g) is float else None
+        elif type(g) is not float:
             _release_gradient(adjoints, node, g, keep)
         if spend:
             # Memory that is freed early can be used again for the next gradients.
@@ -615,9 +616,13 @@ def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> Non
         for slot, sent in zip(slots, op.pull_slots(slots, g, xs, y, mode), strict=True):
             _add_sent(sent, xs[slot], adjoints, (sources[slot] - start) // STRIDE)
         return
-    for slot in range(len(sources) - 1, -1, -1):
+    for slot in LAST_FIRST[len(sources)] if len(sources) < 4 else range(len(sources) - 1, -1, -1):
         if sources[slot] >= start:
             _add_sent(op.pull(slot, g, xs, y, mode), xs[slot], adjoints, (sources[slot] - start) // STRIDE)
+
+
+LAST_FIRST = ((), (0,), (1, 0), (2, 1, 0))
+"""The slots of an op of few inputs, last one first."""
 
 
 def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:

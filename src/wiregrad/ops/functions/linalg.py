@@ -109,11 +109,21 @@ def matmul(a: Any, b: Any, /) -> Any:
         raise ValueError(f"matmul needs arrays of one or more axes; got a {left}, b {right}: use * for numbers")
     if left[-1] != right[max(-2, -len(right))]:
         raise ValueError(f"matmul needs a (..., n, k) and b (..., k, m); got a {left}, b {right}")
-    if len(left) == 2 and len(right) <= 2:
-        if len(right) == 2:
-            return TABLE["matmul"](a, b)
-        columns = TABLE["matmul"](a, TABLE["reshape"](b, rank=1, shape=(*right, 1)))
-        return TABLE["reshape"](columns, rank=2, shape=left[:1])
+    if len(left) == 2 and len(right) == 2:
+        return TABLE["matmul"](a, b)
+    return _plan_product(left, right).run((a, b))
+
+
+@lru_cache(maxsize=1024)
+def _plan_product(left: tuple[int, ...], right: tuple[int, ...]) -> OpPlan:
+    """Return the ops that multiply arrays of these shapes."""
+    return OpPlan(_multiply_arrays, (left, right))
+
+
+def _multiply_arrays(a: Any, b: Any) -> Any:
+    """Return the product of matrices, stacks of them, and vectors."""
+    left = shape_of(a)
+    right = shape_of(b)
     if len(left) > 1 and len(right) > 1:
         return _matrix_product(a, b)
     y = _matrix_product(_reshape_to(a, (1,) * (2 - len(left)) + left), _reshape_to(b, right + (1,) * (2 - len(right))))
@@ -663,6 +673,8 @@ def solve(a: Any, b: Any) -> Any:
     b = lift(b)
     if ndim_of(a) < 2:
         raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be at least two-dimensional")
+    if ndim_of(a) == 2 == ndim_of(b):
+        return TABLE["solve"](a, b, strict=True)
     vector = ndim_of(b) == 1
     matrices = _reshape_to(b, (*shape_of(b), 1)) if vector else b
     *lead, n, m = shape_of(a)
