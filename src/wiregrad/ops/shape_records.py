@@ -197,11 +197,22 @@ permute: Linear = register(
 )
 
 
+@lru_cache(maxsize=256)
+def _roll_places(length: int, shift: int) -> NDArray[np.intp]:
+    return (np.arange(length) - shift) % length
+
+
+MAX_ROLLED_BY_INDEX = 1 << 14
+"""The number of elements up to which an array is rolled by an index: one call, where slices take five."""
+
+
 def _roll_array(x: Any, *, shift: int, axis: int) -> Any:
     # The same as np.roll, without the cost of its wrappers.
     x = np.asarray(x)
     length = x.shape[axis]
     cut = shift % length if length else 0
+    if 0 < x.size <= MAX_ROLLED_BY_INDEX and x.flags.c_contiguous:
+        return x.take(_roll_places(length, cut), axis)
     rest = (slice(None),) * (-1 - axis)
     y = np.empty_like(x)
     y[(Ellipsis, slice(cut, None), *rest)] = x[(Ellipsis, slice(None, length - cut), *rest)]
@@ -399,8 +410,8 @@ def _add_slices(x: Any, indices: Any, *, axis: int, length: int) -> Any:
     indices = np.asarray(indices)
     shape = _replace_length(x, axis, length)
     if indices.ndim == 1:
-        places = _count_from_start(indices, length)
-        if _are_distinct(places) or (x.dtype == np.bool_ and x.all()):
+        places, are_distinct = _find_places(indices, length)
+        if are_distinct or (x.dtype == np.bool_ and x.all()):
             # No place is used twice, so elements are assigned, which is many times faster than adding.
             y = np.zeros(shape, x.dtype)
             y[_index_along(places, axis)] = x
@@ -420,6 +431,24 @@ def _count_from_start(indices: NDArray[Any], length: int) -> NDArray[Any]:
     if indices.size and indices.min() < 0:
         indices = np.where(indices < 0, indices + length, indices)
     return indices.astype(np.intp, copy=False)
+
+
+class _LatestPlaces:
+    """The places that an index array names, and whether no place comes twice, for the array that was last asked for."""
+
+    answer: tuple[NDArray[Any] | None, int, NDArray[Any], bool] = (None, 0, np.empty(0, np.intp), True)
+
+
+def _find_places(indices: NDArray[Any], length: int) -> tuple[NDArray[Any], bool]:
+    """Return indices counted from the start, and whether no place comes twice."""
+    latest, latest_length, places, are_distinct = _LatestPlaces.answer
+    if latest is not indices or latest_length != length:
+        places = _count_from_start(indices, length)
+        are_distinct = _are_distinct(places)
+        if not indices.flags.writeable:
+            # The rule of an op asks again for what the sweep has just asked for.
+            _LatestPlaces.answer = (indices, length, places, are_distinct)
+    return places, are_distinct
 
 
 def _are_distinct(places: NDArray[Any]) -> bool:
@@ -474,8 +503,8 @@ class _TakeOp(Linear):
         axis = self.options["axis"]
         if type(indices) is not np.ndarray or indices.ndim != 1:
             return None
-        places = _count_from_start(indices, x.shape[axis])
-        return _index_along(places, axis) if _are_distinct(places) else None
+        places, are_distinct = _find_places(indices, x.shape[axis])
+        return _index_along(places, axis) if are_distinct else None
 
 
 take: Linear = register(

@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
+from functools import cache
 from struct import Struct
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
@@ -435,7 +436,12 @@ def usual_mode(op: Op, sources: Sequence[int]) -> int:
     """Return a node's mode under the usual convention, which every packed row has: literals are constants."""
     if not op.kinks or len(sources) == 1 or min(sources) > LITERAL:
         return 0
-    return encode_mode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if source == LITERAL])
+    return _mode_of_literals(tuple([source == LITERAL for source in sources]))
+
+
+@cache
+def _mode_of_literals(literal: tuple[bool, ...]) -> int:
+    return encode_mode(Convention.MIN_NORM, [slot for slot, is_literal in enumerate(literal) if is_literal])
 
 
 class KeptGradients(Enum):
