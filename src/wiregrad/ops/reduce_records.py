@@ -17,6 +17,7 @@ from wiregrad.ops.array_ops import Blocking, General, Linear, Reduction, fold_wi
 from wiregrad.ops.elementwise_records import nan_or
 from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_of
 from wiregrad.ops.large_arrays import has_nan
+from wiregrad.ops.shape_records import convert_plain
 
 register = TABLE.register
 
@@ -212,16 +213,18 @@ register(
 
 def _shifted_exp(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """Return exp(x - m) and m, the maximum of x along axes, or 0 if that is not finite."""
-    top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, np.zeros_like(top))
+    # The methods of ufuncs are what np.max and np.sum call in the end.
+    top = np.maximum.reduce(convert_plain(x), axis=axes, keepdims=True, initial=-np.inf)
+    if not np.isfinite(top).all():
+        top = np.where(np.isfinite(top), top, np.zeros_like(top))
     return np.exp(x - top), top
 
 
 def _compute_logsumexp(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     with np.errstate(divide="ignore", over="ignore"):
         powers, top = _shifted_exp(x, axes)
-        y = np.log(np.sum(powers, axis=axes, keepdims=True)) + top
-    return y if keepdims else np.squeeze(y, axes)[()]
+        y = np.log(np.add.reduce(powers, axis=axes, keepdims=True)) + top
+    return y if keepdims else y.squeeze(axes)[()]
 
 
 def _compute_softmax(x: Any, *, axes: tuple[int, ...]) -> Any:

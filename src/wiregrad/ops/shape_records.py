@@ -29,8 +29,12 @@ def _leading_lengths(x: Any, rank: int) -> tuple[int, ...]:
     return lengths
 
 
+# Bound once: while a function is recorded, NumPy's own name leads to a function that looks for wires.
+convert_plain = np.asarray
+
+
 def _spread_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
-    x = np.asarray(x)
+    x = convert_plain(x)
     if x.ndim == rank:
         return broadcast_array(x, shape)
     lead = _leading_lengths(x, rank)
@@ -134,7 +138,7 @@ def _core_lengths(x: Any, rank: int) -> tuple[int, ...]:
 
 
 def _reshape_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
-    x = x if type(x) is np.ndarray else np.asarray(x)
+    x = convert_plain(x)
     return x.reshape(shape if x.ndim == rank else _leading_lengths(x, rank) + shape)
 
 
@@ -208,7 +212,7 @@ MAX_ROLLED_BY_INDEX = 1 << 14
 
 def _roll_array(x: Any, *, shift: int, axis: int) -> Any:
     # The same as np.roll, without the cost of its wrappers.
-    x = np.asarray(x)
+    x = convert_plain(x)
     length = x.shape[axis]
     cut = shift % length if length else 0
     if 0 < x.size <= MAX_ROLLED_BY_INDEX and x.flags.c_contiguous:
@@ -397,9 +401,9 @@ def _replace_length(x: Any, axis: int, length: int) -> tuple[int, ...]:
 
 
 def _take_slices(x: Any, indices: Any, *, axis: int) -> Any:
-    indices = np.asarray(indices)
+    indices = convert_plain(indices)
     if indices.ndim == 1:
-        return np.take(x, indices, axis)
+        return convert_plain(x).take(indices, axis)
     core = np.ndim(x) - indices.ndim + 1
     wide = (*indices.shape[:-1], *(indices.shape[-1] if k == axis else 1 for k in range(-core, 0)))
     return np.take_along_axis(x, indices.reshape(wide), axis)

@@ -82,15 +82,22 @@ from wiregrad.ops.functions.shape import scatter_add
 def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
     """Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."""
     op = UFUNCS.get(ufunc)
-    if method == "__call__" and not settings:
-        if op is not None:
-            return record_op(op, inputs) if type(self) is Value else op(*inputs)
-        entry = FUNCTIONS_BY_NUMPY.get(ufunc)
-        if entry is not None:
-            return _run_or_concrete(entry, ufunc, inputs, settings)
+    if method != "__call__" or settings:
+        return _apply_ufunc_method(op, ufunc, method, inputs, settings)
+    if op is not None:
+        return record_op(op, inputs) if type(self) is Value else op(*inputs)
+    entry = FUNCTIONS_BY_NUMPY.get(ufunc)
+    if entry is not None:
+        return _run_or_concrete(entry, ufunc, inputs, settings)
+    op = find_scipy_op(ufunc)
+    return _apply_ufunc_method(None, ufunc, method, inputs, settings) if op is None else op(*inputs)
+
+
+def _apply_ufunc_method(
+    op: Op | None, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], settings: dict[str, Any]
+) -> Any:
+    """Apply a method of a ufunc, or the ufunc with settings."""
     op = op or find_scipy_op(ufunc)
-    if op is not None and method == "__call__" and not settings:
-        return op(*inputs)
     out = take_out(settings)
     if method == "at" or out is not None:
         return _write_by_ufunc(ufunc, method, out, inputs, settings)
@@ -99,14 +106,14 @@ def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **se
     entry = FUNCTIONS_BY_NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
     if entry is None and method == "__call__":
         entry = FUNCTIONS_BY_SCIPY.get(name_scipy_ufunc(ufunc))
-    if entry is None:
-        if op is not None and method == "__call__" and not settings:
-            return op(*inputs)
-        result = run_without_rule(getattr(ufunc, method), inputs, settings)
-        if result is not NotImplemented:
-            return result
-        raise NoRuleError(f"{describe_missing_ufunc(ufunc, method, settings)}{format_user_line()}")
-    return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
+    if entry is not None:
+        return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
+    if op is not None and method == "__call__" and not settings:
+        return op(*inputs)
+    result = run_without_rule(getattr(ufunc, method), inputs, settings)
+    if result is not NotImplemented:
+        return result
+    raise NoRuleError(f"{describe_missing_ufunc(ufunc, method, settings)}{format_user_line()}")
 
 
 def name_scipy_ufunc(ufunc: np.ufunc) -> str:

@@ -46,8 +46,11 @@ from wiregrad.ops.functions.joining import join_row
 from wiregrad.ops.functions.registry import lift
 from wiregrad.ops.functions.shape import BASIC_INDEX_TYPES, as_row, cast_like, detach_index, reshape_to
 from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.shape_records import convert_plain
 
 Places = NDArray[np.intp]
+# Bound once: while a function is recorded, NumPy's own names lead to functions whose arrays may be filled.
+make_empty, make_zeros = np.empty, np.zeros
 
 VIEW_METHODS = frozenset(
     "reshape ravel view T mT t transpose permute swapaxes moveaxis squeeze unsqueeze expand_dims diagonal real "
@@ -310,7 +313,7 @@ def _gather_elements(root: FilledValue, places: Places, shape: tuple[int, ...]) 
     """Return elements of a root by their numbers, in a shape, with what pending assignments put there."""
     notes = notes_of_fill(root)
     owners = notes.owners[places]
-    source = np.empty(places.size, np.intp)
+    source = make_empty(places.size, np.intp)
     parts: list[Any] = []
     start = 0
     for number in (np.bincount(owners + 1).nonzero()[0] - 1).tolist():
@@ -319,7 +322,7 @@ def _gather_elements(root: FilledValue, places: Places, shape: tuple[int, ...]) 
         row = _row_of(root, notes, number)
         if shape_of(row)[0] > MAX_WHOLE_ROW + SPARE_ELEMENTS * wanted.size:
             row = TABLE["take"](row, wanted, axis=-1)
-            wanted = np.arange(wanted.size)
+            wanted = _number_elements(wanted.shape)
         source[mine] = wanted + start
         parts.append(row)
         start += shape_of(row)[0]
@@ -408,7 +411,7 @@ def read_elements(filled: FilledValue, index: Any) -> Any:
         root = root_of(filled)
         if not notes_of_fill(root).writes:
             return FUNCTIONS["getitem"].run(_current_state(filled), index)
-        number = _read_places(root, np.asarray(places))
+        number = _read_places(root, convert_plain(places))
         return number[()] if isinstance(number, np.ndarray) else as_numpy_number(number)
     return make_view(filled, places, lambda state: FUNCTIONS["getitem"].run(state, index))
 
@@ -524,7 +527,7 @@ def assign_elements(filled: FilledValue, index: Any, value: Any) -> None:
         return
     source = _prepare_source(value, filled)
     elements = _broadcast_elements(shape_of(source), np.shape(places))
-    _write_cells(root_of(filled), CellWrite(np.asarray(places), elements, source), value)
+    _write_cells(root_of(filled), CellWrite(convert_plain(places), elements, source), value)
 
 
 def _shows_places(view: FilledValue, root: FilledValue, places: Any) -> bool:
@@ -571,7 +574,7 @@ def _broadcast_elements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Plac
         numbers = numbers[0]
     if numbers.shape == wanted:
         return numbers
-    return np.zeros(wanted, np.intp) if numbers.size == 1 else np.broadcast_to(numbers, wanted)
+    return make_zeros(wanted, np.intp) if numbers.size == 1 else np.broadcast_to(numbers, wanted)
 
 
 def _write_cells(root: FilledValue, write: CellWrite, value: object) -> None:
@@ -582,8 +585,8 @@ def _write_cells(root: FilledValue, write: CellWrite, value: object) -> None:
     notes.loose.clear()
     if write.places.size:
         if not notes.writes:
-            notes.owners = np.full(root.size, -1)
-            notes.cells = np.empty(root.size, np.intp)
+            notes.owners = make_zeros(root.size, np.intp) - 1
+            notes.cells = make_empty(root.size, np.intp)
         notes.owners[write.places] = len(notes.writes)
         notes.cells[write.places] = write.elements
         notes.writes.append(write)

@@ -69,7 +69,7 @@ from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_con
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions.joining import join_items
 from wiregrad.ops.gradient_flow import is_complex
-from wiregrad.ops.shape_records import broadcast_array
+from wiregrad.ops.shape_records import broadcast_array, convert_plain
 
 WIRE_DTYPES = frozenset(DTYPES.values())
 """The dtypes that a wire can have."""
@@ -226,7 +226,7 @@ def _spread_values(tape: Tape, sources: list[int], xs: list[Any], shape: tuple[i
     for k, x in enumerate(xs):
         if sources[k] != LITERAL and x.shape != shape:
             op = SPREAD.bind({"rank": x.ndim, "shape": shape})
-            spread = broadcast_array(np.asarray(x), shape)
+            spread = broadcast_array(convert_plain(x), shape)
             sources[k] = tape.append_extra(new_extra((op, (sources[k],), (x,), spread, 0)))
             xs[k] = spread
 

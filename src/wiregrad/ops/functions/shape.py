@@ -13,6 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ from wiregrad.ops.shape_records import encode_index, hollow_array
 
 def as_row(x: Any) -> Any:
     """Return the elements of x as an array of one axis."""
-    return x if ndim_of(x) == 1 else reshape_to(x, (int(np.prod(shape_of(x))),))
+    return x if ndim_of(x) == 1 else reshape_to(x, (prod(shape_of(x)),))
 
 
 def reshape_to(x: Any, shape: tuple[int, ...]) -> Any:
