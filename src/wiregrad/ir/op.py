@@ -151,6 +151,8 @@ class Op:
     """Whether it works element by element, so that operands of different shapes are broadcast to one shape."""
     is_view: bool = False
     """Whether NumPy's result shares its elements with the operand."""
+    reads_shapes: bool = False
+    """Whether its rules read nothing of its input and output but their shapes and dtypes."""
     settings: tuple[tuple[str, Any], ...] = ()
     """The settings of a node (an axis, a shape), by name; empty in the table's own record."""
 

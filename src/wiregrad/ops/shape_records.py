@@ -95,6 +95,7 @@ def _sum_to_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]
 spread: Linear = register(
     Linear(
         name="spread",
+        reads_shapes=True,
         is_view=True,
         doc="Copies a wire along new and stretched axes to a shape: broadcasting as a node.",
         inputs=("x",),
@@ -114,6 +115,7 @@ spread: Linear = register(
 sum_to: Linear = register(
     Linear(
         name="sum_to",
+        reads_shapes=True,
         doc="Adds up along the axes that spread added or stretched: the transpose of spread.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -145,6 +147,7 @@ def _reshape_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
 reshape: Linear = register(
     Linear(
         name="reshape",
+        reads_shapes=True,
         is_view=True,
         doc="The same elements in another shape.",
         inputs=("x",),
@@ -184,6 +187,7 @@ def _permute_text(x: str, *, types: InputTypes, axes: tuple[int, ...]) -> str:
 permute: Linear = register(
     Linear(
         name="permute",
+        reads_shapes=True,
         is_view=True,
         doc="The axes in another order.",
         inputs=("x",),
@@ -227,6 +231,7 @@ def _roll_array(x: Any, *, shift: int, axis: int) -> Any:
 roll: Linear = register(
     Linear(
         name="roll",
+        reads_shapes=True,
         doc="The elements moved along an axis; those that leave at one end come back at the other.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -332,6 +337,7 @@ class _GetitemOp(Linear):
 getitem: Linear = register(
     _GetitemOp(
         name="getitem",
+        reads_shapes=True,
         is_view=True,
         doc="Picks elements by whole numbers and slices; the gradient of the others is absent, not 0.",
         inputs=("x",),
@@ -364,6 +370,7 @@ def put(x, index, shape):
 put_add: Linear = register(
     Linear(
         name="put_add",
+        reads_shapes=True,
         doc="Puts elements into zeros of a shape at an index: the transpose of getitem.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,

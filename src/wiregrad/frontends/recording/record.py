@@ -67,6 +67,7 @@ from wiregrad.ir.columns import is_group_label
 from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
 from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import Linear
 from wiregrad.ops.functions.joining import join_items
 from wiregrad.ops.gradient_flow import is_complex
 from wiregrad.ops.shape_records import broadcast_array, convert_plain
@@ -261,8 +262,12 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
     result = _wrap_output(y)
     if result is None:
         return finish_node(tape, op, (value,), (x,), y)
+    kept: Any = x
+    if op.reads_shapes and x.size > MAX_KEPT_ELEMENTS:
+        kept = DroppedArray(x)
+        y = DroppedArray(y) if type(y) is np.ndarray else y
     result._tape = tape
-    result._index = tape.append_extra(new_extra((op, (value._index,), (x,), y, 0)))
+    result._index = tape.append_extra(new_extra((op, (value._index,), (kept,), y, 0)))
     if op.is_view:
         tape.views.add(value, value._index, result)
     return result
@@ -290,6 +295,9 @@ def _record_arrays(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
     result = _wrap_output(y)
     if result is None:
         return finish_node(tape, op, operands, xs, y)
+    if isinstance(op, Linear) and type(y) is np.ndarray and y.size > MAX_KEPT_ELEMENTS:
+        # A transpose reads the inputs alone.
+        y = DroppedArray(y)
     result._tape = tape
     result._index = tape.append_extra(new_extra((op, tuple(sources), tuple(xs), y, mode_of(op, sources))))
     return result

@@ -612,7 +612,7 @@ def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
 
 def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> None:
     op, sources, xs, y, mode = node
-    if op.picks_part and sources[0] >= start and type(xs[0]) is np.ndarray:
+    if op.picks_part and sources[0] >= start and type(xs[0]) in ARRAY_STAND_INS:
         part = op.find_part(xs)
         if part is not None:
             _add_part(part, g, xs[0], adjoints, (sources[0] - start) // STRIDE)
@@ -627,6 +627,7 @@ def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> Non
             _add_sent(op.pull(slot, g, xs, y, mode), xs[slot], adjoints, (sources[slot] - start) // STRIDE)
 
 
+ARRAY_STAND_INS = frozenset([np.ndarray, DroppedArray])
 LAST_FIRST = ((), (0,), (1, 0), (2, 1, 0))
 """The slots of an op of few inputs, last one first."""
 
