@@ -198,15 +198,15 @@ class Linear(ArrayOp):
             # By far the most common case.
             return self.transpose(g, slot, *xs, **self.options)
         g = match_shape(g, y)
-
-        def send_back(flow: Any) -> Any:
-            return self.transpose(flow, slot, *xs, **self.options)
-
-        sent = send_back(fill_for_sum(g))
+        sent = self.transpose(fill_for_sum(g), slot, *xs, **self.options)
         if sent is None or not self.moves or not (self.partial or type(g) is MaskedFlow):
             return sent
         if type(g) is not MaskedFlow:
             g = MaskedFlow(np.broadcast_to(np.True_, shape_of(y)), g)
+
+        def send_back(flow: Any) -> Any:
+            return self.transpose(flow, slot, *xs, **self.options)
+
         if not g.is_array or any(map(is_wire, xs)):
             # The transpose may read inputs that are wires: then so is the mask.
             return only(TABLE["greater"](send_back(_mask_to_number(g.mask)), 0.0), sent)

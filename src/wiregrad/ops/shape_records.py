@@ -250,6 +250,7 @@ roll: Linear = register(
 )
 
 
+@lru_cache(maxsize=4096)
 def _decode_index(index: tuple[Any, ...], lead: int) -> tuple[Any, ...]:
     """Convert a stored index to NumPy's form."""
     items = tuple([slice(*item[1:]) if type(item) is tuple else item for item in index])
@@ -263,6 +264,8 @@ def encode_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     (0, ('slice', None, None, None), ('slice', 1, None, None))
     """
     stored = [_encode_item(item) for item in index]
+    if len(index) == ndim and None not in index and Ellipsis not in index:
+        return tuple(stored)
     dots = index.index(Ellipsis) if Ellipsis in index else len(index)
     used = sum(item is not None and item is not Ellipsis for item in index)
     stored[dots : dots + 1] = [("slice", None, None, None)] * (ndim - used)
@@ -270,8 +273,9 @@ def encode_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
 
 
 def _encode_item(item: Any) -> Any:
-    if isinstance(item, slice):
-        return ("slice", *(None if x is None else operator.index(x) for x in (item.start, item.stop, item.step)))
+    if type(item) is slice:
+        bounds = (item.start, item.stop, item.step)
+        return ("slice", *[x if x is None or type(x) is int else operator.index(x) for x in bounds])
     return item if item is None or item is Ellipsis else operator.index(item)
 
 

@@ -200,7 +200,9 @@ SET_DATA, SET_TAPE, SET_INDEX = (slot.__set__ for slot in STATE_SLOTS)
 
 def notes_of_fill(value: FilledValue) -> FillNotes:
     """Return the notes of an array that is filled."""
-    return cast(FillNotes, value._notes)
+    notes: Any = value._notes
+    fill_notes: FillNotes = notes
+    return fill_notes
 
 
 def root_of(value: FilledValue) -> FilledValue:
@@ -550,7 +552,8 @@ def assign_as(filled: FilledValue, place: Callable[[Any, Any], object], value: A
 
 def _prepare_source(value: Any, filled: FilledValue) -> Any:
     """Return what is assigned as a value or array with the dtype of the array it is put into."""
-    source = lift(freeze(value))
+    source = freeze(value)
+    source = source if isinstance(source, Value) else lift(source)
     if STATE.is_paused and isinstance(source, Value):
         source = source.detach() if is_tracing() else np.asarray(source._data)
     return cast_like(source, filled) if isinstance(source, Value) else _cast_plain(source, filled.dtype)

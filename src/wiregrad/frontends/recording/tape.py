@@ -634,7 +634,8 @@ LAST_FIRST = ((), (0,), (1, 0), (2, 1, 0))
 
 def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:
     """Add what was sent along a wire to the gradient of the node it comes from, whose value is `x`."""
-    if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
+    flow = sent.value if type(sent) is MaskedFlow else sent
+    if type(flow) is not np.ndarray or flow.dtype is not x.dtype:
         sent = fit_flow(sent, x)
         if sent is None:
             return
@@ -652,11 +653,14 @@ def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:
 
 def _add_part(part: Any, g: Any, x: Any, adjoints: list[Any], index: int) -> None:
     """Add the gradient of a part of an array to the gradient of the array."""
-    if type(g) is not float and (type(g) is MaskedFlow or g.dtype != x.dtype):
+    flow = g.value if type(g) is MaskedFlow else g
+    if type(g) is not float and (type(flow) is not np.ndarray or flow.dtype is not x.dtype):
         g = fit_flow(g, x)
     held = adjoints[index]
     if type(held) is not GradientBuffer:
-        buffer = GradientBuffer(np.full(x.shape, -0.0, x.dtype), empty=True)
+        total = np.empty(x.shape, x.dtype)
+        total.fill(-0.0)
+        buffer = GradientBuffer(total, empty=True)
         if held is not None:
             buffer.add_flow(held)
         adjoints[index] = held = buffer
