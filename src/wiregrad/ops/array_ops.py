@@ -17,7 +17,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -326,12 +326,18 @@ def fold_with(op: str) -> ArrayRule:
     return fold_axes
 
 
+@lru_cache(maxsize=1024)
+def _shape_with_ones(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape with length 1 along axes."""
+    return tuple([1 if k - len(shape) in axes else n for k, n in enumerate(shape)])
+
+
 def undo_reduction(flow: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> Any:
     """Spread the result of a reduction along axes back to the shape of its input."""
     if len(axes) == len(shape) and isinstance(flow, float | np.generic):
         # The same number everywhere: a flow may lack the axes along which it is constant.
         return flow
-    reduced_shape = tuple(1 if k - len(shape) in axes else n for k, n in enumerate(shape))
+    reduced_shape = _shape_with_ones(shape, axes)
     if not keepdims and axes:
         flow = TABLE["reshape"](flow, rank=len(shape_of(flow)), shape=reduced_shape)
     return flow if reduced_shape == shape else TABLE["spread"](flow, rank=len(reduced_shape), shape=shape)

@@ -60,11 +60,18 @@ def broadcast_array(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return y
 
 
-def _sum_to_shape(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
-    x = np.asarray(x)
-    lead = _leading_lengths(x, rank)
+@lru_cache(maxsize=1024)
+def _stretched_axes(lengths: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the axes, counted from the end, along which an array of a shape was stretched to other lengths."""
+    rank = len(lengths)
     core = (1,) * (rank - len(shape)) + shape
-    axes = tuple([k - rank for k in range(rank) if core[k] == 1 and x.shape[x.ndim - rank + k] != 1])
+    return tuple([k - rank for k in range(rank) if core[k] == 1 and lengths[k] != 1])
+
+
+def _sum_to_shape(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
+    x = convert_plain(x)
+    lead = _leading_lengths(x, rank)
+    axes = _stretched_axes(x.shape[x.ndim - rank :], shape)
     # A sum of conditions says whether one of them holds: that is how the mask of a gradient is sent back.
     add = np.logical_or if x.dtype == np.bool_ else np.add
     return (add.reduce(x, axis=axes) if axes else x).reshape(lead + shape)
