@@ -18,6 +18,7 @@ from wiregrad.errors import EscapeError, IndexingError, MutationError, OperandEr
 from wiregrad.frontends.recording.mended_lines import mend_update
 
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
+WEIGHTS_3 = np.arange(1.0, 10.0).reshape(3, 3)
 
 
 def fill_by_elements(x: Any) -> Any:
@@ -308,6 +309,50 @@ def test_a_part_that_is_assigned_to_itself_changes_nothing() -> None:
         return np.sum(y * np.array([1.0, 2.0, 3.0]))
 
     assert wg.grad(f)(np.array([1.0, 2.0, 4.0])).tolist() == [6.0, 2.0, 3.0]
+
+
+SELF_ASSIGNMENTS: dict[str, Callable[[Any, Any], None]] = {
+    "an edge": lambda y, x: y.__setitem__((slice(None), -1), y[:, -2]),
+    "overlapping rows": lambda y, x: y.__setitem__(slice(1, None), y[:-1]),
+    "the reverse": lambda y, x: y.__setitem__(slice(None), y[::-1]),
+    "the transpose": lambda y, x: y.__setitem__(..., y.T),
+    "one row to all": lambda y, x: y.__setitem__(..., y[1]),
+    "one element to a row": lambda y, x: y.__setitem__(0, y[2, 2:]),
+    "rows by index": lambda y, x: y.__setitem__([0, 2, 0], y[:3]),
+    "by a mask": lambda y, x: y.__setitem__(np.eye(3, dtype=bool), y[1]),
+    "a view of a view": lambda y, x: y[1:].T.__setitem__(0, y[:2].T[2]),
+}
+
+
+@pytest.mark.parametrize("name", SELF_ASSIGNMENTS)
+@pytest.mark.parametrize("written", ["nothing", "a row", "a block twice"])
+def test_a_part_is_assigned_to_another_part_of_the_same_array(name: str, written: str) -> None:
+    def f(x: Any) -> Any:
+        y = np.outer(x, x) + np.eye(3)
+        y = y.copy()
+        if written != "nothing":
+            y[1] = np.sin(x)
+        if written == "a block twice":
+            y[1:, 1:] *= x[:2]
+        SELF_ASSIGNMENTS[name](y, x)
+        y[0, 0] = y[2, 1] * x[1]
+        SELF_ASSIGNMENTS[name](y, x)
+        return np.sum(y * WEIGHTS_3 + y**2)
+
+    np.testing.assert_allclose(wg.grad(f)(POINT), slopes_of(f, POINT), rtol=1e-6)
+    assert wg.value_and_grad(f)(POINT)[0] == pytest.approx(f(POINT), rel=1e-13)
+
+
+def test_a_loop_that_copies_edges_records_no_node_for_a_copy() -> None:
+    def f(x: Any) -> Any:
+        y = np.ones((4, 50)) * x
+        y[1] = x
+        for k in range(1, 50):
+            y[:, k] = y[:, k - 1]
+        return y
+
+    assert len(wg.trace(f, 2.0)) < 20
+    assert wg.jacobian(f)(2.0).tolist() == np.ones((4, 50)).tolist()
 
 
 VIEW_READS: dict[str, Callable[[Any], Any]] = {

@@ -114,7 +114,8 @@ class FillNotes(ValueNotes):
         """For each element of a root, the number of the pending assignment that determines it; -1 if none does. Empty
         while no assignment is pending, and so is `cells`."""
         self.cells: Places = NO_PLACES
-        """For each element of a root, the number of the value's element that the pending assignment puts there."""
+        """For each element of a root, the number of the value's element that the pending assignment puts there; of the
+        array's own element before them if none does."""
         self.rows: dict[int, Any] = {}
         """The values of pending assignments as rows, by the number of the assignment; -1 for the array before them."""
         self.loose: list[weakref.ref[Value]] = []
@@ -293,7 +294,7 @@ def _settle(filled: FilledValue) -> None:
     notes: Any = filled._notes
     root = notes.root
     if root is None:
-        if notes.writes:
+        if notes.owners.size:
             _carry_out(filled, notes)
         return
     version = notes_of_fill(root).version
@@ -320,7 +321,7 @@ def _gather_elements(root: FilledValue, places: Places, shape: tuple[int, ...]) 
     start = 0
     for number in (np.bincount(owners + 1).nonzero()[0] - 1).tolist():
         mine = owners == number
-        wanted = places[mine] if number < 0 else notes.cells[places[mine]]
+        wanted = notes.cells[places[mine]]
         row = _row_of(root, notes, number)
         if shape_of(row)[0] > MAX_WHOLE_ROW + SPARE_ELEMENTS * wanted.size:
             row = TABLE["take"](row, wanted, axis=-1)
@@ -378,7 +379,7 @@ def _recording_of(parts: list[Any]) -> Any:
 def _read_places(root: FilledValue, places: Places, origin: ViewOrigin | None = None) -> Any:
     """Return the elements of a root by their numbers; from pending assignments if they are few."""
     notes = notes_of_fill(root)
-    if notes.writes and places.size:
+    if notes.owners.size and places.size:
         owners = notes.owners[places]
         number = int(owners.flat[0])
         if number >= 0 and bool((owners == number).all()):
@@ -411,7 +412,7 @@ def read_elements(filled: FilledValue, index: Any) -> Any:
     places = notes_of_fill(filled).places[index]
     if not isinstance(places, np.ndarray):
         root = root_of(filled)
-        if not notes_of_fill(root).writes:
+        if not notes_of_fill(root).owners.size:
             return FUNCTIONS["getitem"].run(_current_state(filled), index)
         number = _read_places(root, convert_plain(places))
         return number[()] if isinstance(number, np.ndarray) else as_numpy_number(number)
@@ -527,9 +528,38 @@ def assign_elements(filled: FilledValue, index: Any, value: Any) -> None:
     if isinstance(value, FilledValue) and _shows_places(value, root_of(filled), places):
         # `y[i] += v` has assigned to the part, and assigns the part to itself.
         return
+    if isinstance(value, FilledValue) and root_of(value) is root_of(filled) and not STATE.is_paused:
+        _copy_cells(root_of(filled), convert_plain(places), value)
+        return
     source = _prepare_source(value, filled)
     elements = _broadcast_elements(shape_of(source), np.shape(places))
     _write_cells(root_of(filled), CellWrite(convert_plain(places), elements, source), value)
+
+
+def _copy_cells(root: FilledValue, places: Places, view: FilledValue) -> None:
+    """Assign a part of an array to another part: both then come from the same pending assignments, and nothing is read.
+
+    >>> import wiregrad as wg
+    >>> def repeat_edge(x):
+    ...     y = x.copy()
+    ...     y[0] = x[1] * 2.0
+    ...     y[2] = y[0]
+    ...     return np.sum(y)
+    >>> wg.grad(repeat_edge)(np.ones(3)).tolist()
+    [0.0, 5.0, 0.0]
+    """
+    notes = notes_of_fill(root)
+    own = notes_of_fill(view).places
+    source = own.reshape(-1)[_broadcast_elements(own.shape, places.shape)]
+    _refuse_stale_views(notes, view)
+    if places.size:
+        _begin_writing(root, notes)
+        # Both are read before one is changed: the parts may overlap.
+        owners = notes.owners[source]
+        cells = notes.cells[source]
+        notes.owners[places] = owners
+        notes.cells[places] = cells
+        notes.version += 1
 
 
 def _shows_places(view: FilledValue, root: FilledValue, places: Any) -> bool:
@@ -583,17 +613,27 @@ def _broadcast_elements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Plac
 def _write_cells(root: FilledValue, write: CellWrite, value: object) -> None:
     """Note an assignment; raises if a view other than its source exists that would not see it."""
     notes = notes_of_fill(root)
-    if notes.loose and any(view() is not None and view() is not value for view in notes.loose):
-        raise MutationError(f"{STALE_VIEW_MESSAGE}{format_user_line()}")
-    notes.loose.clear()
+    _refuse_stale_views(notes, value)
     if write.places.size:
-        if not notes.writes:
-            notes.owners = make_zeros(root.size, np.intp) - 1
-            notes.cells = make_empty(root.size, np.intp)
+        _begin_writing(root, notes)
         notes.owners[write.places] = len(notes.writes)
         notes.cells[write.places] = write.elements
         notes.writes.append(write)
         notes.version += 1
+
+
+def _refuse_stale_views(notes: FillNotes, value: object) -> None:
+    """Raise if a view other than what is assigned exists that would not see the assignment."""
+    if notes.loose and any(view() is not None and view() is not value for view in notes.loose):
+        raise MutationError(f"{STALE_VIEW_MESSAGE}{format_user_line()}")
+    notes.loose.clear()
+
+
+def _begin_writing(root: FilledValue, notes: FillNotes) -> None:
+    """Make the arrays that say where the elements of a root come from, unless an assignment is pending already."""
+    if not notes.owners.size:
+        notes.owners = make_zeros(root.size, np.intp) - 1
+        notes.cells = _number_elements((root.size,)).copy()
 
 
 def begin_filling(value: Value) -> FilledValue:
