@@ -18,6 +18,7 @@ from wiregrad.errors import EscapeError, IndexingError, MutationError, OperandEr
 from wiregrad.frontends.recording.hints import mend_update
 
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
+WEIGHTS_3 = np.arange(1.0, 10.0).reshape(3, 3)
 
 
 def fill_by_elements(x: Any) -> Any:
@@ -274,6 +275,111 @@ def test_a_loop_that_fills_an_array_records_one_node_at_its_end() -> None:
 
     assert len(wg.trace(f, 2.0)) < 3 * 200
     assert wg.jacobian(f)(2.0).tolist() == [1.0] * 200
+
+
+def test_a_loop_that_reads_parts_it_has_filled_records_few_nodes_for_each() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros((40, 40))
+        y[:] = x
+        for i in range(1, 39):
+            y[i, 1:] = y[i - 1, :-1] * 0.5 + y[i, 1:]
+        return y
+
+    assert len(wg.trace(f, 2.0)) < 12 * 38
+    np.testing.assert_allclose(wg.jacobian(f)(2.0), (f(3.0) - f(2.0)), rtol=1e-12)
+
+
+def test_a_number_read_from_a_filled_array_is_a_copy_whose_reshaped_array_may_be_filled() -> None:
+    def f(x: Any) -> Any:
+        y = np.zeros(3)
+        y[...] = x[0] * 3.0
+        number = y[-1]
+        row = number.reshape(-1)
+        row[0] = x[1]
+        return number + 10.0 * np.sum(row)
+
+    assert wg.grad(f)(np.array([1.0, 2.0])).tolist() == [3.0, 10.0]
+
+
+def test_a_part_that_is_assigned_to_itself_changes_nothing() -> None:
+    def f(x: Any) -> Any:
+        y = x.copy()
+        y[1:] += x[0]
+        y[::2] = y[::2]
+        return np.sum(y * np.array([1.0, 2.0, 3.0]))
+
+    assert wg.grad(f)(np.array([1.0, 2.0, 4.0])).tolist() == [6.0, 2.0, 3.0]
+
+
+SELF_ASSIGNMENTS: dict[str, Callable[[Any, Any], None]] = {
+    "an edge": lambda y, x: y.__setitem__((slice(None), -1), y[:, -2]),
+    "overlapping rows": lambda y, x: y.__setitem__(slice(1, None), y[:-1]),
+    "the reverse": lambda y, x: y.__setitem__(slice(None), y[::-1]),
+    "the transpose": lambda y, x: y.__setitem__(..., y.T),
+    "one row to all": lambda y, x: y.__setitem__(..., y[1]),
+    "one element to a row": lambda y, x: y.__setitem__(0, y[2, 2:]),
+    "rows by index": lambda y, x: y.__setitem__([0, 2, 0], y[:3]),
+    "by a mask": lambda y, x: y.__setitem__(np.eye(3, dtype=bool), y[1]),
+    "a view of a view": lambda y, x: y[1:].T.__setitem__(0, y[:2].T[2]),
+}
+
+
+@pytest.mark.parametrize("name", SELF_ASSIGNMENTS)
+@pytest.mark.parametrize("written", ["nothing", "a row", "a block twice"])
+def test_a_part_is_assigned_to_another_part_of_the_same_array(name: str, written: str) -> None:
+    def f(x: Any) -> Any:
+        y = np.outer(x, x) + np.eye(3)
+        y = y.copy()
+        if written != "nothing":
+            y[1] = np.sin(x)
+        if written == "a block twice":
+            y[1:, 1:] *= x[:2]
+        SELF_ASSIGNMENTS[name](y, x)
+        y[0, 0] = y[2, 1] * x[1]
+        SELF_ASSIGNMENTS[name](y, x)
+        return np.sum(y * WEIGHTS_3 + y**2)
+
+    np.testing.assert_allclose(wg.grad(f)(POINT), slopes_of(f, POINT), rtol=1e-6)
+    assert wg.value_and_grad(f)(POINT)[0] == pytest.approx(f(POINT), rel=1e-13)
+
+
+def test_a_loop_that_copies_edges_records_no_node_for_a_copy() -> None:
+    def f(x: Any) -> Any:
+        y = np.ones((4, 50)) * x
+        y[1] = x
+        for k in range(1, 50):
+            y[:, k] = y[:, k - 1]
+        return y
+
+    assert len(wg.trace(f, 2.0)) < 20
+    assert wg.jacobian(f)(2.0).tolist() == np.ones((4, 50)).tolist()
+
+
+VIEW_READS: dict[str, Callable[[Any], Any]] = {
+    "transpose": lambda y: y.T[1],
+    "reshape": lambda y: y.reshape(3, 2)[1:, 0],
+    "slice of a slice": lambda y: y[:, 1:][1, ::-1],
+    "swapaxes": lambda y: np.swapaxes(y, 0, 1)[2],
+    "flip": lambda y: np.flip(y)[0],
+    "new axis": lambda y: y[None, 1, :, None],
+    "split": lambda y: np.split(y, 3, axis=1)[1],
+}
+
+
+@pytest.mark.parametrize("name", VIEW_READS)
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_view_shows_what_is_assigned_before_and_after_it_is_taken(name: str, pending: bool) -> None:
+    def f(x: Any) -> Any:
+        y = np.ones((2, 3))
+        y[0] = x**2
+        if not pending:
+            y = y.copy()
+        view = VIEW_READS[name](y)
+        first = np.sum(view * 3.0)
+        y[1, 1:] = x[:2] * 5.0
+        return first + np.sum(view**2)
+
+    np.testing.assert_allclose(wg.grad(f)(POINT), slopes_of(f, POINT), rtol=1e-5)
 
 
 def test_what_was_computed_before_an_assignment_keeps_its_value() -> None:

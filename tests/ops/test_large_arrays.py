@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import wiregrad as wg
 from wiregrad.ops.large_arrays import MIN_LARGE_ELEMENTS, has_nan, is_finite, power_of_large, select_elements
@@ -150,3 +152,76 @@ def test_the_gradient_of_large_rows_is_that_of_each_row(name: str, awkward: bool
     each = [derive(row[None])[0] for row in rows]
 
     np.testing.assert_allclose(derive(rows), each, rtol=1e-14, atol=0.0)
+
+
+DROPPING: dict[str, Callable[[Any], Any]] = {
+    "shapes": lambda x: np.sum(np.reshape(x, (60, 90)).T[1:, :] ** 3),
+    "matmul": lambda x: np.sum(np.sin(x.reshape(60, 90) @ x.reshape(90, 60) * 0.1)),
+    "roll": lambda x: np.sum(np.roll(x.reshape(60, 90), 3, axis=0) * x.reshape(60, 90) ** 2),
+    "einsum": lambda x: np.sum(np.einsum("ij,jk->ik", x.reshape(60, 90), x.reshape(90, 60)) ** 2),
+    "broadcasting": lambda x: np.sum((x.reshape(60, 90)[:, :, None] * x[:2]) ** 2),
+    "tied maxima": lambda x: np.sum(np.max(np.maximum(x.reshape(60, 45, 2), 0.0), axis=2) ** 3),
+}
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_arrays_that_no_rule_reads_are_not_missed_by_second_derivatives(name: str) -> None:
+    x, v = np.random.default_rng(7).normal(size=(2, 5400))
+    derive = wg.grad(DROPPING[name])
+
+    difference = (derive(x + 1e-6 * v) - derive(x - 1e-6 * v)) / 2e-6
+    reverse = wg.grad(lambda x: np.sum(derive(x) * v))(x)
+    forward = wg.jvp(derive, (x,), (v,))[1]
+
+    scale = np.abs(difference).max()
+    np.testing.assert_allclose(reverse, difference, atol=1e-7 * scale)
+    np.testing.assert_allclose(forward, reverse, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((5, 1), (1, 7)),
+        ((1, 1), (1, 1)),
+        ((3, 1), (1, 1)),
+        ((4, 5, 1), (4, 1, 6)),
+        ((0, 1), (1, 3)),
+        ((90, 1), (1, 90)),
+    ],
+)
+def test_a_product_of_a_column_and_a_row_equals_that_of_numpy_bit_for_bit(left: Any, right: Any) -> None:
+    rng = np.random.default_rng(8)
+    a, b = (rng.choice([*AWKWARD, *rng.normal(size=9)], size=shape) for shape in (left, right))
+    with np.errstate(all="ignore"):
+        y, wanted = wg.ops.matmul(a, b), np.matmul(a, b)
+
+    np.testing.assert_array_equal(y, wanted)
+    assert (np.signbit(y) == np.signbit(wanted))[~np.isnan(wanted)].all()
+
+
+def test_a_column_is_not_multiplied_by_a_matrix_of_several_rows() -> None:
+    with pytest.raises(ValueError, match="matmul"):
+        wg.ops.matmul(np.ones((5, 1)), np.ones((3, 7)))
+
+
+def test_the_error_function_of_a_large_array_is_that_of_its_elements() -> None:
+    assert scipy.special.erf(0.0) == 0.0
+    x = 3.0 * draw_points(9, awkward=True)
+
+    y = wg.ops.erf(x)
+    each = np.array([math.erf(element) for element in x.tolist()])
+
+    np.testing.assert_array_max_ulp(y[np.isfinite(x)], each[np.isfinite(x)], maxulp=4)
+    np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
+
+
+@pytest.mark.parametrize(("shift", "axis"), [(1, 0), (-2, 1), (7, -1), (0, 0), (3, None), ((1, -1), (0, 1))])
+@pytest.mark.parametrize("shape", [(4, 5), (200, 150)])
+def test_an_array_is_rolled_as_numpy_rolls_it(shape: tuple[int, ...], shift: Any, axis: Any) -> None:
+    x = np.random.default_rng(10).normal(size=shape)
+    weights = np.cos(x)
+
+    np.testing.assert_array_equal(wg.roll(x, shift, axis), np.roll(x, shift, axis))
+    slopes = wg.grad(lambda x: np.sum(np.roll(x, shift, axis) * weights))(x)
+    back = tuple(-np.array(shift)) if np.ndim(shift) else -shift
+    np.testing.assert_array_equal(slopes, np.roll(weights, back, axis))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -151,6 +151,8 @@ class Op:
     """Whether it works element by element, so that operands of different shapes are broadcast to one shape."""
     is_view: bool = False
     """Whether NumPy's result shares its elements with the operand."""
+    reads_shapes: bool = False
+    """Whether its rules read nothing of its input and output but their shapes and dtypes."""
     settings: tuple[tuple[str, Any], ...] = ()
     """The settings of a node (an axis, a shape), by name; empty in the table's own record."""
 
@@ -167,9 +169,9 @@ class Op:
                 apply = getattr(operand, "__wiregrad_apply__", None)
                 if apply is not None:
                     return apply(self.bind(settings) if settings else self, operands)
-        if settings:
-            return self.forward(*self.complete(operands), **settings)
-        return self.compute(*self.complete(operands))
+        if len(operands) != len(self.inputs):
+            operands = self.complete(operands)
+        return self.forward(*operands, **settings) if settings else self.compute(*operands)
 
     def bind(self, settings: Mapping[str, Any]) -> Self:
         """Return the op with settings: numbers, strings and tuples of them. Equal settings give the same object."""
@@ -205,6 +207,13 @@ class Op:
     def compute(self, *xs: object) -> Any:
         """Compute the output from the inputs, given as NumPy values."""
         return self.forward(*xs, **self.options) if self.settings else self.forward(*xs)
+
+    @cached_property
+    def kernel(self) -> Callable[..., Any]:
+        """`compute` with the settings bound once."""
+        if type(self).compute is not Op.compute:
+            return self.compute
+        return partial(self.forward, **self.options) if self.settings else self.forward
 
     def input_name(self, slot: int) -> str:
         """Return the name of an input."""

@@ -23,7 +23,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import product
 from math import prod
 from typing import Any
@@ -201,23 +201,26 @@ class Linear(ArrayOp):
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the transpose applied to the upstream gradient."""
-        if not self.partial and type(g) is not MaskedFlow and shape_of(g) == shape_of(y):
+        if not self.partial and type(g) is np.ndarray and g.shape == shape_of(y):
+            # By far the most common case.
             return self.transpose(g, slot, *xs, **self.options)
         g = match_shape(g, y)
-
-        def send_back(flow: Any) -> Any:
-            return self.transpose(flow, slot, *xs, **self.options)
-
-        sent = send_back(fill_for_sum(g))
+        sent = self.transpose(fill_for_sum(g), slot, *xs, **self.options)
         if sent is None or not self.moves or not (self.partial or type(g) is MaskedFlow):
             return sent
         if type(g) is not MaskedFlow:
             g = MaskedFlow(np.broadcast_to(np.True_, shape_of(y)), g)
+
+        def send_back(flow: Any) -> Any:
+            return self.transpose(flow, slot, *xs, **self.options)
+
         if not g.is_array or any(map(is_wire, xs)):
             # The transpose may read inputs that are wires: then so is the mask.
             return only(TABLE["greater"](send_back(_mask_to_number(g.mask)), 0.0), sent)
         if not shape_of(sent):
-            # The mask of a number is decided at once.
+            # The mask of a number is decided at once; what is absent counted as 0, so another number is present.
+            if not is_wire(sent) and sent != 0.0:
+                return sent
             return only(_as_mask(send_back(g.mask))[()], sent)
         # What was absent counted as 0.0 or -0.0, and so does a sum of that.
         return MaskedFlow(LazyMask(lambda: _as_mask(send_back(g.mask))), sent, zeroed=True)
@@ -330,12 +333,18 @@ def fold_with(op: str) -> ArrayRule:
     return fold_axes
 
 
+@lru_cache(maxsize=1024)
+def _shape_with_ones(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape with length 1 along axes."""
+    return tuple([1 if k - len(shape) in axes else n for k, n in enumerate(shape)])
+
+
 def undo_reduction(flow: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> Any:
     """Spread the result of a reduction along axes back to the shape of its input."""
     if len(axes) == len(shape) and isinstance(flow, float | np.generic):
         # The same number everywhere: a flow may lack the axes along which it is constant.
         return flow
-    reduced_shape = tuple(1 if k - len(shape) in axes else n for k, n in enumerate(shape))
+    reduced_shape = _shape_with_ones(shape, axes)
     if not keepdims and axes:
         flow = TABLE["reshape"](flow, rank=len(shape_of(flow)), shape=reduced_shape)
     return flow if reduced_shape == shape else TABLE["spread"](flow, rank=len(reduced_shape), shape=shape)

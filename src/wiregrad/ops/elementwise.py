@@ -183,7 +183,7 @@ class Elementwise(Op):
             y = self.on_large(*xs)
             if y is not None:
                 return y
-        return super().compute(*xs)
+        return self.forward(*xs, **self.options) if self.settings else self.forward(*xs)
 
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the local derivative for an input; None where it is blocked."""
@@ -192,10 +192,22 @@ class Elementwise(Op):
             return None
         slope = rule(*xs, y)
         if mode:
-            for kink in self.kinks:
-                if kink.slope(slot, mode) != kink.slopes[slot]:
-                    slope = _apply_convention(slope, kink, slot, mode, (*xs, y))
+            for kink, chosen in self._chosen_slopes(slot, mode):
+                slope = _apply_convention(slope, kink, chosen, (*xs, y))
         return slope
+
+    def _chosen_slopes(self, slot: int, mode: int) -> list[tuple[Kink, Any]]:
+        """Return the kinks on which a mode chooses another slope than the rule gives, and that slope."""
+        choices = self._known_choices.get((slot, mode))
+        if choices is None:
+            slopes = [(kink, kink.slope(slot, mode)) for kink in self.kinks]
+            choices = [(kink, slope) for kink, slope in slopes if slope != kink.slopes[slot]]
+            self._known_choices[slot, mode] = choices
+        return choices
+
+    @cached_property
+    def _known_choices(self) -> dict[tuple[int, int], list[tuple[Kink, Any]]]:
+        return {}
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the upstream gradient times the local derivative (its conjugate, where that is complex)."""
@@ -339,9 +351,8 @@ def _draw_points(op: Elementwise) -> itertools.chain[SamplePoint]:
     )
 
 
-def _apply_convention(slope: Any, kink: Kink, slot: int, mode: int, operands: tuple[Any, ...]) -> Any:
-    """Return the slope with the mode's choice in place of it on the kink."""
-    chosen = kink.slope(slot, mode)
+def _apply_convention(slope: Any, kink: Kink, chosen: Any, operands: tuple[Any, ...]) -> Any:
+    """Return the slope with the chosen one in place of it on the kink."""
     xs = operands[:-1]
     on_kink = TABLE["equal"](kink.at(*xs), 0.0) if kink.on is None else kink.on(*xs)
     if is_nowhere(on_kink):

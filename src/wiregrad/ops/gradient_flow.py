@@ -217,6 +217,8 @@ def is_complex(x: Any) -> bool:
 
 def conjugate_flow(x: Any) -> Any:
     """Return the conjugate of a complex flow; a real flow is returned unchanged."""
+    if type(x) is np.ndarray:
+        return x if x.dtype.kind != "c" else TABLE["conjugate"](x)
     if type(x) is MaskedFlow:
         return x.with_value(conjugate_flow(x.value)) if is_complex(x.value) else x
     return TABLE["conjugate"](x) if is_complex(x) else x

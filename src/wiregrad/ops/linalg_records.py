@@ -39,7 +39,8 @@ class MatrixDecomposition(General):
 
 
 def _transpose_matrix(x: Any) -> Any:
-    return TABLE["permute"](x, axes=(-1, -2))
+    # The way through the table takes longer than the op does on a small array.
+    return x.swapaxes(-1, -2) if type(x) is np.ndarray else TABLE["permute"](x, axes=(-1, -2))
 
 
 def _adjoint_of(x: Any) -> Any:
@@ -163,6 +164,22 @@ def definite_samples(*cases: tuple[Any, ...]) -> MatrixSamples:
     return lambda rng: [(draw_matrix(rng, shape), settings) for shape, settings in cases]
 
 
+FLOAT64 = np.dtype(np.float64)
+MIN_OUTER_ELEMENTS = 256
+"""The least number of elements of a product of a column and a row for which `np.matmul` takes longer."""
+
+
+def _multiply_matrices(a: Any, b: Any) -> Any:
+    """Return what `np.matmul` returns, to the last bit."""
+    is_outer = type(a) is np.ndarray and a.shape[-1:] == (1,) == b.shape[-2:-1]
+    if is_outer and a.size * b.shape[-1] >= MIN_OUTER_ELEMENTS and a.dtype == b.dtype == FLOAT64:
+        # NumPy sums up one product for each element, ten times slower than it multiplies.
+        y = a * b
+        y += 0.0
+        return y
+    return np.matmul(a, b)
+
+
 matmul: Linear = register(
     Linear(
         name="matmul",
@@ -170,7 +187,7 @@ matmul: Linear = register(
         doc="Product of matrices, the last two axes; upstream times the transpose of the other factor.",
         inputs=("a", "b"),
         pattern=Pattern.SWAP,
-        forward=np.matmul,
+        forward=_multiply_matrices,
         numpy="{a} @ {b}",
         transpose=lambda g, slot, a, b: matmul(g, _adjoint_of(b)) if slot == 0 else matmul(_adjoint_of(a), g),
         samples=normal_samples(
@@ -385,21 +402,25 @@ adjugate_slope: General = register(
 )
 
 
-def _unpack_slogdet(x: Any) -> tuple[Any, Any]:
-    """Return the packed sign and logarithm of slogdet, each with two more axes of length 1."""
-    sign, log = (TABLE["getitem"](x, index=(k,)) for k in (0, 1))
-    return _as_matrix_scale(sign), _as_matrix_scale(log)
+def _unpack_sign(x: Any) -> Any:
+    """Return the packed sign of slogdet with two more axes of length 1."""
+    return _as_matrix_scale(TABLE["getitem"](x, index=(0,)))
+
+
+def _unpack_log(x: Any) -> Any:
+    """Return the packed logarithm of slogdet with two more axes of length 1."""
+    return _as_matrix_scale(TABLE["getitem"](x, index=(1,)))
 
 
 def _slogdet_back(slot: int, flow: Any, xs: Any, y: Any) -> Any:
-    sign, _ = _unpack_slogdet(y)
-    g_sign, g_log = _unpack_slogdet(fill_absent(flow))
+    g = fill_absent(flow)
+    g_log = _unpack_log(g)
     slope = _adjoint_of(inv(xs[0], strict=False))
     if _is_complex(xs[0]):
-        turn = conjugate_flow(g_sign) * sign
+        turn = conjugate_flow(_unpack_sign(g)) * _unpack_sign(y)
         return slope * (g_log - (turn - conjugate_flow(turn)) * 0.5)
     # The sign of a real determinant changes in steps: a gradient of the sign alone is absent.
-    return MaskedFlow(_unpack_slogdet(flow.mask)[1], slope * g_log) if type(flow) is MaskedFlow else slope * g_log
+    return MaskedFlow(_unpack_log(flow.mask), slope * g_log) if type(flow) is MaskedFlow else slope * g_log
 
 
 def _slogdet_ahead(slot: int, t: Any, xs: Any, y: Any) -> Any:

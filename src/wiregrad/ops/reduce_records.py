@@ -8,6 +8,7 @@ time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from wiregrad.ops.array_ops import Blocking, General, Linear, Reduction, fold_wi
 from wiregrad.ops.elementwise_records import nan_or
 from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_of
 from wiregrad.ops.large_arrays import has_nan
+from wiregrad.ops.shape_records import broadcast_array, convert_plain
 
 register = TABLE.register
 
@@ -122,16 +124,30 @@ def _share_among_equals(x: Any, y: Any, axes: tuple[int, ...]) -> Any:
 def _extreme_slope(x: Any, y: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     """Return the slope of an op that picks an element: shared by all equal elements, NaN where the result is NaN."""
     met = TABLE["equal"](x, y)
-    if type(met) is np.ndarray and _picks_one_each(met, y, axes):
-        return only(met, 1.0)
+    if type(met) is np.ndarray and not has_nan(y):
+        return only(met, 1.0 if _picks_one_each(met, axes) else _share_rows(met, axes, x.dtype))
     won = TABLE["logical_or"](met, TABLE["isnan"](y))
     return only(won, nan_or(y, _share_among_equals(x, y, axes)))
 
 
-def _picks_one_each(met: Any, y: Any, axes: tuple[int, ...]) -> bool:
-    """Return whether exactly one element along the axes equals the extreme `y`, in every row, and none is NaN."""
-    rows = np.prod([n for k, n in enumerate(met.shape) if k - met.ndim not in axes], dtype=np.int64)
-    return bool(np.count_nonzero(met) == rows) and not has_nan(y)
+def _picks_one_each(met: Any, axes: tuple[int, ...]) -> bool:
+    """Return whether exactly one element along the axes is marked, in every row."""
+    rows = prod([n for k, n in enumerate(met.shape) if k - met.ndim not in axes])
+    return bool(np.count_nonzero(met) == rows)
+
+
+def _share_rows(met: Any, axes: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    """Return 1 / n for rows along the axes in which n elements are marked, spread to all elements of the row."""
+    if len(axes) == 1 and met.shape[axes[0]] <= MAX_ADDED_SLICES:
+        # NumPy takes many times as long to add up along a short axis.
+        slices = [np.take(met, [k], axes[0]) for k in range(met.shape[axes[0]])]
+        counts = sum(slices[1:], start=slices[0].astype(dtype))
+    else:
+        counts = np.add.reduce(met, axis=axes, keepdims=True, dtype=dtype)
+    return broadcast_array(1.0 / counts, met.shape)
+
+
+MAX_ADDED_SLICES = 8
 
 
 def _absolute_gap(a: Any, b: Any) -> Any:
@@ -212,16 +228,18 @@ register(
 
 def _shifted_exp(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any]:
     """Return exp(x - m) and m, the maximum of x along axes, or 0 if that is not finite."""
-    top = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, np.zeros_like(top))
+    # The methods of ufuncs are what np.max and np.sum call in the end.
+    top = np.maximum.reduce(convert_plain(x), axis=axes, keepdims=True, initial=-np.inf)
+    if not np.isfinite(top).all():
+        top = np.where(np.isfinite(top), top, np.zeros_like(top))
     return np.exp(x - top), top
 
 
 def _compute_logsumexp(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
     with np.errstate(divide="ignore", over="ignore"):
         powers, top = _shifted_exp(x, axes)
-        y = np.log(np.sum(powers, axis=axes, keepdims=True)) + top
-    return y if keepdims else np.squeeze(y, axes)[()]
+        y = np.log(np.add.reduce(powers, axis=axes, keepdims=True)) + top
+    return y if keepdims else y.squeeze(axes)[()]
 
 
 def _compute_softmax(x: Any, *, axes: tuple[int, ...]) -> Any:

@@ -29,8 +29,12 @@ def _leading_lengths(x: Any, rank: int) -> tuple[int, ...]:
     return lengths
 
 
+# Bound once: while a function is recorded, NumPy's own name leads to a function that looks for wires.
+convert_plain = np.asarray
+
+
 def _spread_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
-    x = np.asarray(x)
+    x = convert_plain(x)
     if x.ndim == rank:
         return broadcast_array(x, shape)
     lead = _leading_lengths(x, rank)
@@ -56,11 +60,18 @@ def broadcast_array(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     return y
 
 
-def _sum_to_shape(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
-    x = np.asarray(x)
-    lead = _leading_lengths(x, rank)
+@lru_cache(maxsize=1024)
+def _stretched_axes(lengths: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the axes, counted from the end, along which an array of a shape was stretched to other lengths."""
+    rank = len(lengths)
     core = (1,) * (rank - len(shape)) + shape
-    axes = tuple([k - rank for k in range(rank) if core[k] == 1 and x.shape[x.ndim - rank + k] != 1])
+    return tuple([k - rank for k in range(rank) if core[k] == 1 and lengths[k] != 1])
+
+
+def _sum_to_shape(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
+    x = convert_plain(x)
+    lead = _leading_lengths(x, rank)
+    axes = _stretched_axes(x.shape[x.ndim - rank :], shape)
     # A sum of conditions says whether one of them holds: that is how the mask of a gradient is sent back.
     add = np.logical_or if x.dtype == np.bool_ else np.add
     return (add.reduce(x, axis=axes) if axes else x).reshape(lead + shape)
@@ -91,6 +102,7 @@ def _sum_to_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]
 spread: Linear = register(
     Linear(
         name="spread",
+        reads_shapes=True,
         is_view=True,
         doc="Copies a wire along new and stretched axes to a shape: broadcasting as a node.",
         inputs=("x",),
@@ -110,6 +122,7 @@ spread: Linear = register(
 sum_to: Linear = register(
     Linear(
         name="sum_to",
+        reads_shapes=True,
         doc="Adds up along the axes that spread added or stretched: the transpose of spread.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -134,13 +147,14 @@ def _core_lengths(x: Any, rank: int) -> tuple[int, ...]:
 
 
 def _reshape_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
-    x = x if type(x) is np.ndarray else np.asarray(x)
+    x = convert_plain(x)
     return x.reshape(shape if x.ndim == rank else _leading_lengths(x, rank) + shape)
 
 
 reshape: Linear = register(
     Linear(
         name="reshape",
+        reads_shapes=True,
         is_view=True,
         doc="The same elements in another shape.",
         inputs=("x",),
@@ -180,6 +194,7 @@ def _permute_text(x: str, *, types: InputTypes, axes: tuple[int, ...]) -> str:
 permute: Linear = register(
     Linear(
         name="permute",
+        reads_shapes=True,
         is_view=True,
         doc="The axes in another order.",
         inputs=("x",),
@@ -197,11 +212,22 @@ permute: Linear = register(
 )
 
 
+@lru_cache(maxsize=256)
+def _roll_places(length: int, shift: int) -> NDArray[np.intp]:
+    return (np.arange(length) - shift) % length
+
+
+MAX_ROLLED_BY_INDEX = 1 << 14
+"""The number of elements up to which an array is rolled by an index: one call, where slices take five."""
+
+
 def _roll_array(x: Any, *, shift: int, axis: int) -> Any:
     # The same as np.roll, without the cost of its wrappers.
-    x = np.asarray(x)
+    x = convert_plain(x)
     length = x.shape[axis]
     cut = shift % length if length else 0
+    if 0 < x.size <= MAX_ROLLED_BY_INDEX and x.flags.c_contiguous:
+        return x.take(_roll_places(length, cut), axis)
     rest = (slice(None),) * (-1 - axis)
     y = np.empty_like(x)
     y[(Ellipsis, slice(cut, None), *rest)] = x[(Ellipsis, slice(None, length - cut), *rest)]
@@ -212,6 +238,7 @@ def _roll_array(x: Any, *, shift: int, axis: int) -> Any:
 roll: Linear = register(
     Linear(
         name="roll",
+        reads_shapes=True,
         doc="The elements moved along an axis; those that leave at one end come back at the other.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -230,6 +257,7 @@ roll: Linear = register(
 )
 
 
+@lru_cache(maxsize=4096)
 def _decode_index(index: tuple[Any, ...], lead: int) -> tuple[Any, ...]:
     """Convert a stored index to NumPy's form."""
     items = tuple([slice(*item[1:]) if type(item) is tuple else item for item in index])
@@ -243,6 +271,8 @@ def encode_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     (0, ('slice', None, None, None), ('slice', 1, None, None))
     """
     stored = [_encode_item(item) for item in index]
+    if len(index) == ndim and None not in index and Ellipsis not in index:
+        return tuple(stored)
     dots = index.index(Ellipsis) if Ellipsis in index else len(index)
     used = sum(item is not None and item is not Ellipsis for item in index)
     stored[dots : dots + 1] = [("slice", None, None, None)] * (ndim - used)
@@ -250,8 +280,9 @@ def encode_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
 
 
 def _encode_item(item: Any) -> Any:
-    if isinstance(item, slice):
-        return ("slice", *(None if x is None else operator.index(x) for x in (item.start, item.stop, item.step)))
+    if type(item) is slice:
+        bounds = (item.start, item.stop, item.step)
+        return ("slice", *[x if x is None or type(x) is int else operator.index(x) for x in bounds])
     return item if item is None or item is Ellipsis else operator.index(item)
 
 
@@ -317,6 +348,7 @@ class _GetitemOp(Linear):
 getitem: Linear = register(
     _GetitemOp(
         name="getitem",
+        reads_shapes=True,
         is_view=True,
         doc="Picks elements by whole numbers and slices; the gradient of the others is absent, not 0.",
         inputs=("x",),
@@ -349,6 +381,7 @@ def put(x, index, shape):
 put_add: Linear = register(
     Linear(
         name="put_add",
+        reads_shapes=True,
         doc="Puts elements into zeros of a shape at an index: the transpose of getitem.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
@@ -386,9 +419,9 @@ def _replace_length(x: Any, axis: int, length: int) -> tuple[int, ...]:
 
 
 def _take_slices(x: Any, indices: Any, *, axis: int) -> Any:
-    indices = np.asarray(indices)
+    indices = convert_plain(indices)
     if indices.ndim == 1:
-        return np.take(x, indices, axis)
+        return convert_plain(x).take(indices, axis)
     core = np.ndim(x) - indices.ndim + 1
     wide = (*indices.shape[:-1], *(indices.shape[-1] if k == axis else 1 for k in range(-core, 0)))
     return np.take_along_axis(x, indices.reshape(wide), axis)
@@ -399,8 +432,8 @@ def _add_slices(x: Any, indices: Any, *, axis: int, length: int) -> Any:
     indices = np.asarray(indices)
     shape = _replace_length(x, axis, length)
     if indices.ndim == 1:
-        places = _count_from_start(indices, length)
-        if _are_distinct(places) or (x.dtype == np.bool_ and x.all()):
+        places, are_distinct = _find_places(indices, length)
+        if are_distinct or (x.dtype == np.bool_ and x.all()):
             # No place is used twice, so elements are assigned, which is many times faster than adding.
             y = np.zeros(shape, x.dtype)
             y[_index_along(places, axis)] = x
@@ -420,6 +453,24 @@ def _count_from_start(indices: NDArray[Any], length: int) -> NDArray[Any]:
     if indices.size and indices.min() < 0:
         indices = np.where(indices < 0, indices + length, indices)
     return indices.astype(np.intp, copy=False)
+
+
+class _LatestPlaces:
+    """The places that an index array names, and whether no place comes twice, for the array that was last asked for."""
+
+    answer: tuple[NDArray[Any] | None, int, NDArray[Any], bool] = (None, 0, np.empty(0, np.intp), True)
+
+
+def _find_places(indices: NDArray[Any], length: int) -> tuple[NDArray[Any], bool]:
+    """Return indices counted from the start, and whether no place comes twice."""
+    latest, latest_length, places, are_distinct = _LatestPlaces.answer
+    if latest is not indices or latest_length != length:
+        places = _count_from_start(indices, length)
+        are_distinct = _are_distinct(places)
+        if not indices.flags.writeable:
+            # The rule of an op asks again for what the sweep has just asked for.
+            _LatestPlaces.answer = (indices, length, places, are_distinct)
+    return places, are_distinct
 
 
 def _are_distinct(places: NDArray[Any]) -> bool:
@@ -474,8 +525,8 @@ class _TakeOp(Linear):
         axis = self.options["axis"]
         if type(indices) is not np.ndarray or indices.ndim != 1:
             return None
-        places = _count_from_start(indices, x.shape[axis])
-        return _index_along(places, axis) if _are_distinct(places) else None
+        places, are_distinct = _find_places(indices, x.shape[axis])
+        return _index_along(places, axis) if are_distinct else None
 
 
 take: Linear = register(

@@ -46,6 +46,7 @@ from wiregrad.frontends.recording.filled_value import (
     copy_filled,
     duplicate,
     freeze,
+    install_view_methods,
     make_filled,
     read_elements,
     take_view,
@@ -81,9 +82,23 @@ from wiregrad.ops.functions.shape import scatter_add
 
 def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
     """Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."""
-    op = UFUNCS.get(ufunc) or find_scipy_op(ufunc)
-    if op is not None and method == "__call__" and not settings:
+    op = UFUNCS.get(ufunc)
+    if method != "__call__" or settings:
+        return _apply_ufunc_method(op, ufunc, method, inputs, settings)
+    if op is not None:
         return record_op(op, inputs) if type(self) is Value else op(*inputs)
+    entry = FUNCTIONS_BY_NUMPY.get(ufunc)
+    if entry is not None:
+        return _run_or_concrete(entry, ufunc, inputs, settings)
+    op = find_scipy_op(ufunc)
+    return _apply_ufunc_method(None, ufunc, method, inputs, settings) if op is None else op(*inputs)
+
+
+def _apply_ufunc_method(
+    op: Op | None, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], settings: dict[str, Any]
+) -> Any:
+    """Apply a method of a ufunc, or the ufunc with settings."""
+    op = op or find_scipy_op(ufunc)
     out = take_out(settings)
     if method == "at" or out is not None:
         return _write_by_ufunc(ufunc, method, out, inputs, settings)
@@ -92,14 +107,14 @@ def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **se
     entry = FUNCTIONS_BY_NUMPY.get(ufunc if method == "__call__" else (ufunc, method))
     if entry is None and method == "__call__":
         entry = FUNCTIONS_BY_SCIPY.get(name_scipy_ufunc(ufunc))
-    if entry is None:
-        if op is not None and method == "__call__" and not settings:
-            return op(*inputs)
-        result = run_without_rule(getattr(ufunc, method), inputs, settings)
-        if result is not NotImplemented:
-            return result
-        raise NoRuleError(f"{describe_missing_ufunc(ufunc, method, settings)}{format_user_line()}")
-    return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
+    if entry is not None:
+        return _run_or_concrete(entry, getattr(ufunc, method), inputs, settings)
+    if op is not None and method == "__call__" and not settings:
+        return op(*inputs)
+    result = run_without_rule(getattr(ufunc, method), inputs, settings)
+    if result is not NotImplemented:
+        return result
+    raise NoRuleError(f"{describe_missing_ufunc(ufunc, method, settings)}{format_user_line()}")
 
 
 def name_scipy_ufunc(ufunc: np.ufunc) -> str:
@@ -374,11 +389,15 @@ def apply_function_to_filled(
     if function in IN_PLACE_FUNCTIONS or kwargs.get("out") is not None:
         return apply_function(self, function, types, args, kwargs)
     target = args[0] if args else None
-    current = tree_map(freeze, args)
-    result = apply_function(self, function, types, current, kwargs)
+    rest = tuple([tree_map(freeze, part) for part in args[1:]])
     if function.__name__ not in VIEW_METHODS or not isinstance(target, FilledValue):
-        return result
-    return take_view(target, result, lambda places: function(places, *args[1:], **kwargs), function.__name__)
+        return apply_function(self, function, types, (*(tree_map(freeze, part) for part in args[:1]), *rest), kwargs)
+    return take_view(
+        target,
+        lambda state: apply_function(state, function, types, (state, *rest), kwargs),
+        lambda places: function(places, *args[1:], **kwargs),
+        function.__name__,
+    )
 
 
 def index_filled(self: FilledValue, index: Any) -> Any:
@@ -426,10 +445,12 @@ def install_methods() -> None:
     for spelling, name in ARITHMETIC_METHODS.items():
         setattr(Value, f"__{name}__", _make_operator(TABLE.infix[spelling]))
         setattr(Value, f"__r{name}__", _make_operator(TABLE.infix[spelling], reflected=True))
+        setattr(FilledValue, f"__{name}__", _make_filled_operator(TABLE.infix[spelling]))
+        setattr(FilledValue, f"__r{name}__", _make_filled_operator(TABLE.infix[spelling], reflected=True))
     product = FUNCTIONS_BY_NUMPY[np.matmul].run
     Value.copy = describe_method(copy, "copy", FUNCTIONS["copy"].run)  # type: ignore[method-assign]
     protocols: dict[str, Any] = {
-        "__wiregrad_apply__": lambda self, op, operands: record_op(op, operands),
+        "__wiregrad_apply__": staticmethod(record_op),
         "__array_ufunc__": apply_ufunc,
         "__array_function__": apply_function,
         "__getitem__": _make_checked_method(FUNCTIONS["getitem"].run, "indexing"),
@@ -449,6 +470,13 @@ def _make_operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any],
     if reflected:
         return lambda self, other: record_op(op, (other, self))
     return lambda self, other: record_op(op, (self, other))
+
+
+def _make_filled_operator(op: Op, *, reflected: bool = False) -> Callable[[FilledValue, Any], Any]:
+    """Return the method of an arithmetic operator on the value that an array stands for now."""
+    if reflected:
+        return lambda self, other: record_op(op, (freeze(other), freeze(self)))
+    return lambda self, other: record_op(op, (freeze(self), freeze(other)))
 
 
 def _make_op_method(op: Op) -> Callable[..., Any]:
@@ -573,3 +601,4 @@ def _make_torch_method(name: str, function: Callable[..., Any]) -> Callable[...,
 for _name, _function in TORCH_METHODS.items():
     if not hasattr(Value, _name):
         setattr(Value, _name, _make_torch_method(_name, _function))
+install_view_methods()

@@ -77,7 +77,8 @@ class FillableArray(np.ndarray):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if find_recorded(value) or _find_cells(self) is not None:
-            self.record_contents()[_plain_index(index)] = value
+            contents: Any = self.record_contents()
+            contents[_plain_index(index)] = value
         else:
             super().__setitem__(_plain_index(index), value)
 

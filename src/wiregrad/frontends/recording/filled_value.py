@@ -7,8 +7,9 @@ What is kept true: it is what NumPy's array would be. A view (a slice, `.T`, `re
 which elements of its root it shows, as an array of their numbers, which NumPy itself took by the same index or
 function. It writes to the root, and reads from the root, so every view sees every assignment.
 
-Assignments are kept in a list and carried out when an element is next read that they do not determine. So a loop that
-fills an array element by element records one node at its end, and `y[i] = f(y[i - 1])` records nothing but `f`.
+Assignments are kept in a list. A small part that is read is gathered from them and from the array before them; they
+are carried out when most of the array is read. So a loop that fills an array element by element records one node at its
+end, and `y[i] = f(y[i - 1])` records nothing but `f`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable
+from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -32,6 +35,7 @@ from wiregrad.frontends.recording.value import (
     ValueNotes,
     array_class,
     as_numpy_number,
+    describe_method,
     new_instance,
     notes_of,
 )
@@ -40,10 +44,13 @@ from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.functions.joining import join_row
 from wiregrad.ops.functions.registry import lift
-from wiregrad.ops.functions.shape import cast_like, detach_index, reshape_to
+from wiregrad.ops.functions.shape import BASIC_INDEX_TYPES, as_row, cast_like, detach_index, reshape_to
 from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.shape_records import convert_plain
 
 Places = NDArray[np.intp]
+# Bound once: while a function is recorded, NumPy's own names lead to functions whose arrays may be filled.
+make_empty, make_zeros = np.empty, np.zeros
 
 VIEW_METHODS = frozenset(
     "reshape ravel view T mT t transpose permute swapaxes moveaxis squeeze unsqueeze expand_dims diagonal real "
@@ -71,15 +78,29 @@ class CellWrite(NamedTuple):
     value: Any
 
 
+class ViewOrigin(NamedTuple):
+    """How a view was taken: the array that it was taken of, and what was done with that array."""
+
+    parent: FilledValue
+    take: Callable[[Value], Any]
+
+
+NO_PLACES: Places = np.empty(0, np.intp)
+
+
 class FillNotes(ValueNotes):
     """What a `FilledValue` has besides the value it stands for."""
 
-    __slots__ = ("dtype", "loose", "owners", "places", "root", "seen", "version", "writes")
+    __slots__ = ("cells", "dtype", "loose", "origin", "owners", "places", "root", "rows", "seen", "version", "writes")
 
-    def __init__(self, places: Places, dtype: np.dtype[Any], root: FilledValue | None = None) -> None:
+    def __init__(
+        self, places: Places, dtype: np.dtype[Any], root: FilledValue | None = None, origin: ViewOrigin | None = None
+    ) -> None:
         super().__init__(constant=True)
         self.root = root
         """The array whose elements a view shows; None if this is no view."""
+        self.origin = origin
+        """How a view was taken; None if only its places are known."""
         self.places = places
         """The number of each element in the root."""
         self.dtype = dtype
@@ -89,8 +110,14 @@ class FillNotes(ValueNotes):
         """The version of the root for which a view was last read."""
         self.writes: list[CellWrite] = []
         """The assignments to a root that are not carried out yet."""
-        self.owners: Places = np.full(places.size if root is None else 0, -1)
-        """For each element of a root, the number of the pending assignment that determines it; -1 if none does."""
+        self.owners: Places = NO_PLACES
+        """For each element of a root, the number of the pending assignment that determines it; -1 if none does. Empty
+        while no assignment is pending, and so is `cells`."""
+        self.cells: Places = NO_PLACES
+        """For each element of a root, the number of the value's element that the pending assignment puts there; of the
+        array's own element before them if none does."""
+        self.rows: dict[int, Any] = {}
+        """The values of pending assignments as rows, by the number of the assignment; -1 for the array before them."""
         self.loose: list[weakref.ref[Value]] = []
         """The views of a root that do not see assignments."""
 
@@ -103,31 +130,31 @@ class FilledValue(Value):
     @property
     def _data(self) -> Any:
         _settle(self)
-        return STATE_SLOTS[0].__get__(self)
+        return GET_DATA(self)
 
     @_data.setter
     def _data(self, data: object) -> None:
-        STATE_SLOTS[0].__set__(self, data)
+        SET_DATA(self, data)
 
     @property
     def _tape(self) -> Tape | None:
         _settle(self)
-        tape: Tape | None = STATE_SLOTS[1].__get__(self)
+        tape: Tape | None = GET_TAPE(self)
         return tape
 
     @_tape.setter
     def _tape(self, tape: Tape | None) -> None:
-        STATE_SLOTS[1].__set__(self, tape)
+        SET_TAPE(self, tape)
 
     @property
     def _index(self) -> int:
         _settle(self)
-        index: int = STATE_SLOTS[2].__get__(self)
+        index: int = GET_INDEX(self)
         return index
 
     @_index.setter
     def _index(self, index: int) -> None:
-        STATE_SLOTS[2].__set__(self, index)
+        SET_INDEX(self, index)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -149,20 +176,6 @@ class FilledValue(Value):
         """How many elements there are."""
         return notes_of_fill(self).places.size
 
-    def __getattribute__(self, name: str) -> Any:
-        attribute = super().__getattribute__(name)
-        if name not in VIEW_METHODS:
-            return attribute
-        if isinstance(attribute, Value):
-            return take_view(self, attribute, lambda places: getattr(places, name), name)
-
-        def call_method(*args: object, **kwargs: object) -> Any:
-            return take_view(
-                self, attribute(*args, **kwargs), lambda places: _call_numpy(name, places, args, kwargs), name
-            )
-
-        return call_method
-
     @property
     def __wiregrad_contents__(self) -> Value:
         """The value that the array stands for now."""
@@ -182,11 +195,15 @@ class FilledValue(Value):
 
 STATE_SLOTS: tuple[Any, ...] = tuple(vars(Value)[name] for name in ("_data", "_tape", "_index"))
 """The slots for the node that a value stands for; a `FilledValue` brings them up to date when they are read."""
+GET_DATA, GET_TAPE, GET_INDEX = (slot.__get__ for slot in STATE_SLOTS)
+SET_DATA, SET_TAPE, SET_INDEX = (slot.__set__ for slot in STATE_SLOTS)
 
 
 def notes_of_fill(value: FilledValue) -> FillNotes:
     """Return the notes of an array that is filled."""
-    return cast(FillNotes, value._notes)
+    notes: Any = value._notes
+    fill_notes: FillNotes = notes
+    return fill_notes
 
 
 def root_of(value: FilledValue) -> FilledValue:
@@ -217,7 +234,22 @@ def freeze(value: Any) -> Any:
 
 
 def _number_elements(shape: tuple[int, ...]) -> Places:
-    return np.arange(int(np.prod(shape)), dtype=np.intp).reshape(shape)
+    """Return the numbers of the elements of an array of a shape; nobody writes to them."""
+    return _number_few(shape) if prod(shape) <= MAX_CACHED_PLACES else _number_many(shape)
+
+
+MAX_CACHED_PLACES = 1024
+
+
+def _number_many(shape: tuple[int, ...]) -> Places:
+    return np.arange(prod(shape), dtype=np.intp).reshape(shape)
+
+
+@lru_cache(maxsize=64)
+def _number_few(shape: tuple[int, ...]) -> Places:
+    numbers = _number_many(shape)
+    numbers.setflags(write=False)
+    return numbers
 
 
 def _set_state(filled: FilledValue, value: Any) -> None:
@@ -226,14 +258,15 @@ def _set_state(filled: FilledValue, value: Any) -> None:
         # A leaf is a variable; its copy is a node, so that gradients are added to the leaf.
         value = TABLE["positive"](value)
     is_recorded = isinstance(value, Value)
-    state = (value._data, value._tape, value._index) if is_recorded else (ensure_owned(value), None, 0)
-    for slot, part in zip(STATE_SLOTS, state, strict=True):
-        slot.__set__(filled, part)
+    SET_DATA(filled, value._data if is_recorded else ensure_owned(value))
+    SET_TAPE(filled, value._tape if is_recorded else None)
+    SET_INDEX(filled, value._index if is_recorded else 0)
 
 
 def _current_state(filled: FilledValue) -> Value:
     """Return a value of its own for the node that an array stands for now."""
-    return _make_value(filled._data, filled._tape, filled._index)
+    _settle(filled)
+    return _make_value(GET_DATA(filled), GET_TAPE(filled), GET_INDEX(filled))
 
 
 def _make_value(data: Any, tape: Tape | None, index: int) -> Value:
@@ -258,48 +291,72 @@ def duplicate(value: Value) -> Value:
 
 def _settle(filled: FilledValue) -> None:
     """Carry out what was assigned, so that the slots are those of the array's current node."""
-    notes = notes_of_fill(filled)
+    notes: Any = filled._notes
     root = notes.root
     if root is None:
-        if notes.writes:
+        if notes.owners.size:
             _carry_out(filled, notes)
         return
     version = notes_of_fill(root).version
     if notes.seen != version:
-        _set_state(filled, _read_places(root, notes.places))
+        _set_state(filled, _read_places(root, notes.places, notes.origin))
         notes.seen = version
 
 
 def _carry_out(root: FilledValue, notes: FillNotes) -> None:
     """Make a root stand for the array after its pending assignments."""
-    writes = notes.writes
-    owners = notes.owners
-    parts: list[Any] = []
-    source = np.empty(owners.size, np.intp)
-    start = 0
-    kept = np.flatnonzero(owners < 0)
-    if kept.size:
-        data, tape, index = (slot.__get__(root) for slot in STATE_SLOTS)
-        parts.append(data if tape is None else _make_value(data, tape, index))
-        source[kept] = kept
-        start = owners.size
-    for number in np.unique(owners[owners >= 0]).tolist():
-        write = writes[number]
-        mine = owners[write.places] == number
-        source[write.places[mine]] = write.elements[mine] + start
-        parts.append(write.value)
-        start += int(np.prod(shape_of(write.value)))
-    if parts:
-        with _recording_of(parts):
-            state = _pick_elements(join_row(parts), source, notes.places.shape)
-        _set_state(root, state)
-    notes.owners = np.full(owners.size, -1)
+    state = _gather_elements(root, _number_elements((root.size,)), notes.places.shape)
+    _set_state(root, state)
+    notes.owners = notes.cells = NO_PLACES
+    notes.rows = {}
     notes.writes = []
+
+
+def _gather_elements(root: FilledValue, places: Places, shape: tuple[int, ...]) -> Any:
+    """Return elements of a root by their numbers, in a shape, with what pending assignments put there."""
+    notes = notes_of_fill(root)
+    owners = notes.owners[places]
+    source = make_empty(places.size, np.intp)
+    parts: list[Any] = []
+    start = 0
+    for number in (np.bincount(owners + 1).nonzero()[0] - 1).tolist():
+        mine = owners == number
+        wanted = notes.cells[places[mine]]
+        row = _row_of(root, notes, number)
+        if shape_of(row)[0] > MAX_WHOLE_ROW + SPARE_ELEMENTS * wanted.size:
+            row = TABLE["take"](row, wanted, axis=-1)
+            wanted = _number_elements(wanted.shape)
+        source[mine] = wanted + start
+        parts.append(row)
+        start += shape_of(row)[0]
+    with _recording_of(parts):
+        return _pick_elements(join_row(parts), source, shape)
+
+
+MAX_WHOLE_ROW, SPARE_ELEMENTS = 4096, 16
+"""A row is joined whole unless it has more elements than this, and many times more than are read."""
+
+
+def _row_of(root: FilledValue, notes: FillNotes, number: int) -> Any:
+    """Return the elements that a pending assignment puts into a root, or for -1 those before it, as one row."""
+    row = notes.rows.get(number)
+    if row is None:
+        value = _base_state(root) if number < 0 else notes.writes[number].value
+        with _recording_of([value]):
+            row = notes.rows[number] = as_row(value)
+    return row
+
+
+def _base_state(root: FilledValue) -> Any:
+    """Return the value or plain array that a root stands for without its pending assignments."""
+    data = GET_DATA(root)
+    tape = GET_TAPE(root)
+    return data if tape is None else _make_value(data, tape, GET_INDEX(root))
 
 
 def _pick_elements(row: Any, source: Places, shape: tuple[int, ...]) -> Any:
     """Return the elements of a row by their numbers, in a shape."""
-    in_order = source.size == shape_of(row)[0] and bool((source == np.arange(source.size)).all())
+    in_order = source.size == shape_of(row)[0] and bool((source == _number_elements(source.shape)).all())
     return reshape_to(row if in_order else TABLE["take"](row, source, axis=-1), shape)
 
 
@@ -319,18 +376,33 @@ def _recording_of(parts: list[Any]) -> Any:
     return STATE.record_on(STATE.tape or (tapes[0] if tapes else STATE.current_tape()))
 
 
-def _read_places(root: FilledValue, places: Places) -> Any:
-    """Return the elements of a root by their numbers; from a pending assignment if one determines them all."""
+def _read_places(root: FilledValue, places: Places, origin: ViewOrigin | None = None) -> Any:
+    """Return the elements of a root by their numbers; from pending assignments if they are few."""
     notes = notes_of_fill(root)
-    if notes.writes and places.size:
+    if notes.owners.size and places.size:
         owners = notes.owners[places]
         number = int(owners.flat[0])
         if number >= 0 and bool((owners == number).all()):
-            write = notes.writes[number]
-            if write.places.shape == places.shape and bool((write.places == places).all()):
-                return _pick_elements(join_row([write.value]), write.elements.reshape(-1), places.shape)
+            return _read_write(root, notes, number, places)
+        if places.size <= MAX_GATHERED_SHARE * root.size:
+            return _gather_elements(root, places.reshape(-1), places.shape)
+    if origin is not None:
+        return origin.take(_current_state(origin.parent))
     state = _current_state(root)
     return _pick_elements(reshape_to(state, (root.size,)), places.reshape(-1), places.shape)
+
+
+MAX_GATHERED_SHARE = 0.25
+"""The share of an array up to which what is read is gathered, before pending assignments are carried out."""
+
+
+def _read_write(root: FilledValue, notes: FillNotes, number: int, places: Places) -> Any:
+    """Return elements that one pending assignment determines."""
+    value = notes.writes[number].value
+    elements = notes.cells[places]
+    if shape_of(value) == places.shape and bool((elements == _number_elements(places.shape)).all()):
+        return value
+    return _pick_elements(_row_of(root, notes, number), elements.reshape(-1), places.shape)
 
 
 def read_elements(filled: FilledValue, index: Any) -> Any:
@@ -340,17 +412,17 @@ def read_elements(filled: FilledValue, index: Any) -> Any:
     places = notes_of_fill(filled).places[index]
     if not isinstance(places, np.ndarray):
         root = root_of(filled)
-        if not notes_of_fill(root).writes:
+        if not notes_of_fill(root).owners.size:
             return FUNCTIONS["getitem"].run(_current_state(filled), index)
-        number = _read_places(root, np.asarray(places))
+        number = _read_places(root, convert_plain(places))
         return number[()] if isinstance(number, np.ndarray) else as_numpy_number(number)
-    return make_view(filled, places)
+    return make_view(filled, places, lambda state: FUNCTIONS["getitem"].run(state, index))
 
 
 def _is_basic_index(index: object) -> bool:
     """Return whether an index gives a view: slices and whole numbers, not lists, arrays or masks."""
     parts = index if isinstance(index, tuple) else (index,)
-    return all(
+    return BASIC_INDEX_TYPES.issuperset(map(type, parts)) or all(
         part is None
         or part is Ellipsis
         or (isinstance(part, int | np.integer | slice) and not isinstance(part, bool | Value))
@@ -358,28 +430,72 @@ def _is_basic_index(index: object) -> bool:
     )
 
 
-def make_view(filled: FilledValue, places: Places) -> FilledValue:
-    """Return a view of an array that shows the elements of these numbers."""
+def make_view(filled: FilledValue, places: Places, take: Callable[[Value], Any] | None = None) -> FilledValue:
+    """Return a view of an array that shows the elements of these numbers; `take` computes it from the array's value."""
     view: FilledValue = new_instance(FilledValue)
-    view._notes = FillNotes(places, filled.dtype, root_of(filled))
+    origin = None if take is None else ViewOrigin(filled, take)
+    view._notes = FillNotes(places, filled.dtype, root_of(filled), origin)
     return view
 
 
-def take_view(filled: FilledValue, result: Any, change: Callable[[Places], Any], name: str) -> Any:
-    """Return the result of a function as views where NumPy's function returns views of the array."""
+def take_view(filled: FilledValue, take: Callable[[Value], Any], change: Callable[[Places], Any], name: str) -> Any:
+    """Return the result of a function as views where NumPy's function returns views of the array.
+
+    `take` applies the function to a value, `change` to the numbers of elements.
+    """
     if name in UNTRACKED_VIEWS:
-        return _note_loose_view(filled, result)
-    places = notes_of_fill(filled).places
-    parts = change(places)
-    if isinstance(parts, list | tuple):
-        return type(parts)([_view_or_copy(filled, part, y) for part, y in zip(parts, result, strict=True)])
-    return _view_or_copy(filled, parts, result)
+        return _note_loose_view(filled, take(_current_state(filled)))
+    own = notes_of_fill(filled).places
+    try:
+        places = change(own)
+    except (ValueError, TypeError, IndexError, AttributeError):
+        # The function itself raises an error that says what is wrong.
+        take(_current_state(filled))
+        raise
+    if isinstance(places, np.ndarray) and np.may_share_memory(places, own):
+        return make_view(filled, places, take)
+    result = take(_current_state(filled))
+    if isinstance(places, list | tuple):
+        return type(places)([_view_or_copy(filled, part, y) for part, y in zip(places, result, strict=True)])
+    return _view_or_copy(filled, places, result)
 
 
 def _view_or_copy(filled: FilledValue, places: Places, result: Any) -> Any:
     if np.may_share_memory(places, notes_of_fill(filled).places):
         return make_view(filled, places)
     return copy_filled(freeze(result))
+
+
+def install_view_methods() -> None:
+    """Give arrays that are filled the methods whose results are views; called when values have all their methods."""
+    for name in VIEW_METHODS:
+        attribute = getattr(Value, name, None)
+        if isinstance(attribute, property):
+            setattr(FilledValue, name, property(_make_view_property(name, attribute)))
+        elif attribute is not None:
+            setattr(FilledValue, name, _make_view_method(name, attribute))
+
+
+def _make_view_property(name: str, attribute: property) -> Callable[[FilledValue], Any]:
+    get: Callable[[Any], Any] = operator.attrgetter(name)
+
+    def view(self: FilledValue) -> Any:
+        return take_view(self, get, get, name)
+
+    view.__doc__ = attribute.__doc__
+    return view
+
+
+def _make_view_method(name: str, attribute: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: FilledValue, *args: object, **kwargs: object) -> Any:
+        return take_view(
+            self,
+            lambda state: attribute(state, *args, **kwargs),
+            lambda places: _call_numpy(name, places, args, kwargs),
+            name,
+        )
+
+    return describe_method(method, name, attribute)
 
 
 def _call_numpy(name: str, places: Places, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -409,9 +525,49 @@ def assign_elements(filled: FilledValue, index: Any, value: Any) -> None:
         assign_elements(filled, ..., TABLE["where"](mask, number, state))
         return
     places = notes_of_fill(filled).places[detach_index(index)]
+    if isinstance(value, FilledValue) and _shows_places(value, root_of(filled), places):
+        # `y[i] += v` has assigned to the part, and assigns the part to itself.
+        return
+    if isinstance(value, FilledValue) and root_of(value) is root_of(filled) and not STATE.is_paused:
+        _copy_cells(root_of(filled), convert_plain(places), value)
+        return
     source = _prepare_source(value, filled)
     elements = _broadcast_elements(shape_of(source), np.shape(places))
-    _write_cells(root_of(filled), CellWrite(np.asarray(places), elements, source), value)
+    _write_cells(root_of(filled), CellWrite(convert_plain(places), elements, source), value)
+
+
+def _copy_cells(root: FilledValue, places: Places, view: FilledValue) -> None:
+    """Assign a part of an array to another part: both then come from the same pending assignments, and nothing is read.
+
+    >>> import wiregrad as wg
+    >>> def repeat_edge(x):
+    ...     y = x.copy()
+    ...     y[0] = x[1] * 2.0
+    ...     y[2] = y[0]
+    ...     return np.sum(y)
+    >>> wg.grad(repeat_edge)(np.ones(3)).tolist()
+    [0.0, 5.0, 0.0]
+    """
+    notes = notes_of_fill(root)
+    own = notes_of_fill(view).places
+    source = own.reshape(-1)[_broadcast_elements(own.shape, places.shape)]
+    _refuse_stale_views(notes, view)
+    if places.size:
+        _begin_writing(root, notes)
+        # Both are read before one is changed: the parts may overlap.
+        owners = notes.owners[source]
+        cells = notes.cells[source]
+        notes.owners[places] = owners
+        notes.cells[places] = cells
+        notes.version += 1
+
+
+def _shows_places(view: FilledValue, root: FilledValue, places: Any) -> bool:
+    """Return whether a view shows exactly these elements of a root."""
+    own = notes_of_fill(view)
+    if own.root is not root or own.places.shape != np.shape(places):
+        return False
+    return bool((own.places == places).all())
 
 
 def assign_as(filled: FilledValue, place: Callable[[Any, Any], object], value: Any) -> None:
@@ -426,14 +582,15 @@ def assign_as(filled: FilledValue, place: Callable[[Any, Any], object], value: A
 
 def _prepare_source(value: Any, filled: FilledValue) -> Any:
     """Return what is assigned as a value or array with the dtype of the array it is put into."""
-    source = lift(freeze(value))
+    source = freeze(value)
+    source = source if isinstance(source, Value) else lift(source)
     if STATE.is_paused and isinstance(source, Value):
         source = source.detach() if is_tracing() else np.asarray(source._data)
     return cast_like(source, filled) if isinstance(source, Value) else _cast_plain(source, filled.dtype)
 
 
 def _cast_plain(source: Any, dtype: np.dtype[Any]) -> Any:
-    if not np.can_cast(source.dtype, dtype, "same_kind"):
+    if source.dtype != dtype and not np.can_cast(source.dtype, dtype, "same_kind"):
         raise TypeError(f"values of dtype {source.dtype} cannot be put into an array of dtype {dtype}")
     return ensure_copy(source, dtype)
 
@@ -448,19 +605,35 @@ def _broadcast_elements(shape: tuple[int, ...], wanted: tuple[int, ...]) -> Plac
     numbers = _number_elements(shape)
     while numbers.ndim > len(wanted) and numbers.shape[0] == 1:
         numbers = numbers[0]
-    return np.broadcast_to(numbers, wanted)
+    if numbers.shape == wanted:
+        return numbers
+    return make_zeros(wanted, np.intp) if numbers.size == 1 else np.broadcast_to(numbers, wanted)
 
 
 def _write_cells(root: FilledValue, write: CellWrite, value: object) -> None:
     """Note an assignment; raises if a view other than its source exists that would not see it."""
     notes = notes_of_fill(root)
+    _refuse_stale_views(notes, value)
+    if write.places.size:
+        _begin_writing(root, notes)
+        notes.owners[write.places] = len(notes.writes)
+        notes.cells[write.places] = write.elements
+        notes.writes.append(write)
+        notes.version += 1
+
+
+def _refuse_stale_views(notes: FillNotes, value: object) -> None:
+    """Raise if a view other than what is assigned exists that would not see the assignment."""
     if notes.loose and any(view() is not None and view() is not value for view in notes.loose):
         raise MutationError(f"{STALE_VIEW_MESSAGE}{format_user_line()}")
     notes.loose.clear()
-    if write.places.size:
-        notes.owners[write.places] = len(notes.writes)
-        notes.writes.append(write)
-        notes.version += 1
+
+
+def _begin_writing(root: FilledValue, notes: FillNotes) -> None:
+    """Make the arrays that say where the elements of a root come from, unless an assignment is pending already."""
+    if not notes.owners.size:
+        notes.owners = make_zeros(root.size, np.intp) - 1
+        notes.cells = _number_elements((root.size,)).copy()
 
 
 def begin_filling(value: Value) -> FilledValue:

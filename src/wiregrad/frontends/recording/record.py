@@ -67,9 +67,10 @@ from wiregrad.ir.columns import is_group_label
 from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
 from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import Linear
 from wiregrad.ops.functions.joining import join_items
 from wiregrad.ops.gradient_flow import is_complex
-from wiregrad.ops.shape_records import broadcast_array
+from wiregrad.ops.shape_records import broadcast_array, convert_plain
 
 WIRE_DTYPES = frozenset(DTYPES.values())
 """The dtypes that a wire can have."""
@@ -96,7 +97,20 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
             quick = _record_arrays(tape, op, operands)
             if quick is not None:
                 return quick
-    operands = op.complete([settle_operand(x) for x in operands])
+    settled = [settle_operand(x) for x in operands]
+    if not op.is_view and any(map(is_filled, settled)):
+        # An array that is filled stands for a value, which is recorded faster; but a view is one of the array itself.
+        return record_op(op, [x.__wiregrad_contents__ if is_filled(x) else x for x in settled])
+    return _record_any(op, op.complete(settled))
+
+
+def is_filled(x: Any) -> bool:
+    """Return whether x is an array that is filled, so that it stands for another value after each assignment."""
+    return hasattr(type(x), "__wiregrad_contents__")
+
+
+def _record_any(op: Op, operands: Sequence[Any]) -> Any:
+    """Apply an op to any operands and append it to their tape."""
     if isinstance(op, Elementwise) and op.of_complex is not None and any(map(is_complex, operands)):
         return op.of_complex(*operands)
     tape = common_tape(operands)
@@ -213,7 +227,7 @@ def _spread_values(tape: Tape, sources: list[int], xs: list[Any], shape: tuple[i
     for k, x in enumerate(xs):
         if sources[k] != LITERAL and x.shape != shape:
             op = SPREAD.bind({"rank": x.ndim, "shape": shape})
-            spread = broadcast_array(np.asarray(x), shape)
+            spread = broadcast_array(convert_plain(x), shape)
             sources[k] = tape.append_extra(new_extra((op, (sources[k],), (x,), spread, 0)))
             xs[k] = spread
 
@@ -242,14 +256,18 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
     """Record an op on one array that is on the running tape."""
     x = value._data
     try:
-        y = op.compute(x)
+        y = op.kernel(x)
     except (ValueError, TypeError, IndexError) as error:
         raise _refusal_error(op, [x], error) from error
     result = _wrap_output(y)
     if result is None:
         return finish_node(tape, op, (value,), (x,), y)
+    kept: Any = x
+    if op.reads_shapes and x.size > MAX_KEPT_ELEMENTS:
+        kept = DroppedArray(x)
+        y = DroppedArray(y) if type(y) is np.ndarray else y
     result._tape = tape
-    result._index = tape.append_extra(new_extra((op, (value._index,), (x,), y, 0)))
+    result._index = tape.append_extra(new_extra((op, (value._index,), (kept,), y, 0)))
     if op.is_view:
         tape.views.add(value, value._index, result)
     return result
@@ -271,12 +289,15 @@ def _record_arrays(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
     if len(xs) != len(op.inputs) and not op.variadic:
         return None
     try:
-        y = op.compute(*xs)
+        y = op.kernel(*xs)
     except (ValueError, TypeError, IndexError) as error:
         raise _refusal_error(op, xs, error) from error
     result = _wrap_output(y)
     if result is None:
         return finish_node(tape, op, operands, xs, y)
+    if isinstance(op, Linear) and type(y) is np.ndarray and y.size > MAX_KEPT_ELEMENTS:
+        # A transpose reads the inputs alone.
+        y = DroppedArray(y)
     result._tape = tape
     result._index = tape.append_extra(new_extra((op, tuple(sources), tuple(xs), y, mode_of(op, sources))))
     return result
@@ -284,16 +305,18 @@ def _record_arrays(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
 
 def _wrap_output(y: object) -> Value | None:
     """Return a value, still on no tape, for the output of an op; None for an output that needs more care."""
-    if type(y) is np.float64:
-        result: Value = new_instance(NumpyScalar)
-        result._data = float(y)
-        return result
-    if type(y) is np.ndarray and y.ndim and y.dtype.kind in "fc":
+    if type(y) is np.ndarray:
+        if not y.ndim or y.dtype.kind not in "fc":
+            return None
         y.setflags(write=False)
-        result = new_instance(Value)
+        result: Value = new_instance(Value)
         result._data = y
         return result
-    return None
+    if type(y) is not np.float64:
+        return None
+    result = new_instance(NumpyScalar)
+    result._data = float(y)
+    return result
 
 
 def _give_output_dtype(x: Any, y: Any) -> Any:
@@ -348,8 +371,8 @@ def _finish_traced(tape: Tape, guard: ReplayGuard, op: Op, operands: Sequence[An
 
 
 def _note_view(tape: Tape, op: Op, operands: Sequence[Any], result: Value) -> Value:
-    """Remember that a result is a view of the operand, if it is one; returns the result."""
-    if op.is_view and type(result) is Value and isinstance(operands[0], Value):
+    """Remember that a result is a view of the operand, if it is one; returns the result. A number has no views."""
+    if op.is_view and type(result) is Value and isinstance(operands[0], Value) and operands[0].shape:
         tape.views.add(operands[0], tape.node_at(result._index).sources[0], result)
     return result
 

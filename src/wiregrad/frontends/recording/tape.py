@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
+from functools import cache
 from struct import Struct
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
@@ -435,7 +436,12 @@ def usual_mode(op: Op, sources: Sequence[int]) -> int:
     """Return a node's mode under the usual convention, which every packed row has: literals are constants."""
     if not op.kinks or len(sources) == 1 or min(sources) > LITERAL:
         return 0
-    return encode_mode(Convention.MIN_NORM, [slot for slot, source in enumerate(sources) if source == LITERAL])
+    return _mode_of_literals(tuple([source == LITERAL for source in sources]))
+
+
+@cache
+def _mode_of_literals(literal: tuple[bool, ...]) -> int:
+    return encode_mode(Convention.MIN_NORM, [slot for slot, is_literal in enumerate(literal) if is_literal])
 
 
 class KeptGradients(Enum):
@@ -457,9 +463,7 @@ DROPPED_GRADIENT = DroppedGradient()
 
 def _release_gradient(adjoints: list[Any], node: int, g: Any, keep: KeptGradients) -> None:
     """Drop the gradient of an inner array, after its last use but one."""
-    if keep is KeptGradients.NONE:
-        adjoints[node] = None
-    elif keep is KeptGradients.SMALL:
+    if keep is KeptGradients.SMALL:
         value = g.value if type(g) is MaskedFlow else g
         if type(value) is np.ndarray and value.size > MAX_KEPT_ELEMENTS:
             adjoints[node] = DROPPED_GRADIENT
@@ -508,7 +512,7 @@ def _pull_extras(
     """Pass on the gradients of a tape that has no packed rows."""
     for node in range(len(adjoints) - 1, -1, -1):
         if adjoints[node] is not None:
-            _pull_at(extras, adjoints, start, node, keep=keep, spend=spend)
+            _pull_at(extras, adjoints, start, node, keep, spend)
 
 
 def _copy_columns(tape: Tape, start: int, stop: int) -> NDArray[np.void]:
@@ -545,11 +549,11 @@ def _pull_rows(
             held = adjoints[a]
             adjoints[a] = g * slope_a if held is None else held + g * slope_a
         elif a == OUTSIDE_SWEEP and start + node * STRIDE in tape.extras:
-            _pull_at(tape.extras, adjoints, start, node, keep=keep, spend=spend)
+            _pull_at(tape.extras, adjoints, start, node, keep, spend)
 
 
 def _pull_at(
-    extras: dict[int, ExtraNode], adjoints: list[Any], start: int, node: int, *, keep: KeptGradients, spend: bool
+    extras: dict[int, ExtraNode], adjoints: list[Any], start: int, node: int, keep: KeptGradients, spend: bool
 ) -> None:
     """Pass on the gradient of a node that is not a packed row."""
     g = adjoints[node]
@@ -557,7 +561,10 @@ def _pull_at(
         g = adjoints[node] = g.settle()
     extra = extras[start + node * STRIDE]
     if extra.sources:
-        if type(g) is not float:
+        if keep is KeptGradients.NONE:
+            # A number stays: it costs nothing, and a sweep over rows of numbers has read it already.
+            adjoints[node] = g if type(g) is float else None
+        elif type(g) is not float:
             _release_gradient(adjoints, node, g, keep)
         if spend:
             # Memory that is freed early can be used again for the next gradients.
@@ -605,7 +612,7 @@ def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
 
 def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> None:
     op, sources, xs, y, mode = node
-    if op.picks_part and sources[0] >= start and type(xs[0]) is np.ndarray:
+    if op.picks_part and sources[0] >= start and type(xs[0]) in ARRAY_STAND_INS:
         part = op.find_part(xs)
         if part is not None:
             _add_part(part, g, xs[0], adjoints, (sources[0] - start) // STRIDE)
@@ -615,14 +622,20 @@ def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> Non
         for slot, sent in zip(slots, op.pull_slots(slots, g, xs, y, mode), strict=True):
             _add_sent(sent, xs[slot], adjoints, (sources[slot] - start) // STRIDE)
         return
-    for slot in range(len(sources) - 1, -1, -1):
+    for slot in LAST_FIRST[len(sources)] if len(sources) < 4 else range(len(sources) - 1, -1, -1):
         if sources[slot] >= start:
             _add_sent(op.pull(slot, g, xs, y, mode), xs[slot], adjoints, (sources[slot] - start) // STRIDE)
 
 
+ARRAY_STAND_INS = frozenset([np.ndarray, DroppedArray])
+LAST_FIRST = ((), (0,), (1, 0), (2, 1, 0))
+"""The slots of an op of few inputs, last one first."""
+
+
 def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:
     """Add what was sent along a wire to the gradient of the node it comes from, whose value is `x`."""
-    if type(sent) is not np.ndarray or sent.dtype is not x.dtype:
+    flow = sent.value if type(sent) is MaskedFlow else sent
+    if type(flow) is not np.ndarray or flow.dtype is not x.dtype:
         sent = fit_flow(sent, x)
         if sent is None:
             return
@@ -640,11 +653,14 @@ def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:
 
 def _add_part(part: Any, g: Any, x: Any, adjoints: list[Any], index: int) -> None:
     """Add the gradient of a part of an array to the gradient of the array."""
-    if type(g) is not float and (type(g) is MaskedFlow or g.dtype != x.dtype):
+    flow = g.value if type(g) is MaskedFlow else g
+    if type(g) is not float and (type(flow) is not np.ndarray or flow.dtype is not x.dtype):
         g = fit_flow(g, x)
     held = adjoints[index]
     if type(held) is not GradientBuffer:
-        buffer = GradientBuffer(np.full(x.shape, -0.0, x.dtype), empty=True)
+        total = np.empty(x.shape, x.dtype)
+        total.fill(-0.0)
+        buffer = GradientBuffer(total, empty=True)
         if held is not None:
             buffer.add_flow(held)
         adjoints[index] = held = buffer

@@ -90,6 +90,9 @@ class ValueNotes:
         """The tape where a leaf was last used, until a sweep has visited it: the next op on it is recorded there."""
 
 
+FLOAT64 = np.dtype(np.float64)
+
+
 class Value(ValueMethods, ForeignNames):
     """A number or an array that remembers how it was computed.
 
@@ -217,7 +220,9 @@ class Value(ValueMethods, ForeignNames):
     def dtype(self) -> np.dtype[Any]:
         """The dtype; a Python number is float64."""
         data = self._data
-        return data.dtype if type(data) is np.ndarray else np.asarray(data).dtype
+        if type(data) is float:
+            return FLOAT64
+        return data.dtype if isinstance(data, np.ndarray | np.generic) else np.asarray(data).dtype
 
     @property
     def ndim(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import conjugate_flow
+from wiregrad.ops.functions.op_plans import OpPlan
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_SCIPY,
@@ -108,11 +109,21 @@ def matmul(a: Any, b: Any, /) -> Any:
         raise ValueError(f"matmul needs arrays of one or more axes; got a {left}, b {right}: use * for numbers")
     if left[-1] != right[max(-2, -len(right))]:
         raise ValueError(f"matmul needs a (..., n, k) and b (..., k, m); got a {left}, b {right}")
-    if len(left) == 2 and len(right) <= 2:
-        if len(right) == 2:
-            return TABLE["matmul"](a, b)
-        columns = TABLE["matmul"](a, TABLE["reshape"](b, rank=1, shape=(*right, 1)))
-        return TABLE["reshape"](columns, rank=2, shape=left[:1])
+    if len(left) == 2 and len(right) == 2:
+        return TABLE["matmul"](a, b)
+    return _plan_product(left, right).run((a, b))
+
+
+@lru_cache(maxsize=1024)
+def _plan_product(left: tuple[int, ...], right: tuple[int, ...]) -> OpPlan:
+    """Return the ops that multiply arrays of these shapes."""
+    return OpPlan(_multiply_arrays, (left, right))
+
+
+def _multiply_arrays(a: Any, b: Any) -> Any:
+    """Return the product of matrices, stacks of them, and vectors."""
+    left = shape_of(a)
+    right = shape_of(b)
     if len(left) > 1 and len(right) > 1:
         return _matrix_product(a, b)
     y = _matrix_product(_reshape_to(a, (1,) * (2 - len(left)) + left), _reshape_to(b, right + (1,) * (2 - len(right))))
@@ -415,13 +426,22 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
         raise TypeError(f"einsum takes subscripts, arrays and optimize= here; got {', '.join(keywords)}=")
     if operands and isinstance(operands[0], str):
         arrays = [lift(x) for x in operands[1:]]
-        named, result = _parse_text(operands[0], tuple([ndim_of(x) for x in arrays]))
-        terms = [list(labels) for labels in named]
-        wanted = list(result)
-    else:
-        terms, subscripts, arrays = _parse_operands(operands)
-        arrays = [lift(x) for x in arrays]
-        terms, wanted = _name_ellipsis_axes(terms, subscripts, [ndim_of(x) for x in arrays])
+        return _plan_einsum(operands[0], tuple([shape_of(x) for x in arrays])).run(arrays)
+    terms, subscripts, arrays = _parse_operands(operands)
+    arrays = [lift(x) for x in arrays]
+    terms, wanted = _name_ellipsis_axes(terms, subscripts, [ndim_of(x) for x in arrays])
+    return _contract_arrays(arrays, terms, wanted)
+
+
+@lru_cache(maxsize=1024)
+def _plan_einsum(text: str, shapes: tuple[tuple[int, ...], ...]) -> OpPlan:
+    """Return the ops that compute an einsum of arrays of these shapes."""
+    terms, wanted = _parse_text(text, [len(shape) for shape in shapes])
+    return OpPlan(lambda *arrays: _contract_arrays(arrays, terms, wanted), shapes)
+
+
+def _contract_arrays(arrays: Sequence[Any], terms: Sequence[list[AxisLabel]], wanted: list[AxisLabel]) -> Any:
+    """Return the sum of products of arrays, given the labels of the axes of each and of the result."""
     pieces = [_take_repeated_diagonals(x, labels) for x, labels in zip(arrays, terms, strict=True)]
     sizes = _label_lengths(pieces)
     pieces = [_drop_stretched_axes(x, labels, sizes) for x, labels in pieces]
@@ -438,15 +458,13 @@ def einsum(*operands: Any, optimize: Any = False, **keywords: Any) -> Any:
     return _reorder_axes(y, [labels.index(label) for label in wanted])
 
 
-@lru_cache(maxsize=1024)
-def _parse_text(text: str, ndims: tuple[int, ...]) -> tuple[tuple[tuple[AxisLabel, ...], ...], tuple[AxisLabel, ...]]:
+def _parse_text(text: str, ndims: Sequence[int]) -> tuple[list[list[AxisLabel]], list[AxisLabel]]:
     """Return the labels of each operand and of the output, given the numbers of axes of the operands."""
     inputs, arrow, result = text.replace(" ", "").partition("->")
     terms = [_parse_letters(term) for term in inputs.split(",")]
     if len(terms) != len(ndims):
         raise ValueError(f"einsum: {text!r} names {len(terms)} operands; got {len(ndims)}")
-    named, wanted = _name_ellipsis_axes(terms, _parse_letters(result) if arrow else None, ndims)
-    return tuple([tuple(labels) for labels in named]), tuple(wanted)
+    return _name_ellipsis_axes(terms, _parse_letters(result) if arrow else None, ndims)
 
 
 def _parse_operands(operands: Sequence[Any]) -> tuple[list[list[Any]], list[Any] | None, list[Any]]:
@@ -655,6 +673,8 @@ def solve(a: Any, b: Any) -> Any:
     b = lift(b)
     if ndim_of(a) < 2:
         raise np.linalg.LinAlgError(f"{ndim_of(a)}-dimensional array given. Array must be at least two-dimensional")
+    if ndim_of(a) == 2 == ndim_of(b):
+        return TABLE["solve"](a, b, strict=True)
     vector = ndim_of(b) == 1
     matrices = _reshape_to(b, (*shape_of(b), 1)) if vector else b
     *lead, n, m = shape_of(a)

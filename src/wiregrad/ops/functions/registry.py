@@ -145,7 +145,9 @@ class FilledMemory:
 
 def lift(x: Any) -> Any:
     """Convert a number or list to an array, or to one wire if there are wires in it; wires are returned unchanged."""
-    if type(x) is not np.ndarray and (is_wire(x) or isinstance(x, np.generic)):
+    if type(x) is np.ndarray:
+        return x if x.dtype.kind != "O" else FUNCTIONS["array"].run(x)
+    if is_wire(x) or isinstance(x, np.generic):
         return x
     if isinstance(x, np.ndarray):
         return x if x.dtype.kind != "O" else FUNCTIONS["array"].run(x)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ from wiregrad.ops.shape_records import encode_index, hollow_array
 
 def as_row(x: Any) -> Any:
     """Return the elements of x as an array of one axis."""
-    return x if ndim_of(x) == 1 else reshape_to(x, (int(np.prod(shape_of(x))),))
+    return x if ndim_of(x) == 1 else reshape_to(x, (prod(shape_of(x)),))
 
 
 def reshape_to(x: Any, shape: tuple[int, ...]) -> Any:
@@ -93,6 +94,9 @@ def getitem(x: Any, index: Any, /) -> Any:
         # NumPy itself raises for an index that does not fit.
         hollow_array(shape_of(x)[:1])[index]
         return TABLE["take"](x, index.nonzero()[0] if index.dtype.kind == "b" else index, axis=-ndim_of(x))
+    places = _number_cells(parts, shape_of(x))
+    if places is not None:
+        return TABLE["take"](as_row(x), places, axis=-1)
     items = [_normalize_item(item) for item in parts]
     if not any(is_wire(item) for item in items):
         # NumPy itself raises for an index that does not fit.
@@ -100,6 +104,23 @@ def getitem(x: Any, index: Any, /) -> Any:
     if any(isinstance(item, np.ndarray) or is_wire(item) for item in items):
         return _apply_index_arrays(x, items)
     return pick_elements(x, *items)
+
+
+def _number_cells(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+    """Return the numbers, in C order, of elements that are picked by rows of indices along every axis.
+
+    None if the parts are not such rows of one length, or some index is negative or too large.
+    """
+    if len(parts) != len(shape) or not all(type(part) is np.ndarray and part.ndim == 1 for part in parts):
+        return None
+    numbers: Any = None
+    for part, length in zip(parts, shape, strict=True):
+        if part.dtype.kind != "i" or not part.size or part.size != parts[0].size:
+            return None
+        if np.minimum.reduce(part) < 0 or np.maximum.reduce(part) >= length:
+            return None
+        numbers = part if numbers is None else numbers * length + part
+    return numbers
 
 
 def _normalize_item(item: Any) -> Any:
@@ -981,6 +1002,8 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return reshape_to(roll(as_row(x), shift, 0), shape_of(x))
     ndim = ndim_of(x)
+    if type(shift) is int and type(axis) is int:
+        return _roll_axis(x, shift, axis_from_end(axis, ndim))
     axes = [axis_from_end(int(k), ndim) for k in np.atleast_1d(axis)]
     pairs = np.broadcast(shift, axes if np.ndim(axis) else axes[0])
     if pairs.ndim > 1:
