@@ -11,6 +11,7 @@ import pytest
 import scipy.special
 
 import wiregrad as wg
+from wiregrad.ops.elementwise_records import MIN_ELEMENTS_WORTH_LOADING
 from wiregrad.ops.large_arrays import MIN_LARGE_ELEMENTS, has_nan, is_finite, power_of_large, select_elements
 
 SIZE = 2 * MIN_LARGE_ELEMENTS
@@ -205,14 +206,15 @@ def test_a_column_is_not_multiplied_by_a_matrix_of_several_rows() -> None:
 
 
 def test_the_error_function_of_a_large_array_is_that_of_its_elements() -> None:
-    assert scipy.special.erf(0.0) == 0.0
-    x = 3.0 * draw_points(9, awkward=True)
+    points = 3.0 * draw_points(9, awkward=True)
+    x = np.resize(points, MIN_ELEMENTS_WORTH_LOADING)
 
     y = wg.ops.erf(x)
     each = np.array([math.erf(element) for element in x.tolist()])
 
     np.testing.assert_array_max_ulp(y[np.isfinite(x)], each[np.isfinite(x)], maxulp=4)
     np.testing.assert_array_equal(np.isnan(y), np.isnan(x))
+    np.testing.assert_array_equal(y, scipy.special.erf(x))
 
 
 @pytest.mark.parametrize(("shift", "axis"), [(1, 0), (-2, 1), (7, -1), (0, 0), (3, None), ((1, -1), (0, 1))])
