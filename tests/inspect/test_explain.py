@@ -83,7 +83,7 @@ def test_zeros_that_meet_zeros_are_not_called_an_underflow() -> None:
         (lambda x: x * x * x, 0.0, "multiply multiplies by x itself, which is 0; 1 more like it at this line"),
         (lambda x: x**2, 0.0, "power has slope 0 for x at x = 0, b = 2"),
         (lambda x: x**0, 3.0, "power has slope 0 for x at x = 3, b = 0"),
-        (lambda x: x / np.inf, 1.0, "divide has slope 0 for x at x = 1, b = inf"),
+        (lambda x: x / np.inf, 1.0, "divide has slope 0 for x at x = 1, b = Inf"),
         (np.tanh, 40.0, "tanh is flat at x = 40: saturated, its slope is 0"),
         (np.exp, -800.0, "exp is flat at x = -800: its value underflows to 0"),
         (np.prod, np.zeros(3), "prod multiplies the elements of x = [0., 0., 0.]: the others make 0"),
@@ -427,7 +427,7 @@ def test_a_gradient_that_shrinks_a_lot_on_its_way_is_tiny_though_no_number_is_be
 
     assert found.kind == "tiny"
     assert ops(found)[0] == "sigmoid"
-    assert "what starts as 1 at the output arrives as 4.69179e-06" in str(found)
+    assert "what starts as 1 at the output arrives as 4.69179e-6" in str(found)
 
 
 def test_a_gradient_that_grows_a_lot_on_its_way_is_huge_though_no_number_is_above_the_threshold() -> None:

@@ -179,10 +179,10 @@ class Run(BareRun, Drawable):
         """Find the op that first produced a non-finite number, forward or backward: its factors, its line, advice.
 
         >>> print(circuit("y = log(x)").run(x=0.0).blame())
-        log gave -inf at x = 0
+        log gave -Inf at x = 0
           node y at formula:1:5
           spoils the output y and the gradient of x
-          y = -inf (formula:1:5) -> gradient of x = inf
+          y = -Inf (formula:1:5) -> gradient of x = Inf
           try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
         """
         return inspect.blame.blame(self)

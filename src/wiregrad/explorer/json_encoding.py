@@ -56,7 +56,7 @@ def encode_value(carried: object) -> JsonValue:
     """Encode what a wire carries: a number or boolean, or a summary of an array or complex number.
 
     >>> encode_value(np.float64(2.0)), encode_value(np.array([3.0, 4.0]))["text"]
-    (2.0, '[3., 4.]')
+    (2.0, '[3, 4]')
     """
     array = np.asarray(carried)
     if array.shape or array.dtype.kind == "c":
@@ -70,7 +70,7 @@ def summarize_array(array: NDArray[Any]) -> dict[str, JsonValue]:
     `short` is what a picture shows behind the shape. `sign` is 1 or -1 if all elements have that sign, else 0.
 
     >>> summarize_array(np.array([3.0, np.inf]))
-    {'type': 'float64[2]', 'text': '[ 3., inf]', 'norm': 'inf', 'bad': 1, 'short': '1 Inf', 'sign': 1}
+    {'type': 'float64[2]', 'text': '[3, Inf]', 'norm': 'inf', 'bad': 1, 'short': '1 Inf', 'sign': 1}
     """
     text = format_brief_number(array) if array.shape else format_brief_number(array.item())
     bad = int(np.count_nonzero(~np.isfinite(array))) if array.dtype.kind in "fc" else 0

@@ -354,7 +354,7 @@ def encode_blame(views: CircuitViews) -> dict[str, Any]:
     >>> import wiregrad as wg
     >>> run = wg.circuit("y = log(x)").run(x=0.0)
     >>> encode_blame(CircuitViews(run.circuit, run))["blame"]["origins"][0]["said"]
-    'log gave -inf at x = 0'
+    'log gave -Inf at x = 0'
     """
     run = views.run
     if run is None or not views.get_state_mask("bad").any() or len(run.circuit.outputs) != 1:

@@ -81,7 +81,7 @@ class Flow(Report):
         visible = choose_layers(self.layers)
         names = clip_distinctly([escape_unprintable(layer.name) for layer in visible], MAX_LAYER_NAME_WIDTH)
         width = max([5, *map(count_columns, names)])
-        yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>8}  {'smallest':>8}  {'largest':>8}  zeros absent"
+        yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>8}  {'smallest':>8}  {'largest':>8}  zeros   none"
         lengths = _log_bars([layer.rms for layer in visible])
         for name, layer, length in zip(names, visible, lengths, strict=True):
             yield f"  {name}{' ' * (width - count_columns(name))}  {_format_layer_row(layer)}  {length}".rstrip()
@@ -425,7 +425,7 @@ def _layer_bar(layer: FlowLayer) -> BarRow:
     if layer.zero_share > 0:
         parts.append(f"{layer.zero_share:.0%} zero")
     if layer.absent:
-        parts.append(f"{layer.absent_share:.0%} absent")
+        parts.append(f"{layer.absent_share:.0%} no gradient")
     return BarRow(
         label=layer.name,
         value=layer.rms,

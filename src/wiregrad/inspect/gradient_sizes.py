@@ -289,10 +289,11 @@ def find_broken_layers(layers: Sequence[FlowLayer]) -> Iterator[FlowFinding]:
         yield FlowFinding("nonfinite", spoilt.name, math.nan, words)
     for layer in layers:
         if layer.gradient.size and not layer.gradient.nonfinite and layer.gradient.high == 0:
-            how = "absent: none arrives" if layer.absent == layer.gradient.size else "zero"
+            never = layer.absent == layer.gradient.size
+            words = f"no gradient comes to {layer.name}" if never else f"the gradient of {layer.name} is zero"
             named = layer.last and not is_automatic_name(layer.last)
             ask = f"; ask run.explain({json.dumps(layer.last, ensure_ascii=False)}) why" if named else ""
-            yield FlowFinding("zero", layer.name, 0.0, f"the gradient of {layer.name} is {how}{ask}")
+            yield FlowFinding("zero", layer.name, 0.0, f"{words}{ask}")
 
 
 def find_unused_inputs(inputs: Sequence[str]) -> Iterator[FlowFinding]:

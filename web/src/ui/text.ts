@@ -1,18 +1,19 @@
 /** Numbers and names as the page writes them. */
-import { titleOf, number, opOf, PATTERNS, readers } from "../engine";
+import { opOf, operand, PATTERNS, readers, short, titleOf } from "../engine";
 import type { Known } from "../state/known";
 import type { Circuit, Run, Value } from "../types";
 
+/** What stands where no gradient comes; what is only not there yet is "not computed". */
+export const NO_GRADIENT = "no gradient";
+
 /** Format a value for people; null is an absent gradient. */
 export function show(value: Value | null | undefined): string {
-  if (value === null || value === undefined) return "none";
-  return typeof value === "object" ? value.text : number(value);
+  return value === null || value === undefined ? NO_GRADIENT : short(value);
 }
 
 /** A number as it stands beside a sign of arithmetic. */
 export function operandText(value: Value | null | undefined): string {
-  const text = show(value);
-  return text.startsWith("-") ? `(${text})` : text;
+  return value === null || value === undefined ? NO_GRADIENT : operand(value);
 }
 
 /** The number in a value, if it is one. */

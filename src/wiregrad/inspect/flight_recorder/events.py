@@ -275,8 +275,9 @@ class StepJudge:
             drop = f"{format_times(usual, g.rms)} less than its early median {format_brief(usual)}"
             words = f"{verb}: rms {format_brief(g.rms)}, {drop}"
             if nothing:
-                words = f"is {'absent: none arrives' if absent == g.size else 'exactly 0 everywhere'}"
-            sentence = f"{whose} {words}; {self._course}"
+                words = "is exactly 0 everywhere"
+            subject = f"no gradient comes to {name}" if nothing and absent == g.size else f"{whose} {words}"
+            sentence = f"{subject}; {self._course}"
             yield WarningSign(kind, "gradient", name, g.rms, sentence, usual or math.nan, sure=nothing and not done)
         # An all-zero gradient is reported as vanished if that is watched for; converged numbers may well be 0.
         if g.zero_share > self.limits.dead and not done and not (nothing and "vanished" in self.limits.watch):
