@@ -27,13 +27,12 @@ from wiregrad.frontends import parse_formula
 from wiregrad.inspect.blame import blame
 from wiregrad.ir import CircuitGraph, Pattern, certificates
 from wiregrad.ir.columns import NodeLabels
+from wiregrad.ir.node_titles import FORMULA_FILE
 from wiregrad.ir.types_and_kinks import Convention, decode_mode
 from wiregrad.ops import Elementwise
 
 MAX_FORMULA_NODES = 2000
 """Circuits with more nodes than this get no formula: nobody would read it."""
-FORMULA_FILE = "formula"
-"""The file name in source locations inside a formula."""
 
 
 def recover_formula(circuit: CircuitGraph) -> str | None:
@@ -73,8 +72,8 @@ def _write_statements(circuit: CircuitGraph) -> Iterator[str]:
 
 
 def _write_operand(circuit: CircuitGraph, node: int) -> str:
-    unnamed = circuit.constant_of(node) is None and not circuit.columns.names.names_of(node)
-    return circuit.name_of(node) if unnamed else circuit.operand_text(node)
+    is_literal = circuit.constant_of(node) is not None and not circuit.columns.names.names_of(node)
+    return circuit.operand_text(node) if is_literal else circuit.name_of(node)
 
 
 def describe_flipped_branch(run: RunRecord) -> str:

@@ -350,7 +350,7 @@ def format_in_full(value: WireValue | PythonNumber | None) -> str:
     """Write a value as a tooltip shows it: with all digits, in at most 120 columns.
 
     >>> format_in_full(np.array([1.0, 2.5]))
-    '[1. , 2.5]'
+    '[1, 2.5]'
     """
     if value is None:
         return DASH
