@@ -201,7 +201,7 @@ class Explorer:
 
     def branches(self) -> list[tuple[str, ...]]:
         """Read the table of a splitter's card: who brings what, and the sum so far."""
-        table = self.card.get_by_role("table", name="branches")
+        table = self.card.get_by_role("table", name="Branches")
         return [tuple(row) for row in table.evaluate(CELLS)[1:]]
 
     def caret_column(self) -> float:

@@ -26,8 +26,9 @@ export interface Place {
   line: number;
   /** From 1; 0 is unknown. */
   column: number;
-  /** The line of code, where it was asked for. */
+  /** The line of code, where it was asked for, and the lines around it. */
   text?: string;
+  lines?: readonly (readonly [number, string])[];
 }
 
 export interface CircuitNode {
@@ -66,6 +67,12 @@ export interface Wire {
   reader: number;
   slot: number;
   source: number;
+}
+
+/** A path that the picture lights: its wires, and the factor that stands beside each. */
+export interface Lit {
+  wires: readonly Wire[];
+  factors: readonly string[];
 }
 
 /** What went along one wire: null is absent. `local` is null too where no single number is the derivative. */

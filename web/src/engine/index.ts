@@ -3,7 +3,7 @@ export { active, assembled, expressionOf, nameOf, ranksOf, readers, split, title
 export { backward, branches, evaluate, forward, isRunnable, kinksOf, type Branch } from "./evaluate";
 export { exact, MINUS, number, operand, short, sizeOf } from "./numbers";
 export { CONSTANTS, LIMITS, OPS, PATTERNS, type OpRecord } from "./ops.generated";
-export type { Note } from "./expressions";
+export { spanOf, type Note } from "./expressions";
 export { parse, parseWithNotes } from "./parser";
 export { FormulaMistake } from "./scanner";
 export { inWords, steps } from "./steps";

@@ -1,5 +1,5 @@
 /** Numbers and names as the page writes them. */
-import { opOf, operand, PATTERNS, readers, short, titleOf } from "../engine";
+import { exact, MINUS, opOf, operand, PATTERNS, readers, short, titleOf } from "../engine";
 import type { Known } from "../state/known";
 import type { Circuit, Run, Value } from "../types";
 
@@ -14,6 +14,25 @@ export function show(value: Value | null | undefined): string {
 /** A number as it stands beside a sign of arithmetic. */
 export function operandText(value: Value | null | undefined): string {
   return value === null || value === undefined ? NO_GRADIENT : operand(value);
+}
+
+/** A number with all its digits; what is none as it is shown elsewhere. */
+export function allDigits(value: Value | null | undefined): string {
+  if (typeof value !== "number" || !Number.isFinite(value) || !value) return show(value);
+  return exact(value).replace(/\.0$/, "").replaceAll("-", MINUS);
+}
+
+/** The class of a number that is coloured by its sign. */
+export function signClass(value: Value | null | undefined): string {
+  const found = numeric(value);
+  return found === null || !Number.isFinite(found) || found === 0 ? "" : found > 0 ? "pos" : "neg";
+}
+
+/** The sign of an op as pictures write it: × for multiply, tanh for tanh. */
+export function signOf(op: string): string {
+  const record = opOf(op);
+  const text = record?.infix[0] ?? (record?.prefix || op);
+  return { "*": "×", "/": "÷", "-": MINUS, "**": "^", sigmoid: "σ" }[text] ?? text;
 }
 
 /** The number in a value, if it is one. */
