@@ -348,7 +348,7 @@ def test_absent_gradients_have_a_bin_of_their_own() -> None:
 
     assert found.absent == 1
     assert found.zeros == 0
-    assert "absent" in str(found)
+    assert "no gradient" in str(found)
 
 
 def test_a_histogram_of_nothing_known_is_refused() -> None:

@@ -179,7 +179,7 @@ def test_a_constant_is_told_apart_from_a_blocked_node() -> None:
     circuit = wg.circuit("f = 2 * x")
     constant = circuit.name_of(next(iter(circuit.constants())))
 
-    assert str(paths(circuit.run(x=1), constant)).endswith("but 2.0 depends on no input: no gradient arrives")
+    assert str(paths(circuit.run(x=1), constant)).endswith("but no gradient comes back: 2.0 depends on no input")
 
 
 def test_cancelling_paths_are_said_to_cancel() -> None:
@@ -238,13 +238,13 @@ def test_flows_along_arrays_neither_under_nor_overflow_on_their_way(dtype: type,
     assert found.paths[0].contribution.tolist() == [1.0, 1.0]
     assert all(math.isfinite(factor) and factor for factor in found.paths[0].locals)
     assert found.added.tolist() == [1.0, 1.0]
-    assert "flowed: the paths add up to [1., 1.]" in str(found)
+    assert "flowed: the paths add up to [1, 1]" in str(found)
 
 
 def test_an_infinity_along_arrays_is_handed_on_and_not_divided_by_itself() -> None:
     found = paths(wg.run(lambda x: np.sum(np.sqrt(2.0 * x)), np.array([0.0, 4.0])), "x")
 
-    assert str(found.paths[0]).startswith("|inf| = 1 x inf x ")
+    assert str(found.paths[0]).startswith("|Inf| = 1 x Inf x ")
 
 
 def test_infinite_and_undefined_contributions_come_first() -> None:
@@ -505,4 +505,4 @@ def test_branches_of_a_zero_or_undefined_gradient_have_no_share() -> None:
     undefined = branches(wg.circuit("f = log(w) * w").run(w=0), "w")
 
     assert all(math.isnan(use.share) for use in (*zero.branches, *undefined.branches))
-    assert str(undefined).splitlines()[1].strip().startswith("nan from")
+    assert str(undefined).splitlines()[1].strip().startswith("NaN from")

@@ -18,7 +18,7 @@ from wiregrad.backends.run import euclidean_norm
 from wiregrad.draw.layout.boxes import NodeMasks
 from wiregrad.draw.layout.labels import read_value
 from wiregrad.draw.layout.picture import MAX_SOURCE_COLUMNS, collect_captions
-from wiregrad.dtypes import JsonValue, WireType, format_brief_number
+from wiregrad.dtypes import JsonValue, WireType, format_short
 from wiregrad.inspect.report import format_operand
 from wiregrad.ir import CONSTANT, CircuitGraph, Pattern, Place, Row
 from wiregrad.ir.node_titles import find_given_name, write_expression
@@ -72,7 +72,7 @@ def summarize_array(array: NDArray[Any]) -> dict[str, JsonValue]:
     >>> summarize_array(np.array([3.0, np.inf]))
     {'type': 'float64[2]', 'text': '[3, Inf]', 'norm': 'inf', 'bad': 1, 'short': '1 Inf', 'sign': 1}
     """
-    text = format_brief_number(array) if array.shape else format_brief_number(array.item())
+    text = format_short(array)
     bad = int(np.count_nonzero(~np.isfinite(array))) if array.dtype.kind in "fc" else 0
     with np.errstate(all="ignore"):
         size = encode_number(euclidean_norm(array))

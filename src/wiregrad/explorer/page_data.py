@@ -20,6 +20,7 @@ from wiregrad.draw.layout.boxes import BoxKind
 from wiregrad.dtypes import BOOL, FLOAT
 from wiregrad.errors import CircuitError, WiregradError
 from wiregrad.explorer import json_encoding
+from wiregrad.explorer.array_details import add_array_details
 from wiregrad.explorer.circuit_views import CircuitViews
 from wiregrad.explorer.json_encoding import encode_nodes, encode_wire, encode_wires
 from wiregrad.explorer.offline import collect_answers
@@ -188,6 +189,10 @@ MAX_PAGE_NODES = 20_000
 """Circuits with more nodes than this are sent as a summary."""
 MAX_EDITABLE_ELEMENTS = 64
 """Array inputs of at most this many elements are sent element by element, so that each can be edited."""
+MAX_NODES_WITH_LINES = 300
+"""Circuits with more nodes than this are sent without the lines around the line of each node."""
+LINES_BEFORE = 2
+LINES_AFTER = 1
 MAX_BLAME_ORIGINS = 8
 """Maximum number of origins of non-finite numbers in the page."""
 
@@ -325,6 +330,7 @@ def encode_run(run: RunRecord) -> dict[str, Any]:
         "grads": [json_encoding.encode_gradient(flow, shape) for flow, shape in zip(run.flows, shapes, strict=True)],
         "wires": [*encode_wires(run)],
     }
+    add_array_details(run, numbers["values"], numbers["grads"])
     return {"run": numbers, **_encode_inputs(run), **encode_blame(CircuitViews(circuit, run))}
 
 
@@ -381,6 +387,19 @@ def _add_source_lines(nodes: list[dict[str, Any]], circuit: CircuitGraph) -> Non
         text = read_source_line(circuit, node)
         if text:
             data["place"]["text"] = text
+        if text and circuit.size <= MAX_NODES_WITH_LINES:
+            data["place"]["lines"] = _read_lines_around(circuit, node)
+
+
+def _read_lines_around(circuit: CircuitGraph, node: int) -> list[list[Any]]:
+    """Return the line that made a node and its neighbours as pairs of number and text, with the indentation they share
+    removed."""
+    place = circuit.columns.places.label_of(node)
+    assert place is not None
+    numbers = range(max(place.line - LINES_BEFORE, 1), place.line + LINES_AFTER + 1)
+    lines = [[number, linecache.getline(place.file, number).rstrip()] for number in numbers]
+    shared = min(len(text) - len(text.lstrip()) for _, text in lines if text)
+    return [[number, text[shared:]] for number, text in lines if text or number < place.line]
 
 
 def read_source_line(circuit: CircuitGraph, node: int) -> str:

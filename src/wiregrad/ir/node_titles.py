@@ -1,9 +1,9 @@
 """What nodes are called where people read about them: in answers, pictures, steps and messages.
 
-A node with a name goes by it, unless a formula numbered it (`t3`). Any other goes by the text of the user's code that it is the result of, as
-`np.sum(gap**2)`; by what it computes, as `x * w`, if it has no such text; and if that would be long by its op and line,
-as `sum (model.py:12)`. Titles are for reading: two nodes may have the same one. Nodes are looked up by name, or by `%`
-and their index.
+A node with a name goes by it, unless a formula numbered it (`t3`). Any other goes by the text of the user's code that
+it is the result of, as `np.sum(gap**2)`; by what it computes, as `x * w`, if it has no such text; and if that would be
+long by its op and line, as `sum (model.py:12)`. Titles are for reading: two nodes may have the same one. Nodes are
+looked up by name, or by `%` and their index.
 """
 
 from __future__ import annotations
@@ -153,10 +153,13 @@ def _write(circuit: IndexedGraph, node: int, depth: int) -> str:
     constant = circuit.constant_of(node)
     if constant is not None:
         return write_constant(constant)
+    op = circuit.op_of(node)
+    if op.name == "spread":
+        # Broadcasting is not written in the user's code.
+        return _write(circuit, circuit.sources_of(node)[0], depth)
     source = circuit.columns.expressions.label_of(node)
     if source is not None:
         return source
-    op = circuit.op_of(node)
     if op.pattern is Pattern.MERGE:
         return _write_splitter(circuit, node)
     text = _write_applied(circuit, node, op, depth)
@@ -182,9 +185,6 @@ def repr_number(value: WireValue | PythonNumber) -> str:
 
 def _write_applied(circuit: IndexedGraph, node: int, op: Op, depth: int) -> str:
     sources = circuit.sources_of(node)
-    if op.name == "spread":
-        # Broadcasting is not written in the user's code.
-        return _write(circuit, sources[0], depth)
     if len(sources) > MAX_TITLE_OPERANDS:
         sources = sources[: MAX_TITLE_OPERANDS - 1]
     operands = [_write_operand(circuit, source, depth) for source in sources]

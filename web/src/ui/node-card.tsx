@@ -2,6 +2,7 @@
 import { kinksOf, titleOf, told } from "../engine";
 import { canEdit } from "../state/session";
 import type { Shown } from "../state/known";
+import { ArrayNumbers, detailOf } from "./array-card";
 import { Actions, Why } from "./ask";
 import type { CardProps } from "./inspector";
 import { LeafControls } from "./leaves";
@@ -10,7 +11,7 @@ import { Fact, Link, Table, useUnique } from "./parts";
 import { Slices } from "./slices";
 import { TangentPlot } from "./tangent";
 import { Quoted } from "./source";
-import { allDigits, gradText, operandText, patternText, readersOf, show, signClass, valueText, wireIndex } from "./text";
+import { allDigits, brief, gradText, operandText, patternText, readersOf, show, signClass, valueText, wireIndex } from "./text";
 
 interface Props extends CardProps {
   node: number;
@@ -39,7 +40,9 @@ export function NodeCard(props: Props) {
 }
 
 /** The value and the gradient of a node, with all digits under them where these are more. */
-function Numbers({ shown: { run, known }, node }: Pick<Props, "shown" | "node">) {
+function Numbers({ shown, node }: Pick<Props, "shown" | "node">) {
+  const { run, known } = shown;
+  if (detailOf(run.values[node])) return <ArrayNumbers shown={shown} node={node} />;
   const rows = [
     ["value", valueText(run, known, node), known.value[node] ? allDigits(run.values[node]) : "", ""],
     ["gradient", gradText(run, known, node), known.grad[node] === "final" ? allDigits(run.grads[node]) : "", signClass(run.grads[node])],
@@ -59,7 +62,7 @@ function Numbers({ shown: { run, known }, node }: Pick<Props, "shown" | "node">)
 /** The node's formula, with numbers plugged in once they are known. */
 function equation({ state, shown, node }: Props): string {
   const plain = told(state.circuit, node);
-  if (!shown.known.value[node] || state.before) return plain;
+  if (!shown.known.value[node] || state.before || typeof shown.run.values[node] === "object") return plain;
   return state.line.stages.find((stage) => stage.kind === "forward" && stage.node === node)?.text ?? plain;
 }
 
@@ -82,7 +85,7 @@ function Sends({ state, shown, dispatch, node }: Props) {
 /** The local derivative on a wire, once the reader's value is there. */
 export function localText({ run, known }: Shown, reader: number, slot: number): string {
   if (!known.value[reader]) return "not computed";
-  return show(run.wires[wireIndex(run, reader, slot)]!.local);
+  return brief(run.wires[wireIndex(run, reader, slot)]!.local);
 }
 
 /** Upstream times local, once it was sent. */
@@ -92,7 +95,7 @@ export function productText({ run, known }: Shown, reader: number, slot: number)
   if (known.wire[index] === "none") return "not computed";
   const stale = known.wire[index] === "stale" ? " (stale)" : "";
   if (sent === null) return `nothing is sent${stale}`;
-  return local === null ? show(sent) + stale : `${operandText(upstream)} × ${operandText(local)} = ${show(sent)}${stale}`;
+  return local === null || typeof sent === "object" ? brief(sent) + stale : `${operandText(upstream)} × ${operandText(local)} = ${show(sent)}${stale}`;
 }
 
 /** Where a slope is a choice, which one was made. */

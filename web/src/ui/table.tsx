@@ -6,7 +6,7 @@ import { nodeOf } from "../state/selection";
 import type { Action, Session } from "../state/session";
 import type { Circuit, Value } from "../types";
 import { useMedia } from "./parts";
-import { gradText, readersOf, show, valueText } from "./text";
+import { brief, gradText, readersOf, valueText } from "./text";
 
 interface Props {
   state: Session;
@@ -125,7 +125,7 @@ function rowOf({ run, known }: Shown, node: number, step: number): Row {
 
 /** The numbers of a few wires; of many the first ones and how many there are. */
 function listed(values: (Value | null)[]): string {
-  const few = values.slice(0, 4).map((value) => (value === null ? "–" : show(value)));
+  const few = values.slice(0, 4).map((value) => (value === null ? "–" : brief(value)));
   return values.length > 4 ? `${few.join(", ")}, … ${values.length} in all` : few.join(", ") || "–";
 }
 

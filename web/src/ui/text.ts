@@ -11,6 +11,11 @@ export function show(value: Value | null | undefined): string {
   return value === null || value === undefined ? NO_GRADIENT : short(value);
 }
 
+/** A value in few letters: of an array its norm, or the number that it has everywhere. */
+export function brief(value: Value | null | undefined): string {
+  return typeof value === "object" && value?.short ? value.short.replaceAll("-", MINUS) : show(value);
+}
+
 /** A number as it stands beside a sign of arithmetic. */
 export function operandText(value: Value | null | undefined): string {
   return value === null || value === undefined ? NO_GRADIENT : operand(value);
@@ -49,24 +54,25 @@ export function patternText(op: string): string {
 
 /** The kind of a node in a word. */
 export function kindText(circuit: Circuit, node: number): string {
-  const { op } = circuit.nodes[node]!;
+  const { op, type } = circuit.nodes[node]!;
   if (op === "split") return "splitter";
-  return op === "input" || op === "constant" ? op : `function node, ${op}`;
+  if (op === "input" || op === "constant") return op;
+  return type.includes("[") ? `array, made by ${op}` : `function node, ${op}`;
 }
 
 /** A value if it is known at this position. */
 export function valueText(run: Run, known: Known, node: number): string {
   if (!known.value[node]) return "not computed";
-  return show(run.values[node]) + (known.staleValue[node] ? " (stale)" : "");
+  return brief(run.values[node]) + (known.staleValue[node] ? " (stale)" : "");
 }
 
 /** A gradient if it is known at this position. */
 export function gradText(run: Run, known: Known, node: number): string {
   const mark = known.grad[node];
   if (mark === "none") return "not computed";
-  if (mark === "final") return show(run.grads[node]);
-  if (mark === "stale") return `${show(run.grads[node])} (stale)`;
-  return `${show(known.partial[node])} so far, ${known.arrived[node]} of ${known.due[node]} arrived`;
+  if (mark === "final") return brief(run.grads[node]);
+  if (mark === "stale") return `${brief(run.grads[node])} (stale)`;
+  return `${brief(known.partial[node])} so far, ${known.arrived[node]} of ${known.due[node]} arrived`;
 }
 
 /** The index of a wire in `run.wires`. */

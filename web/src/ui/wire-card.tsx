@@ -4,6 +4,7 @@ import { canRun } from "../state/session";
 import { Actions, Nudge, Why } from "./ask";
 import type { CardProps } from "./inspector";
 import { Product } from "./math";
+import { localText } from "./node-card";
 import { Fact, Link } from "./parts";
 import { Quoted } from "./source";
 import { allDigits, NO_GRADIENT, numeric, operandText, show, signClass, valueText, wireIndex } from "./text";
@@ -28,7 +29,10 @@ export function WireCard(props: Props) {
       {canRun(state.source) ? <Nudge {...props} /> : <dl><Fact name="value">{valueText(shown.run, shown.known, source)}</Fact></dl>}
       <Why {...props} node={source} through={{ reader, slot }} />
       <Quoted state={state} node={reader} />
-      <dl>{ends}</dl>
+      <dl>
+        {ends}
+        <Fact name="local derivative">∂{titleOf(state.circuit, reader)}/∂{titleOf(state.circuit, source)} = {localText(shown, reader, slot)}</Fact>
+      </dl>
       <Actions {...props} node={source} target={{ reader, slot }} copy={() => equationOf(props)} />
     </>
   );
