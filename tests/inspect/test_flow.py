@@ -739,4 +739,4 @@ def test_a_size_that_looks_the_same_without_the_output_needs_no_remark() -> None
                 x = np.tanh(0.3 * x)
         return x
 
-    assert str(flow(wg.run(f, 0.5)).findings[0]).startswith("sizes stay between 0.0222 and 1:")
+    assert str(flow(wg.run(f, 0.5)).findings[0]).startswith("sizes stay between 0.02223 and 1:")

@@ -160,7 +160,9 @@ def test_a_step_can_be_a_whole_rank_or_everything(opened: Opener) -> None:
     page = opened("#v=1&p=neuron")
     page.page.get_by_label("Step by").select_option("rank")
     page.step()
-    assert [name for name, value in page.column("value").items() if value == NONE and name.startswith("x1")] == ["x1 * w1 + x2 * w2"]
+    assert [name for name, value in page.column("value").items() if value == NONE and name.startswith("x1")] == [
+        "x1 * w1 + x2 * w2"
+    ]
     page.page.get_by_label("Step by").select_option("all")
     page.step()
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.dtypes import JsonValue, format_operand_short, format_short
+from wiregrad.dtypes import MINUS, JsonValue, format_brief_number, format_short
 from wiregrad.ir import CircuitGraph
+from wiregrad.ir.node_titles import ATOM_LEVEL, binding_level, write_expression
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
 
@@ -157,7 +158,8 @@ def describe_cause(run: RunRecord, node: int) -> dict[str, JsonValue]:
     because = " and ".join(f"{name} = {format_short(x)}" for name, x in (spoilt or facts).items() if name)
     if spoilt:
         return {"because": because}
-    return {"cause": op.expression(*map(format_operand_short, operands)), "because": because}
+    cause = write_expression(op, [*map(format_brief_number, operands)]).replace("-", MINUS)
+    return {"cause": cause, "because": because}
 
 
 def _name_element(circuit: CircuitGraph, source: int, at: tuple[int, ...]) -> str:
@@ -169,6 +171,8 @@ def _name_element(circuit: CircuitGraph, source: int, at: tuple[int, ...]) -> st
     if circuit.constant_of(source) is not None and not circuit.columns.names.names_of(source):
         return ""
     title = circuit.title_of(source)
+    if at and binding_level(title) < ATOM_LEVEL:
+        title = f"({title})"
     return f"{title}[{', '.join(map(str, at))}]" if at else title
 
 
@@ -185,4 +189,3 @@ def add_array_details(run: RunRecord, values: list[Any], grads: list[Any]) -> No
             if isinstance(grads[node], dict):
                 gradient = np.broadcast_to(np.asarray(fill_absent(run.flows[node])), array.shape)
                 grads[node]["detail"] = detail_array(gradient, side)
-

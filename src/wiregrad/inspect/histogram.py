@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.plots import HistogramColumn, draw_histogram, format_brief, format_power
-from wiregrad.dtypes import NO_GRADIENT, count_with_noun
+from wiregrad.draw.plots import HistogramColumn, draw_histogram, format_power
+from wiregrad.dtypes import NO_GRADIENT, count_with_noun, format_brief_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.flow import block_bar
 from wiregrad.inspect.gradient_sizes import collect_gradients, collect_values, flatten_to_reals
@@ -43,7 +43,7 @@ class HistogramBin:
 
     def __str__(self) -> str:
         sign = "-" if self.sign < 0 else "+"
-        high = format_brief(self.high) if self.high == LARGEST_FLOAT else format_power(self.high)
+        high = format_brief_number(self.high) if self.high == LARGEST_FLOAT else format_power(self.high)
         return f"{sign}{format_power(self.low)} to {sign}{high}"
 
 

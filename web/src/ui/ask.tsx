@@ -29,8 +29,9 @@ export function Why(props: WhyProps) {
     if (why) setOwn(true);
   }, [why]);
   const final = shown.known.grad[node] === "final";
-  const open = final && (own ?? (why || state.circuit.nodes.length <= OPEN_NODES));
   const grad = numeric(shown.run.grads[node]);
+  const open = own ?? (why || (grad !== null && state.circuit.nodes.length <= OPEN_NODES));
+  if (!final) return <section class="why"><h3>Why this gradient?</h3><p class="note">It is not computed yet: run backward first.</p></section>;
   return (
     <details class="why" open={open} onToggle={(event) => {
       if (event.currentTarget.open === open) return;
@@ -38,9 +39,9 @@ export function Why(props: WhyProps) {
       onWhy(event.currentTarget.open);
     }}>
       <summary>
-        {final && grad !== null ? `Why is the gradient of ${titleOf(state.circuit, node)} ${show(grad)}?` : "Why this gradient?"}
+        {grad !== null ? `Why is the gradient of ${titleOf(state.circuit, node)} ${show(grad)}?` : "Why this gradient?"}
       </summary>
-      {open ? <Ways {...props} /> : <p class="note">{final ? "" : "It is not computed yet: run backward first."}</p>}
+      {open && <Ways {...props} />}
     </details>
   );
 }

@@ -19,6 +19,7 @@ export function WireCard(props: Props) {
   const { state, shown, reader, slot, dispatch } = props;
   const { nodes } = state.circuit;
   const source = nodes[reader]!.sources[slot]!;
+  const inside = (node: number): string => titleOf(state.circuit, node, 20).replace(/^(.* .*)$/, "($1)");
   const pick = (node: number) => () => dispatch({ type: "select", selection: { kind: "node", node } });
   const ends = ([["from", source], ["to", reader]] as const).map(([name, node]) => (
     <Fact key={name} name={name}><Link onClick={pick(node)}>{titleOf(state.circuit, node)}</Link></Fact>
@@ -31,7 +32,7 @@ export function WireCard(props: Props) {
       <Quoted state={state} node={reader} />
       <dl>
         {ends}
-        <Fact name="local derivative">∂{titleOf(state.circuit, reader)}/∂{titleOf(state.circuit, source)} = {localText(shown, reader, slot)}</Fact>
+        <Fact name="local derivative">∂{inside(reader)}/∂{inside(source)} = {localText(shown, reader, slot)}</Fact>
       </dl>
       <Actions {...props} node={source} target={{ reader, slot }} copy={() => equationOf(props)} />
     </>
