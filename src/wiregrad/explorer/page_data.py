@@ -325,7 +325,7 @@ def encode_run(run: RunRecord) -> dict[str, Any]:
     """
     circuit = run.circuit
     shapes = [circuit.type_of(node).shape for node in range(circuit.size)]
-    numbers = {
+    numbers: dict[str, list[Any]] = {
         "values": [*map(json_encoding.encode_value, run.values)],
         "grads": [json_encoding.encode_gradient(flow, shape) for flow, shape in zip(run.flows, shapes, strict=True)],
         "wires": [*encode_wires(run)],
@@ -392,12 +392,11 @@ def _add_source_lines(nodes: list[dict[str, Any]], circuit: CircuitGraph) -> Non
 
 
 def _read_lines_around(circuit: CircuitGraph, node: int) -> list[list[Any]]:
-    """Return the line that made a node and its neighbours as pairs of number and text, with the indentation they share
-    removed."""
+    """Return the line that made a node and its neighbours, numbered, without the indentation that they share."""
     place = circuit.columns.places.label_of(node)
     assert place is not None
     numbers = range(max(place.line - LINES_BEFORE, 1), place.line + LINES_AFTER + 1)
-    lines = [[number, linecache.getline(place.file, number).rstrip()] for number in numbers]
+    lines: list[tuple[int, str]] = [(number, linecache.getline(place.file, number).rstrip()) for number in numbers]
     shared = min(len(text) - len(text.lstrip()) for _, text in lines if text)
     return [[number, text[shared:]] for number, text in lines if text or number < place.line]
 
