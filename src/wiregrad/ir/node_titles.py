@@ -204,7 +204,7 @@ def _write_operand(circuit: IndexedGraph, node: int, depth: int) -> str:
 
 def _write_place(circuit: IndexedGraph, node: int, op: Op) -> str:
     place = circuit.columns.places.label_of(node)
-    return "" if place is None else f"{op.title} ({place.without_folder()})"
+    return "" if place is None or place.file == FORMULA_FILE else f"{op.title} ({place.without_folder()})"
 
 
 def _write_splitter(circuit: IndexedGraph, node: int) -> str:

@@ -36,12 +36,11 @@ function shortened(text: string, width: number): string {
 }
 
 function writtenTitle(circuit: Circuit, node: number, depth: number): string {
-  const { constant, op, place, sources, title } = circuit.nodes[node]!;
+  const { constant, op, sources, title } = circuit.nodes[node]!;
   const known = givenName(circuit.nodes[node]!) ?? title ?? (constant === undefined ? undefined : exact(constant));
   if (known !== undefined) return known;
   if (isSplitter(circuit.nodes[node]!)) return splitterTitle(circuit, node);
-  const text = expression(op, sources.map((source) => titleInside(circuit, source, depth)));
-  return depth === MAX_DEPTH && place && text.includes(ELLIPSIS) ? `${op} (${place.file}:${place.line}:${place.column})` : text;
+  return expression(op, sources.map((source) => titleInside(circuit, source, depth)));
 }
 
 function titleInside(circuit: Circuit, node: number, depth: number): string {
