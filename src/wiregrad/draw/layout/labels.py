@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import run
 from wiregrad.draw.palette import ABSENT_TONE, NONFINITE_TONE, ColourScale
-from wiregrad.dtypes import PythonNumber, WireValue, format_brief_number
+from wiregrad.dtypes import PythonNumber, WireValue, format_all_digits
 
 MINUS = "\N{MINUS SIGN}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -354,4 +354,4 @@ def format_in_full(value: WireValue | PythonNumber | None) -> str:
     """
     if value is None:
         return DASH
-    return clip_end(escape_unprintable(format_brief_number(value)), 120)
+    return clip_end(escape_unprintable(format_all_digits(value)), 120)
