@@ -1,10 +1,12 @@
 """What a wire carries: a dtype and a shape.
 
-Scalar circuits use only two types, `FLOAT` and `BOOL`; the types of arrays have a shape that is not empty.
+Scalar circuits use only two types, `FLOAT` and `BOOL`; the types of arrays have a shape that is not empty. The number
+format of pictures, the page and all sentences is here too, because everything else imports this module.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from math import prod
 from numbers import Real
@@ -22,6 +24,18 @@ WireValue: TypeAlias = NDArray[Any] | np.generic
 PythonNumber: TypeAlias = bool | int | float | complex
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 """What a JSON document is made of."""
+
+MINUS = "\N{MINUS SIGN}"
+SHORT_DIGITS = 4
+"""Number of significant digits wherever numbers are shown to be read, not to be copied."""
+MAX_WHOLE_DIGITS = 5
+"""Numbers with more digits before the point than this are written with a power of ten."""
+MIN_PLAIN_POWER = -3
+"""The power of ten of the smallest number that is written without one."""
+NO_GRADIENT = "no gradient"
+"""What stands where no gradient comes, in answers, pictures and the page."""
+SHOWN_ELEMENTS = 8
+"""Arrays with more elements than this are shown by their first and last ones."""
 
 _TYPE_TEXT = re.compile(r"([a-z]+[0-9]*)(?:\[([0-9]{1,9}(?:,[0-9]{1,9})*)?\])?")
 
@@ -98,25 +112,103 @@ def as_float(value: object) -> np.float64 | None:
         return np.float64("inf" if number > 0 else "-inf")
 
 
-def format_brief_number(value: WireValue | PythonNumber) -> str:
-    """Format a number with six digits and no trailing zeros, and a large array by its first and last elements.
+def format_short(value: WireValue | PythonNumber, digits: int = SHORT_DIGITS) -> str:
+    """Format a number as pictures and the page show it: four significant digits and a wide minus sign.
 
-    >>> format_brief_number(-10.0), format_brief_number(0.7071067811865476), format_brief_number(True)
-    ('-10', '0.707107', 'true')
+    The whole part of a number is never rounded, so 12345.6 has five digits. Below 0.001 and from 100,000 on there is a
+    power of ten. Of a large array the first and last elements are shown, and how many of all are not finite.
+    `web/src/engine/numbers.ts: short` is the same function in TypeScript.
+
+    >>> format_short(-10.0), format_short(0.7071067811865476), format_short(-0.0), format_short(1.9661e-5)
+    ('−10', '0.7071', '0', '1.966e−5')
     """
-    if isinstance(value, np.ndarray):
-        return np.array2string(value, precision=6, threshold=8, edgeitems=2, separator=", ").replace("\n", "")
-    return str(value).lower() if isinstance(value, bool) else f"{value:.6g}"
+    return format_brief_number(value, digits).replace("-", MINUS)
+
+
+def format_brief_number(value: WireValue | PythonNumber, digits: int = SHORT_DIGITS) -> str:
+    """Format a number as text shows it: like `format_short`, with the ASCII minus that Python reads.
+
+    >>> format_brief_number(-10.0), format_brief_number(123456.0), format_brief_number(True)
+    ('-10', '1.235e5', 'true')
+    >>> format_brief_number(np.array([1.0, 2.0, *[np.nan] * 6, 3.0, 4.0]))
+    '[1, 2, ..., 3, 4] with 6 NaN'
+    """
+    if isinstance(value, np.ndarray) and value.shape:
+        return _format_array(value, digits)
+    number = value.item() if isinstance(value, np.ndarray | np.generic) else value
+    if isinstance(number, bool):
+        return str(number).lower()
+    if not isinstance(number, complex):
+        return _format_real(number, digits)
+    imaginary = _format_real(number.imag, digits)
+    plus = "" if imaginary.startswith("-") else "+"
+    return f"{_format_real(number.real, digits)}{plus}{imaginary}j"
+
+
+def _format_real(value: float, digits: int) -> str:
+    """Format a real number with ASCII signs."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
+    if 10 ** (MAX_WHOLE_DIGITS - 1) <= abs(value) < 10**MAX_WHOLE_DIGITS:
+        digits = max(digits, MAX_WHOLE_DIGITS)
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    power = int(exponent)
+    if value and not MIN_PLAIN_POWER <= power < MAX_WHOLE_DIGITS:
+        return f"{_strip_zeros(mantissa)}e{power}"
+    text = _strip_zeros(f"{value:.{max(digits - 1 - power, 0)}f}")
+    return "0" if text == "-0" else text
+
+
+def _strip_zeros(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _format_array(value: NDArray[Any], digits: int) -> str:
+    def write(element: WireValue) -> str:
+        return format_brief_number(element, digits)
+
+    kinds: Any = dict.fromkeys(("bool", "int_kind", "float_kind", "complex_kind"), write)
+    text = np.array2string(value, threshold=SHOWN_ELEMENTS, edgeitems=2, separator=", ", formatter=kinds)
+    return text.replace("\n", "") + (_count_hidden(value) if value.size > SHOWN_ELEMENTS else "")
+
+
+def _count_hidden(value: NDArray[Any]) -> str:
+    """Write how many elements of an array that is not shown whole are not finite."""
+    if value.dtype.kind not in "fc" or np.isfinite(value).all():
+        return ""
+    nans = int(np.isnan(value).sum())
+    infs = int(value.size - np.isfinite(value).sum()) - nans
+    return f" with {', '.join(f'{count:,} {word}' for count, word in ((nans, 'NaN'), (infs, 'Inf')) if count)}"
+
+
+def format_all_digits(value: WireValue | PythonNumber) -> str:
+    """Format a number with all its digits, to be copied; arrays as `format_brief_number` does.
+
+    >>> format_all_digits(1 / 3), format_all_digits(-10.0), format_all_digits(np.float64("inf"))
+    ('0.3333333333333333', '-10', 'Inf')
+    """
+    number = value.item() if isinstance(value, np.generic) else value
+    exact = isinstance(number, float) and math.isfinite(number) and number != 0.0
+    return repr(number).removesuffix(".0") if exact else format_brief_number(number)
 
 
 def parenthesize_negative(value: WireValue | PythonNumber) -> str:
-    """Format a number as an operand: a negative one gets parentheses.
+    """Format a number as an operand of a sentence: a negative one gets parentheses.
 
     >>> parenthesize_negative(2.0), parenthesize_negative(-3.0)
     ('2', '(-3)')
     """
     text = format_brief_number(value)
     return f"({text})" if text.startswith("-") else text
+
+
+def format_operand_short(value: WireValue | PythonNumber) -> str:
+    """Format a number as a factor in a picture: a negative one gets parentheses.
+
+    >>> format_operand_short(2.0), format_operand_short(-3.0)
+    ('2', '(−3)')
+    """
+    return parenthesize_negative(value).replace("-", MINUS)
 
 
 def count_with_noun(count: int, noun: str) -> str:

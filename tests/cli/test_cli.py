@@ -147,7 +147,11 @@ def test_output_that_a_terminal_cannot_show_is_escaped() -> None:
 
 
 QUESTIONS = {
-    "blame": (["blame", "sqrt(x*x + y*y)", "x=0", "y=0"], 1, "sqrt sent inf back to t3: upstream 1 times local inf"),
+    "blame": (
+        ["blame", "sqrt(x*x + y*y)", "x=0", "y=0"],
+        1,
+        "sqrt sent Inf back to x * x + y * y: upstream 1 times local Inf",
+    ),
     "blame nothing": (["blame", "x*x", "x=1"], 0, "the output and all gradients are finite"),
     "explain": (["explain", "--of", "w", "tanh(w * x)", "w=50", "x=2"], 0, "saturated"),
     "paths": (["paths", "--of", "a", "(a + b) * c + a * a", "a=2", "b=-3", "c=10"], 0, "along 3 paths"),

@@ -296,8 +296,10 @@ def test_an_array_is_told_as_a_summary() -> None:
     run = circuit.run(np.array([3.0, -1.0, 4.0]))
     data = build_page_data(circuit, run)
 
-    told = {"type": "float64[3]", "text": "[1., 0., 1.]", "norm": 2**0.5, "bad": 0}
-    assert data["run"]["grads"][0] == told | {"short": "‖1.414‖", "sign": 1}
+    told = {"type": "float64[3]", "text": "[1, 0, 1]", "norm": 2**0.5, "bad": 0, "short": "‖1.414‖", "sign": 1}
+    grad = data["run"]["grads"][0]
+    assert {key: value for key, value in grad.items() if key != "detail"} == told
+    assert grad["detail"]["cells"] == [[1.0, 0.0, 1.0]]
     assert data["circuit"]["nodes"][-1]["caption"] == "sum"
     assert data["leaves"] == {"w[0]": 3.0, "w[1]": -1.0, "w[2]": 4.0}
     assert any("axes" in node.get("text", "") for node in data["circuit"]["nodes"])

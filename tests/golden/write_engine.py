@@ -23,7 +23,7 @@ import wiregrad as wg
 from wiregrad.backends import RunRecord
 from wiregrad.backends.interpreter import bind_inputs, run_all_outputs
 from wiregrad.codegen import page
-from wiregrad.dtypes import format_brief_number
+from wiregrad.dtypes import format_short
 from wiregrad.errors import FormulaError, suggest_name
 from wiregrad.explorer.circuit_views import CircuitViews
 from wiregrad.explorer.find_language import match_query
@@ -267,7 +267,7 @@ def numbers() -> Iterator[list[Any]]:
     halves = [(2 * drawn.below(900000) + 200001) / 2 for _ in range(60)]
     sizes = [(drawn.share() - 0.5) * 10.0 ** (drawn.below(60) - 30) for _ in range(200)]
     for value in (*special, *halves, *sizes):
-        yield [encoded(value), format_brief_number(value), repr_number(value)]
+        yield [encoded(value), format_short(value), repr_number(value)]
 
 
 def document() -> str:

@@ -48,7 +48,7 @@ def test_the_two_factors_of_the_product_that_broke_are_given() -> None:
     found = wg.blame(lambda x: np.sqrt(x) * 0.0, 0.0)
 
     assert found.origins[0].factors == (0.0, np.inf)
-    assert "upstream 0 times local inf" in str(found)
+    assert "upstream 0 times local Inf" in str(found)
 
 
 def test_many_nodes_of_one_line_are_one_origin() -> None:
@@ -67,7 +67,7 @@ def test_many_nodes_of_one_line_are_one_origin() -> None:
 def test_the_chain_leads_from_the_origin_to_a_gradient() -> None:
     run = wg.circuit("a = x - 1; b = sqrt(a); y = b * 2").run(x=1.0)
 
-    assert run.blame().origins[0].chain == ("gradient of a = inf", "gradient of x = inf")
+    assert run.blame().origins[0].chain == ("gradient of a = Inf", "gradient of x = Inf")
 
 
 def test_an_array_names_the_element_and_how_many_more() -> None:
@@ -118,7 +118,7 @@ def test_each_origin_has_a_chain_to_what_it_spoils() -> None:
     found = wg.blame(lambda x, y: np.floor(np.log(x)) + np.sqrt(y), 0.0, 0.0)
 
     assert found.origins[0].spoils == ("the output f",)
-    assert found.origins[0].chain[-1].startswith("f = -inf")
+    assert found.origins[0].chain[-1].startswith("f = -Inf")
 
 
 def test_a_function_of_the_users_own_goes_by_its_name() -> None:
@@ -136,7 +136,7 @@ def test_a_function_of_the_users_own_goes_by_its_name() -> None:
     found = wg.blame(lambda x: Spoiler.apply(x) + 1.0, 1.0)
 
     assert found.origins[0].op == "Spoiler"
-    assert str(found).startswith("Spoiler sent nan back to x")
+    assert str(found).startswith("Spoiler sent NaN back to x")
 
 
 @pytest.mark.parametrize("result", [None, (), "text", (1.0, "text")])
@@ -171,7 +171,7 @@ def test_advice_on_the_form_of_an_expression_goes_before_advice_on_masks() -> No
 
 
 def test_a_number_just_outside_a_domain_is_written_in_full() -> None:
-    assert str(wg.blame(np.arccos, 1.0 + 2.0**-52)).startswith("arccos gave nan at x = 1.0000000000000002, outside")
+    assert str(wg.blame(np.arccos, 1.0 + 2.0**-52)).startswith("arccos gave NaN at x = 1.0000000000000002, outside")
 
 
 def test_the_branch_that_led_there_is_named() -> None:
@@ -202,7 +202,7 @@ def test_gradients_that_add_up_beyond_the_largest_number_are_found() -> None:
 
     assert run.grads == {"x": np.inf}
     assert (found.origins[0].node, found.origins[0].phase) == ("x", "backward")
-    assert "add up to inf" in str(found)
+    assert "add up to Inf" in str(found)
 
 
 def test_blame_of_a_function_that_gives_arrays_goes_back_from_all_of_them() -> None:
@@ -273,7 +273,7 @@ def test_anomaly_raises_at_the_first_non_finite_value() -> None:
     def loss(x: Any) -> Any:
         return np.sum(np.log(x) * 2.0)
 
-    with wg.anomaly(), pytest.raises(NonFiniteError, match="log gave -inf at x = 0") as caught:
+    with wg.anomaly(), pytest.raises(NonFiniteError, match="log gave -Inf at x = 0") as caught:
         wg.grad(loss)(np.array([1.0, 0.0]))
 
     assert caught.value.place.line == line_of(loss)  # type: ignore[attr-defined]
@@ -287,7 +287,7 @@ def test_anomaly_raises_in_the_backward_pass_with_the_forward_line(transform: Ca
     def loss(x: Any) -> Any:
         return np.sqrt(x) * 2.0
 
-    with wg.anomaly(), pytest.raises(NonFiniteError, match="sqrt sent inf back") as caught:
+    with wg.anomaly(), pytest.raises(NonFiniteError, match="sqrt sent Inf back") as caught:
         transform(loss)(0.0)
 
     assert caught.value.place.line == line_of(loss)  # type: ignore[attr-defined]
@@ -297,16 +297,16 @@ def test_anomaly_watches_values_that_were_made_before() -> None:
     x = wg.Value(0.0)
     root = x.sqrt() * 0.0
     with wg.anomaly():
-        with pytest.raises(NonFiniteError, match="upstream 0 times local inf"):
+        with pytest.raises(NonFiniteError, match="upstream 0 times local Inf"):
             root.backward()
-        with pytest.raises(NonFiniteError, match="log gave -inf"):
+        with pytest.raises(NonFiniteError, match="log gave -Inf"):
             x.log()
 
 
 def test_anomaly_can_let_infinities_pass() -> None:
     with wg.anomaly(infinite=False):
         assert wg.grad(np.log)(0.0) == np.inf
-        with pytest.raises(NonFiniteError, match="multiply gave nan"):
+        with pytest.raises(NonFiniteError, match="multiply gave NaN"):
             wg.grad(lambda x: np.log(x) * 0.0)(0.0)
 
 
@@ -316,14 +316,14 @@ def unrecorded() -> Any:
 
 
 MISSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "inf - inf": (lambda: wg.Value(np.inf) - wg.Value(np.inf), "subtract gave nan"),
-    "0 * inf": (lambda: wg.Value(0.0) * np.inf, "multiply gave nan"),
-    "a batch": (lambda: wg.vmap(np.log)(np.array([1.0, 0.0])), r"log gave -inf at x = 0 \(element \[1\]\)"),
+    "inf - inf": (lambda: wg.Value(np.inf) - wg.Value(np.inf), "subtract gave NaN"),
+    "0 * inf": (lambda: wg.Value(0.0) * np.inf, "multiply gave NaN"),
+    "a batch": (lambda: wg.vmap(np.log)(np.array([1.0, 0.0])), r"log gave -Inf at x = 0 \(element \[1\]\)"),
     "gradients of a batch": (lambda: wg.vmap(wg.grad(np.sqrt))(np.array([1.0, 0.0])), "in the derivative of sqrt: "),
     "a tangent": (lambda: wg.jvp(np.sqrt, (0.0,), (1.0,)), "the tangent of sqrt is not finite at 0"),
     "a sum of gradients": (lambda: wg.grad(lambda x: 1e308 * x + 1e308 * x)(0.1), "overflow when they are added"),
-    "without recording": (unrecorded, "log gave -inf"),
-    "second order": (lambda: wg.grad(wg.grad(lambda x: x**1.5))(0.0), "power sent inf back"),
+    "without recording": (unrecorded, "log gave -Inf"),
+    "second order": (lambda: wg.grad(wg.grad(lambda x: x**1.5))(0.0), "power sent Inf back"),
 }
 
 

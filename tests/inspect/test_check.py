@@ -433,7 +433,7 @@ def test_the_edge_of_a_domain_is_undecided() -> None:
 
     assert report.ok
     assert [finding.op for finding in report.undecided] == ["sqrt"]
-    assert "inf" in str(report.undecided[0])
+    assert "Inf" in str(report.undecided[0])
 
 
 def test_a_function_that_is_random_is_undecided() -> None:

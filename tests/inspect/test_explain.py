@@ -54,14 +54,14 @@ def test_an_element_is_followed_through_a_matrix_to_the_rows_it_moves() -> None:
     found = explained(lambda x, b: np.sum(wg.relu(weights @ np.stack([x, b]))), -1.0, 4.0)
 
     assert ops(found) == ["relu"]
-    assert "= [-2.], outside its bounds, in 1 of 2 elements" in said(found)
+    assert "= [-2], outside its bounds, in 1 of 2 elements" in said(found)
 
 
 def test_every_op_that_ends_a_part_of_an_array_is_named_the_one_that_ends_most_first() -> None:
     found = explained(lambda x: np.sum(wg.relu(x)[1:] * np.zeros(3)), np.array([1.0, -1.0, 2.0, 3.0]))
 
     assert ops(found) == ["multiply", "getitem", "relu"]
-    assert "relu is dead or saturated: it lets nothing through at x = [-1.]" in str(found)
+    assert "relu is dead or saturated: it lets nothing through at x = [-1]" in str(found)
     assert "getitem leaves out 1 of 3 elements" in str(found)
 
 
@@ -69,7 +69,7 @@ def test_zeros_that_meet_zeros_are_not_called_an_underflow() -> None:
     found = explained(lambda x: np.sum(x * np.array([1.0, 0.0]) * np.array([0.0, 1.0])), np.ones(2))
 
     assert found.kind == "zero"
-    assert said(found).startswith("multiply multiplies by the constant [0., 1.], which is 0 there, in 1 of 2 elements")
+    assert said(found).startswith("multiply multiplies by the constant [0, 1], which is 0 there, in 1 of 2 elements")
     assert said(found).endswith("; 1 more like it at this line")
 
 
@@ -78,17 +78,17 @@ def test_zeros_that_meet_zeros_are_not_called_an_underflow() -> None:
     [
         (np.abs, 0.0, "absolute is on its kink at x = 0, where the slope used is 0"),
         (np.cos, 0.0, "cos is flat at x = 0: stationary, its slope there is 0"),
-        (np.var, np.ones(3), "square is flat at x - sum(x) / 3.0 = [0., 0., 0.]: stationary, its slope there is 0"),
-        (np.std, np.ones(3), "square is flat at x - sum(x) / 3.0 = [0., 0., 0.]: stationary, its slope there is 0"),
+        (np.var, np.ones(3), "square is flat at x - sum(x) / 3.0 = [0, 0, 0]: stationary, its slope there is 0"),
+        (np.std, np.ones(3), "square is flat at x - sum(x) / 3.0 = [0, 0, 0]: stationary, its slope there is 0"),
         (lambda x: x * x * x, 0.0, "multiply multiplies by x itself, which is 0; 1 more like it at this line"),
         (lambda x: x**2, 0.0, "power has slope 0 for x at x = 0, b = 2"),
         (lambda x: x**0, 3.0, "power has slope 0 for x at x = 3, b = 0"),
-        (lambda x: x / np.inf, 1.0, "divide has slope 0 for x at x = 1, b = inf"),
+        (lambda x: x / np.inf, 1.0, "divide has slope 0 for x at x = 1, b = Inf"),
         (np.tanh, 40.0, "tanh is flat at x = 40: saturated, its slope is 0"),
         (np.exp, -800.0, "exp is flat at x = -800: its value underflows to 0"),
-        (np.prod, np.zeros(3), "prod multiplies the elements of x = [0., 0., 0.]: the others make 0"),
+        (np.prod, np.zeros(3), "prod multiplies the elements of x = [0, 0, 0]: the others make 0"),
         (lambda x: x * 1e-200 * 1e-200, 1.0, "multiply multiplies 1e-200 by 1e-200: the product underflows to 0"),
-        (lambda x: np.dot(x, np.zeros(2)), np.ones(2), "matmul multiplies by the constant [[0.], [0.]], which is 0"),
+        (lambda x: np.dot(x, np.zeros(2)), np.ones(2), "matmul multiplies by the constant [[0], [0]], which is 0"),
         (lambda x: np.real(x * 1j), 2.0, "multiply multiplies 1+0j by 0+1j: nothing of that lies along x"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_large_underflow_is_told_from_parts_that_cancel() -> None:
     assert "the product underflows" in said(lost)
     assert (cancelled.kind, said(cancelled)) == (
         "cancelling",
-        "spread sends 0 although [ 1., -1.] arrives: the parts cancel on the way to x",
+        "spread sends 0 although [1, -1] arrives: the parts cancel on the way to x",
     )
 
 
@@ -120,7 +120,7 @@ def test_what_where_left_out_is_told_by_its_condition() -> None:
     compared = explained(lambda x, c: np.where(c > 1.0, x, 2.0), 1.0, 0.0)
 
     assert said(scalar) == "where did not choose x = 1: its condition is false"
-    assert said(mask) == "where did not choose x = [1., 1.]: its condition is true"
+    assert said(mask) == "where did not choose x = [1, 1]: its condition is true"
     assert said(compared) == "where did not choose x = 1: its condition c > 1.0 is false"
 
 
@@ -235,7 +235,7 @@ def test_parts_that_cancel_at_many_nodes_are_ranked_and_counted() -> None:
     assert found.kind == "cancelling"
     assert (len(found.causes), found.more) == (8, 492)
     assert "and 492 more" in str(found)
-    assert "what comes back to x cancels: 100000 from" in said(found)
+    assert "what comes back to x cancels: 1e5 from" in said(found)
 
 
 def test_arrays_stand_on_one_line_among_parts_that_cancel() -> None:
@@ -427,7 +427,7 @@ def test_a_gradient_that_shrinks_a_lot_on_its_way_is_tiny_though_no_number_is_be
 
     assert found.kind == "tiny"
     assert ops(found)[0] == "sigmoid"
-    assert "what starts as 1 at the output arrives as 4.69179e-06" in str(found)
+    assert "what starts as 1 at the output arrives as 4.692e-6" in str(found)
 
 
 def test_a_gradient_that_grows_a_lot_on_its_way_is_huge_though_no_number_is_above_the_threshold() -> None:

@@ -136,7 +136,7 @@ def test_a_gradient_is_compared_with_its_own_early_median() -> None:
 
     assert event is not None
     assert (event.number, event.reference) == (4000.0, 2.0)
-    assert "2e3 times its early median 2" in str(event)
+    assert "2000 times its early median 2" in str(event)
 
 
 def test_a_slow_rise_from_the_start_is_found() -> None:
@@ -155,7 +155,7 @@ def test_a_group_that_never_has_a_gradient_is_found_at_once() -> None:
 
     assert event is not None
     assert event.step == 0
-    assert "absent" in str(event)
+    assert "no gradient comes to" in str(event)
     assert flight.first("vanished", "a") is None
 
 
@@ -278,7 +278,7 @@ def test_a_value_without_a_gradient_counts_as_absent() -> None:
     flight = Flight()
     flight.step(1.0, {"w": wg.Value(2.0)})
 
-    assert "absent" in str(flight.first("vanished"))
+    assert "no gradient comes to" in str(flight.first("vanished"))
 
 
 Layer = namedtuple("Layer", "weight bias")
@@ -575,7 +575,7 @@ def test_a_report_gives_the_first_and_last_number_exactly() -> None:
     losses = [float(k) for k in range(1, 1001)]
     text = str(fly([1.0] * 1000, losses, capacity=4))
 
-    assert re.search(r"loss +1 to 1e3 ", text)
+    assert re.search(r"loss +1 to 1000 ", text)
 
 
 def test_a_gradient_of_zeros_is_told_once() -> None:

@@ -276,9 +276,9 @@ def test_a_node_near_a_kink_is_told_with_its_distance() -> None:
     (point,) = kinks(run).points
 
     assert (point.on, point.near, point.distance) == (0, 1, 3e-7)
-    assert "is 3e-07 from its kink (x = 0)" in str(kinks(run))
+    assert "is 3e-7 from its kink (x = 0)" in str(kinks(run))
     assert kinks(run, within=1e-7).points == ()
-    assert str(kinks(run, within=1e-7)) == "no node is on a kink, or within 1e-07 of one"
+    assert str(kinks(run, within=1e-7)) == "no node is on a kink, or within 1e-7 of one"
 
 
 def test_nearness_is_relative_to_the_inputs_that_decide() -> None:

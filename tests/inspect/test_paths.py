@@ -157,7 +157,7 @@ def test_a_node_whose_paths_are_all_blocked_says_so() -> None:
     found = paths(wg.circuit("f = relu(x) * relu(x)").run(x=-2), "x")
 
     assert (found.count, found.live, found.paths, found.cancellation) == (2, 0, (), 1.0)
-    assert str(found) == "x reaches f along 2 paths, but every one is blocked: no gradient arrives"
+    assert str(found) == "x reaches f along 2 paths, but no gradient comes back: none of them carries one"
 
 
 def test_a_blocked_path_is_counted_and_not_shown() -> None:
@@ -165,7 +165,7 @@ def test_a_blocked_path_is_counted_and_not_shown() -> None:
 
     assert (found.count, found.live) == (2, 1)
     assert [path.contribution for path in found.paths] == [3.0]
-    assert "along 2 paths, 1 of them not blocked" in str(found)
+    assert "along 2 paths, 1 of them with a gradient" in str(found)
 
 
 def test_a_node_that_does_not_reach_the_output_says_so() -> None:
@@ -180,7 +180,7 @@ def test_a_constant_is_told_apart_from_a_blocked_node() -> None:
     circuit = wg.circuit("f = 2 * x")
     constant = circuit.name_of(next(iter(circuit.constants())))
 
-    assert str(paths(circuit.run(x=1), constant)).endswith("but 2.0 depends on no input: no gradient arrives")
+    assert str(paths(circuit.run(x=1), constant)).endswith("but no gradient comes back: 2.0 depends on no input")
 
 
 def test_cancelling_paths_are_said_to_cancel() -> None:
@@ -189,7 +189,7 @@ def test_cancelling_paths_are_said_to_cancel() -> None:
     never = paths(wg.circuit("f = x * x + x").run(x=3), "x")
 
     assert nearly.cancellation == pytest.approx(2e8, rel=1e-6)
-    assert "paths nearly cancel: their magnitudes add up to 2e+08" in str(nearly)
+    assert "paths nearly cancel: their magnitudes add up to 2e8" in str(nearly)
     assert wholly.cancellation == math.inf
     assert "paths cancel: their magnitudes add up to 2, the paths themselves to 0" in str(wholly)
     assert never.cancellation == 1.0
@@ -219,7 +219,7 @@ def test_a_sweep_that_overflowed_is_told_apart_from_what_the_paths_add_up_to() -
 
     assert (found.total, found.added, found.rest) == (math.inf, pytest.approx(1.0), 0.0)
     assert str(found).splitlines()[:2] == [
-        "x reaches y along 1 path; its gradient is inf",
+        "x reaches y along 1 path; its gradient is Inf",
         "the sweep overflowed: the paths add up to 1",
     ]
     assert "sweep" not in str(paths(wg.circuit("y = sqrt(x)").run(x=0), "x"))
@@ -239,13 +239,13 @@ def test_flows_along_arrays_neither_under_nor_overflow_on_their_way(dtype: type,
     assert found.paths[0].contribution.tolist() == [1.0, 1.0]
     assert all(math.isfinite(factor) and factor for factor in found.paths[0].locals)
     assert found.added.tolist() == [1.0, 1.0]
-    assert "flowed: the paths add up to [1., 1.]" in str(found)
+    assert "flowed: the paths add up to [1, 1]" in str(found)
 
 
 def test_an_infinity_along_arrays_is_handed_on_and_not_divided_by_itself() -> None:
     found = paths(wg.run(lambda x: np.sum(np.sqrt(2.0 * x)), np.array([0.0, 4.0])), "x")
 
-    assert str(found.paths[0]).startswith("|inf| = 1 x inf x ")
+    assert str(found.paths[0]).startswith("|Inf| = 1 x Inf x ")
 
 
 def test_infinite_and_undefined_contributions_come_first() -> None:
@@ -353,7 +353,7 @@ def test_cancellation_along_arrays_is_that_of_the_paths_where_all_are_listed() -
 
     assert (small.cancellation, "cancel" in str(small)) == (pytest.approx(1.0), False)
     assert large.cancellation == pytest.approx(2e12)
-    assert "paths nearly cancel: their magnitudes add up to 2e+06, " in str(large)
+    assert "paths nearly cancel: their magnitudes add up to 2e6, " in str(large)
     assert [found.magnitude for found in (small, large)] == [
         sum(path.magnitude for path in found.paths) for found in (small, large)
     ]
@@ -477,7 +477,7 @@ def test_branches_tell_cancelling_blocked_and_missing_uses() -> None:
     assert "driven by t1 = 1000.0 * w; the others take 99.9 % of it back" in str(cancel)
     assert "-999 times the gradient" in str(cancel)
     assert str(cancel).endswith("nothing from t4 = w > 3.0 (formula:1:27)")
-    assert "every use is blocked" in str(blocked)
+    assert "no use sends one back" in str(blocked)
     assert [(use.op, use.sent, use.share) for use in output.branches] == [(None, 1.0, 1.0)]
     assert str(branches(wg.circuit("f = a + 0 * b").with_output("a").run(a=1, b=2), "b")).startswith("b is used once")
 
@@ -506,4 +506,4 @@ def test_branches_of_a_zero_or_undefined_gradient_have_no_share() -> None:
     undefined = branches(wg.circuit("f = log(w) * w").run(w=0), "w")
 
     assert all(math.isnan(use.share) for use in (*zero.branches, *undefined.branches))
-    assert str(undefined).splitlines()[1].strip().startswith("nan from")
+    assert str(undefined).splitlines()[1].strip().startswith("NaN from")

@@ -492,9 +492,9 @@ def test_guessed_and_measured_roundings_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("text", "point", "said"),
     [
-        ("y = log(x)", {"x": -1.0}, "y is nan: no digits; ask run.blame()"),
-        ("y = 1 / x", {"x": 0.0}, "y is inf: no digits; ask run.blame()"),
-        ("y = -exp(x)", {"x": 1000.0}, "y is -inf: no digits; ask run.blame()"),
+        ("y = log(x)", {"x": -1.0}, "y is NaN: no digits; ask run.blame()"),
+        ("y = 1 / x", {"x": 0.0}, "y is Inf: no digits; ask run.blame()"),
+        ("y = -exp(x)", {"x": 1000.0}, "y is -Inf: no digits; ask run.blame()"),
     ],
 )
 def test_what_is_no_number_has_no_digits(text: str, point: dict[str, float], said: str) -> None:

@@ -128,7 +128,7 @@ def test_blame_names_the_group_of_the_call_that_broke() -> None:
     model.layers[1].neurons[0].b.data = float("nan")
     said = str(wg.run(model, [2.0, 3.0]).blame())
 
-    assert "the input layers[1].neurons[0].b is nan" in said
+    assert "the input layers[1].neurons[0].b is NaN" in said
 
 
 def test_a_group_called_like_a_function_is_a_layer() -> None:

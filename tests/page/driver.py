@@ -34,6 +34,11 @@ def chromium() -> Iterator[Browser]:
             browser.close()
 
 
+def to_ascii_minus(text: str) -> str:
+    """Return a text of the page with the minus that Python writes."""
+    return text.replace("\u2212", "-")
+
+
 @dataclass
 class Watched:
     """What a page did that a person would not see; `allowed` is how the addresses begin that it may ask for."""
@@ -192,16 +197,16 @@ class Explorer:
     @property
     def card_text(self) -> str:
         """All that the card says."""
-        return self.card.inner_text()
+        return to_ascii_minus(self.card.inner_text())
 
     def facts(self) -> dict[str, str]:
         """Read the facts of the card: names and what they are."""
         names, facts = self.card.locator("dt").all_inner_texts(), self.card.locator("dd").all_inner_texts()
-        return dict(zip(names, facts, strict=True))
+        return {name: to_ascii_minus(fact) for name, fact in zip(names, facts, strict=True)}
 
     def branches(self) -> list[tuple[str, ...]]:
         """Read the table of a splitter's card: who brings what, and the sum so far."""
-        table = self.card.get_by_role("table", name="branches")
+        table = self.card.get_by_role("table", name="Branches")
         return [tuple(row) for row in table.evaluate(CELLS)[1:]]
 
     def caret_column(self) -> float:
@@ -245,7 +250,7 @@ class Explorer:
 NONE = "\u2013"
 """What stands in the place of a number that is not computed."""
 CELLS = """table => [...table.querySelectorAll("tr")].map(
-  row => [...row.cells].map(cell => cell.textContent.replace(/ [▾▴]$/, "")))"""
+  row => [...row.cells].map(cell => cell.textContent.replace(/ [▾▴]$/, "").replaceAll("\\u2212", "-")))"""
 MIDDLE = """path => {
   const point = path.getPointAtLength(path.getTotalLength() / 2).matrixTransform(path.getScreenCTM());
   return [point.x, point.y];

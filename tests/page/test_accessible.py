@@ -35,7 +35,7 @@ def test_a_whole_preset_is_driven_with_the_keyboard_alone(opened: Opener) -> Non
     press(page, *"Fan")
     tab_to(page, "button", "Step ▶")
     press(page, "Enter", "Enter")
-    assert page.column("value") == {"x": "3", "t1": "9", "y": "12"}
+    assert page.column("value") == {"x": "3", "x * x": "9", "y": "12"}
     press(page, "ArrowRight", "ArrowRight")
     assert page.phase == "backward"
     press(page, "ArrowLeft", "ArrowLeft")
@@ -60,7 +60,7 @@ def test_the_circuit_is_walked_with_the_keyboard_alone(opened: Opener) -> None:
         press(page, key)
         titles.append(page.card_title)
 
-    assert titles == ["f", "e", "f", "e → f", "c → f", "f", "e", "a", "b"]
+    assert titles == ["f", "e", "f", "e → f, input 1", "c → f, input 2", "f", "e", "a", "b"]
 
 
 def test_a_leaf_is_edited_and_the_edit_undone_with_the_keyboard_alone(opened: Opener) -> None:

@@ -18,11 +18,41 @@ from .driver import NONE, Explorer
 
 def test_why_lists_the_paths_of_a_gradient_and_their_sum(opened: Opener) -> None:
     page = opened("#v=1&p=fan-out&s=d&sel=n:x")
-    page.page.locator("summary", has_text="Why this gradient?").click()
-    products = page.card.get_by_role("list").get_by_role("listitem").locator("b").all_inner_texts()
+    rows = page.card.locator(".paths button")
+    told = sorted(name.split(" along ")[0] for name in (row.get_attribute("aria-label") or "" for row in rows.all()))
 
-    assert sorted(text.replace("\u00d7", "x") for text in products) == ["1 = 1 x 1", "3 = 3 x 1 x 1", "3 = 3 x 1 x 1"]
-    assert "sum: 7" in page.card_text
+    assert page.card.locator("summary").inner_text() == "Why is the gradient of x 7?"
+    assert told == ["1 = 1", "1 \u00d7 3 = 3", "1 \u00d7 3 = 3"]
+    assert page.card.locator(".paths .sum").inner_text().split() == ["sum", "7"]
+
+
+def test_bars_of_paths_begin_where_the_one_before_ends_and_the_sum_ends_there_too(opened: Opener) -> None:
+    page = opened("#v=1&f=y+=+x+%2B+x*sigmoid(x*w)&x=x:2,w:-0.5&s=d&sel=n:x")
+    bars = [bar.bounding_box() for bar in page.card.locator(".paths .bar > span").all()]
+    edges = [(round(box["x"]), round(box["x"] + box["width"])) for box in bars if box]
+    first, second, third, whole = edges
+
+    assert second[0] == pytest.approx(first[1], abs=1)
+    assert third[1] == pytest.approx(second[1], abs=1)
+    assert whole[1] == pytest.approx(third[0], abs=1)
+
+
+def test_a_wire_shows_upstream_times_local_with_all_digits_and_its_place_in_the_formula(opened: Opener) -> None:
+    page = opened("#v=1&f=y+=+x+%2B+x*sigmoid(x*w)&x=x:2,w:-0.5&s=d&sel=w:t1.0")
+    equation = page.card.locator(".product .aloud").inner_text()
+
+    assert page.card_title == "x \u2192 x * w, input 1"
+    assert equation == "upstream 0.3932 \u00d7 local derivative \u22120.5 = sent \u22120.1966"
+    assert "0.3932238664829637 \u00d7 (\u22120.5)" in page.card.locator(".digits").inner_text()
+    assert page.card.locator(".in-formula mark").inner_text() == "x*w"
+
+
+def test_numbers_that_are_not_computed_are_not_in_the_card_of_a_wire(opened: Opener) -> None:
+    page = opened("#v=1&f=y+=+x+%2B+x*sigmoid(x*w)&x=x:2,w:-0.5&sel=w:t1.0")
+
+    assert page.card.locator(".term b").all_inner_texts() == ["\u2013"] * 3
+    assert "0.19" not in page.card_text
+    assert "run backward first" in page.card_text
 
 
 def test_a_nudge_shows_the_predicted_change_beside_the_true_one(opened: Opener) -> None:
@@ -31,13 +61,13 @@ def test_a_nudge_shows_the_predicted_change_beside_the_true_one(opened: Opener) 
     page.card.get_by_role("button", name="Wire to y, input 1").click()
     page.card.get_by_role("slider").fill("0.1")
 
-    assert page.facts()["predicted change"].startswith("0.3")
-    assert page.facts()["true change of y"] == "0.3"
+    assert page.facts()["gradient \u00d7 0.1 predicts"].startswith("0.3")
+    assert page.facts()["y really changes by"] == "0.3"
 
 
 def test_a_gradient_is_checked_by_differences(opened: Opener) -> None:
     page = opened("#v=1&p=neuron&s=d&sel=n:w1")
-    page.button("Check by differences").click()
+    page.button("Check by difference").click()
 
     assert page.facts()["central difference"] == "1"
     assert "They agree" in page.card_text
@@ -57,7 +87,7 @@ def test_g_goes_as_far_as_the_number_that_broke(opened: Opener) -> None:
     page.page.keyboard.press("g")
 
     assert page.card_title == "l"
-    assert page.facts()["value"] == "-inf"
+    assert page.facts()["value"] == "-Inf"
     assert page.phase == "forward"
 
 
@@ -93,7 +123,7 @@ def test_two_runs_stand_side_by_side(opened: Opener) -> None:
     page.leaf("c").fill("4")
     row = page.page.get_by_role("region", name="Comparison of two runs").get_by_role("row", name="f ")
 
-    assert row.get_by_role("cell").all_inner_texts()[:3] == ["-10", "-4", "+6"]
+    assert row.get_by_role("cell").all_inner_texts()[:3] == ["\u221210", "\u22124", "6"]
 
 
 def test_the_circuit_shows_what_changed_since_a_run_was_pinned(opened: Opener) -> None:
@@ -130,7 +160,9 @@ def test_a_step_can_be_a_whole_rank_or_everything(opened: Opener) -> None:
     page = opened("#v=1&p=neuron")
     page.page.get_by_label("Step by").select_option("rank")
     page.step()
-    assert [name for name, value in page.column("value").items() if value == NONE and name.startswith("t")] == ["t3"]
+    assert [name for name, value in page.column("value").items() if value == NONE and name.startswith("x1")] == [
+        "x1 * w1 + x2 * w2"
+    ]
     page.page.get_by_label("Step by").select_option("all")
     page.step()
 
@@ -177,3 +209,30 @@ def test_the_first_non_finite_of_an_exported_network_leads_to_its_line(opened: O
 
     assert f"test_asking.py:{line}" in page.card_text
     assert "log" in page.card_text
+
+
+def shares(x: np.ndarray) -> np.ndarray:
+    total = np.sum(x, axis=1, keepdims=True)
+    part = x / total
+    return np.sum(part**2)
+
+
+def test_the_card_of_an_array_shows_cells_spread_and_where_it_divided_0_by_0(opened: Opener, tmp_path: Path) -> None:
+    x = np.arange(12.0).reshape(4, 3)
+    x[2] = 0.0
+    with np.errstate(all="ignore"):
+        run = wg.run(shares, x)
+    path = tmp_path / "shares.html"
+    path.write_text(to_html(run.circuit, run, source=True), "utf8")
+    page = opened(path=path)
+    page.button("Run backward").click()
+    page.page.get_by_role("region", name="Table of nodes").get_by_role("button", name="part", exact=True).click()
+    facts = page.facts()
+
+    assert "4\u00d73 float64, 3 of 12 not finite" in page.card_text
+    assert page.card.get_by_role("img", name="heat map of 4 by 3 elements").locator("rect[fill^=url]").count() == 3
+    assert facts["not finite"] == "NaN at [2, 0] to [2, 2], the whole row"
+    assert (facts["the op did"], facts["because"]) == ("0 / 0", "x[2, 0] = 0 and total[2, 0] = 0")
+    assert page.card.locator(".quoted .now").inner_text().split(maxsplit=1)[1] == "part = x / total"
+    page.card.get_by_role("button", name="gradient").click()
+    assert page.card.get_by_role("img", name="heat map of 4 by 3 elements").count() == 1

@@ -160,7 +160,7 @@ def test_the_first_nan_of_a_large_network_leads_to_its_line(served: Opened, brok
     assert page.facts()["group"] == "cell/gate"
     assert page.node(name).get_attribute("aria-label") == f"{name}, exp node, value Inf, gradient NaN"
     panel.get_by_role("button", name="Why?").click()
-    expect(panel.get_by_role("status")).to_contain_text("exp gave inf")
+    expect(panel.get_by_role("status")).to_contain_text("exp gave Inf")
 
 
 def test_groups_open_down_to_one_wire_and_the_way_back_is_there(served: Opened, broken: RunRecord) -> None:
@@ -204,7 +204,7 @@ def test_python_says_why_a_node_of_a_large_network_has_its_gradient(served: Open
     page.page.keyboard.press("g")
     page.page.locator("summary", has_text="Why this gradient?").click()
 
-    expect(page.card).to_contain_text("is nan: a number on the way is not finite")
+    expect(page.card).to_contain_text("is NaN: a number on the way is not finite")
     expect(page.card).to_contain_text(f"(explore_networks.py:{line(explore_networks.gate, 'np.exp')})")
     assert page.violations() == []
 
@@ -308,7 +308,7 @@ def test_a_file_leads_to_the_first_nan_with_its_line_and_why(opened: Opener, kep
     expect(page.card).to_contain_text("e = np.exp(x)")
     expect(page.node(page.card_title)).to_be_visible()
     panel.get_by_role("button", name="Why?").click()
-    expect(panel.get_by_role("status")).to_contain_text("exp gave inf")
+    expect(panel.get_by_role("status")).to_contain_text("exp gave Inf")
     panel.locator("summary").click()
     expect(panel).to_contain_text(re.compile(r"values: "))
 

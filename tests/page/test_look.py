@@ -176,13 +176,13 @@ def test_a_saved_file_that_cannot_run_again_offers_no_switches_for_runs(opened: 
 def test_a_field_shows_few_digits_and_all_of_them_while_it_is_edited(opened: Opener) -> None:
     page = opened("#v=1&p=neuron&s=d")
     field = page.leaf("b")
-    assert field.input_value() == "6.88137"
+    assert field.input_value() == "6.881"
     field.focus()
     assert field.input_value() == "6.881373587019543"
     field.blur()
 
-    assert field.input_value() == "6.88137"
-    assert page.column("value")["o"] == "0.707107"
+    assert field.input_value() == "6.881"
+    assert page.column("value")["o"] == "0.7071"
 
 
 def test_the_theme_of_the_system_is_followed(opened: Opener) -> None:

@@ -746,7 +746,7 @@ def pooled_away_behind_an_activation(a, b, c):
     return np.max(window)  # <- here
 
 
-@explain("absent", "a", "relu", -1.0, 4.0, words=("dead", "before = [-3.]"))
+@explain("absent", "a", "relu", -1.0, 4.0, words=("dead", "before = [-3]"))
 def one_dead_unit_beside_a_live_one(a, b):
     before = 3.0 * np.stack([a, b])
     return np.sum(wg.relu(before))  # <- here
@@ -777,7 +777,7 @@ def readout_that_is_zero_where_units_live(w, readout):
     return np.sum(units * readout)  # <- here
 
 
-@explain("zero", "x", "multiply", array(1.0, 2.0), words=("the constant [0., 1.]", "the constant [1., 0.]", "1 of 2"))
+@explain("zero", "x", "multiply", array(1.0, 2.0), words=("the constant [0, 1]", "the constant [1, 0]", "1 of 2"))
 def masks_that_exclude_each_other(x):
     first = x * np.array([1.0, 0.0])
     second = first * np.array([0.0, 1.0])  # <- here
@@ -955,14 +955,14 @@ def exploding_recurrence(h, w):
     return np.sum(h)
 
 
-@explain("huge", "x", "multiply", 1.0, words=("50 times", "1.26765e+30 in all"))
+@explain("huge", "x", "multiply", 1.0, words=("50 times", "1.268e30 in all"))
 def growth_compounded(x):
     for _ in range(50):
         x = x * 4.0  # <- here
     return x
 
 
-@explain("huge", "x", "divide", 3.0, 1e-25, words=("by 1e+25",))
+@explain("huge", "x", "divide", 3.0, 1e-25, words=("by 1e25",))
 def division_by_a_small_number(x, scale):
     return x / scale  # <- here
 
@@ -972,12 +972,12 @@ def tangent_near_its_pole(x):
     return np.tan(x)  # <- here
 
 
-@explain("huge", "x", "log", 1e-40, words=("by 1e+40", "x = 1e-40"))
+@explain("huge", "x", "log", 1e-40, words=("by 1e40", "x = 1e-40"))
 def log_of_a_tiny_probability(x):
     return -np.log(x)  # <- here
 
 
-@explain("huge", "x", "sqrt", 1e-60, words=("by 5e+29",))
+@explain("huge", "x", "sqrt", 1e-60, words=("by 5e29",))
 def root_of_almost_nothing(x):
     return np.sqrt(x)  # <- here
 

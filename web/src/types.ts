@@ -17,6 +17,29 @@ export interface Summary {
   /** What a picture shows of it behind its shape, such as `all 1` or its norm, and its sign: 0 is both. */
   short?: string;
   sign?: -1 | 0 | 1;
+  detail?: Detail;
+}
+
+/** What a card shows of an array; numbers are texts where they are only shown. */
+export interface Detail {
+  shape: number[];
+  zeros: number;
+  nans: number;
+  infs: number;
+  /** The smallest and the largest finite element, each with its index. */
+  low?: [string, string];
+  high?: [string, string];
+  /** Rows of a heat map, each cell the mean of `steps` elements; texts are NaN and infinities. */
+  cells?: (number | string)[][];
+  steps?: [number, number];
+  /** How many finite elements are in each of equal parts between `edges`, and in which part 0 is. */
+  counts?: number[];
+  edges?: [string, string];
+  zero_bin?: number;
+  /** Where it is not finite, what the op did there, and the elements that it read. */
+  where?: string;
+  cause?: string;
+  because?: string;
 }
 
 export type Value = Scalar | Summary;
@@ -26,8 +49,9 @@ export interface Place {
   line: number;
   /** From 1; 0 is unknown. */
   column: number;
-  /** The line of code, where it was asked for. */
+  /** The line of code, where it was asked for, and the lines around it. */
   text?: string;
+  lines?: readonly (readonly [number, string])[];
 }
 
 export interface CircuitNode {
@@ -66,6 +90,12 @@ export interface Wire {
   reader: number;
   slot: number;
   source: number;
+}
+
+/** A path that the picture lights: its wires, and the factor that stands beside each. */
+export interface Lit {
+  wires: readonly Wire[];
+  factors: readonly string[];
 }
 
 /** What went along one wire: null is absent. `local` is null too where no single number is the derivative. */

@@ -20,7 +20,7 @@ import {
 } from "../src/engine";
 import { plain, plus, scaled, times } from "../src/engine/scaled";
 import { suggest } from "../src/engine/words";
-import { decoded, given, golden, type Golden } from "./golden";
+import { ascii, decoded, given, golden, type Golden } from "./golden";
 
 function each(entries: readonly Golden[], one: (entry: Golden) => void): void {
   assert.ok(entries.length > 50);
@@ -80,7 +80,7 @@ test("faults are found where Python finds them, with what they spoil and how", (
       const run = given(entry);
       const found = firstNonFinite(run).origins.map(({ phase, node, slot, spoils, chain }) => [
         ...[phase, node, slot, spoils.map((spot) => spoiledText(run, spot))],
-        chain.map((spot) => spotText(run, spot)),
+        chain.map((spot) => ascii(spotText(run, spot))),
       ]);
       // Python works a chain out for the first few origins only.
       const wanted = entry.blame.map((origin, k) => (k < 8 ? origin : [...origin.slice(0, 4), found[k]?.[4]]));
@@ -99,7 +99,7 @@ test("a run without faults has no first non-finite number", () => {
 test("the first fault says what happened", () => {
   const found = firstNonFinite(evaluate(parse("p = x * 0; y = log(p)"), { x: 1 }));
 
-  assert.equal(found.forward?.said, "log gave -inf at p = 0");
+  assert.equal(found.forward?.said, "log gave −Inf at p = 0");
   assert.equal(found.backward, null);
 });
 
@@ -107,7 +107,7 @@ test("a fault on the way back names the wire", () => {
   const found = firstNonFinite(evaluate(parse("y = sqrt(x)"), { x: 0 }));
 
   assert.equal(found.forward, null);
-  assert.equal(found.backward?.said, "sqrt sent inf back to x: upstream 1 times local inf, at x = 0");
+  assert.equal(found.backward?.said, "sqrt sent Inf back to x: upstream 1 times local Inf, at x = 0");
 });
 
 test("nodes are on the kinks that Python says", () => {

@@ -1,11 +1,11 @@
 // The engine beside Python: golden circuits, mistakes and numbers, written by `make derive`.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { evaluate, exact, FormulaMistake, isRunnable, number, parse, parseWithNotes, split, steps } from "../src/engine";
+import { evaluate, exact, FormulaMistake, isRunnable, operand, parse, parseWithNotes, short, split, steps } from "../src/engine";
 import { OPS } from "../src/engine/ops.generated";
 import { localOf, compute, opOf } from "../src/engine/table";
 import type { Circuit, Run, Scalar } from "../src/types";
-import { decoded, given, golden, type Golden } from "./golden";
+import { ascii, decoded, given, golden, numbers, type Golden } from "./golden";
 
 const FOUR_ULPS = 4 * Number.EPSILON;
 /** Slopes in which two terms nearly cancel, so that the last digits of both show. */
@@ -115,7 +115,7 @@ test("a whole run is near Python's, with the same absences", () => {
 
 test("steps are told in Python's sentences", () => {
   check(golden.circuits, (entry) => {
-    assert.deepEqual(steps(given(entry)).map(({ phase, text }) => `${phase}: ${text}`), entry.steps);
+    assert.deepEqual(steps(given(entry)).map(({ phase, text }) => ascii(`${phase}: ${text}`)), entry.steps);
   });
 });
 
@@ -125,7 +125,7 @@ test("steps of a split circuit are told in Python's sentences", () => {
   assert.ok(entries.length > 20);
   check(entries, (entry) => {
     const run = evaluate(split(parse(entry.formula)), decoded(entry.leaves));
-    assert.deepEqual(steps(run).map(({ text }) => text), entry.split!.steps);
+    assert.deepEqual(steps(run).map(({ text }) => ascii(text)), entry.split!.steps);
   });
 });
 
@@ -171,7 +171,14 @@ test("long formulas without signs are read in a moment", () => {
 
 test("numbers are written as Python writes them", () => {
   for (const [value, people, whole] of golden.numbers) {
-    assert.deepEqual([number(decoded(value)), exact(decoded(value))], [people, whole]);
+    assert.deepEqual([short(decoded(value)), exact(decoded(value))], [people, whole]);
+  }
+});
+
+test("numbers are shown as the golden file of both languages says", () => {
+  for (const [text, people, factor] of numbers) {
+    const value = text === "true" || text === "false" ? text === "true" : Number(text.replace("inf", "Infinity"));
+    assert.deepEqual([short(value), operand(value)], [people, factor], text);
   }
 });
 

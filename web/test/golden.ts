@@ -48,6 +48,14 @@ interface File {
 const folder = process.env.WEB_FOLDER!;
 export const golden = JSON.parse(readFileSync(join(folder, "golden/engine.json"), "utf8")) as File;
 
+/** Numbers as they are shown: how they are read, `short` and `operand`. */
+export const numbers = JSON.parse(readFileSync(join(folder, "../tests/golden/numbers.json"), "utf8")) as [string, string, string][];
+
+/** A text of the page as Python writes it, with the minus sign of ASCII. */
+export function ascii(text: string): string {
+  return text.replaceAll("\u2212", "-");
+}
+
 /** What JSON has no number for stands there as text. */
 export function decoded<T>(value: T): T {
   if (value === "nan") return NaN as T;

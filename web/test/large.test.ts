@@ -115,8 +115,8 @@ test("an outline shows the top, what is in a lone group, and what was opened", (
 test("a wire says upstream times local, or that nothing is sent", () => {
   const ends = { reader: 1, slot: 0, source: 0, from: "x", to: "y" };
 
-  assert.equal(productOf({ ...ends, upstream: -2, local: 3, sent: -6 }), "(-2) × 3 = -6");
-  assert.equal(productOf({ ...ends, upstream: "nan", local: "inf", sent: "nan" }), "nan × inf = nan");
+  assert.equal(productOf({ ...ends, upstream: -2, local: 3, sent: -6 }), "(−2) × 3 = −6");
+  assert.equal(productOf({ ...ends, upstream: "nan", local: "inf", sent: "nan" }), "NaN × Inf = NaN");
   assert.equal(productOf({ ...ends, upstream: null, local: null, sent: null }), "nothing is sent");
   assert.equal(productOf(ends), "not run");
 });

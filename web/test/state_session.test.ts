@@ -67,8 +67,8 @@ test("five steps fill the expression: two values, the seed, two gradients each",
   assert.deepEqual(states.map((state) => value(state, "e")), [null, -1, -1, -1, -1, -1]);
   assert.deepEqual(states.map((state) => value(state, "f")), [null, null, -10, -10, -10, -10]);
   assert.deepEqual(grads(states[3]!, "abcef"), ["none", "none", "none", "none", "final 1"]);
-  assert.deepEqual(grads(states[4]!, "abcef"), ["none", "none", "final -1", "final 10", "final 1"]);
-  assert.deepEqual(grads(states[5]!, "abcef"), ["final 10", "final 10", "final -1", "final 10", "final 1"]);
+  assert.deepEqual(grads(states[4]!, "abcef"), ["none", "none", "final −1", "final 10", "final 1"]);
+  assert.deepEqual(grads(states[5]!, "abcef"), ["final 10", "final 10", "final −1", "final 10", "final 1"]);
 });
 
 test("stepping back from the end passes the same positions and stops at the start", () => {
@@ -122,7 +122,7 @@ test("with Live an edit recomputes everything at the same step", () => {
 
   assert.equal(progress(state).step, 4);
   assert.equal(value(state, "f"), -4);
-  assert.deepEqual(grads(state, "ecab"), ["final 4", "final -1", "none", "none"]);
+  assert.deepEqual(grads(state, "ecab"), ["final 4", "final −1", "none", "none"]);
 });
 
 test("without Live what an edit reaches is stale until it is stepped", () => {
@@ -219,7 +219,7 @@ test("a selection keeps a trail that leads back", () => {
 test("the announcement counts steps and says what the step did", () => {
   const state = after(fromPreset("expression"), step, step, step, step);
 
-  assert.equal(announcement(state), "Step 4 of 5, backward. f = e * c sends 10 to e and -1 to c.");
+  assert.equal(announcement(state), "Step 4 of 5, backward. f = e * c sends 10 to e and −1 to c.");
 });
 
 test("every preset can be stepped from start to end, and its text has numbers in it", () => {
@@ -239,10 +239,10 @@ test("every preset can be stepped from start to end, and its text has numbers in
 test("the neuron has the worked numbers", () => {
   const state = after(fromPreset("neuron"), { type: "to", where: "end" });
 
-  assert.equal(number(value(state, "o")!), "0.707107");
+  assert.equal(number(value(state, "o")!), "0.7071");
   assert.deepEqual(
     ["x1", "w1", "x2", "w2", "b"].map((name) => grad(state, name)),
-    ["final -1.5", "final 1", "final 0.5", "final 0", "final 0.5"],
+    ["final −1.5", "final 1", "final 0.5", "final 0", "final 0.5"],
   );
 });
 

@@ -181,10 +181,10 @@ class Run(BareRun, Drawable):
         """Find the op that first produced a non-finite number, forward or backward: its factors, its line, advice.
 
         >>> print(circuit("y = log(x)").run(x=0.0).blame())
-        log gave -inf at x = 0
+        log gave -Inf at x = 0
           node y at formula:1:5
           spoils the output y and the gradient of x
-          y = -inf (formula:1:5) -> gradient of x = inf
+          y = -Inf (formula:1:5) -> gradient of x = Inf
           try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
         """
         return inspect.blame.blame(self)
@@ -194,7 +194,7 @@ class Run(BareRun, Drawable):
 
         >>> print(circuit("y = tanh(w * x)").run(w=50.0, x=2.0).explain("x"))
         the gradient of x is 0: what flows back is 0
-          tanh is flat at t1 = 100: saturated, its slope is 0 (formula:1:5)
+          tanh is flat at w * x = 100: saturated, its slope is 0 (formula:1:5)
         """
         return inspect.explain.explain(self, name)
 
@@ -203,7 +203,7 @@ class Run(BareRun, Drawable):
 
         >>> print(circuit("e = a + b; f = e * c + a * a").run(a=2, b=-3, c=10).paths("a", k=1))
         a reaches f along 3 paths; its gradient is 14
-          10 = 1 x 10 x 1 x 1   a -> e -> t1 -> f
+          10 = 1 x 10 x 1 x 1   a -> e -> e * c -> f
           4 along the other 2 paths
         """
         return inspect.paths.paths(self, name, k)
@@ -518,7 +518,7 @@ def diff(one: Circuit | Run, two: Circuit | Run, rtol: float = 0.0, atol: float 
     """Find the first wire at which two circuits, or two runs, differ: in structure, in value or in gradient.
 
     >>> print(diff(circuit("y = x * x + 1"), circuit("y = tanh(x * x) + 1")))
-    the second has an extra node: t2 = tanh(t1) (formula:1:5)
-    everything after it matches; 1 wire reads t2 in place of t1
+    the second has an extra node: tanh(x * x) (formula:1:5)
+    everything after it matches; 1 wire reads tanh(x * x) in place of x * x
     """
     return inspect.diff.diff(one, two, rtol, atol)

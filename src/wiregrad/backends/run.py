@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.dtypes import to_python_number
+from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.ir import CircuitGraph, Node, Op
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
@@ -158,7 +158,7 @@ class RunRecord:
 
 
 def _format_briefly(value: NDArray[Any] | float) -> str:
-    return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else f"{value:.6g}"
+    return f"array of shape {value.shape}" if isinstance(value, np.ndarray) else format_brief_number(value)
 
 
 def _format_local(local: Any, op: Op, x: ArrayLike) -> Any:

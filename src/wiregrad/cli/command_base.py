@@ -46,6 +46,7 @@ def _document_node(run: Run, index: int) -> dict[str, Any]:
     ]
     return {
         "name": view.name,
+        "title": node.title,
         "op": view.op.name,
         "computes": node.expression(),
         "value": to_plain_data(view.value),

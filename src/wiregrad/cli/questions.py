@@ -12,7 +12,7 @@ from wiregrad.api import Run
 from wiregrad.cli.command_base import TargetCommand, json_option, may_use_colours, output_option, print_answer
 from wiregrad.cli.command_base import document_run as document_of
 from wiregrad.cli.targets import CommandTarget, check_node_name
-from wiregrad.dtypes import format_brief_number
+from wiregrad.dtypes import format_all_digits, format_brief_number
 from wiregrad.errors import require_package
 from wiregrad.ir import Node, Pattern
 from wiregrad.ir.columns import is_automatic_name
@@ -57,8 +57,8 @@ def _shown_nodes(run: Run) -> list[Node]:
 
 def _format_summary(run: Run) -> list[str]:
     computed = [node for node in _shown_nodes(run) if node.op.pattern is not Pattern.SOURCE]
-    values = ", ".join(f"{node.title} = {format_brief_number(run[node.name].value)}" for node in computed)
-    grads = " ".join(f"{name}={format_brief_number(value)}" for name, value in run.grads.items())
+    values = ", ".join(f"{node.title} = {format_all_digits(run[node.name].value)}" for node in computed)
+    grads = " ".join(f"{name}={format_all_digits(value)}" for name, value in run.grads.items())
     return [f"values     {values or 'none'}", f"gradients  {grads or 'none'}"]
 
 
@@ -133,7 +133,7 @@ blame_command = TargetCommand(
 RUN_QUESTIONS = (
     RunQuestion(
         "explain",
-        "Say why a gradient is zero, absent, tiny, huge or what it is.",
+        "Say why there is no gradient, or why it is zero, tiny, huge or what it is.",
         'explain --of w "tanh(w * x)" w=50 x=2',
         of="The node whose gradient is asked for.",
     ),

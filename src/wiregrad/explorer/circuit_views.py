@@ -215,7 +215,7 @@ class CircuitViews:
         >>> import wiregrad as wg
         >>> run = wg.circuit("y = relu(x)").run(x=-2.0)
         >>> CircuitViews(run.circuit, run).explain_gradient(0)["lines"][0]
-        'the gradient of x is 0: nothing flows back to it'
+        'the gradient of x is 0: no gradient comes back to it'
         """
         self._check_node(node)
         if self.run is None:

@@ -18,10 +18,10 @@ from wiregrad.backends.run import euclidean_norm
 from wiregrad.draw.layout.boxes import NodeMasks
 from wiregrad.draw.layout.labels import read_value
 from wiregrad.draw.layout.picture import MAX_SOURCE_COLUMNS, collect_captions
-from wiregrad.dtypes import JsonValue, WireType, format_brief_number
+from wiregrad.dtypes import JsonValue, WireType, format_short
 from wiregrad.inspect.report import format_operand
 from wiregrad.ir import CONSTANT, CircuitGraph, Pattern, Place, Row
-from wiregrad.ir.node_titles import write_expression
+from wiregrad.ir.node_titles import find_given_name, write_expression
 from wiregrad.ir.op import CONSTANT_CODE
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
@@ -56,7 +56,7 @@ def encode_value(carried: object) -> JsonValue:
     """Encode what a wire carries: a number or boolean, or a summary of an array or complex number.
 
     >>> encode_value(np.float64(2.0)), encode_value(np.array([3.0, 4.0]))["text"]
-    (2.0, '[3., 4.]')
+    (2.0, '[3, 4]')
     """
     array = np.asarray(carried)
     if array.shape or array.dtype.kind == "c":
@@ -70,9 +70,9 @@ def summarize_array(array: NDArray[Any]) -> dict[str, JsonValue]:
     `short` is what a picture shows behind the shape. `sign` is 1 or -1 if all elements have that sign, else 0.
 
     >>> summarize_array(np.array([3.0, np.inf]))
-    {'type': 'float64[2]', 'text': '[ 3., inf]', 'norm': 'inf', 'bad': 1, 'short': '1 Inf', 'sign': 1}
+    {'type': 'float64[2]', 'text': '[3, Inf]', 'norm': 'inf', 'bad': 1, 'short': '1 Inf', 'sign': 1}
     """
-    text = format_brief_number(array) if array.shape else format_brief_number(array.item())
+    text = format_short(array)
     bad = int(np.count_nonzero(~np.isfinite(array))) if array.dtype.kind in "fc" else 0
     with np.errstate(all="ignore"):
         size = encode_number(euclidean_norm(array))
@@ -154,7 +154,7 @@ def _encode_row(circuit: CircuitGraph, row: Row, names: list[str]) -> dict[str, 
         data["constant"] = encode_value(circuit.constant_of(row.node))
     elif row.sources and (_has_unnamed_operand(circuit, row) or row.op.settings or not isinstance(row.op, Elementwise)):
         data["text"] = write_expression(row.op, [format_operand(circuit, source) for source in row.sources])
-    if not names and row.sources and row.op.pattern is not Pattern.MERGE:
+    if row.sources and row.op.pattern is not Pattern.MERGE and find_given_name(circuit, row.node) is None:
         data |= _encode_title(circuit, row.node)
     location = circuit.columns.places.label_of(row.node)
     return data if location is None else data | {"place": encode_place(location)}
@@ -164,7 +164,7 @@ def _has_unnamed_operand(circuit: CircuitGraph, row: Row) -> bool:
     """Return whether a node reads one that is shown as an expression."""
     if row.op.pattern is Pattern.MERGE:
         return False
-    operands = [source for source in row.sources if not circuit.columns.names.names_of(source)]
+    operands = [source for source in row.sources if find_given_name(circuit, source) is None]
     return any(circuit.sources_of(source) and circuit.op_of(source).pattern is not Pattern.MERGE for source in operands)
 
 

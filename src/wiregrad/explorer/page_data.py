@@ -20,6 +20,7 @@ from wiregrad.draw.layout.boxes import BoxKind
 from wiregrad.dtypes import BOOL, FLOAT
 from wiregrad.errors import CircuitError, WiregradError
 from wiregrad.explorer import json_encoding
+from wiregrad.explorer.array_details import add_array_details
 from wiregrad.explorer.circuit_views import CircuitViews
 from wiregrad.explorer.json_encoding import encode_nodes, encode_wire, encode_wires
 from wiregrad.explorer.offline import collect_answers
@@ -27,13 +28,12 @@ from wiregrad.frontends import parse_formula
 from wiregrad.inspect.blame import blame
 from wiregrad.ir import CircuitGraph, Pattern, certificates
 from wiregrad.ir.columns import NodeLabels
+from wiregrad.ir.node_titles import FORMULA_FILE
 from wiregrad.ir.types_and_kinks import Convention, decode_mode
 from wiregrad.ops import Elementwise
 
 MAX_FORMULA_NODES = 2000
 """Circuits with more nodes than this get no formula: nobody would read it."""
-FORMULA_FILE = "formula"
-"""The file name in source locations inside a formula."""
 
 
 def recover_formula(circuit: CircuitGraph) -> str | None:
@@ -73,8 +73,8 @@ def _write_statements(circuit: CircuitGraph) -> Iterator[str]:
 
 
 def _write_operand(circuit: CircuitGraph, node: int) -> str:
-    unnamed = circuit.constant_of(node) is None and not circuit.columns.names.names_of(node)
-    return circuit.name_of(node) if unnamed else circuit.operand_text(node)
+    is_literal = circuit.constant_of(node) is not None and not circuit.columns.names.names_of(node)
+    return circuit.operand_text(node) if is_literal else circuit.name_of(node)
 
 
 def describe_flipped_branch(run: RunRecord) -> str:
@@ -189,6 +189,10 @@ MAX_PAGE_NODES = 20_000
 """Circuits with more nodes than this are sent as a summary."""
 MAX_EDITABLE_ELEMENTS = 64
 """Array inputs of at most this many elements are sent element by element, so that each can be edited."""
+MAX_NODES_WITH_LINES = 300
+"""Circuits with more nodes than this are sent without the lines around the line of each node."""
+LINES_BEFORE = 2
+LINES_AFTER = 1
 MAX_BLAME_ORIGINS = 8
 """Maximum number of origins of non-finite numbers in the page."""
 
@@ -321,11 +325,12 @@ def encode_run(run: RunRecord) -> dict[str, Any]:
     """
     circuit = run.circuit
     shapes = [circuit.type_of(node).shape for node in range(circuit.size)]
-    numbers = {
+    numbers: dict[str, list[Any]] = {
         "values": [*map(json_encoding.encode_value, run.values)],
         "grads": [json_encoding.encode_gradient(flow, shape) for flow, shape in zip(run.flows, shapes, strict=True)],
         "wires": [*encode_wires(run)],
     }
+    add_array_details(run, numbers["values"], numbers["grads"])
     return {"run": numbers, **_encode_inputs(run), **encode_blame(CircuitViews(circuit, run))}
 
 
@@ -354,7 +359,7 @@ def encode_blame(views: CircuitViews) -> dict[str, Any]:
     >>> import wiregrad as wg
     >>> run = wg.circuit("y = log(x)").run(x=0.0)
     >>> encode_blame(CircuitViews(run.circuit, run))["blame"]["origins"][0]["said"]
-    'log gave -inf at x = 0'
+    'log gave -Inf at x = 0'
     """
     run = views.run
     if run is None or not views.get_state_mask("bad").any() or len(run.circuit.outputs) != 1:
@@ -382,6 +387,18 @@ def _add_source_lines(nodes: list[dict[str, Any]], circuit: CircuitGraph) -> Non
         text = read_source_line(circuit, node)
         if text:
             data["place"]["text"] = text
+        if text and circuit.size <= MAX_NODES_WITH_LINES:
+            data["place"]["lines"] = _read_lines_around(circuit, node)
+
+
+def _read_lines_around(circuit: CircuitGraph, node: int) -> list[list[Any]]:
+    """Return the line that made a node and its neighbours, numbered, without the indentation that they share."""
+    place = circuit.columns.places.label_of(node)
+    assert place is not None
+    numbers = range(max(place.line - LINES_BEFORE, 1), place.line + LINES_AFTER + 1)
+    lines: list[tuple[int, str]] = [(number, linecache.getline(place.file, number).rstrip()) for number in numbers]
+    shared = min(len(text) - len(text.lstrip()) for _, text in lines if text)
+    return [[number, text[shared:]] for number, text in lines if text or number < place.line]
 
 
 def read_source_line(circuit: CircuitGraph, node: int) -> str:

@@ -343,10 +343,10 @@ def blame(run: RunRecord) -> Blame:
 
     >>> import wiregrad as wg
     >>> print(blame(wg.circuit("p = x * 0; y = log(p)").run(x=1.0)))
-    log gave -inf at p = 0
+    log gave -Inf at p = 0
       node y at formula:1:16
       spoils the output y and the gradient of x
-      y = -inf (formula:1:16) -> gradient of p = inf -> gradient of x = nan
+      y = -Inf (formula:1:16) -> gradient of p = Inf -> gradient of x = NaN
       try: guard the argument: np.log(np.maximum(x, tiny)), or np.where(x > 0, np.log(x), 0.0)
     """
     writer = _BlameWriter(FaultSearch(RunIndex(run)))

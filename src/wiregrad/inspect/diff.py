@@ -573,7 +573,7 @@ def _describe_gap(kind: str, run: RunRecord, node: int, gap: _LargestGap) -> str
         shapes = [str(np.shape(value)) for value in gap.values]
         return f"the {what}: shapes {shapes[0]} and {shapes[1]}"
     element = f", most at {list(gap.at)}" if gap.at else ""
-    return f"the {what}{element}: {_format_pair(*gap.values)}, apart by {gap.size:.3g}"
+    return f"the {what}{element}: {_format_pair(*gap.values)}, apart by {format_brief_number(gap.size, 3)}"
 
 
 def _format_pair(one: WireValue | PythonNumber, two: WireValue | PythonNumber) -> str:

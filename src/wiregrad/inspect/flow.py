@@ -19,8 +19,8 @@ import numpy as np
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.labels import clip_distinctly, count_columns, escape_unprintable, format_nonfinite
-from wiregrad.draw.plots import BarRow, draw_bars, format_brief
-from wiregrad.dtypes import count_with_noun
+from wiregrad.draw.plots import BarRow, draw_bars
+from wiregrad.dtypes import count_with_noun, format_brief_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.gradient_sizes import (
     FlowFinding,
@@ -79,9 +79,9 @@ class Flow(Report):
         layers = count_with_noun(len(self.layers), "layer")
         yield f"gradient flow through {layers}, from the output back; sizes are per number"
         visible = choose_layers(self.layers)
-        names = clip_distinctly([escape_unprintable(layer.name) for layer in visible], MAX_LAYER_NAME_WIDTH)
+        names = clip_distinctly([escape_unprintable(str(layer.name)) for layer in visible], MAX_LAYER_NAME_WIDTH)
         width = max([5, *map(count_columns, names)])
-        yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>8}  {'smallest':>8}  {'largest':>8}  zeros absent"
+        yield f"  {'layer':{width}}  {'numbers':>9}  {'rms':>9}  {'smallest':>9}  {'largest':>9}  zeros  no gradient"
         lengths = _log_bars([layer.rms for layer in visible])
         for name, layer, length in zip(names, visible, lengths, strict=True):
             yield f"  {name}{' ' * (width - count_columns(name))}  {_format_layer_row(layer)}  {length}".rstrip()
@@ -154,7 +154,7 @@ def _comparable_layers(index: RunIndex, split: LayerSplit, layers: Sequence[Flow
             yield layer
         elif rest:
             part = _measure_layer(index, layer.name, LayerSplit({layer.name: rest}))
-            yield replace(part, whole=format_brief(part.rms) == format_brief(layer.rms))
+            yield replace(part, whole=format_brief_number(part.rms, 3) == format_brief_number(layer.rms, 3))
 
 
 class LayerSplit(dict[str, list[int]]):
@@ -276,7 +276,7 @@ def _split_by_rank(index: RunIndex, nodes: Sequence[int], _depth: int | None) ->
 def _layers_by_rank(index: RunIndex, nodes: Sequence[int]) -> dict[str, list[int]]:
     layers = {}
     for members in _cut_into_stretches(nodes, index.ranks, MAX_DEPTH_LAYERS):
-        name = index.circuit.name_of(members[0])
+        name = index.circuit.reference_to(members[0])
         alone = len(members) == 1 and not is_automatic_name(name)
         layers[name if alone else _stretch_name(members, index.ranks)] = members
     return layers
@@ -354,7 +354,8 @@ def _describe_left_out(layers: Sequence[FlowLayer], visible: Sequence[FlowLayer]
     sizes = [layer.rms for layer in rest if layer.rms > 0]
     spoilt = sum(bool(layer.gradient.nonfinite) for layer in rest)
     nothing = sum(not layer.gradient.nonfinite and not layer.rms > 0 for layer in rest)
-    parts = [f"of sizes between {format_brief(min(sizes))} and {format_brief(max(sizes))}"] if sizes else []
+    ends = [format_brief_number(size) for size in (min(sizes), max(sizes))] if sizes else []
+    parts = [f"of sizes between {ends[0]} and {ends[1]}"] if ends else []
     parts += [f"{spoilt:,} of them not finite"] if spoilt else []
     parts += [f"{nothing:,} of them zero"] if nothing else []
     yield f"and {count_with_noun(len(rest), 'layer')} more, {', '.join(parts)}"
@@ -389,11 +390,11 @@ def _format_layer_row(layer: FlowLayer) -> str:
         ]
     )
     spoilt = f"  {format_nonfinite(layer.gradient.nans, layer.gradient.infs)}" if layer.gradient.nonfinite else ""
-    return f"{sizes}  {layer.zero_share:>5.0%} {layer.absent_share:>6.0%}{spoilt}"
+    return f"{sizes}  {layer.zero_share:>5.0%}  {layer.absent_share:>11.0%}{spoilt}"
 
 
 def _format_size(number: float) -> str:
-    return f"{'-' if math.isnan(number) else format_brief(number):>8}"
+    return f"{'-' if math.isnan(number) else format_brief_number(number):>9}"
 
 
 def _log_bars(sizes: Sequence[float], width: int = 16) -> list[str]:
@@ -425,9 +426,9 @@ def _layer_bar(layer: FlowLayer) -> BarRow:
     if layer.zero_share > 0:
         parts.append(f"{layer.zero_share:.0%} zero")
     if layer.absent:
-        parts.append(f"{layer.absent_share:.0%} absent")
+        parts.append(f"{layer.absent_share:.0%} no gradient")
     return BarRow(
-        label=layer.name,
+        label=str(layer.name),
         value=layer.rms,
         low=layer.low,
         high=layer.gradient.high or math.nan,

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.labels import format_nonfinite
-from wiregrad.draw.plots import format_brief
+from wiregrad.dtypes import format_brief_number
 from wiregrad.inspect.run_index import Numbers
 from wiregrad.ir import join_first_names
 from wiregrad.ir.columns import is_automatic_name
@@ -289,10 +289,11 @@ def find_broken_layers(layers: Sequence[FlowLayer]) -> Iterator[FlowFinding]:
         yield FlowFinding("nonfinite", spoilt.name, math.nan, words)
     for layer in layers:
         if layer.gradient.size and not layer.gradient.nonfinite and layer.gradient.high == 0:
-            how = "absent: none arrives" if layer.absent == layer.gradient.size else "zero"
+            never = layer.absent == layer.gradient.size
+            words = f"no gradient comes to {layer.name}" if never else f"the gradient of {layer.name} is zero"
             named = layer.last and not is_automatic_name(layer.last)
             ask = f"; ask run.explain({json.dumps(layer.last, ensure_ascii=False)}) why" if named else ""
-            yield FlowFinding("zero", layer.name, 0.0, f"the gradient of {layer.name} is {how}{ask}")
+            yield FlowFinding("zero", layer.name, 0.0, f"{words}{ask}")
 
 
 def find_unused_inputs(inputs: Sequence[str]) -> Iterator[FlowFinding]:
@@ -321,7 +322,7 @@ def find_trend(layers: Sequence[FlowLayer], *, all_of: bool) -> Iterator[FlowFin
         high = max(nonzero, key=lambda layer: layer.rms)
         where = "" if all_of else f"from {nonzero[0].name} back, "
         where += "" if low.whole and high.whole else "without the output itself, "
-        sizes = f"{format_brief(low.rms)} and {format_brief(high.rms)}"
+        sizes = f"{format_brief_number(low.rms)} and {format_brief_number(high.rms)}"
         words = f"{where}sizes stay between {sizes}: nothing vanishes or explodes"
         yield FlowFinding("steady", nonzero[0].name, safe_quotient(high.rms, low.rms), words)
 
@@ -352,7 +353,7 @@ def format_times(one: float, two: float) -> str:
     ('1.5 times', 'over 1e308 times')
     """
     ratio = safe_quotient(one, two)
-    return f"{format_brief(ratio)} times" if ratio < math.inf else "over 1e308 times"
+    return f"{format_brief_number(ratio)} times" if ratio < math.inf else "over 1e308 times"
 
 
 def _describe_trend(kind: str, layers: Sequence[FlowLayer], ratio: float) -> str:
@@ -374,4 +375,4 @@ def _describe_trend(kind: str, layers: Sequence[FlowLayer], ratio: float) -> str
 
 
 def _format_layer_size(layer: FlowLayer) -> str:
-    return f"{format_brief(layer.rms)} at {layer.name}{'' if layer.whole else ' (without the output itself)'}"
+    return f"{format_brief_number(layer.rms)} at {layer.name}{'' if layer.whole else ' (without the output itself)'}"

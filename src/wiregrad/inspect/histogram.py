@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.plots import HistogramColumn, draw_histogram, format_brief, format_power
-from wiregrad.dtypes import count_with_noun
+from wiregrad.draw.plots import HistogramColumn, draw_histogram, format_power
+from wiregrad.dtypes import NO_GRADIENT, count_with_noun, format_brief_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.flow import block_bar
 from wiregrad.inspect.gradient_sizes import collect_gradients, collect_values, flatten_to_reals
@@ -43,7 +43,7 @@ class HistogramBin:
 
     def __str__(self) -> str:
         sign = "-" if self.sign < 0 else "+"
-        high = format_brief(self.high) if self.high == LARGEST_FLOAT else format_power(self.high)
+        high = format_brief_number(self.high) if self.high == LARGEST_FLOAT else format_power(self.high)
         return f"{sign}{format_power(self.low)} to {sign}{high}"
 
 
@@ -87,7 +87,7 @@ class Histogram(Report):
         yield from self._special_rows()
 
     def _special_rows(self) -> Iterator[tuple[str, int]]:
-        for label, count in (("absent", self.absent), ("NaN", self.nans), ("Inf", self.infs)):
+        for label, count in ((NO_GRADIENT, self.absent), ("NaN", self.nans), ("Inf", self.infs)):
             if count:
                 yield label, count
 
@@ -96,7 +96,7 @@ class Histogram(Report):
         bars = [HistogramColumn(_format_edge(row), row.count, -1) for row in self.bins if row.sign < 0]
         bars.append(HistogramColumn("0", self.zeros))
         bars += [HistogramColumn(_format_edge(row), row.count, 1) for row in self.bins if row.sign > 0]
-        bars += [HistogramColumn(label, count, spoilt=label != "absent") for label, count in self._special_rows()]
+        bars += [HistogramColumn(label, count, spoilt=label != NO_GRADIENT) for label, count in self._special_rows()]
         return draw_histogram(
             bars,
             title=f"{self.title}: {count_with_noun(self.size, 'number')}",

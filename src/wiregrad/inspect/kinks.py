@@ -138,7 +138,7 @@ def kinks(run: RunRecord, within: float = 1e-6) -> Kinks:
     >>> import wiregrad as wg
     >>> kinks(wg.circuit("f = maximum(x, 0) * 3").run(x=0))
     1 node on a kink, 0 near one, 0 on or near a step
-      t1 = maximum(x, 0.0) (formula:1:5) is on its kink (a = b): min_norm (used) sends nothing, torch 0.5, jax 0.5
+      maximum(x, 0.0) (formula:1:5) is on its kink (a = b): min_norm (used) sends nothing, torch 0.5, jax 0.5
     by torch gradients would be x 0 -> 1.5
     by jax gradients would be x 0 -> 1.5
     """

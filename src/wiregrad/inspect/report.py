@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Place
-from wiregrad.ir.node_titles import write_expression
+from wiregrad.ir.node_titles import find_given_name, write_expression
 
 
 class Report:
@@ -65,7 +65,7 @@ def describe_node(circuit: CircuitGraph, node: int) -> str:
     if view.op is INPUT:
         return f"input {view.name}"
     sources = circuit.sources_of(node)
-    is_named = bool(circuit.columns.names.names_of(node))
+    is_named = find_given_name(circuit, node) is not None
     if not sources:
         text = f"array of shape {view.type.shape}" if view.type.shape else view.expression()
         return f"{view.name} = {text}" if is_named else f"constant {text}"

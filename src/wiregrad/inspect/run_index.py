@@ -169,7 +169,7 @@ def describe_value(value: ArrayLike) -> str:
     """Format a number or array for a sentence: on one line; a large array by its shape and largest magnitude.
 
     >>> describe_value(np.array([0.0, 0.5])), describe_value(np.ones((2, 4)))
-    ('[0. , 0.5]', 'an array of shape (2, 4) with largest magnitude 1')
+    ('[0, 0.5]', 'an array of shape (2, 4) with largest magnitude 1')
     """
     if value is None:
         return "None"

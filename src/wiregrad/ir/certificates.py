@@ -230,7 +230,7 @@ def _write_operand(circuit: CircuitGraph, node: int) -> str:
     is_constant = not circuit.sources_of(node) and not circuit.columns.names.names_of(node)
     if shape and is_constant:
         return f"array of shape {shape}"
-    return circuit.operand_text(node) if is_constant else circuit.name_of(node)
+    return circuit.operand_text(node)
 
 
 def _read_source_line(place: Place) -> str:

@@ -19,7 +19,14 @@ from wiregrad.ir.columns import (
     join_first_names,
     normalize_name,
 )
-from wiregrad.ir.node_titles import MAX_OPERAND_WIDTH, NodeReference, repr_number, write_expression, write_title
+from wiregrad.ir.node_titles import (
+    MAX_OPERAND_WIDTH,
+    NodeReference,
+    find_given_name,
+    repr_number,
+    write_expression,
+    write_title,
+)
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op, Pattern
 
 SPLIT_NAME = "split"
@@ -117,7 +124,7 @@ class Node:
     def __str__(self) -> str:
         text = self.expression()
         is_told = self.title.replace(" ", "") == text.replace(" ", "")
-        return text if is_told and not self.circuit.columns.names.names_of(self.index) else f"{self.title} = {text}"
+        return text if is_told and find_given_name(self.circuit, self.index) is None else f"{self.title} = {text}"
 
     def __repr__(self) -> str:
         return f"Node({self})"
@@ -260,9 +267,9 @@ class CircuitGraph(IndexedGraph):
         return write_title(self, node)
 
     def reference_to(self, node: int) -> str:
-        """Return the name of a node; without one, `%` and its index, which reads as the title where it is printed."""
-        names = self.columns.names.names_of(node)
-        return names[0] if names else NodeReference(automatic_name(node), self.title_of(node))
+        """Return the name of a node; one that nobody gave (`%3`, `t3`) reads as the title where it is printed."""
+        name = find_given_name(self, node)
+        return NodeReference(self.name_of(node), self.title_of(node)) if name is None else name
 
 
 def count_without_commas(count: int, word: str) -> str:

@@ -1,9 +1,9 @@
 """What nodes are called where people read about them: in answers, pictures, steps and messages.
 
-A node with a name goes by it. Any other goes by the text of the user's code that it is the result of, as
-`np.sum(gap**2)`; by what it computes, as `x * w`, if it has no such text; and if that would be long by its op and line,
-as `sum (model.py:12)`. Titles are for reading: two nodes may have the same one. Nodes are looked up by name, or by `%`
-and their index.
+A node with a name goes by it, unless a formula numbered it (`t3`). Any other goes by the text of the user's code that
+it is the result of, as `np.sum(gap**2)`; by what it computes, as `x * w`, if it has no such text; and if that would be
+long by its op and line, as `sum (model.py:12)`. Titles are for reading: two nodes may have the same one. Nodes are
+looked up by name, or by `%` and their index.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ MAX_TITLE_DEPTH = 2
 MAX_TITLE_OPERANDS = 4
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 ATOM_LEVEL = 9
+FORMULA_FILE = "formula"
+"""The file name in source locations inside a formula."""
+_NUMBERED_NAME = re.compile(r"t[1-9]\d*")
+"""The names that formulas give to the nodes that their writer did not name."""
 _OPERATOR_LEVELS = (
     (0, re.compile(r"\b(?:if|else|and|or|not|in|is|lambda|for)\b|[<>=!]=?|:=|,")),
     (1, re.compile(r"[|^&]|<<|>>")),
@@ -127,17 +131,35 @@ def write_title(circuit: IndexedGraph, node: int, width: int = MAX_TITLE_WIDTH) 
     return shorten_middle(_write(circuit, node, MAX_TITLE_DEPTH), width)
 
 
-def _write(circuit: IndexedGraph, node: int, depth: int) -> str:
+def find_given_name(circuit: IndexedGraph, node: int) -> str | None:
+    """Return the first name that somebody gave to a node; None if it has none, or only the number of a formula.
+
+    >>> import wiregrad as wg
+    >>> c = wg.circuit("e = a + b; (e - 1) * c")
+    >>> [find_given_name(c, node) for node in range(c.size)]
+    ['a', 'b', 'c', 'e', None, None, 'f']
+    """
     names = circuit.columns.names.names_of(node)
-    if names:
-        return names[0]
+    if not names or not _NUMBERED_NAME.fullmatch(names[0]) or not circuit.sources_of(node):
+        return names[0] if names else None
+    place = circuit.columns.places.label_of(node)
+    return None if place is not None and place.file == FORMULA_FILE else names[0]
+
+
+def _write(circuit: IndexedGraph, node: int, depth: int) -> str:
+    name = find_given_name(circuit, node)
+    if name is not None:
+        return name
     constant = circuit.constant_of(node)
     if constant is not None:
         return write_constant(constant)
+    op = circuit.op_of(node)
+    if op.name == "spread":
+        # Broadcasting is not written in the user's code.
+        return _write(circuit, circuit.sources_of(node)[0], depth)
     source = circuit.columns.expressions.label_of(node)
     if source is not None:
         return source
-    op = circuit.op_of(node)
     if op.pattern is Pattern.MERGE:
         return _write_splitter(circuit, node)
     text = _write_applied(circuit, node, op, depth)
@@ -163,9 +185,6 @@ def repr_number(value: WireValue | PythonNumber) -> str:
 
 def _write_applied(circuit: IndexedGraph, node: int, op: Op, depth: int) -> str:
     sources = circuit.sources_of(node)
-    if op.name == "spread":
-        # Broadcasting is not written in the user's code.
-        return _write(circuit, sources[0], depth)
     if len(sources) > MAX_TITLE_OPERANDS:
         sources = sources[: MAX_TITLE_OPERANDS - 1]
     operands = [_write_operand(circuit, source, depth) for source in sources]
@@ -177,7 +196,7 @@ def _write_applied(circuit: IndexedGraph, node: int, op: Op, depth: int) -> str:
 
 
 def _write_operand(circuit: IndexedGraph, node: int, depth: int) -> str:
-    has_text = bool(circuit.columns.names.names_of(node)) or circuit.columns.expressions.label_of(node) is not None
+    has_text = find_given_name(circuit, node) is not None or circuit.columns.expressions.label_of(node) is not None
     if depth or has_text or not circuit.sources_of(node):
         return shorten_middle(_write(circuit, node, depth - 1 if depth else 0), MAX_OPERAND_WIDTH)
     return ELLIPSIS
@@ -185,7 +204,7 @@ def _write_operand(circuit: IndexedGraph, node: int, depth: int) -> str:
 
 def _write_place(circuit: IndexedGraph, node: int, op: Op) -> str:
     place = circuit.columns.places.label_of(node)
-    return "" if place is None else f"{op.title} ({place.without_folder()})"
+    return "" if place is None or place.file == FORMULA_FILE else f"{op.title} ({place.without_folder()})"
 
 
 def _write_splitter(circuit: IndexedGraph, node: int) -> str:

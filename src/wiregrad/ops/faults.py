@@ -47,7 +47,7 @@ class Fault:
 
         >>> from wiregrad import ops
         >>> forward_fault(ops.log, [np.float64(0.0)], np.float64(-np.inf)).sentence()
-        'log gave -inf at x = 0'
+        'log gave -Inf at x = 0'
         """
         called = names or [name for name, _ in self.inputs]
         outside = self._describe_domain()

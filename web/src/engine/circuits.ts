@@ -11,18 +11,48 @@ export function nameOf(circuit: Circuit, node: number): string {
   return circuit.nodes[node]!.names[0] ?? `%${node}`;
 }
 
-/** What a node is called where people read about it: its name, or what Python says that it is the result of. */
-export function titleOf(circuit: Circuit, node: number): string {
-  const { names, title, constant, op } = circuit.nodes[node]!;
-  const known = names[0] ?? title ?? (constant === undefined ? undefined : exact(constant));
-  return known ?? (isSplitter(circuit.nodes[node]!) ? splitterTitle(circuit, node) : op);
+/** The first name that somebody gave to a node; undefined if it has none, or only the number of a formula. */
+function givenName({ names, place, sources }: CircuitNode): string | undefined {
+  const numbered = place?.file === "formula" && sources.length > 0 && /^t[1-9]\d*$/.test(names[0] ?? "");
+  return numbered ? undefined : names[0];
+}
+
+/** What a node is called where people read about it: its name, its source text, or what it computes. */
+export function titleOf(circuit: Circuit, node: number, width = MAX_TITLE): string {
+  return shortened(writtenTitle(circuit, node, MAX_DEPTH), width);
+}
+
+/** How long titles are at most, alone and inside others, and how deep nodes stand in one another there. */
+const MAX_TITLE = 48;
+const MAX_OPERAND = 32;
+const MAX_DEPTH = 2;
+const ELLIPSIS = "\u2026";
+
+/** Leave out the middle of a text that is too long. */
+function shortened(text: string, width: number): string {
+  const letters = [...text];
+  const head = (width - 1) >> 1;
+  return letters.length <= width ? text : letters.slice(0, head).join("") + ELLIPSIS + letters.slice(head + 1 - width).join("");
+}
+
+function writtenTitle(circuit: Circuit, node: number, depth: number): string {
+  const { constant, op, sources, title } = circuit.nodes[node]!;
+  const known = givenName(circuit.nodes[node]!) ?? title ?? (constant === undefined ? undefined : exact(constant));
+  if (known !== undefined) return known;
+  if (isSplitter(circuit.nodes[node]!)) return splitterTitle(circuit, node);
+  return expression(op, sources.map((source) => titleInside(circuit, source, depth)));
+}
+
+function titleInside(circuit: Circuit, node: number, depth: number): string {
+  if (!depth && !givenName(circuit.nodes[node]!) && circuit.nodes[node]!.sources.length) return ELLIPSIS;
+  return shortened(writtenTitle(circuit, node, Math.max(depth - 1, 0)), MAX_OPERAND);
 }
 
 /** What a splitter is called: `x (split)`, `x (split 2)` for the second in a chain. */
 function splitterTitle(circuit: Circuit, node: number): string {
   let [count, source] = [0, node];
   while (isSplitter(circuit.nodes[source]!)) [count, source] = [count + 1, circuit.nodes[source]!.sources[0]!];
-  return `${titleOf(circuit, source)} (split${count > 1 ? ` ${count}` : ""})`;
+  return `${writtenTitle(circuit, source, 1)} (split${count > 1 ? ` ${count}` : ""})`;
 }
 
 /** Write what a node computes, as `e * c` or `tanh(n)`. */
@@ -30,19 +60,14 @@ export function expressionOf(circuit: Circuit, node: number): string {
   const { op, sources, constant, text } = circuit.nodes[node]!;
   if (text !== undefined) return text;
   if (!sources.length) return constant === undefined ? op : exact(constant);
-  return expression(op, sources.map((source) => inPower(op, titleOf(circuit, source))));
-}
-
-/** A negative constant stands in parentheses where it is raised or raises: a sign binds less than a power. */
-function inPower(op: string, title: string): string {
-  return op === "power" && title.startsWith("-") ? `(${title})` : title;
+  return expression(op, sources.map((source) => titleOf(circuit, source, MAX_OPERAND)));
 }
 
 /** Write a node with its title, as `e = a + b`; without, where the title says the same. */
 export function told(circuit: Circuit, node: number): string {
   const [title, text] = [titleOf(circuit, node), expressionOf(circuit, node)];
   const same = title.replaceAll(" ", "") === text.replaceAll(" ", "");
-  return same && !circuit.nodes[node]!.names.length ? text : `${title} = ${text}`;
+  return same && !givenName(circuit.nodes[node]!) ? text : `${title} = ${text}`;
 }
 
 const known = new WeakMap<Circuit, Wire[][]>();

@@ -55,6 +55,8 @@ export interface Scope {
   wires: Map<string, number>;
   inputs: Set<string>;
   applied: number[];
+  /** Where the last token that was taken ends. */
+  end: number;
   notes: Note[];
 }
 
@@ -71,6 +73,7 @@ export function readExpression(scope: Scope, tokens: readonly Token[]): Operand 
   const state: State = { scope, tokens, operands: [], pending: [], opened: [] };
   let wantsOperand = true;
   tokens.forEach((token, k) => {
+    scope.end = k ? endOf(tokens[k - 1]!) : token.offset;
     if (!wantsOperand && beginsOperand(state, token)) {
       multiplyNeighbours(state, k);
       wantsOperand = true;
@@ -161,7 +164,7 @@ function takeOperator(state: State, k: number): boolean {
     return true;
   }
   if (token.kind === "raised") raiseOperand(state, token, state.tokens[k - 1]!);
-  else if (token.text === BAR) closeBar(state);
+  else if (token.text === BAR) closeBar(state, token);
   else if (token.text === ")") close(state, token);
   else if (token.text === ",") {
     reduce(state, OPEN + 1);
@@ -352,6 +355,7 @@ function raiseOperand(state: State, token: Token, before: Token): void {
   checkRaisedTwice(state, token, before);
   const { bare, offset } = state.operands.at(-1)!;
   if (isUnapplied(state.scope, bare) && [...bare].length > 1) refuseFunctionPower(bare, token.written, token.offset);
+  state.scope.end = endOf(token);
   raiseLast(state, token, offset);
 }
 
@@ -379,10 +383,11 @@ function reduce(state: State, level: number): void {
 }
 
 /** Close the bars of an absolute value. */
-function closeBar(state: State): void {
+function closeBar(state: State, token: Token): void {
   reduce(state, OPEN + 1);
   const { offset } = state.pending.pop()!.token;
   state.opened.pop();
+  state.scope.end = endOf(token);
   pushOperand(state, apply(state.scope, BAR_FUNCTION, [state.operands.pop()!], offset), offset);
 }
 
@@ -392,6 +397,7 @@ function close(state: State, token: Token): void {
   if (!opened) fail("this parenthesis was never opened", token.offset);
   if (opened.kind === "bar") refuseOpen(opened);
   state.opened.pop();
+  state.scope.end = endOf(token);
   const { text, offset } = opened.token;
   if (opened.kind === "open call") {
     pushOperand(state, apply(state.scope, calledOp(text), state.operands.splice(opened.height), offset), offset);
@@ -407,6 +413,13 @@ function refuseOpen({ kind, token }: Pending): never {
 /** The op of a call or of a root sign. */
 function calledOp(name: string): string {
   return isRoot(name) ? SPELLINGS.prefixes[name]! : (functionOf(name) ?? name);
+}
+
+const spans = new WeakMap<CircuitNode, readonly [number, number]>();
+
+/** The part of its formula that a node was written as, from and to which character; undefined for all other nodes. */
+export function spanOf(node: CircuitNode): readonly [number, number] | undefined {
+  return spans.get(node);
 }
 
 /** Add a node; what the op cannot take is a mistake where the expression begins. */
@@ -427,6 +440,7 @@ export function apply(scope: Scope, name: string, operands: readonly Operand[], 
   const mode = op.kinks.length && wanted > 1 ? modeOf(moves) : 0;
   const node = addNode(scope, { op: op.name, sources, mode, place, type: made.type }, moves.includes(true));
   scope.applied.push(node);
+  spans.set(scope.nodes[node]!, [offset, scope.end]);
   return node;
 }
 

@@ -1,9 +1,9 @@
 /** The engine of the page: formulas in, circuits, runs, sentences and answers out. Pure: no page, no network. */
 export { active, assembled, expressionOf, nameOf, ranksOf, readers, split, titleOf, told } from "./circuits";
 export { backward, branches, evaluate, forward, isRunnable, kinksOf, type Branch } from "./evaluate";
-export { exact, number, operand, sizeOf } from "./numbers";
+export { exact, MINUS, number, operand, short, sizeOf } from "./numbers";
 export { CONSTANTS, LIMITS, OPS, PATTERNS, type OpRecord } from "./ops.generated";
-export type { Note } from "./expressions";
+export { spanOf, type Note } from "./expressions";
 export { parse, parseWithNotes } from "./parser";
 export { FormulaMistake } from "./scanner";
 export { inWords, steps } from "./steps";

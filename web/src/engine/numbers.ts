@@ -1,12 +1,38 @@
 /**
- * Numbers as text, the way Python writes them: `number` for people (six digits), `exact` so that it is read back.
+ * Numbers as text: `short` wherever they are shown to be read, `exact` so that they are read back. The same functions
+ * in Python are `dtypes.py: format_short` and `ir/node_titles.py: repr_number`; `tests/golden/numbers.json` ties them.
  */
 import type { Value } from "../types";
 
-/** Write a value for people: six digits or as many as asked for, no trailing zeros, as Python's `%.6g`. */
-export function number(value: Value, most = 6): string {
+/** The minus sign of numbers that are shown; it is as wide as a plus. */
+export const MINUS = "\u2212";
+/** How many significant digits numbers have where they are shown to be read. */
+const SHORT_DIGITS = 4;
+/** Numbers with more digits before the point, or below 0.001, are written with a power of ten. */
+const MAX_WHOLE_DIGITS = 5;
+const MIN_PLAIN_POWER = -3;
+
+/** Write a value for people: four significant digits, no plus, no trailing zeros, never -0. */
+export function short(value: Value): string {
   if (typeof value === "object") return value.text;
   if (typeof value === "boolean") return String(value);
+  if (isNaN(value)) return "NaN";
+  const size = Math.abs(value);
+  return (value < 0 ? MINUS : "") + (isFinite(value) ? shortSize(size) : "Inf");
+}
+
+function shortSize(size: number): string {
+  if (!size) return "0";
+  const whole = size >= 10 ** (MAX_WHOLE_DIGITS - 1) && size < 10 ** MAX_WHOLE_DIGITS;
+  const [all, power] = rounded(size, whole ? MAX_WHOLE_DIGITS : SHORT_DIGITS);
+  const digits = all.replace(/0+$/, "");
+  if (power >= MIN_PLAIN_POWER && power < MAX_WHOLE_DIGITS) return positional(digits, power);
+  return `${digits[0]}${digits.length > 1 ? "." : ""}${digits.slice(1)}e${power < 0 ? MINUS : ""}${Math.abs(power)}`;
+}
+
+/** Write a value for people; with a number of digits, as Python's `%g` does. */
+export function number(value: Value, most?: number): string {
+  if (most === undefined || typeof value !== "number") return short(value);
   const special = notFinite(value);
   if (special !== null) return special;
   const [digits, exponent] = rounded(Math.abs(value), most);
@@ -16,13 +42,13 @@ export function number(value: Value, most = 6): string {
 
 /** Write a value to stand beside a sign of arithmetic: a negative one in parentheses. */
 export function operand(value: Value): string {
-  const text = number(value);
-  return text.startsWith("-") ? `(${text})` : text;
+  const text = short(value);
+  return text.startsWith(MINUS) ? `(${text})` : text;
 }
 
 /** Write a value so that it is read back exactly, in the shortest way, as Python's `repr`. */
 export function exact(value: Value): string {
-  if (typeof value !== "number") return number(value);
+  if (typeof value !== "number") return short(value);
   const special = notFinite(value);
   if (special !== null) return special;
   const [digits, exponent] = digitsOf(Math.abs(value));

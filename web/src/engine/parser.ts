@@ -39,6 +39,7 @@ export function parseWithNotes(text: string): { circuit: Circuit; notes: Note[] 
     wires: new Map(),
     inputs: new Set(),
     applied: [],
+    end: 0,
     notes: [],
   };
   const parser = { scope, names: new Map<string, number>() };

@@ -81,11 +81,34 @@ function fitted(op: OpRecord, inputs: readonly Scalar[]): Scalar[] {
   return inputs.map((x, slot) => (op.takesBool[slot] ? (typeof x === "boolean" ? x : x !== 0) : Number(x)));
 }
 
-/** Write an op applied to operands as a person would. */
+/** By how tightly it binds, what the outermost operator of an expression looks like. */
+const BINDING: readonly (readonly [number, RegExp])[] = [
+  [0, /\b(?:if|else|and|or|not|in|is|lambda|for)\b|[<>=!]=?|:=|,/],
+  [1, /[|^&]|<<|>>/],
+  [2, /(?<=[\p{L}\p{N}_)\]}.\u2026])\s*[+-]/u],
+  [3, /(?<!\*)\*(?!\*)|\/|%|@/],
+  [4, /^[-+~]/],
+  [5, /\*\*/],
+];
+const ATOM = 9;
+
+/** How tightly the outermost operator of an expression binds; 9 if it has none. */
+function bindingOf(text: string): number {
+  let [flat, before] = [text.replace(/(?<=[\d.])e[+-]\d+/g, ""), ""];
+  while (flat !== before) [flat, before] = [flat.replace(/\([^()[\]{}]*\)|\[[^()[\]{}]*\]/g, "_"), flat];
+  return BINDING.find(([, pattern]) => pattern.test(flat.trim()))?.[0] ?? ATOM;
+}
+
+/** Write an op applied to operands as a person would, with parentheses where they are needed. */
 export function expression(name: string, operands: readonly string[]): string {
   const op = opOf(name);
-  if (op?.infix[0] && operands.length === 2) return `${operands[0]} ${op.infix[0]} ${operands[1]}`;
-  return op?.prefix ? `${op.prefix}${operands[0]}` : `${op?.name ?? name}(${operands.join(", ")})`;
+  const inside = (text: string, least: number): string => (bindingOf(text) < least ? `(${text})` : text);
+  if (op?.infix[0] && operands.length === 2) {
+    const level = bindingOf(`a ${op.infix[0]} b`);
+    const [one, two] = [inside(operands[0]!, level + Number(level === 5)), inside(operands[1]!, level + 1)];
+    return `${one} ${op.infix[0]} ${two}`;
+  }
+  return op?.prefix ? `${op.prefix}${inside(operands[0]!, 4)}` : `${op?.name ?? name}(${operands.join(", ")})`;
 }
 
 /** Whether a node copies one wire to two. */

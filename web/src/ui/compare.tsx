@@ -1,6 +1,6 @@
 /** Two runs of the same circuit side by side: the one that was pinned and the one that is shown. */
 import type { ComponentChildren } from "preact";
-import { nameOf } from "../engine";
+import { nameOf, titleOf } from "../engine";
 import { changedFrom, type Shown } from "../state/known";
 import { leavesText, type Action, type Session } from "../state/session";
 import type { Run, Value } from "../types";
@@ -49,7 +49,7 @@ function Differences({ state, pinned, dispatch }: Props & { pinned: Run }) {
     const name = nameOf(run.circuit, node);
     const before = old.get(name) ?? -1;
     return [
-      <Link onClick={() => dispatch({ type: "select", selection: { kind: "node", node } })}>{name}</Link>,
+      <Link onClick={() => dispatch({ type: "select", selection: { kind: "node", node } })}>{titleOf(run.circuit, node)}</Link>,
       ...cells(pinned.values[before] ?? null, run.values[node]!),
       ...cells(pinned.grads[before] ?? null, run.grads[node]!),
     ];
@@ -65,7 +65,5 @@ function cells(before: Value | null, now: Value | null): ComponentChildren[] {
 function difference(before: Value | null, now: Value | null): string {
   const [one, two] = [numeric(before), numeric(now)];
   if (one === null || two === null) return before === now ? "0" : "–";
-  if (Object.is(one, two)) return "0";
-  const change = show(two - one);
-  return two > one ? `+${change}` : change;
+  return Object.is(one, two) ? "0" : show(two - one);
 }

@@ -26,7 +26,7 @@ export function FindTab({ state, dispatch, query, onQuery }: Props) {
       <SearchForm query={query} onQuery={onQuery} wrong={wrong !== ""} about={about}
         next={found.length ? () => pick(next(found, nodeOf(state.selection))) : null} />
       <p id={about} class="note">
-        One or several of op:tanh, name:h, name:/^h[12]$/, group:net, rank=3, grad&gt;1e3, value&lt;0.1, nan, inf, absent.
+        One or several of op:tanh, name:h, name:/^h[12]$/, group:net, rank=3, grad&gt;1e3, value&lt;0.1, nan, inf, absent (no gradient).
       </p>
       <p role="status">{wrong || (query.trim() ? countText(found.length) : "")}</p>
       {query.trim() && (

@@ -3,6 +3,7 @@ import { opOf, titleOf as nodeTitle } from "../engine";
 import type { Shown } from "../state/known";
 import type { Selection } from "../state/selection";
 import type { Action, Session } from "../state/session";
+import type { Lit } from "../types";
 import { GroupCard } from "./group-card";
 import { LeafCard, NodeCard } from "./node-card";
 import { Card, Hint } from "./parts";
@@ -19,6 +20,8 @@ export interface CardProps {
   onWhy: (open: boolean) => void;
   /** The groups that are open in the picture. */
   open: readonly string[];
+  /** A way to light a path in the picture while a row of "why" is pointed at, focused or pinned; null: none. */
+  onLight?: (lit: Lit | null) => void;
 }
 
 /** The panel on the right; on a narrow page a sheet at the bottom. */
@@ -45,15 +48,14 @@ export function Inspector(props: CardProps) {
 
 function titleOf({ circuit }: Session, selection: Selection): string {
   if (selection.kind === "group") return selection.path || "circuit";
-  if (selection.kind === "wire") return wireText(circuit, selection.reader, selection.slot).split(",")[0]!;
+  if (selection.kind === "wire") return wireText(circuit, selection.reader, selection.slot).replace(/ of \d+$/, "");
   return nodeTitle(circuit, selection.node);
 }
 
 function kindOf({ circuit }: Session, selection: Selection): string {
   if (selection.kind === "group") return "group";
   if (selection.kind === "splitter") return "splitter";
-  if (selection.kind === "node") return kindText(circuit, selection.node);
-  return `wire, ${wireText(circuit, selection.reader, selection.slot).split(", ")[1] ?? "the only input"}`;
+  return selection.kind === "node" ? kindText(circuit, selection.node) : "wire";
 }
 
 function Body({ selection, ...props }: CardProps & { selection: Selection }) {

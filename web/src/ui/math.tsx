@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 
 /** Names, numbers with the sign they begin with, and signs of arithmetic. */
-const TOKEN = /(?<=[(=] ?)-inf|[\p{L}_%][\p{L}\w.]*|(?:(?<=[(=] ?)-)?\d[\d.]*(?:e[+-]?\d+)?|\*\*|\S/gu;
+const TOKEN = /(?<=[(=] ?)\u2212Inf|[\p{L}_%][\p{L}\w.]*|(?:(?<=[(=] ?)\u2212)?\d[\d.]*(?:e[-\u2212]?\d+)?|\*\*|\S/gu;
 const SIGNS: Readonly<Record<string, string>> = { "*": "×", "**": "^", "-": "−" };
 
 function Twin({ text, children }: { text: string; children: ComponentChildren }) {
@@ -21,20 +21,25 @@ export function Formula({ text }: { text: string }) {
 
 function symbol(token: string) {
   if (/^[\p{L}_%]/u.test(token)) return <mi mathvariant="normal">{token}</mi>;
-  return /\d|inf/.test(token) ? <mn>{token.replace("-", "−")}</mn> : <mo>{SIGNS[token] ?? token}</mo>;
+  return /\d|\u2212Inf/.test(token) ? <mn>{token}</mn> : <mo>{SIGNS[token] ?? token}</mo>;
 }
 
-/** Upstream × local = sent, with the words under the numbers. */
-export function Product({ numbers: [upstream, local, sent] }: { numbers: readonly [string, string, string] }) {
-  const told = (number: string, name: string) => (
-    // Of one height, so that the words stand on one line.
-    <munder><mn>{number.replace("-", "−")}</mn><mpadded height="0.9em"><mtext>{name}</mtext></mpadded></munder>
+/** A number of an equation, and what it is called under it. */
+export interface Term {
+  text: string;
+  name: ComponentChildren;
+  tone?: string;
+}
+
+/** Upstream × local = sent in large numbers, with the words under them. */
+export function Product({ terms: [upstream, local, sent], said }: { terms: readonly [Term, Term, Term]; said: string }) {
+  const term = ({ text, name, tone = "" }: Term) => (
+    <span class="term"><b class={`num ${tone}`}>{text}</b><span>{name}</span></span>
   );
   return (
-    <Twin text={`upstream ${upstream} × local ${local} = sent ${sent}`}>
-      <math>
-        {told(upstream, "upstream")}<mo>×</mo>{told(local, "local")}<mo>=</mo>{told(sent, "sent")}
-      </math>
-    </Twin>
+    <p class="product">
+      <span class="aloud">{said}</span>
+      <span aria-hidden="true" class="terms">{term(upstream)}<i>×</i>{term(local)}<i>=</i>{term(sent)}</span>
+    </p>
   );
 }

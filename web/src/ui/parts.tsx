@@ -135,11 +135,16 @@ export function NumberField(props: {
       aria-invalid={wrong}
       disabled={props.disabled}
       value={draft ?? number(props.value)}
-      onFocus={() => setDraft(String(props.value))}
+      onFocus={() => setDraft(whole(props.value))}
       onInput={(event) => type(event.currentTarget.value)}
       onBlur={() => setDraft(null)}
     />
   );
+}
+
+/** A number to be edited: as it is shown if that is all of it, so that what was selected stays so, else with all digits. */
+function whole(value: number): string {
+  return typedNumber(number(value)) === value ? number(value) : String(value);
 }
 
 let made = 0;

@@ -1,10 +1,10 @@
 /** The card of a splitter: the value it copies, and the sum of what its branches bring back. */
-import { branches, nameOf } from "../engine";
+import { branches, operand, titleOf } from "../engine";
 import { Why } from "./ask";
 import type { CardProps } from "./inspector";
 import { Where } from "./node-card";
 import { Fact, Link, Table } from "./parts";
-import { gradText, patternText, show, valueText, wireIndex } from "./text";
+import { gradText, NO_GRADIENT, patternText, show, signClass, valueText, wireIndex } from "./text";
 
 interface Props extends CardProps {
   node: number;
@@ -16,8 +16,9 @@ export function SplitterCard(props: Props) {
   const { run, known } = shown;
   return (
     <>
-      <dl>
-        <Fact name="value copied">{valueText(run, known, node)}</Fact>
+      <Sum {...props} />
+      <dl class="ruled">
+        <Fact name="value">{valueText(run, known, node)}</Fact>
         <Fact name="gradient">{gradText(run, known, node).split(",")[0]}</Fact>
         <Fact name="arrived">{`${known.arrived[node]} of ${known.due[node]}`}</Fact>
       </dl>
@@ -31,6 +32,17 @@ export function SplitterCard(props: Props) {
   );
 }
 
+/** The sum as far as its branches have arrived: 1 + 3 + – = 4 … */
+function Sum({ shown, node }: Props) {
+  const { known, run } = shown;
+  const all = branches(run, node).filter(({ wire, sent }) => wire && sent !== null);
+  const arrived = all.filter(({ wire }) => known.wire[wireIndex(run, wire!.reader, wire!.slot)] !== "none");
+  if (!arrived.length || all.length > 12) return null;
+  const parts = all.map((branch) => (arrived.includes(branch) ? operand(branch.sent!) : "–"));
+  const total = show(arrived.at(-1)!.sum);
+  return <p class="sum-line num">{parts.join(" + ")} = <b class={signClass(arrived.at(-1)!.sum)}>{total}{arrived.length < all.length && " …"}</b></p>;
+}
+
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** The branches in the order in which they bring something back, with the sum so far. */
@@ -39,14 +51,14 @@ function Sums({ state, shown, dispatch, node }: Props) {
     const done = wire ? shown.known.wire[wireIndex(shown.run, wire.reader, wire.slot)] !== "none" : shown.known.grad[node] !== "none";
     return [
       wire ? (
-        <Link label={`Wire to ${nameOf(state.circuit, wire.reader)}, input ${wire.slot + 1}`}
+        <Link label={`Wire to ${titleOf(state.circuit, wire.reader)}, input ${wire.slot + 1}`}
           onClick={() => dispatch({ type: "select", selection: { kind: "wire", reader: wire.reader, slot: wire.slot } })}>
-          {nameOf(state.circuit, wire.reader)}
+          {titleOf(state.circuit, wire.reader)}
         </Link>
       ) : "the seed",
-      done ? (sent === null ? "nothing" : show(sent)) : "–",
+      done ? (sent === null ? NO_GRADIENT : show(sent)) : "–",
       done && sent !== null ? show(sum) : "–",
     ];
   });
-  return <Table title="branches" heads={["from", "brings", "sum so far"]} rows={rows} />;
+  return <Table title="Branches" heads={["from", "brings", "sum so far"]} rows={rows} />;
 }

@@ -1,12 +1,12 @@
 /** The circuit as a table: complete, sortable, and the same at every position as the picture. */
 import { useEffect, useState } from "preact/hooks";
-import { nameOf } from "../engine";
+import { titleOf } from "../engine";
 import type { Shown } from "../state/known";
 import { nodeOf } from "../state/selection";
 import type { Action, Session } from "../state/session";
 import type { Circuit, Value } from "../types";
 import { useMedia } from "./parts";
-import { gradText, readersOf, show, valueText } from "./text";
+import { brief, gradText, readersOf, valueText } from "./text";
 
 interface Props {
   state: Session;
@@ -113,9 +113,9 @@ function rowOf({ run, known }: Shown, node: number, step: number): Row {
   return {
     node,
     step,
-    name: nameOf(run.circuit, node),
+    name: titleOf(run.circuit, node),
     op,
-    inputs: sources.map((source) => nameOf(run.circuit, source)).join(", "),
+    inputs: sources.map((source) => titleOf(run.circuit, source)).join(", "),
     value: dash(valueText(run, known, node)),
     local: listed(done.map((wire) => run.wires[wire]!.local)),
     upstream: listed(done.map((wire) => run.wires[wire]!.upstream)),
@@ -125,7 +125,7 @@ function rowOf({ run, known }: Shown, node: number, step: number): Row {
 
 /** The numbers of a few wires; of many the first ones and how many there are. */
 function listed(values: (Value | null)[]): string {
-  const few = values.slice(0, 4).map((value) => (value === null ? "–" : show(value)));
+  const few = values.slice(0, 4).map((value) => (value === null ? "–" : brief(value)));
   return values.length > 4 ? `${few.join(", ")}, … ${values.length} in all` : few.join(", ") || "–";
 }
 
@@ -138,9 +138,9 @@ function keyOf(column: Column, { run, known }: Shown, steps: Map<number, number>
   const first = (node: number): number => readersOf(run, node).find((wire) => known.wire[wire] !== "none") ?? -1;
   const keys: Record<Column, Key> = {
     step: (node) => steps.get(node) ?? 0,
-    name: (node) => nameOf(run.circuit, node),
+    name: (node) => titleOf(run.circuit, node),
     op: (node) => run.circuit.nodes[node]!.op,
-    inputs: (node) => run.circuit.nodes[node]!.sources.map((source) => nameOf(run.circuit, source)).join(),
+    inputs: (node) => run.circuit.nodes[node]!.sources.map((source) => titleOf(run.circuit, source)).join(),
     value: (node) => (known.value[node] ? size(run.values[node]) : Infinity),
     local: (node) => size(run.wires[first(node)]?.local),
     upstream: (node) => size(run.wires[first(node)]?.upstream),

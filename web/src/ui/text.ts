@@ -1,18 +1,43 @@
 /** Numbers and names as the page writes them. */
-import { titleOf, number, opOf, PATTERNS, readers } from "../engine";
+import { exact, MINUS, opOf, operand, PATTERNS, readers, short, titleOf } from "../engine";
 import type { Known } from "../state/known";
 import type { Circuit, Run, Value } from "../types";
 
+/** What stands where no gradient comes; what is only not there yet is "not computed". */
+export const NO_GRADIENT = "no gradient";
+
 /** Format a value for people; null is an absent gradient. */
 export function show(value: Value | null | undefined): string {
-  if (value === null || value === undefined) return "none";
-  return typeof value === "object" ? value.text : number(value);
+  return value === null || value === undefined ? NO_GRADIENT : short(value);
+}
+
+/** A value in few letters: of an array its norm, or the number that it has everywhere. */
+export function brief(value: Value | null | undefined): string {
+  return typeof value === "object" && value?.short ? value.short.replaceAll("-", MINUS) : show(value);
 }
 
 /** A number as it stands beside a sign of arithmetic. */
 export function operandText(value: Value | null | undefined): string {
-  const text = show(value);
-  return text.startsWith("-") ? `(${text})` : text;
+  return value === null || value === undefined ? NO_GRADIENT : operand(value);
+}
+
+/** A number with all its digits; what is none as it is shown elsewhere. */
+export function allDigits(value: Value | null | undefined): string {
+  if (typeof value !== "number" || !Number.isFinite(value) || !value) return show(value);
+  return exact(value).replace(/\.0$/, "").replaceAll("-", MINUS);
+}
+
+/** The class of a number that is coloured by its sign. */
+export function signClass(value: Value | null | undefined): string {
+  const found = numeric(value);
+  return found === null || !Number.isFinite(found) || found === 0 ? "" : found > 0 ? "pos" : "neg";
+}
+
+/** The sign of an op as pictures write it: × for multiply, tanh for tanh. */
+export function signOf(op: string): string {
+  const record = opOf(op);
+  const text = record?.infix[0] ?? (record?.prefix || op);
+  return { "*": "×", "/": "÷", "-": MINUS, "**": "^", sigmoid: "σ" }[text] ?? text;
 }
 
 /** The number in a value, if it is one. */
@@ -29,24 +54,25 @@ export function patternText(op: string): string {
 
 /** The kind of a node in a word. */
 export function kindText(circuit: Circuit, node: number): string {
-  const { op } = circuit.nodes[node]!;
+  const { op, type } = circuit.nodes[node]!;
   if (op === "split") return "splitter";
-  return op === "input" || op === "constant" ? op : `function node, ${op}`;
+  if (op === "input" || op === "constant") return op;
+  return type.includes("[") ? `array, made by ${op}` : `function node, ${op}`;
 }
 
 /** A value if it is known at this position. */
 export function valueText(run: Run, known: Known, node: number): string {
   if (!known.value[node]) return "not computed";
-  return show(run.values[node]) + (known.staleValue[node] ? " (stale)" : "");
+  return brief(run.values[node]) + (known.staleValue[node] ? " (stale)" : "");
 }
 
 /** A gradient if it is known at this position. */
 export function gradText(run: Run, known: Known, node: number): string {
   const mark = known.grad[node];
   if (mark === "none") return "not computed";
-  if (mark === "final") return show(run.grads[node]);
-  if (mark === "stale") return `${show(run.grads[node])} (stale)`;
-  return `${show(known.partial[node])} so far, ${known.arrived[node]} of ${known.due[node]} arrived`;
+  if (mark === "final") return brief(run.grads[node]);
+  if (mark === "stale") return `${brief(run.grads[node])} (stale)`;
+  return `${brief(known.partial[node])} so far, ${known.arrived[node]} of ${known.due[node]} arrived`;
 }
 
 /** The index of a wire in `run.wires`. */

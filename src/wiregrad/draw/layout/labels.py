@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import run
 from wiregrad.draw.palette import ABSENT_TONE, NONFINITE_TONE, ColourScale
-from wiregrad.dtypes import PythonNumber, WireValue, format_brief_number
+from wiregrad.dtypes import PythonNumber, WireValue, format_all_digits
 
 MINUS = "\N{MINUS SIGN}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -350,8 +350,8 @@ def format_in_full(value: WireValue | PythonNumber | None) -> str:
     """Write a value as a tooltip shows it: with all digits, in at most 120 columns.
 
     >>> format_in_full(np.array([1.0, 2.5]))
-    '[1. , 2.5]'
+    '[1, 2.5]'
     """
     if value is None:
         return DASH
-    return clip_end(escape_unprintable(format_brief_number(value)), 120)
+    return clip_end(escape_unprintable(format_all_digits(value)), 120)

@@ -36,7 +36,7 @@ def anomaly(*, infinite: bool = True) -> SettingBlock[Any]:
     ...         wg.Value(0.0).log()
     ... except NonFiniteError as error:
     ...     error.fault.sentence()
-    'log gave -inf at x = 0'
+    'log gave -Inf at x = 0'
     """
     return WATCHES.make_block(AnomalyWatch(infinite), also=_note_leak)
 

@@ -87,9 +87,9 @@ def format_number(value: complex, digits: int = 6) -> str:
     """Format a number, with `digits` significant digits.
 
     >>> format_number(0.12345678), format_number(3.21e-9, 1)
-    ('0.123457', '3e-09')
+    ('0.123457', '3e-9')
     """
-    return format_brief_number(to_python_number(value)) if digits == 6 else f"{value:.{digits}g}"
+    return format_brief_number(to_python_number(value), digits)
 
 
 def format_reason(reason: str) -> str:

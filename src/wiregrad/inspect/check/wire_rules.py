@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wiregrad.dtypes import format_brief_number
 from wiregrad.inspect.check.numeric_derivative import (
     FIRST_STEPS,
     KINK,
@@ -219,11 +220,11 @@ def _undecided_reason(elements: SampledElements, k: int, rule: float) -> str:
     """Return why nothing could be decided about an element."""
     x = elements.xs[elements.wire.slot][k]
     if not np.isfinite(x) or not np.isfinite(elements.y[k]):
-        return f"its value at {x:.6g} is {elements.y[k]:.6g}"
+        return f"its value at {format_brief_number(x, 6)} is {format_brief_number(elements.y[k], 6)}"
     if not elements.domain_mask()[k]:
         return "outside the domain of the op"
     if not np.isfinite(rule):
-        return f"the rule gives {rule:.6g}: the edge of the domain, or a point without a derivative"
+        return f"the rule gives {format_brief_number(rule)}: the edge of the domain, or a point without a derivative"
     return ""
 
 
@@ -398,7 +399,7 @@ def _find_free_choice(array: _ArrayWire, t: NDArray[Any]) -> str:
 
 
 def _nonfinite_reason(rule: float) -> str:
-    return "" if np.isfinite(rule) else f"the rule gives {rule:.6g}: a point without a derivative"
+    return "" if np.isfinite(rule) else f"the rule gives {format_brief_number(rule)}: a point without a derivative"
 
 
 def _locate_error(array: _ArrayWire, comparison: RuleComparison, refusal: str) -> WireOutcome:

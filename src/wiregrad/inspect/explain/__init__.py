@@ -104,7 +104,7 @@ class Explanation(Report):
 
 
 _KIND_SENTENCES = {
-    "absent": "nothing flows back to it",
+    "absent": "no gradient comes back to it",
     "zero": "what flows back is 0",
     "tiny": "what flows back nearly vanishes",
     "huge": "what flows back grows very large",
@@ -121,7 +121,7 @@ def explain(run: RunRecord, name: str) -> Explanation:
 
     >>> import wiregrad as wg
     >>> print(explain(wg.circuit("h = relu(x); y = h * w").run(x=-2.0, w=3.0), "x"))
-    the gradient of x is 0: nothing flows back to it
+    the gradient of x is 0: no gradient comes back to it
       relu is dead or saturated: it lets nothing through at x = -2, outside its bounds (formula:1:5)
     """
     node = run.circuit.index(name)
@@ -404,7 +404,7 @@ def explain_value(value: Value) -> Explanation:
 def _explain_missing(value: Value, name: str) -> GradientCause:
     if is_constant(value):
         return _cause_of_value(
-            name, "it is a constant (detach, stop_gradient or no_grad): nothing flows back to it", None
+            name, "it is a constant (detach, stop_gradient or no_grad): no gradient comes back to it", None
         )
     sentence = (
         "no backward() has passed it: call backward() on something that was computed from it; what was computed from "

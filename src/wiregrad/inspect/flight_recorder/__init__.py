@@ -87,7 +87,7 @@ class Flight(Report):
     >>> for step in range(40):
     ...     events = flight.step(1.0, {"w": [1.0, 2.0]}, {"w": [10.0 ** (step - 30), 0.5]})
     >>> print(flight.first("exploded"))
-    step 33: the gradient of w explodes: 707, 2e3 times its early median 0.354
+    step 33: the gradient of w explodes: 707.1, 2000 times its early median 0.3536
     """
 
     def __init__(

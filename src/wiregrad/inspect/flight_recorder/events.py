@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wiregrad.draw.layout.labels import clip_end, count_columns, format_nonfinite
-from wiregrad.draw.plots import CurvePanel, PlotCurve, StepMark, draw_curves, format_brief
-from wiregrad.dtypes import as_float, count_with_noun
+from wiregrad.draw.plots import CurvePanel, PlotCurve, StepMark, draw_curves
+from wiregrad.dtypes import as_float, count_with_noun, format_brief_number
 from wiregrad.errors import InputError, WiregradError, short_repr, suggest_name
 from wiregrad.inspect.flight_recorder.measurements import GROUP_METRICS, GroupMeasurement, StepHistory
 from wiregrad.inspect.gradient_sizes import Tally, format_times
@@ -177,8 +177,8 @@ class LossCourse:
 
     def __str__(self) -> str:
         """Describe the last loss, and the first one if the loss came down."""
-        verb = f"came down from {format_brief(self.first)} to" if self.has_settled else "is"
-        return f"the loss {verb} {format_brief(self.last)}"
+        verb = f"came down from {format_brief_number(self.first)} to" if self.has_settled else "is"
+        return f"the loss {verb} {format_brief_number(self.last)}"
 
 
 @dataclass(slots=True)
@@ -272,11 +272,12 @@ class StepJudge:
         nothing = g.high == 0.0 and not g.nonfinite
         if nothing or g.rms <= self.limits.vanish * usual:
             kind, verb = ("converged", "fades") if done else ("vanished", "vanishes")
-            drop = f"{format_times(usual, g.rms)} less than its early median {format_brief(usual)}"
-            words = f"{verb}: rms {format_brief(g.rms)}, {drop}"
+            drop = f"{format_times(usual, g.rms)} less than its early median {format_brief_number(usual)}"
+            words = f"{verb}: rms {format_brief_number(g.rms)}, {drop}"
             if nothing:
-                words = f"is {'absent: none arrives' if absent == g.size else 'exactly 0 everywhere'}"
-            sentence = f"{whose} {words}; {self._course}"
+                words = "is exactly 0 everywhere"
+            subject = f"no gradient comes to {name}" if nothing and absent == g.size else f"{whose} {words}"
+            sentence = f"{subject}; {self._course}"
             yield WarningSign(kind, "gradient", name, g.rms, sentence, usual or math.nan, sure=nothing and not done)
         # An all-zero gradient is reported as vanished if that is watched for; converged numbers may well be 0.
         if g.zero_share > self.limits.dead and not done and not (nothing and "vanished" in self.limits.watch):
@@ -284,9 +285,15 @@ class StepJudge:
 
     def _explosion_signs(self, what: str, group: str, size: float, usual: float, whose: str) -> Iterator[WarningSign]:
         if usual > 0 and size >= self.limits.explode * usual:
-            more = f"{format_times(size, usual)} its early median {format_brief(usual)}"
+            more = f"{format_times(size, usual)} its early median {format_brief_number(usual)}"
             yield WarningSign(
-                "exploded", what, group, size, f"{whose} explodes: {format_brief(size)}, {more}", usual, sure=True
+                "exploded",
+                what,
+                group,
+                size,
+                f"{whose} explodes: {format_brief_number(size)}, {more}",
+                usual,
+                sure=True,
             )
 
     def _early_median(self, key: str, size: float) -> float:
@@ -361,7 +368,7 @@ def _describe_course(history: StepHistory, at: int, bad: int, most: int = 40) ->
     return (
         "never a number"
         if math.isnan(first)
-        else f"{format_brief(first):>9} to {format_brief(last):<9} {draw_sparkline(bars)}"
+        else f"{format_brief_number(first):>9} to {format_brief_number(last):<9} {draw_sparkline(bars)}"
     )
 
 

@@ -101,12 +101,12 @@ class Branches(Report):
         first = self.branches[0]
         others = self.branches[1:]
         if first.blocked:
-            return ": every use is blocked"
+            return ": no use sends one back"
         if not others or math.isnan(first.share):
             return ""
         if first.share > 1.0 / SOLE_DRIVER_SHARE:
             back = 1.0 - 1.0 / first.share
-            return f", driven by {first.expression}; the others take {100.0 * back:.4g} % of it back"
+            return f", driven by {first.expression}; the others take {format_brief_number(100.0 * back)} % of it back"
         if any(other.magnitude > 0.9 * first.magnitude for other in others):
             return ""
         return f", driven by {first.expression}{' alone' if first.share > SOLE_DRIVER_SHARE else ''}"
@@ -216,7 +216,11 @@ def _branch_sort_key(branch: GradientBranch) -> tuple[bool, float]:
 
 
 def _format_share(share: float) -> str:
-    return f"{100.0 * share:.3g} %" if abs(share) < 10.0 else f"{format_brief_number(share)} times the gradient"
+    return (
+        f"{format_brief_number(100.0 * share, 3)} %"
+        if abs(share) < 10.0
+        else f"{format_brief_number(share)} times the gradient"
+    )
 
 
 def _format_times(count: int) -> str:
@@ -312,11 +316,11 @@ class Paths(Report):
             return f"{self.node} does not reach {self.output}: no path leads from one to the other"
         head = f"{self.node} reaches {self.output} along {_format_path_count(self.count)}"
         if not self.live:
-            blocked = "it is blocked" if self.count == 1 else "every one is blocked"
-            why = blocked if self.moves else f"{self.node} depends on no input"
-            return f"{head}, but {why}: no gradient arrives"
-        blocked = f", {_format_count(self.live)} of them not blocked" if self.live < self.count else ""
-        return f"{head}{blocked}; its gradient is {format_brief_number(self.total)}"
+            cut = "it carries none" if self.count == 1 else "none of them carries one"
+            why = cut if self.moves else f"{self.node} depends on no input"
+            return f"{head}, but no gradient comes back: {why}"
+        carry = f", {_format_count(self.live)} of them with a gradient" if self.live < self.count else ""
+        return f"{head}{carry}; its gradient is {format_brief_number(self.total)}"
 
     def _report_lost(self) -> Iterator[str]:
         if not np.array_equal(self.added, self.total, equal_nan=True):

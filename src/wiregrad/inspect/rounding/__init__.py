@@ -156,12 +156,14 @@ class RoundingEstimate(Report):
             yield from self._measured_lines(start)
 
     def _measured_lines(self, start: str) -> Iterator[str]:
+        relative = format_brief_number(self.relative, 1)
         yield (
-            f"{start} is off by {abs(self.error):.2g} (relative {self.relative:.1g}): "
+            f"{start} is off by {format_brief_number(abs(self.error), 2)} (relative {relative}): "
             f"{abs(self.digits):.1f} of {self.precision:.1f} digits can be trusted"
         )
         if self.explained and not self.guessed:
-            yield f"  roundings like these usually give {self.expected:.2g}, at most {self.bound:.2g}"
+            usual, most = (format_brief_number(size, 2) for size in (self.expected, self.bound))
+            yield f"  roundings like these usually give {usual}, at most {most}"
         yield from (f"  {culprit}" for culprit in self.worst[:MAX_CULPRITS] if culprit.share >= 0.05)
         yield from (f"  {cancellation}" for cancellation in self.cancellations[:MAX_CULPRITS])
 
@@ -201,7 +203,7 @@ def rounding(run: RunRecord, names: Sequence[str] | None = None) -> Rounding:
 
     >>> import wiregrad as wg
     >>> print(rounding(wg.circuit("a = 1 + x; f = a - 1").run(x=1e-9), ["x"]))
-    f = 1e-09 is off by 8.3e-17 (relative 8e-08): 7.1 of 15.7 digits can be trusted
+    f = 1e-9 is off by 8.3e-17 (relative 8e-8): 7.1 of 15.7 digits can be trusted
       roundings like these usually give 8.3e-17, at most 1.1e-16
       a = 1.0 + x (formula:1:5) causes 100% of it
       subtract f (formula:1:16) loses 9 digits: a and 1.0 agree that far
