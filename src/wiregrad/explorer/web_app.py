@@ -11,6 +11,7 @@ from typing import Any
 
 from wiregrad.errors import InputError, WiregradError, require_package, short_repr
 from wiregrad.explorer.html_page import (
+    LARGE_SCRIPT_FILE,
     SCRIPT_FILE,
     STYLE_FILE,
     dump_json,
@@ -31,7 +32,7 @@ with require_package("starlette", "the explorer's server"):
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
 
-STATIC_FILES = {SCRIPT_FILE: "text/javascript", STYLE_FILE: "text/css"}
+STATIC_FILES = {SCRIPT_FILE: "text/javascript", LARGE_SCRIPT_FILE: "text/javascript", STYLE_FILE: "text/css"}
 """The files that the page fetches, and their media types."""
 MAX_VIEW_BOXES = 2000
 """Upper limit of the depth and the number of boxes that a request may ask for."""
@@ -54,6 +55,13 @@ def build_app(session: ExplorerSession, authority: str) -> RequestGuard:
         "/blame": lambda request: encode_blame(session.views),
         "/heat": lambda request: session.views.build_heat_strip(),
         "/outline": lambda request: session.views.outline_groups(),
+        "/board": lambda request: session.views.draw_board(
+            request.query_params.getlist("opened"), request.query_params.getlist("focus")
+        ),
+        "/locate/{node:int}": lambda request: session.views.locate_node(request.path_params["node"]),
+        "/step/{phase}/{node:int}": lambda request: session.views.describe_step(
+            request.path_params["node"], request.path_params["phase"]
+        ),
         "/view": lambda request: session.views.draw_view(**_parse_view_query(request)),
     }
     routes = [

@@ -15,7 +15,7 @@ from wiregrad.frontends.recording.call_sites import CallSite, read_called_name, 
 from wiregrad.frontends.recording.trace_notes import TraceNotes
 from wiregrad.ir import TABLE, Op
 
-MAX_CALL_GROUPS = 1000
+MAX_CALL_GROUPS = 100_000
 """More calls of one function in one group than this share a group."""
 
 
