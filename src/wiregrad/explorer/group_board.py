@@ -16,6 +16,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -239,7 +240,9 @@ class BoardBuilder:
         nodes = self.inner
         for _ in range(8):
             children = self.list_children(path, nodes)
-            runs = [(last - first, first, last) for key, first, last in list_stretches(path, children) if key[-1] != "*"]
+            runs = [
+                (last - first, first, last) for key, first, last in list_stretches(path, children) if key[-1] != "*"
+            ]
             if runs:
                 _, first, last = max(runs)
                 stem, start = split_label(children[first].label)
@@ -283,7 +286,11 @@ def list_stretches(path: str, children: Sequence[BoardChild]) -> list[tuple[str,
         last = first
         if children[first].label:
             stem = split_label(children[first].label)[0]
-            while last + 1 < len(children) and children[last + 1].label and split_label(children[last + 1].label)[0] == stem:
+            while (
+                last + 1 < len(children)
+                and children[last + 1].label
+                and split_label(children[last + 1].label)[0] == stem
+            ):
                 last += 1
             if last - first + 1 >= MIN_ALIKE:
                 stretches.append((f"{path}|{stem}", first, last))
@@ -304,7 +311,7 @@ def split_stretch(count: int, focus: tuple[int, int] | None) -> list[tuple[int, 
     inside = last - first + 1
     parts = inside if inside <= MAX_SHOWN_NEIGHBOURS else MERGED_PARTS
     cuts = [first + k * inside // parts for k in range(parts + 1)]
-    middle = [(a, b - 1) for a, b in zip(cuts, cuts[1:], strict=False)]
+    middle = [(a, b - 1) for a, b in pairwise(cuts)]
     before = [(0, first - 1)] if first else []
     after = [(last + 1, count - 1)] if last < count - 1 else []
     return [*before, *middle, *after]
@@ -386,7 +393,7 @@ class _BoardDrawing:
         return format_label(child.label) if text is None else text
 
     def _describe_lines(self, nodes: NodeIndices) -> str:
-        """Return the lines that made some nodes, such as `track.py:9–13`; without lines, the nodes."""
+        """Return the lines that made some nodes, such as `track.py:9 to 13`; without lines, the nodes."""
         places = self.circuit.columns.places
         if places.index is not None:
             used = [places.table[k] for k in np.unique(places.index[nodes]).tolist() if k >= 0]
@@ -394,7 +401,7 @@ class _BoardDrawing:
             files = {place.file for place in used}
             if len(files) == 1:
                 file = used[0].without_folder().file
-                return f"{file}:{lines[0]}" + (f"–{lines[-1]}" if len(lines) > 1 else "")
+                return f"{file}:{lines[0]}" + (f" to {lines[-1]}" if len(lines) > 1 else "")
         return f"nodes {int(nodes[0]):,} to {int(nodes[-1]):,}"
 
     def _add_node(self, node: int, parent: int, kind: str) -> None:

@@ -85,7 +85,7 @@ export function BoardView({ board, spot, ran, stopped, picked, onPick, onTurn }:
     event.stopPropagation();
   };
   return (
-    <svg ref={svg} class="board" role={"graphics-document" as "img"} aria-roledescription="circuit" aria-label={`Circuit, ${counted(board.boxes.length, "box").replace("boxs", "boxes")}`}
+    <svg ref={svg} class="board" role={"graphics-document" as "img"} aria-roledescription="circuit" aria-label={`Circuit, ${board.boxes.length} boxes`}
       tabIndex={0} aria-activedescendant={active && `${id}-${active.id}`} onKeyDown={keyed} onPointerDown={drag}>
       <defs>
         <pattern id={`${id}-hatch`} width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
@@ -276,7 +276,7 @@ function Wire({ board, link, line, spot, ran, picked, onPick }: {
   const name = `wire from ${source.title} to ${reader.title}, ${counted(wires, "wire")}`;
   const head = sent ? [line[0].x + line[0].width, line[0].y + line[0].height / 2, 180] : [line[1].x, line[1].y + line[1].height / 2, 0];
   return (
-    <g role={"graphics-symbol" as "img"} aria-label={name} class={`wire ${look}${picked ? " picked" : ""}${wires > 1 ? " several" : ""}`}
+    <g role={"graphics-symbol" as "img"} aria-label={name} class={`wire ${look}${picked ? " picked" : ""}${wires > 1 ? " several" : ""}${line[1].x - line[0].x - line[0].width > 320 ? " far" : ""}`}
       onClick={(event) => (event.stopPropagation(), onPick(pickedLink(board, link)))}>
       <path class="touch" d={path} />
       <path class="line" d={path} />
