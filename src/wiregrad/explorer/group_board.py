@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -227,7 +227,8 @@ class BoardBuilder:
                     focus[key] = (at - first, at - first)
             if not children[at].label:
                 for key, (first, _) in list(focus.items()):
-                    if key == f"{path}|*":
+                    if key == f"{path}|*" or key.startswith(f"{path}|."):
+                        # A node is seen among its neighbours.
                         focus[key] = (max(0, first - 3), min(len(children) - 1, first + 3))
                 return BoardRequest(frozenset(opened), focus)
             path = f"{path}/{children[at].label}" if path else children[at].label
@@ -280,23 +281,23 @@ def list_stretches(path: str, children: Sequence[BoardChild]) -> list[tuple[str,
     >>> list_stretches("", [BoardChild("", np.array([0])), *children])
     [('|t=', 1, 9)]
     """
-    stretches: list[tuple[str, int, int]] = []
+    alike = [(f"{path}|{stem}", first, last) for stem, first, last in _find_runs(children) if stem]
+    loose = [(f"{path}|.{first}", first, last) for stem, first, last in _find_runs(children) if not stem]
+    for stretches in (alike, sorted([*alike, *loose], key=lambda stretch: stretch[1])):
+        if len(children) - sum(last - first + 1 - MERGED_PARTS for _, first, last in stretches) <= MAX_CHILDREN:
+            return stretches
+    return [(f"{path}|*", 0, len(children) - 1)]
+
+
+def _find_runs(children: Sequence[BoardChild]) -> Iterator[tuple[str, int, int]]:
+    """Yield the runs of children with one stem, or of nodes, whose stem is empty; short runs are left out."""
+    stems = [child.label and split_label(child.label)[0] for child in children]
     first = 0
-    while first < len(children):
-        last = first
-        if children[first].label:
-            stem = split_label(children[first].label)[0]
-            while (
-                last + 1 < len(children)
-                and children[last + 1].label
-                and split_label(children[last + 1].label)[0] == stem
-            ):
-                last += 1
-            if last - first + 1 >= MIN_ALIKE:
-                stretches.append((f"{path}|{stem}", first, last))
+    for stem, run in groupby(stems):
+        last = first + sum(1 for _ in run) - 1
+        if last - first + 1 >= (MIN_ALIKE if stem else MERGED_PARTS + 1):
+            yield stem, first, last
         first = last + 1
-    shown = len(children) - sum(last - first + 1 - MERGED_PARTS for _, first, last in stretches)
-    return stretches if shown <= MAX_CHILDREN else [(f"{path}|*", 0, len(children) - 1)]
 
 
 def split_stretch(count: int, focus: tuple[int, int] | None) -> list[tuple[int, int]]:
@@ -364,11 +365,11 @@ class _BoardDrawing:
             merged = children[first : last + 1]
             nodes = np.sort(np.concatenate([child.nodes for child in merged]))
             labels = [child.label for child in merged if child.label]
-            title = format_span(labels[0], labels[-1]) if labels else self._describe_lines(nodes)
+            title = format_span(labels[0], labels[-1]) if labels else self._title_nodes(nodes)
             alike = len({split_label(label)[0] for label in labels}) == 1
             about = f"{len(labels):,} {'iterations' if '=' in key else 'calls'}" if alike else ""
             if len(labels) < len(merged):
-                about = self._describe_lines(nodes) if labels else ""
+                about = self._describe_lines(nodes)
             facts = {"kind": "range", "title": title, "about": about, "stretch": key, "first": first, "last": last}
             self._add_box(facts, nodes, parent)
 
@@ -391,6 +392,11 @@ class _BoardDrawing:
         if path in (columns.library_groups or ()):
             text = columns.expressions.label_of(int(child.nodes[-1]))
         return format_label(child.label) if text is None else text
+
+    def _title_nodes(self, nodes: NodeIndices) -> str:
+        """Return the title of nodes without groups: from the first to the last."""
+        first, last = (self.circuit.title_of(int(nodes[k])) for k in (0, -1))
+        return first if first == last else f"{first} … {last}"
 
     def _describe_lines(self, nodes: NodeIndices) -> str:
         """Return the lines that made some nodes, such as `track.py:9 to 13`; without lines, the nodes."""

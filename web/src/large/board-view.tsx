@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { counted } from "../layout/letters";
 import { pretty } from "../layout/readings";
+import { DOCUMENT, SYMBOL } from "../ui/circuit-look";
 import { useUnique } from "../ui/parts";
 import type { Board, BoardBox, ToldReading } from "./answers";
 import { NODE, placeBoard, wirePath, type PlacedBoard, type Rect } from "./board";
@@ -85,8 +86,9 @@ export function BoardView({ board, spot, ran, stopped, picked, onPick, onTurn }:
     event.stopPropagation();
   };
   return (
-    <svg ref={svg} class="board" role={"graphics-document" as "img"} aria-roledescription="circuit" aria-label={`Circuit, ${board.boxes.length} boxes`}
-      tabIndex={0} aria-activedescendant={active && `${id}-${active.id}`} onKeyDown={keyed} onPointerDown={drag}>
+    <div class="board" role="application" aria-roledescription="circuit" aria-label={`Circuit, ${board.boxes.length} boxes`}
+      tabIndex={0} aria-activedescendant={active && `${id}-${active.id}`} onKeyDown={keyed}>
+    <svg ref={svg} {...DOCUMENT} aria-label="Groups and the wires between them" onPointerDown={drag}>
       <defs>
         <pattern id={`${id}-hatch`} width="8" height="8" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
           <rect width="8" height="8" class="hatch-paper" /><rect width="4" height="8" class="hatch-ink" />
@@ -103,6 +105,7 @@ export function BoardView({ board, spot, ran, stopped, picked, onPick, onTurn }:
         ))}
       </g>
     </svg>
+    </div>
   );
 }
 
@@ -138,7 +141,7 @@ function Frame({ box, rect, id, spot, ran, onTurn }: ItemProps) {
   return (
     <g class="frame" id={id} transform={`translate(${rect.x} ${rect.y})`}>
       <rect width={rect.width} height={rect.height} rx="16" />
-      <g role="button" tabIndex={0} aria-expanded="true" aria-label={`Close ${name}`} class="turn"
+      <g role="button" {...{ tabindex: 0 }} aria-expanded="true" aria-label={`Close ${name}`} class="turn"
         onClick={() => onTurn(box)} onKeyDown={(event) => event.key === "Enter" && (onTurn(box), event.stopPropagation())}>
         <rect class="target" width={Math.min(rect.width, 240)} height="38" rx="12" />
         <text class="title" x="16" y="27">▾ {clip(box.title, 20)}</text>
@@ -163,7 +166,7 @@ function Item(props: ItemProps & { hatch: string; picked: boolean; now: boolean;
     else onPick(pickedBox(box));
   };
   return (
-    <g class={classes} id={id} role={"graphics-symbol" as "img"} aria-label={said} transform={`translate(${rect.x} ${rect.y})`} onClick={press}
+    <g class={classes} id={id} {...SYMBOL} aria-label={said} transform={`translate(${rect.x} ${rect.y})`} onClick={press}
       onPointerDown={(event) => event.stopPropagation()}>
       {box.kind === "node" ? <NodeFace {...{ box, spot, ran }} /> : box.kind === "input" || box.kind === "inputs"
         ? <InputFace {...{ box, rect, spot, ran }} /> : <GroupFace {...{ box, rect, ran, progress, bad, hatch }} />}
@@ -276,7 +279,7 @@ function Wire({ board, link, line, spot, ran, picked, onPick }: {
   const name = `wire from ${source.title} to ${reader.title}, ${counted(wires, "wire")}`;
   const head = sent ? [line[0].x + line[0].width, line[0].y + line[0].height / 2, 180] : [line[1].x, line[1].y + line[1].height / 2, 0];
   return (
-    <g role={"graphics-symbol" as "img"} aria-label={name} class={`wire ${look}${picked ? " picked" : ""}${wires > 1 ? " several" : ""}${line[1].x - line[0].x - line[0].width > 320 ? " far" : ""}`}
+    <g {...SYMBOL} aria-label={name} class={`wire ${look}${picked ? " picked" : ""}${wires > 1 ? " several" : ""}${line[1].x - line[0].x - line[0].width > 320 ? " far" : ""}`}
       onClick={(event) => (event.stopPropagation(), onPick(pickedLink(board, link)))}>
       <path class="touch" d={path} />
       <path class="line" d={path} />
