@@ -345,12 +345,11 @@ class CircuitViews:
             for outer in ("/".join(parts[: k + 1]) for k in range(len(parts))):
                 if outer in rows:
                     rows[outer] = rows[outer].add_totals(row)
+        filled = [(path, row) for path, row in rows.items() if row.nodes]
         groups = [
-            {"path": path, **asdict(row), "norm": json_encoding.encode_number(row.norm)}
-            for path, row in rows.items()
-            if row.nodes
+            {"path": path, **asdict(row), "norm": json_encoding.encode_number(row.norm)} for path, row in filled[:most]
         ]
-        return {"count": len(groups), "groups": groups[:most]}
+        return {"count": len(filled), "groups": groups}
 
     def _measure_labels(self, index: NDArray[np.int32], labels: int) -> list[_GroupTotals]:
         """Return the totals of the nodes that have each label themselves, without those of groups inside."""

@@ -26,7 +26,10 @@ export function ticksOf(heat: Heat, loop: Loop | null, most: number): [number, s
   const whole = Math.ceil(first / step) * step;
   const marks = Array.from({ length: Math.max(0, Math.ceil((first + count - whole) / step)) }, (_, k) => whole + k * step);
   const place = (mark: number): number => (loop ? loop.starts[mark - first]! : mark) / heat.size;
-  return marks.map((mark) => [place(mark), mark.toLocaleString("en")]);
+  // Iterations may be of different lengths; marks that would stand in each other are left out.
+  const shown: [number, string][] = [];
+  for (const mark of marks) if (!shown.length || place(mark) - shown.at(-1)![0] >= 0.6 / most) shown.push([place(mark), mark.toLocaleString("en")]);
+  return shown.filter(([at]) => at <= 1 - 0.3 / most || shown.length < 2);
 }
 
 /** The powers of ten that are written beside the strip. */
@@ -82,7 +85,7 @@ export function HeatStrip({ heat, loop, passage, spot, stop, theme, find }: Prop
               first NaN{step !== null && `, ${loop!.name} = ${step}`}</span>
           )}
           <div class="ticks" aria-hidden="true">
-            {marks.map(([place, text]) => <span key={text} style={{ left: `clamp(${3 * text.length}px, ${place * 100}%, calc(100% - ${4 * text.length}px))` }}>{text}</span>)}
+            {marks.map(([place, text]) => <span key={text} style={{ left: `max(${3 * text.length}px, ${place * 100}%)` }}>{text}</span>)}
           </div>
         </div>
       </div>
