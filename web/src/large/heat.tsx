@@ -78,7 +78,7 @@ export function HeatStrip({ heat, loop, passage, spot, stop, theme, find }: Prop
         <div class="area">
           <canvas ref={canvas} role="img" height={HEIGHT} style={{ height: `${HEIGHT}px` }} data-front={front.toFixed(4)} data-done={done.toFixed(4)}
             aria-label={summary(heat, front, done)} onClick={press} />
-          {right - left > 0.2 && waiting && <span class="words" style={{ left: `${((left + right) / 2) * 100}%` }}>{waiting}</span>}
+          {(right - left) * width > 220 && waiting && <span class="words" style={{ left: `${((left + right) / 2) * 100}%` }}>{waiting}</span>}
           {at !== null && <span class="nan-flag" style={{ left: `${at * 100}%` }} />}
           {at !== null && (
             <span class="nan-words" style={{ left: `clamp(70px, ${at * 100}%, calc(100% - 70px))` }}>
