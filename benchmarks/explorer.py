@@ -7,10 +7,11 @@ while the picture is moved at every one of them; headless Chromium shows at most
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 import wiregrad as wg
 from benchmarks.layout import REACH, circuit
 from benchmarks.measure import Report, Table, milliseconds
+from wiregrad.cli.explore import PRESETS
+from wiregrad.explorer.html_page import read_static_file
 from wiregrad.explorer.local_server import ExplorerServer
 from wiregrad.explorer.session import ExplorerSession
 
@@ -36,7 +39,41 @@ QUERY = "op:tanh grad>1e-3"
 TURNS = 5
 PATIENCE = 120_000
 
+TARGET_FIRST, TARGET_STEPS, TARGET_OPEN = 0.5, {40: 0.016, 1_000: 0.050}, 0.200
+"""Seconds to the first picture of a preset, of a step by the number of boxes, and to open a group."""
+TARGET_BUNDLE, TARGET_COMPRESSED = 220_000, 75_000
+"""Bytes of a script of the page, minified and compressed."""
+PRESET_NAMES = ("expression", "neuron", "mlp", "nan")
+STEP_KEYS = 12
+"""Steps that are measured one by one."""
+
 DRAWN = "[role=graphics-symbol]"
+STEP = """async count => {
+  const times = [];
+  document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "Home", bubbles: true, cancelable: true}));
+  await new Promise(requestAnimationFrame);
+  for (let k = 0; k < count; k++) {
+    const start = performance.now();
+    document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight", bubbles: true, cancelable: true}));
+    await new Promise(done => {
+      const channel = new MessageChannel();
+      channel.port1.onmessage = done;
+      channel.port2.postMessage(0);
+    });
+    document.body.getBoundingClientRect();
+    times.push((performance.now() - start) / 1000);
+    await new Promise(requestAnimationFrame);
+  }
+  return times;
+}"""
+OPEN = """async () => {
+  const titles = () => [...document.querySelectorAll(".board .title")].map(title => title.textContent).join();
+  const before = titles();
+  const start = performance.now();
+  document.querySelector(".item.range, .item.group").dispatchEvent(new MouseEvent("click", {bubbles: true}));
+  while (titles() === before) await new Promise(requestAnimationFrame);
+  return (performance.now() - start) / 1000;
+}"""
 MOVE = """async () => {
   const circuit = document.querySelector("[aria-roledescription=circuit]");
   const start = performance.now();
@@ -106,6 +143,86 @@ def measured(browser: Browser, found: wg.Circuit) -> dict[str, float]:
         serving.stop()
 
 
+def loop(size: int) -> wg.Run:
+    """Return a run of a loop in plain Python of about so many nodes."""
+
+    def move(x: float, t: int) -> float:
+        return x + 0.1 * np.cos(0.1 * t) * x
+
+    def track(x: float) -> object:
+        total = 0.0
+        for t in range(size // 5):
+            x = move(x, t)
+            total = total + np.tanh(x)
+        return total
+
+    return wg.run(track, 0.5)
+
+
+def opened(browser: Browser, run: wg.Run, *, act: Callable[[Page], float]) -> tuple[float, float]:
+    """Serve a run, wait for its first picture, do something; return the seconds of both."""
+    serving = ExplorerServer(ExplorerSession(run.circuit, run))
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    start = time.perf_counter()
+    serving.start()
+    try:
+        page.goto(serving.url, timeout=PATIENCE, wait_until="commit")
+        page.locator(DRAWN).first.wait_for(state="attached", timeout=PATIENCE)
+        first = time.perf_counter() - start
+        return first, act(page)
+    finally:
+        page.close()
+        serving.stop()
+
+
+def step_seconds(page: Page) -> float:
+    """Return the seconds of one step, from the key to the picture."""
+    return statistics.median(page.evaluate(STEP, STEP_KEYS))
+
+
+def presets(browser: Browser) -> dict[str, float]:
+    """Return the seconds to the first picture of some presets, and of a step at 40 and at 1,000 boxes."""
+    figures = {}
+    for name in PRESET_NAMES:
+        preset = PRESETS[name]
+        run = wg.circuit(preset.formula).run(preset.leaves)
+        first, step = opened(browser, run, act=step_seconds)
+        figures[f"first picture, {name}"] = first
+        if name == "mlp":
+            figures["step, 40 boxes"] = step
+    many = circuit(1_000)
+    figures["step, 1,000 boxes"] = opened(browser, many.run([0.1] * 8), act=step_seconds)[1]
+    return figures
+
+
+def groups(browser: Browser) -> dict[str, float]:
+    """Return the seconds to open a group and to step in a loop of 100,000 nodes."""
+    run = loop(100_000)
+    first, took = opened(browser, run, act=lambda page: statistics.median(page.evaluate(OPEN) for _ in range(3)))
+    step = opened(browser, run, act=step_seconds)[1]
+    return {"first picture, 100,000 nodes": first, "open a group, 100,000 nodes": took, "step, 100,000 nodes": step}
+
+
+def bundles() -> dict[str, tuple[int, int]]:
+    """Return the bytes of every file of the page, as it is and compressed."""
+    texts = {name: read_static_file(name).encode() for name in ("explorer.js", "large.js", "widget.js", "explorer.css")}
+    return {name: (len(text), len(gzip.compress(text, 9))) for name, text in texts.items()}
+
+
+def target_rows(figures: dict[str, float]) -> list[list[str]]:
+    """Return what was measured beside the targets of the page."""
+    aims = {"first picture": TARGET_FIRST, "open a group": TARGET_OPEN, "step, 40 boxes": TARGET_STEPS[40]}
+    rows = []
+    for name, seconds in figures.items():
+        aim = next((aim for start, aim in aims.items() if name.startswith(start)), TARGET_STEPS[1_000])
+        aim = TARGETS[100_000] if name == "first picture, 100,000 nodes" else aim
+        rows.append([name, milliseconds(seconds), milliseconds(aim)])
+    for name, (size, packed) in bundles().items():
+        aim_text = f"{TARGET_BUNDLE / 1e3:.0f} kB, {TARGET_COMPRESSED / 1e3:.0f} kB compressed"
+        rows.append([name, f"{size / 1e3:.0f} kB, {packed / 1e3:.0f} kB compressed", aim_text])
+    return rows
+
+
 def halves() -> wg.Circuit:
     """Return a random circuit in two groups."""
     rng = np.random.default_rng(CROWD)
@@ -157,7 +274,12 @@ def run() -> Report:
         ["nodes", "first picture", "frames a second", "search", "objects of the page", "its process"],
     )
     crowd = Table("The largest picture, every node a box of its own.", ["boxes", "frames a second"])
-    report = Report([table, crowd], {})
+    targets = Table("The targets of the page.", ["what", "measured", "target"])
+    report = Report([targets, table, crowd], {})
+    with chromium() as browser:
+        figures = presets(browser) | groups(browser)
+        targets.rows += target_rows(figures)
+        report.figures["targets"] = figures
     with chromium() as browser:
         frames = crowded(browser)
     crowd.rows.append([str(CROWD), f"{frames:.0f}"])

@@ -54,6 +54,7 @@ async function made(entry, format, more = {}) {
 
 const files = {
   "explorer.js": await made("src/main.tsx", "iife"),
+  "large.js": await made("src/large/main.tsx", "iife"),
   "widget.js": await made("src/widget.tsx", "esm"),
   "explorer.css": await made("src/explorer.css", undefined),
 };

@@ -513,15 +513,16 @@ def test_a_search_that_means_nothing_is_refused(large: Run, query: str) -> None:
 
 
 def test_the_heat_strip_counts_every_node_once(large: Run) -> None:
-    found = CircuitViews(large.circuit, large).build_heat_strip()
-    apart = [sum(found[name]) for name in ("zero", "absent", "bad")]
+    strip = CircuitViews(large.circuit, large).build_heat_strip()
+    sized = sum(cell[2] for cell in strip["cells"])
 
-    assert sum(map(sum, found["counts"])) + sum(apart) == large.circuit.size
-    assert len(found["counts"]) == len(found["zero"]) <= 120
+    assert sized + strip["zero"] + strip["absent"] == large.circuit.size
+    assert max(cell[0] for cell in strip["cells"]) < strip["columns"] <= 240
+    assert all(positive + negative <= nodes for _, _, nodes, positive, negative in strip["cells"])
 
 
 def test_heat_of_a_circuit_without_a_run_is_all_absent() -> None:
-    assert sum(CircuitViews(wg.circuit("x * x")).build_heat_strip()["absent"]) == 2
+    assert CircuitViews(wg.circuit("x * x")).build_heat_strip()["absent"] == 2
 
 
 def mixed(groups: int, rounds: int) -> Run:
@@ -567,13 +568,15 @@ def test_an_outline_of_gradients_beyond_all_numbers_is_json() -> None:
 
 def test_a_summary_keeps_what_its_page_will_ask_for(large: Run) -> None:
     summary = build_page_data(large.circuit, large)["summary"]
+    boxes = [box for box in summary["board"]["boxes"] if box["kind"] in ("group", "range") and not box.get("open")]
     asked = {
-        f"/view?group={box['inside']['group']}&nodes={box['inside']['nodes']}"
-        for box in summary["view"]["boxes"]
-        if box["inside"]
+        f"/board?opened={box['path']}"
+        if box["kind"] == "group"
+        else f"/board?focus={box['stretch']}:{box['first']}-{box['last']}"
+        for box in boxes
     }
 
     assert asked
     assert asked <= summary["answers"].keys()
     assert {f"/node/{row['node']}" for row in summary["top"]} <= summary["answers"].keys()
-    assert "/view?group=net/layer3&nodes=" in summary["answers"]
+    assert {f"/locate/{row['node']}" for row in summary["top"][:3]} <= summary["answers"].keys()

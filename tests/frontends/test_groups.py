@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.frontends.recording import call_sites, group_paths
 
 from ..support.lecture_mlp import Layer, Neuron, make_model
 
@@ -181,7 +182,9 @@ def test_a_loop_over_numbers_gives_a_group_for_every_step() -> None:
 
 
 @pytest.mark.parametrize("kind", ["one step", "one node", "told apart", "not a number", "very many"])
-def test_a_loop_whose_steps_say_nothing_more_gives_no_groups(kind: str) -> None:
+def test_a_loop_whose_steps_say_nothing_more_gives_no_groups(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_sites, "MAX_LOOP_STEPS", 100)
+
     def one_step(x: Any) -> Any:
         for _ in range(1):
             x = np.tanh(2.0 * x)
@@ -204,7 +207,7 @@ def test_a_loop_whose_steps_say_nothing_more_gives_no_groups(kind: str) -> None:
         return x
 
     def very_many(x: Any) -> Any:
-        for _ in range(1500):
+        for _ in range(150):
             x = np.tanh(2.0 * x)
         return x
 
@@ -364,9 +367,20 @@ def test_source_texts_are_neither_compared_nor_written() -> None:
     assert again.title_of(again.root()) == circuit.title_of(circuit.root())
 
 
-def test_very_many_calls_of_one_function_share_a_group() -> None:
+def test_more_than_a_thousand_steps_of_a_loop_are_groups() -> None:
     def f(x: Any) -> Any:
-        factors = [0.5] * 1001
+        for _ in range(1100):
+            x = square(0.5 * x) + 0.1
+        return x
+
+    assert len([group for group in groups_of(wg.trace(f, 0.1)) if "/" not in group]) == 1100
+
+
+def test_very_many_calls_of_one_function_share_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_paths, "MAX_CALL_GROUPS", 100)
+
+    def f(x: Any) -> Any:
+        factors = [0.5] * 101
         for factor in factors:
             x = square(factor * x)
         return x

@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,17 @@ def broken() -> RunRecord:
     """The recurrent network with an outlier in its series."""
     run: RunRecord = explore_networks.recurrent_run(broken=True)
     return run
+
+
+OPENING = """async () => {
+  const titles = () => [...document.querySelectorAll(".board .title")].map(title => title.textContent).join();
+  const before = titles();
+  const start = performance.now();
+  document.querySelector(".item.range").dispatchEvent(new MouseEvent("click", {bubbles: true}));
+  while (titles() === before) await new Promise(requestAnimationFrame);
+  return performance.now() - start;
+}"""
+"""Opens the first group and returns the milliseconds until the picture has changed."""
 
 
 class Opened:
@@ -85,10 +97,58 @@ def served(browser: Browser, sessions: dict[int, ExplorerSession]) -> Iterator[O
     assert opened.close() == []
 
 
+def look_at(page: Explorer, name: str) -> Locator:
+    """Open a panel of the drawer from the View menu, and find it."""
+    page.page.locator(".menu summary").click()
+    button = page.page.locator(".menu").get_by_role("button", name=name, exact=True)
+    if button.get_attribute("aria-pressed") != "true":
+        button.click()
+    page.page.locator(".menu summary").click()
+    return page.page.locator(".drawer")
+
+
 def outline(page: Explorer) -> dict[str, str]:
     """Read the outline: what it says of each group."""
+    if not page.page.get_by_role("region", name="Outline").count():
+        look_at(page, "Outline")
     rows = page.page.get_by_role("region", name="Outline").get_by_role("listitem").all()
     return {row.locator("button.plain").inner_text(): row.locator(".num").inner_text() for row in rows}
+
+
+def titles(page: Explorer) -> list[str]:
+    """Read the titles of the groups on the board."""
+    return [text.strip(" ▸▾") for text in page.picture.locator(".title").all_text_contents()]
+
+
+def box(page: Explorer, title: str) -> Locator:
+    """Find a box that is not open by the beginning of its title."""
+    return page.picture.locator(f'.item[aria-label^="{title}"]').first
+
+
+def move_to(page: Explorer, at: int) -> None:
+    """Move to a position of the passes."""
+    page.page.get_by_role("slider", name="Position").evaluate(
+        "(bar, at) => { bar.value = at; bar.dispatchEvent(new Event('input', {bubbles: true})); }", at
+    )
+
+
+def bars(page: Explorer) -> list[float]:
+    """Measure the bars in the boxes: how long they are, in pixels."""
+    found: list[float] = page.picture.locator(".done").evaluate_all(
+        "bars => bars.map(bar => bar.getBoundingClientRect().width)"
+    )
+    return found
+
+
+def said(page: Explorer) -> str:
+    """Read the sentence about the step."""
+    return page.page.locator(".told-step").inner_text()
+
+
+def front(page: Explorer) -> tuple[str | None, str | None]:
+    """Read how far the heat strip is drawn: values, and gradients."""
+    strip = page.page.get_by_role("region", name="Heat strip").locator("canvas")
+    return strip.get_attribute("data-done"), strip.get_attribute("data-front")
 
 
 def line(function: object, text: str) -> int:
@@ -107,10 +167,6 @@ def gradient_norm(run: RunRecord, group: str) -> float:
         if run.flows[k] is not None
     ]
     return float(np.sqrt(sum(np.sum(np.square(flow)) for flow in flows)))
-
-
-def table(page: Explorer) -> Locator:
-    return page.page.get_by_role("region", name="Table of boxes")
 
 
 def test_the_functions_of_a_convolutional_network_are_groups_with_their_gradient_norms(served: Opened) -> None:
@@ -133,23 +189,114 @@ def test_the_first_nan_of_a_convolutional_network_leads_to_its_line(served: Open
     assert "return (image - mean) / spread" in page.card_text
 
 
-def test_a_large_network_opens_as_groups_with_sizes_and_gradient_norms(served: Opened, sound: RunRecord) -> None:
+def test_a_large_network_opens_as_calls_with_progress_and_counts(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
-    said = outline(page)["cell"]
 
-    assert re.match(r"19,\d{3} nodes", said)
-    assert np.isclose(float(said.split("‖g‖")[1]), gradient_norm(sound, "cell"), rtol=1e-3)
-    assert f"all {sound.circuit.size:,} nodes" in page.page.get_by_role("banner").inner_text()
-    assert page.symbols.count() > 40
-    page.button("Groups in cell").click()
-    groups = outline(page).keys()
+    assert any(re.fullmatch(r"cell \d+ … \d+", title) for title in titles(page))
+    assert "nodes" in box(page, "cell ").get_attribute("aria-label")  # type: ignore[operator]
+    assert len(bars(page)) >= 12
+    told = outline(page)["cell"]
+    assert re.match(r"20 nodes", told)
+    assert np.isclose(float(told.split("‖g‖")[1]), gradient_norm(sound, "cell"), rtol=1e-3)
 
-    assert {"gate", "matmul"} <= groups
-    assert "sum" not in groups, "a call that records one node is no group"
+
+def test_every_group_of_a_large_network_opens_and_closes(served: Opened, sound: RunRecord) -> None:
+    page = served(sound)
+    while not page.picture.locator(".frame").count():
+        groups = page.picture.locator(".item.group")
+        opened = groups if groups.count() else page.picture.locator(".item.range")
+        before = len(page.picture.locator(".item").all()), titles(page)
+        opened.last.click()
+        page.page.wait_for_timeout(100)
+        expect(page.page.get_by_role("main")).to_have_attribute("aria-busy", "false")
+
+        assert (len(page.picture.locator(".item").all()), titles(page)) != before
+    assert page.picture.locator(".item.node").count() > 1
+    page.picture.get_by_role("button", name=re.compile("^Close")).first.click()
+    expect(page.picture.get_by_role("button", name=re.compile("^Close"))).to_have_count(0)
+
+
+def test_an_open_group_stands_between_its_merged_neighbours_within_200_ms(served: Opened, sound: RunRecord) -> None:
+    page = served(sound)
+    took = page.page.evaluate(OPENING)
+
+    assert took < 2000, "on a busy machine; the benchmark measures the target of 200 ms"
+    expect(page.page.get_by_role("main")).to_have_attribute("aria-busy", "false")
+
+
+def test_stepping_a_large_network_moves_something_visible(served: Opened, sound: RunRecord) -> None:
+    page = served(sound)
+    total = int(page.page.get_by_role("slider", name="Position").get_attribute("max") or 0)
+    seen = []
+    for at in (0, total // 8, total // 3, total // 2 + 10, 3 * total // 4, total):
+        move_to(page, at)
+        expect(page.page.get_by_role("slider", name="Position")).to_have_value(str(at))
+        seen.append((bars(page), front(page), said(page)))
+
+    assert all(one != two for one, two in pairwise(seen))
+    assert [sum(widths) for widths, _, _ in seen] == sorted(sum(widths) for widths, _, _ in seen)
+
+
+@pytest.mark.parametrize("size", ["node", "group", "iteration"])
+def test_steps_of_every_size_move_the_bar_and_come_back(served: Opened, broken: RunRecord, size: str) -> None:
+    page = served(broken)
+    bar = page.page.get_by_role("slider", name="Position")
+    page.page.get_by_label("step by").select_option(size)
+    move_to(page, 0)
+    before = bar.input_value()
+    page.button("Step").click()
+    expect(bar).not_to_have_value(before)
+    page.button("Step back").click()
+
+    expect(bar).to_have_value(before)
+
+
+def test_a_pass_stops_at_the_first_number_that_is_not_finite(served: Opened, broken: RunRecord) -> None:
+    page = served(broken)
+    bar = page.page.get_by_role("slider", name="Position")
+    stop = bar.input_value()
+
+    assert said(page).startswith("Forward stopped at the first infinity: ")
+    expect(page.page.locator(".told-step")).to_contain_text("because exp gave inf")
+    page.page.get_by_label("step by").select_option("iteration")
+    page.page.keyboard.press("ArrowLeft")
+    expect(bar).not_to_have_value(stop)
+    page.page.keyboard.press("ArrowRight")
+    expect(bar).to_have_value(stop)
+
+
+def test_no_label_of_the_heat_strip_is_cut(served: Opened, sound: RunRecord) -> None:
+    page = served(sound)
+    for width, height in ((1440, 900), (1024, 768), (390, 844)):
+        page.page.set_viewport_size({"width": width, "height": height})
+        strip = page.page.get_by_role("region", name="Heat strip")
+        expect(strip.locator(".ticks span").first).to_be_visible()
+        left, _, right, _ = page.box_of(strip)
+        labels = [page.box_of(label) for label in strip.locator(".ticks span, .levels span").all()]
+
+        assert len(labels) >= 4
+        assert all(at >= 0 and end <= width for at, _, end, _ in labels)
+        ticks = sorted(page.box_of(label) for label in strip.locator(".ticks span").all())
+        assert all(one[2] <= two[0] for one, two in pairwise(ticks))
+        canvas = page.box_of(strip.locator("canvas"))
+        assert canvas[2] - canvas[0] > 0.7 * (right - left)
+
+
+def test_the_board_is_wholly_visible_at_three_sizes(served: Opened, broken: RunRecord) -> None:
+    page = served(broken)
+    for width, height in ((1440, 900), (1024, 768), (390, 844)):
+        page.page.set_viewport_size({"width": width, "height": height})
+        page.page.wait_for_timeout(150)
+        left, top, right, bottom = page.box_of(page.picture)
+        for item in page.picture.locator(".item .card").all():
+            at = page.box_of(item)
+            assert left - 1 <= at[0] <= at[2] <= right + 1
+            assert top - 1 <= at[1] <= at[3] <= bottom + 1
 
 
 def test_the_first_nan_of_a_large_network_leads_to_its_line(served: Opened, broken: RunRecord) -> None:
     page = served(broken)
+    look_at(page, "Not finite")
     panel = page.page.get_by_role("region", name="First non-finite")
     expect(panel).to_contain_text(f"explore_networks.py:{line(explore_networks.gate, 'np.exp')}")
     page.page.keyboard.press("g")
@@ -157,41 +304,35 @@ def test_the_first_nan_of_a_large_network_leads_to_its_line(served: Opened, brok
     name = page.card_title
 
     assert page.facts()["value"] == "inf"
-    assert page.facts()["group"] == "cell/gate"
-    assert page.node(name).get_attribute("aria-label") == f"{name}, exp node, value Inf, gradient NaN"
+    assert page.facts()["group"].endswith("/gate")
+    expect(page.node(name)).to_have_attribute("aria-label", f"{name}, exp node, value Inf, gradient not computed")
     panel.get_by_role("button", name="Why?").click()
     expect(panel.get_by_role("status")).to_contain_text("exp gave Inf")
 
 
-def test_groups_open_down_to_one_wire_and_the_way_back_is_there(served: Opened, broken: RunRecord) -> None:
+def test_a_wire_of_an_open_group_has_its_numbers_on_a_card(served: Opened, broken: RunRecord) -> None:
     page = served(broken)
-    table(page).get_by_role("button", name="Open cell (2 of").click()
-    where = page.page.get_by_role("navigation", name="Where this is")
-    expect(where).to_contain_text(re.compile(r"nodes \d+ to \d+"))
-    # Groups inside the group: the picture has changed too, not only the words above it.
-    expect(table(page).get_by_role("button", name="Open cell/gate (1 of")).to_be_visible()
-    table(page).get_by_role("button", name="Open cell (3 of").click()
-    # A picture of single nodes has nothing more to open.
-    expect(table(page).get_by_role("button", name=re.compile("^Open"))).to_have_count(0)
-    table(page).get_by_role("button", name=re.compile(r"^proposed")).first.click()
+    look_at(page, "Table")
+    rows = page.page.get_by_role("region", name="Table of boxes")
+    rows.get_by_role("button", name="e_550", exact=True).or_(
+        rows.get_by_role("button", name=re.compile("^e"))
+    ).first.click()
     page.card.get_by_role("button", name=re.compile("^Wire from")).first.click()
     expect(page.card).to_contain_text("gradient carried")
 
     assert re.fullmatch(r".+ → .+", page.card_title)
-    assert page.facts()["upstream gradient"] == page.facts()["gradient carried"]
-    page.button("whole circuit").click()
-    expect(table(page).get_by_role("button", name="Open cell (2 of")).to_be_visible()
 
 
-def test_a_wire_in_the_picture_has_the_numbers_of_python(served: Opened, sound: RunRecord) -> None:
+def test_a_found_node_is_shown_with_the_numbers_of_python(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
-    page.tab("Find")
+    look_at(page, "Find")
     page.page.get_by_role("searchbox").fill("name:share_7 op:divide")
     page.page.get_by_role("row", name=re.compile("^share_7 divide")).get_by_role("button").click()
     expect(page.card).to_contain_text("what it sends back")
+    expect(page.node("share_7")).to_have_count(1)
     node = sound.circuit.index("share_7")
     wire = CircuitViews(sound.circuit, sound).describe_node(node)["wires"][0]
-    page.click_wire(wire["from"], "share_7")
+    page.card.get_by_role("button", name=re.compile("^Wire from")).first.click()
     expect(page.card).to_contain_text("gradient carried")
 
     assert page.card_title == f"{wire['from']} → share_7"
@@ -209,21 +350,12 @@ def test_python_says_why_a_node_of_a_large_network_has_its_gradient(served: Open
     assert page.violations() == []
 
 
-def test_the_card_of_a_large_network_ends_with_a_narrow_page(served: Opened, sound: RunRecord) -> None:
-    page = served(sound)
-    page.page.set_viewport_size({"width": 360, "height": 740})
-    table(page).get_by_role("button", name="series", exact=True).click()
-    page.card.wait_for()
-
-    assert page.box_of(".inspector")[3] == 740
-
-
 def test_a_search_that_python_refuses_says_why(served: Opened, broken: RunRecord) -> None:
     page = served(broken)
     page.page.keyboard.press("/")
     expect(page.page.get_by_role("searchbox")).to_be_focused()
     page.page.keyboard.type("op:tahn")
-    status = page.page.get_by_role("tabpanel").get_by_role("status")
+    status = page.page.get_by_role("region", name="Find nodes").get_by_role("status")
     expect(status).to_contain_text("there is no op called")
     # The browser itself writes down that an answer was a refusal.
     page.watched.errors.clear()
@@ -232,43 +364,42 @@ def test_a_search_that_python_refuses_says_why(served: Opened, broken: RunRecord
     page.watched.errors.clear()
 
 
-def test_a_column_of_the_heat_strip_asks_for_its_gradients(served: Opened, sound: RunRecord) -> None:
+def test_a_place_in_the_heat_strip_asks_for_its_nodes(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
-    page.tab("Heat strip")
-    column = page.page.get_by_role("group", name="Gradients by rank").get_by_role("button").last
-    assert column.get_attribute("aria-label") is not None
-    column.press("Enter")
+    page.page.get_by_role("region", name="Heat strip").locator("canvas").click(position={"x": 300, "y": 50})
 
-    expect(page.page.get_by_role("searchbox")).to_have_value(re.compile("^rank.* grad>="))
-    expect(page.page.get_by_role("tabpanel").get_by_role("row").nth(1)).to_be_visible()
+    expect(page.page.get_by_role("searchbox")).to_have_value(re.compile(r"^index>=\d+ index<=\d+$"))
+    expect(page.page.get_by_role("region", name="Find nodes").get_by_role("row").nth(1)).to_be_visible()
 
 
-def test_a_large_circuit_is_walked_with_the_keyboard(served: Opened, sound: RunRecord) -> None:
+def test_a_large_circuit_is_walked_and_opened_with_the_keyboard(served: Opened, sound: RunRecord) -> None:
     page = served(sound)
     page.tab_into_picture()
     page.page.keyboard.press("Enter")
     expect(page.card).to_be_visible()
     first = page.card_title
-    page.page.keyboard.press("ArrowLeft")
+    page.page.keyboard.press("ArrowRight")
     expect(page.card.get_by_role("heading")).not_to_have_text(first)
-    page.button("Close the card").click()
-    page.tab_into_picture()
-    for key in ("Enter", "ArrowLeft"):
-        page.page.keyboard.press(key)
+    before = titles(page)
     page.page.keyboard.press("o")
-    expect(page.button("Back to the picture before")).to_be_enabled()
+    expect(page.picture.locator(".title").first).not_to_have_text(f"▸ {before[0]}")
+    page.page.keyboard.press("Backspace")
+    expect(page.picture.locator(".title").first).to_have_text(f"▸ {before[0]}")
 
 
-@pytest.mark.parametrize(
-    "tab", ["Table", *(pytest.param(tab, marks=pytest.mark.full) for tab in ("Heat strip", "Find"))]
-)
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.full)])
 def test_the_accessibility_checker_finds_nothing_in_a_large_circuit(
-    served: Opened, broken: RunRecord, tab: str
+    served: Opened, broken: RunRecord, theme: str
 ) -> None:
     page = served(broken)
+    page.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    for panel in ("Table", "Not finite", "Outline"):
+        look_at(page, panel)
+
+        assert page.violations() == []
+    page.page.keyboard.press("Escape")
     page.page.keyboard.press("g")
     expect(page.card).to_contain_text("e = np.exp(x)")
-    page.tab(tab)
 
     assert page.violations() == []
     assert page.small_targets() == []
@@ -291,18 +422,24 @@ def kept(broken: RunRecord, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_file_of_a_large_circuit_shows_a_summary_and_says_so(opened: Opener, kept: Path, broken: RunRecord) -> None:
     page = opened(path=kept)
-    said = page.page.get_by_role("banner").inner_text()
+    page.page.locator(".menu summary").click()
+    said = page.page.locator(".menu .note").inner_text()
 
     assert f"all {broken.circuit.size:,} nodes" in said
     assert "the rest is not in this file" in said
-    assert "not finite" in outline(page)["cell"]
-    page.button("cell").click()
-    expect(page.page.get_by_role("navigation", name="Where this is").get_by_role("button", name="cell")).to_be_visible()
-    expect(table(page).get_by_role("row").nth(1)).to_be_visible()
+    before = titles(page)
+    page.button("Close all groups").click()
+    expect(page.picture.locator(".frame")).to_have_count(0)
+    page.page.locator(".menu summary").click()
+    page.picture.locator(".item.range").first.click()
+    expect(page.picture.locator(".title").first).not_to_have_text(before[0])
+    move_to(page, 100)
+    assert front(page)[0] != "1.0000"
 
 
 def test_a_file_leads_to_the_first_nan_with_its_line_and_why(opened: Opener, kept: Path) -> None:
     page = opened(path=kept)
+    look_at(page, "Not finite")
     panel = page.page.get_by_role("region", name="First non-finite")
     page.page.keyboard.press("g")
     expect(page.card).to_contain_text("e = np.exp(x)")
@@ -317,9 +454,13 @@ def test_a_file_shows_the_largest_gradients(opened: Opener, sound: RunRecord, tm
     path = tmp_path / "sound.html"
     sound.to_html(path)
     page = opened(path=path)
-    page.tab("Largest gradients")
+    look_at(page, "Largest gradients")
     largest = CircuitViews(sound.circuit, sound).list_top_gradients()
-    rows = page.page.get_by_role("tabpanel").get_by_role("row").filter(has=page.page.get_by_role("button"))
+    rows = (
+        page.page.get_by_role("region", name="Largest gradients")
+        .get_by_role("row")
+        .filter(has=page.page.get_by_role("button"))
+    )
     listed = rows.get_by_role("button")
     expect(listed).to_have_text([row["name"] for row in largest])
     listed.nth(1).click()
@@ -335,7 +476,10 @@ def test_a_file_says_what_it_does_not_hold(opened: Opener, kept: Path) -> None:
     page = opened(path=kept)
     page.page.keyboard.press("g")
     expect(page.card).to_contain_text("what it sends back")
-    page.card.get_by_role("button", name=re.compile("^Wire from e_")).first.click()
+    page.card.get_by_role("button", name=re.compile("^Wire from")).first.click()
+    page.card.get_by_role("definition").first.get_by_role("button").click()
+    page.card.get_by_role("button", name=re.compile("^Wire from")).first.click()
+    page.card.get_by_role("definition").first.get_by_role("button").click()
 
     expect(page.page.get_by_role("complementary")).to_contain_text("not in the file")
 
@@ -344,10 +488,13 @@ def test_a_large_circuit_is_saved_from_its_served_page(
     served: Opened, opened: Opener, broken: RunRecord, tmp_path: Path
 ) -> None:
     page = served(broken)
+    page.page.locator(".menu summary").click()
     with page.page.expect_download() as download:
         page.page.get_by_role("link", name="Save as one file").click()
     path = tmp_path / "saved.html"
     download.value.save_as(path)
     again = opened(path=path)
 
-    assert outline(again) == outline(page)
+    page.page.locator(".menu summary").click()
+
+    assert titles(again) == titles(page)

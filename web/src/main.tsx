@@ -1,7 +1,5 @@
 /** The page: reads the address and the data block, and puts the explorer into its place. */
 import { render } from "preact";
-import { isLarge } from "./large/answers";
-import { LargeApp } from "./large/app";
 import { fromPage, type PageData } from "./state/data";
 import { OPTIONS, type Options, type Session } from "./state/session";
 import { stateOf } from "./state/url";
@@ -26,7 +24,6 @@ function start(): void {
   const page = untouchedPage();
   const options = firstOptions();
   const data = dataBlock();
-  if (isLarge(data)) return render(<LargeApp data={data} down={options.direction === "td"} />, root);
   const session: Session = stateOf(location.hash, options) ?? fromPage(data, options);
   render(<App first={session} page={page} whole />, root);
 }

@@ -1,145 +1,167 @@
-/** The explorer of a large circuit, apart from what it looks like: where it is, what it draws, what it asks. */
+/** The explorer of a large circuit, apart from what it looks like: where a pass is, what opens, where boxes stand. */
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { ask, isLarge, keptIn, refusal, type ToldBox, type ToldLink, type ToldView } from "../src/large/answers";
+import { ask, isLarge, keptIn, refusal, type Board, type BoardBox } from "../src/large/answers";
+import { placeBoard, wirePath } from "../src/large/board";
 import { productOf } from "../src/large/cards";
+import { powersOf, ticksOf } from "../src/large/heat";
 import { runs, visible } from "../src/large/panels";
-import { drawnOf, pickedOf, readingOf, selectionOf, valueOf } from "../src/large/picture";
-import { around, crumbs, pickedBox, pickedLink, viewPath } from "../src/large/where";
-import { boxFace, sceneOf, wireFace } from "../src/layout/faces";
-import { read } from "../src/layout/readings";
+import { iterationOf, passageOf, positionOf, progressOf, spotAt, stepFrom, targetsOf } from "../src/large/passage";
+import { boardPath, closeBox, nodeOfPicked, openBox, opens, pickedBox, pickedLink } from "../src/large/where";
 
-const number = (size: number) => ({ text: String(size), size, signed: true, state: "number" as const });
-
-function box(label: string, node: number, more: Partial<ToldBox> = {}): ToldBox {
-  return {
-    kind: "node", name: label, text: "tanh", label, node, nodes: 1, group: "", facts: [], value: number(0.5), grad: number(2),
-    outputs: [], bad: 0, kink: "", inside: null, x: 0, y: 0, width: 60, height: 44, rank: node, ...more,
-  };
-}
-
-function group(label: string, node: number, nodes: number, text = `${nodes} nodes`): ToldBox {
-  return box(label, node, { kind: "group", text, nodes, value: null });
-}
-
-function link(source: number, target: number, more: Partial<ToldLink> = {}): ToldLink {
-  return {
-    source, target, reader: 40 + target, slot: 0, input: "", wires: 1, local: number(3), sent: number(-6),
-    points: [[0, 0], [10, 0]], stub: false, room: 0, ...more,
-  };
-}
-
-const view: ToldView = {
-  width: 300, height: 100, note: "", about: "3 nodes",
-  boxes: [box("x", 7, { kind: "input", text: "input" }), box("u", 41), group("net/a (1 of 2)", 50, 9), group("net/a (2 of 2)", 80, 9), group("net/b", 99, 5)],
-  links: [link(0, 1), link(0, 1, { slot: 1 }), link(1, 2, { wires: 4, local: null })],
+const bits = (nodes: readonly number[], size: number): string => {
+  const bytes = new Uint8Array(Math.ceil(size / 8));
+  for (const node of nodes) bytes[node >> 3]! |= 1 << (node & 7);
+  return btoa(String.fromCharCode(...bytes));
 };
 
-test("the way to a part names every group on it", () => {
-  const found = crumbs({ group: "net/a", nodes: "50-60,71-79" });
+function box(id: number, more: Partial<BoardBox> = {}): BoardBox {
+  return {
+    id, parent: -1, kind: "group", title: `g${id}`, about: "", count: 2, ranges: [[2 * id, 2 * id + 1]], exact: true, largest: 1,
+    bad: [-1, -1], path: `g${id}`, open: false, ...more,
+  };
+}
 
-  assert.deepEqual(found.map(({ text }) => text), ["whole circuit", "net", "a", "nodes 50 to 79"]);
-  assert.deepEqual(found[1]!.where, { group: "net", nodes: "" });
+// Two leaves, then function nodes 2 to 13 with a constant at 5; gradients reach all but nodes 1 and 5.
+const FORWARD = [2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13];
+const BACKWARD = [0, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 13];
+const passage = passageOf({ forward: bits(FORWARD, 14), backward: bits(BACKWARD, 14) });
+const board: Board = {
+  boxes: [0, 1, 2, 3, 4].map((id) => box(id)),
+  links: [0, 1, 2, 3].map((from) => ({ from, to: from + 1, reader: 9, slot: 0, wires: 1 })),
+};
+
+test("A passage is both passes and the seed between them", () => {
+  assert.deepEqual([...passage.forward], FORWARD);
+  assert.deepEqual([...passage.backward], [...BACKWARD].reverse());
+  assert.equal(passage.total, 11 + 1 + 12);
 });
 
-test("names are escaped in what is asked", () => {
-  assert.equal(viewPath({ group: "a&b/c d", nodes: "3-9" }, true), "/view?group=a%26b%2Fc+d&nodes=3-9&down=1");
+test("A position says what is known", () => {
+  assert.deepEqual(spotAt(passage, 0), { phase: "start", node: -1, done: 0, from: 11, back: 0 });
+  assert.deepEqual(spotAt(passage, 4), { phase: "forward", node: 6, done: 4, from: 11, back: 0 });
+  assert.equal(spotAt(passage, 12).phase, "seed");
+  assert.deepEqual(spotAt(passage, 14), { phase: "backward", node: 12, done: 11, from: 9, back: 2 });
+  assert.equal(spotAt(passage, passage.total).from, 0);
 });
 
-test("the nodes about a node stay inside the circuit", () => {
-  assert.equal(around(2, 10).nodes, "0-9");
-  assert.equal(around(500, 1000).nodes, "488-512");
+test("The position of a node is the one after it was visited", () => {
+  for (const node of FORWARD) assert.equal(spotAt(passage, positionOf(passage, "forward", node)).node, node);
+  for (const node of BACKWARD) assert.equal(spotAt(passage, positionOf(passage, "backward", node)).node, node);
 });
 
-test("boxes and wires show the numbers that Python gave them", () => {
-  const drawn = drawnOf(view, "net", false);
-  const scene = sceneOf(drawn.picture, drawn.run, drawn.known, "signed");
-  const rows = boxFace(scene, drawn.picture.boxes[1]!).rows.map(({ what, text }) => `${what} ${text}`);
-
-  assert.deepEqual(rows, ["data 0.5", "grad +2"]);
-  assert.equal(boxFace(scene, drawn.picture.boxes[4]!).name, "net/b, group of 5 nodes, gradient norm +2");
-  assert.deepEqual([wireFace(scene, drawn.picture.wires[0]!).above, wireFace(scene, drawn.picture.wires[0]!).below], ["∂ 3", "−6"]);
+test("Progress counts the nodes of a box that are known, and grows with every step", () => {
+  const whole = box(0, { count: 11, ranges: [[0, 10]] });
+  const done = Array.from({ length: passage.total + 1 }, (_, at) => progressOf(whole, spotAt(passage, at)));
+  assert.deepEqual(done[0], { forward: 0, backward: 0 });
+  assert.deepEqual(done.at(-1), { forward: 11, backward: 11 });
+  done.slice(1).forEach(({ forward, backward }, k) => assert.ok(forward >= done[k]!.forward && backward >= done[k]!.backward));
 });
 
-test("what is not finite, blocked or not computed is never drawn as a number", () => {
-  const nan = { text: "[3] 2 NaN", size: "nan", signed: true, state: "not finite" as const };
-  const blocked = { text: "blocked", size: null, signed: true, state: "blocked" as const };
-  const boxes = [box("a", 0, { grad: nan }), box("b", 1, { grad: blocked }), box("c", 2, { grad: { ...blocked, state: "not computed" } })];
-  const drawn = drawnOf({ ...view, boxes, links: [] }, "net", false);
-  const scene = sceneOf(drawn.picture, drawn.run, drawn.known, "signed");
-  const marks = drawn.picture.boxes.map((one) => boxFace(scene, one).rows[1]!).map(({ text, mark }) => [text, mark]);
-
-  assert.deepEqual(marks, [["2 NaN", "bad"], ["blocked", "blocked"], ["–", "none"]]);
+test("A step by group ends where a box ends, and never passes a stop", () => {
+  const targets = targetsOf(passage, "group", board, null, [7]);
+  assert.deepEqual(targets.filter((at) => at <= 12), [0, 2, 4, 6, 7, 8, 10, 11, 12]);
+  assert.equal(stepFrom(6, 1, targets, passage.total), 7);
+  assert.equal(stepFrom(7, -1, targets, passage.total), 6);
+  assert.equal(stepFrom(0, -1, null, passage.total), 0);
+  const seen = [0];
+  while (seen.at(-1)! < passage.total) seen.push(stepFrom(seen.at(-1)!, 1, targets, passage.total));
+  assert.deepEqual(seen, targets);
 });
 
-test("a circuit that was not run shows no numbers", () => {
-  const boxes = [box("a", 0, { value: null, grad: null })];
-  const drawn = drawnOf({ ...view, boxes, links: [] }, "net", false);
-
-  assert.deepEqual(boxFace(sceneOf(drawn.picture, drawn.run, drawn.known, "signed"), drawn.picture.boxes[0]!).rows, []);
+test("A step by iteration ends where an iteration ends, in both passes", () => {
+  const loop = { name: "t", first: 3, starts: [2, 6, 10] };
+  const targets = targetsOf(passage, "iteration", board, loop, []);
+  assert.deepEqual(targets.filter((at) => at <= 12), [0, 3, 7, 11, 12]);
+  assert.deepEqual(targets.filter((at) => at > 12).map((at) => spotAt(passage, at).node), [10, 6, 0]);
+  assert.deepEqual([1, 2, 5, 6, 13].map((node) => iterationOf(loop, node)), [null, 3, 3, 4, 5]);
 });
 
-test("a value reads as the reading that it was made of", () => {
-  for (const told of [number(-2.5), { text: "[2×3] ‖4.2‖", size: 4.2, signed: false, state: "number" as const }]) {
-    const reading = readingOf(told)!;
+test("Groups open and close, and merged neighbours open into a part of them", () => {
+  const start = { opened: [], focus: [] };
+  const range = box(1, { kind: "range", stretch: "|t=", first: 4, last: 9 });
+  const inside = openBox(start, range);
+  assert.deepEqual(inside.focus, ["|t=:4-9"]);
+  assert.deepEqual(openBox(inside, { ...range, first: 5, last: 5 }).focus, ["|t=:5-5"]);
+  const opened = openBox({ opened: [], focus: ["|t=:5-5"] }, box(2, { path: "t=5" }));
+  const deeper = openBox(opened, box(3, { path: "t=5/dist" }));
+  assert.equal(boardPath(deeper), "/board?opened=t%3D5&opened=t%3D5%2Fdist&focus=%7Ct%3D%3A5-5");
+  assert.deepEqual(closeBox(deeper, box(3, { path: "t=5/dist" })), { opened: ["t=5"], focus: ["|t=:5-5"] });
+  assert.deepEqual(closeBox(deeper, box(2, { path: "t=5" })), start);
+  assert.deepEqual([box(0), box(0, { open: true }), range, box(0, { kind: "node" })].map(opens), [true, false, true, false]);
+});
 
-    assert.deepEqual(read(valueOf(told)), reading);
+test("Boxes do not overlap, and open groups surround what is in them", () => {
+  const nested: Board = {
+    boxes: [box(0, { open: true }), ...[1, 2, 3].map((id) => box(id, { parent: 0, kind: "node" })), box(4)],
+    links: [{ from: 1, to: 2, reader: 0, slot: 0, wires: 1 }, { from: 1, to: 3, reader: 0, slot: 0, wires: 1 }, { from: 3, to: 4, reader: 0, slot: 0, wires: 1 }],
+  };
+  const { rects, width, height } = placeBoard(nested, 1000, 400);
+  const frame = rects[0]!;
+  for (const id of [1, 2, 3]) {
+    const { x, y, width: wide, height: high } = rects[id]!;
+    assert.ok(x >= frame.x && y >= frame.y && x + wide <= frame.x + frame.width && y + high <= frame.y + frame.height);
   }
+  const apart = (a: typeof frame, b: typeof frame): boolean =>
+    a.x + a.width <= b.x || b.x + b.width <= a.x || a.y + a.height <= b.y || b.y + b.height <= a.y;
+  for (const [a, b] of [[1, 2], [1, 3], [2, 3], [0, 4]]) assert.ok(apart(rects[a!]!, rects[b!]!));
+  rects.forEach(({ x, y, width: wide, height: high }) => assert.ok(x >= 0 && y >= 0 && x + wide <= width + 1 && y + high <= height + 1));
 });
 
-test("what is picked is found again in the picture, wires by reader and slot", () => {
-  const drawn = drawnOf(view, "net", false);
-  const picked = pickedOf(view, drawn, { kind: "wire", reader: 1, slot: 1 });
-
-  assert.deepEqual(picked, { kind: "wire", reader: 41, slot: 1 });
-  assert.deepEqual(selectionOf(view, drawn, picked), { kind: "wire", reader: 1, slot: 1 });
-  assert.deepEqual(selectionOf(view, drawn, { kind: "node", node: 41 }), { kind: "node", node: 1 });
-  assert.equal(selectionOf(view, drawn, { kind: "node", node: 77 }), null);
+test("Long rows are wrapped, and a wire back to the left goes around", () => {
+  const long: Board = {
+    boxes: Array.from({ length: 20 }, (_, id) => box(id)),
+    links: Array.from({ length: 19 }, (_, from) => ({ from, to: from + 1, reader: 0, slot: 0, wires: 1 })),
+  };
+  const { width, height, lines } = placeBoard(long, 1200, 600);
+  assert.ok(width / height < 4);
+  assert.ok(lines.some(([from, to]) => to.x < from.x && wirePath([from, to]).includes("V")));
 });
 
-test("several wires together are no wire, and a group is no node", () => {
-  assert.deepEqual(pickedLink(view, 2), { kind: "bundle", link: 2 });
-  assert.deepEqual(pickedBox(view, 2), { kind: "box", box: 2 });
+test("Ticks of the heat strip stand at whole numbers and are few", () => {
+  const heat = { size: 1100, columns: 240, rows: 8, low: -3, high: 2, cells: [], zero: 0, absent: 0, bad: [] };
+  const loop = { name: "t", first: 0, starts: Array.from({ length: 110 }, (_, k) => 10 * k) };
+  assert.deepEqual(ticksOf(heat, loop, 6), [[0, "0"], [200 / 1100, "20"], [400 / 1100, "40"], [600 / 1100, "60"], [800 / 1100, "80"], [1000 / 1100, "100"]]);
+  assert.ok(ticksOf(heat, null, 6).length <= 7);
+  assert.deepEqual(powersOf(heat), [-3, -2, -1, 0, 1, 2]);
+  assert.ok(powersOf({ ...heat, low: -20 }).length <= 7);
 });
 
-test("an outline shows the top, what is in a lone group, and what was opened", () => {
-  const rows = ["net", "net/a", "net/a/x", "net/b"].map((path) => ({ path, nodes: 1, norm: 1, bad: 0 }));
-  const paths = (turned: string[]): string[] => visible(rows, turned).map(({ path }) => path);
-
-  assert.deepEqual(paths([]), ["net", "net/a", "net/b"]);
-  assert.deepEqual(paths(["net/a"]), ["net", "net/a", "net/a/x", "net/b"]);
-  assert.deepEqual(paths(["net", "net/a"]), ["net"]);
-  assert.equal(visible(rows, [])[2]!.open, null);
+test("What is picked is a node, a group, a wire or a bundle", () => {
+  assert.deepEqual(pickedBox(box(1, { kind: "node", node: 7 })), { kind: "node", node: 7 });
+  assert.deepEqual(pickedBox(box(1)), { kind: "box", title: "g1" });
+  assert.deepEqual(pickedLink(board, 0), { kind: "wire", reader: 9, slot: 0 });
+  assert.deepEqual(pickedLink({ ...board, links: [{ ...board.links[0]!, wires: 3 }] }, 0), { kind: "bundle", from: "g0", to: "g1" });
+  assert.equal(nodeOfPicked({ kind: "wire", reader: 9, slot: 0 }), 9);
 });
 
-test("a wire says upstream times local, or that nothing is sent", () => {
-  const ends = { reader: 1, slot: 0, source: 0, from: "x", to: "y" };
-
-  assert.equal(productOf({ ...ends, upstream: -2, local: 3, sent: -6 }), "(−2) × 3 = −6");
-  assert.equal(productOf({ ...ends, upstream: "nan", local: "inf", sent: "nan" }), "NaN × Inf = NaN");
-  assert.equal(productOf({ ...ends, upstream: null, local: null, sent: null }), "nothing is sent");
-  assert.equal(productOf(ends), "not run");
+test("The product of a wire is told with its factors", () => {
+  const wire = { reader: 1, slot: 0, source: 0, from: "a", to: "b" };
+  assert.equal(productOf({ ...wire, upstream: 2, local: -3, sent: -6 }), "2 × (-3) = -6");
+  assert.equal(productOf({ ...wire, upstream: 2, local: null, sent: 4 }), "4");
+  assert.equal(productOf({ ...wire, upstream: 2, local: 1, sent: null }), "nothing is sent");
+  assert.equal(productOf(wire), "not run");
 });
 
-test("a refusal is told in the words of the server", async () => {
-  assert.equal(refusal('{"error": "there is no group net"}', 400), "there is no group net");
-  assert.equal(refusal("busy\n", 503), "The server refused (503): busy");
-  assert.equal((await ask("http://[")).error, "The server does not answer. Is it still running?");
+test("An outline shows what is in open groups only", () => {
+  const groups = ["a", "a/b", "a/b/c", "d"].map((path) => ({ path, nodes: 1, norm: 0, bad: 0 }));
+  assert.deepEqual(visible(groups, []).map(({ path }) => path), ["a", "d"]);
+  assert.deepEqual(visible(groups, ["a"]).map(({ path, open }) => [path, open]), [["a", true], ["a/b", false], ["d", null]]);
+  assert.equal(runs({ count: 3, slices: [[1, 2], [5, 5]], left_out: 1 }), "%1 to %2, %5, and 1 more run");
 });
 
-test("data with a summary is a large circuit", () => {
+test("A file answers what it keeps, and says what it does not", async () => {
+  const kept = keptIn({ "/board?opened=a b": { boxes: [], links: [] } });
+  assert.deepEqual((await kept("/board?opened=a+b")).answer, { boxes: [], links: [] });
+  assert.match((await kept("/board?")).error, /not in the file/);
   assert.equal(isLarge({}), false);
-  assert.equal(isLarge({ summary: {} } as never), true);
 });
 
-test("a file answers what it keeps, and says so of all else", async () => {
-  const asked = keptIn({ "/view?group=a b/+&nodes=": "drawn" });
-
-  assert.equal((await asked(viewPath({ group: "a b/+", nodes: "" }, false))).answer, "drawn");
-  assert.match((await asked("/node/3")).error, /not in the file/);
-});
-
-test("runs of nodes are told in words", () => {
-  assert.equal(runs({ count: 4, slices: [[3, 5], [9, 9]], left_out: 2 }), "%3 to %5, %9, and 2 more runs");
-  assert.equal(runs({ count: 0, slices: [], left_out: 0 }), "none");
+test("A refusal is told in the server's words", async () => {
+  assert.equal(refusal('{"error": "no such group"}', 400), "no such group");
+  assert.match(refusal("", 500), /500/);
+  const before = globalThis.fetch;
+  globalThis.fetch = (() => Promise.reject(new TypeError("gone"))) as typeof fetch;
+  assert.match((await ask("/board?")).error, /still running/);
+  globalThis.fetch = before;
 });

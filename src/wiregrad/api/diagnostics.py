@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.api.circuits import Circuit
+from wiregrad.api.live_flight import LiveFlight
 from wiregrad.api.values import Value, trace_with_inputs
 from wiregrad.backends import interpreter
 from wiregrad.errors import CheckError
@@ -17,7 +18,6 @@ from wiregrad.inspect.blame import blame as blame_of
 from wiregrad.inspect.check import check_gradients
 from wiregrad.inspect.check.end_to_end import GradientCheck
 from wiregrad.inspect.explain import Explanation, explain_value
-from wiregrad.inspect.flight_recorder import Flight
 
 __all__ = ["anomaly", "blame", "check_grads", "explain", "record"]
 
@@ -56,11 +56,13 @@ def check_grads(
     return report
 
 
-def record(capacity: int = 2000, **options: Any) -> Flight:
+def record(capacity: int = 2000, **options: Any) -> LiveFlight:
     """Return a flight recorder for a training run: statistics per step and group, in bounded memory.
 
     Give it each step's loss, parameters and gradients. It finds the first step at which a gradient vanished, exploded
-    or became non-finite; with `on_event="raise"` it stops the training there.
+    or became non-finite; with `on_event="raise"` it stops the training there. `live=True` opens a page on which the
+    training can be watched and paused, and `flight.explore()` opens it later; with `function=loss` the page opens the
+    circuits of the steps before the first event.
 
     >>> flight = record()
     >>> for step in range(3):
@@ -68,7 +70,7 @@ def record(capacity: int = 2000, **options: Any) -> Flight:
     >>> flight.first("nonfinite").step
     2
     """
-    return Flight(capacity, **options)
+    return LiveFlight(capacity, **options)
 
 
 def explain(value: Value) -> Explanation:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -26,14 +27,21 @@ from wiregrad.ir.columns import normalize_name
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
+    from wiregrad.api import live_flight
     from wiregrad.explorer import html_page, local_server, page_data
     from wiregrad.explorer import session as explorer_session
+    from wiregrad.inspect import flight_recorder
+    from wiregrad.inspect.flight_recorder import flight_file
 else:
     # A file needs no server, and the server builds its own page.
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
     page_data = load_module_lazily("wiregrad.explorer.page_data")
     explorer_session = load_module_lazily("wiregrad.explorer.session")
+    # Most targets are no saved trainings.
+    live_flight = load_module_lazily("wiregrad.api.live_flight")
+    flight_recorder = load_module_lazily("wiregrad.inspect.flight_recorder")
+    flight_file = load_module_lazily("wiregrad.inspect.flight_recorder.flight_file")
 
 
 class Preset(NamedTuple):
@@ -74,6 +82,8 @@ PRESETS: dict[str, Preset] = {
 }
 
 
+MAX_PATH_LENGTH = 4096
+"""Longer texts are formulas, not paths."""
 DEFAULT_PRESET = "expression"
 """The example that opens when no formula is given."""
 
@@ -88,6 +98,10 @@ def _explore_target(
     address: str | None,
 ) -> None:
     formula = _refuse_unknown_options(formula or DEFAULT_PRESET, values)
+    flight_path = _find_flight(formula)
+    if flight_path is not None:
+        _explore_flight(flight_path, values, output, browser, port)
+        return
     preset = PRESETS.get(formula)
     text = formula if preset is None else preset.formula
     target = parse_target(text, values)
@@ -98,6 +112,26 @@ def _explore_target(
         return
     session = explorer_session.ExplorerSession(circuit, run, source=source, formula=known_formula)
     local_server.open_explorer(session, port=port, address=address or local_server.LOOPBACK_ADDRESS, browser=browser)
+
+
+def _find_flight(text: str) -> Path | None:
+    """Return the path of a saved training, if the text is one."""
+    if len(text) > MAX_PATH_LENGTH or "\0" in text or text in PRESETS:
+        return None
+    path = Path(text)
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return path if flight_file.is_flight(file.read(200)) else None
+    except OSError:
+        return None
+
+
+def _explore_flight(path: Path, values: Sequence[str], output: str | None, browser: bool, port: int) -> None:
+    if values or output is not None:
+        raise click.UsageError(f"{path.name} is a saved training: it takes no values, and is shown in the browser only")
+    live_flight.open_flight(path, flight_recorder.load_flight(path), port=port, browser=browser)
 
 
 def _refuse_unknown_options(formula: str, values: Sequence[str]) -> str:

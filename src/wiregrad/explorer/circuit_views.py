@@ -17,10 +17,17 @@ from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.grouping import MAX_BOXES, list_group_paths
+from wiregrad.draw.layout.labels import count_nonfinite, read_value
 from wiregrad.draw.layout.picture import FlowSizes
 from wiregrad.errors import InputError, short_repr
 from wiregrad.explorer import json_encoding
 from wiregrad.explorer.find_language import NodeMask, match_query, split_into_ranges
+from wiregrad.explorer.group_board import (
+    BoardBuilder,
+    build_heat_strip,
+    encode_board_request,
+    parse_board_request,
+)
 from wiregrad.explorer.json_encoding import encode_node, encode_wire
 from wiregrad.explorer.part_pictures import (
     BoxContents,
@@ -33,6 +40,7 @@ from wiregrad.explorer.part_pictures import (
 from wiregrad.inspect.explain import explain
 from wiregrad.inspect.paths import paths
 from wiregrad.inspect.report import Report
+from wiregrad.inspect.steps import steps_of_node
 from wiregrad.ir import CircuitGraph
 
 MAX_FOUND_NODES = 200
@@ -45,10 +53,6 @@ MAX_NODES_FOR_PATHS = 20_000
 """Circuits with more nodes than this are not searched for the paths of a gradient."""
 MAX_SHOWN_PATHS = 8
 """Maximum number of paths in the explanation of a gradient."""
-HEAT_COLUMNS = 120
-"""Maximum number of columns of the heat strip, which divide the ranks."""
-HEAT_LEVELS = 40
-"""Maximum number of levels of the heat strip, which divide the sizes."""
 MAX_BRANCHES = 100
 """Maximum number of readers listed for a node."""
 
@@ -246,36 +250,83 @@ class CircuitViews:
         local, upstream, sent = encode_wire(self.run, reader, slot)
         return wire | {"local": local, "upstream": upstream, "sent": sent}
 
-    def build_heat_strip(self) -> dict[str, Any]:
-        """Return a histogram of nodes by rank and size of the gradient, in powers of ten.
+    @cached_property
+    def board(self) -> BoardBuilder:
+        """The builder of boards, which keeps what it has found out about groups."""
+        return BoardBuilder(self.circuit, self.run, self.gradient_sizes, self.value_sizes)
 
-        `counts` has a row for every column of ranks. Gradients that are zero, absent or not finite are counted apart.
+    def draw_board(self, opened: Sequence[str] = (), focus: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the groups as boxes, those in `opened` with what is inside; `focus` is for merged neighbours.
+
+        >>> import wiregrad as wg
+        >>> [box["title"] for box in CircuitViews(wg.circuit("y = tanh(x)")).draw_board()["boxes"]]
+        ['x', 'y']
+        """
+        return self.board.build_board(parse_board_request(opened, focus))
+
+    def locate_node(self, node: int) -> dict[str, Any]:
+        """Return what has to be open for a node to be seen, as the query of a board."""
+        self._check_node(node)
+        return encode_board_request(self.board.find_request_for(node))
+
+    def build_heat_strip(self) -> dict[str, Any]:
+        """Return a histogram of nodes by their order and the size of their gradients, in powers of ten.
 
         >>> import wiregrad as wg
         >>> run = wg.circuit("y = tanh(3 * x)").run(x=0.5)
-        >>> strip = CircuitViews(run.circuit, run).build_heat_strip()
-        >>> strip["low"], strip["high"], strip["absent"]
-        (-1.0, 0.0, [1, 0, 0])
+        >>> CircuitViews(run.circuit, run).build_heat_strip()["absent"]
+        1
         """
-        ranks = int(self.ranks.max(initial=0)) + 1
-        columns = min(ranks, HEAT_COLUMNS)
-        column = self.ranks * columns // ranks
-        bad = (self.gradient_sizes.nans + self.gradient_sizes.infs) > 0
-        norms = self.gradient_sizes.norms
-        sized = ~self.absent_gradients & ~bad & (norms > 0)
-        logs = np.log10(norms, where=sized, out=np.zeros(self.circuit.size))
-        low, high = _decade_bounds(logs[sized])
-        levels = max(1, min(HEAT_LEVELS, round(4 * (high - low))))
-        level = np.clip((logs[sized] - low) * levels / (high - low), 0, levels - 1).astype(np.int64)
-        counts = np.bincount(column[sized] * levels + level, minlength=columns * levels).reshape(columns, levels)
-        apart = {"zero": ~self.absent_gradients & ~bad & (norms == 0), "absent": self.absent_gradients, "bad": bad}
-        return {
-            "ranks": ranks,
-            "low": low,
-            "high": high,
-            "counts": counts.tolist(),
-            **{name: np.bincount(column[mask], minlength=columns).tolist() for name, mask in apart.items()},
-        }
+        return build_heat_strip(self.run, self.circuit.size, self.gradient_sizes)
+
+    def describe_step(self, node: int, phase: str) -> dict[str, Any]:
+        """Return the sentence of a forward or backward step at one node, with the place where it is written.
+
+        >>> import wiregrad as wg
+        >>> run = wg.circuit("f = a * b").run(a=2.0, b=3.0)
+        >>> CircuitViews(run.circuit, run).describe_step(2, "backward")["text"]
+        'f = a * b sends 3 to a and 2 to b'
+        """
+        self._check_node(node)
+        if self.run is None:
+            return {"text": "the circuit was not run"}
+        place = self.circuit.columns.places.label_of(node)
+        text = "; ".join(map(str, steps_of_node(self.run, node, phase)))
+        return {"text": text, "place": "" if place is None else str(place.without_folder())}
+
+    @cached_property
+    def stops(self) -> list[dict[str, Any]]:
+        """Where a pass meets the first number that is not finite, forward and backward, and a sentence about it."""
+        stops = [("forward", self._first_forward()), ("backward", self._first_backward_nan())]
+        return [
+            {"phase": phase, "node": node, "text": self._describe_stop(node, phase)}
+            for phase, node in stops
+            if node is not None
+        ]
+
+    def _first_backward_nan(self) -> int | None:
+        """Return the node that first sent NaN back without receiving it; else the first that sent an infinity."""
+        if self.run is None or not (self.gradient_sizes.nans > 0).any():
+            return self._first_backward()
+        sent = FlowSizes.measure(self.run.sent)
+        readers = np.repeat(np.arange(self.circuit.size), np.diff(self.circuit.columns.starts))
+        broke = (sent.nans > 0) & ~(self.gradient_sizes.nans > 0)[readers]
+        return int(readers[broke].max()) if broke.any() else self._first_backward()
+
+    def _describe_stop(self, node: int, phase: str) -> str:
+        assert self.run is not None
+        title = self.circuit.title_of(node)
+        if phase == "forward":
+            return f"`{title}` is {read_value(self.run.values[node]).text}"
+        wires = [self.run.wire(node, slot) for slot in range(len(self.circuit.sources_of(node)))]
+        for wire in wires:
+            if wire.blocked or not count_nonfinite(wire.sent)[0]:
+                continue
+            if wire.local is not None and not np.ndim(wire.local) and not np.ndim(wire.upstream):
+                factors = [read_value(number).text for number in (wire.upstream, wire.local)]
+                return f"`{title}` multiplies {factors[0]} by {factors[1]}"
+            return f"`{title}` sends NaN back"
+        return f"`{title}` sends an infinity back"
 
     def outline_groups(self, most: int = 1000) -> dict[str, Any]:
         """Return the groups with their numbers of nodes, norms of gradients, and numbers of nodes that are not finite.
@@ -294,12 +345,11 @@ class CircuitViews:
             for outer in ("/".join(parts[: k + 1]) for k in range(len(parts))):
                 if outer in rows:
                     rows[outer] = rows[outer].add_totals(row)
+        filled = [(path, row) for path, row in rows.items() if row.nodes]
         groups = [
-            {"path": path, **asdict(row), "norm": json_encoding.encode_number(row.norm)}
-            for path, row in rows.items()
-            if row.nodes
+            {"path": path, **asdict(row), "norm": json_encoding.encode_number(row.norm)} for path, row in filled[:most]
         ]
-        return {"count": len(groups), "groups": groups[:most]}
+        return {"count": len(filled), "groups": groups}
 
     def _measure_labels(self, index: NDArray[np.int32], labels: int) -> list[_GroupTotals]:
         """Return the totals of the nodes that have each label themselves, without those of groups inside."""
@@ -421,14 +471,6 @@ def _zero_sizes(size: int) -> FlowSizes:
 def _norms_or_inf(sizes: FlowSizes) -> NDArray[Any]:
     norms: NDArray[Any] = np.where(sizes.infs > 0, np.inf, sizes.norms)
     return norms
-
-
-def _decade_bounds(logs: NDArray[np.float64]) -> tuple[float, float]:
-    if not len(logs):
-        return -1.0, 1.0
-    low = float(np.floor(logs.min()))
-    high = float(np.ceil(logs.max()))
-    return low, high if high > low else low + 1.0
 
 
 def _encode_ranges(nodes: NDArray[np.int64]) -> dict[str, Any]:

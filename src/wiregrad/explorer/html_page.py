@@ -21,6 +21,8 @@ from wiregrad.explorer.page_data import build_page_data
 from wiregrad.ir import CircuitGraph
 
 SCRIPT_FILE = "explorer.js"
+LARGE_SCRIPT_FILE = "large.js"
+"""The script of pages that hold a summary: of a large circuit, or of a training."""
 STYLE_FILE = "explorer.css"
 DATA_ELEMENT_ID = "wiregrad-data"
 """The id of the element that holds the data."""
@@ -75,7 +77,7 @@ def render_page(data: object, title: str) -> str:
     >>> "<title>a &lt; b" in render_page({}, "a < b")
     True
     """
-    script = read_inline_file(SCRIPT_FILE)
+    script = read_inline_file(choose_script(data))
     style = read_inline_file(STYLE_FILE)
     meta = f'<meta http-equiv="Content-Security-Policy" content="{build_content_policy(script, style)}">\n'
     parts = {"style": f"<style>{style}</style>", "script": f"<script>{script}</script>"}
@@ -90,8 +92,18 @@ def render_served_page(data: object, title: str) -> str:
     """
     # An empty icon keeps browsers from requesting /favicon.ico.
     style = f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="/{STYLE_FILE}">'
-    script = f'<script src="/{SCRIPT_FILE}" defer></script>'
+    script = f'<script src="/{choose_script(data)}" defer></script>'
     return _fill_template(data, title, policy="", style=style, script=script)
+
+
+def choose_script(data: object) -> str:
+    """Return the script that draws a page.
+
+    >>> choose_script({}), choose_script({"summary": {}})
+    ('explorer.js', 'large.js')
+    """
+    has_summary = isinstance(data, dict) and bool({"summary", "training"} & data.keys())
+    return LARGE_SCRIPT_FILE if has_summary else SCRIPT_FILE
 
 
 def _fill_template(data: object, title: str, **parts: str) -> str:

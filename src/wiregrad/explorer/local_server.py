@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 import webbrowser
+from collections.abc import Callable
 from threading import Thread
 
 from wiregrad.errors import FileAccessError, InputError, require_package, short_repr
@@ -29,6 +30,10 @@ START_STOP_SECONDS = 60.0
 """Seconds to wait for the server to start or stop; generous, for busy machines."""
 REQUEST_SECONDS = 10.0
 """Seconds in which a request must arrive completely; otherwise its connection is dropped."""
+
+
+AppBuilder = Callable[[str], RequestGuard]
+"""Builds the web application for HOST:PORT, where it is not that of a circuit."""
 
 
 class DeadlineProtocol(H11Protocol):
@@ -76,14 +81,16 @@ class DeadlineProtocol(H11Protocol):
 class ExplorerServer:
     """The explorer's server on this machine; `url` opens the page once, `stop` ends the server."""
 
-    def __init__(self, session: ExplorerSession, port: int = 0, address: str = LOOPBACK_ADDRESS) -> None:
+    def __init__(self, session: ExplorerSession | AppBuilder, port: int = 0, address: str = LOOPBACK_ADDRESS) -> None:
         host = check_address(address)
         self._socket = _bind_socket(host, port)
         self.port: int = self._socket.getsockname()[1]
         shown_host = f"[{host}]" if ":" in host else host
         # Browsers leave the default port out of the Host header.
         authority = shown_host if self.port == 80 else f"{shown_host}:{self.port}"
-        self.guard: RequestGuard = build_app(session, authority)
+        self.guard: RequestGuard = (
+            build_app(session, authority) if isinstance(session, ExplorerSession) else session(authority)
+        )
         config = uvicorn.Config(
             self.guard,
             access_log=False,
@@ -156,7 +163,12 @@ def _bind_socket(host: str, port: int) -> socket.socket:
 
 
 def open_explorer(
-    session: ExplorerSession, *, port: int = 0, address: str = LOOPBACK_ADDRESS, browser: bool = True, wait: bool = True
+    session: ExplorerSession | AppBuilder,
+    *,
+    port: int = 0,
+    address: str = LOOPBACK_ADDRESS,
+    browser: bool = True,
+    wait: bool = True,
 ) -> ExplorerServer:
     """Start a server for a session, open its page in the browser, and by default wait for Ctrl-C.
 

@@ -14,12 +14,9 @@ from wiregrad.explorer.circuit_views import CircuitViews
 
 MAX_ANSWER_CHARACTERS = 2_000_000
 """Maximum number of characters of JSON that the answers in a page may take."""
-MAX_GROUP_DEPTH = 2
-"""Maximum depth of the groups whose pictures are stored in the page."""
-MAX_STORED_PICTURES = 80
-"""Maximum number of pictures stored in the page."""
-NODES_EACH_SIDE = 12
-"""Nodes shown before and after a node that the page jumps to; the page uses the same number."""
+MAX_STORED_BOARDS = 80
+"""Maximum number of boards stored in the page."""
+BoardQuery = dict[str, list[str]]
 NodeDescriber = Callable[[int], dict[str, Any]]
 
 
@@ -31,18 +28,28 @@ def collect_answers(views: CircuitViews, summary: dict[str, Any], node: NodeDesc
     >>> run = wg.circuit("y = log(x)").run(x=0.0)
     >>> views = CircuitViews(run.circuit, run)
     >>> sorted(collect_answers(views, summarize_circuit(views)["summary"], views.describe_node))
-    ['/node/0', '/node/1', '/view?group=&nodes=0-1']
+    ['/board?', '/locate/1', '/node/0', '/node/1']
     """
     urls = {index: f"/node/{index}" for index in _list_stored_nodes(summary)}
     stored: dict[str, Any] = {url: node(index) for index, url in urls.items()}
-    room = MAX_ANSWER_CHARACTERS - len(json.dumps(stored))
-    for group, nodes in _list_stored_views(views.circuit.size, summary):
-        view = views.draw_view(group=group, nodes=nodes)
-        room -= len(json.dumps(view))
+    places = {f"/locate/{index}": views.locate_node(index) for index in _list_visited_nodes(summary)}
+    room = MAX_ANSWER_CHARACTERS - len(json.dumps([stored, places]))
+    for url, query in _list_boards(views, summary["where"], [*places.values()]).items():
+        board = views.draw_board(**query)
+        room -= len(json.dumps(board))
         if room < 0:
             break
-        stored[f"/view?group={group}&nodes={nodes}"] = view
-    return stored
+        stored[url] = board
+    return stored | {url: query for url, query in places.items() if format_board_url(query) in stored}
+
+
+def format_board_url(query: BoardQuery) -> str:
+    """Return the URL under which the page asks for a board, before it is quoted.
+
+    >>> format_board_url({"opened": ["net"], "focus": ["|t=:3-9"]})
+    '/board?opened=net&focus=|t=:3-9'
+    """
+    return "/board?" + "&".join(f"{name}={text}" for name in ("opened", "focus") for text in query[name])
 
 
 def _list_first_nonfinite(summary: dict[str, Any]) -> list[int]:
@@ -50,20 +57,44 @@ def _list_first_nonfinite(summary: dict[str, Any]) -> list[int]:
 
 
 def _list_stored_nodes(summary: dict[str, Any]) -> Iterator[int]:
-    """Yield the nodes to describe in full: the first non-finite ones, large gradients, nodes with their own box."""
+    """Yield the nodes to describe in full: the first non-finite ones, large gradients, nodes on the first board."""
     yield from _list_first_nonfinite(summary)
     yield from (row["node"] for row in summary["top"])
-    yield from (box["node"] for box in summary["view"]["boxes"] if box["inside"] is None)
+    yield from (box["node"] for box in summary["board"]["boxes"] if "node" in box)
 
 
-def _list_stored_views(size: int, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the views to store as (group, nodes): around what is not finite, outer groups, boxes of the summary."""
-    around = [
-        ("", f"{max(0, node - NODES_EACH_SIDE)}-{min(size - 1, node + NODES_EACH_SIDE)}")
-        for node in _list_first_nonfinite(summary)
-    ]
-    paths = [row["path"] for row in summary["outline"]["groups"] if row["path"].count("/") < MAX_GROUP_DEPTH]
-    boxes = [box["inside"] for box in summary["view"]["boxes"] if box["inside"] is not None]
-    groups = [(path, "") for path in sorted(paths, key=lambda path: path.count("/"))]
-    views = dict.fromkeys([*around, *groups, *((box["group"], box["nodes"]) for box in boxes)])
-    return [*views][:MAX_STORED_PICTURES]
+def _list_visited_nodes(summary: dict[str, Any]) -> list[int]:
+    """Return the nodes to which the page leads: the first non-finite ones and large gradients."""
+    return [*dict.fromkeys([*_list_first_nonfinite(summary), *(row["node"] for row in summary["top"])])]
+
+
+def _list_boards(views: CircuitViews, first: BoardQuery, places: list[BoardQuery]) -> dict[str, BoardQuery]:
+    """Return the boards to store by URL: with one box of the first board opened or closed, all closed, and others."""
+    closed: BoardQuery = {"opened": [], "focus": []}
+    queries = [first, *places[:2], closed]
+    for query in (first, closed):
+        queries += [
+            _turn_box(query, box) for box in views.draw_board(**query)["boxes"] if box["kind"] in ("group", "range")
+        ]
+    queries += places[2:]
+    return dict([(format_board_url(query), query) for query in queries][:MAX_STORED_BOARDS])
+
+
+def _turn_box(query: BoardQuery, box: dict[str, Any]) -> BoardQuery:
+    """Return what is open after a box was opened or closed, in the order in which the page writes it."""
+    if box["kind"] == "range":
+        stretch = box["stretch"]
+        focus = [text for text in query["focus"] if text.rpartition(":")[0] != stretch]
+        return {"opened": query["opened"], "focus": [*focus, f"{stretch}:{box['first']}-{box['last']}"]}
+    path = box["path"]
+    if not box["open"]:
+        return {"opened": [*query["opened"], path], "focus": query["focus"]}
+    outer = path.rpartition("/")[0]
+    opened = [one for one in query["opened"] if not f"{one}/".startswith(f"{path}/")]
+    return {"opened": opened, "focus": [text for text in query["focus"] if not _is_closed_with(text, path, outer)]}
+
+
+def _is_closed_with(focus: str, path: str, outer: str) -> bool:
+    group = focus.partition("|")[0]
+    first, _, last = focus.rpartition(":")[2].partition("-")
+    return f"{group}/".startswith(f"{path}/") or (group == outer and first == last)

@@ -106,6 +106,7 @@ def summarize_circuit(views: CircuitViews) -> dict[str, Any]:
     'a summary: 2 boxes stand for all 2 nodes and leaves of the circuit'
     """
     view = views.draw_view()
+    where = views.locate_node(views.stops[0]["node"]) if views.stops else {"opened": [], "focus": []}
     size = views.circuit.size
     count = len(view["boxes"])
     boxes = "1 box stands" if count == 1 else f"{count:,} boxes stand"
@@ -118,6 +119,11 @@ def summarize_circuit(views: CircuitViews) -> dict[str, Any]:
         "top": views.list_top_gradients(),
         "nonfinite": views.list_nonfinite(),
         "heat": views.build_heat_strip(),
+        "board": views.draw_board(**where),
+        "where": where,
+        "order": views.board.encode_order(),
+        "loop": views.board.find_loop(),
+        "stops": views.stops,
     }
     data = {"schema": json_encoding.PAGE_SCHEMA, "live": False, "note": note + drawn, "summary": summary}
     return data | _boxes_as_circuit(views, view)

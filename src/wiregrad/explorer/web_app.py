@@ -6,11 +6,12 @@ It never reads a file that a request names: it answers with the page, its two st
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from wiregrad.errors import InputError, WiregradError, require_package, short_repr
 from wiregrad.explorer.html_page import (
+    LARGE_SCRIPT_FILE,
     SCRIPT_FILE,
     STYLE_FILE,
     dump_json,
@@ -31,7 +32,7 @@ with require_package("starlette", "the explorer's server"):
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
 
-STATIC_FILES = {SCRIPT_FILE: "text/javascript", STYLE_FILE: "text/css"}
+STATIC_FILES = {SCRIPT_FILE: "text/javascript", LARGE_SCRIPT_FILE: "text/javascript", STYLE_FILE: "text/css"}
 """The files that the page fetches, and their media types."""
 MAX_VIEW_BOXES = 2000
 """Upper limit of the depth and the number of boxes that a request may ask for."""
@@ -54,21 +55,34 @@ def build_app(session: ExplorerSession, authority: str) -> RequestGuard:
         "/blame": lambda request: encode_blame(session.views),
         "/heat": lambda request: session.views.build_heat_strip(),
         "/outline": lambda request: session.views.outline_groups(),
+        "/board": lambda request: session.views.draw_board(
+            request.query_params.getlist("opened"), request.query_params.getlist("focus")
+        ),
+        "/locate/{node:int}": lambda request: session.views.locate_node(request.path_params["node"]),
+        "/step/{phase}/{node:int}": lambda request: session.views.describe_step(
+            request.path_params["node"], request.path_params["phase"]
+        ),
         "/view": lambda request: session.views.draw_view(**_parse_view_query(request)),
     }
     routes = [
         Route("/", lambda request: _respond_page(session), methods=["GET"]),
-        *(Route(f"/{name}", _serve_static_file(name, kind), methods=["GET"]) for name, kind in STATIC_FILES.items()),
-        *(Route(path, _serve_json(answer), methods=["GET"]) for path, answer in answers.items()),
+        *(Route(path, serve_json(answer), methods=["GET"]) for path, answer in answers.items()),
         Route("/export", lambda request: _respond_export(session), methods=["GET"]),
         Route("/run", _serve_rerun(session), methods=["POST"]),
     ]
+    return RequestGuard(build_starlette(routes), authority)
+
+
+def build_starlette(routes: Sequence[Route]) -> Starlette:
+    """Return an application with some routes, the static files, and errors as answers."""
+    static = [Route(f"/{name}", _serve_static_file(name, kind), methods=["GET"]) for name, kind in STATIC_FILES.items()]
     starlette = Starlette(
-        routes=routes, exception_handlers={HTTPException: _respond_http_error, WiregradError: _respond_error}
+        routes=[*routes, *static],
+        exception_handlers={HTTPException: _respond_http_error, WiregradError: _respond_error},
     )
     # `/data/` is not `/data`: answer 404 instead of a redirect.
     starlette.router.redirect_slashes = False
-    return RequestGuard(starlette, authority)
+    return starlette
 
 
 def _respond_page(session: ExplorerSession) -> Response:
@@ -85,18 +99,20 @@ def _serve_static_file(name: str, kind: str) -> Callable[[Request], Response]:
     return lambda request: Response(read_static_file(name), media_type=kind)
 
 
-def _serve_json(answer: RequestAnswer) -> Callable[[Request], Response]:
-    return lambda request: _respond_json(answer(request))
+def serve_json(answer: RequestAnswer) -> Callable[[Request], Response]:
+    """Return an endpoint that answers with JSON."""
+    return lambda request: respond_json(answer(request))
 
 
-def _respond_json(data: object) -> Response:
+def respond_json(data: object) -> Response:
+    """Return a response with JSON."""
     return Response(dump_json(data), media_type="application/json")
 
 
 def _serve_rerun(session: ExplorerSession) -> Callable[[Request], Awaitable[Response]]:
     async def rerun(request: Request) -> Response:
         leaves = _parse_leaves(await request.body())
-        return _respond_json(await run_in_threadpool(session.rerun, leaves))
+        return respond_json(await run_in_threadpool(session.rerun, leaves))
 
     return rerun
 

@@ -41,6 +41,14 @@ def steps(run: RunRecord) -> Iterator[RunStep]:
             yield from _backward_steps(run, Node(run.circuit, node))
 
 
+def steps_of_node(run: RunRecord, node: int, phase: str) -> list[RunStep]:
+    """Return the steps of one node in one phase, `forward` or `backward`."""
+    view = Node(run.circuit, node)
+    if phase == "forward":
+        return [_forward_step(run, view)]
+    return [] if run.flows[node] is None else [*_backward_steps(run, view)]
+
+
 def _forward_step(run: RunRecord, node: Node) -> RunStep:
     view = RunNode(run, node.index)
     value = format_brief_number(view.value)

@@ -4,71 +4,97 @@
  */
 import { createContext } from "preact";
 import { useContext, useEffect, useState } from "preact/hooks";
-import type { Heat } from "../layout/heat";
 import type { PageData, readValue } from "../state/data";
 import type { Place } from "../types";
-import type { Where } from "./where";
 
 /** A value as JSON has it. */
 export type Told = Exclude<Parameters<typeof readValue>[0], undefined>;
 
-/** A number as a picture shows it; `size` is null where there is none. */
+/** A number as a picture shows it. */
 export interface ToldReading {
   text: string;
-  size: number | string | null;
-  signed: boolean;
+  size: number | string;
   state: "number" | "not finite" | "blocked" | "not computed";
 }
 
-/** A box of a picture: one node, or a group of them. */
-export interface ToldBox {
-  kind: "input" | "constant" | "node" | "splitter" | "group";
-  name: string;
-  text: string;
-  label: string;
-  /** The first node it stands for, counted in the whole circuit, and how many there are. */
-  node: number;
-  nodes: number;
-  group: string;
-  facts: string[];
-  value: ToldReading | null;
-  grad: ToldReading | null;
-  outputs: string[];
-  bad: number;
-  kink: string;
-  /** What to ask for to see inside; null where it stands for one node. */
-  inside: Where | null;
-  x: number;
-  y: number;
-  width: number;
-  height: number;
-  rank: number;
-}
-
-/** A wire between two boxes, or several together; `reader` and `slot` are of the whole circuit. */
-export interface ToldLink {
-  source: number;
-  target: number;
-  reader: number;
-  slot: number;
-  input: string;
-  wires: number;
-  local: ToldReading | null;
-  sent: ToldReading | null;
-  points: [number, number][];
-  stub: boolean;
-  /** How much room what stands on the wire takes before its end. */
-  room: number;
-}
-
-/** A picture with places. */
-export interface ToldView {
-  width: number;
-  height: number;
-  note: string;
+/** A box of a board. Positions are those of function nodes in a forward pass. */
+export interface BoardBox {
+  id: number;
+  /** The frame that it is in; -1: none. */
+  parent: number;
+  kind: "group" | "range" | "node" | "input" | "inputs";
+  title: string;
   about: string;
-  boxes: ToldBox[];
-  links: ToldLink[];
+  /** How many nodes it stands for, and the ranges of their positions; not exact where there are very many ranges. */
+  count: number;
+  ranges: [number, number][];
+  exact: boolean;
+  /** The largest finite gradient. */
+  largest: number | string;
+  /** The first node whose value, and the last whose gradient is not finite; -1: none. */
+  bad: [number, number];
+  /** Of a group: where it is, and whether it is open. */
+  path?: string;
+  open?: boolean;
+  /** Of merged neighbours: which stretch of them, and from which to which. */
+  stretch?: string;
+  first?: number;
+  last?: number;
+  /** Of a node: which, its op, its numbers; no gradient: none arrives. */
+  node?: number;
+  op?: string;
+  value?: ToldReading;
+  grad?: ToldReading | null;
+}
+
+/** Boxes and the wires between them; `reader` and `slot` are of the first wire of a link. */
+export interface Board {
+  boxes: BoardBox[];
+  links: { from: number; to: number; reader: number; slot: number; wires: number }[];
+}
+
+/** What is open on a board: groups by path, and parts of stretches of merged neighbours as `STRETCH:FIRST-LAST`. */
+export interface Where {
+  opened: string[];
+  focus: string[];
+}
+
+/** Which nodes the passes visit, as bits. */
+export interface Order {
+  forward: string;
+  backward: string;
+}
+
+/** A loop: its variable, the number of its first step, and the first node of every step. */
+export interface Loop {
+  name: string;
+  first: number;
+  starts: number[];
+}
+
+/** A node at which a pass meets the first number that is not finite. */
+export interface Stop {
+  phase: "forward" | "backward";
+  node: number;
+  text: string;
+}
+
+/** Gradients by the order of nodes and by size, in powers of ten: cells are column, row, nodes, positive, negative. */
+export interface Heat {
+  size: number;
+  columns: number;
+  rows: number;
+  low: number;
+  high: number;
+  cells: [number, number, number, number, number][];
+  zero: number;
+  absent: number;
+  bad: number[];
+}
+
+/** What Python says about the origin of what is not finite. */
+export interface Blamed {
+  blame?: { text: string; origins: { phase: string; node: number; said: string; suggestion: string }[] };
 }
 
 /** A group: how many nodes, the norm of their gradients, how many are not finite. */
@@ -133,7 +159,11 @@ export interface Found {
 export interface LargeData extends PageData {
   summary: {
     size: number;
-    view: ToldView;
+    board: Board;
+    where: Where;
+    order: Order;
+    loop: Loop | null;
+    stops: Stop[];
     outline: { count: number; groups: OutlineRow[] };
     /** The nodes with the largest gradients. */
     top: NodeRow[];

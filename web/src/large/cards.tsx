@@ -1,20 +1,21 @@
 /** The cards of a large circuit: a node with the numbers of every wire, one wire, a bundle, a group. */
 import { useContext, useState } from "preact/hooks";
 import { counted } from "../layout/letters";
-import { pretty } from "../layout/readings";
 import { readValue } from "../state/data";
-import { Button, Card, Fact, Hint, Link, Table } from "../ui/parts";
+import { Button, Card, Fact, Link, Table } from "../ui/parts";
 import { operandText } from "../ui/text";
-import { ask, Asking, useAsked, type ToldNode, type ToldView, type ToldWire } from "./answers";
-import { told, type Ways } from "./parts";
-import { nodeOfPicked, type Picked } from "./where";
+import { ask, Asking, useAsked, type Board, type BoardBox, type ToldNode, type ToldWire } from "./answers";
+import { told } from "./parts";
+import { nodeOfPicked, opens, type Picked } from "./where";
 import { Explained } from "./why";
 
+type Pick = (picked: Picked | null) => void;
+
 interface Props {
-  view: ToldView;
-  picked: Picked | null;
-  pick: Ways["pick"];
-  open: (box: number) => void;
+  board: Board;
+  picked: Picked;
+  pick: Pick;
+  turn: (box: BoardBox) => void;
 }
 
 /** The panel on the right. */
@@ -23,35 +24,41 @@ export function Inspector(props: Props) {
   const node = nodeOfPicked(picked);
   const { answer, error } = useAsked<ToldNode>(node === null ? null : `/node/${node}`);
   const known = answer?.node === node ? answer : null;
-  const wire = picked?.kind === "wire" && known?.wires[picked.slot];
+  const wire = picked.kind === "wire" && known?.wires[picked.slot];
   return (
-    <aside class={picked ? "inspector open" : "inspector"} aria-label="Inspector">
-      {!picked && <Hint>Pick a box or a wire to see its numbers. Open a group to see what is in it, down to one wire.</Hint>}
+    <aside class="large-card" aria-label="Inspector">
       {error && <p role="alert">{error}</p>}
-      {picked?.kind === "box" && <GroupCard {...props} box={picked.box} />}
-      {picked?.kind === "bundle" && <BundleCard {...props} link={picked.link} />}
+      {picked.kind === "box" && <GroupCard {...props} title={picked.title} />}
+      {picked.kind === "bundle" && <BundleCard {...props} {...picked} />}
       {wire && known && <WireCard {...props} node={known} wire={wire} />}
-      {picked?.kind === "node" && known && <NodeCard {...props} node={known} />}
+      {picked.kind === "node" && known && <NodeCard {...props} node={known} />}
     </aside>
   );
 }
 
-function GroupCard({ view, box, open, pick }: Props & { box: number }) {
-  const { label, facts } = view.boxes[box]!;
+function GroupCard({ board, title, turn, pick }: Props & { title: string }) {
+  const box = board.boxes.find((one) => one.title === title);
+  if (!box) return <Card title={title} about="group" close={() => pick(null)}><p class="note">It is not in the picture any more.</p></Card>;
+  const bad = [box.bad[0] >= 0 && "values", box.bad[1] >= 0 && "gradients"].filter(Boolean).join(" and ");
   return (
-    <Card title={label} about="group" close={() => pick(null)}>
-      <ul>{facts.slice(1).map((fact) => <li key={fact}>{pretty(fact)}</li>)}</ul>
-      <p><Button keys="O" onClick={() => open(box)}>Open</Button></p>
+    <Card title={title} about={box.kind === "range" ? "merged groups" : box.kind} close={() => pick(null)}>
+      <dl>
+        <Fact name="holds">{counted(box.count, "node")}</Fact>
+        {box.about && <Fact name="what">{box.about}</Fact>}
+        <Fact name="largest |gradient|">{told(box.largest)}</Fact>
+        {bad && <Fact name="not finite">{bad}</Fact>}
+      </dl>
+      {(opens(box) || box.open) && <p><Button keys="O" onClick={() => turn(box)}>{box.open ? "Close" : "Open"}</Button></p>}
     </Card>
   );
 }
 
-function BundleCard({ view, link, pick }: Props & { link: number }) {
-  const { source, target, wires, sent, reader, slot } = view.links[link]!;
+function BundleCard({ board, from, to, pick }: Props & { from: string; to: string }) {
+  const { boxes, links } = board;
+  const link = links.find((one) => boxes[one.from]!.title === from && boxes[one.to]!.title === to);
   return (
-    <Card title={`${view.boxes[source]!.label} → ${view.boxes[target]!.label}`} about={counted(wires, "wire")} close={() => pick(null)}>
-      {sent && <p>Together they send back {pretty(sent.text)}.</p>}
-      <p><Button onClick={() => pick({ kind: "wire", reader, slot })}>The first of them</Button></p>
+    <Card title={`${from} → ${to}`} about={counted(link?.wires ?? 0, "wire")} close={() => pick(null)}>
+      {link && <p><Button onClick={() => pick({ kind: "wire", reader: link.reader, slot: link.slot })}>The first of them</Button></p>}
     </Card>
   );
 }
@@ -65,7 +72,7 @@ export function productOf({ upstream, local, sent }: ToldWire): string {
 }
 
 /** The wires of a node; each is named by its other end. */
-function Wires({ title, wires, end, pick }: { title: string; wires: ToldWire[]; end: "from" | "to"; pick: Ways["pick"] }) {
+function Wires({ title, wires, end, pick }: { title: string; wires: ToldWire[]; end: "from" | "to"; pick: Pick }) {
   if (!wires.length) return null;
   const rows = wires.map((wire) => [
     <Link label={`Wire from ${wire.from} to ${wire.to}, input ${wire.slot + 1}`}

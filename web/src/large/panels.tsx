@@ -3,14 +3,45 @@ import { useContext, useState } from "preact/hooks";
 import { counted } from "../layout/letters";
 import { pretty } from "../layout/readings";
 import { Button, Link, SearchForm, Table } from "../ui/parts";
-import { Asking, useAsked, type Found, type LargeData, type NodeRow, type OutlineRow, type Slices, type ToldView } from "./answers";
-import { told, type Ways } from "./parts";
-import { isChild, nodeOfPicked, pickedBox, type Picked, type Where } from "./where";
+import { Asking, useAsked, type Board, type BoardBox, type Found, type LargeData, type NodeRow, type OutlineRow, type Slices, type Where } from "./answers";
+import { told } from "./parts";
+import { isChild, isSame, nodeOfPicked, opens, pickedBox, type Picked } from "./where";
 
 const MOST = 300;
+export type DrawerTab = "outline" | "table" | "top" | "find" | "bad";
+
+interface DrawerProps {
+  data: LargeData;
+  tab: DrawerTab;
+  board: Board;
+  where: Where;
+  picked: Picked | null;
+  query: string;
+  onQuery: (query: string) => void;
+  onTab: (tab: DrawerTab | null) => void;
+  pick: (picked: Picked | null) => void;
+  turn: (box: BoardBox) => void;
+  visit: (node: number) => void;
+  openPath: (path: string) => void;
+}
+
+/** The drawer on the right: one of the panels. */
+export function Drawer({ data, tab, board, where, picked, query, onQuery, onTab, pick, turn, visit, openPath }: DrawerProps) {
+  return (
+    <div class="drawer">
+      <p class="shut"><Button quiet label="Close the drawer" keys="Esc" onClick={() => onTab(null)}>✕</Button></p>
+      {tab === "outline" && <Outline data={data} where={where} openPath={openPath} />}
+      {tab === "table" && <BoardTable board={board} picked={picked} pick={pick} turn={turn} />}
+      {tab === "top" && <section class="panel" aria-label="Largest gradients"><h2>Largest gradients</h2>
+        <Nodes nodes={data.summary.top} picked={picked} visit={visit} /></section>}
+      {tab === "find" && <Search query={query} onQuery={onQuery} picked={picked} visit={visit} />}
+      {tab === "bad" && <NotFinite data={data} visit={visit} />}
+    </div>
+  );
+}
 
 /** The tree of groups: nodes, gradient norm and how many are not finite; a name opens the group in the picture. */
-export function Outline({ data, where, go }: { data: LargeData; where: Where; go: Ways["go"] }) {
+export function Outline({ data, where, openPath }: { data: LargeData; where: Where; openPath: (path: string) => void }) {
   const { groups, count } = data.summary.outline;
   const [turned, setTurned] = useState<readonly string[]>([]);
   if (!count) return null;
@@ -29,7 +60,7 @@ export function Outline({ data, where, go }: { data: LargeData; where: Where; go
                   {open ? "▾" : "▸"}
                 </button>
               )}
-              <Link current={where.group === path} onClick={() => go({ group: path, nodes: "" })}>{path.split("/").at(-1)}</Link>
+              <Link current={where.opened.includes(path)} onClick={() => openPath(path)}>{path.split("/").at(-1)}</Link>
             </span>
             <span class="num">{counted(nodes, "node")}{data.run && bad < nodes && ` ‖g‖ ${told(norm)}`}
               {bad > 0 && <b class="bad"> {bad < nodes ? bad.toLocaleString("en") : "all"} not finite</b>}</span>
@@ -62,7 +93,7 @@ export function visible(groups: readonly OutlineRow[], turned: readonly string[]
 }
 
 /** The first nodes that made something non-finite of finite numbers, with their lines, and why. */
-export function NotFinite({ data, visit }: { data: LargeData; visit: Ways["visit"] }) {
+export function NotFinite({ data, visit }: { data: LargeData; visit: (node: number) => void }) {
   const { values, gradients, first } = data.summary.nonfinite;
   const [why, setWhy] = useState("");
   const ask = useContext(Asking);
@@ -105,7 +136,7 @@ export function runs({ slices, left_out }: Slices): string {
 }
 
 /** Nodes of the whole circuit, with a way to each. */
-export function Nodes({ nodes, picked, visit }: { nodes: readonly NodeRow[]; picked: Picked | null; visit: Ways["visit"] }) {
+export function Nodes({ nodes, picked, visit }: { nodes: readonly NodeRow[]; picked: Picked | null; visit: (node: number) => void }) {
   if (!nodes.length) return <p class="note">There are none.</p>;
   return (
     <Table heads={["name", "op", "value", "gradient", "group", "written at"]}
@@ -116,27 +147,24 @@ export function Nodes({ nodes, picked, visit }: { nodes: readonly NodeRow[]; pic
   );
 }
 
-/** The picture as a table: everything that is drawn, with a way into it. */
-export function ViewTable({ view, picked, pick, open }: {
-  view: ToldView; picked: Picked | null; pick: Ways["pick"]; open: (box: number) => void;
-}) {
-  const own = view.boxes.map((_, k) => pickedBox(view, k));
-  const rows = view.boxes.map((box, k) => [
-    <Link onClick={() => pick(own[k]!)}>{box.label}</Link>,
-    box.text, pretty(box.value?.text ?? ""), pretty(box.grad?.text ?? ""), box.bad || "",
-    box.kind === "group" && <Button label={`Open ${box.label}`} onClick={() => open(k)}>Open</Button>,
+/** The board as a table: everything that is drawn, with a way into it. */
+export function BoardTable({ board, picked, pick, turn }: Pick<DrawerProps, "board" | "picked" | "pick" | "turn">) {
+  const rows = board.boxes.map((box) => [
+    <Link onClick={() => pick(pickedBox(box))}>{box.title}</Link>,
+    box.op ?? counted(box.count, "node"), pretty(box.value?.text ?? ""), pretty(box.grad?.text ?? ""), box.bad.some((node) => node >= 0) ? "yes" : "",
+    (opens(box) || box.open) && <Button label={`${box.open ? "Close" : "Open"} ${box.title}`} onClick={() => turn(box)}>{box.open ? "Close" : "Open"}</Button>,
   ]);
   return (
-    <div role="region" aria-label="Table of boxes">
+    <section class="panel" aria-label="Table of boxes">
       <Table heads={["name", "what", "value", "gradient", "not finite", "inside"]} rows={rows}
-        picked={own.findIndex((one) => JSON.stringify(one) === JSON.stringify(picked))} />
-    </div>
+        picked={board.boxes.findIndex((box) => isSame(pickedBox(box), picked))} />
+    </section>
   );
 }
 
 /** The search of the whole circuit, which Python answers. */
 export function Search({ query, onQuery, picked, visit }: {
-  query: string; onQuery: (query: string) => void; picked: Picked | null; visit: Ways["visit"];
+  query: string; onQuery: (query: string) => void; picked: Picked | null; visit: (node: number) => void;
 }) {
   const { answer, error } = useAsked<Found>(query.trim() ? `/find?q=${encodeURIComponent(query)}` : null);
   const nodes = answer?.nodes ?? [];
@@ -144,10 +172,10 @@ export function Search({ query, onQuery, picked, visit }: {
   const next = nodes.find(({ node }) => node > selected) ?? nodes[0];
   const rest = answer && answer.count > nodes.length ? `, the first ${nodes.length} shown` : "";
   return (
-    <div class="find">
+    <section class="panel find" aria-label="Find nodes">
       <SearchForm query={query} onQuery={onQuery} wrong={error !== ""} next={next ? () => visit(next.node) : null} />
       <p role="status">{error || (answer && counted(answer.count, "node") + rest)}</p>
       {answer && <Nodes nodes={nodes} picked={picked} visit={visit} />}
-    </div>
+    </section>
   );
 }

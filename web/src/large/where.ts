@@ -1,53 +1,61 @@
-/** Which part of a large circuit is on show, how deeper parts are reached, and what is selected in it. Pure. */
-import type { ToldView } from "./answers";
+/** What is open on the board of a large circuit, how it opens and closes, and what is selected. Pure. */
+import type { Board, BoardBox, Where } from "./answers";
 
-/** A group (empty: all of them), and which of its nodes, as `3-9,12-12`; empty: all of them. */
-export interface Where {
-  group: string;
-  nodes: string;
-}
-
-/** A box that is a group, a wire bundle, one node or one wire; nodes are counted in the whole circuit. */
+/** A box that is a group, a bundle of wires, one node or one wire; nodes are counted in the whole circuit. */
 export type Picked =
-  | { kind: "box"; box: number }
-  | { kind: "bundle"; link: number }
+  | { kind: "box"; title: string }
+  | { kind: "bundle"; from: string; to: string }
   | { kind: "node"; node: number }
   | { kind: "wire"; reader: number; slot: number };
 
-export const WHOLE: Where = { group: "", nodes: "" };
-/** How many nodes are shown on each side of one that is gone to. */
-const AROUND = 12;
-
-/** The question for the picture of a part. */
-export function viewPath({ group, nodes }: Where, down: boolean): string {
-  return `/view?${new URLSearchParams({ group, nodes, ...(down ? { down: "1" } : {}) }).toString()}`;
+/** The question for a board. */
+export function boardPath({ opened, focus }: Where): string {
+  const query = new URLSearchParams([...opened.map((one) => ["opened", one]), ...focus.map((one) => ["focus", one])]);
+  return `/board?${query.toString()}`;
 }
 
-/** The nodes about a node, in the order in which they were made. */
-export function around(node: number, size: number): Where {
-  return { group: "", nodes: `${Math.max(0, node - AROUND)}-${Math.min(size - 1, node + AROUND)}` };
+/** Whether a box can be opened. */
+export function opens({ kind, open }: BoardBox): boolean {
+  return (kind === "group" && !open) || kind === "range";
 }
 
-/** The way from the whole circuit to a part. */
-export function crumbs({ group, nodes }: Where): { text: string; where: Where }[] {
-  const parts = group.split("/").filter(Boolean);
-  const groups = parts.map((text, k) => ({ text, where: { group: parts.slice(0, k + 1).join("/"), nodes: "" } }));
-  const rest = nodes ? [{ text: nodes.replace(/^(\d+).*-/, "nodes $1 to "), where: { group, nodes } }] : [];
-  return [{ text: "whole circuit", where: WHOLE }, ...groups, ...rest];
+/** What is open after a box was opened. */
+export function openBox({ opened, focus }: Where, box: BoardBox): Where {
+  if (box.kind === "range") return { opened, focus: [...without(focus, box.stretch!), `${box.stretch}:${box.first}-${box.last}`] };
+  return { opened: [...opened.filter((one) => one !== box.path), box.path!], focus };
 }
 
-/** What a box of a picture stands for. */
-export function pickedBox(view: ToldView, box: number): Picked | null {
-  const found = view.boxes[box];
-  if (!found) return null;
-  return found.kind === "group" ? { kind: "box", box } : { kind: "node", node: found.node };
+/** What is open after a group was closed, with all that is in it; the neighbours of a step of a loop are shown again. */
+export function closeBox({ opened, focus }: Where, { path = "" }: BoardBox): Where {
+  const outer = path.slice(0, Math.max(0, path.lastIndexOf("/")));
+  const isInside = (one: string): boolean => one === path || one.startsWith(`${path}/`);
+  const kept = focus.filter((one) => !isInside(one.slice(0, one.indexOf("|"))) && !isSingle(one, outer));
+  return { opened: opened.filter((one) => !isInside(one)), focus: kept };
 }
 
-/** What a wire of a picture stands for. */
-export function pickedLink(view: ToldView, link: number): Picked | null {
-  const found = view.links[link];
-  if (!found) return null;
-  return found.wires > 1 ? { kind: "bundle", link } : { kind: "wire", reader: found.reader, slot: found.slot };
+function isSingle(focus: string, path: string): boolean {
+  const [first, last] = focus.slice(focus.lastIndexOf(":") + 1).split("-");
+  return focus.slice(0, focus.indexOf("|")) === path && first === last;
+}
+
+function without(focus: readonly string[], stretch: string): string[] {
+  return focus.filter((one) => one.slice(0, one.lastIndexOf(":")) !== stretch);
+}
+
+/** What a box stands for. */
+export function pickedBox({ kind, node, title }: BoardBox): Picked {
+  return kind === "node" || kind === "input" ? { kind: "node", node: node! } : { kind: "box", title };
+}
+
+/** What a link stands for. */
+export function pickedLink({ boxes, links }: Board, link: number): Picked {
+  const { from, to, wires, reader, slot } = links[link]!;
+  return wires > 1 ? { kind: "bundle", from: boxes[from]!.title, to: boxes[to]!.title } : { kind: "wire", reader, slot };
+}
+
+/** Whether two things are the same. */
+export function isSame(one: Picked | null, two: Picked | null): boolean {
+  return JSON.stringify(one) === JSON.stringify(two);
 }
 
 /** The node that a card is about: of a wire, the one that reads it. */

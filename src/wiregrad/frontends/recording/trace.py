@@ -483,7 +483,7 @@ def _check_kept(tape: Tape, needed: list[int]) -> None:
 setattr(Value, "__wiregrad_circuit__", circuit_of_value)  # noqa: B010 - `wg.circuit(value)` looks for it
 
 
-MAX_CALL_GROUPS = 1000
+MAX_CALL_GROUPS = 100_000
 """More calls of one function in one group than this share a group."""
 
 

@@ -356,7 +356,7 @@ MAX_PART_DEPTH = 6
 """Maximum number of attributes, keys and indices in the path of an object."""
 MAX_CALLED_DEPTH = 3
 """Maximum number of attributes, keys and indices in the path of an object that is called."""
-MAX_LOOP_STEPS = 1000
+MAX_LOOP_STEPS = 100_000
 """A loop of more steps than this has no groups for its steps."""
 MAX_SEARCHES = 20
 """Maximum number of times that the variables of one call are searched for objects that were not found before."""

@@ -3,17 +3,19 @@
 Kept true: an event has the exact step at which it began and the numbers of that step, even after the records around
 it were merged; a refused step leaves the recording unchanged; memory does not grow with the number of steps.
 
-Start with `Flight.step` here: `measurements` measures and stores a step, `events` decides what went wrong. Other rooms
-call `Flight`.
+Start with `Flight.step` here: `measurements` measures and stores a step, `events` decides what went wrong,
+`flight_file` saves a flight. Other rooms call `Flight` and `load_flight`.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,11 +33,32 @@ from wiregrad.inspect.flight_recorder.events import (
     check_count,
     check_kind,
 )
-from wiregrad.inspect.flight_recorder.measurements import GROUP_METRICS, Band, Grouping, StepGauge, StepHistory
+from wiregrad.inspect.flight_recorder.flight_file import read_flight, write_flight
+from wiregrad.inspect.flight_recorder.measurements import (
+    GROUP_METRICS,
+    Band,
+    Grouping,
+    StepGauge,
+    StepHistory,
+    StepStructure,
+)
 from wiregrad.inspect.report import Report
 from wiregrad.ir import join_first_names
 
-__all__ = ["KINDS", "Band", "Event", "Flight", "FlightError", "GroupRecord", "Limits", "Record", "Snapshot"]
+__all__ = [
+    "KINDS",
+    "Band",
+    "CurveBand",
+    "Event",
+    "Flight",
+    "FlightError",
+    "GroupRecord",
+    "Limits",
+    "Record",
+    "Snapshot",
+    "copy_step",
+    "load_flight",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +93,15 @@ class Snapshot:
     step: int
     params: Any
     inputs: Any
+
+
+class CurveBand(NamedTuple):
+    """A number over stretches of steps: the middle step of each, and its smallest, mean and largest."""
+
+    steps: list[float]
+    low: list[float]
+    mean: list[float]
+    high: list[float]
 
 
 class Flight(Report):
@@ -111,6 +143,7 @@ class Flight(Report):
         self._history = StepHistory(capacity, events.FIRST_GROUP_COLUMN)
         self._events: list[Event] = []
         self._kept: deque[Snapshot] = deque(maxlen=keep + 1)
+        self._is_loaded = False
 
     @property
     def limits(self) -> Limits:
@@ -157,6 +190,8 @@ class Flight(Report):
         `params` and `grads` are containers of numbers and arrays; a gradient that is None counts as zeros. If `grads`
         is omitted, `.grad` of `wg.Value` parameters is read. `inputs` is copied into the snapshots of `keep`.
         """
+        if self._is_loaded:
+            raise InputError("this flight was read from a file and cannot go on; record a new one with wg.record()")
         number = _loss_number(loss)
         seen = self._gauge.measure_step(params, grads)
         if not self.steps:
@@ -166,7 +201,7 @@ class Flight(Report):
             self._history.add_row(np.array(row, np.float64))
         # While an event may be developing, the copies of the steps before it are not overwritten.
         if self.keep and not self._events and not self._judge.is_suspicious:
-            self._kept.append(Snapshot(self.steps - 1, tree_map(_copy_leaf, params), tree_map(_copy_leaf, inputs)))
+            self._kept.append(copy_step(self.steps - 1, params, inputs))
         fresh = self._judge.judge_step(self.steps - 1, number, seen)
         self._events += fresh
         self._announce_events(fresh)
@@ -205,6 +240,29 @@ class Flight(Report):
         lost = round(history.sum_of(k, events.LOST_COLUMN))
         return Record(int(starts[k]), int(starts[k + 1]) - 1, history.band_of(k, events.LOSS_COLUMN), lost, groups)
 
+    def curve(self, metric: str = "loss", group: str = "", *, most: int = 300) -> CurveBand:
+        """Return the loss, or a metric of a group, over at most `most` stretches of steps.
+
+        >>> flight = Flight()
+        >>> for loss in (3.0, 2.0):
+        ...     events = flight.step(loss, {"w": 1.0}, {"w": 0.5})
+        >>> flight.curve().mean, flight.curve("gradient", "w").steps
+        ([3.0, 2.0], [0.0, 1.0])
+        """
+        column = events.LOSS_COLUMN if metric == "loss" else events.metric_column(self.groups.index(group), metric)
+        return CurveBand(*(part.tolist() for part in self._history.merged_curve(column, most)))
+
+    def nonfinite_stretches(self) -> list[tuple[float, float]]:
+        """Return the stretches of steps, first and last, with a loss, gradient or parameter that is not finite."""
+        columns = [events.LOST_COLUMN]
+        for group in range(len(self.groups)):
+            columns += [events.metric_column(group, metric) for metric in ("nonfinite", "broken")]
+        return events.spoilt_stretches(self._history, columns) if self.steps else []
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the records and events into a file, which `wiregrad explore FILE` opens; snapshots are not written."""
+        write_flight(Path(path), self._history, self.groups, self.events)
+
     def lines(self) -> Iterator[str]:
         """Return sparklines of loss and gradients, and every event."""
         return (
@@ -217,6 +275,17 @@ class Flight(Report):
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
+
+
+def load_flight(path: str | os.PathLike[str]) -> Flight:
+    """Return the flight that `Flight.save` wrote into a file; it can be looked at, but takes no more steps."""
+    records = read_flight(Path(path))
+    flight = Flight(max(2, len(records.history)))
+    flight._history = records.history
+    flight._events = list(records.events)
+    flight._gauge.structure = StepStructure({}, dict.fromkeys(records.groups, ()))
+    flight._is_loaded = True
+    return flight
 
 
 def _make_limits(settings: dict[str, Any]) -> Limits:
@@ -232,6 +301,15 @@ def _loss_number(loss: object) -> float:
     if number is None:
         raise InputError(f"the loss of a step must be one real number; got {type(loss).__name__} {short_repr(loss)}")
     return float(number)
+
+
+def copy_step(step: int, params: object, inputs: object) -> Snapshot:
+    """Return copies of the parameters and inputs of a step.
+
+    >>> copy_step(7, {"w": np.ones(2)}, None).params
+    {'w': array([1., 1.])}
+    """
+    return Snapshot(step, tree_map(_copy_leaf, params), tree_map(_copy_leaf, inputs))
 
 
 def _copy_leaf(leaf: object) -> object:

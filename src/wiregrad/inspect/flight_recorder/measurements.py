@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.draw.layout.labels import escape_unprintable
-from wiregrad.errors import OperandError, ShapeError, short_repr
+from wiregrad.errors import FileFormatError, OperandError, ShapeError, short_repr
 from wiregrad.frontends.recording.value import Value
 from wiregrad.inspect.gradient_sizes import (
     BLOCK_SIZE,
@@ -169,6 +169,33 @@ class StepHistory:
     def sum_of(self, record: int, column: int) -> float:
         """Return the sum of a column over the steps of a record."""
         return float(self._mean[record, column] * self._seen[record, column])
+
+    EXPORTED = ("steps", "low", "mean", "high", "seen", "first", "last")
+    """The names of the arrays that a file of a history holds."""
+
+    def export_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the records, for a file."""
+        records = [column[: self._filled] for column in self._record_columns()]
+        return dict(zip(self.EXPORTED, [*records, self._first, self._last], strict=True))
+
+    @classmethod
+    def from_arrays(cls, width: int, total: int, stride: int, arrays: Mapping[str, NDArray[Any]]) -> StepHistory:
+        """Return the history that a file holds; raise if its arrays do not fit together."""
+        records = len(arrays["steps"])
+        history = cls(max(records, 2), width)
+        shaped = {name: arrays[name].reshape(records, width) for name in ("low", "mean", "high", "seen")}
+        if int(arrays["steps"].sum()) != total or stride < 1 or (arrays["steps"] < 1).any():
+            raise FileFormatError("the records of the flight do not have as many steps as it says")
+        if any(len(arrays[name]) != width for name in ("first", "last")):
+            raise FileFormatError(f"the first and last numbers of the flight are not {width} each")
+        history.stride = stride
+        history.total = total
+        history._filled = records
+        history._steps = arrays["steps"]
+        history._low, history._mean, history._high, history._seen = shaped.values()
+        history._first = arrays["first"]
+        history._last = arrays["last"]
+        return history
 
     def merged_curve(self, column: int, most: int) -> tuple[NDArray[np.float64], ...]:
         """Return the middle step, smallest, mean and largest of a column for at most `most` stretches of steps."""

@@ -1,0 +1,563 @@
+"""The board of a large circuit: its groups as boxes, some of them open, and how the nodes of each box are counted.
+
+A board shows the children of a group: the groups inside it and its own nodes. Groups that are alike and follow each
+other, such as the steps of a loop, are merged into a few boxes (`t = 0 … 549`), and so are neighbours where there are
+too many of them to be seen. What is open is part of the request, so a board depends on nothing but the circuit, its run
+and the request.
+
+Invariant: every function node that is drawn has exactly one box without others inside, and `ranges` of these boxes
+together are all positions in a forward pass.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.backends import RunRecord
+from wiregrad.draw.layout.boxes import NodeMasks, write_caption
+from wiregrad.draw.layout.grouping import find_wires
+from wiregrad.draw.layout.labels import Reading, read_value
+from wiregrad.draw.layout.picture import FlowSizes
+from wiregrad.errors import InputError, short_repr
+from wiregrad.explorer import json_encoding
+from wiregrad.explorer.find_language import split_into_ranges
+from wiregrad.ir import CircuitGraph, Node, join_first_names
+from wiregrad.ops.gradient_flow import fill_absent
+
+MAX_CHILDREN = 24
+"""Maximum number of boxes directly in a group before neighbours are merged."""
+MIN_ALIKE = 5
+"""Minimum number of consecutive groups with labels that differ only in a number for them to be merged."""
+MERGED_PARTS = 6
+"""Number of boxes into which a stretch of merged neighbours opens."""
+MAX_SHOWN_NEIGHBOURS = 8
+"""A stretch of at most this many neighbours opens into themselves."""
+MAX_LEAF_BOXES = 6
+"""Maximum number of inputs with a box each; more share one."""
+MAX_RANGES = 200
+"""Maximum number of ranges of positions sent for a box; with more, evenly chosen ones stand for all of them."""
+MAX_MARKS = 20_000
+"""Maximum number of loop steps whose first nodes are sent."""
+MAX_OPEN = 64
+"""Maximum number of groups that a request may open."""
+MAX_OP_COLUMNS = 6
+"""Maximum width of an op with its constants in the box of a node."""
+_NUMBERED_LABEL = re.compile(r"(.*?)([ =])(-?\d+)(?: \(\d+\))?")
+
+NodeIndices = NDArray[np.int64]
+
+
+class BoardChild(NamedTuple):
+    """A group or a node directly in a group: its label (empty for a node) and its function nodes, ascending."""
+
+    label: str
+    nodes: NodeIndices
+
+
+@dataclass(frozen=True)
+class BoardRequest:
+    """What is open: groups by path, and for stretches of merged neighbours the part that is looked at."""
+
+    opened: frozenset[str] = frozenset()
+    focus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def parse_board_request(opened: Sequence[str], focus: Sequence[str]) -> BoardRequest:
+    """Parse the query of a request: paths of open groups, and `STRETCH:FIRST-LAST` for merged neighbours.
+
+    >>> parse_board_request(["net"], ["|t:3-9"]).focus
+    {'|t': (3, 9)}
+    """
+    if len(opened) > MAX_OPEN or len(focus) > MAX_OPEN:
+        raise InputError(f"at most {MAX_OPEN} groups can be open; close some of them")
+    parts = [(text, re.fullmatch(r"(.*):(\d{1,9})-(\d{1,9})", text, re.DOTALL)) for text in focus]
+    for text, found in parts:
+        if found is None:
+            raise InputError(f"wanted focus=STRETCH:FIRST-LAST; got {short_repr(text)}")
+    return BoardRequest(
+        frozenset(opened), {found[1]: (int(found[2]), int(found[3])) for _, found in parts if found is not None}
+    )
+
+
+def encode_board_request(request: BoardRequest) -> dict[str, list[str]]:
+    """Return a request as the query that `parse_board_request` reads.
+
+    >>> encode_board_request(BoardRequest(frozenset(["net"]), {"|t": (3, 9)}))
+    {'opened': ['net'], 'focus': ['|t:3-9']}
+    """
+    focus = [f"{key}:{first}-{last}" for key, (first, last) in request.focus.items()]
+    return {"opened": sorted(request.opened), "focus": focus}
+
+
+def split_label(label: str) -> tuple[str, int | None]:
+    """Split the label of a group into what it shares with its neighbours and its number.
+
+    >>> split_label("t=12"), split_label("layer 2"), split_label("loss")
+    (('t=', 12), ('layer ', 2), ('loss ', None))
+    """
+    found = _NUMBERED_LABEL.fullmatch(label)
+    return (f"{label} ", None) if found is None else (found[1] + found[2], int(found[3]))
+
+
+def format_label(label: str) -> str:
+    """Format the label of a group for people.
+
+    >>> format_label("t=12"), format_label("dist")
+    ('t = 12', 'dist')
+    """
+    return re.sub(r"^(\w)=(-?\d)", r"\1 = \2", label)
+
+
+def format_span(first: str, last: str) -> str:
+    """Format the labels of merged neighbours from the first to the last.
+
+    >>> format_span("t=0", "t=549"), format_span("dist", "dist 550"), format_span("a", "b")
+    ('t = 0 … 549', 'dist 1 … 550', 'a … b')
+    """
+    stem, start = split_label(first)
+    last_stem, end = split_label(last)
+    if stem == last_stem and end is not None:
+        return f"{format_label(f'{stem}{1 if start is None else start}')} … {end}"
+    return format_label(first) if first == last else f"{format_label(first)} … {format_label(last)}"
+
+
+@dataclass(eq=False)
+class BoardBuilder:
+    """Builds boards of one circuit and its run."""
+
+    circuit: CircuitGraph
+    run: RunRecord | None
+    gradients: FlowSizes
+    values: FlowSizes
+
+    @cached_property
+    def kinds(self) -> NodeMasks:
+        """How each node is drawn."""
+        return NodeMasks.from_circuit(self.circuit)
+
+    @cached_property
+    def inner(self) -> NodeIndices:
+        """The function nodes."""
+        return np.flatnonzero(self.kinds.inner)
+
+    @cached_property
+    def positions(self) -> NodeIndices:
+        """The number of function nodes before each node: its position in a forward pass."""
+        return np.cumsum(self.kinds.inner) - self.kinds.inner
+
+    @cached_property
+    def _label_parts(self) -> list[list[str]]:
+        # The last entry is that of nodes without a group, whose index is -1.
+        return [[*filter(None, str(label).split("/"))] for label in self.circuit.columns.groups.table] + [[]]
+
+    @cached_property
+    def _label_index(self) -> NDArray[np.int32]:
+        index = self.circuit.columns.groups.index
+        return np.full(self.circuit.size, -1, np.int32) if index is None else index
+
+    @cached_property
+    def _children(self) -> dict[str, list[BoardChild]]:
+        return {}
+
+    @cached_property
+    def _wires(self) -> tuple[NodeIndices, NodeIndices]:
+        return find_wires(self.circuit)
+
+    def list_children(self, path: str, nodes: NodeIndices) -> list[BoardChild]:
+        """Return what is directly in a group, in the order of first nodes; `nodes` are its function nodes."""
+        if path not in self._children:
+            self._children[path] = self._split_by_child(path, nodes)
+        return self._children[path]
+
+    def _split_by_child(self, path: str, nodes: NodeIndices) -> list[BoardChild]:
+        depth = path.count("/") + 1 if path else 0
+        names: dict[str, int] = {}
+        table = np.full(len(self._label_parts), -1, np.int64)
+        used = np.unique(self._label_index[nodes])
+        for k in used.tolist():
+            parts = self._label_parts[k]
+            if len(parts) > depth:
+                table[k] = names.setdefault(parts[depth], len(names))
+        keys = table[self._label_index[nodes]]
+        loose = nodes[keys < 0]
+        children = [BoardChild("", np.array([node])) for node in loose.tolist()]
+        grouped = np.flatnonzero(keys >= 0)
+        order = grouped[np.argsort(keys[grouped], kind="stable")]
+        bounds = np.searchsorted(keys[order], np.arange(1, len(names)))
+        labels = [*names]
+        children += [BoardChild(labels[k], nodes[part]) for k, part in enumerate(np.split(order, bounds)) if len(part)]
+        return sorted(children, key=lambda child: int(child.nodes[0]))
+
+    def build_board(self, request: BoardRequest) -> dict[str, Any]:
+        """Return the boxes that are visible, the wires between them, and the counts of their nodes."""
+        drawing = _BoardDrawing(self, request)
+        drawing.draw_leaves()
+        drawing.draw_group("", self.inner, -1)
+        unknown = request.opened - drawing.opened
+        if any(not self._has_group(path) for path in unknown):
+            raise InputError(f"there is no group {short_repr(min(unknown))}")
+        return {"boxes": drawing.boxes, "links": drawing.link_boxes(*self._wires)}
+
+    def _has_group(self, path: str) -> bool:
+        parts = path.split("/")
+        return any(label[: len(parts)] == parts for label in self._label_parts)
+
+    def find_request_for(self, node: int) -> BoardRequest:
+        """Return the request that opens everything around a node."""
+        opened: set[str] = set()
+        focus: dict[str, tuple[int, int]] = {}
+        path = ""
+        nodes = self.inner
+        while True:
+            children = self.list_children(path, nodes)
+            at = next((k for k, child in enumerate(children) if node in child.nodes), None)
+            if at is None:
+                return BoardRequest(frozenset(opened), focus)
+            for key, first, last in list_stretches(path, children):
+                if first <= at <= last:
+                    focus[key] = (at - first, at - first)
+            if not children[at].label:
+                for key, (first, _) in list(focus.items()):
+                    if key == f"{path}|*" or key.startswith(f"{path}|."):
+                        # A node is seen among its neighbours.
+                        focus[key] = (max(0, first - 3), min(len(children) - 1, first + 3))
+                return BoardRequest(frozenset(opened), focus)
+            path = f"{path}/{children[at].label}" if path else children[at].label
+            opened.add(path)
+            nodes = children[at].nodes
+
+    def find_loop(self) -> dict[str, Any] | None:
+        """Return the longest loop near the top: its variable, its numbers and the first node of each step."""
+        path = ""
+        nodes = self.inner
+        for _ in range(8):
+            children = self.list_children(path, nodes)
+            runs = [
+                (last - first, first, last) for key, first, last in list_stretches(path, children) if key[-1] != "*"
+            ]
+            if runs:
+                _, first, last = max(runs)
+                stem, start = split_label(children[first].label)
+                if last - first >= MAX_MARKS:
+                    return None
+                starts = [int(child.nodes[0]) for child in children[first : last + 1]]
+                name = stem.rstrip("= ")
+                return {"name": name, "first": 1 if start is None else start, "starts": starts, "path": path}
+            largest = max(children, key=lambda child: len(child.nodes), default=None)
+            if largest is None or not largest.label:
+                return None
+            path = f"{path}/{largest.label}" if path else largest.label
+            nodes = largest.nodes
+        return None
+
+    def encode_order(self) -> dict[str, Any]:
+        """Return which nodes a forward and a backward pass visit, as bits in the order of indices."""
+        reached = np.zeros(self.circuit.size, bool)
+        if self.run is not None:
+            reached = np.fromiter((flow is not None for flow in self.run.flows), bool, self.circuit.size)
+        return {
+            "forward": _encode_bits(self.kinds.inner),
+            "backward": _encode_bits(reached & (self.kinds.inner | self.kinds.leaves)),
+        }
+
+
+def _encode_bits(mask: NDArray[np.bool_]) -> str:
+    return b64encode(np.packbits(mask, bitorder="little").tobytes()).decode()
+
+
+def list_stretches(path: str, children: Sequence[BoardChild]) -> list[tuple[str, int, int]]:
+    """Return the stretches of children that are merged: a key, the first and the last child.
+
+    >>> children = [BoardChild(f"t={k}", np.array([k])) for k in range(9)]
+    >>> list_stretches("", [BoardChild("", np.array([0])), *children])
+    [('|t=', 1, 9)]
+    """
+    alike = [(f"{path}|{stem}", first, last) for stem, first, last in _find_runs(children) if stem]
+    loose = [(f"{path}|.{first}", first, last) for stem, first, last in _find_runs(children) if not stem]
+    for stretches in (alike, sorted([*alike, *loose], key=lambda stretch: stretch[1])):
+        if len(children) - sum(last - first + 1 - MERGED_PARTS for _, first, last in stretches) <= MAX_CHILDREN:
+            return stretches
+    return [(f"{path}|*", 0, len(children) - 1)]
+
+
+def _find_runs(children: Sequence[BoardChild]) -> Iterator[tuple[str, int, int]]:
+    """Yield the runs of children with one stem, or of nodes, whose stem is empty; short runs are left out."""
+    stems = [child.label and split_label(child.label)[0] for child in children]
+    first = 0
+    for stem, run in groupby(stems):
+        last = first + sum(1 for _ in run) - 1
+        if last - first + 1 >= (MIN_ALIKE if stem else MERGED_PARTS + 1):
+            yield stem, first, last
+        first = last + 1
+
+
+def split_stretch(count: int, focus: tuple[int, int] | None) -> list[tuple[int, int]]:
+    """Return the parts into which a stretch of neighbours is merged; a part of one neighbour is that neighbour.
+
+    >>> split_stretch(1100, (550, 550))
+    [(0, 549), (550, 550), (551, 1099)]
+    >>> split_stretch(12, None)
+    [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11)]
+    """
+    first, last = (0, count - 1) if focus is None else (min(focus[0], count - 1), min(focus[1], count - 1))
+    inside = last - first + 1
+    parts = inside if inside <= MAX_SHOWN_NEIGHBOURS else MERGED_PARTS
+    cuts = [first + k * inside // parts for k in range(parts + 1)]
+    middle = [(a, b - 1) for a, b in pairwise(cuts)]
+    before = [(0, first - 1)] if first else []
+    after = [(last + 1, count - 1)] if last < count - 1 else []
+    return [*before, *middle, *after]
+
+
+class _BoardDrawing:
+    """The boxes of one board while it is drawn."""
+
+    def __init__(self, builder: BoardBuilder, request: BoardRequest) -> None:
+        self.builder = builder
+        self.circuit = builder.circuit
+        self.request = request
+        self.boxes: list[dict[str, Any]] = []
+        self.owner: NodeIndices = np.full(self.circuit.size, -1, np.int64)
+        self.opened: set[str] = set()
+
+    def draw_leaves(self) -> None:
+        """Add the boxes of the inputs."""
+        leaves = np.flatnonzero(self.builder.kinds.leaves)
+        if len(leaves) <= MAX_LEAF_BOXES:
+            for node in leaves.tolist():
+                self._add_node(node, -1, "input")
+        elif len(leaves):
+            names = join_first_names([self.circuit.name_of(node) for node in leaves.tolist()])
+            self._add_box({"kind": "inputs", "title": f"{len(leaves):,} inputs", "about": names}, leaves, -1)
+
+    def draw_group(self, path: str, nodes: NodeIndices, parent: int) -> None:
+        """Add the boxes of what is directly in a group."""
+        children = self.builder.list_children(path, nodes)
+        if path == "" and len(children) == 1 and children[0].label:
+            # A picture of one box says nothing.
+            self._draw_child(path, children[0], parent, opened=True)
+            return
+        stretches = {first: (key, last) for key, first, last in list_stretches(path, children)}
+        at = 0
+        while at < len(children):
+            if at in stretches:
+                key, last = stretches[at]
+                self._draw_stretch(path, key, children[at : last + 1], parent)
+                at = last + 1
+            else:
+                self._draw_child(path, children[at], parent)
+                at += 1
+
+    def _draw_stretch(self, path: str, key: str, children: Sequence[BoardChild], parent: int) -> None:
+        for first, last in split_stretch(len(children), self.request.focus.get(key)):
+            if first == last:
+                self._draw_child(path, children[first], parent)
+                continue
+            merged = children[first : last + 1]
+            nodes = np.sort(np.concatenate([child.nodes for child in merged]))
+            labels = [child.label for child in merged if child.label]
+            title = format_span(labels[0], labels[-1]) if labels else self._title_nodes(nodes)
+            alike = len({split_label(label)[0] for label in labels}) == 1
+            about = f"{len(labels):,} {'iterations' if '=' in key else 'calls'}" if alike else ""
+            if len(labels) < len(merged):
+                about = self._describe_lines(nodes)
+            facts = {"kind": "range", "title": title, "about": about, "stretch": key, "first": first, "last": last}
+            self._add_box(facts, nodes, parent)
+
+    def _draw_child(self, path: str, child: BoardChild, parent: int, *, opened: bool = False) -> None:
+        if not child.label or (len(child.nodes) == 1 and not opened):
+            self._add_node(int(child.nodes[0]), parent, "node")
+            return
+        inside = f"{path}/{child.label}" if path else child.label
+        is_open = opened or inside in self.request.opened
+        facts = {"kind": "group", "title": self._find_title(inside, child), "path": inside, "open": is_open}
+        box = self._add_box(facts | {"about": self._describe_lines(child.nodes)}, child.nodes, parent)
+        if is_open:
+            self.opened.add(inside)
+            self.draw_group(inside, child.nodes, box)
+
+    def _find_title(self, path: str, child: BoardChild) -> str:
+        """Return the title of a group: a call of a library function as it is written, else the label."""
+        columns = self.circuit.columns
+        text = None
+        if path in (columns.library_groups or ()):
+            text = columns.expressions.label_of(int(child.nodes[-1]))
+        return format_label(child.label) if text is None else text
+
+    def _title_nodes(self, nodes: NodeIndices) -> str:
+        """Return the title of nodes without groups: from the first to the last."""
+        first, last = (self.circuit.title_of(int(nodes[k])) for k in (0, -1))
+        return first if first == last else f"{first} … {last}"
+
+    def _describe_lines(self, nodes: NodeIndices) -> str:
+        """Return the lines that made some nodes, such as `track.py:9 to 13`; without lines, the nodes."""
+        places = self.circuit.columns.places
+        if places.index is not None:
+            used = [places.table[k] for k in np.unique(places.index[nodes]).tolist() if k >= 0]
+            lines = sorted({place.line for place in used})
+            files = {place.file for place in used}
+            if len(files) == 1:
+                file = used[0].without_folder().file
+                return f"{file}:{lines[0]}" + (f" to {lines[-1]}" if len(lines) > 1 else "")
+        return f"nodes {int(nodes[0]):,} to {int(nodes[-1]):,}"
+
+    def _add_node(self, node: int, parent: int, kind: str) -> None:
+        builder = self.builder
+        view = Node(self.circuit, node)
+        title = self.circuit.title_of(node)
+        facts: dict[str, Any] = {"kind": kind, "title": title, "node": node, "about": str(view.type)}
+        if kind == "node":
+            facts["op"] = self._write_op(view)
+        run = builder.run
+        if run is not None:
+            facts["value"] = _encode_reading(read_value(run.values[node]))
+            gradient = None if run.flows[node] is None else run.gradient(node)
+            facts["grad"] = None if gradient is None else _encode_reading(read_value(gradient))
+        self._add_box(facts, np.array([node]), parent)
+
+    def _write_op(self, view: Node) -> str:
+        """Write the op of a node with its constants, or without them if they are long."""
+        sources = self.circuit.sources_of(view.index)
+        text = write_caption(view.op, [self._write_constant(source) for source in sources], shapes=False)
+        return text if len(text) <= MAX_OP_COLUMNS else write_caption(view.op, [""] * len(sources), shapes=False)
+
+    def _write_constant(self, source: int) -> str:
+        if not self.builder.kinds.folded[source]:
+            return ""
+        constant = self.circuit.constant_of(source)
+        return "" if constant is None else read_value(constant).text
+
+    def _add_box(self, facts: dict[str, Any], nodes: NodeIndices, parent: int) -> int:
+        builder = self.builder
+        box = len(self.boxes)
+        ranges, exact = self._count_positions(nodes)
+        self.owner[nodes] = box
+        self.boxes.append(
+            {
+                **facts,
+                "id": box,
+                "parent": parent,
+                "count": len(nodes),
+                "ranges": ranges,
+                "exact": exact,
+                "largest": json_encoding.encode_number(float(builder.gradients.norms[nodes].max(initial=0.0))),
+                "bad": [_first_bad(builder.values, nodes, 0), _first_bad(builder.gradients, nodes, -1)],
+            }
+        )
+        return box
+
+    def _count_positions(self, nodes: NodeIndices) -> tuple[list[list[int]], bool]:
+        """Return ranges of the positions of function nodes in a forward pass, and whether they are exact."""
+        positions = self.builder.positions[nodes[self.builder.kinds.inner[nodes]]]
+        ranges = split_into_ranges(positions.tolist())
+        if len(ranges) <= MAX_RANGES:
+            return ranges, True
+        chosen = positions[np.linspace(0, len(positions) - 1, MAX_RANGES).astype(np.int64)]
+        return [[position, position] for position in chosen.tolist()], False
+
+    def link_boxes(self, sources: NodeIndices, readers: NodeIndices) -> list[dict[str, Any]]:
+        """Return the wires between different boxes; several between the same two are one link."""
+        starts = self.owner[sources]
+        ends = self.owner[readers]
+        wires = np.flatnonzero((starts >= 0) & (ends >= 0) & (starts != ends))
+        pairs = starts[wires] * len(self.boxes) + ends[wires]
+        found, first, counts = np.unique(pairs, return_index=True, return_counts=True)
+        slots = wires[first] - self.circuit.columns.starts[readers[wires[first]]]
+        rows = zip(found.tolist(), readers[wires[first]].tolist(), slots.tolist(), counts.tolist(), strict=True)
+        return [
+            {"from": pair // len(self.boxes), "to": pair % len(self.boxes), "reader": reader, "slot": slot, "wires": n}
+            for pair, reader, slot, n in rows
+        ]
+
+
+def _first_bad(sizes: FlowSizes, nodes: NodeIndices, which: int) -> int:
+    """Return the first (0) or the last (-1) of some nodes whose number is not finite; -1 if there is none."""
+    bad = nodes[(sizes.nans[nodes] + sizes.infs[nodes]) > 0]
+    return int(bad[which]) if len(bad) else -1
+
+
+def _encode_reading(reading: Reading) -> dict[str, Any]:
+    return {"text": reading.text, "size": json_encoding.encode_number(reading.size), "state": reading.state.value}
+
+
+HEAT_COLUMNS = 240
+"""Maximum number of columns of the heat strip, which divide the nodes in the order of a forward pass."""
+HEAT_ROWS = 24
+"""Maximum number of rows of the heat strip."""
+HEAT_DECADES = 12
+"""Maximum number of powers of ten in the heat strip; smaller gradients are counted in the lowest row."""
+
+
+def build_heat_strip(run: RunRecord | None, size: int, gradients: FlowSizes) -> dict[str, Any]:
+    """Return a histogram of gradients by the order of nodes and by size in powers of ten.
+
+    A cell is `[column, row, nodes, positive, negative]`; `bad` has the columns in which something is not finite.
+
+    >>> import wiregrad as wg
+    >>> run = wg.circuit("y = tanh(3 * x)").run(x=0.5)
+    >>> strip = build_heat_strip(run, run.circuit.size, FlowSizes.measure_gradients(run))
+    >>> strip["low"], strip["high"], strip["columns"]
+    (-1, 0, 4)
+    """
+    norms = np.asarray(gradients.norms)
+    columns = max(1, min(size, HEAT_COLUMNS))
+    column = np.arange(size) * columns // max(size, 1)
+    bad = (np.asarray(gradients.nans) + np.asarray(gradients.infs)) > 0
+    reached = np.zeros(size, bool)
+    signs = np.zeros(size)
+    if run is not None:
+        reached = np.fromiter((flow is not None for flow in run.flows), bool, size)
+        signs = np.fromiter((_find_sign(flow) for flow in run.flows), np.float64, size)
+    sized = np.flatnonzero(reached & ~bad & (norms > 0))
+    logs = np.log10(norms[sized])
+    high = int(np.ceil(logs.max())) if len(logs) else 1
+    low = max(int(np.floor(logs.min())), high - HEAT_DECADES) if len(logs) else -1
+    low = min(low, high - 1)
+    rows = min(HEAT_ROWS, 4 * (high - low))
+    row = np.clip((logs - low) * rows / (high - low), 0, rows - 1).astype(np.int64)
+    cells = column[sized] * rows + row
+    total = np.bincount(cells, minlength=columns * rows)
+    positive = np.bincount(cells, signs[sized] > 0, minlength=columns * rows).astype(np.int64)
+    negative = np.bincount(cells, signs[sized] < 0, minlength=columns * rows).astype(np.int64)
+    filled = np.flatnonzero(total)
+    return {
+        "size": size,
+        "columns": columns,
+        "rows": rows,
+        "low": low,
+        "high": high,
+        "cells": [
+            [cell // rows, cell % rows, *counts]
+            for cell, *counts in zip(
+                filled.tolist(),
+                total[filled].tolist(),
+                positive[filled].tolist(),
+                negative[filled].tolist(),
+                strict=True,
+            )
+        ],
+        "zero": int((reached & ~bad & (norms == 0)).sum()),
+        "absent": int((~reached).sum()),
+        "bad": np.unique(column[bad & reached]).tolist(),
+    }
+
+
+def _find_sign(flow: Any) -> float:
+    """Return the sign of a scalar gradient; 0 for arrays and for what is absent."""
+    if type(flow) is np.float64 or type(flow) is float:
+        return 1.0 if flow > 0 else -1.0 if flow < 0 else 0.0
+    if flow is None:
+        return 0.0
+    settled = np.asarray(fill_absent(flow))
+    if settled.shape or settled.dtype.kind not in "fiu":
+        return 0.0
+    return float(np.sign(settled)) if np.isfinite(settled) else 0.0
