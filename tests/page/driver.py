@@ -116,12 +116,41 @@ class Explorer:
         """What the live region of the stepper says."""
         return self.page.get_by_role("region", name="Stepper").get_by_role("status").inner_text()
 
+    def menu(self, name: str) -> Locator:
+        """Open a menu of the bar at the top, unless it is open, and give what it holds."""
+        menu = self.page.locator("details.menu").filter(has=self.page.locator("summary", has_text=name)).first
+        if menu.get_attribute("open") is None:
+            menu.locator("summary").click()
+        return menu
+
+    def setting(self, name: str) -> Locator:
+        """Find a setting in the menu of the view."""
+        return self.menu("View").get_by_label(name, exact=True)
+
+    def show_panel(self, name: str) -> None:
+        """Open a drawer, unless it is open."""
+        self.setting(name).check()
+        self.menu("View").locator("summary").click()
+
+    def choose(self, key: str) -> None:
+        """Choose an example, wherever its button is."""
+        button = self.page.locator(f'[data-preset="{key}"]').first
+        if not button.is_visible():
+            self.menu("more" if self.page.locator(".chips").count() else "Examples")
+        button.click()
+
     def tab(self, name: str) -> None:
-        """Turn to a tab under the circuit."""
-        self.page.get_by_role("tab", name=name).click()
+        """Turn to a tab of the drawer under the circuit."""
+        tab = self.page.get_by_role("tab", name=name)
+        if tab.count():
+            tab.click()
+        else:
+            self.show_panel(name)
 
     def rows(self) -> dict[str, dict[str, str]]:
         """Read the table of nodes: by the name of a node, what each column says."""
+        if not self.page.get_by_role("region", name="Table of nodes").count():
+            self.tab("Table")
         table = self.page.get_by_role("region", name="Table of nodes").get_by_role("table")
         heads, *rows = table.evaluate(CELLS)
         return {row[heads.index("name")]: dict(zip(heads, row, strict=True)) for row in rows}
@@ -132,6 +161,8 @@ class Explorer:
 
     def leaf(self, name: str) -> Locator:
         """Find the field of a leaf."""
+        if not self.page.get_by_role("region", name="Leaves").count():
+            self.show_panel("Leaves")
         return self.page.get_by_role("region", name="Leaves").get_by_label(name, exact=True)
 
     @property

@@ -161,9 +161,9 @@ def test_the_checker_finds_nothing_wrong_with_tabs_dialog_mistake_and_narrow_pag
 
 def test_a_theme_that_is_chosen_wins_over_the_system(opened: Opener) -> None:
     page = opened(color_scheme="light")
-    page.page.get_by_label("Theme").select_option("dark")
+    page.setting("Theme").select_option("dark")
     dark = page.background()
-    page.page.get_by_label("Theme").select_option("light")
+    page.setting("Theme").select_option("light")
 
     assert sum(dark) < 150
     assert sum(page.background()) > 600
@@ -214,7 +214,7 @@ def test_a_narrow_page_is_not_wider_than_the_screen_and_its_controls_can_be_touc
     page = opened(size=NARROW)
     widths = []
     for key in PRESETS:
-        page.page.get_by_label("Preset").select_option(key)
+        page.choose(key)
         page.button("Run backward").click()
         widths.append(page.page.evaluate("document.documentElement.scrollWidth"))
     box = page.button("Step ▶").bounding_box()
@@ -237,7 +237,7 @@ def test_the_numbers_of_every_preset_can_be_read_without_zooming(opened: Opener)
     page = opened()
     zooms = {}
     for key in PRESETS:
-        page.page.get_by_label("Preset").select_option(key)
+        page.choose(key)
         zooms[key] = page.zoom
 
     assert min(zooms.values()) >= 0.6, zooms

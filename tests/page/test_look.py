@@ -197,7 +197,7 @@ def test_the_theme_of_the_system_is_followed(opened: Opener) -> None:
 
 def test_what_is_stale_is_not_said_to_be_missing(opened: Opener) -> None:
     page = opened("#v=1&p=expression&s=d")
-    page.page.get_by_label("Live").uncheck()
+    page.setting("Live").uncheck()
     page.leaf("c").fill("4")
 
     assert "striped" in page.said

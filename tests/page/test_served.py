@@ -102,9 +102,9 @@ def test_python_runs_the_circuit_again_when_an_element_of_an_array_is_edited(
 
 
 def saved(page: Explorer, path: Path) -> Path:
-    page.page.locator("summary", has_text="Export").click()
+    page.menu("Share")
     with page.page.expect_download() as download:
-        page.button("HTML page").click()
+        page.button("Save the page as a file").click()
     download.value.save_as(path)
     return path
 
@@ -130,8 +130,8 @@ def test_a_page_whose_server_has_ended_says_that_nothing_was_saved(browser: Brow
     page = visit(browser, serving).open(serving.url)
     serving.stop()
     page.page.set_viewport_size({"width": 360, "height": 740})
-    page.page.locator("summary", has_text="Export").click()
-    page.button("HTML page").click()
+    page.menu("Share")
+    page.button("Save the page as a file").click()
     said = page.page.get_by_text("Not saved: the server does not answer. Is it still running?")
 
     expect(said).to_be_visible()

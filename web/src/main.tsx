@@ -5,6 +5,7 @@ import { LargeApp } from "./large/app";
 import { fromPage, type PageData } from "./state/data";
 import { OPTIONS, type Options, type Session } from "./state/session";
 import { stateOf } from "./state/url";
+import { badLink } from "./ui/address";
 import { App } from "./ui/app";
 import { DATA, ROOT, untouchedPage } from "./ui/save";
 
@@ -28,7 +29,8 @@ function start(): void {
   const data = dataBlock();
   if (isLarge(data)) return render(<LargeApp data={data} down={options.direction === "td"} />, root);
   const session: Session = stateOf(location.hash, options) ?? fromPage(data, options);
-  render(<App first={session} page={page} whole />, root);
+  const notice = badLink(location.hash, "The first example is shown instead");
+  render(<App first={session} page={page} notice={notice} whole />, root);
 }
 
 start();

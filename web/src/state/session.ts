@@ -6,7 +6,7 @@ import { assembled, evaluate, FormulaMistake, nameOf, number, parse, parseWithNo
 import type { Circuit, Mistake, Phase, Run, Value } from "../types";
 import type { Blame } from "./data";
 import { knownAt, withCarried, withStale, type Shown } from "./known";
-import { presetOf } from "./presets";
+import { presetOf, questionOf, told, type Preset } from "./presets";
 import { nodeOf, sameSelection, type Selection } from "./selection";
 import {
   forwardEnd, move, phaseAt, positionCode, positionOf, stageAt, stagesDone, stops, sum, timeline,
@@ -251,11 +251,18 @@ function edited(state: Session, text: string): Session {
   const mistake = mistakeOf(text);
   if (mistake) return { ...state, draft: text, mistake };
   if (state.source.kind === "formula" && state.source.text === text) return { ...state, draft: text, mistake: null };
-  return replaced(state, { kind: "formula", text, preset: null }, state.leaves);
+  return samePhase(state, replaced(state, { kind: "formula", text, preset: null }, state.leaves));
+}
+
+/** Another circuit as far on as the one before: at the start, at the end, or as near as there is in between. */
+function samePhase(state: Session, next: Session): Session {
+  if (phaseAt(state.line, state.at) === "done") return { ...next, at: next.line.length };
+  const last = move(stopsOf(next, "node"), next.line.length, -1);
+  return { ...next, at: Math.min(positionOf(next.line, positionCode(state.line, state.at)), last) };
 }
 
 /** Why a typed text is no finished formula: a mistake, or a function that has no argument yet. */
-function mistakeOf(text: string): Mistake | null {
+export function mistakeOf(text: string): Mistake | null {
   try {
     return parseWithNotes(text).notes.find(({ kind }) => kind === "function") ?? null;
   } catch (error) {
@@ -366,7 +373,7 @@ export function shown(state: Session): Shown {
 export function progress(state: Session): { phase: Phase; step: number; of: number; text: string } {
   const phase = phaseAt(state.line, state.at);
   const stage = stageAt(state.line, state.at);
-  const text = stage?.text ?? (state.before ? STALE : state.line.length ? IDLE : NEVER_RUN);
+  const text = stage?.text ?? (state.before ? STALE : state.line.length ? questionAbout(state) : NEVER_RUN);
   return { phase, step: stagesDone(state.line, state.at, true), of: state.line.stages.length, text };
 }
 
@@ -374,10 +381,38 @@ const IDLE = "Nothing is computed yet: only the leaves have values";
 const STALE = "What is striped is from before the change: step to compute it again";
 const NEVER_RUN = "This circuit came without numbers";
 
+/** A leaf and the output of a circuit of numbers, for a question about both; null where there is no such pair. */
+function subjects(circuit: Circuit): [string, string] | null {
+  const { nodes, outputs } = circuit;
+  const [leaf] = inputNames(circuit);
+  const scalar = nodes.every(({ type }) => !type.includes("["));
+  return leaf !== undefined && scalar && outputs.length === 1 ? [leaf, outputs[0]!.label] : null;
+}
+
+function ownPreset({ source }: Session): Preset | undefined {
+  return source.kind === "formula" ? presetOf(source.preset ?? "") : undefined;
+}
+
+/** What to ask oneself before a run: the preset's question, or how the output follows the first leaf. */
+function questionAbout(state: Session): string {
+  const asked = subjects(state.circuit);
+  return ownPreset(state)?.question ?? (asked ? questionOf(...asked) : IDLE);
+}
+
+/** What a finished run says to the question; empty before. At other leaves a preset has nothing special to say. */
+export function answerOf(state: Session): string {
+  if (phaseAt(state.line, state.at) !== "done" || state.before || state.carried) return "";
+  const preset = ownPreset(state);
+  const changed = Object.entries(preset?.leaves ?? {}).some(([name, value]) => !Object.is(state.leaves[name], value));
+  if (preset && !changed) return preset.answer(told(state.run));
+  const asked = subjects(state.circuit);
+  return asked ? `${asked[1]} ${told(state.run).move(asked[0])}` : "";
+}
+
 /** What the live region says about a step. */
 export function announcement(state: Session): string {
   const { phase, step, of, text } = progress(state);
-  if (phase === "idle") return `At the start, ${of} steps to go. ${text}.`;
+  if (phase === "idle") return `At the start, ${of} steps to go. ${text}${text.endsWith("?") ? "" : "."}`;
   const name = phase === "done" ? "backward, the last" : phase;
   return `Step ${step} of ${of}, ${name}. ${text}.`;
 }

@@ -81,6 +81,8 @@ export interface Gestures {
   dragged: () => boolean;
   zoomBy: (by: number) => void;
   fit: () => void;
+  /** Show the picture in a view that was chosen elsewhere. */
+  show: (view: View) => void;
   reveal: (rect: Extent & Point) => void;
   handlers: {
     onPointerDown: (event: PointerEvent) => void;
@@ -111,6 +113,7 @@ export function useGestures(picture: Picture, frame: RefObject<HTMLElement>): Ge
     window,
     dragged: () => path.current > SHAKE,
     zoomBy,
+    show: setMoved,
     fit: () => setMoved(fitted(now.current.picture, now.current.window)),
     reveal: (rect) => {
       if (now.current.window === UNKNOWN) return;

@@ -16,6 +16,7 @@ import { BoxView } from "./circuit-boxes";
 import { useGestures, type Extent, type View } from "./circuit-gestures";
 import { closedPath, DOCUMENT, LOOKS } from "./circuit-look";
 import { facesOf, Strokes, WireView } from "./circuit-wires";
+import { Minimap } from "./minimap";
 
 export interface CircuitViewProps {
   picture: Picture;
@@ -72,6 +73,7 @@ export function CircuitView(props: CircuitViewProps) {
       </svg>
       <Controls onZoom={gestures.zoomBy} onFit={gestures.fit} />
       <Legend {...props} />
+      <Minimap picture={picture} gestures={gestures} />
     </div>
   );
 }
