@@ -118,7 +118,7 @@ class Explorer:
 
     def menu(self, name: str) -> Locator:
         """Open a menu of the bar at the top, unless it is open, and give what it holds."""
-        menu = self.page.locator("details.menu").filter(has=self.page.locator("summary", has_text=name)).first
+        menu = self.page.locator(f'details.menu:has(> summary:has-text("{name}"))')
         if menu.get_attribute("open") is None:
             menu.locator("summary").click()
         return menu

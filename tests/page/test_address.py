@@ -134,8 +134,8 @@ def test_going_back_in_the_browser_returns_to_the_preset_before(opened: Opener) 
         ("#v=2&p=neuron", "another version"),
         ("#v=1&p=nothing", "no example called nothing"),
         ("#v=1&f=%E0%A4", "damaged"),
-        ("#v=1&f=x+%2B", "expected"),
-        ("#v=1&s=b9999", "names no formula"),
+        ("#v=1&f=x+%2B", "the formula stops where a number"),
+        ("#v=1&s=b9999", "the formula is empty"),
         ("#chapter-2", "not a link of this page"),
     ],
 )
@@ -191,7 +191,7 @@ def test_the_digit_0_shows_the_whole_circuit_from_anywhere_but_a_text(opened: Op
 
 
 def test_a_formula_keeps_the_phase_of_the_one_before(opened: Opener) -> None:
-    page = opened("#v=1&p=expression&s=d")
+    page = opened("#v=1&p=expression&s=d", reduced_motion="reduce")
     page.page.get_by_label("Formula").fill("y = a * a + b")
     assert page.phase == "done"
     page.page.get_by_label("Formula").fill("y = a * a +")

@@ -134,6 +134,8 @@ def test_names_that_are_scripts_stay_text(opened: Opener, tmp_path: Path, groupe
     page.button("Run backward").click()
     for name in ["Heat strip", "Find", "Compare", "Table"]:
         page.tab(name)
+    for name in ["Leaves", "Source", "Outline"]:
+        page.show_panel(name)
     picks = page.page.get_by_role("region", name="Table of nodes").get_by_role("row").get_by_role("rowheader")
     for k in range(0, len(HOSTILE), 40):
         picks.nth(k).get_by_role("button").click()

@@ -79,6 +79,7 @@ def shown_loss(scale: float) -> str:
 
 def last_row(cell: Explorer) -> Locator:
     """Find the row of the output in the table of a cell."""
+    cell.tab("Table")
     return cell.page.get_by_role("region", name="Table of nodes").get_by_role("row").last
 
 
@@ -271,6 +272,7 @@ def test_two_widgets_ask_their_own_kernels(opened: Opener) -> None:
 def test_step_and_selection_reach_python(opened: Opener) -> None:
     notebook = opened(of_formula())
     notebook.cell(0).step(2)
+    notebook.cell(0).tab("Table")
     table = notebook.page.get_by_role("region", name="Table of nodes")
     table.get_by_role("button", name="e", exact=True).click()
 

@@ -56,7 +56,7 @@ export function faultOf(hash: string): string {
   if (hash.length > LONGEST) return "it is too long";
   if (parts.get("v") !== "1") return parts.has("v") ? "it was written by another version" : "it is not a link of this page";
   if (parts.has("p") && !presetOf(parts.get("p")!)) return `there is no example called ${parts.get("p")!.slice(0, 40)}`;
-  return mistakeOf(parts.get("f") ?? "")?.message ?? "it names no formula";
+  return mistakeOf(parts.get("f") ?? "")!.message;
 }
 
 function attempt(make: () => Session): Session | null {

@@ -108,10 +108,7 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
           </Sheet>
         )}
       </div>
-      {help && (
-        <Help letters={state.options.letters} onClose={() => setHelp(false)}
-          onLetters={(letters) => dispatch({ type: "option", change: { letters } })} />
-      )}
+      {help && <Help letters={state.options.letters} onClose={() => setHelp(false)} />}
     </div>
   );
 }
