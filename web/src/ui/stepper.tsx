@@ -1,6 +1,7 @@
 /** The controls that walk through a run, and the region that says what each step did. */
 import { useEffect, useState } from "preact/hooks";
-import { announcement, progress, type Action, type Session } from "../state/session";
+import type { Action, Session } from "../state/session";
+import { announcement, progress } from "../state/telling";
 import type { StepSize } from "../state/timeline";
 import { Button, Choice, useMedia } from "./parts";
 
