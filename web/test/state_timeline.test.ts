@@ -82,7 +82,7 @@ test("a step by rank tells every node of the rank, and counts in ranks", () => {
 
   assert.deepEqual([progress(state).step, progress(state).of], [1, 9]);
   assert.equal(words(state), "x1·w1 = 2 × (−3) = −6; x2·w2 = 0 × 1 = 0");
-  assert.equal(tell(state).head, "Forward, steps 1 to 2 of 5");
+  assert.equal(sentence(tell(state).head), "Forward, steps 1 to 2 of 5");
 });
 
 test("accumulation is told as old + new = sum", () => {

@@ -25,8 +25,8 @@ export interface Telling {
   /** The step that a position is in, of how many; both are counted in steps by node, or in larger ones if asked. */
   step: number;
   of: number;
-  /** What stands over the sentence: the phase and the step in it. */
-  head: string;
+  /** What stands over the sentence: the phase, the step in it and the node that fires. */
+  head: Words[];
   words: Words[];
   /** The parts or wires of the step; null where it has only one. */
   inner: string | null;
@@ -49,7 +49,7 @@ export function tell(state: Session): Telling {
   const cells = cellStops(state);
   const counted = { step: cells.findIndex((stop) => stop >= at), of: cells.length - 1 };
   const stage = stageAt(line, at);
-  if (!stage) return { phase, ...counted, head: "", words: [plain(idleText(state))], inner: null, stages: [] };
+  if (!stage) return { phase, ...counted, head: [], words: [plain(idleText(state))], inner: null, stages: [] };
   const found = stops(state.run, line, stepSize(options), nodeOf(state.selection));
   const stages = stagesOfStep(line, found, at);
   const single = stages.length === 1;
@@ -105,16 +105,17 @@ function idleText({ before, line }: Session): string {
 
 const PHASES = { forward: "Forward", seed: "Seed", backward: "Backward" } as const;
 
-function headOf({ line, circuit, at }: Session, stages: readonly Stage[]): string {
+function headOf({ line, circuit, at }: Session, stages: readonly Stage[]): Words[] {
   const last = stages.at(-1)!;
-  if (last.phase === "seed") return PHASES.seed;
+  if (last.phase === "seed") return [plain(PHASES.seed)];
   const own = line.stages.filter(({ phase }) => phase === last.phase);
   const [from, to] = [stages.find(({ phase }) => phase === last.phase)!, last].map((stage) => own.indexOf(stage) + 1);
   const place = from === to ? `step ${to}` : `steps ${from} to ${to}`;
-  const who = stages.length === 1 && last.kind === "send" ? `: ${called(circuit, last.node)}` : "";
+  const head = plain(`${PHASES[last.phase]}, ${place} of ${own.length}`);
+  if (stages.length > 1 || last.kind !== "send") return [head];
   const { wire, wires } = stageProgress(last, at);
-  const inside = stages.length === 1 && wire > 0 && wire < wires ? `, wire ${wire} of ${wires}` : "";
-  return `${PHASES[last.phase]}, ${place} of ${own.length}${who}${inside}`;
+  const inside = wire > 0 && wire < wires ? [plain(`, wire ${wire} of ${wires}`)] : [];
+  return [head, plain(": "), name(circuit, last.node), ...inside];
 }
 
 function innerText({ part, parts, wire, wires }: StageProgress, size: string): string | null {
