@@ -3,15 +3,15 @@
  * in an order in which wires only lead forward; a wire is known by its reader and input slot, so `x * x` has two; what
  * is left out or drawn together is said in `note`.
  */
-import { active, nameOf, titleOf } from "../engine/circuits";
-import { isSplitter, opOf } from "../engine/table";
+import { active, expressionOf, nameOf, titleOf } from "../engine/circuits";
+import { isSplitter, libraryOf, opOf } from "../engine/table";
 import { printable } from "../engine/words";
-import type { Circuit, Run } from "../types";
+import type { Circuit, CircuitNode, Run } from "../types";
 import { pathsAround } from "./arrays";
 import { caption, inputName } from "./captions";
 import { kindsOf, kinkOf, type Kinds } from "./kinds";
 import { counted } from "./letters";
-import { BLOCKED, NOT_COMPUTED, bare, read, uniform, type Reading } from "./readings";
+import { BLOCKED, NOT_COMPUTED, bare, read, shapeText, uniform, type Reading } from "./readings";
 
 /** What a box stands for. */
 export type Kind = "input" | "constant" | "node" | "splitter" | "group";
@@ -25,6 +25,10 @@ export interface Box {
   text: string;
   /** What it is called where it must be called something. */
   label: string;
+  /** What stands under it: its name, or its source expression where the name stands elsewhere. */
+  caption: string;
+  /** The shape of its array, as in 2×3; empty for a number. */
+  shape: string;
   /** The first node it stands for; of a splitter glyph the node whose value is split. */
   node: number;
   /** How many nodes (or splitters) it stands for, and which nodes. */
@@ -59,6 +63,10 @@ export interface Link {
   local: Reading | null;
   sent: Reading | null;
   wires: number;
+  /** Whether a local derivative stands at its port: one number that is not always 1. */
+  pill: boolean;
+  /** The shape of the array it carries; empty for a number. */
+  shape: string;
 }
 
 /** What is drawn of a circuit and, if there was one, of a run. */
@@ -125,7 +133,9 @@ export function linkOf(artist: Artist, reader: number, slot: number, from: numbe
   const node = artist.circuit.nodes[reader]!;
   const carried = source ?? node.sources[slot]!;
   const input = inputName(node, slot);
-  const link: Link = { from, to, reader, slot, source: carried, input, local: null, sent: null, wires: 1 };
+  const shape = shapeOf(artist, carried);
+  const pill = shape === "" && hasLocal(node) && artist.active[carried] === true;
+  const link: Link = { from, to, reader, slot, source: carried, input, local: null, sent: null, wires: 1, pill, shape };
   const flow = artist.run?.wires[artist.run.starts[reader]! + slot];
   if (flow === undefined) return link;
   link.sent = flowReading(artist, flow.sent === null ? null : read(flow.sent, artist.digits), carried);
@@ -133,6 +143,25 @@ export function linkOf(artist: Artist, reader: number, slot: number, from: numbe
   const local = flow.local === null && opOf(node.op) ? 0 : flow.local;
   if (!isSplitter(node) && local !== null && artist.active[carried]) link.local = read(local, artist.digits);
   return link;
+}
+
+/** Whether a node has one local derivative for each input that is worth writing: those of sums are always 1 or -1. */
+function hasLocal(node: CircuitNode): boolean {
+  if (libraryOf(node.op) !== undefined) return true;
+  const op = opOf(node.op);
+  return op !== undefined && op.pattern !== "distribute" && op.pattern !== "merge";
+}
+
+/** The shape of a node's array without brackets; empty for a number. */
+function shapeOf({ circuit }: Artist, node: number): string {
+  return shapeText(circuit.nodes[node]!.type).slice(1, -1);
+}
+
+/** Return what stands under a node: its name, or what it computes where the name stands at the output. */
+function captionOf({ circuit, labels }: Artist, node: number): string {
+  const [name] = circuit.nodes[node]!.names;
+  if (name === undefined) return titleOf(circuit, node);
+  return labels.get(node)?.includes(name) ? expressionOf(circuit, node) : name;
 }
 
 /** Return the reading of a gradient: a dash where none was asked for, `blocked` where none arrived. */
@@ -155,6 +184,8 @@ export function boxOf(artist: Artist, node: number, leaves: readonly number[] = 
     name,
     text: printable(textOf(artist, node, kind, leaves)),
     label: name || printable(titleOf(circuit, node)),
+    caption: kind === "node" ? printable(captionOf(artist, node)) : "",
+    shape: shapeOf(artist, node),
     node,
     nodes: 1 + leaves.length,
     members: [...leaves, node],

@@ -1,10 +1,9 @@
-/** Boxes of the circuit: leaves, function nodes and groups as cards, splitters as dots. */
-import type { Row } from "../layout/faces";
-import { boxFace, type BoxFace, type Scene } from "../layout/faces";
-import { FONT, HEAD, PAD, SMALL } from "../layout/figure";
+/** Boxes of the circuit: function nodes with their sign, leaves with two rows, splitters, closed groups, outputs. */
+import { mathParts, type PictureBox, type Slot, type Sizes } from "../layout";
+import { boxFace, type BoxFace, type Row, type Scene } from "../layout/faces";
+import { GRADIENT } from "../layout/figure";
 import { width } from "../layout/letters";
-import type { PictureBox } from "../layout";
-import { arrowPath, cellPath, hatchPath, LOOKS, rowLook, SYMBOL } from "./circuit-look";
+import { cellPath, hatchPath, LOOKS, numberLook, SYMBOL } from "./circuit-look";
 
 interface Props {
   scene: Scene;
@@ -17,121 +16,198 @@ interface Props {
 /** One box, with the name that assistive technology reads. */
 export function BoxView({ scene, box, id, chosen, lit }: Props) {
   const face = boxFace(scene, box);
+  const { sizes } = scene.picture;
   return (
     <g id={id} class={`box ${box.kind}`} {...SYMBOL} aria-roledescription={box.kind} aria-label={face.name}
       data-box={id} cursor="pointer">
       {(chosen || lit) && <Ring box={box} strong={chosen} />}
-      {box.kind === "splitter" ? <Dot scene={scene} box={box} /> : <Card box={box} face={face} />}
-      {box.mark && <OutputMark box={box} down={scene.picture.down} />}
+      {box.kind === "splitter" && <Splitter scene={scene} box={box} />}
+      {box.kind === "node" && <NodeBox box={box} face={face} sizes={sizes} />}
+      {(box.kind === "input" || box.kind === "constant") && <Leaf box={box} face={face} sizes={sizes} />}
+      {box.kind === "group" && <Group box={box} face={face} sizes={sizes} />}
+      {box.mark && <Output box={box} sizes={sizes} />}
+      {face.kink && <Badge x={box.x + box.width} y={box.y} />}
     </g>
   );
 }
 
 function roundness(box: PictureBox): number {
-  return box.kind === "input" || box.kind === "constant" ? 12 : 5;
+  if (box.kind === "node") return 10;
+  return box.kind === "group" ? 12 : Math.round(box.height / 2.6);
 }
 
 /** The ring around a box that is selected or pointed at. */
 function Ring({ box, strong }: { box: PictureBox; strong: boolean }) {
-  const by = box.kind === "splitter" ? 6 : 4;
   return (
-    <rect {...LOOKS.halo} class="ring" x={box.x - by} y={box.y - by} width={box.width + 2 * by}
-      height={box.height + 2 * by} rx={roundness(box) + by} stroke-width={strong ? 3 : 1.5} />
+    <rect {...LOOKS.halo} class="ring" x={box.x - 4} y={box.y - 4} width={box.width + 8} height={box.height + 8}
+      rx={roundness(box) + 4} stroke-width={strong ? 3 : 1.5} />
   );
 }
 
-function Card({ box, face }: { box: PictureBox; face: BoxFace }) {
-  const round = roundness(box);
-  const frame = { x: box.x, y: box.y, width: box.width, height: box.height, rx: round };
-  const head = face.rows.length ? HEAD : box.height;
+/** A name or an expression as a book would set it. */
+export function MathText({ text, slot, font, colour }: { text: string; slot: Slot; font: number; colour: string }) {
+  let low = false;
   return (
-    <>
-      {box.kind === "group" && <rect {...LOOKS.back} {...frame} x={box.x + 4} y={box.y + 4} />}
-      <rect {...LOOKS.box} {...frame} />
-      <path {...LOOKS.head} d={cellPath(box.x, box.y, box.width, head, round, face.rows.length ? 0 : round)} />
-      <Head box={box} height={head} />
-      <Rows box={box} rows={face.rows} round={round} />
-      <rect {...(box.outputs.length ? LOOKS.output : LOOKS.edge)} {...frame} />
-      {face.kink && <Badge x={box.x + box.width} y={box.y} />}
-    </>
-  );
-}
-
-function Head({ box, height }: { box: PictureBox; height: number }) {
-  const y = box.y + height / 2 + 4;
-  if (!box.title) return <text {...LOOKS.name} x={box.x + box.width / 2} y={y} text-anchor="middle">{box.op}</text>;
-  return (
-    <>
-      <text {...LOOKS.name} x={box.x + PAD} y={y}>{box.title}</text>
-      <text {...LOOKS.op} x={box.x + box.width - PAD} y={y} text-anchor="end">{box.op}</text>
-    </>
-  );
-}
-
-/** The rows share what is under the head; the last takes what is left over. */
-function Rows({ box, rows, round }: { box: PictureBox; rows: readonly Row[]; round: number }) {
-  const tall = Math.floor((box.height - HEAD) / Math.max(1, rows.length));
-  return (
-    <>
-      {rows.map((row, k) => {
-        const last = k === rows.length - 1;
-        const y = box.y + HEAD + tall * k;
-        const height = last ? box.y + box.height - y : tall;
-        const place = { x: box.x, y, width: box.width, height, round: last ? round : 0 };
-        return <RowView key={row.what} row={row} place={place} />;
+    <text x={slot.at.x} y={slot.at.y} text-anchor={slot.anchor} font-size={font} fill={colour} class="math">
+      {mathParts(text).map(({ text: part, look }, k) => {
+        const sub = look === "subscript";
+        const shift = sub === low ? 0 : (sub ? 1 : -1) * font * 0.22;
+        low = sub;
+        return (
+          <tspan key={k} {...(shift ? { dy: shift } : {})} font-style={look === "italic" ? "italic" : "normal"}
+            font-size={sub ? font * 0.72 : font}>{part}</tspan>
+        );
       })}
-    </>
+    </text>
   );
 }
 
-interface Place {
-  x: number;
-  y: number;
-  width: number;
-  height: number;
-  /** How round the lower corners are. */
-  round: number;
-}
-
-function RowView({ row, place }: { row: Row; place: Place }) {
-  const { x, y, width: wide, height } = place;
-  const base = y + height / 2 + 4;
-  const text = row.clipped ? `${row.text} \u2191` : row.text;
+/** A number in its slot: hollow while there is none, inverted if it is not finite, squeezed if it is too long. */
+export function Figures({ row, slot, font, plain }: { row: Row; slot: Slot; font: number; plain?: boolean }) {
+  const bold = row.mark === "bad" || (row.what === "gradient" && row.mark !== "none");
+  const natural = width(row.text, font, bold);
+  const wide = Math.min(slot.width, natural);
+  const left = slot.anchor === "start" ? slot.at.x : slot.anchor === "end" ? slot.at.x - wide : slot.at.x - wide / 2;
+  if (row.mark === "none") {
+    const room = 26;
+    const x = slot.anchor === "start" ? slot.at.x : slot.anchor === "end" ? slot.at.x - room : slot.at.x - room / 2;
+    const middle = slot.at.y - font * 0.36;
+    return (
+      <g class="hollow">
+        <rect {...LOOKS.hollow} x={x} y={middle - 7} width={room} height={14} rx={7} />
+        <path {...LOOKS.dash} d={`M${x + room / 2 - 3.5} ${middle}h7`} />
+      </g>
+    );
+  }
+  const squeezed = natural > slot.width ? { textLength: slot.width, lengthAdjust: "spacingAndGlyphs" } : {};
   return (
-    <g class={`row ${row.mark}`}>
-      <Ground row={row} place={place} />
-      <text {...LOOKS.what} x={x + PAD} y={base}>{row.what}</text>
-      <text {...rowLook(row.mark)} x={x + wide - PAD} y={base} text-anchor="end">{text}</text>
-      <path {...LOOKS.rule} d={`M${x} ${y}h${wide}`} />
+    <g class={`figure ${row.mark}`}>
+      {row.mark === "bad" && <rect {...LOOKS.inverted} x={left - 4} y={slot.at.y - font} width={wide + 8} height={font + 4} rx={3} />}
+      <text {...(plain ? {} : LOOKS.outlined)} {...numberLook(row, plain === true)} font-size={font} x={slot.at.x}
+        y={slot.at.y} text-anchor={slot.anchor} {...squeezed}>{row.text}</text>
     </g>
   );
 }
 
-/** What lies under a number: its tone, a hatch if it is not finite, stripes if stale, a hollow if there is none. */
-function Ground({ row, place }: { row: Row; place: Place }) {
-  const { x, y, width: wide, height, round } = place;
-  if (row.mark === "bad") return <Hatched row={row} place={place} step={6} />;
-  if (row.mark === "stale") return <Hatched row={row} place={place} step={4} />;
-  if (row.tone) return <path d={cellPath(x, y, wide, height, 0, round)} fill={`var(--wg-t_${row.tone})`} />;
-  if (row.mark === "final") return null;
-  const room = Math.max(26, width(row.text, FONT) + 12);
-  return <rect {...LOOKS.hollow} x={x + wide - PAD + 5 - room} y={y + 3} width={room} height={height - 6} rx={5} />;
-}
-
-/** Strokes with patches under the words, so that they do not run through them. */
-function Hatched({ row, place, step }: { row: Row; place: Place; step: number }) {
-  const { x, y, width: wide, height, round } = place;
-  // Straight strokes would show outside round corners.
-  const corner = Math.floor(round / 3);
-  const [left, right] = [width(row.what, SMALL) + 8, width(row.text, FONT, row.mark === "bad") + 8];
-  const patch = { ...LOOKS.box, y: y + 1, height: height - 1 - corner, rx: 4 };
+function NodeBox({ box, face, sizes }: { box: PictureBox; face: BoxFace; sizes: Sizes }) {
+  const font = box.isWord ? sizes.wordFont : sizes.signFont;
+  const idle = face.value?.mark === "none";
+  const bad = face.value?.mark === "bad" || face.grad?.mark === "bad";
+  const frame = { x: box.x, y: box.y, width: box.width, height: box.height, rx: roundness(box) };
+  const middle = box.y + box.height / 2;
   return (
     <>
-      <path {...(row.mark === "bad" ? LOOKS.hatch : LOOKS.stale)}
-        d={hatchPath(x + corner, y, wide - 2 * corner, height - corner, step)} />
-      <rect {...patch} x={x + PAD - 4} width={left} />
-      <rect {...patch} x={x + wide - PAD + 4 - right} width={right} />
+      <rect {...LOOKS.box} {...frame} />
+      {bad && <path {...LOOKS.hatch} d={hatchPath(box.x + 3, box.y + 3, box.width - 6, box.height - 6, 6)} />}
+      {bad && <rect {...LOOKS.box} x={box.x + 6} y={middle - 13} width={box.width - 12} height={26} rx={4} />}
+      <rect {...(idle ? LOOKS.idle : LOOKS.edge)} {...frame} />
+      <text {...LOOKS.sign} font-size={font} fill={idle ? "var(--wg-muted)" : "var(--wg-ink)"} x={box.x + box.width / 2}
+        y={middle + font * 0.36}>{box.sign}</text>
+      {box.captionSlot && (
+        <MathText text={box.captionText} slot={box.captionSlot} font={sizes.labelFont} colour="var(--wg-muted)" />
+      )}
+      {face.value && box.valueSlot && <Figures row={face.value} slot={box.valueSlot} font={sizes.numberFont} />}
+      {face.grad && box.gradSlot && <Figures row={face.grad} slot={box.gradSlot} font={sizes.numberFont} />}
     </>
+  );
+}
+
+function Leaf({ box, face, sizes }: { box: PictureBox; face: BoxFace; sizes: Sizes }) {
+  const round = roundness(box);
+  const frame = { x: box.x, y: box.y, width: box.width, height: box.height, rx: round };
+  return (
+    <>
+      <rect {...LOOKS.box} {...frame} />
+      <Cell box={box} face={face} round={round} />
+      <rect {...LOOKS.leaf} {...frame} />
+      {box.nameSlot && <MathText text={box.sign} slot={box.nameSlot} font={sizes.nameFont} colour="var(--wg-ink)" />}
+      <Rows box={box} face={face} sizes={sizes} />
+    </>
+  );
+}
+
+/** The lower part of a leaf or a group, in the colour of its gradient. */
+function Cell({ box, face, round }: { box: PictureBox; face: BoxFace; round: number }) {
+  const { cell } = box;
+  const { grad } = face;
+  if (!cell || !grad) return null;
+  const { x, y, width: wide, height } = cell;
+  return (
+    <>
+      {grad.tone && grad.tone !== "x" && (
+        <path d={cellPath(x, y, wide, height, 0, round)} fill={`var(--wg-t_${grad.tone})`} />
+      )}
+      {grad.mark === "bad" && <path {...LOOKS.hatch} d={hatchPath(x + 6, y, wide - 12, height - 2, 6)} />}
+      <path {...LOOKS.rule} d={`M${x} ${y}h${wide}`} />
+    </>
+  );
+}
+
+function Rows({ box, face, sizes }: { box: PictureBox; face: BoxFace; sizes: Sizes }) {
+  const waits = face.grad?.mark === "none";
+  return (
+    <>
+      {box.wordSlot && face.grad && (
+        <text {...(waits ? LOOKS.small : LOOKS.what)} x={box.wordSlot.at.x} y={box.wordSlot.at.y}>
+          {face.grad.mark === "partial" ? "so far" : GRADIENT}
+        </text>
+      )}
+      {face.value && box.valueSlot && <Figures row={face.value} slot={box.valueSlot} font={sizes.numberFont} plain />}
+      {face.grad && box.gradSlot && <Figures row={face.grad} slot={box.gradSlot} font={sizes.numberFont} plain />}
+    </>
+  );
+}
+
+function Group({ box, face, sizes }: { box: PictureBox; face: BoxFace; sizes: Sizes }) {
+  const frame = { x: box.x, y: box.y, width: box.width, height: box.height, rx: 12 };
+  const bad = face.rows.find(({ what }) => what === "not finite");
+  return (
+    <>
+      <rect {...LOOKS.back} {...frame} x={box.x + 4} y={box.y + 4} />
+      <rect {...LOOKS.box} {...frame} />
+      <Cell box={box} face={face} round={12} />
+      <rect {...LOOKS.edge} {...frame} />
+      {box.nameSlot && <text {...LOOKS.name} x={box.nameSlot.at.x} y={box.nameSlot.at.y}>{box.sign}</text>}
+      {box.textSlot && (
+        <text {...LOOKS.small} x={box.textSlot.at.x} y={box.textSlot.at.y}>
+          {bad?.mark === "bad" ? `${box.text}, ${bad.text} not finite` : box.text}
+        </text>
+      )}
+      <Rows box={box} face={face} sizes={sizes} />
+    </>
+  );
+}
+
+/** A splitter: a dot while it copies, a plus in a ring once gradients come back, with a wide place to press. */
+function Splitter({ scene, box }: { scene: Scene; box: PictureBox }) {
+  const { x, y } = box.out;
+  const { splitter, dot } = scene.picture.sizes;
+  const r = splitter / 2;
+  return (
+    <>
+      <circle cx={x} cy={y} r={14} fill="transparent" />
+      {scene.backward ? (
+        <>
+          <circle {...LOOKS.adder} cx={x} cy={y} r={r} />
+          <path {...LOOKS.plus} d={`M${x - r / 2} ${y}h${r}M${x} ${y - r / 2}v${r}`} />
+        </>
+      ) : (
+        <circle {...LOOKS.dot} cx={x} cy={y} r={dot / 2} />
+      )}
+    </>
+  );
+}
+
+/** The dot of an output, and its name. */
+function Output({ box, sizes }: { box: PictureBox; sizes: Sizes }) {
+  const { mark } = box;
+  if (!mark) return null;
+  return (
+    <g class="output">
+      <path {...LOOKS.plain} d={`M${mark.from.x} ${mark.from.y}L${mark.dot.x} ${mark.dot.y}`} />
+      <circle {...LOOKS.dot} cx={mark.dot.x} cy={mark.dot.y} r={sizes.dot / 2} />
+      <MathText text={mark.text} slot={mark.name} font={sizes.nameFont} colour="var(--wg-ink)" />
+    </g>
   );
 }
 
@@ -141,32 +217,6 @@ function Badge({ x, y }: { x: number; y: number }) {
     <g class="kink">
       <path {...LOOKS.badge} d={`M${x} ${y - 7}l7 7l-7 7l-7 -7z`} />
       <text {...LOOKS.what} font-weight={700} x={x} y={y + 4} text-anchor="middle">!</text>
-    </g>
-  );
-}
-
-/** A splitter; hollow while it waits for gradients, with a wide place to press. */
-function Dot({ scene, box }: { scene: Scene; box: PictureBox }) {
-  const r = box.width / 2;
-  const [x, y] = [box.x + r, box.y + r];
-  const waiting = scene.known.grad[box.node] === "partial";
-  return (
-    <>
-      <circle cx={x} cy={y} r={12} fill="transparent" />
-      <circle {...(waiting ? LOOKS.waiting : LOOKS.dot)} cx={x} cy={y} r={waiting ? r - 1 : r} />
-    </>
-  );
-}
-
-/** The arrow out of an output, with its label. */
-function OutputMark({ box, down }: { box: PictureBox; down: boolean }) {
-  const [x, y] = down ? [box.x + box.width / 2, box.y + box.height] : [box.x + box.width, box.y + box.height / 2];
-  const tip = down ? { x, y: y + 18 } : { x: x + 18, y };
-  return (
-    <g class="output">
-      <path {...LOOKS.plain} d={down ? `M${x} ${y}v10` : `M${x} ${y}h10`} />
-      <path fill="var(--wg-line)" d={arrowPath(tip, down)} />
-      <text {...LOOKS.net} x={down ? x + 8 : x + 22} y={down ? y + 14 : y + 4}>{box.mark}</text>
     </g>
   );
 }

@@ -1,25 +1,17 @@
 /** Wires of the circuit: strokes, and on top of them what is pressed and read. */
-import type { PictureWire } from "../layout";
+import type { PictureWire, Sizes, Slot } from "../layout";
 import { wireFace, type Scene, type WireFace } from "../layout/faces";
 import { width } from "../layout/letters";
-import { arrowPath, LOOKS, roundedPath, sentLook, strokeColour, SYMBOL, wireLook } from "./circuit-look";
+import { headPath, LOOKS, roundedPath, sentLook, SYMBOL, wireLook } from "./circuit-look";
 
 /** The paths of a wire: one, or its two ends if it is a stub. */
-function pathsOf(wire: PictureWire, down: boolean): string[] {
-  const first = wire.points[0] ?? { x: 0, y: 0 };
-  const end = wire.points[wire.points.length - 1] ?? first;
-  if (!wire.stub) {
-    // The line ends under the head of its arrow, so that thick lines do not show beside the tip.
-    const short = down ? { x: end.x, y: end.y - 6 } : { x: end.x - 6, y: end.y };
-    return [roundedPath([...wire.points.slice(0, -1), short])];
-  }
-  if (down) return [`M${first.x} ${first.y}v20`, `M${end.x} ${end.y - wire.room}V${end.y - 6}`];
-  return [`M${first.x} ${first.y}h${width(wire.net, 10) + 8}`, `M${end.x - wire.room} ${end.y}H${end.x - 6}`];
+function pathsOf(wire: PictureWire, corner: number): string[] {
+  return wire.lines.map((points) => roundedPath(points, corner));
 }
 
 /** All strokes, the strongest last: branches of one value share a trunk, and the strongest is the one seen there. */
 export function Strokes({ scene, faces }: { scene: Scene; faces: readonly WireFace[] }) {
-  const order = [...faces.keys()].sort((a, b) => (faces[a]?.weight ?? 1) - (faces[b]?.weight ?? 1));
+  const order = [...faces.keys()].sort((a, b) => (faces[a]?.width ?? 1) - (faces[b]?.width ?? 1));
   return (
     <g aria-hidden="true" class="strokes">
       {order.map((k) => {
@@ -31,18 +23,22 @@ export function Strokes({ scene, faces }: { scene: Scene; faces: readonly WireFa
 }
 
 function Stroke({ scene, wire, face }: { scene: Scene; wire: PictureWire; face: WireFace }) {
-  const { down } = scene.picture;
-  const end = wire.points[wire.points.length - 1] ?? { x: 0, y: 0 };
+  const { boxes, down, sizes } = scene.picture;
   const computed = scene.known.value[wire.source] === true;
-  const paths = pathsOf(wire, down);
+  const paths = pathsOf(wire, sizes.corner);
   const striped = face.mark === "bad" || face.mark === "stale";
-  const colour = strokeColour(face.mark, face.tone);
+  const back = scene.backward && scene.active[wire.source] === true;
+  const [at, box] = back ? [wire.points[0], boxes[wire.from]] : [wire.points.at(-1), boxes[wire.to]];
+  const size = Math.max(7, 2 * face.width);
   return (
     <>
-      {paths.map((path) => <path key={path} {...wireLook(face.mark, face.tone, face.weight, computed)} d={path} />)}
+      {paths.map((path) => <path key={path} {...wireLook(face, computed, wire.shape !== "")} d={path} />)}
       {striped && paths.map((path) => <path key={`${path} stripe`} {...LOOKS.stripe} d={path} />)}
-      <path d={arrowPath(end, down)} fill={computed ? colour : "var(--wg-paper)"} stroke={colour}
-        stroke-width={computed ? 0 : 1} />
+      {wire.slash && <path {...LOOKS.slash} d={`M${wire.slash.x - 4} ${wire.slash.y + 7}l8 -14`} />}
+      {at && box?.kind !== "splitter" && (
+        <path d={headPath(at, down, back, size)} fill={computed && face.mark !== "none" || !back && computed ? face.colour : "var(--wg-paper)"}
+          stroke={face.colour} stroke-width={1.2} stroke-linejoin="round" />
+      )}
     </>
   );
 }
@@ -60,49 +56,41 @@ interface Props {
 
 /** One wire as it is pressed and read: a wide place to press, labels, and the name. */
 export function WireView({ scene, wire, face, id, chosen, lit, named }: Props) {
-  const paths = pathsOf(wire, scene.picture.down);
+  const { sizes } = scene.picture;
+  const glow = { ...LOOKS.halo, class: "glow", "stroke-width": 10, "stroke-opacity": chosen ? 0.5 : 0.25 };
   return (
     <g id={id} class={`wire ${face.mark}`} {...SYMBOL} aria-roledescription="wire" aria-label={face.name}
       data-wire={id} cursor="pointer">
-      {paths.map((path) => (
+      {pathsOf(wire, sizes.corner).map((path) => (
         <>
           <path {...LOOKS.halo} d={path} pointer-events="stroke" stroke-width={14} stroke-opacity={0} />
-          {(chosen || lit) && <path {...LOOKS.halo} d={path} class="glow" stroke-width={8} stroke-opacity={chosen ? 0.5 : 0.25} />}
+          {(chosen || lit) && <path {...glow} d={path} />}
         </>
       ))}
-      <Labels scene={scene} wire={wire} face={face} />
-      {wire.stub && <Net wire={wire} down={scene.picture.down} named={named} />}
+      {wire.pillSlot && face.local && <Pill text={face.local} slot={wire.pillSlot} sizes={sizes} />}
+      {wire.sentSlot && face.sent && (
+        <text {...LOOKS.outlined} {...sentLook(face.mark, face.tone)} class="sent" font-size={sizes.numberFont}
+          x={wire.sentSlot.at.x} y={wire.sentSlot.at.y} text-anchor={wire.sentSlot.anchor}>{face.sent}</text>
+      )}
+      {wire.nets.slice(named ? 0 : 1).map(({ at, anchor }) => (
+        <text key={at.x} {...LOOKS.net} {...LOOKS.outlined} x={at.x} y={at.y} text-anchor={anchor}>{wire.net}</text>
+      ))}
     </g>
   );
 }
 
-/** What stands on a wire, just before the box it leads to. */
-function Labels({ scene, wire, face }: { scene: Scene; wire: PictureWire; face: WireFace }) {
-  const { down } = scene.picture;
-  const { x, y } = wire.label;
-  const common = { ...LOOKS.outlined, x, "text-anchor": down ? "start" : "end" } as const;
-  const [above, below] = down ? [y - 6, y + 5] : [y - 5, y + 13];
+/** The local derivative at a port. */
+function Pill({ text, slot, sizes }: { text: string; slot: Slot; sizes: Sizes }) {
+  const natural = width(text, sizes.pillFont, true) + 14;
+  const wide = Math.min(slot.width, natural);
+  const { at, anchor } = slot;
+  const x = anchor === "start" ? at.x : anchor === "end" ? at.x - wide : at.x - wide / 2;
+  const squeezed = natural > slot.width ? { textLength: wide - 10, lengthAdjust: "spacingAndGlyphs" } : {};
   return (
-    <>
-      {face.above && (
-        <text {...LOOKS.small} {...common} class={face.slope ? "local" : "value"} y={above}>{face.above}</text>
-      )}
-      {face.below && <text {...sentLook(face.mark, face.tone)} {...common} class="sent" y={below}>{face.below}</text>}
-    </>
-  );
-}
-
-/** The name of the value at the ends of a wire that comes from far away; at its source once for all of them. */
-function Net({ wire, down, named }: { wire: PictureWire; down: boolean; named: boolean }) {
-  const first = wire.points[0] ?? { x: 0, y: 0 };
-  const end = wire.points[wire.points.length - 1] ?? first;
-  const source = down ? { x: first.x + 4, y: first.y + 14 } : { x: first.x + 5, y: first.y - 4 };
-  const target = down ? { x: end.x, y: end.y - wire.room - 4 } : { x: end.x - wire.room - 3, y: end.y + 4 };
-  return (
-    <>
-      {named && <text {...LOOKS.net} {...source}>{wire.net}</text>}
-      <text {...LOOKS.net} {...target} text-anchor={down ? "middle" : "end"}>{wire.net}</text>
-    </>
+    <g class="local">
+      <rect {...LOOKS.pill} x={x} y={slot.y} width={wide} height={slot.height} rx={slot.height / 2} />
+      <text {...LOOKS.factor} font-size={sizes.pillFont} x={x + wide / 2} y={at.y} {...squeezed}>{text}</text>
+    </g>
   );
 }
 

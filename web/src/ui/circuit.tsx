@@ -182,8 +182,8 @@ function rectOf(picture: Picture, selection: Selection): (Point & Extent) | null
   const end = wire?.points[wire.points.length - 1];
   if (end) return { x: end.x - 60, y: end.y - 20, width: 70, height: 40 };
   const box = picture.boxes[boxIndex(picture, selection)];
-  // The mark of an output stands to the right of its box, or below it.
-  return box?.mark ? { ...box, width: box.width + 60, height: box.height + 20 } : (box ?? null);
+  // Numbers and the mark of an output stand to the right of a box, or below it.
+  return box ? { ...box, width: box.width + 90, height: box.height + 24 } : null;
 }
 
 interface ContentProps extends CircuitViewProps {

@@ -1,0 +1,131 @@
+/**
+ * The picture of a circuit that fits a frame with legible text. Tried in this order: less and less detail, the other
+ * direction, cut into bands, closed groups. What fits nowhere is shown at the smallest legible scale with a minimap.
+ */
+import type { Circuit, Run } from "../types";
+import { times } from "./arrays";
+import type { Drawing } from "./boxes";
+import { drawing, placed, type Picture, type PictureOptions } from "./picture";
+import { DETAIL, sizesOf } from "./sizes";
+
+/** The smallest text in px on screen, and the largest scale. */
+export const LEGIBLE = 11;
+export const LARGEST = 1.75;
+/** A picture of more boxes than this is not tried with all its details. */
+const DETAILED = 60;
+/** How many bands a picture may be cut into. */
+const BANDS = 8;
+/** No limit to the length of a picture. */
+const ENDLESS = 0;
+
+/** The room a picture has, in px. */
+export interface FrameSize {
+  width: number;
+  height: number;
+}
+
+/** A picture in a frame: how large it is drawn, and whether a part of it is outside. */
+export interface Fitted {
+  picture: Picture;
+  scale: number;
+  minimap: boolean;
+}
+
+/** Return the scale at which a picture fits a frame. */
+export function scaleIn({ width, height }: Picture, frame: FrameSize): number {
+  return Math.min(frame.width / Math.max(1, width), frame.height / Math.max(1, height), LARGEST);
+}
+
+/** Return the smallest scale at which the numbers of a picture are legible. */
+export function legibleScale({ detail }: Pick<Picture, "detail">): number {
+  return LEGIBLE / Math.min(sizesOf(detail).numberFont, sizesOf(detail).labelFont);
+}
+
+/** Return the picture of a circuit in a frame; a direction in `options` is kept. */
+export function fitted(circuit: Circuit, run: Run | null, frame: FrameSize, options: PictureOptions = {}): Fitted {
+  const given = { ...options, ...(run ? { run } : {}) };
+  const drawn = drawing(circuit, given);
+  const found = fit(drawn, frame, given);
+  if (found && !isTiny(found)) return found;
+  const closed = options.opened ? null : fitClosed(circuit, frame, given);
+  return closed ?? found ?? smallest(drawn, frame, given);
+}
+
+function isTiny({ picture, scale }: Fitted): boolean {
+  return scale < legibleScale(picture);
+}
+
+/** Return the first picture of a drawing that fits. */
+function fit(drawn: Drawing, frame: FrameSize, options: PictureOptions): Fitted | null {
+  const least = drawn.boxes.length > DETAILED ? DETAIL.compact : DETAIL.full;
+  const levels = times(DETAIL.compact + 1 - least, (k) => least + k);
+  const directions = options.down === undefined ? directionsOf(frame) : [options.down];
+  for (const detail of levels) {
+    const found = tried(drawn, frame, { ...options, down: directions[0]!, detail, fold: ENDLESS });
+    if (found) return found;
+  }
+  for (const down of directions) {
+    for (const detail of levels) {
+      const found = tried(drawn, frame, { ...options, down, detail, fold: ENDLESS }) ?? wrapped(drawn, frame, { ...options, down, detail });
+      if (found) return found;
+    }
+  }
+  return null;
+}
+
+/** Values flow downwards first if the frame is taller than wide. */
+function directionsOf({ width, height }: FrameSize): boolean[] {
+  return height > width ? [true, false] : [false, true];
+}
+
+function tried(drawn: Drawing, frame: FrameSize, options: PictureOptions): Fitted | null {
+  const picture = placed(drawn, options);
+  const scale = scaleIn(picture, frame);
+  return scale >= legibleScale(picture) ? { picture, scale, minimap: false } : null;
+}
+
+/** Return a picture in as few bands as fit the frame. */
+function wrapped(drawn: Drawing, frame: FrameSize, options: PictureOptions): Fitted | null {
+  const whole = placed(drawn, { ...options, fold: ENDLESS });
+  const length = whole.down ? whole.height : whole.width;
+  const room = (whole.down ? frame.height : frame.width) / legibleScale(whole);
+  const first = Math.max(2, Math.floor(length / room));
+  for (let bands = first; bands <= Math.min(BANDS, first + 3); bands++) {
+    const found = tried(drawn, frame, { ...options, fold: Math.ceil(length / bands) });
+    if (found) return found;
+  }
+  return null;
+}
+
+/** Return the picture with groups closed, the innermost first. */
+function fitClosed(circuit: Circuit, frame: FrameSize, options: PictureOptions): Fitted | null {
+  const grouped = withStatements(circuit);
+  const levels = Math.max(...grouped.nodes.map(({ group }) => group.split("/").filter(Boolean).length));
+  if (levels < 1) return null;
+  for (let depth = levels - 1; depth >= 0; depth--) {
+    const found = fit(drawing(grouped, { ...options, depth }), frame, options);
+    if (found) return found;
+  }
+  return null;
+}
+
+/** Return a circuit without groups as one in which every statement that has a name is a group of its own. */
+export function withStatements(circuit: Circuit): Circuit {
+  if (circuit.nodes.some(({ group }) => group)) return circuit;
+  const owners: string[] = circuit.nodes.map(() => "");
+  const readers = circuit.nodes.map((): number[] => []);
+  for (const [k, { sources }] of circuit.nodes.entries()) for (const source of sources) readers[source]!.push(k);
+  for (let k = circuit.nodes.length - 1; k >= 0; k--) {
+    const { names, sources } = circuit.nodes[k]!;
+    const around = new Set(readers[k]!.map((reader) => owners[reader]!));
+    owners[k] = !sources.length ? "" : (names[0] ?? (around.size === 1 ? [...around][0]! : ""));
+  }
+  return { ...circuit, nodes: circuit.nodes.map((node, k) => ({ ...node, group: owners[k]! })) };
+}
+
+/** Return what does not fit at the smallest legible scale, with a minimap. */
+function smallest(drawn: Drawing, frame: FrameSize, options: PictureOptions): Fitted {
+  const down = options.down ?? directionsOf(frame)[0]!;
+  const picture = placed(drawn, { ...options, down, detail: DETAIL.compact });
+  return { picture, scale: legibleScale(picture), minimap: true };
+}
