@@ -91,7 +91,8 @@ test("accumulation is told as old + new = sum", () => {
   const state = again.reduce<Session>(reduce, fromPreset("expression"));
 
   assert.match(words(state), /10 goes to a, 10 \+ 10 = 20, 10 to b, 10 \+ 10 = 20$/);
-  assert.deepEqual(shown(state).known.carried!.slice(0, 3), [10, 10, -1]);
+  assert.deepEqual(shown(state).known.carried!.old.slice(0, 3), [10, 10, -1]);
+  assert.deepEqual(shown(state).run.grads.slice(0, 3), [20, 20, -2]);
 });
 
 test("an output that others read counts its own 1 among what comes back", () => {

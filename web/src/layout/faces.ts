@@ -216,13 +216,14 @@ export function wireFace(scene: Scene, wire: PictureWire): WireFace {
 
 /** Return the local derivative once the gradient of the reader is known; before, nothing has asked for it. */
 function localText(scene: Scene, wire: PictureWire, local: Value | null, mark: Mark): string {
-  const asked = wire.slot >= 0 && scene.known.grad[wire.reader] === "final" && mark !== "stale";
+  const known = scene.known.local?.[wire.reader] ?? scene.known.grad[wire.reader] === "final";
+  const asked = wire.slot >= 0 && known && mark !== "stale";
   if (!asked || !wire.pill) return "";
   return factorText(local === null ? (wire.local ?? read(0)) : read(local));
 }
 
 function wireMark(scene: Scene, wire: PictureWire, found: Reading, sum: Gathered | null): Mark {
-  if (wire.slot < 0) return glyphMark(sum, found);
+  if (wire.slot < 0) return sum?.arrived && scene.known.grad[wire.source] === "partial" ? "partial" : glyphMark(sum, found);
   const state = scene.known.wire[scene.run.starts[wire.reader]! + wire.slot] ?? "none";
   if (state === "none" || !scene.active[wire.source]) return "none";
   if (found.state === "not computed") return "blocked";

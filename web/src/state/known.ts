@@ -18,8 +18,10 @@ export interface Known {
   /** How many wires have brought something back to each node, of how many; the 1 of an output counts as one of them. */
   arrived: number[];
   due: number[];
-  /** Gradients that stay from earlier backward passes, to which this pass adds; null where there is none. */
-  carried?: (Value | null)[];
+  /** Gradients that stay from earlier backward passes, and what this pass adds to them; null where there is none. */
+  carried?: { old: (Value | null)[]; added: (Value | null)[] };
+  /** The nodes whose local derivatives are known; absent: those whose gradient is. */
+  local?: boolean[];
   /** In the order of `run.wires`. */
   wire: ("none" | "final" | "stale")[];
 }
@@ -44,6 +46,7 @@ export function knownAt(run: Run, line: Timeline, at: number): Known {
     partial: partial.map((value, node) => (grad[node] === "partial" ? value : null)),
     arrived,
     due: line.due.map((wires, node) => (wires && isFinite(line.seedAt[node]!) ? wires + 1 : wires)),
+    local: line.localAt.map((moment) => moment <= at),
     wire: line.wireAt.map((moment) => (at > 0 && moment <= at ? "final" : "none")),
   };
 }
@@ -72,7 +75,7 @@ export function withCarried(shown: Shown, carried: (Value | null)[]): Shown {
     run: { ...run, grads: run.grads.map((grad, node) => (has(node) ? plus(grad, node) : grad)) },
     known: {
       ...known,
-      carried,
+      carried: { old: carried, added: run.grads },
       grad: known.grad.map((mark, node) => (mark === "none" && has(node) ? "partial" : mark)),
       partial: known.partial.map((value, node) =>
         has(node) && known.grad[node] !== "final" ? plus(value, node) : value,
@@ -102,6 +105,7 @@ export function withStale(now: Shown, before: Shown): Shown {
       value: now.known.value.map((value, node) => value || keep(node)),
       staleValue: now.known.value.map((_, node) => stale(node)),
       grad: now.known.grad.map((mark, node) => (keepGrad(node) ? "stale" : mark)),
+      local: (now.known.local ?? []).map((mark, node) => mark || before.known.local?.[node] === true),
       wire: now.known.wire.map((mark, wire) => (keepWire(wire) ? "stale" : mark)),
     },
   };

@@ -207,7 +207,7 @@ function mergeWords(run: Run, node: number): Words[] {
 /** What came back to a node, in the order in which it came; the 1 of an output first. */
 function arrivals(run: Run, node: number): Value[] {
   const own = run.circuit.outputs.some((output) => output.node === node) ? [1] : [];
-  const wires = [...readers(run.circuit)[node]!].reverse();
+  const wires = [...readers(run.circuit)[node]!].sort((one, two) => two.reader - one.reader || one.slot - two.slot);
   return [...own, ...wires.flatMap(({ reader, slot }) => run.wires[run.starts[reader]! + slot]!.sent ?? [])];
 }
 

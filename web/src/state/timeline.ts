@@ -27,6 +27,8 @@ export interface Timeline {
   due: number[];
   /** The moment at which an output gets its own gradient of 1; of all other nodes Infinity. */
   seedAt: number[];
+  /** The moment at which the local derivatives of a node are known. */
+  localAt: number[];
   /** Whether a gradient can reach an input through each node. */
   active: boolean[];
   /** The longest way from a leaf to each node. */
@@ -49,6 +51,7 @@ export function timeline(run: Run, steps: Step[]): Timeline {
     wireAt: run.wires.map(() => Infinity),
     due: nodes.map(() => 0),
     seedAt: nodes.map(() => Infinity),
+    localAt: nodes.map(() => Infinity),
     active: active(run.circuit),
     ranks: ranksOf(run.circuit),
   };
@@ -84,6 +87,7 @@ function addStage(made: Timeline, run: Run, step: Step, merged: Set<number>): vo
 /** Set when the wires of a node send back, one after another, and return how many moments that takes. */
 function send(made: Timeline, run: Run, node: number): number {
   const before = isSplitter(run.circuit.nodes[node]!) ? 0 : BEFORE_SENDING;
+  made.localAt[node] = made.length + before;
   let moments = before;
   for (let wire = run.starts[node]!; wire < run.starts[node + 1]!; wire++) {
     const { source, sent } = run.wires[wire]!;

@@ -3,7 +3,9 @@ import { useMemo } from "preact/hooks";
 import { picture, scaleOf, type Picture } from "../layout";
 import { changedFrom, type Shown } from "../state/known";
 import type { Action, Session } from "../state/session";
-import { CircuitView } from "./circuit";
+import { firingOf } from "../state/firing";
+import { CircuitView, type LitPath } from "./circuit";
+import { leafEdits } from "./circuit-leaf";
 import { toggled } from "./groups";
 import { Hidden, without } from "./slices";
 import { firstNode } from "./walk";
@@ -20,6 +22,8 @@ interface Props {
   dispatch: (action: Action) => void;
   inside: boolean;
   onInside: (inside: boolean) => void;
+  /** A path that "why" points at. */
+  lit?: LitPath | null;
 }
 
 /** The picture of the whole circuit, drawn anew when it, its run or what is open changes. */
@@ -37,7 +41,7 @@ export function usePicture({ circuit, run, opened, options }: Session): Picture 
 }
 
 /** The drawing; Enter goes inside, where arrow keys follow wires. */
-export function Drawing({ state, whole, open, view, dispatch, inside, onInside }: Props) {
+export function Drawing({ state, whole, open, view, dispatch, inside, onInside, lit = null }: Props) {
   const { circuit, options } = state;
   const { pinned } = state;
   const changed = useMemo(() => (pinned?.drawn ? changedFrom(view, pinned.run) : null), [view, pinned]);
@@ -45,6 +49,8 @@ export function Drawing({ state, whole, open, view, dispatch, inside, onInside }
     const part = without(whole, circuit, state.hidden);
     return changed ? { ...part, scale: scaleOf(changed.run.grads.map(Number)) } : part;
   }, [whole, state.hidden, changed]);
+  const firing = useMemo(() => firingOf(state), [state.run, state.line, state.at, options.size, options.still, state.selection]);
+  const leaves = useMemo(() => leafEdits(state, dispatch), [state.leaves, state.circuit, state.source]);
   const note = [changed && "Every number here is the change since the pinned run", drawn.note].filter(Boolean).join("; ");
   const enter = (event: KeyboardEvent): void => {
     if (event.key !== "Enter" || inside) return;
@@ -56,6 +62,7 @@ export function Drawing({ state, whole, open, view, dispatch, inside, onInside }
     <section class={inside ? "drawing inside" : "drawing"} aria-label="Circuit" onKeyDown={enter}
       onFocusOut={() => onInside(false)}>
       <CircuitView picture={drawn} {...(changed ?? view)} selection={state.selection} mode={options.mode}
+        firing={changed ? null : firing} lit={lit} leaves={changed ? null : leaves}
         onSelect={(selection) => dispatch({ type: "select", selection })}
         onOpen={(path) => dispatch({ type: "open", opened: toggled(open, path) })} />
       <Hidden state={state} dispatch={dispatch} />

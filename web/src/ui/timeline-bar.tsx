@@ -46,7 +46,7 @@ export function TimelineBar({ state, dispatch, telling }: Props) {
     dispatch({ type: "go", at: ends[Math.max(0, Math.min(cell + 1, cells.length))]! });
   };
   return (
-    <div ref={frame} class="timeline"
+    <div ref={frame} class="timeline" style={{ width: `${WIDEST * cells.length}px` }}
       onPointerDown={(event) => {
         event.currentTarget.setPointerCapture(event.pointerId);
         go(event);
