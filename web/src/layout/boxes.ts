@@ -3,14 +3,15 @@
  * in an order in which wires only lead forward; a wire is known by its reader and input slot, so `x * x` has two; what
  * is left out or drawn together is said in `note`.
  */
-import { active, expressionOf, nameOf, titleOf } from "../engine/circuits";
-import { isSplitter, libraryOf, opOf } from "../engine/table";
+import { active, nameOf, titleOf } from "../engine/circuits";
+import { expression, isSplitter, libraryOf, opOf } from "../engine/table";
 import { printable } from "../engine/words";
 import type { Circuit, CircuitNode, Run } from "../types";
 import { pathsAround } from "./arrays";
 import { caption, inputName } from "./captions";
 import { kindsOf, kinkOf, type Kinds } from "./kinds";
-import { counted } from "./letters";
+import { cells, counted } from "./letters";
+import { captionText } from "./signs";
 import { BLOCKED, NOT_COMPUTED, bare, read, shapeText, uniform, type Reading } from "./readings";
 
 /** What a box stands for. */
@@ -157,11 +158,53 @@ function shapeOf({ circuit }: Artist, node: number): string {
   return shapeText(circuit.nodes[node]!.type).slice(1, -1);
 }
 
-/** Return what stands under a node: its name, or what it computes where the name stands at the output. */
-function captionOf({ circuit, labels }: Artist, node: number): string {
-  const [name] = circuit.nodes[node]!.names;
-  if (name === undefined) return titleOf(circuit, node);
-  return labels.get(node)?.includes(name) ? expressionOf(circuit, node) : name;
+/** A name that the reader of formulas gave to a node that had none. */
+const AUTOMATIC = /^t\d+$/;
+/** How deep, how wide and how long an expression under a box may be. */
+const [DEEPEST, WIDEST, LONGEST] = [4, 3, 16];
+/** How tightly something binds that needs no parentheses. */
+const ATOM = 99;
+
+/** Return the name of a node that a person gave to it. */
+export function givenName({ names: [name] }: CircuitNode): string | undefined {
+  return name === undefined || AUTOMATIC.test(name) ? undefined : name;
+}
+
+/** Return what stands under a node: its name, or what it computes where it has none or the name stands elsewhere. */
+function captionOf(artist: Artist, node: number): string {
+  const name = givenName(artist.circuit.nodes[node]!);
+  if (name !== undefined && !artist.labels.get(node)?.includes(name)) return name;
+  return written(artist, node, DEEPEST)?.text ?? titleOf(artist.circuit, node);
+}
+
+interface Written {
+  text: string;
+  level: number;
+}
+
+/** Write what a node computes; null if that is too long to stand under a box. */
+function written(artist: Artist, node: number, depth: number): Written | null {
+  const { op, sources, title } = artist.circuit.nodes[node]!;
+  if (title !== undefined) return { text: title, level: 0 };
+  if (!sources.length || sources.length > WIDEST) return null;
+  const record = opOf(op);
+  const level = record?.infix[0] !== undefined && sources.length === 2 ? record.level : ATOM;
+  const operands = sources.map((source, slot) => {
+    const found = operandOf(artist, source, depth - 1);
+    const loose = level === ATOM ? record?.prefix && found.level < ATOM : found.level < level + slot;
+    return loose ? `(${found.text})` : found.text;
+  });
+  const text = expression(op, operands);
+  return cells(captionText(text)) > LONGEST ? null : { text, level: record?.prefix ? 0 : level };
+}
+
+/** Write a node as an operand: its name, its number, or what it computes. */
+function operandOf(artist: Artist, node: number, depth: number): Written {
+  const constant = constantText(artist, node);
+  const name = givenName(artist.circuit.nodes[node]!);
+  const atom = { text: constant || (name ?? titleOf(artist.circuit, node)), level: ATOM };
+  if (constant || name !== undefined || depth <= 0) return atom;
+  return written(artist, node, depth) ?? atom;
 }
 
 /** Return the reading of a gradient: a dash where none was asked for, `blocked` where none arrived. */

@@ -5,7 +5,7 @@
 import type { Box, Drawing, Link } from "./boxes";
 import { layout } from "./layout";
 import { clip, width } from "./letters";
-import { captionText, isWord, nameText, signOf } from "./signs";
+import { isWord, nameText, shortCaption, signOf } from "./signs";
 import { METRICS, type Joint, type Metrics, type Route, type Shape, type Spot } from "./shapes";
 import { DETAIL, sizesOf, type Sizes } from "./sizes";
 
@@ -111,7 +111,7 @@ export function turned([along, across]: Spot, down: boolean): Spot {
 
 function metricsOf({ sizes, fold }: Measure): Metrics {
   const { apart, beside, lead } = sizes;
-  return { ...METRICS, fold, apart, beside, lead, track: 8, narrow: 4, grid: 4, band: 2 * apart };
+  return { ...METRICS, fold, apart, beside, lead, track: 8, narrow: 4, near: 6, grid: 4, band: 2 * apart };
 }
 
 /** Return a rectangle with the caption of its box. */
@@ -157,7 +157,7 @@ export function outputText(box: Box): string {
 
 /** Return what stands under a box. */
 export function shownCaption(box: Box, { detail }: Manner): string {
-  return box.kind === "node" && detail < DETAIL.noCaption ? captionText(box.caption) : "";
+  return box.kind === "node" && detail < DETAIL.noCaption ? shortCaption(box.caption) : "";
 }
 
 /** Return the wires for the layout, with room for what stands on them and for the head. */

@@ -4,7 +4,7 @@
  */
 import type { Circuit, Run } from "../types";
 import { times } from "./arrays";
-import type { Drawing } from "./boxes";
+import { givenName, type Drawing } from "./boxes";
 import { drawing, placed, type Picture, type PictureOptions } from "./picture";
 import { DETAIL, sizesOf } from "./sizes";
 
@@ -14,7 +14,7 @@ export const LARGEST = 1.75;
 /** A picture of more boxes than this is not tried with all its details. */
 const DETAILED = 60;
 /** How many bands a picture may be cut into. */
-const BANDS = 8;
+const BANDS = 12;
 /** No limit to the length of a picture. */
 const ENDLESS = 0;
 
@@ -31,9 +31,15 @@ export interface Fitted {
   minimap: boolean;
 }
 
+/** What stays free around a picture, in px: less in a narrow frame. */
+export function marginOf(frame: FrameSize): number {
+  return frame.width < 600 ? 8 : 20;
+}
+
 /** Return the scale at which a picture fits a frame. */
 export function scaleIn({ width, height }: Picture, frame: FrameSize): number {
-  return Math.min(frame.width / Math.max(1, width), frame.height / Math.max(1, height), LARGEST);
+  const free = 2 * marginOf(frame);
+  return Math.min((frame.width - free) / Math.max(1, width), (frame.height - free) / Math.max(1, height), LARGEST);
 }
 
 /** Return the smallest scale at which the numbers of a picture are legible. */
@@ -45,32 +51,35 @@ export function legibleScale({ detail }: Pick<Picture, "detail">): number {
 export function fitted(circuit: Circuit, run: Run | null, frame: FrameSize, options: PictureOptions = {}): Fitted {
   const given = { ...options, ...(run ? { run } : {}) };
   const drawn = drawing(circuit, given);
-  const found = fit(drawn, frame, given);
-  if (found && !isTiny(found)) return found;
-  const closed = options.opened ? null : fitClosed(circuit, frame, given);
-  return closed ?? found ?? smallest(drawn, frame, given);
+  return fit(drawn, frame, given) ?? (options.opened ? null : fitClosed(circuit, frame, given)) ?? smallest(drawn, frame, given);
 }
 
-function isTiny({ picture, scale }: Fitted): boolean {
-  return scale < legibleScale(picture);
-}
-
-/** Return the first picture of a drawing that fits. */
+/** Return the first picture of a drawing that fits: whole, then the other way round and in bands. */
 function fit(drawn: Drawing, frame: FrameSize, options: PictureOptions): Fitted | null {
-  const least = drawn.boxes.length > DETAILED ? DETAIL.compact : DETAIL.full;
-  const levels = times(DETAIL.compact + 1 - least, (k) => least + k);
   const directions = options.down === undefined ? directionsOf(frame) : [options.down];
-  for (const detail of levels) {
-    const found = tried(drawn, frame, { ...options, down: directions[0]!, detail, fold: ENDLESS });
+  const [first] = directions;
+  const whole = fullest(drawn, frame, { ...options, down: first! }, tried);
+  if (whole) return whole;
+  for (const down of directions) {
+    const found =
+      (down === first ? null : fullest(drawn, frame, { ...options, down }, tried)) ??
+      fullest(drawn, frame, { ...options, down }, wrapped);
     if (found) return found;
   }
-  for (const down of directions) {
-    for (const detail of levels) {
-      const found = tried(drawn, frame, { ...options, down, detail, fold: ENDLESS }) ?? wrapped(drawn, frame, { ...options, down, detail });
-      if (found) return found;
-    }
-  }
   return null;
+}
+
+type Attempt = (drawn: Drawing, frame: FrameSize, options: PictureOptions) => Fitted | null;
+
+/** Return the picture with the most details that fits; where the smallest one does not, none does. */
+function fullest(drawn: Drawing, frame: FrameSize, options: PictureOptions, attempt: Attempt): Fitted | null {
+  const smallest = attempt(drawn, frame, { ...options, detail: DETAIL.compact });
+  if (!smallest || drawn.boxes.length > DETAILED) return smallest;
+  for (const detail of times(DETAIL.compact, (k) => k)) {
+    const found = attempt(drawn, frame, { ...options, detail });
+    if (found) return found;
+  }
+  return smallest;
 }
 
 /** Values flow downwards first if the frame is taller than wide. */
@@ -79,7 +88,7 @@ function directionsOf({ width, height }: FrameSize): boolean[] {
 }
 
 function tried(drawn: Drawing, frame: FrameSize, options: PictureOptions): Fitted | null {
-  const picture = placed(drawn, options);
+  const picture = placed(drawn, { fold: ENDLESS, ...options });
   const scale = scaleIn(picture, frame);
   return scale >= legibleScale(picture) ? { picture, scale, minimap: false } : null;
 }
@@ -88,22 +97,25 @@ function tried(drawn: Drawing, frame: FrameSize, options: PictureOptions): Fitte
 function wrapped(drawn: Drawing, frame: FrameSize, options: PictureOptions): Fitted | null {
   const whole = placed(drawn, { ...options, fold: ENDLESS });
   const length = whole.down ? whole.height : whole.width;
-  const room = (whole.down ? frame.height : frame.width) / legibleScale(whole);
+  const room = ((whole.down ? frame.height : frame.width) - 2 * marginOf(frame)) / legibleScale(whole);
   const first = Math.max(2, Math.floor(length / room));
-  for (let bands = first; bands <= Math.min(BANDS, first + 3); bands++) {
+  for (let bands = first; bands <= Math.min(BANDS, 2 * first); bands++) {
     const found = tried(drawn, frame, { ...options, fold: Math.ceil(length / bands) });
     if (found) return found;
   }
   return null;
 }
 
-/** Return the picture with groups closed, the innermost first. */
+/** How many boxes there may be, where closing groups is not enough. */
+const CAPS = [16, 12, 9, 6];
+
+/** Return the picture with groups closed, the innermost first; where that is not enough, with several in one box. */
 function fitClosed(circuit: Circuit, frame: FrameSize, options: PictureOptions): Fitted | null {
   const grouped = withStatements(circuit);
   const levels = Math.max(...grouped.nodes.map(({ group }) => group.split("/").filter(Boolean).length));
-  if (levels < 1) return null;
-  for (let depth = levels - 1; depth >= 0; depth--) {
-    const found = fit(drawing(grouped, { ...options, depth }), frame, options);
+  const depths = times(levels, (k) => ({ depth: levels - 1 - k }));
+  for (const fewer of [...depths, ...CAPS.map((cap) => ({ depth: 0, cap }))]) {
+    const found = fit(drawing(grouped, { ...options, ...fewer }), frame, options);
     if (found) return found;
   }
   return null;
@@ -116,9 +128,9 @@ export function withStatements(circuit: Circuit): Circuit {
   const readers = circuit.nodes.map((): number[] => []);
   for (const [k, { sources }] of circuit.nodes.entries()) for (const source of sources) readers[source]!.push(k);
   for (let k = circuit.nodes.length - 1; k >= 0; k--) {
-    const { names, sources } = circuit.nodes[k]!;
+    const node = circuit.nodes[k]!;
     const around = new Set(readers[k]!.map((reader) => owners[reader]!));
-    owners[k] = !sources.length ? "" : (names[0] ?? (around.size === 1 ? [...around][0]! : ""));
+    owners[k] = !node.sources.length ? "" : (givenName(node) ?? (around.size === 1 ? [...around][0]! : ""));
   }
   return { ...circuit, nodes: circuit.nodes.map((node, k) => ({ ...node, group: owners[k]! })) };
 }

@@ -22,8 +22,13 @@ export function isWord(sign: string): boolean {
 
 /** Return a source expression as it stands under a box. */
 export function captionText(text: string): string {
-  const typeset = text.replaceAll("**", "^").replaceAll(" * ", "\u00b7").replaceAll("*", "\u00b7");
-  return clip(typeset.replaceAll("-", MINUS), CAPTION);
+  const typeset = text.replaceAll(" ** ", "^").replaceAll("**", "^").replaceAll(" * ", "\u00b7").replaceAll("*", "\u00b7");
+  return typeset.replaceAll("-", MINUS);
+}
+
+/** Return a caption cut to the room it has. */
+export function shortCaption(text: string): string {
+  return clip(captionText(text), CAPTION);
 }
 
 /** Return a name cut to the room it has; of a path the end says most. */

@@ -64,15 +64,15 @@ export interface Sizes {
 const NORMAL: Sizes = {
   node: 48, word: 64, signFont: 24, wordFont: 16, numberFont: 13, nameFont: 16, labelFont: 12, pillFont: 12,
   leaf: 56, bareLeaf: 36, pad: 12, slot: 64, gap: 20, pill: 76, pillHeight: 20, splitter: 20, dot: 11,
-  port: 28, crowdedPort: 12, group: 120, groupHeight: 84, bareGroupHeight: 56, apart: 20, beside: 16, lead: 14,
+  port: 28, crowdedPort: 12, group: 148, groupHeight: 84, bareGroupHeight: 56, apart: 20, beside: 16, lead: 14,
   corner: 14,
 };
 
 const COMPACT: Sizes = {
   ...NORMAL,
   node: 36, word: 44, signFont: 18, wordFont: 13, numberFont: 12, nameFont: 14, labelFont: 12, pillFont: 12,
-  leaf: 44, bareLeaf: 32, pad: 8, slot: 56, gap: 12, splitter: 18, dot: 10, port: 20, group: 104, groupHeight: 76,
-  apart: 8, beside: 10, lead: 8, corner: 10,
+  leaf: 44, bareLeaf: 32, pad: 8, slot: 52, gap: 10, splitter: 18, dot: 10, port: 20, group: 104, groupHeight: 76,
+  apart: 8, beside: 10, lead: 6, corner: 10,
 };
 
 /** Return the sizes at a detail level. */

@@ -116,7 +116,7 @@ function leafPlaces({ x, y, width: wide, height }: Rect, { sizes, ran, detail }:
   };
 }
 
-function groupPlaces({ x, y, width: wide, height }: Rect, { sizes, ran }: Measure): Partial<BoxPlaces> {
+function groupPlaces({ x, y, width: wide, height }: Rect, { sizes, ran, detail }: Measure): Partial<BoxPlaces> {
   const inner = wide - 28;
   const left = x + 14;
   const heads = {
@@ -130,7 +130,7 @@ function groupPlaces({ x, y, width: wide, height }: Rect, { sizes, ran }: Measur
     ...heads,
     bars: [46, 52].map((by) => ({ x: left, y: y + by, width: inner, height: 4 })),
     cell,
-    wordSlot: slotAt({ x: left, y: base(middle, 11) }, width(GRADIENT, 11), 11, "start"),
+    wordSlot: detail < DETAIL.noWord ? slotAt({ x: left, y: base(middle, 11) }, width(GRADIENT, 11), 11, "start") : null,
     gradSlot: slotAt({ x: x + wide - 14, y: base(middle, sizes.numberFont) }, sizes.slot, sizes.numberFont, "end"),
   };
 }
