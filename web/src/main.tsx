@@ -3,7 +3,7 @@ import { render } from "preact";
 import { isLarge } from "./large/answers";
 import { LargeApp } from "./large/app";
 import { fromPage, type PageData } from "./state/data";
-import { OPTIONS, type Options, type Session } from "./state/session";
+import type { Session } from "./state/session";
 import { stateOf } from "./state/url";
 import { badLink } from "./ui/address";
 import { App } from "./ui/app";
@@ -15,20 +15,13 @@ function dataBlock(): PageData {
   return text ? (JSON.parse(text) as PageData) : {};
 }
 
-/** On a narrow upright screen circuits flow down. */
-function firstOptions(): Options {
-  const upright = matchMedia("(max-width: 600px) and (orientation: portrait)").matches;
-  return { ...OPTIONS, direction: upright ? "td" : "lr" };
-}
-
 function start(): void {
   const root = document.getElementById(ROOT);
   if (!root) return;
   const page = untouchedPage();
-  const options = firstOptions();
   const data = dataBlock();
-  if (isLarge(data)) return render(<LargeApp data={data} down={options.direction === "td"} />, root);
-  const session: Session = stateOf(location.hash, options) ?? fromPage(data, options);
+  if (isLarge(data)) return render(<LargeApp data={data} down={matchMedia("(max-width: 600px) and (orientation: portrait)").matches} />, root);
+  const session: Session = stateOf(location.hash) ?? fromPage(data);
   const notice = badLink(location.hash, "The first example is shown instead");
   render(<App first={session} page={page} notice={notice} whole />, root);
 }

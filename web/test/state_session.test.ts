@@ -219,7 +219,10 @@ test("a selection keeps a trail that leads back", () => {
 test("the announcement counts steps and says what the step did", () => {
   const state = after(fromPreset("expression"), step, step, step, step);
 
-  assert.equal(announcement(state), "Step 4 of 5, backward. f = e * c sends 10 to e and -1 to c.");
+  assert.equal(
+    announcement(state),
+    "Step 4 of 5, backward. f: 1 arrives; each local derivative is the other stored input; 10 goes to e, \u22121 to c.",
+  );
 });
 
 test("every preset can be stepped from start to end, and answers its question with numbers", () => {

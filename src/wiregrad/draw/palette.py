@@ -23,6 +23,8 @@ CLIP_PERCENTILE = 99.5
 SCALE_SPAN = 1e-4
 """Smallest magnitude that differs from zero on the scale, as a share of the largest."""
 TEXT_CONTRAST = 4.5
+TEXT_TINT = 0.45
+"""How far the background of a cell goes towards the strongest tint if there is text on it."""
 STROKE_CONTRAST = 3.0
 
 # The first letters of tones; those of the first three are followed by a step from 1 to the number of tones.
@@ -48,9 +50,19 @@ class Theme:
     muted: str
     """The colour of secondary text."""
     line: str
-    """The colour of the edges of boxes."""
+    """The colour of a wire that has a value, and of the edges of leaves."""
+    hair: str
+    """The colour of rules inside a box and of the second edge of a group."""
+    slot: str
+    """The colour of the outline of a slot whose number is not known."""
+    now: str
+    """The highlighter: what is happening now."""
+    on_now: str
+    """The colour of text on the highlighter."""
     hues: Mapping[str, tuple[str, str, str]]
     """For each sign, the colour of the faintest, a medium and the strongest stroke."""
+    tints: Mapping[str, tuple[str, str]]
+    """For each sign, the colours between which the backgrounds of cells run; they are at least 4:1 apart."""
     words: Mapping[str, str]
     """For each sign, the colour of a number written as text."""
     zero: str
@@ -69,12 +81,22 @@ class Theme:
 
     def tint_colour(self, tone: str) -> str:
         """Return the background colour of a cell that has text on it."""
-        if tone[0] not in self.hues:
-            return self.panel
-        return mix_colours(self.panel, self.hues[tone[0]][1], 0.05 + 0.04 * int(tone[1:]))
+        if tone[0] not in self.tints:
+            return self.head if tone == ZERO_TONE else self.panel
+        faint, strong = self.tints[tone[0]]
+        return mix_colours(faint, strong, TEXT_TINT * (int(tone[1:]) - 1) / (TONE_STEPS - 1))
+
+    def wire_colour(self, sign: str, share: float) -> str:
+        """Return the colour of the wire of a gradient whose magnitude is a share of the largest.
+
+        >>> LIGHT_THEME.wire_colour("p", 0.0), LIGHT_THEME.wire_colour("p", 1.0)
+        ('#4793C4', '#004F80')
+        """
+        faint, _, strong = self.hues[sign]
+        return mix_colours(faint, strong, share)
 
     def text_colour(self, tone: str) -> str:
-        """Return the colour of a number written on the paper, a box or its own tint."""
+        """Return the colour of a number written on the paper or a box; on a tint every number has the colour of ink."""
         return self.words.get(tone[0], self.muted if tone in (ZERO_TONE, ABSENT_TONE) else self.ink)
 
 
@@ -111,34 +133,52 @@ def mix_colours(one: str, two: str, share: float) -> str:
 
 LIGHT_THEME = Theme(
     name="light",
-    paper="#FFFFFF",
+    paper="#FAFAF7",
     panel="#FFFFFF",
-    head="#F3F5F8",
-    ink="#1B1F24",
-    muted="#5B636D",
-    line="#8A939E",
+    head="#EFEFEA",
+    ink="#15171C",
+    muted="#555A63",
+    line="#868C95",
+    hair="#DDDED9",
+    slot="#6B717B",
+    now="#FFE27A",
+    on_now="#15171C",
     hues={
-        POSITIVE_TONE: ("#5599C7", "#0072B2", "#00466E"),
-        NEGATIVE_TONE: ("#E27322", "#D55E00", "#8F3F00"),
-        MIXED_TONE: ("#8C8C93", "#66666E", "#3A3A41"),
+        POSITIVE_TONE: ("#4793C4", "#2471A2", "#004F80"),
+        NEGATIVE_TONE: ("#DA7020", "#BA5710", "#9A3D00"),
+        MIXED_TONE: ("#87878E", "#62626A", "#3A3A41"),
     },
-    words={POSITIVE_TONE: "#005A8D", NEGATIVE_TONE: "#9A4400"},
+    tints={
+        POSITIVE_TONE: ("#E7F1F8", "#0072B2"),
+        NEGATIVE_TONE: ("#FCEBDD", "#C25100"),
+        MIXED_TONE: ("#EDEDEF", "#66666E"),
+    },
+    words={POSITIVE_TONE: "#00609A", NEGATIVE_TONE: "#A94700"},
     zero="#767676",
 )
 DARK_THEME = Theme(
     name="dark",
     paper="#14161A",
-    panel="#1B1E24",
-    head="#262A32",
-    ink="#F0F2F5",
-    muted="#A3ABB5",
-    line="#6B7480",
+    panel="#1D2026",
+    head="#262A31",
+    ink="#F1F2F4",
+    muted="#B4B9C2",
+    line="#7B828C",
+    hair="#33373F",
+    slot="#8F949B",
+    now="#5C5016",
+    on_now="#FFF3B8",
     hues={
-        POSITIVE_TONE: ("#2F7BA8", "#56B4E9", "#A9DBF7"),
-        NEGATIVE_TONE: ("#A86A1F", "#F0A03C", "#F9D29B"),
+        POSITIVE_TONE: ("#3C86B4", "#71B1D8", "#A6DBFB"),
+        NEGATIVE_TONE: ("#B5731F", "#DA9F53", "#FFCB86"),
         MIXED_TONE: ("#7C828B", "#A0A6AE", "#D5D9DE"),
     },
-    words={POSITIVE_TONE: "#7CC5EF", NEGATIVE_TONE: "#F3AF5B"},
+    tints={
+        POSITIVE_TONE: ("#17293A", "#56B4E9"),
+        NEGATIVE_TONE: ("#33240F", "#F0A03C"),
+        MIXED_TONE: ("#2A2D33", "#A0A6AE"),
+    },
+    words={POSITIVE_TONE: "#7CC6F0", NEGATIVE_TONE: "#F5B45F"},
     zero="#8F949B",
 )
 THEMES = {theme.name: theme for theme in (LIGHT_THEME, DARK_THEME)}
@@ -149,6 +189,10 @@ ALL_TONES = (
     NONFINITE_TONE,
 )
 """Every tone a number can have."""
+
+
+MIN_WIRE_WIDTH = 1.6
+MAX_WIRE_WIDTH = 5.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +248,15 @@ class ColourScale:
         sign = POSITIVE_TONE if value > 0 else NEGATIVE_TONE
         return f"{sign if signed else MIXED_TONE}{self.tone_step(value)}"
 
-    def line_weight(self, value: float) -> int:
-        """Return the thickness of a wire, in steps from 1 to 3."""
-        return 1 if value == 0 or math.isnan(value) else min(3, 1 + int(abs(self.position(value)) * 3))
+    def line_width(self, value: float) -> float:
+        """Return the thickness of a wire in pixels; it follows the magnitude continuously.
+
+        >>> [ColourScale(10.0, 1.0).line_width(x) for x in (0.0, 10.0, float("nan"))]
+        [1.6, 5.4, 5.4]
+        """
+        if not math.isfinite(value):
+            return MAX_WIRE_WIDTH
+        return MIN_WIRE_WIDTH + (MAX_WIRE_WIDTH - MIN_WIRE_WIDTH) * abs(self.position(value))
 
 
 AUTO_THEME = "auto"
@@ -267,13 +317,17 @@ def write_style_sheet(theme: str, tones: Iterable[str]) -> str:
     return variables + "".join(_write_rules(scope, used, lambda rule: _add_fallback(rule, plain)))
 
 
+THEME_COLOURS = ("paper", "panel", "head", "ink", "muted", "line", "hair", "slot", "now", "on_now")
+"""The colours of a theme that are no tones."""
+
+
 def collect_colours(theme: Theme, tones: Iterable[str]) -> dict[str, str]:
     """Return the colours of a theme by the names they have in rules.
 
     >>> collect_colours(LIGHT_THEME, ["z"])["s_z"]
     '#767676'
     """
-    named = {name: getattr(theme, name) for name in ("paper", "panel", "head", "ink", "muted", "line")}
+    named = {name: getattr(theme, name) for name in THEME_COLOURS}
     for tone in tones:
         named |= {
             f"s_{tone}": theme.stroke_colour(tone),

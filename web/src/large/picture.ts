@@ -3,9 +3,11 @@
  * every wire or bundle of wires a wire of it, and all of it is known. Pure.
  */
 import { assembled } from "../engine";
-import type { Link, Picture, PictureBox } from "../layout";
-import { labelsOf } from "../layout/figure";
-import { gradientScale, placedBox, placedWire } from "../layout/picture";
+import type { Link, Picture } from "../layout";
+import type { Box } from "../layout/boxes";
+import { FOLD, measureOf } from "../layout/figure";
+import { gradientScale, withPlaces } from "../layout/picture";
+import { usualDetail } from "../layout/sizes";
 import { bare, type Reading } from "../layout/readings";
 import { readValue } from "../state/data";
 import type { Shown } from "../state/known";
@@ -26,16 +28,18 @@ export function drawnOf(view: ToldView, title: string, down: boolean): Drawn {
   const arriving = view.boxes.map((): number[] => []);
   view.links.forEach((link, k) => arriving[link.target]?.push(k));
   const slots = new Map(arriving.flatMap((links) => links.map((link, slot) => [link, slot] as const)));
-  const boxes = view.boxes.map(pictureBox);
+  const boxes = view.boxes.map(boxOf);
   const links = view.links.map((link, k) => linkOf(link, slots.get(k)!));
-  const texts = labelsOf({ boxes, links });
-  const wires = links.map((link, k) =>
-    placedWire({ boxes, links }, link, view.links[k]!, texts[k]!, view.links[k]!.room, down),
-  );
+  const ran = view.boxes.some(({ grad }) => grad !== null);
+  const measure = measureOf({ down, ran, fold: FOLD, detail: usualDetail(boxes.length) });
+  const routes = view.links.map(({ points, stub }) => ({ points, stub }));
+  const rooms = view.links.map(({ room }) => room);
+  const ranks = view.boxes.map(({ rank }) => rank);
   const { width: wide, height } = view;
   const picture: Picture = {
-    title, down, boxes, wires, about: view.about, note: view.note, steady: false, left: 0, top: 0, width: wide, height,
-    frames: [], scale: gradientScale({ boxes, links }),
+    title, down, about: view.about, note: view.note, left: 0, top: 0, width: wide, height, frames: [],
+    detail: measure.detail, sizes: measure.sizes, scale: gradientScale({ boxes, links }),
+    ...withPlaces({ boxes, links }, view.boxes, ranks, routes, rooms, measure),
   };
   return { picture, links: arriving.flat(), ...shownOf(view, title, arriving) };
 }
@@ -47,14 +51,17 @@ export function readingOf(told: ToldReading | null): Reading | null {
   return { ...told, size: Number(readValue(told.size)), shape };
 }
 
-function pictureBox(told: ToldBox, node: number): PictureBox {
+function boxOf(told: ToldBox, node: number): Box {
   const [value, grad] = [readingOf(told.value), readingOf(told.grad)];
-  return placedBox({ ...told, node, members: [node], path: "", branches: [], value, grad }, told, told.rank);
+  const shape = (value?.shape ?? "").slice(1, -1);
+  const caption = told.kind === "node" ? told.name : "";
+  return { ...told, node, members: [node], path: "", branches: [], value, grad, shape, caption };
 }
 
 function linkOf({ source, target, input, wires, local, sent }: ToldLink, slot: number): Link {
   const readings = { local: readingOf(local), sent: readingOf(sent) };
-  return { from: source, to: target, reader: target, slot, source, input, wires, ...readings };
+  const pill = readings.local !== null && readings.local.shape === "";
+  return { from: source, to: target, reader: target, slot, source, input, wires, ...readings, pill, shape: "" };
 }
 
 /** A reading as a value that reads the same. */

@@ -12,7 +12,7 @@ export interface Preset {
   chip?: string;
   formula: string;
   leaves: Record<string, number>;
-  /** What to ask oneself before the run. */
+  /** What to ask oneself before the run; in all texts names stand between backticks. */
   question: string;
   /** What the run says to that. */
   answer: (told: Told) => string;
@@ -38,16 +38,16 @@ export function told(run: Run): Told {
 }
 
 function moves(slope: number, name: string): string {
-  if (isNaN(slope)) return `cannot be told: the gradient of ${name} is NaN`;
-  if (!slope) return `does not change with ${name}`;
+  if (isNaN(slope)) return `cannot be told: the gradient of \`${name}\` is NaN`;
+  if (!slope) return `does not change with \`${name}\``;
   const verb = slope > 0 ? "grows" : "falls";
   const size = number(Math.abs(slope));
-  return `${verb} ${size === "1" ? "" : `${size} times `}as fast as ${name} grows`;
+  return `${verb} ${size === "1" ? "" : `${size} times `}as fast as \`${name}\` grows`;
 }
 
 /** What can be asked of any formula. */
 export function questionOf(leaf: string, output: string): string {
-  return `If ${leaf} grows a little, does ${output} grow or fall, and how fast?`;
+  return `If \`${leaf}\` grows a little, does \`${output}\` grow or fall, and how fast?`;
 }
 
 const range = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1);
@@ -63,7 +63,7 @@ export const PRESETS: Preset[] = [
     leaves: { a: 2, b: -3, c: 10 },
     question: questionOf("a", "f"),
     answer: ({ move, grad }) =>
-      `f ${move("a")}: the product sends e the value of c, ${grad("e")}, and the sum passes it on to a and b`,
+      `\`f\` ${move("a")}: the product sends \`e\` the value of \`c\`, ${grad("e")}, and the sum passes it on`,
   },
   {
     key: "fan-out",
@@ -71,9 +71,9 @@ export const PRESETS: Preset[] = [
     chip: "x*x + x",
     formula: "y = x*x + x",
     leaves: { x: 3 },
-    question: "x is read three times. How fast does y grow if x grows a little?",
+    question: "`x` is read three times. How fast does `y` grow if `x` grows a little?",
     answer: ({ move, grad }) =>
-      `y ${move("x")}: the splitter adds what its three branches bring, ${grad("x")} in all`,
+      `\`y\` ${move("x")}: the splitter adds what its three branches bring, ${grad("x")} in all`,
   },
   {
     key: "neuron",
@@ -81,18 +81,18 @@ export const PRESETS: Preset[] = [
     chip: "Neuron",
     formula: "n = x1*w1 + x2*w2 + b; o = tanh(n)",
     leaves: { x1: 2, w1: -3, x2: 0, w2: 1, b: 6.8813735870195432 },
-    question: "Which weight moves o, and which one does nothing here?",
+    question: "Which weight moves `o`, and which one does nothing here?",
     answer: ({ move, grad, value }) =>
-      `o ${move("w1")}; w2 receives ${grad("w2")} because x2 is ${value("x2")}: changing that weight changes nothing`,
+      `\`o\` ${move("w1")}; \`w2\` receives ${grad("w2")} because \`x2\` is ${value("x2")}`,
   },
   {
     key: "sigmoid",
     title: "Sigmoid, one op at a time",
     formula: "d = w0*x0 + w1*x1 + w2; m = -d; p = exp(m); q = 1 + p; L = 1 / q",
     leaves: { w0: 2, x0: -1, w1: -3, x1: -2, w2: -3 },
-    question: "A sigmoid in four small ops: is its gradient still L(1 − L)?",
+    question: "A sigmoid in four small ops: is its gradient still `L`(1 − `L`)?",
     answer: ({ value, grad }) =>
-      `Yes: d receives ${grad("d")}, and L(1 − L) with L = ${value("L")} is the same`,
+      `Yes: \`d\` receives ${grad("d")}, and with \`L\` = ${value("L")} that is \`L\`(1 − \`L\`)`,
   },
   {
     key: "router",
@@ -101,7 +101,7 @@ export const PRESETS: Preset[] = [
     leaves: { a: 3, b: -1, c: -2 },
     question: "Only one input wins the maximum. What do the others receive?",
     answer: ({ value, grad }) =>
-      `a = ${value("a")} wins and receives ${grad("a")}, b receives ${grad("b")}; relu sends ${grad("c")} to c, which is ${value("c")}`,
+      `\`a\` wins and receives ${grad("a")}, \`b\` receives ${grad("b")}; relu sends ${grad("c")} to \`c\`, which is ${value("c")}`,
   },
   {
     key: "softmax",
@@ -111,8 +111,7 @@ export const PRESETS: Preset[] = [
     leaves: { z1: 1, z2: 2, z3: 0.5 },
     question: "Class 2 is right. Which score has to grow for the loss to fall?",
     answer: ({ grad, value }) =>
-      `z2, with ${grad("z2")}: its probability ${value("p")}, less 1. z1 and z3 receive theirs, ${grad("z1")} and ${grad("z3")}; ` +
-      `all three add up to 0`,
+      `\`z2\`, with ${grad("z2")}: its probability ${value("p")}, less 1. \`z1\` and \`z3\` receive theirs, ${grad("z1")} and ${grad("z3")}`,
   },
   {
     key: "mlp",
@@ -123,9 +122,9 @@ export const PRESETS: Preset[] = [
       x1: 1, u1: 0.5, x2: -2, v1: 0.25, b1: 0.1, u2: -0.75, v2: 0.3, b2: 0, u3: 0.2, v3: -0.4, b3: -0.3,
       w1: 0.8, w2: -0.6, w3: 0.4, c: 0.1,
     },
-    question: "x1 feeds three neurons. If it grows a little, does o grow or fall?",
+    question: "`x1` feeds three neurons. If it grows a little, does `o` grow or fall?",
     answer: ({ move }) =>
-      `o ${move("x1")}: x1 adds what the three neurons send back`,
+      `\`o\` ${move("x1")}: \`x1\` adds what the three neurons send back`,
   },
   {
     key: "vanishing",
@@ -133,9 +132,9 @@ export const PRESETS: Preset[] = [
     chip: "Vanishing chain",
     formula: chain.join("; "),
     leaves: { x: 2.5 },
-    question: "Twenty times tanh: how much of the gradient is left at x?",
+    question: "Twenty times tanh: how much of the gradient is left at `x`?",
     answer: ({ grad }) =>
-      `x receives ${grad("x")} of the ${grad("h20")} at h20: every tanh multiplies by less than 1. The heat strip shows it fall`,
+      `\`x\` receives ${grad("x")} of the ${grad("h20")} at \`h20\`: every tanh multiplies by less than 1`,
   },
   {
     key: "nan",
@@ -143,9 +142,9 @@ export const PRESETS: Preset[] = [
     chip: "NaN bug",
     formula: "l = log(q); t = p * l; L = -t",
     leaves: { p: 0, q: 0 },
-    question: "p·log(q) should be 0 here. Is it?",
-    answer: ({ value, grad }) =>
-      `No: log(q) is ${value("l")}, and ${value("p")} times that is ${value("t")}; q receives ${grad("q")}. Press G to see which op did it`,
+    question: "`p`·log(`q`) should be 0 here. Is it?",
+    answer: ({ value }) =>
+      `No: log(\`q\`) is ${value("l")}, and ${value("p")} times that is ${value("t")}. Press G to see which op did it`,
   },
 ];
 

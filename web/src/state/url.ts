@@ -102,6 +102,6 @@ const NUMBER = /^(NaN|-?(Infinity|\d+(\.\d*)?(e[+-]?\d+)?))$/;
 
 function optionsOf(parts: Map<string, string>, options: Options): Options {
   const mode = (["signed", "magnitude", "product"] as const).find((known) => known === parts.get("m"));
-  const direction = parts.get("d") === "td" ? "td" : parts.get("d") === "lr" ? "lr" : options.direction;
+  const direction = (["lr", "td"] as const).find((known) => known === parts.get("d")) ?? options.direction;
   return { ...options, direction, mode: mode ?? OPTIONS.mode, split: parts.get("k") === "1" };
 }

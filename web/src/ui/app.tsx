@@ -1,7 +1,8 @@
 /** The whole explorer: the picture fills the frame, bars float on it, drawers stand beside it. */
 import type { RefObject } from "preact";
 import { useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
-import { answerOf, reduce, shown as shownOf, type Action, type Session } from "../state/session";
+import type { FrameSize } from "../layout";
+import { reduce, shown as shownOf, type Action, type Session } from "../state/session";
 import { useAddress } from "./address";
 import { useCommands } from "./commands";
 import { CompareTab } from "./compare";
@@ -48,8 +49,8 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
   const view = useMemo(() => shownOf(state), [state.run, state.line, state.at, state.before, state.carried]);
   useAddress(state, dispatch, whole, setNotice);
   useHost(state, dispatch);
-  const drawn = usePicture(state);
-  const groups = useMemo(() => openGroups(state, drawn), [state.opened, drawn]);
+  const drawn = usePicture(state, useFrame(root));
+  const groups = useMemo(() => openGroups(state, drawn.picture), [state.opened, drawn.picture]);
   const setTab = (tab: TabKey | null): void => setPanels({ tab });
   const toCircuit = (): void => root.current?.querySelector<HTMLElement>(".circuit")?.focus({ preventScroll: true });
   const close = (inside: Element): boolean => {
@@ -83,7 +84,6 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
           <Notices state={state} notice={notice} onClose={() => setNotice("")} />
           <Drawing state={state} whole={drawn} open={groups} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} />
           <div class="foot">
-            <p class="answer" role="status">{answerOf(state)}</p>
             <Stepper state={state} dispatch={dispatch} playing={play[0]} onPlay={play[1]} />
           </div>
           {tab && (
@@ -147,4 +147,32 @@ function useFocusBack(root: RefObject<HTMLElement>, open: boolean, toCircuit: ()
     else if (holds && opener.current?.isConnected && opener.current !== document.body) opener.current.focus();
     else if (holds) toCircuit();
   }, [open]);
+}
+
+/** A frame that changes by less than this keeps its layout. */
+const STEADY = 24;
+
+/** The room that the picture has while no drawer is open; null before anything is measured. */
+function useFrame(root: RefObject<HTMLElement>): FrameSize | null {
+  const [frame, setFrame] = useState<FrameSize | null>(null);
+  useLayoutEffect(() => {
+    const app = root.current!;
+    const measure = (): void => {
+      const next = frameOf(app);
+      const same = (old: FrameSize | null): boolean =>
+        old !== null && Math.abs(old.width - next.width) < STEADY && Math.abs(old.height - next.height) < STEADY;
+      if (next.width && next.height > 0) setFrame((old) => (same(old) ? old : next));
+    };
+    const observer = new ResizeObserver(measure);
+    observer.observe(app);
+    measure();
+    return () => observer.disconnect();
+  }, []);
+  return frame;
+}
+
+/** What is left of the explorer without its bars; drawers may cover the picture, but do not lay it out anew. */
+function frameOf(app: HTMLElement): FrameSize {
+  const bars = [...app.querySelectorAll<HTMLElement>(".head, .foot")];
+  return { width: app.clientWidth, height: app.clientHeight - bars.reduce((sum, bar) => sum + bar.offsetHeight, 16) };
 }

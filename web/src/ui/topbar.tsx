@@ -120,7 +120,7 @@ function View({ state, dispatch, panels, onPanels }: Props) {
       </fieldset>
       <fieldset>
         <legend>Picture</legend>
-        <Choice label="Direction" value={options.direction} options={DIRECTIONS} onChange={(direction) => set({ direction })} />
+        <Choice label="Direction" value={options.direction} options={[["auto", "as it fits"], ...DIRECTIONS]} onChange={(direction) => set({ direction })} />
         <Choice label="Colour" value={options.mode} options={MODES} onChange={(mode) => set({ mode })} />
         <Choice label="Theme" value={options.theme} options={THEMES} onChange={(theme) => set({ theme })} />
         {canRun(state.source) && (
