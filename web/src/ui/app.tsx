@@ -173,6 +173,8 @@ function useFrame(root: RefObject<HTMLElement>): FrameSize | null {
 
 /** What is left of the explorer without its bars; drawers may cover the picture, but do not lay it out anew. */
 function frameOf(app: HTMLElement): FrameSize {
-  const bars = [...app.querySelectorAll<HTMLElement>(".head, .foot")];
-  return { width: app.clientWidth, height: app.clientHeight - bars.reduce((sum, bar) => sum + bar.offsetHeight, 16) };
+  const bars = [...app.querySelectorAll<HTMLElement>(".topbar, .foot")];
+  const { marginTop, marginBottom } = getComputedStyle(app.querySelector(".drawing")!);
+  const taken = bars.reduce((sum, bar) => sum + bar.offsetHeight, parseFloat(marginTop) + parseFloat(marginBottom));
+  return { width: app.clientWidth, height: app.clientHeight - taken };
 }

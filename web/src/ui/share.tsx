@@ -44,7 +44,7 @@ export function ShareMenu({ state, saves, whole }: { state: Session; saves: Save
     setSaid(done ? `${what} copied` : `The browser does not let this page copy: select the ${what.toLowerCase()} and copy it`);
   });
   const line = (what: string, text: string) => (
-    <div class="line">
+    <div class="copy-line">
       <input readOnly aria-label={what} class="code" value={text} onFocus={(event) => event.currentTarget.select()} />
       <button type="button" data-stay onClick={() => copy(text, what)}>Copy {what.toLowerCase()}</button>
     </div>

@@ -32,19 +32,16 @@ export function TopBar(props: Props) {
   const head = useRef<HTMLElement>(null);
   const small = useSmall(head);
   return (
-    <header ref={head} class="head"><div class="bar">
+    <header ref={head} class="topbar"><div class="topline">
       <h1><Mark />wiregrad</h1>
-      <div class="mid">
-        <FormulaBox state={state} dispatch={dispatch} />
-        {!small && <Examples {...props} />}
-      </div>
+      <FormulaBox state={state} dispatch={dispatch} />
       <div class="tools" role="group" aria-label="View, sharing and help">
         {small && <Menu label="Examples"><Picks {...props} presets={PRESETS} /></Menu>}
         <Menu label="View"><View {...props} /></Menu>
         <ShareMenu state={state} saves={props.saves} whole={props.whole} />
         <Button quiet label="Help" keys="?" onClick={props.onHelp}>?</Button>
       </div>
-    </div></header>
+    </div>{!small && <Examples {...props} />}</header>
   );
 }
 
