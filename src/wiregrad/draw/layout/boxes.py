@@ -153,6 +153,10 @@ class Box:
     """The group that a box of several nodes stands for, or is a piece of; empty if it holds several groups or none."""
     members: tuple[int, ...] = field(default=(), compare=False, repr=False)
     """The nodes of such a box, without inputs that are drawn inside it."""
+    caption: str = ""
+    """What stands under it: its name, or its source expression where the name stands elsewhere."""
+    shape: str = ""
+    """The shape of its array, such as `2×3`; empty for a number."""
 
     @property
     def is_leaf(self) -> bool:
@@ -172,6 +176,10 @@ class PictureLink:
     local: Reading | None = None
     sent: Reading | None = None
     wires: int = 1
+    pill: bool = False
+    """Whether a local derivative stands at its port: one number that is not always 1."""
+    shape: str = ""
+    """The shape of the array it carries; empty for a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +274,8 @@ class _SplitterBuilder:
         many = needed >= MIN_MERGED_SPLITTERS
         for step in range(1 if many else needed):
             sent = self._sum_gradients(box, readers[step:])
-            self.added.append(PictureLink(len(self.boxes) - 1, len(self.boxes), box.node, -1 - step, "", None, sent))
+            ends = (len(self.boxes) - 1, len(self.boxes), box.node, -1 - step)
+            self.added.append(PictureLink(*ends, "", None, sent, shape=box.shape))
             self.boxes.append(_make_splitter_box(box, needed if many else 1, sent))
             for wire in readers[step:]:
                 self.start[wire] = len(self.boxes) - 1
@@ -299,4 +308,5 @@ def _make_splitter_box(box: Box, needed: int, sent: Reading | None) -> Box:
         facts=(f"{count_with_noun(needed, 'splitter')} of {box.label}", *sum_of),
         value=box.value,
         grad=sent,
+        shape=box.shape,
     )

@@ -112,7 +112,7 @@ def _write_box_lines(box: Box) -> list[str]:
         or box.label
     ]
     rows += [] if box.value is None else [f"data {box.value.text}"]
-    rows += [] if box.grad is None else [f"grad {box.grad.signed_text()}"]
+    rows += [] if box.grad is None else [f"grad {box.grad.text}"]
     rows += [f"{box.bad:,} not finite"] if box.kind is BoxKind.GROUP and box.bad else []
     return rows
 
@@ -262,7 +262,7 @@ def _list_columns(box: Box, inputs: Sequence[str]) -> tuple[str, str, str, str]:
     if inputs:
         what += f" of {', '.join(inputs[:4])}" + ", …" * (len(inputs) > 4)
     value = "" if box.value is None else f"data {box.value.text}"
-    return box.label + mark, what, value, "" if box.grad is None else f"grad {box.grad.signed_text()}"
+    return box.label + mark, what, value, "" if box.grad is None else f"grad {box.grad.text}"
 
 
 MAX_OUTPUT_BYTES = 300_000
