@@ -294,7 +294,10 @@ def _found(shown: figures.PlacedPicture) -> dict[str, Any]:
         ]
         for b, r in zip(drawn.boxes, shown.rects, strict=True)
     ]
-    ports, counts = figures.assign_ports(drawn), [sum(link.target == k for link in drawn.links) for k in range(len(boxes))]
+    ports, counts = (
+        figures.assign_ports(drawn),
+        [sum(link.target == k for link in drawn.links) for k in range(len(boxes))],
+    )
     wires = [
         [
             *(link.source, link.target, link.reader, link.slot, link.wires, link.shape, k in shown.stubs),

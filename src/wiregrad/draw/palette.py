@@ -71,7 +71,7 @@ class Theme:
         """Return the colour of a wire or a bar.
 
         >>> LIGHT_THEME.stroke_colour("p3"), LIGHT_THEME.stroke_colour("x")
-        ('#0072B2', '#1B1F24')
+        ('#2471A2', '#15171C')
         """
         if tone[0] not in self.hues:
             return {ZERO_TONE: self.zero, NONFINITE_TONE: self.ink}.get(tone, self.muted)
@@ -326,7 +326,7 @@ STYLE_RULES = {
 def write_style_sheet(theme: str, tones: Iterable[str]) -> str:
     """Return the style sheet of a theme, with the tones that a picture uses.
 
-    >>> ".wg-light .wg-s-p3{color:#0072B2}" in write_style_sheet("light", ["p3"])
+    >>> ".wg-light .wg-s-p3{color:#2471A2}" in write_style_sheet("light", ["p3"])
     True
     """
     used = sorted(tones)

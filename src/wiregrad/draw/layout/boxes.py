@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.labels import BLOCKED_READING, Reading, ReadingState, clip_end, format_shape, read_value
+from wiregrad.draw.layout.labels import (
+    BLOCKED_READING,
+    Reading,
+    ReadingState,
+    clip_end,
+    format_shape,
+    read_value,
+    typeset_text,
+)
 from wiregrad.draw.palette import ColourScale
 from wiregrad.dtypes import count_with_noun
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op, Pattern
@@ -156,12 +164,23 @@ class Box:
     caption: str = ""
     """What stands under it: its name, or its source expression where the name stands elsewhere."""
     shape: str = ""
-    """The shape of its array, such as `2×3`; empty for a number."""
+    """The shape of its array without brackets; empty for a number."""
 
     @property
     def is_leaf(self) -> bool:
         """Whether it is an input or a constant, which read nothing."""
         return self.kind in (BoxKind.INPUT, BoxKind.CONSTANT)
+
+
+def write_number_rows(box: Box) -> list[str]:
+    """Return the numbers of a box as lines of text: its value, its gradient, and how many are not finite.
+
+    >>> write_number_rows(Box(BoxKind.NODE, "e", "+", "e", 2, value=read_value(1.0), grad=read_value(10.0)))
+    ['value 1', 'gradient 10']
+    """
+    rows = [] if box.value is None else [f"value {typeset_text(box.value.text)}"]
+    rows += [] if box.grad is None else [f"gradient {typeset_text(box.grad.text)}"]
+    return rows + ([f"{box.bad:,} not finite"] if box.kind is BoxKind.GROUP and box.bad else [])
 
 
 @dataclass(frozen=True, slots=True)

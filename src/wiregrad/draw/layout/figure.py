@@ -22,6 +22,7 @@ from wiregrad.draw.layout.labels import (
     ReadingState,
     clip_end,
     measure_text,
+    typeset_text,
 )
 from wiregrad.draw.layout.placement import BoxShape, LayoutMetrics, WireJoint, compute_layout
 from wiregrad.draw.layout.signs import is_word, shorten_caption, shorten_name, write_sign
@@ -162,15 +163,6 @@ def _choose_metrics(sizes: Sizes, fold: int) -> LayoutMetrics:
 def _add_caption_room(rect: Rect, box: Box, measure: PictureMeasure) -> Rect:
     has_caption = box.caption and not measure.down and measure.detail < Detail.NO_CAPTION
     return replace(rect, height=rect.height + CAPTION_HEIGHT) if has_caption else rect
-
-
-def typeset_text(text: str) -> str:
-    """Return a number or an op with typographic signs: a minus, a multiplication cross, a caret for powers.
-
-    >>> typeset_text("-1.5e-7") == chr(0x2212) + "1.5e" + chr(0x2212) + "7"
-    True
-    """
-    return text.replace("-", MINUS).replace("**", "^").replace("*", TIMES)
 
 
 def write_slot_text(reading: Reading, shape: str = "") -> str:
@@ -603,12 +595,12 @@ class _FrameBuilder:
 
 def _span_along(rect: Rect, down: bool) -> tuple[int, int]:
     """Return the start and end of a rectangle in the direction in which values flow."""
-    return (rect.y, rect.y + rect.height) if down else (rect.x, rect.x + rect.width)
+    return (int(rect.y), int(rect.y + rect.height)) if down else (int(rect.x), int(rect.x + rect.width))
 
 
 def _span_across(rect: Rect, down: bool) -> tuple[int, int]:
     """Return the start and end of a rectangle in the other direction."""
-    return (rect.x, rect.x + rect.width) if down else (rect.y, rect.y + rect.height)
+    return (int(rect.x), int(rect.x + rect.width)) if down else (int(rect.y), int(rect.y + rect.height))
 
 
 def _drop_straight_corners(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

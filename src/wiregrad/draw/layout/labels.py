@@ -151,6 +151,15 @@ def _clip_around(name: str, first: int, last: int, most: int) -> str:
     return ELLIPSIS * (start > 0) + name[start:stop] + ELLIPSIS * (stop < len(name))
 
 
+def typeset_text(text: str) -> str:
+    """Return a number or an op with typographic signs: a minus, a multiplication cross, a caret for powers.
+
+    >>> typeset_text("-1.5e-7") == chr(0x2212) + "1.5e" + chr(0x2212) + "7"
+    True
+    """
+    return text.replace("-", MINUS).replace("**", "^").replace("*", TIMES)
+
+
 DEFAULT_DIGITS = 4
 """Number of significant digits in pictures."""
 UNIFORM_PREFIX = "all "
@@ -232,7 +241,7 @@ def _read_real(value: float, digits: int) -> Reading:
 
 
 MAX_WHOLE_DIGITS = 5
-"""Numbers with more digits before the point are written with a power of ten; up to that the whole part is not rounded."""
+"""Numbers with more digits before the point have a power of ten; of the others the whole part is not rounded."""
 MIN_PLAIN_POWER = -3
 """The power of ten of the smallest number that is written without one."""
 
@@ -263,9 +272,9 @@ def _read_complex(value: complex, digits: int) -> Reading:
     if not (math.isfinite(value.real) and math.isfinite(value.imag)):
         has_nan = math.isnan(value.real) or math.isnan(value.imag)
         return Reading("NaN" if has_nan else "Inf", math.nan, state=ReadingState.NONFINITE)
-    imaginary = _format_number(value.imag, digits - 1)
+    imaginary = _format_number(value.imag, digits)
     sign = "" if imaginary.startswith("-") else "+"
-    text = f"{_format_number(value.real, digits - 1)}{sign}{imaginary}i"
+    text = f"{_format_number(value.real, digits)}{sign}{imaginary}i"
     return Reading(text, min(math.hypot(value.real, value.imag), 1.7e308), signed=False)
 
 
@@ -293,7 +302,7 @@ def _write_contents(value: NDArray[Any], sign: str, size: float, digits: int) ->
     first = value.flat[0]
     if bool((value == first).all()):
         return f"{UNIFORM_PREFIX if value.size > 1 else ''}{read_value(first, digits).text}"
-    return f"{sign}‖{_format_number(size, digits - 1)}‖"
+    return f"{sign}‖{_format_number(size, digits)}‖"
 
 
 def format_shape(shape: Sequence[int]) -> str:

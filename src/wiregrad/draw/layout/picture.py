@@ -78,7 +78,7 @@ def find_given_name(circuit: CircuitGraph, node: int) -> str | None:
 
 
 def _has_local(op: Op) -> bool:
-    """Return whether an op has one local derivative for each input that is worth writing: those of sums are always 1."""
+    """Return whether an op has a local derivative for each input that is worth writing: those of sums are 1."""
     return isinstance(op, Elementwise) and op.pattern not in (Pattern.DISTRIBUTE, Pattern.MERGE)
 
 

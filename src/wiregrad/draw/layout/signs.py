@@ -24,8 +24,8 @@ _MATH_PART = re.compile(r"([^\W\d_](?:[^\W\d]|\.)*)(\d*)|[\W\d_]+")
 def write_sign(text: str) -> str:
     """Return an op as its box shows it.
 
-    >>> write_sign("*"), write_sign("2 * ·"), write_sign("· ** 2"), write_sign("tanh")
-    ('×', '2×', '^2', 'tanh')
+    >>> write_sign("2 / ·"), write_sign("· ** 2"), write_sign("tanh"), write_sign("*") == TIMES
+    ('2÷', '^2', 'tanh', True)
     """
     infix = _INFIX.fullmatch(text)
     bare = "".join(infix.groups()).replace(DOT, "", 1) if infix and DOT in text else text
@@ -37,7 +37,7 @@ def write_sign(text: str) -> str:
 def is_word(sign: str) -> bool:
     """Return whether an op is written as a word: it then has a wider box and smaller letters.
 
-    >>> is_word("2×"), is_word("tanh")
+    >>> is_word("2÷"), is_word("tanh")
     (False, True)
     """
     return len(sign) > 2
@@ -46,8 +46,8 @@ def is_word(sign: str) -> bool:
 def typeset_caption(text: str) -> str:
     """Return a source expression with typographic signs.
 
-    >>> typeset_caption("x1 * w1 - b ** 2")
-    'x1·w1 − b^2'
+    >>> typeset_caption("x1 * w1 + b ** 2")
+    'x1·w1 + b^2'
     """
     return text.replace(" ** ", "^").replace("**", "^").replace(" * ", DOT).replace("*", DOT).replace("-", MINUS)
 
@@ -61,7 +61,7 @@ def shorten_name(name: str, most: int = MAX_NAME_COLUMNS) -> str:
     """Return a name cut to the room that it has; of a path the end says most.
 
     >>> shorten_name("net.layers[2].neurons[1].w", 12)
-    '…urons[1].w'
+    '…eurons[1].w'
     """
     return clip_front(name, most) if "." in name or "/" in name else clip_end(name, most)
 

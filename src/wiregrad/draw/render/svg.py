@@ -16,7 +16,7 @@ from html import escape
 from typing import Unpack
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
+from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink, write_number_rows
 from wiregrad.draw.layout.figure import (
     GRADIENT_WORD,
     SMALL_FONT_SIZE,
@@ -29,14 +29,23 @@ from wiregrad.draw.layout.figure import (
     count_unframed_groups,
     place_picture,
     show_caption,
-    typeset_text,
     write_factor,
     write_group_name,
     write_leaf_name,
     write_slot_text,
     write_stub_name,
 )
-from wiregrad.draw.layout.labels import DASH, MINUS, Reading, ReadingState, clip_end, measure_text, read_value
+from wiregrad.draw.layout.labels import (
+    DASH,
+    MINUS,
+    TIMES,
+    Reading,
+    ReadingState,
+    clip_end,
+    measure_text,
+    read_value,
+    typeset_text,
+)
 from wiregrad.draw.layout.picture import PictureOptions, build_picture
 from wiregrad.draw.layout.signs import MathLook, is_word, split_math, write_sign
 from wiregrad.draw.layout.slots import (
@@ -138,7 +147,9 @@ def draw_head(end: PagePoint, down: bool, css: str, size: float, *, back: bool) 
     x, y = end
     long = size * 1.25 * (1 if back else -1)
     half = size * 0.68
-    path = f"M{x:g} {y:g}l{-half:g} {long:g}h{2 * half:g}z" if down else f"M{x:g} {y:g}l{long:g} {-half:g}v{2 * half:g}z"
+    path = (
+        f"M{x:g} {y:g}l{-half:g} {long:g}h{2 * half:g}z" if down else f"M{x:g} {y:g}l{long:g} {-half:g}v{2 * half:g}z"
+    )
     return write_element("path", d=path, class_=prefix_classes(f"arrow {css}"))
 
 
@@ -162,8 +173,8 @@ def write_math(text: str, slot: TextSlot, css: str, font: int) -> str:
         classes = {"class_": prefix_classes(looks)} if looks else {}
         parts.append(write_element("tspan", escape(part.text), **shift, **classes))
         low = sub
-    classes = f"{css} math f{font} {ANCHOR_CLASSES[slot.anchor]}"
-    return write_element("text", *parts, x=f"{slot.at[0]:g}", y=f"{slot.at[1]:g}", class_=prefix_classes(classes))
+    names = prefix_classes(f"{css} math f{font} {ANCHOR_CLASSES[slot.anchor]}")
+    return write_element("text", *parts, x=f"{slot.at[0]:g}", y=f"{slot.at[1]:g}", class_=names)
 
 
 ANCHOR_CLASSES = {Anchor.START: "", Anchor.MIDDLE: "mid", Anchor.END: "end"}
@@ -416,7 +427,9 @@ class PictureLegend:
         if any(r.shape and "‖" in r.text for r in readings):
             yield from self._write_sentence(f"‖ ‖: norm of an array; {MINUS} where none of its numbers is positive")
         if with_pills:
-            yield from self._write_sentence("at a port: local derivative; upstream × local derivative = gradient sent")
+            yield from self._write_sentence(
+                f"at a port: local derivative; upstream {TIMES} local derivative = gradient sent"
+            )
 
     def _format_limit(self) -> str:
         return typeset_text(read_value(self.scale.limit).text)
@@ -729,9 +742,7 @@ class _SvgPage:
             if k in self.figure.stubs:
                 yield from self._write_stub_names(k, link)
             end = self.figure.paths[k][-1]
-            places = place_port(
-                end, self.figure.marks[k], self.ports[k], self.port_counts[link.target], self.measure
-            )
+            places = place_port(end, self.figure.marks[k], self.ports[k], self.port_counts[link.target], self.measure)
             yield from self._write_port(link, places)
 
     def _write_port(self, link: PictureLink, places: PortPlaces) -> Iterator[str]:
@@ -757,13 +768,7 @@ def _draw_pill(text: str, slot: TextSlot, font: int) -> str:
 def _describe_box(box: Box) -> Iterator[str]:
     """Return what the description of the picture says of a box."""
     yield f"{box.label} ({box.text})"
-    if box.value is not None:
-        yield f"value {typeset_text(box.value.text)}"
-    if box.grad is not None:
-        what = "gradient norm" if box.kind is BoxKind.GROUP else "gradient"
-        yield f"{what} {typeset_text(box.grad.bare_text)}"
-    if box.kind is BoxKind.GROUP and box.bad:
-        yield f"{box.bad:,} not finite"
+    yield from write_number_rows(box)
 
 
 def _list_corners(rects: Sequence[Rect]) -> tuple[list[float], list[float]]:
