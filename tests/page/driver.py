@@ -18,7 +18,7 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1"]
 WIDE = (1280, 800)
 NARROW = (360, 740)
-PATIENCE = 300_000
+PATIENCE = 20_000
 """Milliseconds that an answer may take on a busy machine."""
 
 
@@ -108,8 +108,8 @@ class Explorer:
 
     @property
     def phase(self) -> str:
-        """The phase that the stepper marks."""
-        return self.page.get_by_role("list", name="Phases").locator('[aria-current="step"]').inner_text()
+        """The phase that the stepper is in."""
+        return self.page.get_by_role("region", name="Stepper").get_attribute("data-phase") or ""
 
     @property
     def said(self) -> str:
@@ -198,8 +198,8 @@ class Explorer:
         self.page.mouse.click(x, y)
 
     def shown_numbers(self) -> set[str]:
-        """Read the numbers in the boxes of the picture, as Python writes them."""
-        texts = self.picture.locator(".box .row text:last-of-type").all_text_contents()
+        """Read the numbers of the boxes of the picture, as Python writes them."""
+        texts = self.picture.locator(".box .figure text").all_text_contents()
         return {text.replace("\u2212", "-").removeprefix("+") for text in texts} - {NONE}
 
     def tab_into_picture(self) -> None:

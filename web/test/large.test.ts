@@ -56,9 +56,9 @@ test("boxes and wires show the numbers that Python gave them", () => {
   const scene = sceneOf(drawn.picture, drawn.run, drawn.known, "signed");
   const rows = boxFace(scene, drawn.picture.boxes[1]!).rows.map(({ what, text }) => `${what} ${text}`);
 
-  assert.deepEqual(rows, ["data 0.5", "grad +2"]);
-  assert.equal(boxFace(scene, drawn.picture.boxes[4]!).name, "net/b, group of 5 nodes, gradient norm +2");
-  assert.deepEqual([wireFace(scene, drawn.picture.wires[0]!).above, wireFace(scene, drawn.picture.wires[0]!).below], ["∂ 3", "−6"]);
+  assert.deepEqual(rows, ["value 0.5", "gradient 2"]);
+  assert.equal(boxFace(scene, drawn.picture.boxes[4]!).name, "net/b, group of 5 nodes, gradient norm 2");
+  assert.deepEqual([wireFace(scene, drawn.picture.wires[0]!).local, wireFace(scene, drawn.picture.wires[0]!).sent], ["×3", "−6"]);
 });
 
 test("what is not finite, blocked or not computed is never drawn as a number", () => {

@@ -71,7 +71,7 @@ class Theme:
         """Return the colour of a wire or a bar.
 
         >>> LIGHT_THEME.stroke_colour("p3"), LIGHT_THEME.stroke_colour("x")
-        ('#0072B2', '#1B1F24')
+        ('#2471A2', '#15171C')
         """
         if tone[0] not in self.hues:
             return {ZERO_TONE: self.zero, NONFINITE_TONE: self.ink}.get(tone, self.muted)
@@ -261,7 +261,21 @@ class ColourScale:
 
 AUTO_THEME = "auto"
 """The theme that the reader's system chooses."""
-SVG_FONTS = "'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
+SVG_FONTS = "Inter,'Segoe UI','Helvetica Neue',Arial,'Liberation Sans',sans-serif"
+MATH_FONTS = "'STIX Two Text',Cambria,'Times New Roman','Liberation Serif',serif"
+RAMP_STEPS = 20
+"""Number of steps of the colours of wires: so many that they look continuous."""
+RAMP_PREFIX = "l-"
+
+
+def name_wire_colour(sign: str, share: float) -> str:
+    """Return the name of the colour of a wire whose gradient has a share of the largest magnitude.
+
+    >>> name_wire_colour("p", 0.5)
+    'l-p10'
+    """
+    return f"{RAMP_PREFIX}{sign}{round(share * RAMP_STEPS)}"
+
 
 STYLE_RULES = {
     "paper": "fill:{paper}",
@@ -270,32 +284,41 @@ STYLE_RULES = {
     "swatch": "fill:currentColor",
     "plain": "color:{line}",
     "blocked": "color:{muted};stroke-dasharray:4 3",
-    "stripe": "color:{paper};stroke-dasharray:3 3",
+    "stripe": "color:{paper};stroke-dasharray:3 4",
     "box": "fill:{panel}",
-    "head": "fill:{head}",
-    "back": "fill:{head};stroke:{line}",
-    "edge": "fill:none;stroke:{line};stroke-width:1.2",
-    "out": "stroke:{ink};stroke-width:2",
-    "rule": "stroke:{line};stroke-width:.8;fill:none",
-    "hatch": "stroke:{ink};stroke-width:1.1;fill:none",
-    "hollow": "fill:none;stroke:{muted};stroke-dasharray:3 3",
-    "frame": "fill:{head};fill-opacity:.55;stroke:{line};stroke-width:1;stroke-dasharray:1 3;stroke-linecap:round",
+    "back": "fill:{panel};stroke:{hair};stroke-width:1.2",
+    "edge": "fill:none;stroke:{ink};stroke-width:1.5",
+    "leaf": "fill:none;stroke:{line};stroke-width:1.4",
+    "rule": "stroke:{hair};stroke-width:1;fill:none",
+    "hatch": "stroke:{ink};stroke-width:1.6;fill:none",
+    "hollow": "fill:none;stroke:{slot};stroke-width:1.1;stroke-dasharray:2.5 2.5",
+    "frame": "fill:{panel};fill-opacity:.6;stroke:{hair};stroke-width:1.4",
     "dot": "fill:{ink}",
+    "adder": "fill:{panel};stroke:{ink};stroke-width:1.6",
+    "plus": "fill:none;stroke:{ink};stroke-width:1.7",
+    "slash": "fill:none;stroke:{ink};stroke-width:1.6",
     "badge": "fill:{panel};stroke:{ink};stroke-width:1.2",
+    "pill": "fill:{panel};stroke:{ink};stroke-width:1.5",
+    "inverted": "fill:{ink}",
+    "halo": "paint-order:stroke;stroke:{paper};stroke-width:4;stroke-linejoin:round",
     "title": "font-size:13px;font-weight:700",
     "note": "font-size:11px;fill:{muted}",
     "name": "font-weight:600",
-    "op": "fill:{muted}",
-    "small": "font-size:10px;fill:{muted}",
-    "what": "font-size:10px;fill:{ink}",
-    "local": "font-size:10px;fill:{muted}",
-    "sent": "font-size:10px;font-weight:600",
-    "net": "font-size:10px;fill:{muted};font-style:italic",
-    "group": "font-size:10px;fill:{muted};font-weight:600",
-    "strong": "font-weight:700",
+    "small": "font-size:11px;fill:{muted}",
+    "what": "font-size:11px;fill:{ink}",
+    "net": "font-size:11px;fill:{muted};font-style:italic",
+    "group": "font-size:12px;fill:{muted}",
+    "num": "font-weight:500",
+    "grad": "font-weight:650",
+    "strong": "font-weight:650",
+    "over": "fill:{paper}",
     "quiet": "fill:{muted}",
+    "math": "font-family:" + MATH_FONTS,
+    "it": "font-style:italic",
+    "sub": "font-size:.72em",
     "end": "text-anchor:end",
     "mid": "text-anchor:middle",
+    **{f"f{size}": f"font-size:{size}px" for size in (11, 12, 13, 14, 16, 18, 24)},
 }
 """The style of each class; words in braces are names of colours."""
 
@@ -303,7 +326,7 @@ STYLE_RULES = {
 def write_style_sheet(theme: str, tones: Iterable[str]) -> str:
     """Return the style sheet of a theme, with the tones that a picture uses.
 
-    >>> ".wg-light .wg-s-p3{color:#0072B2}" in write_style_sheet("light", ["p3"])
+    >>> ".wg-light .wg-s-p3{color:#2471A2}" in write_style_sheet("light", ["p3"])
     True
     """
     used = sorted(tones)
@@ -329,6 +352,10 @@ def collect_colours(theme: Theme, tones: Iterable[str]) -> dict[str, str]:
     """
     named = {name: getattr(theme, name) for name in THEME_COLOURS}
     for tone in tones:
+        if tone.startswith(RAMP_PREFIX):
+            name = tone.removeprefix(RAMP_PREFIX)
+            named[f"l_{name}"] = theme.wire_colour(name[0], int(name[1:]) / RAMP_STEPS)
+            continue
         named |= {
             f"s_{tone}": theme.stroke_colour(tone),
             f"t_{tone}": theme.tint_colour(tone),
@@ -338,12 +365,15 @@ def collect_colours(theme: Theme, tones: Iterable[str]) -> dict[str, str]:
 
 
 def _write_rules(scope: str, tones: Iterable[str], write: Callable[[str], str]) -> Iterable[str]:
-    yield f"{scope}{{font-family:{SVG_FONTS}}}"
+    yield f"{scope}{{font-family:{SVG_FONTS};font-variant-numeric:tabular-nums lining-nums}}"
     yield f"{scope} text{{font-size:12px;{write('fill:{ink}')}}}"
     for name, rule in STYLE_RULES.items():
         yield f"{scope} .wg-{name}{{{write(rule)}}}"
     words: dict[str, str] = {}
     for tone in tones:
+        if tone.startswith(RAMP_PREFIX):
+            yield f"{scope} .wg-{tone}{{{write(f'color:{{l_{tone.removeprefix(RAMP_PREFIX)}}}')}}}"
+            continue
         yield f"{scope} .wg-s-{tone}{{{write(f'color:{{s_{tone}}}')}}}"
         yield f"{scope} .wg-t-{tone}{{{write(f'fill:{{t_{tone}}}')}}}"
         words[tone[0]] = write(f"fill:{{w_{tone[0]}}}")

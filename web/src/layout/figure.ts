@@ -20,9 +20,6 @@ const CROWD = 6;
 const STUB = 12;
 /** How long a picture may be before it is cut into bands. */
 export const FOLD = 2200;
-/** Room for the head of a wire before a box and behind a leaf. */
-const HEAD = 12;
-export const TAIL = 16;
 /** Room for a caption under a box. */
 export const CAPTION = 20;
 /** How far the sides of a port are from numbers beside a wire that leads downwards. */
@@ -175,8 +172,8 @@ function jointsOf(drawn: Drawing, marks: readonly Marks[], measure: Measure): Jo
 
 /** Return how much room a wire needs before its port. */
 function labelRoom({ pill, sent }: Marks, { down, sizes }: Measure): number {
-  if (down) return HEAD + (pill ? sizes.pillHeight + 6 : 0) + (sent ? sizes.numberFont + 6 : 0);
-  return HEAD + (pill ? sizes.pill + 4 : 0) + (sent ? sizes.slot + 8 : 0);
+  if (down) return sizes.head + (pill ? sizes.pillHeight + 6 : 0) + (sent ? sizes.numberFont + 6 : 0);
+  return sizes.head + (pill ? sizes.pill + 4 : 0) + (sent ? sizes.slot + 8 : 0);
 }
 
 /** Return how far the caption of a box reaches past its edge. */
@@ -246,9 +243,9 @@ export function groupText(box: Box): string {
 
 /** Return how much room the numbers behind a box need, along. */
 function afterOf(box: Box, { down, ran, sizes }: Measure): number {
-  if (box.kind !== "node") return box.kind === "splitter" ? 4 : TAIL;
-  if (!ran) return down ? 4 : TAIL;
-  return down ? sizes.numberFont + 14 : sizes.gap + sizes.slot + 8;
+  if (box.kind !== "node") return box.kind === "splitter" ? 4 : sizes.tail;
+  if (!ran) return down ? 4 : sizes.tail;
+  return down ? sizes.numberFont + 14 : sizes.gap + sizes.slot + sizes.slack;
 }
 
 /** Return how long the wire to the mark of an output is. */

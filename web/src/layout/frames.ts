@@ -9,11 +9,11 @@ import { turned, type Figure, type Rect } from "./figure";
 import type { Spot } from "./shapes";
 
 /** How far a frame is from its boxes, and from the first of them, where its name stands. */
-const SIDE = 6;
-const TOP = 15;
+const SIDE = 8;
+const TOP = 20;
 /** How much farther for every level of groups inside. */
-const SIDE_STEP = 5;
-const TOP_STEP = 14;
+const SIDE_STEP = 4;
+const TOP_STEP = 16;
 
 type Span = readonly [start: number, end: number];
 

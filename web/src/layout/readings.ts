@@ -48,7 +48,7 @@ function readArray(value: Summary, digits: number): Reading {
   if (value.bad) return reading(`${shape} ${bad}`.trim(), NaN, "not finite", true, shape);
   const signed = value.sign !== undefined && value.sign !== 0;
   const size = value.sign === -1 ? -value.norm : value.norm;
-  const short = value.short ?? `${value.sign === -1 ? "-" : ""}\u2016${written(value.norm, digits - 1)}\u2016`;
+  const short = value.short ?? `${value.sign === -1 ? "-" : ""}\u2016${written(value.norm, digits)}\u2016`;
   return reading(`${shape} ${short}`.trim(), size, "number", signed, shape);
 }
 

@@ -38,8 +38,12 @@ export interface Sizes {
   pad: number;
   /** Room for a number of eight characters. */
   slot: number;
-  /** How far behind a port its numbers start. */
+  /** How far behind a port its numbers start, and how much stays free behind them. */
   gap: number;
+  slack: number;
+  /** Room for the head of a wire before a box, and behind a leaf. */
+  head: number;
+  tail: number;
   /** Room for a local derivative, and its height. */
   pill: number;
   pillHeight: number;
@@ -63,7 +67,7 @@ export interface Sizes {
 
 const NORMAL: Sizes = {
   node: 48, word: 64, signFont: 24, wordFont: 16, numberFont: 13, nameFont: 16, labelFont: 12, pillFont: 12,
-  leaf: 56, bareLeaf: 36, pad: 12, slot: 64, gap: 20, pill: 76, pillHeight: 20, splitter: 20, dot: 11,
+  leaf: 56, bareLeaf: 36, pad: 12, slot: 64, gap: 20, slack: 8, head: 12, tail: 16, pill: 76, pillHeight: 20, splitter: 20, dot: 11,
   port: 28, crowdedPort: 12, group: 148, groupHeight: 84, bareGroupHeight: 56, apart: 20, beside: 16, lead: 14,
   corner: 14,
 };
@@ -71,7 +75,7 @@ const NORMAL: Sizes = {
 const COMPACT: Sizes = {
   ...NORMAL,
   node: 36, word: 44, signFont: 18, wordFont: 13, numberFont: 12, nameFont: 14, labelFont: 12, pillFont: 12,
-  leaf: 44, bareLeaf: 32, pad: 8, slot: 52, gap: 10, splitter: 18, dot: 10, port: 20, group: 104, groupHeight: 76,
+  leaf: 44, bareLeaf: 32, pad: 8, slot: 52, gap: 10, slack: 4, head: 8, tail: 12, splitter: 18, dot: 10, port: 20, group: 104, groupHeight: 76,
   apart: 8, beside: 10, lead: 6, corner: 10,
 };
 

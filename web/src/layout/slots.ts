@@ -46,7 +46,7 @@ export interface BoxPlaces {
 /** Return a slot whose text is anchored at a point. */
 export function slotAt(at: Point, wide: number, font: number, anchor: Slot["anchor"]): Slot {
   const left = anchor === "start" ? at.x : anchor === "end" ? at.x - wide : at.x - wide / 2;
-  return { x: left, y: at.y - font, width: wide, height: font + 4, at, anchor };
+  return { x: left, y: at.y - Math.round(0.8 * font), width: wide, height: font, at, anchor };
 }
 
 /** Return the places of a box in a rectangle. */

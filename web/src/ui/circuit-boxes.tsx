@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { mathParts, type PictureBox, type Slot, type Sizes } from "../layout";
 import { boxFace, type BoxFace, type Row, type Scene } from "../layout/faces";
-import { GRADIENT } from "../layout/figure";
+import { GRADIENT, type Rect } from "../layout/figure";
 import { width } from "../layout/letters";
 import { read, slotText } from "../layout/readings";
 import { thickness, tone, wireColour } from "../layout/scale";
@@ -30,6 +30,7 @@ export function BoxView({ scene, box, id, chosen, lit, act, editable }: Props) {
   const draw = () => (
     <g id={id} class={`box ${box.kind}${chosen ? " chosen" : ""}`} {...SYMBOL} aria-roledescription={box.kind}
       aria-label={sum ? `${face.name}, ${sum.told}` : face.name} data-box={id} cursor="pointer">
+      <rect fill="transparent" {...pressable(box)} />
       {lit && <Ring box={box} />}
       {box.mark && <Output box={box} face={face} colour={colour} sizes={scene.picture.sizes} />}
       {box.kind === "splitter" && <Splitter scene={scene} box={box} />}
@@ -76,6 +77,15 @@ function progressOf({ known, active }: Scene, { kind, members }: PictureBox): [n
 function roundness(box: PictureBox): number {
   if (box.kind === "node") return 10;
   return box.kind === "group" ? 12 : Math.round(box.height / 2.6);
+}
+
+/** Where a press means a box: on it, on its numbers, and on the way to its name as an output. */
+function pressable({ x, y, width: wide, height, valueSlot, gradSlot, mark }: PictureBox): Rect {
+  const places = [{ x, y, width: wide, height }, valueSlot, gradSlot, mark?.name ?? null].flatMap((place) => place ?? []);
+  const [left, top] = [Math.min(...places.map((place) => place.x)), Math.min(...places.map((place) => place.y))];
+  const right = Math.max(...places.map((place) => place.x + place.width));
+  const bottom = Math.max(...places.map((place) => place.y + place.height));
+  return { x: left, y: top, width: right - left, height: bottom - top };
 }
 
 /** A rectangle around a box, so far outside it. */

@@ -2,8 +2,11 @@
  * Finds room for a callout: a place near a wire or box where it covers no number and no box. It may cover paper, and a
  * wire only where there is no better place. Nothing moves for it.
  */
-import type { Picture, PictureWire } from "../layout";
-import type { Point } from "../types";
+import type { PictureWire, Slot } from "../layout";
+import type { Scene } from "../layout/faces";
+import { width } from "../layout/letters";
+import { read, slotText } from "../layout/readings";
+import type { Point, Value } from "../types";
 
 /** A rectangle. */
 export interface Rect extends Point {
@@ -11,9 +14,10 @@ export interface Rect extends Point {
   height: number;
 }
 
-/** What a callout must not cover, and what it should not. */
+/** What a callout must not cover (boxes and texts), and what it should not. */
 export interface Room {
-  solid: readonly Rect[];
+  boxes: readonly Rect[];
+  texts: readonly Rect[];
   wires: readonly Rect[];
   bounds: Rect;
 }
@@ -21,15 +25,35 @@ export interface Room {
 /** How far outside the picture a callout may stand. */
 const MARGIN = 44;
 
-/** Return what is taken in a picture. */
-export function roomOf(picture: Picture): Room {
-  const slots = picture.boxes.flatMap((box) => [box.valueSlot, box.gradSlot, box.captionSlot, box.mark?.name ?? null]);
+/** Return what is taken in a picture: boxes, and numbers as wide as they are. */
+export function roomOf({ picture, run }: Scene): Room {
+  const { sizes } = picture;
+  const numbers = picture.boxes.flatMap(({ node, valueSlot, gradSlot }) => [
+    shownIn(valueSlot, run.values[node] ?? null, sizes.numberFont),
+    shownIn(gradSlot, run.grads[node] ?? null, sizes.numberFont),
+  ]);
+  const names = picture.boxes.flatMap((box) => [box.captionSlot, box.mark?.name ?? null]);
   const labels = picture.wires.flatMap((wire) => [wire.pillSlot, wire.sentSlot, ...wire.nets]);
-  const places = [...slots, ...labels].flatMap((slot) => (slot ? [slot] : []));
+  const places = [...numbers, ...names, ...labels].flatMap((slot) => (slot ? [slot] : []));
   const boxes = picture.boxes.map((box) => grown(box, 3));
   const wires = picture.wires.flatMap((wire) => wire.lines.flatMap(segmentsOf));
   const bounds = { x: picture.left, y: picture.top, width: picture.width, height: picture.height };
-  return { solid: [...boxes, ...places], wires, bounds: grown(bounds, MARGIN) };
+  return { boxes, texts: places, wires, bounds: grown(bounds, MARGIN) };
+}
+
+/** The least room of a number: that of a hollow slot. */
+const HOLLOW = 26;
+
+/** Return the room that a number really takes in its slot. */
+function shownIn(slot: Slot | null, value: Value | null, font: number): Rect | null {
+  if (!slot) return null;
+  const wide = Math.min(slot.width, Math.max(HOLLOW, value === null ? 0 : width(slotText(read(value)), font, true)));
+  return { ...slot, x: slot.anchor === "end" ? slot.at.x - wide : slot.x, width: wide };
+}
+
+/** Whether something would cover a text of the picture. */
+export function covers(room: Room, rect: Rect): boolean {
+  return room.texts.some((other) => meet(rect, other));
 }
 
 function segmentsOf(line: readonly Point[]): Rect[] {
@@ -52,33 +76,40 @@ function inside(one: Rect, two: Rect): boolean {
   return one.x >= two.x && one.y >= two.y && one.x + one.width <= two.x + two.width && one.y + one.height <= two.y + two.height;
 }
 
-/** Return the first of some places that covers least; null where each covers a number or a box. */
-export function freePlace(room: Room, taken: readonly Rect[], places: readonly Rect[]): Rect | null {
-  let best: Rect | null = null;
-  let least = Infinity;
-  for (const place of places) {
-    if (!inside(place, room.bounds)) continue;
-    if (room.solid.some((other) => meet(place, other)) || taken.some((other) => meet(place, other))) continue;
-    const crossed = room.wires.filter((wire) => meet(place, wire)).length;
-    if (crossed < least) [best, least] = [place, crossed];
-    if (!crossed) break;
+/** A place for a callout, and how good it is: the less the better. */
+export interface Offer extends Rect {
+  cost: number;
+}
+
+/** How much worse a place is for each wire that it covers. */
+const CROSSING = 24;
+
+/** Return the best of some places; null where each covers a number or a box. */
+export function freePlace(room: Room, taken: readonly Rect[], offers: readonly Offer[]): Rect | null {
+  let best: Offer | null = null;
+  for (const offer of offers) {
+    if (!inside(offer, room.bounds)) continue;
+    if ([...room.boxes, ...room.texts, ...taken].some((other) => meet(offer, other))) continue;
+    const cost = offer.cost + CROSSING * room.wires.filter((wire) => meet(offer, wire)).length;
+    if (!best || cost < best.cost) best = { ...offer, cost };
   }
   return best;
 }
 
 /** Shares of a wire's length at which a callout is tried, and how far beside the wire. */
-const SHARES = [0.3, 0.2, 0.45, 0.1, 0.6, 0.75, 0.9];
-const ASIDE = [10, 18, 30, 44];
+const SHARES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+const ASIDE = [9, 16, 24, 34, 46];
 
-/** Return places beside a wire for something of a size; `above` says which side is tried first. */
-export function besideWire(wire: PictureWire, width: number, height: number, above: boolean): Rect[] {
+/** Return places beside a wire for something of a size; `above` says which side is better. */
+export function besideWire(wire: PictureWire, wide: number, height: number, above: boolean): Offer[] {
   const sides = above ? [-1, 1] : [1, -1];
   return ASIDE.flatMap((aside) =>
     SHARES.flatMap((share) => {
       const { x, y, level } = pointAt(wire.points, share);
-      return sides.map((side) => {
-        const [dx, dy] = level ? [0, side * (height / 2 + aside)] : [side * (width / 2 + aside), 0];
-        return { x: x + dx - width / 2, y: y + dy - height / 2, width, height };
+      return sides.map((side, k) => {
+        const [dx, dy] = level ? [0, side * (height / 2 + aside)] : [side * (wide / 2 + aside), 0];
+        const cost = aside + 20 * Math.abs(share - 0.5) + 12 * k;
+        return { x: x + dx - wide / 2, y: y + dy - height / 2, width: wide, height, cost };
       });
     }),
   );
@@ -102,16 +133,16 @@ function pointAt(points: readonly Point[], share: number): Point & { level: bool
 }
 
 /** Return places above and below a box, or beside it, for something of a size. */
-export function aroundBox(box: Rect, width: number, height: number): Rect[] {
+export function aroundBox(box: Rect, wide: number, height: number): Offer[] {
   const [middle, centre] = [box.x + box.width / 2, box.y + box.height / 2];
-  const shifts = [0, -0.25, 0.25, -0.45, 0.45].map((share) => share * width);
-  return [28, 44, 64, 90].flatMap((far) =>
-    shifts.flatMap((shift) => [
-      { x: middle + shift - width / 2, y: box.y - far - height, width, height },
-      { x: middle + shift - width / 2, y: box.y + box.height + far, width, height },
-    ]).concat([
-      { x: box.x + box.width + far, y: centre - height / 2, width, height },
-      { x: box.x - far - width, y: centre - height / 2, width, height },
-    ]),
-  );
+  const size = { width: wide, height };
+  return [28, 44, 64, 90].flatMap((far) => [
+    ...[0, -0.25, 0.25, -0.45, 0.45].flatMap((share) => {
+      const x = middle + (share - 0.5) * wide;
+      const cost = far + 20 * Math.abs(share);
+      return [{ ...size, x, y: box.y - far - height, cost }, { ...size, x, y: box.y + box.height + far, cost: cost + 4 }];
+    }),
+    { ...size, x: box.x + box.width + far, y: centre - height / 2, cost: far + 40 },
+    { ...size, x: box.x - far - wide, y: centre - height / 2, cost: far + 40 },
+  ]);
 }

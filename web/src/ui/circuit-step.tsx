@@ -12,7 +12,7 @@ import type { Firing } from "../state/firing";
 import type { Stage } from "../state/timeline";
 import type { Point, Value, WireFlow } from "../types";
 import { boxOf, splitterOf, wiresInto, type Acts } from "./circuit-acts";
-import { aroundBox, besideWire, freePlace, roomOf, type Rect, type Room } from "./circuit-room";
+import { aroundBox, besideWire, covers, freePlace, roomOf, type Rect, type Room } from "./circuit-room";
 import { pathsOf, Pill, pillRect } from "./circuit-wires";
 
 interface Props {
@@ -28,7 +28,7 @@ interface Props {
 export function StepMarks({ scene, faces, firing, acts, moves }: Props) {
   const [stage] = firing.stages;
   const single = firing.stages.length === 1 && stage !== undefined;
-  const desk: Desk = { scene, faces, firing, room: roomOf(scene.picture), taken: [] };
+  const desk: Desk = { scene, faces, firing, room: roomOf(scene), taken: [] };
   return (
     <g class="step-marks" aria-hidden="true" pointer-events="none">
       {moves && <Pulses scene={scene} faces={faces} acts={acts} firing={firing} />}
@@ -77,31 +77,31 @@ function Pulse({ path, goes, ink, thick }: { path: string; goes: string; ink: st
 /** A piece of an equation: its text and how it looks. */
 type Piece = readonly [text: string, look?: "plus" | "minus" | "strong" | "open"];
 
-/** The size of the letters of equations. */
-const FONT = 15;
+/** The size of the letters of equations, and where there is little room. */
+const [FONT, SMALL_FONT] = [15, 12];
 
-/** How wide an equation is. */
-function pieceWidth([text, look]: Piece): number {
-  return look === "open" ? 26 : width(text, FONT, look !== undefined);
+/** How wide a piece of an equation is. */
+function pieceWidth([text, look]: Piece, font: number): number {
+  return look === "open" ? 26 : width(text, font, look !== undefined);
 }
 
-function equationSize(pieces: readonly Piece[]): { width: number; height: number } {
-  return { width: pieces.reduce((sum, piece) => sum + pieceWidth(piece) + 6, 14), height: 27 };
+function equationSize(pieces: readonly Piece[], font = FONT): { width: number; height: number } {
+  return { width: pieces.reduce((sum, piece) => sum + pieceWidth(piece, font) + font * 0.4, font), height: font + 12 };
 }
 
 /** An equation in a box. */
-function Equation({ pieces, place, look }: { pieces: readonly Piece[]; place: Rect; look: string }) {
-  let x = place.x + 10;
+function Equation({ pieces, place, look, font = FONT }: { pieces: readonly Piece[]; place: Rect; look: string; font?: number }) {
+  let x = place.x + font * 0.7;
   const y = place.y + place.height / 2;
   return (
     <g class={`equation ${look}`}>
-      <rect x={place.x} y={place.y} width={equationSize(pieces).width} height={place.height} rx={8} />
+      <rect x={place.x} y={place.y} width={equationSize(pieces, font).width} height={place.height} rx={8} />
       {pieces.map((piece, k) => {
         const at = x;
-        const wide = pieceWidth(piece);
-        x += wide + 6;
+        const wide = pieceWidth(piece, font);
+        x += wide + font * 0.4;
         if (piece[1] === "open") return <rect key={k} class="open" x={at} y={y - 9} width={wide} height={18} rx={6} />;
-        return <text key={k} class={piece[1]} x={at} y={y + FONT * 0.36} font-size={FONT}>{piece[0]}</text>;
+        return <text key={k} class={piece[1]} x={at} y={y + font * 0.36} font-size={font}>{piece[0]}</text>;
       })}
     </g>
   );
@@ -209,7 +209,7 @@ interface PillPlace {
 }
 
 /** Where the local derivatives of the firing node stand; where the picture has left them out, they are drawn here. */
-function pillsOf({ scene, faces }: Desk, wires: readonly number[]): PillPlace[] {
+function pillsOf({ scene, faces, room }: Desk, wires: readonly number[]): PillPlace[] {
   const { picture, run, active } = scene;
   return wires.flatMap((k) => {
     const wire = picture.wires[k]!;
@@ -217,8 +217,8 @@ function pillsOf({ scene, faces }: Desk, wires: readonly number[]): PillPlace[] 
     if (local === null || !active[wire.source]) return [];
     const shown = wire.pillSlot && faces[k]!.local;
     const text = shown ? faces[k]!.local : `\u00d7${bracketed(pretty(bare(read(local))))}`;
-    const slot = wire.pillSlot ?? portSlot(picture, wire);
-    return [{ wire, rect: pillRect(text, slot, picture.sizes), text, own: !shown }];
+    const rect = pillRect(text, wire.pillSlot ?? portSlot(picture, wire), picture.sizes);
+    return shown || wire.pillSlot || !covers(room, rect) ? [{ wire, rect, text, own: !shown }] : [];
   });
 }
 
@@ -270,17 +270,21 @@ function productMark(desk: Desk, wire: PictureWire, flow: WireFlow, box: Rect) {
   if (local === null || sent === null || [local, upstream, sent].some((value) => typeof value === "object")) return null;
   const factor = bracketed(slotText(read(local)));
   const pieces: Piece[] = [numberPiece(upstream), ["\u00d7"], [factor, "strong"], ["="], numberPiece(sent)];
-  const { width: wide, height } = equationSize(pieces);
   const above = wire.points.at(-1)!.y <= box.y + box.height / 2;
-  const place = freePlace(desk.room, desk.taken, besideWire(wire, wide + 26, height, above));
-  if (!place) return null;
-  desk.taken.push(place);
-  return (
-    <g class="appears third" key={wire.slot}>
-      <Equation pieces={pieces} place={place} look="product" />
-      {badge({ x: place.x + wide + 15, y: place.y + height / 2 }, "3", desk)}
-    </g>
-  );
+  // With its number in full size, then smaller, then without the number; a wire in a corner has none at all.
+  for (const [font, room] of [[FONT, 26], [SMALL_FONT, 26], [SMALL_FONT, 0]] as const) {
+    const { width: wide, height } = equationSize(pieces, font);
+    const place = freePlace(desk.room, desk.taken, besideWire(wire, wide + room, height, above));
+    if (!place) continue;
+    desk.taken.push(place);
+    return (
+      <g class="appears third" key={wire.slot}>
+        <Equation pieces={pieces} place={place} look="product" font={font} />
+        {room > 0 && badge({ x: place.x + wide + 15, y: place.y + height / 2 }, "3", desk)}
+      </g>
+    );
+  }
+  return null;
 }
 
 /** The sums at splitters that this step has sent something to. */
@@ -309,7 +313,7 @@ function sumMark(desk: Desk, node: number) {
   const place = freePlace(room, taken, aroundBox(box, Math.max(size.width, 150), 46));
   if (!place) return null;
   taken.push(place);
-  const words = open ? `${back.length} of ${back.length + open} branches are back` : done ? "all added" : "all branches are back";
+  const words = open ? `${back.length} of ${back.length + open} branches are back` : "all branches are back";
   return (
     <g class="appears third" key={`sum${node}`}>
       <Stem box={box} place={place} />
@@ -333,7 +337,9 @@ function branchesBack({ run, known }: Scene, box: PictureBox): Value[] {
 
 /** The number of a part, in a disc. */
 function badge(at: Point, text: string, desk: Desk) {
-  desk.taken.push({ x: at.x - 10, y: at.y - 10, width: 20, height: 20 });
+  const place = { x: at.x - 9, y: at.y - 9, width: 18, height: 18 };
+  if (covers(desk.room, place)) return null;
+  desk.taken.push(place);
   return (
     <g class="badge-number">
       <circle cx={at.x} cy={at.y} r={9.5} />

@@ -3,12 +3,13 @@ import { useMemo } from "preact/hooks";
 import type { PictureWire, Sizes, Slot } from "../layout";
 import { wireFace, type Scene, type WireFace } from "../layout/faces";
 import { width } from "../layout/letters";
+import { read } from "../layout/readings";
 import type { Point } from "../types";
 import type { WireAct } from "./circuit-acts";
 import { headPath, LOOKS, roundedPath, sentLook, SYMBOL } from "./circuit-look";
 
 /** The state of a wire, which says how its line is drawn. */
-type WireState = "future" | "stored" | "waits" | "partial" | "final" | "blocked" | "stale" | "bad";
+type WireState = "future" | "stored" | "spoilt" | "waits" | "partial" | "final" | "blocked" | "stale" | "bad";
 
 /** The paths of a wire: one, or its two ends if it is a stub. */
 export function pathsOf(wire: PictureWire, corner: number): string[] {
@@ -20,7 +21,8 @@ function stateOf(scene: Scene, wire: PictureWire, { mark }: WireFace): WireState
   if (scene.known.staleValue[wire.source] && mark === "none") return "stale";
   if (!scene.known.value[wire.source]) return "future";
   if (mark !== "none") return mark;
-  return scene.backward && scene.active[wire.source] ? "waits" : "stored";
+  if (scene.backward && scene.active[wire.source]) return "waits";
+  return read(scene.run.values[wire.source] ?? null).state === "not finite" ? "spoilt" : "stored";
 }
 
 /** All strokes, the strongest last: branches of one value share a trunk, and the strongest is the one seen there. */
@@ -87,7 +89,7 @@ function drawnStroke({ picture }: Scene, wire: PictureWire, face: WireFace, stat
 }
 
 function colourOf(state: WireState, face: WireFace): string {
-  if (state === "bad") return "var(--wg-ink)";
+  if (state === "bad" || state === "spoilt") return "var(--wg-ink)";
   return state === "final" || state === "partial" ? face.colour : "var(--wg-line)";
 }
 
@@ -101,7 +103,7 @@ function linesOf(state: WireState, face: WireFace, array: boolean, reads: boolea
   if (state === "partial") {
     return [{ ...base, "stroke-width": 7 }, { ...paper, "stroke-width": 4 }, { ...base, "stroke-width": 4, "stroke-dasharray": "7 7" }];
   }
-  if (state === "bad") {
+  if (state === "bad" || state === "spoilt") {
     return [{ ...base, "stroke-width": 7 }, { ...paper, "stroke-width": 4.6 }, { ...base, "stroke-width": 4.6, "stroke-dasharray": "3 4" }];
   }
   if (state === "stale") return [{ ...base, "stroke-width": 5 }, { ...paper, "stroke-width": 5.4, "stroke-dasharray": "4 4" }];

@@ -56,6 +56,7 @@ export function TimelineBar({ state, dispatch, telling }: Props) {
         disabled={!line.length} aria-label="Position in the run"
         aria-valuetext={[`step ${telling.step} of ${telling.of}`, telling.inner, telling.phase].filter(Boolean).join(", ")}
         onInput={(event) => dispatch({ type: "go", at: found[Number(event.currentTarget.value)] ?? 0 })} />
+      <RunForward cells={cells} pitch={pitch} onRun={() => dispatch({ type: "to", where: "forward" })} />
       <svg aria-hidden="true" width={pitch * cells.length} height={HEIGHT} class={pitch < LETTERED ? "ticks" : undefined}>
         {pitch < TICK ? (
           <Bar cells={cells} pitch={pitch} step={telling.step} />
@@ -124,7 +125,7 @@ function Bar({ cells, pitch, step }: { cells: readonly Cell[]; pitch: number; st
 }
 
 /** What stands under the cells of one phase. */
-const BRACKETS = { forward: "forward \u2192", seed: "seed", backward: "\u2190 backward" } as const;
+const BRACKETS = { forward: "", seed: "seed", backward: "\u2190 backward" } as const;
 
 function Brackets({ cells, pitch }: { cells: readonly Cell[]; pitch: number }) {
   const found: { phase: Cell["phase"]; first: number; last: number }[] = [];
@@ -144,6 +145,18 @@ function Brackets({ cells, pitch }: { cells: readonly Cell[]; pitch: number }) {
         </g>
       ))}
     </g>
+  );
+}
+
+/** The words under the forward cells are a button: the end of the forward pass is where most stop. */
+function RunForward({ cells, pitch, onRun }: { cells: readonly Cell[]; pitch: number; onRun: () => void }) {
+  const count = cells.filter(({ phase }) => phase === "forward").length;
+  const place = { width: `${Math.max(80, pitch * count)}px`, left: `calc(50% - ${(pitch * cells.length) / 2 + Math.max(0, 80 - pitch * count) / 2}px)` };
+  return (
+    <button type="button" class="plain run-forward" aria-label="Run forward" title="Run forward (F)" style={place}
+      disabled={!count} onPointerDown={(event) => event.stopPropagation()} onClick={onRun}>
+      forward →
+    </button>
   );
 }
 
