@@ -161,7 +161,7 @@ def test_the_checker_finds_nothing_wrong_with_drawers_menus_dialog_mistake_and_n
     page.button("Help").click()
     assert page.violations() == []
     page.button("Close").click()
-    page.page.get_by_label("Formula").fill("y = x +")
+    page.page.get_by_label("Formula", exact=True).fill("y = x +")
     assert page.violations() == []
     page.page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
     assert page.violations() == []
@@ -190,7 +190,7 @@ def test_without_reduced_motion_play_goes_on(opened: Opener) -> None:
     page = opened()
     page.button("Play").click()
     page.button("Pause").wait_for()
-    page.page.locator('[aria-current="step"]', has_text="forward").wait_for()
+    page.page.locator('.stepper[data-phase="forward"]').wait_for()
 
     assert page.column("value")["e"] == "-1"
     assert page.moving()

@@ -264,7 +264,7 @@ function edited(state: Session, text: string): Session {
 /** Another circuit as far on as the one before: at the start, at the end, or as near as there is in between. */
 function samePhase(state: Session, next: Session): Session {
   if (phaseAt(state.line, state.at) === "done") return { ...next, at: next.line.length };
-  const last = move(stopsOf(next, "node"), next.line.length, -1);
+  const last = move(stopsOf(next, "wire"), next.line.length, -1);
   return { ...next, at: Math.min(positionOf(next.line, positionCode(state.line, state.at)), last) };
 }
 

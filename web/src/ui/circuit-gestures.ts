@@ -110,8 +110,8 @@ export function useGestures(picture: Picture, frame: RefObject<HTMLElement>, min
   const [moved, setMoved] = useState<View | null>(null);
   const first = minimap === undefined ? opening(picture, window) : framed(picture, window, minimap);
   const view = moved ?? first;
-  const now = useRef({ view, window, picture });
-  now.current = { view, window, picture };
+  const now = useRef({ view, window, picture, moved });
+  now.current = { view, window, picture, moved };
   const pointers = useRef(new Map<number, Point>());
   const path = useRef(0);
   // Another structure is another picture: it is seen whole again.
@@ -129,7 +129,8 @@ export function useGestures(picture: Picture, frame: RefObject<HTMLElement>, min
     show: setMoved,
     fit: () => setMoved(minimap === undefined ? fitted(now.current.picture, now.current.window) : minimap ? framed(now.current.picture, now.current.window, false) : null),
     reveal: (rect) => {
-      if (now.current.window === UNKNOWN) return;
+      // What is seen whole stays where it is.
+      if (now.current.window === UNKNOWN || (minimap === false && !now.current.moved)) return;
       const found = revealed(now.current.view, now.current.window, rect);
       if (found.x !== now.current.view.x || found.y !== now.current.view.y) setMoved(found);
     },
