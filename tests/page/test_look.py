@@ -95,24 +95,30 @@ def test_every_circuit_is_seen_whole_and_legible_when_it_opens(opened: Opener, s
     assert page.page.locator(".minimap").count() == 0
 
 
+SET_FONT = "font => document.querySelectorAll('.wg-app, svg').forEach(part => part.style.fontFamily = font)"
 PARTS = ".chip, .formula, .tools > *, .legend, .message, .say, .dock, .sheet, .side, .tabs, .notices p"
 OVERLAPS = """selector => {
-  const parts = [...document.querySelectorAll(selector)].filter(part => part.getClientRects().length && part.innerText?.trim());
+  const seen = part => part.getClientRects().length && part.innerText?.trim();
+  const parts = [...document.querySelectorAll(selector)].filter(seen);
   const boxes = [...document.querySelectorAll(".circuit .box")];
   const meet = (one, two) => {
     const [a, b] = [one.getBoundingClientRect(), two.getBoundingClientRect()];
-    return Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
+    const across = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    return across > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
   };
   const name = part => part.className.baseVal ?? part.className;
-  return parts.flatMap((one, k) => [...parts.slice(k + 1), ...boxes].filter(two => !one.contains(two) && !two.contains(one)
-    && meet(one, two)).map(two => [name(one), name(two)]));
+  const apart = (one, two) => !one.contains(two) && !two.contains(one);
+  return parts.flatMap((one, k) => [...parts.slice(k + 1), ...boxes]
+    .filter(two => apart(one, two) && meet(one, two)).map(two => [name(one), name(two)]));
 }"""
 
 
 @pytest.mark.parametrize("font", ["Liberation Sans", "DejaVu Sans"])
 def test_bars_legend_and_drawers_cover_neither_each_other_nor_the_picture(opened: Opener, font: str) -> None:
     page = opened("#v=1&p=neuron&s=d", reduced_motion="reduce")
-    page.page.evaluate("font => document.querySelectorAll('.wg-app, svg').forEach(e => e.style.fontFamily = font)", font)
+    page.page.evaluate(
+        "font => document.querySelectorAll('.wg-app, svg').forEach(e => e.style.fontFamily = font)", font
+    )
     found = {}
     for width, height in [*SIZES, (1000, 420)]:
         page.page.set_viewport_size({"width": width, "height": height})
