@@ -18,7 +18,8 @@ import numpy as np
 import wiregrad as wg
 from wiregrad.draw import build_picture
 from wiregrad.draw.layout import figure as figures
-from wiregrad.draw.layout.boxes import MIN_MERGED_SPLITTERS, Picture
+from wiregrad.draw.layout import slots
+from wiregrad.draw.layout.boxes import MIN_MERGED_SPLITTERS, Box, BoxKind, Picture
 from wiregrad.draw.layout.figure import build_group_frames
 from wiregrad.draw.layout.grouping import list_group_paths
 from wiregrad.draw.layout.labels import clip_end, clip_front, escape_unprintable, finite_norm, measure_text, read_value
@@ -66,7 +67,7 @@ def _numbers() -> Iterator[list[Any]]:
     ties = [float(n) + 0.5 for n in range(10000, 10012)] + [n / 64 for n in range(-40, 40)]
     sizes = 10.0 ** rng.integers(-12, 13, 200) * rng.normal(size=200)
     for value in [*plain, 1.7e308, *ties, *sizes.tolist()]:
-        for digits in (3, 5):
+        for digits in (3, 4):
             yield [value, digits, read_value(value, digits).text]
 
 
@@ -96,15 +97,20 @@ def _texts() -> Iterator[list[Any]]:
 
 def _layouts() -> Iterator[dict[str, Any]]:
     for name, (shapes, joints, fold) in _givens():
-        found = compute_layout(shapes, joints, LayoutMetrics(fold=fold))
+        grid = 4 if len(shapes) % 2 else 1
+        found = compute_layout(shapes, joints, LayoutMetrics(fold=fold, grid=grid))
         yield {
             "name": name,
             "shapes": [
-                [s.along, s.across, int(s.leaf), int(s.splitter), int(s.free), s.reserve, s.after, s.inset, s.group]
+                [
+                    *(s.along, s.across, int(s.leaf), int(s.splitter), int(s.free), s.reserve, s.after, s.inset),
+                    *(s.group, s.below),
+                ]
                 for s in shapes
             ],
             "joints": [[j.source, j.target, j.port, j.label, j.far, j.tail] for j in joints],
             "fold": fold,
+            "grid": grid,
             "found": {
                 "size": [found.along, found.across],
                 "ranks": found.ranks,
@@ -142,9 +148,10 @@ def _givens() -> Iterator[tuple[str, Given]]:
 
 def _of(drawn: Picture, down: bool) -> Given:
     """Return what the layout is given for a picture."""
-    labels, ports = figures.write_wire_labels(drawn), figures._assign_ports(drawn)
-    shapes, joints = figures._make_shapes(drawn, labels, down), figures._make_joints(drawn, labels, ports, down)
-    return shapes, joints, figures.MAX_BAND_LENGTH
+    measure = figures.PictureMeasure(down, 0, drawn.ran)
+    marks = figures.choose_wire_marks(drawn, measure)
+    shapes = figures._make_shapes(drawn, marks, measure)
+    return shapes, figures._make_joints(drawn, marks, measure), figures.MAX_BAND_LENGTH
 
 
 def _graph(seed: int, boxes: int, window: int) -> tuple[list[BoxShape], list[WireJoint]]:
@@ -173,15 +180,16 @@ def _fan(readers: int) -> Given:
 
 def _pictures() -> Iterator[dict[str, Any]]:
     for name, circuit, run, options in _drawn():
-        shown = {key: value for key, value in options.items() if key != "down"}
+        placing = {key: value for key, value in options.items() if key in ("down", "detail", "fold")}
+        shown = {key: value for key, value in options.items() if key not in placing}
         drawn = build_picture(circuit, run, **shown)
-        page = {**options, "steady": False, "chain": MIN_MERGED_SPLITTERS, "split": options.get("split", False)}
+        page = {**options, "chain": MIN_MERGED_SPLITTERS, "split": options.get("split", False)}
         yield {
             "name": name,
             "circuit": _document(circuit, run),
             "run": None if run is None else _run(run),
             "options": page,
-            "found": _found(figures.place_picture(drawn, down=options.get("down", False))),
+            "found": _found(figures.place_picture(drawn, **placing)),
         }
 
 
@@ -190,6 +198,9 @@ def _drawn() -> Iterator[tuple[str, CircuitGraph, wg.Run | None, dict[str, Any]]
         yield name, circuit, run, {"split": True}
         yield f"{name}, down", circuit, run, {"down": True}
         yield f"{name}, not run", circuit, None, {"split": True, "down": True}
+        for detail in range(1, 6):
+            options = {"split": True, "detail": detail, "down": detail % 2 == 0, "fold": 0 if detail % 3 else 500}
+            yield f"{name}, detail {detail}", circuit, run, options
     for k in range(24):
         rng = np.random.default_rng([11, k])
         circuit = random_circuit(rng, nodes=int(rng.integers(3, 45)))
@@ -278,15 +289,20 @@ def _found(shown: figures.PlacedPicture) -> dict[str, Any]:
     drawn = shown.picture
     boxes = [
         [
-            *(b.kind.value, b.name, b.text, b.label, b.node, b.nodes, b.group, b.bad, b.kink, [*b.outputs]),
-            *(r.x, r.y, r.width, r.height, [cell.text for cell in figures.list_box_rows(b)]),
+            *(b.kind.value, b.name, b.text, b.label, b.node, b.nodes, b.group, b.bad, b.kink, [*b.outputs], b.caption),
+            *(b.shape, r.x, r.y, r.width, r.height, _places(b, r, shown.measure)),
         ]
         for b, r in zip(drawn.boxes, shown.rects, strict=True)
     ]
+    ports, counts = (
+        figures.assign_ports(drawn),
+        [sum(link.target == k for link in drawn.links) for k in range(len(boxes))],
+    )
     wires = [
         [
-            *(link.source, link.target, link.reader, link.slot, link.wires, *shown.labels[k], shown.rooms[k]),
-            *(k in shown.stubs, [n for point in shown.paths[k] for n in point]),
+            *(link.source, link.target, link.reader, link.slot, link.wires, link.shape, k in shown.stubs),
+            [n for point in _path(shown, k) for n in point],
+            _ends(slots.place_port(shown.paths[k][-1], shown.marks[k], ports[k], counts[link.target], shown.measure)),
         ]
         for k, link in enumerate(drawn.links)
     ]
@@ -303,6 +319,33 @@ def _found(shown: figures.PlacedPicture) -> dict[str, Any]:
         "frames": framed,
         "scale": [_steady(scale.limit), _steady(scale.floor)],
     }
+
+
+def _places(box: Box, rect: figures.Rect, measure: figures.PictureMeasure) -> list[Any]:
+    """Return where everything that belongs to a box is written."""
+    found = slots.find_places(box, rect, measure)
+    mark = [slots.place_output(box, found.out, measure)] if box.outputs else []
+    named = (found.caption, found.value, found.grad, found.name, found.text, found.word)
+    return [*found.out, *map(_slot, named), *([*made.dot, _slot(made.name)] for made in mark)]
+
+
+def _path(shown: figures.PlacedPicture, wire: int) -> list[tuple[float, float]]:
+    """Return the points of a wire; wires meet in the middle of a splitter."""
+    points: list[tuple[float, float]] = [*shown.paths[wire]]
+    link = shown.picture.links[wire]
+    for end, box in ((0, link.source), (-1, link.target)):
+        drawn = shown.picture.boxes[box]
+        if drawn.kind is BoxKind.SPLIT:
+            points[end] = slots.find_places(drawn, shown.rects[box], shown.measure).out
+    return points
+
+
+def _ends(found: slots.PortPlaces) -> list[Any]:
+    return [_slot(found.pill), _slot(found.sent)]
+
+
+def _slot(slot: slots.TextSlot | None) -> list[Any] | None:
+    return None if slot is None else [slot.rect.x, slot.rect.y, slot.rect.width, slot.rect.height, *slot.at]
 
 
 WORKED: dict[str, tuple[str, dict[str, float]]] = {

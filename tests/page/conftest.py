@@ -49,6 +49,7 @@ class SharedTab:
 
     def leave(self) -> None:
         """Leave the page, and undo what a test has set for the tab."""
+        self.page.evaluate("try { localStorage.clear() } catch {}")
         self.page.goto("about:blank")
         self.page.emulate_media(color_scheme="null", forced_colors="null", reduced_motion="null")
         self.watched.forget()

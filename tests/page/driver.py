@@ -18,7 +18,7 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1"]
 WIDE = (1280, 800)
 NARROW = (360, 740)
-PATIENCE = 300_000
+PATIENCE = 20_000
 """Milliseconds that an answer may take on a busy machine."""
 
 
@@ -113,20 +113,49 @@ class Explorer:
 
     @property
     def phase(self) -> str:
-        """The phase that the stepper marks."""
-        return self.page.get_by_role("list", name="Phases").locator('[aria-current="step"]').inner_text()
+        """The phase that the stepper is in."""
+        return self.page.get_by_role("region", name="Stepper").get_attribute("data-phase") or ""
 
     @property
     def said(self) -> str:
         """What the live region of the stepper says."""
         return self.page.get_by_role("region", name="Stepper").get_by_role("status").inner_text()
 
+    def menu(self, name: str) -> Locator:
+        """Open a menu of the bar at the top, unless it is open, and give what it holds."""
+        menu = self.page.locator(f'details.menu:has(> summary:has-text("{name}"))')
+        if menu.get_attribute("open") is None:
+            menu.locator("summary").click()
+        return menu
+
+    def setting(self, name: str) -> Locator:
+        """Find a setting in the menu of the view."""
+        return self.menu("View").get_by_label(name, exact=True)
+
+    def show_panel(self, name: str) -> None:
+        """Open a drawer, unless it is open."""
+        self.setting(name).check()
+        self.menu("View").locator("summary").click()
+
+    def choose(self, key: str) -> None:
+        """Choose an example, wherever its button is."""
+        button = self.page.locator(f'[data-preset="{key}"]').first
+        if not button.is_visible():
+            self.menu("more" if self.page.locator(".chips").count() else "Examples")
+        button.click()
+
     def tab(self, name: str) -> None:
-        """Turn to a tab under the circuit."""
-        self.page.get_by_role("tab", name=name).click()
+        """Turn to a tab of the drawer under the circuit."""
+        tab = self.page.get_by_role("tab", name=name)
+        if tab.count():
+            tab.click()
+        else:
+            self.show_panel(name)
 
     def rows(self) -> dict[str, dict[str, str]]:
         """Read the table of nodes: by the name of a node, what each column says."""
+        if not self.page.get_by_role("region", name="Table of nodes").count():
+            self.tab("Table")
         table = self.page.get_by_role("region", name="Table of nodes").get_by_role("table")
         heads, *rows = table.evaluate(CELLS)
         return {row[heads.index("name")]: dict(zip(heads, row, strict=True)) for row in rows}
@@ -137,6 +166,8 @@ class Explorer:
 
     def leaf(self, name: str) -> Locator:
         """Find the field of a leaf."""
+        if not self.page.get_by_role("region", name="Leaves").count():
+            self.show_panel("Leaves")
         return self.page.get_by_role("region", name="Leaves").get_by_label(name, exact=True)
 
     @property
@@ -172,8 +203,8 @@ class Explorer:
         self.page.mouse.click(x, y)
 
     def shown_numbers(self) -> set[str]:
-        """Read the numbers in the boxes of the picture, as Python writes them."""
-        texts = self.picture.locator(".box .row text:last-of-type").all_text_contents()
+        """Read the numbers of the boxes of the picture, as Python writes them."""
+        texts = self.picture.locator(".box .figure text").all_text_contents()
         return {text.replace("\u2212", "-").removeprefix("+") for text in texts} - {NONE}
 
     def tab_into_picture(self) -> None:

@@ -11,6 +11,7 @@ from .driver import NARROW, WIDE, Explorer
 from .screenshots import CARDS
 
 SCHEMES = ["light", "dark"]
+LISTS = ["Leaves", "Source", "Outline"]
 TABS = ["Table", "Heat strip", "Find", "Compare"]
 
 
@@ -31,10 +32,8 @@ def press(page: Explorer, *keys: str) -> None:
 
 def test_a_whole_preset_is_driven_with_the_keyboard_alone(opened: Opener) -> None:
     page = opened()
-    tab_to(page, "combobox", "Preset")
-    press(page, *"Fan")
-    tab_to(page, "button", "Step ▶")
-    press(page, "Enter", "Enter")
+    tab_to(page, "button", "x·x + x")
+    press(page, "Enter", "ArrowRight", "ArrowRight")
     assert page.column("value") == {"x": "3", "x * x": "9", "y": "12"}
     press(page, "ArrowRight", "ArrowRight")
     assert page.phase == "backward"
@@ -89,9 +88,8 @@ def test_question_mark_lists_the_keys_and_escape_closes_the_list(opened: Opener)
 
 def test_single_letters_can_be_switched_off(opened: Opener) -> None:
     page = opened()
-    page.button("Help").click()
-    page.page.get_by_label("Single keys").uncheck()
-    page.button("Close").click()
+    page.setting("Single keys such as F are shortcuts").uncheck()
+    press(page, "Escape")
     page.button("Step ▶").focus()
     press(page, "f")
     assert page.phase == "idle"
@@ -146,24 +144,34 @@ def test_the_checker_finds_nothing_wrong_with_a_card(opened: Opener, card: str, 
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_checker_finds_nothing_wrong_with_tabs_dialog_mistake_and_narrow_page(opened: Opener, scheme: str) -> None:
-    page = opened("#v=1&p=fan-out&s=d", color_scheme=scheme, reduced_motion="reduce")
+def test_the_checker_finds_nothing_wrong_with_drawers_menus_dialog_mistake_and_narrow_page(
+    opened: Opener, scheme: str
+) -> None:
+    page = opened("#v=1&p=fan-out&s=d&sel=n:y", color_scheme=scheme, reduced_motion="reduce")
     for name in TABS:
         page.tab(name)
         assert page.violations() == []
+    for name in LISTS:
+        page.show_panel(name)
+    for name in ("View", "Share"):
+        page.menu(name)
+        assert page.violations() == []
+    assert page.small_targets() == []
+    press(page, "Escape")
     page.button("Help").click()
     assert page.violations() == []
     page.button("Close").click()
-    page.page.get_by_label("Formula").fill("y = x +")
+    page.page.get_by_label("Formula", exact=True).fill("y = x +")
+    assert page.violations() == []
     page.page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
     assert page.violations() == []
 
 
 def test_a_theme_that_is_chosen_wins_over_the_system(opened: Opener) -> None:
     page = opened(color_scheme="light")
-    page.page.get_by_label("Theme").select_option("dark")
+    page.setting("Theme").select_option("dark")
     dark = page.background()
-    page.page.get_by_label("Theme").select_option("light")
+    page.setting("Theme").select_option("light")
 
     assert sum(dark) < 150
     assert sum(page.background()) > 600
@@ -182,7 +190,7 @@ def test_without_reduced_motion_play_goes_on(opened: Opener) -> None:
     page = opened()
     page.button("Play").click()
     page.button("Pause").wait_for()
-    page.page.locator('[aria-current="step"]', has_text="forward").wait_for()
+    page.page.locator('.stepper[data-phase="forward"]').wait_for()
 
     assert page.column("value")["e"] == "-1"
     assert page.moving()
@@ -196,6 +204,7 @@ def test_the_table_says_local_and_upstream_for_every_reader(opened: Opener) -> N
 
 def test_the_table_is_sorted_by_the_column_that_is_pressed(opened: Opener) -> None:
     page = opened("#v=1&p=expression&s=d")
+    page.tab("Table")
     head = page.page.get_by_role("columnheader", name="value")
     head.get_by_role("button").click()
 
@@ -205,6 +214,7 @@ def test_the_table_is_sorted_by_the_column_that_is_pressed(opened: Opener) -> No
 
 def test_a_press_on_a_row_selects_the_node_in_the_picture(opened: Opener) -> None:
     page = opened()
+    page.tab("Table")
     page.page.get_by_role("region", name="Table of nodes").get_by_role("button", name="e", exact=True).click()
 
     assert page.card_title == "e"
@@ -214,7 +224,7 @@ def test_a_narrow_page_is_not_wider_than_the_screen_and_its_controls_can_be_touc
     page = opened(size=NARROW)
     widths = []
     for key in PRESETS:
-        page.page.get_by_label("Preset").select_option(key)
+        page.choose(key)
         page.button("Run backward").click()
         widths.append(page.page.evaluate("document.documentElement.scrollWidth"))
     box = page.button("Step ▶").bounding_box()
@@ -237,7 +247,7 @@ def test_the_numbers_of_every_preset_can_be_read_without_zooming(opened: Opener)
     page = opened()
     zooms = {}
     for key in PRESETS:
-        page.page.get_by_label("Preset").select_option(key)
+        page.choose(key)
         zooms[key] = page.zoom
 
     assert min(zooms.values()) >= 0.6, zooms
@@ -245,6 +255,7 @@ def test_the_numbers_of_every_preset_can_be_read_without_zooming(opened: Opener)
 
 def test_with_forced_colours_the_selected_row_can_be_read(opened: Opener) -> None:
     page = opened("#v=1&p=expression&s=d&sel=n:e", forced_colors="active")
+    page.tab("Table")
     row = page.page.get_by_role("region", name="Table of nodes").get_by_role("row", name="e add")
     colours = [row.locator(cell).first.evaluate("cell => getComputedStyle(cell).color") for cell in ("td", "th button")]
 

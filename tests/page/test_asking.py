@@ -149,7 +149,7 @@ def named(page: Explorer, start: str) -> str:
 @pytest.mark.parametrize(("accumulate", "expected"), [(False, "10"), (True, "20")])
 def test_a_second_backward_pass_adds_only_if_it_is_told_to(opened: Opener, accumulate: bool, expected: str) -> None:
     page = opened("#v=1&p=expression&s=d")
-    page.page.get_by_label("Accumulate like PyTorch").set_checked(accumulate)
+    page.setting("Accumulate like PyTorch").set_checked(accumulate)
     page.button("Backward again").click()
     page.button("Run backward").click()
 
@@ -182,6 +182,7 @@ def test_groups_of_an_exported_network_open_and_close(opened: Opener, tmp_path: 
     path.write_text(to_html(run.circuit, run), "utf8")
     page = opened(path=path)
     page.button("Run backward").click()
+    page.show_panel("Outline")
     outline = page.page.get_by_role("region", name="Outline")
     outline.get_by_role("button", name="hidden").click()
     assert page.card_title == "hidden"

@@ -89,9 +89,9 @@ def test_an_exported_run_of_arrays_shows_its_values_and_gradients(opened: Opener
 def test_a_page_saved_from_the_page_opens_again(opened: Opener, tmp_path: Path) -> None:
     page = opened("#v=1&p=neuron")
     page.leaf("w2").fill("3")
-    page.page.locator("summary", has_text="Export").click()
+    page.menu("Share")
     with page.page.expect_download() as download:
-        page.button("HTML page").click()
+        page.button("Save the page as a file").click()
     path = tmp_path / "saved.html"
     download.value.save_as(path)
     again = opened(path=path)
@@ -104,7 +104,7 @@ def test_a_page_saved_from_the_page_opens_again(opened: Opener, tmp_path: Path) 
 @pytest.mark.parametrize(("item", "start"), [("SVG picture", "<svg"), ("JSON data", "{")])
 def test_a_picture_and_data_are_saved_from_the_page(opened: Opener, tmp_path: Path, item: str, start: str) -> None:
     page = opened("#v=1&p=neuron&s=d")
-    page.page.locator("summary", has_text="Export").click()
+    page.menu("Share")
     with page.page.expect_download() as download:
         page.button(item).click()
     path = tmp_path / "saved"
@@ -134,6 +134,8 @@ def test_names_that_are_scripts_stay_text(opened: Opener, tmp_path: Path, groupe
     page.button("Run backward").click()
     for name in ["Heat strip", "Find", "Compare", "Table"]:
         page.tab(name)
+    for name in ["Leaves", "Source", "Outline"]:
+        page.show_panel(name)
     picks = page.page.get_by_role("region", name="Table of nodes").get_by_role("row").get_by_role("rowheader")
     for k in range(0, len(HOSTILE), 40):
         picks.nth(k).get_by_role("button").click()

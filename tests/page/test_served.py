@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,7 @@ def test_python_runs_the_circuit_again_when_a_leaf_is_edited(browser: Browser, s
     before = page.rows()
     page.leaf("scale").fill("6")
     output = wg.run(loss, np.array([0.5, -1.0, 2.0]), 6.0).output
+    page.tab("Table")
     row = page.page.get_by_role("region", name="Table of nodes").get_by_role("row").last
     expect(row).to_contain_text(f"{float(output):.4g}"[:5])
 
@@ -84,9 +86,11 @@ def test_python_runs_the_circuit_again_when_an_element_of_an_array_is_edited(
 ) -> None:
     page = visit(browser, serving).open(serving.url)
     page.button("Run backward").click()
+    page.show_panel("Leaves")
     page.page.get_by_text("Elements of x").click()
     page.page.get_by_label("[1]", exact=True).fill("4")
     output = float(wg.run(loss, np.array([0.5, 4.0, 2.0]), 3.0).output)
+    page.tab("Table")
     row = page.page.get_by_role("region", name="Table of nodes").get_by_role("row").last
     expect(row).to_contain_text(f"{output:.4g}"[:5])
 
@@ -102,9 +106,9 @@ def test_python_runs_the_circuit_again_when_an_element_of_an_array_is_edited(
 
 
 def saved(page: Explorer, path: Path) -> Path:
-    page.page.locator("summary", has_text="Export").click()
+    page.menu("Share")
     with page.page.expect_download() as download:
-        page.button("HTML page").click()
+        page.button("Save the page as a file").click()
     download.value.save_as(path)
     return path
 
@@ -114,6 +118,7 @@ def test_a_page_saved_from_a_served_page_needs_no_server(
 ) -> None:
     page = visit(browser, serving).open(serving.url)
     page.leaf("scale").fill("6")
+    page.tab("Table")
     row = page.page.get_by_role("region", name="Table of nodes").get_by_role("row").last
     page.button("Run backward").click()
     output = float(wg.run(loss, np.array([0.5, -1.0, 2.0]), 6.0).output)
@@ -130,8 +135,8 @@ def test_a_page_whose_server_has_ended_says_that_nothing_was_saved(browser: Brow
     page = visit(browser, serving).open(serving.url)
     serving.stop()
     page.page.set_viewport_size({"width": 360, "height": 740})
-    page.page.locator("summary", has_text="Export").click()
-    page.button("HTML page").click()
+    page.menu("Share")
+    page.button("Save the page as a file").click()
     said = page.page.get_by_text("Not saved: the server does not answer. Is it still running?")
 
     expect(said).to_be_visible()
@@ -168,11 +173,34 @@ def test_what_was_edited_in_the_page_is_in_the_saved_page(browser: Browser, open
     started.stop()
 
 
-def test_data_of_python_is_in_no_address(browser: Browser, serving: ExplorerServer) -> None:
+def test_data_of_python_is_in_no_link_and_no_command(browser: Browser, serving: ExplorerServer) -> None:
     page = visit(browser, serving).open(serving.url)
-    page.button("Share").click()
+    menu = page.menu("Share")
 
-    expect(page.page.locator(".share").get_by_role("status")).to_have_text(
-        "No address can hold this: export a file instead"
-    )
+    assert menu.get_by_role("textbox").count() == 0
+    expect(menu).to_contain_text("Data from Python is in no link and no command: save a file.")
     page.page.context.close()
+
+
+def test_the_address_of_this_machine_is_never_shared_but_the_command_is(browser: Browser) -> None:
+    text = "y = a*x**2\nz = |b| + y"
+    run = wg.circuit(text).run(a=2.0, x=-0.5, b=1e-7)
+    started = ExplorerServer(ExplorerSession(run.circuit, run, formula=text))
+    started.start()
+    page = visit(browser, started)
+    page.page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=started.guard.origin)
+    page.open(started.url)
+    page.leaf("a").fill("2.5")
+    menu = page.menu("Share")
+    menu.get_by_role("button", name="Copy command").click()
+    expect(menu.get_by_role("status")).to_have_text("Command copied")
+    copied = page.page.evaluate("navigator.clipboard.readText()")
+    name, command, formula, *values = shlex.split(copied)
+
+    assert menu.get_by_label("Link").count() == 0
+    assert (name, command) == ("wiregrad", "explore")
+    assert wg.circuit(formula).inputs == ("a", "x", "b")
+    assert dict(value.split("=") for value in values) == {"a": "2.5", "x": "-0.5", "b": "1e-7"}
+    assert "127.0.0.1" not in page.page.locator("body").inner_html()
+    page.page.context.close()
+    started.stop()

@@ -79,6 +79,7 @@ def shown_loss(scale: float) -> str:
 
 def last_row(cell: Explorer) -> Locator:
     """Find the row of the output in the table of a cell."""
+    cell.tab("Table")
     return cell.page.get_by_role("region", name="Table of nodes").get_by_role("row").last
 
 
@@ -271,6 +272,7 @@ def test_two_widgets_ask_their_own_kernels(opened: Opener) -> None:
 def test_step_and_selection_reach_python(opened: Opener) -> None:
     notebook = opened(of_formula())
     notebook.cell(0).step(2)
+    notebook.cell(0).tab("Table")
     table = notebook.page.get_by_role("region", name="Table of nodes")
     table.get_by_role("button", name="e", exact=True).click()
 
@@ -312,6 +314,25 @@ def test_a_notebook_that_turns_dark_takes_the_widget_along(opened: Opener) -> No
     notebook.page.evaluate("document.body.dataset.jpThemeLight = 'false'")
 
     expect(notebook.page.locator(".wg-app")).to_have_attribute("data-theme", "dark")
+
+
+def test_a_cell_looks_by_its_own_size_and_not_by_that_of_the_window(opened: Opener) -> None:
+    notebook = opened(of_formula())
+    cell, app = notebook.cell(0), notebook.page.locator(".wg-app")
+    seen = {}
+    for width in (1000, 640, 390):
+        notebook.page.evaluate("width => document.getElementById('cell0').style.width = `${width}px`", width)
+        notebook.page.wait_for_timeout(100)
+        cell.node("f").click()
+        boxes = [cell.box_of(part) for part in (".topbar", ".drawing", ".stepper", ".sheet")]
+        seen[width] = [app.bounding_box()["height"], boxes[3][0] >= boxes[1][2] - 1]  # type: ignore[index]
+        assert all(box[2] <= width + 9 for box in boxes)
+        cell.button("Close the card").click()
+
+    # A cell is low: the card stands beside the picture at every width.
+    assert seen == {width: [420, True] for width in (1000, 640, 390)}
+    cell.tab("Table")
+    assert app.bounding_box()["height"] == 704  # type: ignore[index]
 
 
 def test_keys_of_the_explorer_do_not_reach_the_notebook_and_others_do(opened: Opener) -> None:

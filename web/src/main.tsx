@@ -1,8 +1,9 @@
 /** The page: reads the address and the data block, and puts the explorer into its place. */
 import { render } from "preact";
 import { fromPage, type PageData } from "./state/data";
-import { OPTIONS, type Options, type Session } from "./state/session";
+import type { Session } from "./state/session";
 import { stateOf } from "./state/url";
+import { badLink } from "./ui/address";
 import { App } from "./ui/app";
 import { DATA, ROOT, untouchedPage } from "./ui/save";
 
@@ -12,20 +13,14 @@ function dataBlock(): PageData {
   return text ? (JSON.parse(text) as PageData) : {};
 }
 
-/** On a narrow upright screen circuits flow down. */
-function firstOptions(): Options {
-  const upright = matchMedia("(max-width: 600px) and (orientation: portrait)").matches;
-  return { ...OPTIONS, direction: upright ? "td" : "lr" };
-}
-
 function start(): void {
   const root = document.getElementById(ROOT);
   if (!root) return;
   const page = untouchedPage();
-  const options = firstOptions();
   const data = dataBlock();
-  const session: Session = stateOf(location.hash, options) ?? fromPage(data, options);
-  render(<App first={session} page={page} whole />, root);
+  const session: Session = stateOf(location.hash) ?? fromPage(data);
+  const notice = badLink(location.hash, "The first example is shown instead");
+  render(<App first={session} page={page} notice={notice} whole />, root);
 }
 
 start();

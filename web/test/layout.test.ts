@@ -7,9 +7,10 @@ import { layout, type Joint, type Shape } from "../src/layout";
 
 interface LayoutCase {
   name: string;
-  shapes: [number, number, number, number, number, number, number, number, string][];
+  shapes: [number, number, number, number, number, number, number, number, string, number][];
   joints: [number, number, number, number, number, number][];
   fold: number;
+  grid: number;
   found: { size: number[]; ranks: number[]; bands: number[]; corners: number[]; routes: number[][]; stubs: number[] };
 }
 
@@ -18,7 +19,7 @@ const golden = JSON.parse(readFileSync(join(process.env.WEB_FOLDER ?? ".", "gold
 };
 
 function shapesOf(given: LayoutCase): Shape[] {
-  return given.shapes.map(([along, across, leaf, splitter, free, reserve, after, inset, group]) => ({
+  return given.shapes.map(([along, across, leaf, splitter, free, reserve, after, inset, group, below]) => ({
     along,
     across,
     leaf: !!leaf,
@@ -28,6 +29,7 @@ function shapesOf(given: LayoutCase): Shape[] {
     after,
     inset,
     group,
+    below,
   }));
 }
 
@@ -36,7 +38,7 @@ function jointsOf(given: LayoutCase): Joint[] {
 }
 
 function laidOut(given: LayoutCase): LayoutCase["found"] {
-  const found = layout(shapesOf(given), jointsOf(given), { fold: given.fold });
+  const found = layout(shapesOf(given), jointsOf(given), { fold: given.fold, grid: given.grid });
   return {
     size: [found.along, found.across],
     ranks: found.ranks,

@@ -44,36 +44,46 @@ test("what is not computed is a dash and never 0", () => {
   assert.equal(boxFace(found, box(found, "e")).name, "e, + node, value not computed, gradient not computed");
 });
 
-test("wires show values on the way forward, slopes and products on the way back", () => {
+test("wires show slopes and products on the way back, and boxes their values on the way forward", () => {
   const [forward, done] = [scene(EXPRESSION, 2), scene(EXPRESSION, 99)];
 
-  assert.deepEqual([wire(forward, "e", "f").above, wire(forward, "e", "f").below], ["\u22121", ""]);
-  assert.deepEqual([wire(done, "e", "f").above, wire(done, "e", "f").below], ["\u2202 10", "+10"]);
-  assert.deepEqual([wire(done, "c", "f").above, wire(done, "c", "f").below], ["\u2202 \u22121", "\u22121"]);
+  assert.deepEqual([wire(forward, "e", "f").local, wire(forward, "e", "f").sent], ["", ""]);
+  assert.equal(boxFace(forward, box(forward, "e")).value?.text, "\u22121");
+  assert.deepEqual([wire(done, "e", "f").local, wire(done, "e", "f").sent], ["\u00d710", "10"]);
+  assert.deepEqual([wire(done, "c", "f").local, wire(done, "c", "f").sent], ["\u00d7(\u22121)", "\u22121"]);
   assert.equal(
     wire(done, "c", "f").name,
     "wire from c to f, input b, value 10, local derivative \u22121, gradient \u22121",
   );
 });
 
-test("between the seed and the first product only the slopes are there", () => {
-  const found = scene(EXPRESSION, 3);
+test("the slopes of a node appear in the second part of its step, before the first product", () => {
+  const seen = [3, 4, 5, 6].map((at) => wire(scene(EXPRESSION, at), "e", "f"));
 
-  assert.deepEqual([wire(found, "e", "f").above, wire(found, "e", "f").below], ["\u2202 10", "\u2013"]);
+  assert.deepEqual(seen.map(({ local }) => local), ["", "", "\u00d710", "\u00d710"]);
+  assert.deepEqual(seen.map(({ sent }) => sent), ["\u2013", "\u2013", "\u2013", "10"]);
+});
+
+test("wires get thicker with the gradient", () => {
+  const found = scene(EXPRESSION, 99);
+
+  assert.ok(wire(found, "e", "f").width > wire(found, "c", "f").width);
+  assert.equal(wire(found, "e", "f").width, 5.4);
 });
 
 test("a splitter counts what arrived and shows the sum so far", () => {
-  const seen = [3, 4, 5, 6, 7].map((at) => {
+  const seen = [3, 7, 10, 11, 12].map((at) => {
     const found = scene(FANOUT, at);
-    const { above, below, mark } = wire(found, "x", "x split");
-    return [above, below, mark];
+    const { sent, mark } = wire(found, "x", "x split");
+    return [boxFace(found, box(found, "x split")).name, sent, mark];
   });
 
-  assert.deepEqual(seen.slice(-4), [
-    ["0 of 3 arrived", "\u2013", "none"],
-    ["1 of 3 arrived", "+1", "partial"],
-    ["2 of 3 arrived", "+4", "partial"],
-    ["3 of 3 arrived", "+7", "final"],
+  assert.deepEqual(seen, [
+    ["splitter of x, 0 of 3 arrived", "\u2013", "none"],
+    ["splitter of x, 1 of 3 arrived, sum 1", "1", "partial"],
+    ["splitter of x, 2 of 3 arrived, sum 4", "4", "partial"],
+    ["splitter of x, 3 of 3 arrived, sum 7", "7", "partial"],
+    ["splitter of x, 3 of 3 arrived, sum 7", "7", "final"],
   ]);
 });
 
@@ -119,7 +129,7 @@ test("numbers from before an edit are stale", () => {
   const found = sceneOf(picture(old.circuit, { run: now }), shown.run, shown.known, "signed");
   const marks = boxFace(found, box(found, "e")).rows.map(({ text, mark }) => [text, mark]);
 
-  assert.deepEqual(marks, [["\u22121", "stale"], ["+10", "stale"]]);
+  assert.deepEqual(marks, [["\u22121", "stale"], ["10", "stale"]]);
   assert.equal(wire(found, "e", "f").mark, "stale");
 });
 
@@ -165,8 +175,8 @@ test("zooming keeps the point it is about, and revealing moves only what is outs
 test("paths have the corners that Python's have", () => {
   const corners = [[0, 0], [20, 0], [20, 30], [0, 30]].map(([x = 0, y = 0]) => ({ x, y }));
 
-  assert.equal(roundedPath(corners.slice(0, 3)), "M0 0L14 0Q20 0 20 6L20 30");
-  assert.equal(closedPath(corners), "M10 0L15 0Q20 0 20 5L20 24Q20 30 14 30L6 30Q0 30 0 24L0 5Q0 0 5 0L10 0Z");
+  assert.equal(roundedPath(corners.slice(0, 3)), "M0 0L10 0Q20 0 20 10L20 30");
+  assert.equal(closedPath(corners), "M10 0L15 0Q20 0 20 5L20 20Q20 30 10 30L10 30Q0 30 0 20L0 5Q0 0 5 0L10 0Z");
   assert.equal(hatchPath(0, 0, 12, 6, 6), "M0 6L6 0M6 6L12 0");
   assert.equal(cellPath(0, 0, 10, 10, 0, 0), "M0 0h10V10H0z");
 });

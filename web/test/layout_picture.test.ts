@@ -3,8 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { picture, type Picture, type PictureOptions } from "../src/layout";
-import { cellsOf } from "../src/layout/figure";
+import { picture, type Picture, type PictureBox, type PictureOptions, type Slot } from "../src/layout";
 import type { Circuit, Run, Value } from "../src/types";
 
 type Loose = number | boolean | string | null | { norm: number | string };
@@ -56,15 +55,24 @@ function drawn(given: Given, more: PictureOptions = {}): Picture {
   return picture(circuit, { ...options, opened: new Set(opened), ...(run ? { run } : {}), ...more });
 }
 
+function flatSlot(slot: Slot | null): number[] | null {
+  return slot && [slot.x, slot.y, slot.width, slot.height, slot.at.x, slot.at.y];
+}
+
+function placesOf({ out, mark, ...box }: PictureBox): unknown[] {
+  const slots = [box.captionSlot, box.valueSlot, box.gradSlot, box.nameSlot, box.textSlot, box.wordSlot];
+  return [out.x, out.y, ...slots.map(flatSlot), ...(mark ? [[mark.dot.x, mark.dot.y, flatSlot(mark.name)]] : [])];
+}
+
 function found(made: Picture): unknown {
   const flat = (points: { x: number; y: number }[]) => points.flatMap(({ x, y }) => [x, y]);
   return {
     boxes: made.boxes.map((b) => [
-      ...[b.kind, b.name, b.text, b.label, b.node, b.nodes, b.group, b.bad, b.kink, b.outputs],
-      ...[b.x, b.y, b.width, b.height, cellsOf(b).map((cell) => cell.text)],
+      ...[b.kind, b.name, b.text, b.label, b.node, b.nodes, b.group, b.bad, b.kink, b.outputs, b.caption, b.shape],
+      ...[b.x, b.y, b.width, b.height, placesOf(b)],
     ]),
     wires: made.wires.map((w) => [
-      ...[w.from, w.to, w.reader, w.slot, w.wires, ...w.texts, w.room, w.stub, flat(w.points)],
+      ...[w.from, w.to, w.reader, w.slot, w.wires, w.shape, w.stub, flat(w.points), [w.pillSlot, w.sentSlot].map(flatSlot)],
     ]),
     frames: made.frames.map((frame) => [frame.path, flat(frame.points)]),
   };
@@ -97,10 +105,45 @@ function overlapping(made: Picture): string[] {
   );
 }
 
-test("no two boxes overlap where room is kept for numbers that are not there yet", () => {
-  const found = golden.pictures.map((given) => overlapping(drawn(given, { steady: true, chain: 2, split: true })));
+test("no two boxes overlap at any detail level", () => {
+  for (const detail of [0, 1, 2, 3, 4, 5]) {
+    const found = golden.pictures.map((given) => overlapping(drawn(given, { detail, chain: 2, split: true })));
 
-  assert.deepEqual(found.flat(), []);
+    assert.deepEqual(found.flat(), []);
+  }
+});
+
+test("geometry does not depend on numbers", () => {
+  for (const given of golden.pictures.filter(({ run }) => run !== null)) {
+    const circuit = circuitOf(given);
+    const run = runOf(given, circuit)!;
+    const other = { ...run, values: run.values.map(() => -1.2345e-7), grads: run.grads.map((grad) => grad && -98765.4321) };
+    const { opened = [], ...options } = given.options;
+    const [one, two] = [run, other].map((made) => picture(circuit, { ...options, opened: new Set(opened), run: made }));
+
+    assert.deepEqual(geometry(one!), geometry(two!));
+  }
+});
+
+function geometry({ boxes, wires, width, height }: Picture): unknown {
+  return [width, height, boxes.map((box) => [box.x, box.y, box.width, box.height, placesOf(box)]), wires.map((wire) => wire.points)];
+}
+
+test("no number, caption or local derivative overlaps a box or another one", () => {
+  for (const given of golden.pictures) {
+    const made = drawn(given, { split: true, chain: 2 });
+    const texts = made.boxes.flatMap((box) =>
+      box.kind === "node" ? [box.captionSlot, box.valueSlot, box.gradSlot].flatMap((slot) => slot ?? []) : [],
+    );
+    const places = [...texts, ...made.wires.flatMap(({ pillSlot, sentSlot }) => [pillSlot, sentSlot].flatMap((slot) => slot ?? []))];
+    for (const [k, one] of places.entries()) {
+      for (const two of [...places.slice(k + 1), ...made.boxes]) {
+        const apart = one.x >= two.x + two.width || two.x >= one.x + one.width;
+
+        assert.ok(apart || one.y >= two.y + two.height || two.y >= one.y + one.height, `${given.name}: ${JSON.stringify([one, two])}`);
+      }
+    }
+  }
 });
 
 test("a picture reaches as far as its boxes, wires and frames", () => {

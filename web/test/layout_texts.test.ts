@@ -3,10 +3,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { read, scaleOf, tone, weight, written } from "../src/layout";
+import { read, scaleOf, thickness, tone, written } from "../src/layout";
 import { printable } from "../src/engine/words";
 import { clip, clipFront, width } from "../src/layout/letters";
-import { BLOCKED, bareWithSign, NOT_COMPUTED, pretty, uniform } from "../src/layout/readings";
+import { BLOCKED, factorText, NOT_COMPUTED, slotText, uniform } from "../src/layout/readings";
 
 const golden = JSON.parse(readFileSync(join(process.env.WEB_FOLDER ?? ".", "golden", "layout.json"), "utf8")) as {
   numbers: [number, number, string][];
@@ -41,8 +41,12 @@ test("NaN and infinities are no numbers", () => {
   assert.deepEqual(states, [["NaN", "not finite"], ["Inf", "not finite"], ["-Inf", "not finite"]]);
 });
 
-test("a gradient has its sign written, and a minus that prints", () => {
-  assert.deepEqual([3, -3, 0].map((value) => pretty(bareWithSign(read(value)))), ["+3", "\u22123", "0"]);
+test("a number has a minus that prints, no plus and no negative zero", () => {
+  assert.deepEqual([3, -3, 0, -0].map((value) => slotText(read(value))), ["3", "\u22123", "0", "0"]);
+});
+
+test("a local derivative is a factor, with a negative one in parentheses and none for 1", () => {
+  assert.deepEqual([2, -3, 1].map((value) => factorText(read(value))), ["\u00d72", "\u00d7(\u22123)", ""]);
 });
 
 test("an array shows its shape and what Python says of it", () => {
@@ -58,6 +62,7 @@ test("the tone says the sign and the size, and what is not finite has none", () 
 
   assert.deepEqual([10, -1, 0, Infinity, NaN].map((value) => tone(scale, value)), ["p5", "n2", "z", "x", "x"]);
   assert.equal(tone(scale, 10, false), "m5");
-  assert.deepEqual([0, 1, 10].map((value) => weight(scale, value)), [1, 1, 3]);
+  assert.deepEqual([0, 10, NaN].map((value) => thickness(scale, value)), [1.6, 5.4, 5.4]);
+  assert.ok(thickness(scale, 1) < thickness(scale, 2) && thickness(scale, 2) < thickness(scale, 3));
   assert.deepEqual(scaleOf([10, -1, 0, NaN]), scale);
 });

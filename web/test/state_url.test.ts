@@ -1,7 +1,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import { fromFormula, fromPreset, reduce, type Action, type Session } from "../src/state/session";
-import { hashOf, LONGEST, stateOf } from "../src/state/url";
+import { faultOf, hashOf, LONGEST, stateOf } from "../src/state/url";
 import { PRESETS } from "../src/state/presets";
 
 function after(state: Session, ...actions: Action[]): Session {
@@ -56,11 +56,20 @@ test("what an address has wrong is passed over", () => {
   assert.deepEqual(wrong.map((hash) => stateOf(hash)), wrong.map(() => null));
   const state = stateOf("#v=1&p=expression&x=a:none,b:7,:3,c&s=b99&sel=w:f.9&d=up&m=red")!;
   assert.deepEqual([state.leaves, state.at, state.selection], [{ a: 2, b: 7, c: 10 }, state.line.length, null]);
-  assert.deepEqual([state.options.direction, state.options.mode], ["lr", "signed"]);
+  assert.deepEqual([state.options.direction, state.options.mode], ["auto", "signed"]);
 });
 
 test("a name that objects have of their own is a leaf like any other", () => {
   const state = stateOf("#v=1&f=constructor*toString&x=toString:3")!;
 
   assert.deepEqual(state.leaves, { constructor: 1, toString: 3 });
+});
+
+test("why an address cannot be read is said in words, and of a good one nothing", () => {
+  const good = ["", "#", "#v=1&p=neuron", "#v=1&f=a*b&x=a:2"];
+
+  assert.deepEqual(good.map(faultOf), good.map(() => ""));
+  assert.equal(faultOf("#v=2&p=neuron"), "it was written by another version");
+  assert.equal(faultOf("#v=1&p=nothing"), "there is no example called nothing");
+  assert.equal(faultOf("#v=1&f=%E0%A4%A"), "it is damaged");
 });

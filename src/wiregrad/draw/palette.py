@@ -23,6 +23,8 @@ CLIP_PERCENTILE = 99.5
 SCALE_SPAN = 1e-4
 """Smallest magnitude that differs from zero on the scale, as a share of the largest."""
 TEXT_CONTRAST = 4.5
+TEXT_TINT = 0.45
+"""How far the background of a cell goes towards the strongest tint if there is text on it."""
 STROKE_CONTRAST = 3.0
 
 # The first letters of tones; those of the first three are followed by a step from 1 to the number of tones.
@@ -48,9 +50,19 @@ class Theme:
     muted: str
     """The colour of secondary text."""
     line: str
-    """The colour of the edges of boxes."""
+    """The colour of a wire that has a value, and of the edges of leaves."""
+    hair: str
+    """The colour of rules inside a box and of the second edge of a group."""
+    slot: str
+    """The colour of the outline of a slot whose number is not known."""
+    now: str
+    """The highlighter: what is happening now."""
+    on_now: str
+    """The colour of text on the highlighter."""
     hues: Mapping[str, tuple[str, str, str]]
     """For each sign, the colour of the faintest, a medium and the strongest stroke."""
+    tints: Mapping[str, tuple[str, str]]
+    """For each sign, the colours between which the backgrounds of cells run; they are at least 4:1 apart."""
     words: Mapping[str, str]
     """For each sign, the colour of a number written as text."""
     zero: str
@@ -59,7 +71,7 @@ class Theme:
         """Return the colour of a wire or a bar.
 
         >>> LIGHT_THEME.stroke_colour("p3"), LIGHT_THEME.stroke_colour("x")
-        ('#0072B2', '#1B1F24')
+        ('#2471A2', '#15171C')
         """
         if tone[0] not in self.hues:
             return {ZERO_TONE: self.zero, NONFINITE_TONE: self.ink}.get(tone, self.muted)
@@ -69,12 +81,22 @@ class Theme:
 
     def tint_colour(self, tone: str) -> str:
         """Return the background colour of a cell that has text on it."""
-        if tone[0] not in self.hues:
-            return self.panel
-        return mix_colours(self.panel, self.hues[tone[0]][1], 0.05 + 0.04 * int(tone[1:]))
+        if tone[0] not in self.tints:
+            return self.head if tone == ZERO_TONE else self.panel
+        faint, strong = self.tints[tone[0]]
+        return mix_colours(faint, strong, TEXT_TINT * (int(tone[1:]) - 1) / (TONE_STEPS - 1))
+
+    def wire_colour(self, sign: str, share: float) -> str:
+        """Return the colour of the wire of a gradient whose magnitude is a share of the largest.
+
+        >>> LIGHT_THEME.wire_colour("p", 0.0), LIGHT_THEME.wire_colour("p", 1.0)
+        ('#4793C4', '#004F80')
+        """
+        faint, _, strong = self.hues[sign]
+        return mix_colours(faint, strong, share)
 
     def text_colour(self, tone: str) -> str:
-        """Return the colour of a number written on the paper, a box or its own tint."""
+        """Return the colour of a number written on the paper or a box; on a tint every number has the colour of ink."""
         return self.words.get(tone[0], self.muted if tone in (ZERO_TONE, ABSENT_TONE) else self.ink)
 
 
@@ -111,34 +133,52 @@ def mix_colours(one: str, two: str, share: float) -> str:
 
 LIGHT_THEME = Theme(
     name="light",
-    paper="#FFFFFF",
+    paper="#FAFAF7",
     panel="#FFFFFF",
-    head="#F3F5F8",
-    ink="#1B1F24",
-    muted="#5B636D",
-    line="#8A939E",
+    head="#EFEFEA",
+    ink="#15171C",
+    muted="#555A63",
+    line="#868C95",
+    hair="#DDDED9",
+    slot="#6B717B",
+    now="#FFE27A",
+    on_now="#15171C",
     hues={
-        POSITIVE_TONE: ("#5599C7", "#0072B2", "#00466E"),
-        NEGATIVE_TONE: ("#E27322", "#D55E00", "#8F3F00"),
-        MIXED_TONE: ("#8C8C93", "#66666E", "#3A3A41"),
+        POSITIVE_TONE: ("#4793C4", "#2471A2", "#004F80"),
+        NEGATIVE_TONE: ("#DA7020", "#BA5710", "#9A3D00"),
+        MIXED_TONE: ("#87878E", "#62626A", "#3A3A41"),
     },
-    words={POSITIVE_TONE: "#005A8D", NEGATIVE_TONE: "#9A4400"},
+    tints={
+        POSITIVE_TONE: ("#E7F1F8", "#0072B2"),
+        NEGATIVE_TONE: ("#FCEBDD", "#C25100"),
+        MIXED_TONE: ("#EDEDEF", "#66666E"),
+    },
+    words={POSITIVE_TONE: "#00609A", NEGATIVE_TONE: "#A94700"},
     zero="#767676",
 )
 DARK_THEME = Theme(
     name="dark",
     paper="#14161A",
-    panel="#1B1E24",
-    head="#262A32",
-    ink="#F0F2F5",
-    muted="#A3ABB5",
-    line="#6B7480",
+    panel="#1D2026",
+    head="#262A31",
+    ink="#F1F2F4",
+    muted="#B4B9C2",
+    line="#7B828C",
+    hair="#33373F",
+    slot="#8F949B",
+    now="#5C5016",
+    on_now="#FFF3B8",
     hues={
-        POSITIVE_TONE: ("#2F7BA8", "#56B4E9", "#A9DBF7"),
-        NEGATIVE_TONE: ("#A86A1F", "#F0A03C", "#F9D29B"),
+        POSITIVE_TONE: ("#3C86B4", "#71B1D8", "#A6DBFB"),
+        NEGATIVE_TONE: ("#B5731F", "#DA9F53", "#FFCB86"),
         MIXED_TONE: ("#7C828B", "#A0A6AE", "#D5D9DE"),
     },
-    words={POSITIVE_TONE: "#7CC5EF", NEGATIVE_TONE: "#F3AF5B"},
+    tints={
+        POSITIVE_TONE: ("#17293A", "#56B4E9"),
+        NEGATIVE_TONE: ("#33240F", "#F0A03C"),
+        MIXED_TONE: ("#2A2D33", "#A0A6AE"),
+    },
+    words={POSITIVE_TONE: "#7CC6F0", NEGATIVE_TONE: "#F5B45F"},
     zero="#8F949B",
 )
 THEMES = {theme.name: theme for theme in (LIGHT_THEME, DARK_THEME)}
@@ -149,6 +189,10 @@ ALL_TONES = (
     NONFINITE_TONE,
 )
 """Every tone a number can have."""
+
+
+MIN_WIRE_WIDTH = 1.6
+MAX_WIRE_WIDTH = 5.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +248,34 @@ class ColourScale:
         sign = POSITIVE_TONE if value > 0 else NEGATIVE_TONE
         return f"{sign if signed else MIXED_TONE}{self.tone_step(value)}"
 
-    def line_weight(self, value: float) -> int:
-        """Return the thickness of a wire, in steps from 1 to 3."""
-        return 1 if value == 0 or math.isnan(value) else min(3, 1 + int(abs(self.position(value)) * 3))
+    def line_width(self, value: float) -> float:
+        """Return the thickness of a wire in pixels; it follows the magnitude continuously.
+
+        >>> [ColourScale(10.0, 1.0).line_width(x) for x in (0.0, 10.0, float("nan"))]
+        [1.6, 5.4, 5.4]
+        """
+        if not math.isfinite(value):
+            return MAX_WIRE_WIDTH
+        return MIN_WIRE_WIDTH + (MAX_WIRE_WIDTH - MIN_WIRE_WIDTH) * abs(self.position(value))
 
 
 AUTO_THEME = "auto"
 """The theme that the reader's system chooses."""
-SVG_FONTS = "'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
+SVG_FONTS = "Inter,'Segoe UI','Helvetica Neue',Arial,'Liberation Sans',sans-serif"
+MATH_FONTS = "'STIX Two Text',Cambria,'Times New Roman','Liberation Serif',serif"
+RAMP_STEPS = 20
+"""Number of steps of the colours of wires: so many that they look continuous."""
+RAMP_PREFIX = "l-"
+
+
+def name_wire_colour(sign: str, share: float) -> str:
+    """Return the name of the colour of a wire whose gradient has a share of the largest magnitude.
+
+    >>> name_wire_colour("p", 0.5)
+    'l-p10'
+    """
+    return f"{RAMP_PREFIX}{sign}{round(share * RAMP_STEPS)}"
+
 
 STYLE_RULES = {
     "paper": "fill:{paper}",
@@ -220,32 +284,45 @@ STYLE_RULES = {
     "swatch": "fill:currentColor",
     "plain": "color:{line}",
     "blocked": "color:{muted};stroke-dasharray:4 3",
-    "stripe": "color:{paper};stroke-dasharray:3 3",
+    "stripe": "color:{paper};stroke-dasharray:3 4",
     "box": "fill:{panel}",
-    "head": "fill:{head}",
-    "back": "fill:{head};stroke:{line}",
-    "edge": "fill:none;stroke:{line};stroke-width:1.2",
-    "out": "stroke:{ink};stroke-width:2",
-    "rule": "stroke:{line};stroke-width:.8;fill:none",
-    "hatch": "stroke:{ink};stroke-width:1.1;fill:none",
-    "hollow": "fill:none;stroke:{muted};stroke-dasharray:3 3",
-    "frame": "fill:{head};fill-opacity:.55;stroke:{line};stroke-width:1;stroke-dasharray:1 3;stroke-linecap:round",
+    "back": "fill:{panel};stroke:{hair};stroke-width:1.2",
+    "edge": "fill:none;stroke:{ink};stroke-width:1.5",
+    "leaf": "fill:none;stroke:{line};stroke-width:1.4",
+    "rule": "stroke:{hair};stroke-width:1;fill:none",
+    "hatch": "stroke:{ink};stroke-width:1.6;fill:none",
+    "hollow": "fill:none;stroke:{slot};stroke-width:1.1;stroke-dasharray:2.5 2.5",
+    "frame": "fill:{panel};fill-opacity:.6;stroke:{hair};stroke-width:1.4",
     "dot": "fill:{ink}",
+    "adder": "fill:{panel};stroke:{ink};stroke-width:1.6",
+    "plus": "fill:none;stroke:{ink};stroke-width:1.7",
+    "slash": "fill:none;stroke:{ink};stroke-width:1.6",
     "badge": "fill:{panel};stroke:{ink};stroke-width:1.2",
+    "pill": "fill:{panel};stroke:{ink};stroke-width:1.5",
+    "inverted": "fill:{ink}",
+    "now": "fill:{now}",
+    "ring": "fill:{panel};stroke:{ink};stroke-width:2.6",
+    "idle": "stroke-dasharray:1.5 4.5;stroke-linecap:round",
+    "pulse": "fill:none;stroke:{ink};stroke-width:10;stroke-linecap:round;stroke-dasharray:.01 300",
+    "halo": "paint-order:stroke;stroke:{paper};stroke-width:4;stroke-linejoin:round",
     "title": "font-size:13px;font-weight:700",
     "note": "font-size:11px;fill:{muted}",
     "name": "font-weight:600",
-    "op": "fill:{muted}",
-    "small": "font-size:10px;fill:{muted}",
-    "what": "font-size:10px;fill:{ink}",
-    "local": "font-size:10px;fill:{muted}",
-    "sent": "font-size:10px;font-weight:600",
-    "net": "font-size:10px;fill:{muted};font-style:italic",
-    "group": "font-size:10px;fill:{muted};font-weight:600",
-    "strong": "font-weight:700",
+    "small": "font-size:11px;fill:{muted}",
+    "what": "font-size:11px;fill:{ink}",
+    "net": "font-size:11px;fill:{muted};font-style:italic",
+    "group": "font-size:12px;fill:{muted}",
+    "num": "font-weight:500",
+    "grad": "font-weight:650",
+    "strong": "font-weight:650",
+    "over": "fill:{paper}",
     "quiet": "fill:{muted}",
+    "math": "font-family:" + MATH_FONTS,
+    "it": "font-style:italic",
+    "sub": "font-size:.72em",
     "end": "text-anchor:end",
     "mid": "text-anchor:middle",
+    **{f"f{size}": f"font-size:{size}px" for size in (11, 12, 13, 14, 16, 18, 24)},
 }
 """The style of each class; words in braces are names of colours."""
 
@@ -253,7 +330,7 @@ STYLE_RULES = {
 def write_style_sheet(theme: str, tones: Iterable[str]) -> str:
     """Return the style sheet of a theme, with the tones that a picture uses.
 
-    >>> ".wg-light .wg-s-p3{color:#0072B2}" in write_style_sheet("light", ["p3"])
+    >>> ".wg-light .wg-s-p3{color:#2471A2}" in write_style_sheet("light", ["p3"])
     True
     """
     used = sorted(tones)
@@ -267,14 +344,22 @@ def write_style_sheet(theme: str, tones: Iterable[str]) -> str:
     return variables + "".join(_write_rules(scope, used, lambda rule: _add_fallback(rule, plain)))
 
 
+THEME_COLOURS = ("paper", "panel", "head", "ink", "muted", "line", "hair", "slot", "now", "on_now")
+"""The colours of a theme that are no tones."""
+
+
 def collect_colours(theme: Theme, tones: Iterable[str]) -> dict[str, str]:
     """Return the colours of a theme by the names they have in rules.
 
     >>> collect_colours(LIGHT_THEME, ["z"])["s_z"]
     '#767676'
     """
-    named = {name: getattr(theme, name) for name in ("paper", "panel", "head", "ink", "muted", "line")}
+    named = {name: getattr(theme, name) for name in THEME_COLOURS}
     for tone in tones:
+        if tone.startswith(RAMP_PREFIX):
+            name = tone.removeprefix(RAMP_PREFIX)
+            named[f"l_{name}"] = theme.wire_colour(name[0], int(name[1:]) / RAMP_STEPS)
+            continue
         named |= {
             f"s_{tone}": theme.stroke_colour(tone),
             f"t_{tone}": theme.tint_colour(tone),
@@ -284,12 +369,15 @@ def collect_colours(theme: Theme, tones: Iterable[str]) -> dict[str, str]:
 
 
 def _write_rules(scope: str, tones: Iterable[str], write: Callable[[str], str]) -> Iterable[str]:
-    yield f"{scope}{{font-family:{SVG_FONTS}}}"
+    yield f"{scope}{{font-family:{SVG_FONTS};font-variant-numeric:tabular-nums lining-nums}}"
     yield f"{scope} text{{font-size:12px;{write('fill:{ink}')}}}"
     for name, rule in STYLE_RULES.items():
         yield f"{scope} .wg-{name}{{{write(rule)}}}"
     words: dict[str, str] = {}
     for tone in tones:
+        if tone.startswith(RAMP_PREFIX):
+            yield f"{scope} .wg-{tone}{{{write(f'color:{{l_{tone.removeprefix(RAMP_PREFIX)}}}')}}}"
+            continue
         yield f"{scope} .wg-s-{tone}{{{write(f'color:{{s_{tone}}}')}}}"
         yield f"{scope} .wg-t-{tone}{{{write(f'fill:{{t_{tone}}}')}}}"
         words[tone[0]] = write(f"fill:{{w_{tone[0]}}}")

@@ -33,8 +33,9 @@ export interface Board {
   labels: number[];
   /** How much room each box needs behind it. */
   after: number[];
-  /** The room each item needs across. */
+  /** The room each item needs across, around its middle, and what it needs besides on its far side. */
   sizes: number[];
+  below: number[];
   /** Where the middle of each item stands across. */
   middle: number[];
 }
@@ -61,6 +62,7 @@ export function newBoard(shapes: readonly Shape[], joints: readonly Joint[], met
     labels: [],
     after: shapes.map((shape) => shape.after ?? 0),
     sizes: [],
+    below: [],
     middle: [],
   };
   board.bends = joints.map((joint) => bend(board, joint));
@@ -68,6 +70,7 @@ export function newBoard(shapes: readonly Shape[], joints: readonly Joint[], met
   board.labels = board.rows.map(() => 0);
   for (const [k, joint] of joints.entries()) reserve(board, joint, board.bends[k] === null);
   board.sizes = board.rank.map((_, item) => (item < board.boxes ? room(shapes[item]!) : 0));
+  board.below = board.rank.map((_, item) => shapes[item]?.below ?? 0);
   board.middle = board.rank.map(() => 0);
   return board;
 }
@@ -125,7 +128,7 @@ function rowsOf(board: Board): number[][] {
 export function distance(board: Board, one: number, two: number): number {
   const gap = one < board.boxes && two < board.boxes ? board.metrics.apart : board.metrics.beside;
   const before = board.sizes[one]!;
-  return before - quotient(before, 2) + gap + quotient(board.sizes[two]!, 2);
+  return before - quotient(before, 2) + board.below[one]! + gap + quotient(board.sizes[two]!, 2);
 }
 
 /** Return how far from its first corner a port of a box lies, across. */

@@ -4,14 +4,15 @@
  * is left out or drawn together is said in `note`.
  */
 import { active, nameOf, titleOf } from "../engine/circuits";
-import { isSplitter, opOf } from "../engine/table";
+import { expression, isSplitter, libraryOf, opOf } from "../engine/table";
 import { printable } from "../engine/words";
-import type { Circuit, Run } from "../types";
+import type { Circuit, CircuitNode, Run } from "../types";
 import { pathsAround } from "./arrays";
 import { caption, inputName } from "./captions";
 import { kindsOf, kinkOf, type Kinds } from "./kinds";
-import { counted } from "./letters";
-import { BLOCKED, NOT_COMPUTED, bare, read, uniform, type Reading } from "./readings";
+import { cells, counted } from "./letters";
+import { captionText } from "./signs";
+import { BLOCKED, NOT_COMPUTED, bare, read, shapeText, uniform, type Reading } from "./readings";
 
 /** What a box stands for. */
 export type Kind = "input" | "constant" | "node" | "splitter" | "group";
@@ -25,6 +26,10 @@ export interface Box {
   text: string;
   /** What it is called where it must be called something. */
   label: string;
+  /** What stands under it: its name, or its source expression where the name stands elsewhere. */
+  caption: string;
+  /** The shape of its array, as in 2×3; empty for a number. */
+  shape: string;
   /** The first node it stands for; of a splitter glyph the node whose value is split. */
   node: number;
   /** How many nodes (or splitters) it stands for, and which nodes. */
@@ -59,6 +64,10 @@ export interface Link {
   local: Reading | null;
   sent: Reading | null;
   wires: number;
+  /** Whether a local derivative stands at its port: one number that is not always 1. */
+  pill: boolean;
+  /** The shape of the array it carries; empty for a number. */
+  shape: string;
 }
 
 /** What is drawn of a circuit and, if there was one, of a run. */
@@ -125,7 +134,9 @@ export function linkOf(artist: Artist, reader: number, slot: number, from: numbe
   const node = artist.circuit.nodes[reader]!;
   const carried = source ?? node.sources[slot]!;
   const input = inputName(node, slot);
-  const link: Link = { from, to, reader, slot, source: carried, input, local: null, sent: null, wires: 1 };
+  const shape = shapeOf(artist, carried);
+  const pill = shape === "" && hasLocal(node) && artist.active[carried] === true;
+  const link: Link = { from, to, reader, slot, source: carried, input, local: null, sent: null, wires: 1, pill, shape };
   const flow = artist.run?.wires[artist.run.starts[reader]! + slot];
   if (flow === undefined) return link;
   link.sent = flowReading(artist, flow.sent === null ? null : read(flow.sent, artist.digits), carried);
@@ -133,6 +144,67 @@ export function linkOf(artist: Artist, reader: number, slot: number, from: numbe
   const local = flow.local === null && opOf(node.op) ? 0 : flow.local;
   if (!isSplitter(node) && local !== null && artist.active[carried]) link.local = read(local, artist.digits);
   return link;
+}
+
+/** Whether a node has one local derivative for each input that is worth writing: those of sums are always 1 or -1. */
+function hasLocal(node: CircuitNode): boolean {
+  if (libraryOf(node.op) !== undefined) return true;
+  const op = opOf(node.op);
+  return op !== undefined && op.pattern !== "distribute" && op.pattern !== "merge";
+}
+
+/** The shape of a node's array without brackets; empty for a number. */
+function shapeOf({ circuit }: Artist, node: number): string {
+  return shapeText(circuit.nodes[node]!.type).slice(1, -1);
+}
+
+/** A name that the reader of formulas gave to a node that had none. */
+const AUTOMATIC = /^t\d+$/;
+/** How deep, how wide and how long an expression under a box may be. */
+const [DEEPEST, WIDEST, LONGEST] = [4, 3, 16];
+/** How tightly something binds that needs no parentheses. */
+const ATOM = 99;
+
+/** Return the name of a node that a person gave to it. */
+export function givenName({ names: [name] }: CircuitNode): string | undefined {
+  return name === undefined || AUTOMATIC.test(name) ? undefined : name;
+}
+
+/** Return what stands under a node: its name, or what it computes where it has none or the name stands elsewhere. */
+function captionOf(artist: Artist, node: number): string {
+  const name = givenName(artist.circuit.nodes[node]!);
+  if (name !== undefined && !artist.labels.get(node)?.includes(name)) return name;
+  return written(artist, node, DEEPEST)?.text ?? titleOf(artist.circuit, node);
+}
+
+interface Written {
+  text: string;
+  level: number;
+}
+
+/** Write what a node computes; null if that is too long to stand under a box. */
+function written(artist: Artist, node: number, depth: number): Written | null {
+  const { op, sources, title } = artist.circuit.nodes[node]!;
+  if (title !== undefined) return { text: title, level: title.includes(" ") ? 0 : ATOM };
+  if (!sources.length || sources.length > WIDEST) return null;
+  const record = opOf(op);
+  const level = record?.infix[0] !== undefined && sources.length === 2 ? record.level : ATOM;
+  const operands = sources.map((source, slot) => {
+    const found = operandOf(artist, source, depth - 1);
+    const loose = level === ATOM ? record?.prefix && found.level < ATOM : found.level < level + slot;
+    return loose ? `(${found.text})` : found.text;
+  });
+  const text = expression(op, operands);
+  return cells(captionText(text)) > LONGEST ? null : { text, level: record?.prefix ? 0 : level };
+}
+
+/** Write a node as an operand: its name, its number, or what it computes. */
+function operandOf(artist: Artist, node: number, depth: number): Written {
+  const constant = constantText(artist, node);
+  const name = givenName(artist.circuit.nodes[node]!);
+  const atom = { text: constant || (name ?? titleOf(artist.circuit, node)), level: ATOM };
+  if (constant || name !== undefined || depth <= 0) return atom;
+  return written(artist, node, depth) ?? atom;
 }
 
 /** Return the reading of a gradient: a dash where none was asked for, `blocked` where none arrived. */
@@ -155,6 +227,8 @@ export function boxOf(artist: Artist, node: number, leaves: readonly number[] = 
     name,
     text: printable(textOf(artist, node, kind, leaves)),
     label: name || printable(titleOf(circuit, node)),
+    caption: kind === "node" ? printable(captionOf(artist, node)) : "",
+    shape: shapeOf(artist, node),
     node,
     nodes: 1 + leaves.length,
     members: [...leaves, node],

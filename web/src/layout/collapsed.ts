@@ -30,6 +30,8 @@ function groupBox(artist: Artist, piece: Piece): Box {
     name,
     text: counted(piece.nodes.length, artist.kinds.leaves[first] ? "input" : "node"),
     label: name,
+    caption: "",
+    shape: "",
     node: first,
     nodes: held.length,
     members: held,
@@ -85,7 +87,7 @@ function bundle(
   const source = ends.sources[first]!;
   if (wires.length === 1) return linkOf(artist, reader, slot, from, to, source);
   const sent = artist.run ? bundleReading(artist, ends, wires) : null;
-  return { from, to, reader, slot, source, input: "", local: null, sent, wires: wires.length };
+  return { from, to, reader, slot, source, input: "", local: null, sent, wires: wires.length, pill: false, shape: "" };
 }
 
 /** Return what came back along wires that are drawn as one. */

@@ -8,9 +8,8 @@ import type { Known } from "../state/known";
 import type { Run, Value } from "../types";
 import { DASH } from "./letters";
 import type { Picture, PictureBox, PictureWire } from "./picture";
-import { bareWithSign, pretty, read, uniform, bare, withSign, type Reading } from "./readings";
-import { arrivedText } from "./figure";
-import { clips, scaleOf, tone, weight, type Scale } from "./scale";
+import { bare, factorText, pretty, read, slotText, type Reading } from "./readings";
+import { clips, PLAIN_WIDTH, scaleOf, thickness, tone, wireColour, type Scale } from "./scale";
 
 /** What colours say: the signed gradient, its size, or gradient times value. */
 export type Mode = "signed" | "magnitude" | "product";
@@ -43,21 +42,24 @@ export interface Row {
 
 /** What a box shows. */
 export interface BoxFace {
+  /** The value and the gradient; null where there is no place for one. */
+  value: Row | null;
+  grad: Row | null;
   rows: Row[];
   /** The convention that a node on a kink follows. */
   kink: string;
   name: string;
 }
 
-/** What a wire shows: its stroke, and the texts above and below it. */
+/** What a wire shows: its stroke, its local derivative, and the gradient of a branch. */
 export interface WireFace {
   mark: Mark;
   tone: string;
-  weight: 1 | 2 | 3;
-  above: string;
-  below: string;
-  /** Whether the text above is a local derivative or a count, not the value. */
-  slope: boolean;
+  /** Colour and thickness follow the size of the gradient continuously. */
+  colour: string;
+  width: number;
+  local: string;
+  sent: string;
   name: string;
 }
 
@@ -81,17 +83,18 @@ function toneOf(scene: Scene, grad: Reading, value: Value | null): string {
 
 /** Return what a box shows. */
 export function boxFace(scene: Scene, box: PictureBox): BoxFace {
-  const rows = !box.grad && !box.value ? [] : box.kind === "group" ? groupRows(scene, box) : nodeRows(scene, box.node);
+  const rows = !box.grad && !box.value ? [] : box.kind === "group" ? groupRows(scene, box) : nodeRows(scene, box);
   const kink = box.kink && scene.known.value[box.node] ? box.kink : "";
-  return { rows, kink, name: boxName(scene, box, rows, kink) };
+  const row = (what: string): Row | null => rows.find((one) => one.what === what) ?? null;
+  return { value: row("value"), grad: row("gradient"), rows, kink, name: boxName(scene, box, rows, kink) };
 }
 
-function nodeRows(scene: Scene, node: number): Row[] {
+function nodeRows(scene: Scene, { node, shape }: PictureBox): Row[] {
   const value = scene.run.values[node] ?? null;
   const known = read(value);
   const mark: Mark = !scene.known.value[node] ? "none" : scene.known.staleValue[node] ? "stale" : stateMark(known);
-  const data: Row = { what: "data", text: mark === "none" ? DASH : pretty(known.text), mark, tone: "", clipped: false };
-  return [data, gradRow(scene, node, value)];
+  const text = mark === "none" ? DASH : slotText(known, shape);
+  return [{ what: "value", text, mark, tone: "", clipped: false }, gradRow(scene, node, value)];
 }
 
 function stateMark(found: Reading): Mark {
@@ -100,12 +103,12 @@ function stateMark(found: Reading): Mark {
 
 function gradRow(scene: Scene, node: number, value: Value | null): Row {
   const mark = scene.known.grad[node] ?? "none";
-  const row: Row = { what: "grad", text: DASH, mark: "none", tone: "", clipped: false };
+  const row: Row = { what: "gradient", text: DASH, mark: "none", tone: "", clipped: false };
   if (mark === "none" || !scene.active[node]) return row;
   const grad = (mark === "partial" ? scene.known.partial[node] : scene.run.grads[node]) ?? null;
   if (grad === null) return mark === "partial" ? row : { ...row, text: "blocked", mark: "blocked" };
   const found = read(grad);
-  const text = pretty(bareWithSign(found));
+  const text = slotText(found);
   if (mark === "stale") return { ...row, text, mark };
   if (mark === "partial") return { ...row, text: `${text} …`, mark };
   const clipped = clips(scene.scale, found.size);
@@ -117,9 +120,9 @@ function groupRows(scene: Scene, box: PictureBox): Row[] {
   const rows: Row[] = [];
   const ready = box.members.every((node) => ["final", "stale"].includes(scene.known.grad[node] ?? "none"));
   if (box.grad) {
-    const text = ready ? pretty(withSign(box.grad)) : DASH;
+    const text = ready ? slotText(box.grad) : DASH;
     const mark = ready ? stateMark(box.grad) : "none";
-    rows.push({ what: "gradient norm", text, mark, tone: ready ? toneOf(scene, box.grad, 1) : "", clipped: false });
+    rows.push({ what: "gradient", text, mark, tone: ready ? toneOf(scene, box.grad, 1) : "", clipped: false });
   }
   const bad: Row = { what: "not finite", text: DASH, mark: "none", tone: "", clipped: false };
   if (box.bad) rows.push(ready ? { ...bad, text: String(box.bad), mark: "bad" } : bad);
@@ -134,14 +137,13 @@ const SAID: Readonly<Record<Mark, string>> = {
   blocked: "",
   bad: "",
 };
-const WHAT: Readonly<Record<string, string>> = { data: "value", grad: "gradient" };
 
 function boxName(scene: Scene, box: PictureBox, rows: readonly Row[], kink: string): string {
   if (box.kind === "splitter") return splitterName(scene, box);
-  const op = box.kind === "node" ? `${box.op} node` : box.kind === "group" ? `group of ${box.text}` : box.kind;
+  const op = box.kind === "node" ? `${box.sign} node` : box.kind === "group" ? `group of ${box.text}` : box.kind;
   const said = rows.map(({ what, text, mark }) => {
     const words = mark === "none" ? SAID.none : `${text.replace(" …", "")} ${SAID[mark]}`.trim();
-    return `${WHAT[what] ?? what} ${words}`;
+    return `${box.kind === "group" && what === "gradient" ? "gradient norm" : what} ${words}`;
   });
   const parts = [box.label, op, ...said];
   if (kink) parts.push(`on a kink, convention ${kink}`);
@@ -175,10 +177,15 @@ export function gathered(scene: Scene, box: PictureBox): Gathered {
   return { arrived: back.length, due: sending.length, sum };
 }
 
+/** Return what a splitter says while gradients come back. */
+export function arrivedText(arrived: number, due: number): string {
+  return `${arrived} of ${due} arrived`;
+}
+
 function splitterName(scene: Scene, box: PictureBox): string {
   const { arrived, due, sum } = gathered(scene, box);
   const count = scene.backward && due ? `, ${arrivedText(arrived, due)}` : "";
-  const total = arrived && sum !== null ? `, sum ${pretty(bareWithSign(read(sum)))}` : "";
+  const total = arrived && sum !== null ? `, sum ${slotText(read(sum))}` : "";
   return `splitter of ${box.label.replace(/ split$/, "")}${count}${total}`;
 }
 
@@ -191,20 +198,32 @@ export function wireFace(scene: Scene, wire: PictureWire): WireFace {
   const sent = glyph ? (sum?.arrived ? sum.sum : null) : (flow?.sent ?? null);
   const found = wire.wires > 1 && wire.sent ? wire.sent : read(sent);
   const mark = wireMark(scene, wire, found, sum);
-  const shows = mark === "final" || mark === "bad" || mark === "partial" || mark === "stale";
-  const texts = labelTexts(scene, wire, flow?.local ?? null, shows ? pretty(bareWithSign(found)) : "", mark, sum);
   const coloured = mark === "final" || mark === "bad" || mark === "partial";
+  const ink = coloured ? toneOf(scene, found, scene.run.values[wire.source] ?? null) : "";
+  const size = scene.mode === "product" ? found.size * sizeOf(scene.run.values[wire.source] ?? null) : found.size;
+  const shown = coloured || mark === "stale";
+  const texts = { local: localText(scene, wire, flow?.local ?? null, mark), sent: shown ? slotText(found) : "" };
   return {
     mark,
-    tone: coloured ? toneOf(scene, found, scene.run.values[wire.source] ?? null) : "",
-    weight: mark === "bad" ? 3 : mark === "final" ? weight(scene.scale, found.size) : 1,
-    ...texts,
-    name: wireName(scene, wire, texts, mark),
+    tone: ink,
+    colour: wireColour(scene.scale, size, ink),
+    width: coloured ? thickness(scene.scale, size) : PLAIN_WIDTH,
+    local: texts.local,
+    sent: mark === "blocked" ? "blocked" : texts.sent || (scene.backward && mark === "none" ? DASH : ""),
+    name: wireName(scene, wire, texts.local, mark === "blocked" ? "blocked" : texts.sent, mark),
   };
 }
 
+/** Return the local derivative once the gradient of the reader is known; before, nothing has asked for it. */
+function localText(scene: Scene, wire: PictureWire, local: Value | null, mark: Mark): string {
+  const known = scene.known.local?.[wire.reader] ?? scene.known.grad[wire.reader] === "final";
+  const asked = wire.slot >= 0 && known && mark !== "stale";
+  if (!asked || !wire.pill) return "";
+  return factorText(local === null ? (wire.local ?? read(0)) : read(local));
+}
+
 function wireMark(scene: Scene, wire: PictureWire, found: Reading, sum: Gathered | null): Mark {
-  if (wire.slot < 0) return glyphMark(sum, found);
+  if (wire.slot < 0) return sum?.arrived && scene.known.grad[wire.source] === "partial" ? "partial" : glyphMark(sum, found);
   const state = scene.known.wire[scene.run.starts[wire.reader]! + wire.slot] ?? "none";
   if (state === "none" || !scene.active[wire.source]) return "none";
   if (found.state === "not computed") return "blocked";
@@ -217,45 +236,16 @@ function glyphMark(sum: Gathered | null, found: Reading): Mark {
   return stateMark(found);
 }
 
-type Texts = Pick<WireFace, "above" | "below" | "slope">;
-
-/** Return what stands above and below a wire: the value on the way forward, slope and product on the way back. */
-function labelTexts(
-  scene: Scene,
-  wire: PictureWire,
-  local: Value | null,
-  sent: string,
-  mark: Mark,
-  sum: Gathered | null,
-): Texts {
-  const room = wire.texts[0] !== "" || wire.texts[1] !== "";
-  if (!room) return { above: "", below: "", slope: false };
-  const waiting = scene.backward && mark === "none" && wire.texts[1] ? DASH : "";
-  const below = mark === "blocked" ? "blocked" : sent || waiting;
-  if (sum && scene.backward) return { above: sum.due > 1 ? arrivedText(sum.arrived, sum.due) : "", below, slope: true };
-  const upstream = scene.known.grad[wire.reader];
-  const told = upstream === "final" && mark !== "stale" && wire.texts[0] !== "";
-  if (told) return { above: slopeText(local, wire), below, slope: true };
-  const value = !scene.backward && scene.known.value[wire.source] && wire.wires === 1;
-  return { above: value ? pretty(bare(read(scene.run.values[wire.source] ?? null))) : "", below, slope: false };
-}
-
-function slopeText(local: Value | null, wire: PictureWire): string {
-  if (local === null) return wire.texts[0];
-  const found = read(local);
-  return `\u2202 ${pretty(uniform(found) || bare(found))}`;
-}
-
-function wireName(scene: Scene, wire: PictureWire, texts: Texts, mark: Mark): string {
+function wireName(scene: Scene, wire: PictureWire, local: string, sent: string, mark: Mark): string {
   const { boxes } = scene.picture;
   const parts = [`wire from ${boxes[wire.from]!.label} to ${boxes[wire.to]!.label}`];
   if (wire.input) parts.push(`input ${wire.input}`);
   if (wire.wires > 1) parts.push(`${wire.wires} wires`);
   const value = scene.run.values[wire.source] ?? null;
-  parts.push(scene.known.value[wire.source] ? `value ${pretty(read(value).text)}` : "value not computed");
-  if (texts.slope && texts.above) parts.push(texts.above.replace("\u2202", "local derivative"));
-  const sent = texts.below && texts.below !== DASH ? texts.below : mark === "none" ? SAID.none : "";
+  parts.push(scene.known.value[wire.source] ? `value ${pretty(bare(read(value)))}` : "value not computed");
+  if (local) parts.push(`local derivative ${local.replace(/^\u00d7\(?|\)$/g, "")}`);
+  const said = sent || (mark === "none" ? SAID.none : "");
   const state = mark === "none" ? "" : SAID[mark];
-  if (sent && scene.active[wire.source]) parts.push(`gradient ${sent} ${state}`.trim());
+  if (said && scene.active[wire.source]) parts.push(`gradient ${said} ${state}`.trim());
   return parts.join(", ");
 }

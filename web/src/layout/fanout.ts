@@ -49,7 +49,7 @@ function branch(made: Splitting, box: Box, readers: readonly number[]): void {
     const sent = sumOf(made, box, readers, step);
     const { node } = box;
     const ends = { from, to: from + 1, reader: node, slot: -1 - step, source: node };
-    made.added.push({ ...ends, input: "", local: null, sent, wires: 1 });
+    made.added.push({ ...ends, input: "", local: null, sent, wires: 1, pill: false, shape: box.shape });
     made.boxes.push(splitter(made, box, readers.slice(step), many ? needed : 1, sent));
     for (const wire of readers.slice(step)) made.start[wire] = made.boxes.length - 1;
   }
@@ -80,6 +80,8 @@ function splitter(made: Splitting, box: Box, readers: readonly number[], needed:
     name: "",
     text: counted(needed, "splitter"),
     label: `${box.label} split`,
+    caption: "",
+    shape: box.shape,
     node: box.node,
     nodes: needed,
     members: [box.node],

@@ -1,35 +1,29 @@
-/** The geometry of a drawing in pixels: how large boxes are, what stands on wires, and where all of it goes. */
-import { most } from "./arrays";
+/**
+ * The geometry of a drawing: how large boxes are, how much room wires need for what is written on them, and where all
+ * of it goes. Only structure and the detail level count, never a value.
+ */
 import type { Box, Drawing, Link } from "./boxes";
 import { layout } from "./layout";
-import { clip, clipFront, grouped, width } from "./letters";
-import { bare, bareWithSign, pretty, sameReading, uniform, withSign, type State } from "./readings";
-import type { Joint, Route, Shape, Spot } from "./shapes";
+import { clip, width } from "./letters";
+import { isWord, nameText, shortCaption, signOf } from "./signs";
+import { METRICS, type Joint, type Metrics, type Route, type Shape, type Spot } from "./shapes";
+import { DETAIL, sizesOf, type Sizes } from "./sizes";
 
-export const FONT = 12;
-export const SMALL = 10;
-/** How many columns of a name and of an op are shown. */
-const NAME = 22;
-const OP = 26;
-export const HEAD = 24;
-export const ROW = 20;
-export const PAD = 8;
-/** How much of the hatch under what is not finite is seen beside the words. */
-const HATCH = 24;
-/** How far apart ports are with and without labels. */
-const LABELLED = 34;
-const BARE = 12;
-/** A group with more wires than this has no labels on them. */
-const MARKED = 6;
-const DOT = 10;
+/** The font of the name of a closed group, and of what stands under it. */
+export const TITLE = 13;
+export const SMALL = 11;
+/** The word beside the number of a leaf's gradient. */
+export const GRADIENT = "gradient";
+/** A group with more wires than this has them closer together. */
+const CROWD = 6;
 /** How many columns of the name of a far source are shown. */
 const STUB = 12;
-/** Up to so many boxes everything is written on wires; above, only what no box says. */
-const DETAILED = 24;
-/** How long a figure may be before it is cut into bands. */
+/** How long a picture may be before it is cut into bands. */
 export const FOLD = 2200;
-/** A number that is as wide as most: room for it is kept, so that stepping and editing move nothing. */
-const USUAL = pretty("-0.00000");
+/** Room for a caption under a box. */
+export const CAPTION = 20;
+/** How far the sides of a port are from numbers beside a wire that leads downwards. */
+export const ASIDE = 10;
 
 /** A rectangle on the page. */
 export interface Rect {
@@ -39,52 +33,68 @@ export interface Rect {
   height: number;
 }
 
+/** How a drawing is laid out: which way values flow, how much is shown, whether there are numbers, where to fold. */
+export interface Manner {
+  down: boolean;
+  detail: number;
+  ran: boolean;
+  fold: number;
+}
+
+/** What boxes and wires are measured with. */
+export interface Measure extends Manner {
+  sizes: Sizes;
+}
+
 /** A drawing with places: one rectangle per box, one route of points (x, y) per wire. */
 export interface Figure {
   drawn: Drawing;
+  measure: Measure;
   down: boolean;
   width: number;
   height: number;
   rects: Rect[];
+  /** The rectangles with captions, for frames. */
+  extents: Rect[];
   routes: Route[];
-  /** What stands on each wire: the local derivative and what was sent; and how much room there is for it. */
-  labels: Label[];
+  /** How much room there is on each wire before its end. */
   rooms: number[];
   /** The rank and the band of each box. */
   ranks: number[];
   bands: number[];
 }
 
-/** What stands on a wire: the local derivative above, what was sent below. */
-export type Label = readonly [local: string, sent: string];
+/** What boxes and links are made from. */
+export type Drawn = Pick<Drawing, "boxes" | "links">;
 
-/** Which way values flow, whether there is room for numbers that are not there yet, and where to fold. */
-export interface Manner {
-  down: boolean;
-  steady: boolean;
-  fold: number;
+/** Return the measure of a manner. */
+export function measureOf(manner: Manner): Measure {
+  return { ...manner, sizes: sizesOf(manner.detail) };
 }
 
 /** Return a drawing with places. */
 export function figureOf(drawn: Drawing, manner: Manner): Figure {
-  const labels = labelsOf(drawn);
-  const shapes = shapesOf(drawn, labels, manner);
-  const joints = jointsOf(drawn, labels, manner);
-  const found = layout(shapes, joints, { fold: manner.fold });
+  const measure = measureOf(manner);
   const { down } = manner;
+  const marks = marksOf(drawn, measure);
+  const shapes = shapesOf(drawn, marks, measure);
+  const joints = jointsOf(drawn, marks, measure);
+  const found = layout(shapes, joints, metricsOf(measure));
   const [wide, high] = turned([found.along, found.across], down);
+  const rects = shapes.map((shape, k) => {
+    const [x, y] = turned(found.corners[k]!, down);
+    const [w, h] = turned([shape.along, shape.across], down);
+    return { x, y, width: w, height: h };
+  });
   return {
     drawn,
+    measure,
     down,
     width: wide,
     height: high,
-    rects: shapes.map((shape, k) => {
-      const [x, y] = turned(found.corners[k]!, down);
-      const [w, h] = turned([shape.along, shape.across], down);
-      return { x, y, width: w, height: h };
-    }),
+    rects,
+    extents: rects.map((rect, k) => extentOf(rect, drawn.boxes[k]!, measure)),
     routes: found.routes.map(({ points, stub }) => ({ points: points.map((point) => turned(point, down)), stub })),
-    labels,
     rooms: joints.map((joint) => joint.label ?? 0),
     ranks: found.ranks,
     bands: found.bands,
@@ -96,66 +106,40 @@ export function turned([along, across]: Spot, down: boolean): Spot {
   return down ? [across, along] : [along, across];
 }
 
-/** Return the name as it is shown in the head of a box. */
-export function shownName(box: Box): string {
-  return box.kind === "group" || box.name.includes(".") ? clipFront(box.name, NAME) : clip(box.name, NAME);
+function metricsOf({ sizes, fold }: Measure): Metrics {
+  const { apart, beside, lead } = sizes;
+  return { ...METRICS, fold, apart, beside, lead, track: 8, narrow: 4, near: 6, grid: 4, band: 2 * apart };
 }
 
-/** Return the op as it is shown in the head of a box. */
-export function shownOp(box: Box): string {
-  return clip(pretty(box.text), OP);
+/** Return a rectangle with the caption of its box. */
+function extentOf(rect: Rect, box: Box, { down, detail }: Measure): Rect {
+  return box.caption && !down && detail < DETAIL.noCaption ? { ...rect, height: rect.height + CAPTION } : rect;
 }
 
-/** One row of a box: what it is of and its text. */
-export interface Cell {
-  what: "data" | "grad" | "gradient norm" | "not finite";
-  text: string;
-  state: State;
+/** What stands on a wire before its port: a local derivative, the gradient of a branch. */
+export interface Marks {
+  pill: boolean;
+  sent: boolean;
 }
 
-/** Return the rows under the head of a box. */
-export function cellsOf(box: Box): Cell[] {
-  const found: Cell[] = [];
-  if (box.value) found.push({ what: "data", text: pretty(box.value.text), state: box.value.state });
-  if (box.grad) {
-    // The shape stands above, with the value.
-    const text = box.value ? bareWithSign(box.grad) : withSign(box.grad);
-    found.push({ what: box.kind === "group" ? "gradient norm" : "grad", text: pretty(text), state: box.grad.state });
-  }
-  if (box.kind === "group" && box.bad) found.push({ what: "not finite", text: grouped(box.bad), state: "not finite" });
-  return found;
+/** Return what stands on each wire. A number is written once: at its producer, unless branches have their own. */
+export function marksOf({ boxes, links }: Drawn, { detail, ran }: Manner): Marks[] {
+  const leaving = boxes.map(({ outputs }) => outputs.length);
+  for (const { from } of links) leaving[from]!++;
+  return links.map(({ from, to, pill, slot }) => {
+    const { kind } = boxes[from]!;
+    const branch = slot >= 0 && (kind === "splitter" || kind === "group" || leaving[from]! > 1);
+    return {
+      pill: ran && detail < DETAIL.noLocal && pill && boxes[to]!.kind === "node",
+      sent: ran && detail < DETAIL.noBranch && branch,
+    };
+  });
 }
 
-/** What labels are made from. */
-export type Drawn = Pick<Drawing, "boxes" | "links">;
-
-/** Return what stands on each wire; nothing on wires into groups that have many. */
-export function labelsOf(drawn: Drawn): Label[] {
-  const arriving = drawn.boxes.map(() => 0);
-  for (const link of drawn.links) arriving[link.to]!++;
-  const crowded = drawn.boxes.map((box, k) => box.kind === "group" && arriving[k]! > MARKED);
-  const write = isDetailed(drawn) ? labelOf : shortLabel;
-  return drawn.links.map((link) => (crowded[link.to] ? ["", ""] : write(link, drawn.boxes[link.from]!)));
-}
-
-/** Return whether everything is written on wires. */
-export function isDetailed(drawn: Drawn): boolean {
-  return drawn.boxes.length <= DETAILED;
-}
-
-/** Return the local derivative and the gradient sent; of an array whose slopes are all 1 nothing is said. */
-function labelOf({ local, sent }: Link): Label {
-  const plain = local !== null && local.shape !== "" && uniform(local) === "1";
-  const slope = local === null || plain ? "" : `\u2202 ${pretty(uniform(local) || bare(local))}`;
-  return [slope, sent === null || sent.state === "not computed" ? "" : pretty(bareWithSign(sent))];
-}
-
-/** Return the same without slopes of 1, norms of slopes, and gradients that stand in the box before the wire. */
-function shortLabel(link: Link, source: Box): Label {
-  const [local, sent] = labelOf(link);
-  const told = link.local !== null && !["", "1"].includes(uniform(link.local));
-  const known = link.sent !== null && sameReading(link.sent, source.grad) && link.sent.state !== "blocked";
-  return [told ? local : "", known ? "" : sent];
+/** Return the port of its target at which each wire ends: wires into a box in the order of their slots. */
+export function portsOf({ boxes, links }: Drawn): number[] {
+  const seen = boxes.map(() => 0);
+  return links.map(({ to }) => seen[to]!++);
 }
 
 /** Return the name that stands at the end of a wire that comes from far away. */
@@ -163,104 +147,144 @@ export function stubText(drawn: Drawn, link: Link): string {
   return clip(drawn.boxes[link.from]!.label, STUB);
 }
 
-/** Return what a splitter glyph says while gradients come back. */
-export function arrivedText(arrived: number, due: number): string {
-  return `${arrived} of ${due} arrived`;
+/** Return what stands at the end of an output: its labels. */
+export function outputText(box: Box): string {
+  return nameText(box.outputs.join(", "));
 }
 
-/** Return what room is kept for on a wire: what it says at the end and, if steady, what it may say on the way. */
-function widest(texts: Label, count: number, steady: boolean): string[] {
-  if (!steady || !(texts[0] || texts[1])) return [...texts];
-  const counter = count ? [arrivedText(count, count)] : [];
-  return [...texts, ...(texts[0] ? [`\u2202 ${USUAL}`] : []), ...(texts[1] ? [USUAL] : []), ...counter];
+/** Return what stands under a box. */
+export function shownCaption(box: Box, { detail }: Manner): string {
+  return box.kind === "node" && detail < DETAIL.noCaption ? shortCaption(box.caption) : "";
 }
 
-function labelWidth(texts: readonly string[]): number {
-  const found = most(texts.map((text) => width(text, SMALL)), 0);
-  return found ? found + 6 : 0;
-}
-
-/** The labels of wires as they are measured. */
-function measured(drawn: Drawing, labels: readonly Label[], steady: boolean): string[][] {
-  return drawn.links.map((link, k) => widest(labels[k]!, branchesOf(drawn.boxes[link.to]!), steady));
-}
-
-/** Return how many gradients a splitter waits for; 0 for all others. */
-function branchesOf(box: Box): number {
-  return box.kind === "splitter" ? Math.max(2, box.branches.length + box.outputs.length) : 0;
-}
-
-/** Return the wires for the layout, with room for what stands on them and for the arrow. */
-function jointsOf(drawn: Drawing, labels: readonly Label[], { down, steady }: Manner): Joint[] {
-  const texts = measured(drawn, labels, steady);
-  const seen = drawn.boxes.map(() => 0);
+/** Return the wires for the layout, with room for what stands on them and for the head. */
+function jointsOf(drawn: Drawing, marks: readonly Marks[], measure: Measure): Joint[] {
+  const ports = portsOf(drawn);
   return drawn.links.map((link, k) => {
-    const port = seen[link.to]!;
-    seen[link.to] = port + 1;
-    const room = down ? (texts[k]!.some(Boolean) ? 26 : 0) : labelWidth(texts[k]!);
     const name = width(stubText(drawn, link), SMALL);
-    const [far, tail] = down ? [14, 24] : [name + 10, name + 12];
-    return { source: link.from, target: link.to, port, label: room + 8, far, tail };
+    const far = measure.down ? 16 : name + 12;
+    const behind = afterOf(drawn.boxes[link.from]!, measure);
+    const tail = behind + (measure.down ? 20 : name + 12);
+    const label = even4(Math.max(labelRoom(marks[k]!, measure), overhang(drawn.boxes[link.to]!, measure)));
+    return { source: link.from, target: link.to, port: ports[k]!, label, far, tail };
   });
 }
 
-function shapesOf(drawn: Drawing, labels: readonly Label[], manner: Manner): Shape[] {
-  const texts = measured(drawn, labels, manner.steady);
-  const arriving: string[][][] = drawn.boxes.map(() => []);
-  for (const [k, link] of drawn.links.entries()) arriving[link.to]!.push(texts[k]!);
-  return drawn.boxes.map((box, k) => shapeOf(box, arriving[k]!, manner));
+/** Return how much room a wire needs before its port. */
+function labelRoom({ pill, sent }: Marks, { down, sizes }: Measure): number {
+  if (down) return sizes.head + (pill ? sizes.pillHeight + 6 : 0) + (sent ? sizes.numberFont + 6 : 0);
+  return sizes.head + (pill ? sizes.pill + 4 : 0) + (sent ? sizes.slot + 8 : 0);
 }
 
-function shapeOf(box: Box, labels: readonly string[][], manner: Manner): Shape {
-  const { down } = manner;
+/** Return how far the caption of a box reaches past its edge. */
+function overhang(box: Box, measure: Measure): number {
+  const text = measure.down ? "" : shownCaption(box, measure);
+  return text ? (width(text, measure.sizes.labelFont) - sizeOf(box, measure)[0]) / 2 + 6 : 0;
+}
+
+function shapesOf(drawn: Drawing, marks: readonly Marks[], measure: Measure): Shape[] {
+  const arriving: Marks[][] = drawn.boxes.map(() => []);
+  for (const [k, link] of drawn.links.entries()) arriving[link.to]!.push(marks[k]!);
+  return drawn.boxes.map((box, k) => shapeOf(box, arriving[k]!, measure));
+}
+
+function shapeOf(box: Box, marks: readonly Marks[], measure: Measure): Shape {
+  const { down, sizes } = measure;
   const { group } = box;
-  const pitch = pitchOf(labels, down);
-  const after = !box.outputs.length ? 0 : down ? 20 : 24 + width(outputText(box), SMALL);
-  if (box.kind === "splitter") {
-    const reserve = even(Math.max(DOT, labels.flat().some(Boolean) ? pitch : DOT));
-    return { along: DOT, across: DOT, splitter: true, reserve, after, group };
-  }
-  const [least, tall] = extentOf(box, manner.steady);
-  const needed = pitch * labels.length;
-  const wide = down ? even(Math.max(least, needed)) : least;
-  const high = down ? tall : even(Math.max(tall, needed));
-  const [along, across] = down ? [high, wide] : [wide, high];
+  const after = even4(Math.max(afterOf(box, measure), outputRoom(box, measure)));
+  if (box.kind === "splitter") return { along: sizes.splitter, across: sizes.splitter, splitter: true, after, group };
+  const [wide, high] = sizeOf(box, measure);
+  const pitch = pitchOf(box, marks, measure);
+  const needed = marks.length ? pitch * (marks.length - 1) + sizes.node - sizes.port : 0;
+  const [along, least] = down ? [high, wide] : [wide, high];
+  const across = even4(Math.max(least, needed));
+  const inset = marks.length ? (across - pitch * marks.length) / 2 : 0;
   const leaf = box.kind === "input" || box.kind === "constant";
-  return { along, across, leaf, free: box.kind === "group", reserve: reserveOf(wide, labels, down), after, group };
+  const reserve = even4(reserveOf(box, across, marks, measure));
+  const below = even4(belowOf(box, across, reserve, measure));
+  return { along, across, leaf, free: box.kind === "group", reserve, below, after, inset, group };
 }
 
-/** Return how much room a box needs for labels that stand beside wires from above and reach past its edge. */
-function reserveOf(wide: number, labels: readonly string[][], down: boolean): number {
-  if (!(down && labels.length)) return 0;
-  const past = labelWidth(labels.at(-1)!) + 7 - Math.floor(wide / (2 * labels.length));
-  return even(wide + 2 * Math.max(0, past));
+/** Return how far apart the ports of a box are. */
+function pitchOf(box: Box, marks: readonly Marks[], { down, sizes }: Measure): number {
+  if (box.kind === "group" && marks.length > CROWD) return sizes.crowdedPort;
+  if (!down || marks.length < 3) return sizes.port;
+  const written = marks.some(({ pill }) => pill) ? sizes.pill + 4 : 0;
+  return Math.max(sizes.port, written, marks.some(({ sent }) => sent) ? sizes.slot + 8 : 0);
 }
 
-/** Return what stands at the end of an output: its labels, unless the box has that name already. */
-export function outputText(box: Box): string {
-  return clip(box.outputs.filter((label) => label !== box.name).join(", "), NAME) || "output";
+/** Return the width and height of a box. */
+export function sizeOf(box: Box, { sizes, ran, detail }: Measure): Spot {
+  if (box.kind === "splitter") return [sizes.splitter, sizes.splitter];
+  if (box.kind === "node") {
+    const sign = signOf(box.text);
+    return [isWord(sign) ? Math.max(sizes.word, even4(width(sign, sizes.wordFont) + 20)) : sizes.node, sizes.node];
+  }
+  if (box.kind === "group") {
+    const text = Math.max(width(groupName(box), TITLE, true), width(groupText(box), SMALL));
+    return [Math.max(sizes.group, even4(text + 28)), ran ? sizes.groupHeight : sizes.bareGroupHeight];
+  }
+  const name = width(nameText(box.name || box.text), sizes.nameFont);
+  if (!ran) return [Math.max(sizes.node, even4(name + 2 * sizes.pad)), sizes.bareLeaf];
+  const number = Math.max(sizes.slot, width(box.shape, sizes.numberFont));
+  const word = detail < DETAIL.noWord ? width(GRADIENT, SMALL) : 0;
+  return [even4(2 * sizes.pad + Math.max(name, word) + 8 + number), sizes.leaf];
 }
 
-function pitchOf(labels: readonly string[][], down: boolean): number {
-  if (!labels.flat().some(Boolean)) return BARE;
-  return down ? most(labels.map(labelWidth), 0) + 14 : LABELLED;
+/** Return the name of a closed group as it is shown. */
+export function groupName(box: Box): string {
+  return nameText(box.name, 22);
 }
 
-/** Return the width and height a box needs for its text. */
-function extentOf(box: Box, steady: boolean): Spot {
-  const gap = box.name && box.text ? 12 : 0;
-  const head = width(shownName(box), FONT, true) + gap + width(shownOp(box), FONT, !box.name) + 2 * PAD;
-  const rows = cellsOf(box).map((cell) => rowWidth(cell, steady));
-  return [even(most([head, ...rows, 44], 0)), HEAD + ROW * rows.length + (rows.length ? 0 : 4)];
+/** Return what stands under the name of a closed group; how much is not finite has room from the start. */
+export function groupText(box: Box): string {
+  return box.text;
 }
 
-/** Return how wide a row is: what it is of on the left, the number on the right. */
-function rowWidth(cell: Cell, steady: boolean): number {
-  const spoilt = cell.state === "not finite";
-  const text = Math.max(width(cell.text, FONT, spoilt), steady ? width(USUAL, FONT) : 0);
-  return width(cell.what, SMALL) + 10 + text + 2 * PAD + (spoilt ? HATCH : 0);
+/** Return how much room the numbers behind a box need, along. */
+function afterOf(box: Box, { down, ran, sizes }: Measure): number {
+  if (box.kind !== "node") return box.kind === "splitter" ? 4 : sizes.tail;
+  if (!ran) return down ? 4 : sizes.tail;
+  return down ? sizes.numberFont + 14 : sizes.gap + sizes.slot + sizes.slack;
 }
 
-function even(size: number): number {
-  return size + (size % 2);
+/** Return how long the wire to the mark of an output is. */
+export function outputLength(box: Box, measure: Measure): number {
+  const { down, ran, sizes } = measure;
+  if (box.kind !== "node" || !ran) return 28;
+  return down ? sizes.numberFont + 20 : sizes.gap + sizes.slot;
+}
+
+function outputRoom(box: Box, measure: Measure): number {
+  if (!box.outputs.length) return 0;
+  const text = measure.down ? 0 : 8 + width(outputText(box), measure.sizes.nameFont);
+  return outputLength(box, measure) + measure.sizes.dot + text;
+}
+
+/** Return how much room a box needs across, around its middle. */
+function reserveOf(box: Box, across: number, marks: readonly Marks[], measure: Measure): number {
+  const { down, ran, sizes } = measure;
+  if (box.kind !== "node") return across;
+  const pill = marks.some((mark) => mark.pill);
+  const sent = marks.some((mark) => mark.sent);
+  if (!down) return across + (sent ? 2 * sizes.numberFont : 0);
+  const numbers = ran ? 2 * (ASIDE + sizes.slot) : 0;
+  const span = sizes.port * (marks.length - 1);
+  const beside = Math.max(pill ? 2 * (sizes.pill - ASIDE) : 0, sent ? 2 * (sizes.slot + 8) : 0);
+  return Math.max(across, numbers, marks.length < 3 ? span + beside : 0);
+}
+
+/** Return how much room a box needs across on its far side besides: under it for a caption, or beside it. */
+function belowOf(box: Box, across: number, reserve: number, measure: Measure): number {
+  const { down, sizes } = measure;
+  const caption = shownCaption(box, measure);
+  if (!down) return caption ? CAPTION : 0;
+  const beside = caption ? across / 2 + 8 + width(caption, sizes.labelFont) : 0;
+  const output = box.outputs.length ? sizes.dot + 4 + width(outputText(box), sizes.nameFont) : 0;
+  return Math.max(0, beside - reserve / 2, output - reserve / 2);
+}
+
+/** Return a length rounded up to the grid. */
+function even4(size: number): number {
+  return 4 * Math.ceil(size / 4);
 }

@@ -65,7 +65,15 @@ export function leavesAlong(
     return late.has(box) && reader !== undefined ? reader + moved[reader]! - 1 : rank + moved[rank]!;
   });
   const wider = cut.flatMap((band, rank) => (starts.get(band) === rank ? [band, band] : [band]));
-  return { ranks: found, bands: wider };
+  return withoutEmpty(found, wider);
+}
+
+/** Return ranks and bands without ranks whose leaves have all moved, and without bands that are then empty. */
+function withoutEmpty(ranks: readonly number[], bands: readonly number[]): { ranks: number[]; bands: number[] } {
+  const taken = [...new Set(ranks)].sort((a, b) => a - b);
+  const place = new Map(taken.map((rank, k) => [rank, k]));
+  const kept = [...new Set(taken.map((rank) => bands[rank]!))].sort((a, b) => a - b);
+  return { ranks: ranks.map((rank) => place.get(rank)!), bands: taken.map((rank) => kept.indexOf(bands[rank]!)) };
 }
 
 /** Return the first of those with the smallest key. */

@@ -9,11 +9,11 @@ import { turned, type Figure, type Rect } from "./figure";
 import type { Spot } from "./shapes";
 
 /** How far a frame is from its boxes, and from the first of them, where its name stands. */
-const SIDE = 6;
-const TOP = 15;
+const SIDE = 8;
+const TOP = 20;
 /** How much farther for every level of groups inside. */
-const SIDE_STEP = 5;
-const TOP_STEP = 14;
+const SIDE_STEP = 4;
+const TOP_STEP = 16;
 
 type Span = readonly [start: number, end: number];
 
@@ -131,7 +131,7 @@ function stopsOf(figure: Figure): Map<number, Span> {
   const extents = new Map<number, Span>();
   const band = new Map<number, number>();
   for (const [k, rank] of figure.ranks.entries()) {
-    const [start, end] = spanOf(figure.rects[k]!, figure.down);
+    const [start, end] = spanOf(figure.extents[k]!, figure.down);
     const [low, high] = extents.get(rank) ?? [start, end];
     extents.set(rank, [Math.min(low, start), Math.max(high, end)]);
     band.set(rank, figure.bands[k]!);
@@ -167,13 +167,13 @@ function around(figure: Figure, inside: readonly number[], stops: Map<number, Sp
   const top = TOP + TOP_STEP * level;
   const members = new Set(inside);
   const byRank = new Map<number, Rect[]>();
-  for (const box of inside) listOf(byRank, figure.ranks[box]!).push(figure.rects[box]!);
+  for (const box of inside) listOf(byRank, figure.ranks[box]!).push(figure.extents[box]!);
   return {
     down,
     stops,
     side,
     before: down ? [top, side] : [side, top],
-    others: figure.rects.filter((_, box) => !members.has(box)),
+    others: figure.extents.filter((_, box) => !members.has(box)),
     ranks: [...byRank].sort(([a], [b]) => a - b),
   };
 }

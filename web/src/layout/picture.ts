@@ -1,7 +1,18 @@
 /**
  * The picture of a circuit: what is drawn, how large it is and where it stands. Sizes and places are those of Python's
- * pictures. A run gives the numbers; with `steady` there is room for numbers that are not there yet, so that stepping
- * moves nothing.
+ * pictures, and follow from structure and the detail level alone: a run gives numbers, never sizes.
+ *
+ * What the drawing of the page uses:
+ * - `Picture.sizes` has every length and font size; `Picture.detail` says what was dropped (`DETAIL` in sizes.ts).
+ * - A `PictureBox` is a rectangle with its `kind`. Function nodes show `sign` (`isWord` says in which font) and nothing
+ *   else; `captionText` stands in `captionSlot`. The value and the gradient of a box stand in `valueSlot` and
+ *   `gradSlot`: behind the port of a node, in the rows of a leaf, in the `cell` of a group. `ports` are where wires
+ *   enter, `out` is where they leave. A splitter is a dot of `sizes.dot` or a plus of `sizes.splitter` around `out`.
+ *   `bars` are the two rows of progress of a closed group; `mark` is the dot of an output with its name.
+ * - A `PictureWire` runs along `lines`: one, or two if it is a `stub`, which has names in `nets`. Forward its head is at
+ *   `points.at(-1)`, backward at `points[0]`, turned round. The local derivative stands in `pillSlot` (a pill as wide as
+ *   its text, anchored as the slot is), the gradient of a branch in `sentSlot`. An array's wire has a `slash`.
+ * - A `Slot` is a rectangle with `at` and `anchor` for its text; a text that is wider than the slot is squeezed into it.
  */
 import type { Circuit, Point, Run } from "../types";
 import { least, most } from "./arrays";
@@ -9,14 +20,18 @@ import { artistOf, whole, type Artist, type Box, type Drawing, type Link } from 
 import { collapsed } from "./collapsed";
 import { withSplitters } from "./fanout";
 import {
-  figureOf, FOLD, outputText, shownName, shownOp, stubText, type Drawn, type Figure, type Label, type Rect,
+  figureOf, FOLD, groupName, marksOf, portsOf, shownCaption, SMALL, stubText,
+  type Drawn, type Figure, type Measure, type Rect,
 } from "./figure";
 import { framesOf, unframed } from "./frames";
 import { CAP, materialOf, plan, RANKS, shortPlan } from "./grouping";
-import { counted } from "./letters";
+import { counted, width } from "./letters";
 import { DIGITS } from "./readings";
 import { scaleOf, type Scale } from "./scale";
 import type { Route, Spot } from "./shapes";
+import { isWord, nameText, signOf } from "./signs";
+import { usualDetail, type Sizes } from "./sizes";
+import { boxPlaces, portPlaces, slotAt, type BoxPlaces, type PortPlaces, type Slot } from "./slots";
 
 /** How a picture is to be drawn. */
 export interface PictureOptions {
@@ -39,29 +54,35 @@ export interface PictureOptions {
   digits?: number;
   /** How long the picture may be before it is cut into bands. */
   fold?: number;
-  /** Whether room is kept for numbers that are not there yet; yes, unless told otherwise. */
-  steady?: boolean;
+  /** What is left out, from 0 to 5 (`DETAIL`); by default by the number of boxes. */
+  detail?: number;
 }
 
-/** A box with its place; `title` and `op` are the words in its head. */
-export interface PictureBox extends Box, Rect {
-  title: string;
-  op: string;
-  /** What stands behind an output. */
-  mark: string;
+/** A box with its place, what is written in it, and where its numbers go. */
+export interface PictureBox extends Box, Rect, BoxPlaces {
+  /** The op of a node, the name of a leaf or a group. */
+  sign: string;
+  /** Whether the op is written as a word. */
+  isWord: boolean;
+  /** What stands under a node; empty if there is no `captionSlot`. */
+  captionText: string;
+  /** Where wires enter, in the order of slots. */
+  ports: Point[];
   rank: number;
 }
 
-/** A wire with its points; the label stands at `label`, the local derivative above and what is sent below. */
-export interface PictureWire extends Link {
+/** A wire with its points, from its producer to a port of its reader. */
+export interface PictureWire extends Link, PortPlaces {
   points: Point[];
-  /** Whether only its two ends are drawn, with a name. */
+  /** Whether only its two ends are drawn, with the name of where it comes from. */
   stub: boolean;
+  /** What is drawn of it: one line, or two if it is a stub. */
+  lines: Point[][];
+  /** The name at the ends of a stub, and its places at the producer and at the reader. */
   net: string;
-  texts: Label;
-  label: Point;
-  /** How much room there is for the label before the end of the wire. */
-  room: number;
+  nets: Slot[];
+  /** Where the slash of an array's wire crosses it. */
+  slash: Point | null;
 }
 
 /** The frame around an open group. */
@@ -80,7 +101,8 @@ export interface Picture {
   about: string;
   note: string;
   down: boolean;
-  steady: boolean;
+  detail: number;
+  sizes: Sizes;
   left: number;
   top: number;
   width: number;
@@ -93,10 +115,12 @@ export interface Picture {
 
 /** Return the picture of a circuit. */
 export function picture(circuit: Circuit, options: PictureOptions = {}): Picture {
-  const { down = false, steady = true } = options;
-  const drawn = drawing(circuit, options);
-  const figure = figureOf(drawn, { down, steady: steady && drawn.ran, fold: options.fold ?? FOLD });
-  return finished(figure, steady);
+  return placed(drawing(circuit, options), options);
+}
+
+/** Return what is drawn with places. */
+export function placed(drawn: Drawing, { down = false, fold = FOLD, detail }: PictureOptions): Picture {
+  return finished(figureOf(drawn, { down, fold, ran: drawn.ran, detail: detail ?? usualDetail(drawn.boxes.length) }));
 }
 
 /** Return what is to be drawn: every node, or groups of them where there are too many. */
@@ -148,8 +172,8 @@ function point([x, y]: Spot): Point {
 }
 
 /** Turn a figure into what is drawn. */
-function finished(figure: Figure, steady: boolean): Picture {
-  const { drawn, down } = figure;
+function finished(figure: Figure): Picture {
+  const { drawn, down, measure } = figure;
   const frames = framesOf(figure);
   const corners = frames.flatMap((frame) => frame.columns);
   const left = least([0, ...corners.map((rect) => rect.x)], 0);
@@ -161,43 +185,92 @@ function finished(figure: Figure, steady: boolean): Picture {
     about: drawn.about,
     note: [drawn.note, without].filter(Boolean).join("; "),
     down,
-    steady,
+    detail: measure.detail,
+    sizes: measure.sizes,
     left,
     top,
     width: most([figure.width, ...corners.map((rect) => rect.x + rect.width)], 0) - left,
     height: most([figure.height, ...corners.map((rect) => rect.y + rect.height)], 0) - top,
-    boxes: drawn.boxes.map((box, k) => placedBox(box, figure.rects[k]!, figure.ranks[k]!)),
-    wires: drawn.links.map((link, k) =>
-      placedWire(drawn, link, figure.routes[k]!, figure.labels[k]!, figure.rooms[k]!, down),
-    ),
+    ...withPlaces(drawn, figure.rects, figure.ranks, figure.routes, figure.rooms, measure),
     frames: frames.map(({ path, columns, outline }) => {
       const first = columns[0]!;
       const name = path.slice(path.lastIndexOf("/") + 1);
-      return { path, name, points: outline.map(point), at: { x: first.x + 8, y: first.y + 11 }, room: first.width };
+      return { path, name, points: outline.map(point), at: { x: first.x + 10, y: first.y + 14 }, room: first.width };
     }),
     scale: gradientScale(drawn),
   };
 }
 
-/** Return a box with its place. */
-export function placedBox(box: Box, rect: Rect, rank: number): PictureBox {
-  const mark = box.outputs.length ? outputText(box) : "";
-  return { ...rect, ...box, title: shownName(box), op: shownOp(box), mark, rank };
+/** Return boxes and wires with all their places, from rectangles and routes. */
+export function withPlaces(
+  drawn: Drawn,
+  rects: readonly Rect[],
+  ranks: readonly number[],
+  routes: readonly Route[],
+  rooms: readonly number[],
+  measure: Measure,
+): Pick<Picture, "boxes" | "wires"> {
+  const marks = marksOf(drawn, measure);
+  const ports = portsOf(drawn);
+  const counts = drawn.boxes.map(() => 0);
+  for (const { to } of drawn.links) counts[to]!++;
+  const boxes = drawn.boxes.map((box, k) => placedBox(box, rects[k]!, ranks[k]!, measure));
+  const wires = drawn.links.map((link, k) => {
+    const ends = { from: boxes[link.from]!, to: boxes[link.to]! };
+    const wire = placedWire(drawn, link, routes[k]!, rooms[k]!, ends, measure);
+    const end = wire.points.at(-1)!;
+    return { ...wire, ...portPlaces(end, marks[k]!, ports[k]!, counts[link.to]!, measure) };
+  });
+  for (const wire of wires) boxes[wire.to]!.ports.push(wire.points.at(-1)!);
+  return { boxes, wires };
 }
 
-/** Return a wire with its points; of a stub only both ends are drawn, with the name of where it comes from. */
-export function placedWire(
+function placedBox(box: Box, rect: Rect, rank: number, measure: Measure): PictureBox {
+  const sign = box.kind === "node" ? signOf(box.text) : box.kind === "group" ? groupName(box) : nameText(box.name || box.text);
+  const captionText = shownCaption(box, measure);
+  return { ...rect, ...box, ...boxPlaces(box, rect, measure), sign, isWord: isWord(sign), captionText, ports: [], rank };
+}
+
+/** Return a wire with its points; wires meet in the middle of a splitter. */
+function placedWire(
   drawn: Drawn,
   link: Link,
   { points: spots, stub }: Route,
-  texts: Label,
   room: number,
-  down: boolean,
-): PictureWire {
+  ends: { from: PictureBox; to: PictureBox },
+  measure: Measure,
+): Omit<PictureWire, keyof PortPlaces> {
   const points = spots.map(point);
-  const end = points.at(-1) ?? { x: 0, y: 0 };
-  const label = down ? { x: end.x + 7, y: end.y - 14 } : { x: end.x - 11, y: end.y };
-  return { ...link, points, stub, net: stub ? stubText(drawn, link) : "", texts, label, room };
+  if (ends.from.kind === "splitter") points[0] = ends.from.out;
+  if (ends.to.kind === "splitter") points[points.length - 1] = ends.to.out;
+  const slash = link.shape && !stub ? slashAt(points[0]!, measure.down) : null;
+  const both = { points, stub, slash, net: "", nets: [] as Slot[] };
+  if (!stub) return { ...link, ...both, lines: [points] };
+  return { ...link, ...both, ...stubEnds(points, stubText(drawn, link), room, ends.from, measure) };
+}
+
+function slashAt({ x, y }: Point, down: boolean): Point {
+  return down ? { x, y: y + 20 } : { x: x + 24, y };
+}
+
+/** Return the two ends of a stub, each with the name of where it comes from. */
+function stubEnds(
+  points: readonly Point[],
+  net: string,
+  room: number,
+  from: PictureBox,
+  { down, sizes, ran }: Measure,
+): Pick<PictureWire, "lines" | "net" | "nets"> {
+  const [start, end] = [points[0]!, points.at(-1)!];
+  const numbers = from.kind === "node" && ran;
+  const behind = numbers ? (down ? sizes.numberFont + 14 : sizes.gap + sizes.slot + 4) : 14;
+  const wide = width(net, SMALL);
+  const near = down ? { x: start.x, y: start.y + behind } : { x: start.x + behind, y: start.y };
+  const far = down ? { x: end.x, y: end.y - room } : { x: end.x - room, y: end.y };
+  const nets = down
+    ? [slotAt({ x: near.x, y: near.y + 13 }, wide, SMALL, "middle"), slotAt({ x: far.x, y: far.y - 4 }, wide, SMALL, "middle")]
+    : [slotAt({ x: near.x + 4, y: near.y + 4 }, wide, SMALL, "start"), slotAt({ x: far.x - 4, y: far.y + 4 }, wide, SMALL, "end")];
+  return { lines: [[start, near], [far, end]], net, nets };
 }
 
 /** Return the colour scale of the gradients in a drawing. */

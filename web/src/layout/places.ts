@@ -1,5 +1,5 @@
 /** Where items stand across: pulled towards what they are joined to, with order and distances kept exactly. */
-import { last, least, listOf, most, quotient } from "./arrays";
+import { last, least, listOf, most, quotient, quotientUp } from "./arrays";
 import { distance, type Board } from "./board";
 
 /** How often ranks are pulled, to what they read and to what reads them in turn. */
@@ -110,19 +110,25 @@ function half(board: Board, item: number): number {
   return quotient(board.sizes[item]!, 2);
 }
 
-/** Move everything to whole numbers from 0, still with all distances kept. */
+/** Move everything to the grid, from 0, still with all distances kept. */
 function roundOff(board: Board): void {
+  const { grid } = board.metrics;
   const firsts = board.rows.flatMap((row) => row.slice(0, 1));
   const start = least(firsts.map((item) => board.middle[item]! - half(board, item)), 0);
   for (const row of board.rows) {
     let before = -1;
     for (const item of row) {
-      const place = Math.floor(board.middle[item]! - start + 0.5);
+      const place = grid * Math.floor((board.middle[item]! - start) / grid + 0.5);
       const lowest = before < 0 ? half(board, item) : board.middle[before]! + distance(board, before, item);
-      board.middle[item] = Math.max(place, lowest);
+      board.middle[item] = Math.max(place, grid * quotientUp(lowest, grid));
       before = item;
     }
   }
+}
+
+/** Where the room of an item ends across. */
+export function endOf(board: Board, item: number): number {
+  return Math.trunc(board.middle[item]!) - half(board, item) + board.sizes[item]! + board.below[item]!;
 }
 
 /** Move every band below the one before it. */
@@ -133,7 +139,7 @@ function stack(board: Board): void {
     const rows = board.rows.filter((_, rank) => board.bands[rank] === band);
     const start = least(rows.map((row) => board.middle[row[0]!]! - half(board, row[0]!)), 0);
     for (const item of rows.flat()) board.middle[item]! += place - start;
-    const ends = rows.map((row) => board.middle[last(row)]! - half(board, last(row)) + board.sizes[last(row)]!);
+    const ends = rows.map((row) => endOf(board, last(row)));
     place = most(ends, 0) + board.metrics.band;
   }
 }

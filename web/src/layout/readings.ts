@@ -8,7 +8,7 @@ import type { Summary, Value } from "../types";
 import { DASH, grouped, MINUS, TIMES } from "./letters";
 
 /** How many digits numbers in pictures have. */
-export const DIGITS = 5;
+export const DIGITS = 4;
 /** Before the number that an array has everywhere. */
 const SAME = "all ";
 
@@ -48,7 +48,7 @@ function readArray(value: Summary, digits: number): Reading {
   if (value.bad) return reading(`${shape} ${bad}`.trim(), NaN, "not finite", true, shape);
   const signed = value.sign !== undefined && value.sign !== 0;
   const size = value.sign === -1 ? -value.norm : value.norm;
-  const short = value.short ?? `${value.sign === -1 ? "-" : ""}\u2016${written(value.norm, digits - 1)}\u2016`;
+  const short = value.short ?? `${value.sign === -1 ? "-" : ""}\u2016${written(value.norm, digits)}\u2016`;
   return reading(`${shape} ${short}`.trim(), size, "number", signed, shape);
 }
 
@@ -69,9 +69,18 @@ export function readBad(nans: number, infs: number): Reading {
   return reading(parts.filter(Boolean).join(", "), NaN, "not finite");
 }
 
-/** Write a finite number with so many digits, as Python's format `g` does, with a short exponent. */
+/** The powers of ten between which numbers are written without one, and up to which digits before the point stay. */
+const [SMALLEST, WHOLE] = [-3, 5];
+
+/** Write a finite number: so many digits, no trailing zeros, a power of ten below 0.001 and from 100,000. */
 export function written(value: number, digits: number): string {
-  return number(value, digits).replace(/e\+?(-?)0?/, "e$1");
+  if (!value) return "0";
+  const size = Math.abs(value);
+  const most = size >= 10 ** (WHOLE - 1) && size < 10 ** WHOLE ? Math.max(digits, WHOLE) : digits;
+  const power = Number(size.toExponential(most - 1).split("e")[1]);
+  if (power >= SMALLEST && power < WHOLE) return number(value, Math.max(power + 1, most));
+  const [first = "", ...rest] = number(size, most).replace(/e.*/, "").replace(/^[0.]+|\./g, "");
+  return `${value < 0 ? "-" : ""}${first}${rest.length ? "." : ""}${rest.join("")}e${power}`;
 }
 
 /** The text of a reading without the shape. */
@@ -89,19 +98,6 @@ function withoutSame(text: string): string {
   return text.startsWith(SAME) ? text.slice(SAME.length) : text;
 }
 
-/** The text without the shape, with the sign written even if it is a plus. */
-export function bareWithSign(found: Reading): string {
-  const text = bare(found);
-  const body = withoutSame(text);
-  const plus = found.state === "number" && found.signed && found.size > 0 && /^[\d\u2016]/.test(body) ? "+" : "";
-  return `${body === text ? "" : SAME}${plus}${body}`;
-}
-
-/** The text with the sign written even if it is a plus. */
-export function withSign(found: Reading): string {
-  return [found.shape, bareWithSign(found)].filter(Boolean).join(" ");
-}
-
 /** Return a number or an op with the signs that print has for them. */
 export function pretty(text: string): string {
   return text.replaceAll("-", MINUS).replaceAll("**", "^").replaceAll("*", TIMES);
@@ -110,5 +106,17 @@ export function pretty(text: string): string {
 /** Whether two readings are written alike: their numbers may differ in digits that are not shown. */
 export function sameReading(one: Reading | null, two: Reading | null): boolean {
   if (one === null || two === null) return one === two;
-  return one.state === two.state && withSign(one) === withSign(two);
+  return one.state === two.state && one.text === two.text;
+}
+
+/** Return what stands in the slot of a value or gradient: of an array that is fine the shape or the norm. */
+export function slotText(found: Reading, shape = ""): string {
+  return pretty(shape && found.state === "number" ? shape : bare(found));
+}
+
+/** Return a local derivative as its pill says it; nothing where it is 1 and changes nothing. */
+export function factorText(found: Reading): string {
+  const text = pretty(uniform(found) || bare(found));
+  if (text === "1") return "";
+  return text.startsWith(MINUS) ? `${TIMES}(${text})` : `${TIMES}${text}`;
 }

@@ -1,6 +1,7 @@
 /** How wires run, and how far apart ranks must be for them. */
 import { last, listOf, most, quotient } from "./arrays";
 import { portOffset, type Board } from "./board";
+import { endOf } from "./places";
 import type { Layout, Route, Spot } from "./shapes";
 
 /** The gap before a rank: the stretches that are taken on each of its tracks, and which item's wires run on which. */
@@ -45,8 +46,7 @@ function cornerOf(board: Board, box: number): number {
 
 function extentOf(board: Board): number {
   const lasts = board.rows.filter((row) => row.length).map((row) => last(row));
-  const end = (item: number, size: number) => middleOf(board, item) - quotient(size, 2) + size;
-  return most(lasts.map((item) => end(item, board.sizes[item]!)), 0);
+  return most(lasts.map((item) => endOf(board, item)), 0);
 }
 
 /** Return where across the port of a wire lies. */

@@ -46,8 +46,20 @@ export function tone(scale: Scale, value: number, signed = true): string {
   return `${signed ? (value > 0 ? "p" : "n") : "m"}${step}`;
 }
 
-/** Return how thick a wire is, in three steps from 1 to 3. */
-export function weight(scale: Scale, value: number): 1 | 2 | 3 {
-  if (value === 0 || !isFinite(value)) return 1;
-  return Math.min(3, 1 + Math.trunc(Math.abs(position(scale, value)) * 3)) as 1 | 2 | 3;
+/** How thick wires are: without a gradient, and from the smallest to the largest one. */
+export const PLAIN_WIDTH = 1.7;
+const [THIN, THICK] = [1.6, 5.4];
+
+/** Return how thick a wire is in px, which follows the magnitude continuously. */
+export function thickness(scale: Scale, value: number): number {
+  if (!isFinite(value)) return THICK;
+  return value === 0 ? THIN : THIN + (THICK - THIN) * Math.abs(position(scale, value));
+}
+
+/** Return the colour of a gradient's wire, which gets stronger continuously; `tone` says the sign. */
+export function wireColour(scale: Scale, value: number, tone: string): string {
+  const sign = tone[0] ?? "";
+  if (!"pnm".includes(sign) || !isFinite(value)) return tone ? `var(--wg-s_${tone})` : "var(--wg-line)";
+  const share = Math.round(100 * Math.abs(position(scale, value)));
+  return `color-mix(in srgb, var(--wg-s_${sign}5) ${share}%, var(--wg-s_${sign}1))`;
 }

@@ -16,6 +16,8 @@ export interface Shape {
   free?: boolean;
   /** How much room it needs across, if more than it takes. */
   reserve?: number;
+  /** How much more room it needs across, on its far side: for a caption. */
+  below?: number;
   /** How much room it needs behind it, along. */
   after?: number;
   /** How far ports keep from its ends. */
@@ -53,6 +55,8 @@ export interface Metrics {
   fold: number;
   /** How far apart bands are. */
   band: number;
+  /** Middles of boxes lie on multiples of this, across. */
+  grid: number;
 }
 
 /** The usual distances. */
@@ -66,6 +70,7 @@ export const METRICS: Metrics = {
   near: 4,
   fold: 0,
   band: 56,
+  grid: 1,
 };
 
 /** How a wire runs: its points from source to target. A stub has only where it starts and where it ends. */

@@ -15,9 +15,13 @@ export interface Known {
   grad: Mark[];
   /** What has arrived so far at a node that waits for more. */
   partial: (Value | null)[];
-  /** How many wires have brought something back to each node, of how many. */
+  /** How many wires have brought something back to each node, of how many; the 1 of an output counts as one of them. */
   arrived: number[];
   due: number[];
+  /** Gradients that stay from earlier backward passes, and what this pass adds to them; null where there is none. */
+  carried?: { old: (Value | null)[]; added: (Value | null)[] };
+  /** The nodes whose local derivatives are known; absent: those whose gradient is. */
+  local?: boolean[];
   /** In the order of `run.wires`. */
   wire: ("none" | "final" | "stale")[];
 }
@@ -41,14 +45,16 @@ export function knownAt(run: Run, line: Timeline, at: number): Known {
     grad,
     partial: partial.map((value, node) => (grad[node] === "partial" ? value : null)),
     arrived,
-    due: line.due,
+    due: line.due.map((wires, node) => (wires && isFinite(line.seedAt[node]!) ? wires + 1 : wires)),
+    local: line.localAt.map((moment) => moment <= at),
     wire: line.wireAt.map((moment) => (at > 0 && moment <= at ? "final" : "none")),
   };
 }
 
 function arrivals(run: Run, line: Timeline, at: number): { partial: (Value | null)[]; arrived: number[] } {
-  const partial: (Value | null)[] = run.values.map(() => null);
-  const arrived = run.values.map(() => 0);
+  const seeded = line.seedAt.map((moment, node) => line.due[node]! > 0 && moment <= at);
+  const partial: (Value | null)[] = seeded.map((own) => (own ? 1 : null));
+  const arrived = seeded.map(Number);
   const wires = run.wires.map((_, wire) => wire).filter((wire) => line.wireAt[wire]! <= at && at > 0);
   wires.sort((one, two) => line.wireAt[one]! - line.wireAt[two]!);
   for (const wire of wires) {
@@ -69,6 +75,7 @@ export function withCarried(shown: Shown, carried: (Value | null)[]): Shown {
     run: { ...run, grads: run.grads.map((grad, node) => (has(node) ? plus(grad, node) : grad)) },
     known: {
       ...known,
+      carried: { old: carried, added: run.grads },
       grad: known.grad.map((mark, node) => (mark === "none" && has(node) ? "partial" : mark)),
       partial: known.partial.map((value, node) =>
         has(node) && known.grad[node] !== "final" ? plus(value, node) : value,
@@ -98,6 +105,7 @@ export function withStale(now: Shown, before: Shown): Shown {
       value: now.known.value.map((value, node) => value || keep(node)),
       staleValue: now.known.value.map((_, node) => stale(node)),
       grad: now.known.grad.map((mark, node) => (keepGrad(node) ? "stale" : mark)),
+      local: (now.known.local ?? []).map((mark, node) => mark || before.known.local?.[node] === true),
       wire: now.known.wire.map((mark, wire) => (keepWire(wire) ? "stale" : mark)),
     },
   };

@@ -3,15 +3,18 @@
  * belongs to the circuit and the leaves, the position lies on the timeline, undo brings back what was there.
  */
 import { assembled, evaluate, FormulaMistake, nameOf, number, parse, parseWithNotes, split, steps, type Note } from "../engine";
-import type { Circuit, Mistake, Phase, Run, Value } from "../types";
+import type { Circuit, Mistake, Run, Value } from "../types";
 import type { Blame } from "./data";
 import { knownAt, withCarried, withStale, type Shown } from "./known";
 import { presetOf } from "./presets";
 import { nodeOf, sameSelection, type Selection } from "./selection";
 import {
-  forwardEnd, move, phaseAt, positionCode, positionOf, stageAt, stagesDone, stops, sum, timeline,
+  forwardEnd, move, phaseAt, positionCode, positionOf, stops, sum, timeline,
   type StepSize, type Timeline,
 } from "./timeline";
+import { stepSize } from "./telling";
+
+export { announcement, progress } from "./telling";
 
 /** Where a circuit comes from: a formula of the page, or Python, which may have run it too. */
 export type Source =
@@ -32,7 +35,8 @@ export interface DataSource {
 export type Leaves = Record<string, number>;
 
 export interface Options {
-  direction: "lr" | "td";
+  /** Which way values flow; "auto" leaves it to the frame. */
+  direction: "auto" | "lr" | "td";
   theme: "system" | "light" | "dark";
   /** What colours say: the signed gradient, its size, or gradient times value. */
   mode: "signed" | "magnitude" | "product";
@@ -44,6 +48,8 @@ export interface Options {
   /** Whether single letters are shortcuts. */
   letters: boolean;
   size: StepSize;
+  /** Whether nothing may move, so that the parts of a step come one by one. */
+  still: boolean;
 }
 
 /** What undo covers. */
@@ -108,7 +114,7 @@ export type Action =
   | { type: "refused"; leaves: Leaves; why: string };
 
 export const OPTIONS: Options = {
-  direction: "lr",
+  direction: "auto",
   theme: "system",
   mode: "signed",
   split: false,
@@ -116,6 +122,7 @@ export const OPTIONS: Options = {
   accumulate: false,
   letters: true,
   size: "node",
+  still: false,
 };
 
 /** Begin with a formula; leaves that are not given are 1. A wrong formula throws a FormulaMistake. */
@@ -207,7 +214,7 @@ function apply(state: Session, action: Action): Session {
     case "preset": return chosen(state, action.key);
     case "leaf": return withLeaf(state, action.name, action.value, action.drag ?? false);
     case "reset-leaf": return withLeaf(state, action.name, state.given[action.name] ?? 1, false);
-    case "step": return at(state, move(stopsOf(state, action.size ?? state.options.size), state.at, action.by));
+    case "step": return at(state, move(stopsOf(state, action.size ?? stepSize(state.options)), state.at, action.by));
     case "go": return at(state, Math.max(0, Math.min(action.at, state.line.length)));
     case "to": return at(state, { start: 0, forward: forwardEnd(state.line), end: state.line.length }[action.where]);
     case "reset": return { ...at(state, 0), before: null, carried: null };
@@ -251,11 +258,18 @@ function edited(state: Session, text: string): Session {
   const mistake = mistakeOf(text);
   if (mistake) return { ...state, draft: text, mistake };
   if (state.source.kind === "formula" && state.source.text === text) return { ...state, draft: text, mistake: null };
-  return replaced(state, { kind: "formula", text, preset: null }, state.leaves);
+  return samePhase(state, replaced(state, { kind: "formula", text, preset: null }, state.leaves));
+}
+
+/** Another circuit as far on as the one before: at the start, at the end, or as near as there is in between. */
+function samePhase(state: Session, next: Session): Session {
+  if (phaseAt(state.line, state.at) === "done") return { ...next, at: next.line.length };
+  const last = move(stopsOf(next, "wire"), next.line.length, -1);
+  return { ...next, at: Math.min(positionOf(next.line, positionCode(state.line, state.at)), last) };
 }
 
 /** Why a typed text is no finished formula: a mistake, or a function that has no argument yet. */
-function mistakeOf(text: string): Mistake | null {
+export function mistakeOf(text: string): Mistake | null {
   try {
     return parseWithNotes(text).notes.find(({ kind }) => kind === "function") ?? null;
   } catch (error) {
@@ -360,26 +374,6 @@ export function shown(state: Session): Shown {
   const now = { run: state.run, known: knownAt(state.run, state.line, state.at) };
   const added = state.carried ? withCarried(now, state.carried) : now;
   return state.before ? withStale(added, state.before) : added;
-}
-
-/** The phase, the step and how many there are, and the sentence of the step. */
-export function progress(state: Session): { phase: Phase; step: number; of: number; text: string } {
-  const phase = phaseAt(state.line, state.at);
-  const stage = stageAt(state.line, state.at);
-  const text = stage?.text ?? (state.before ? STALE : state.line.length ? IDLE : NEVER_RUN);
-  return { phase, step: stagesDone(state.line, state.at, true), of: state.line.stages.length, text };
-}
-
-const IDLE = "Nothing is computed yet: only the leaves have values";
-const STALE = "What is striped is from before the change: step to compute it again";
-const NEVER_RUN = "This circuit came without numbers";
-
-/** What the live region says about a step. */
-export function announcement(state: Session): string {
-  const { phase, step, of, text } = progress(state);
-  if (phase === "idle") return `At the start, ${of} steps to go. ${text}.`;
-  const name = phase === "done" ? "backward, the last" : phase;
-  return `Step ${step} of ${of}, ${name}. ${text}.`;
 }
 
 /** The leaves on one line: a = 2, b = -3. */

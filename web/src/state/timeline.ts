@@ -1,8 +1,9 @@
 /**
- * The order in which a run becomes known: moments, one for each value, seed, wire sent back and sum. A position is how
- * many moments have passed, so stepping back is exact. Kept true: everything is known at the last moment.
+ * The order in which a run becomes known: moments, one for each value, seed, upstream gradient that arrives, set of
+ * local derivatives, wire sent back and sum. A position is how many moments have passed, so stepping back is exact.
+ * Kept true: everything is known at the last moment.
  */
-import { ranksOf } from "../engine";
+import { active, isSplitter, ranksOf } from "../engine";
 import type { Phase, Run, Step, Value } from "../types";
 
 /** What happens in one step of the engine, and after which moments it begins and ends. */
@@ -24,11 +25,20 @@ export interface Timeline {
   wireAt: number[];
   /** How many wires bring something back to each node. */
   due: number[];
+  /** The moment at which an output gets its own gradient of 1; of all other nodes Infinity. */
+  seedAt: number[];
+  /** The moment at which the local derivatives of a node are known. */
+  localAt: number[];
+  /** Whether a gradient can reach an input through each node. */
+  active: boolean[];
   /** The longest way from a leaf to each node. */
   ranks: number[];
 }
 
-export type StepSize = "wire" | "node" | "rank" | "group" | "selection" | "all";
+export type StepSize = "part" | "wire" | "node" | "rank" | "group" | "selection" | "all";
+
+/** How many moments pass in a backward step of a function node before its first wire sends: arrival, local derivatives. */
+const BEFORE_SENDING = 2;
 
 /** Lay the steps of a run out in moments; leaves are known from the beginning. */
 export function timeline(run: Run, steps: Step[]): Timeline {
@@ -40,6 +50,9 @@ export function timeline(run: Run, steps: Step[]): Timeline {
     gradAt: nodes.map(() => Infinity),
     wireAt: run.wires.map(() => Infinity),
     due: nodes.map(() => 0),
+    seedAt: nodes.map(() => Infinity),
+    localAt: nodes.map(() => Infinity),
+    active: active(run.circuit),
     ranks: ranksOf(run.circuit),
   };
   for (const wire of run.wires) if (wire.sent !== null) made.due[wire.source]!++;
@@ -62,6 +75,7 @@ function addStage(made: Timeline, run: Run, step: Step, merged: Set<number>): vo
     made.valueAt[node] = made.length;
   } else if (phase === "seed") {
     add("seed", 1);
+    made.seedAt[node] = made.length;
     if (!made.due[node]) made.gradAt[node] = made.length;
   } else if (made.due[node]! > 1 && !merged.has(node)) {
     merged.add(node);
@@ -72,15 +86,18 @@ function addStage(made: Timeline, run: Run, step: Step, merged: Set<number>): vo
 
 /** Set when the wires of a node send back, one after another, and return how many moments that takes. */
 function send(made: Timeline, run: Run, node: number): number {
-  let moments = 0;
+  const before = isSplitter(run.circuit.nodes[node]!) ? 0 : BEFORE_SENDING;
+  made.localAt[node] = made.length + before;
+  let moments = before;
   for (let wire = run.starts[node]!; wire < run.starts[node + 1]!; wire++) {
     const { source, sent } = run.wires[wire]!;
-    if (run.circuit.nodes[source]!.op !== "constant") moments++;
-    const at = made.length + Math.max(moments, 1);
+    // Along a wire that no gradient can take nothing is seen: it has no moment of its own.
+    if (made.active[source]) moments++;
+    const at = made.length + Math.max(moments, before + 1);
     made.wireAt[wire] = at;
     if (sent !== null && made.due[source] === 1) made.gradAt[source] = at;
   }
-  return Math.max(moments, 1);
+  return Math.max(moments, before + 1);
 }
 
 /** Whether nothing is computed at a node: an input or a constant. */
@@ -120,9 +137,44 @@ export function forwardEnd(line: Timeline): number {
 
 /** The positions at which steps of a size end, in order, with 0 and the end. */
 export function stops(run: Run, line: Timeline, size: StepSize, selected: number | null): number[] {
-  if (size === "wire") return Array.from({ length: line.length + 1 }, (_, at) => at);
+  if (size === "wire") return [0, ...line.stages.flatMap(wireStops)];
+  if (size === "part") return [0, ...line.stages.flatMap(partStops)];
   const inner = line.stages.filter((stage, index) => stopsAfter(run, line, size, selected, stage, line.stages[index + 1]));
   return [...new Set([0, ...inner.map((stage) => stage.last), line.length])];
+}
+
+/** Where a step by wire ends in a stage: behind each wire that sends. */
+function wireStops({ first, last }: Stage): number[] {
+  const sending = last - first > BEFORE_SENDING ? first + BEFORE_SENDING : first;
+  return Array.from({ length: last - sending }, (_, k) => sending + k + 1);
+}
+
+/** Where a step by part ends in a stage: behind the arrival, the local derivatives, and everything sent. */
+function partStops({ first, last }: Stage): number[] {
+  return last - first > BEFORE_SENDING ? [first + 1, first + BEFORE_SENDING, last] : [last];
+}
+
+/** How far a stage is at a position: which of its parts it has reached, and which of its wires has just sent. */
+export interface StageProgress {
+  part: number;
+  parts: number;
+  wire: number;
+  wires: number;
+}
+
+/** Return how far a stage is at a position. */
+export function stageProgress({ first, last }: Stage, at: number): StageProgress {
+  const passed = Math.min(at, last) - first;
+  const parted = last - first > BEFORE_SENDING;
+  const wires = parted ? last - first - BEFORE_SENDING : 1;
+  if (!parted) return { part: Math.min(passed, 1), parts: 1, wire: passed, wires: last - first };
+  return { part: Math.min(passed, 3), parts: 3, wire: Math.max(0, passed - BEFORE_SENDING), wires };
+}
+
+/** The stages that a step ending at a position went through, in order; a step begins at the stop before it. */
+export function stagesOfStep(line: Timeline, found: readonly number[], at: number): Stage[] {
+  const start = found.reduce((best, stop) => (stop < at ? stop : best), 0);
+  return line.stages.slice(stagesDone(line, start), stagesDone(line, at, true));
 }
 
 function stopsAfter(

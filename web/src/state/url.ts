@@ -6,7 +6,7 @@
 import { FormulaMistake } from "../engine";
 import { presetOf } from "./presets";
 import { selectionCode, selectionOf } from "./selection";
-import { fromFormula, OPTIONS, type Leaves, type Options, type Session } from "./session";
+import { fromFormula, mistakeOf, OPTIONS, type Leaves, type Options, type Session } from "./session";
 import { positionCode, positionOf } from "./timeline";
 
 export const LONGEST = 2000;
@@ -46,6 +46,17 @@ export function stateOf(hash: string, options: Options = OPTIONS): Session | nul
     at: positionOf(made.line, parts.get("s") ?? "i"),
     selection: selectionOf(made.circuit, parts.get("sel") ?? ""),
   };
+}
+
+/** Why an address asks for nothing that can be shown; empty where it does, or where it asks for nothing at all. */
+export function faultOf(hash: string): string {
+  const parts = readParts(hash);
+  if (!parts) return "it is damaged";
+  if (hash.length < 2 || stateOf(hash)) return "";
+  if (hash.length > LONGEST) return "it is too long";
+  if (parts.get("v") !== "1") return parts.has("v") ? "it was written by another version" : "it is not a link of this page";
+  if (parts.has("p") && !presetOf(parts.get("p")!)) return `there is no example called ${parts.get("p")!.slice(0, 40)}`;
+  return mistakeOf(parts.get("f") ?? "")!.message;
 }
 
 function attempt(make: () => Session): Session | null {
@@ -91,6 +102,6 @@ const NUMBER = /^(NaN|-?(Infinity|\d+(\.\d*)?(e[+-]?\d+)?))$/;
 
 function optionsOf(parts: Map<string, string>, options: Options): Options {
   const mode = (["signed", "magnitude", "product"] as const).find((known) => known === parts.get("m"));
-  const direction = parts.get("d") === "td" ? "td" : parts.get("d") === "lr" ? "lr" : options.direction;
+  const direction = (["lr", "td"] as const).find((known) => known === parts.get("d")) ?? options.direction;
   return { ...options, direction, mode: mode ?? OPTIONS.mode, split: parts.get("k") === "1" };
 }

@@ -1,10 +1,15 @@
 /** Keeps the address of the page and its state together. */
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Action, Session } from "../state/session";
-import { hashOf, stateOf } from "../state/url";
+import { faultOf, hashOf, stateOf } from "../state/url";
 
-/** Write every state into the address: another circuit is a new entry of the history, a step is not. */
-export function useAddress(state: Session, dispatch: (action: Action) => void, whole: boolean): void {
+/**
+ * Write every state into the address: another circuit is a new entry of the history, a step is not. What an address asks
+ * for in vain is said.
+ */
+export function useAddress(
+  state: Session, dispatch: (action: Action) => void, whole: boolean, say: (text: string) => void,
+): void {
   const last = useRef(state.source);
   const current = useRef(state);
   current.current = state;
@@ -19,6 +24,7 @@ export function useAddress(state: Session, dispatch: (action: Action) => void, w
   useEffect(() => {
     if (!whole) return;
     const read = (): void => {
+      say(badLink(location.hash, "What was shown stays"));
       const found = stateOf(location.hash, current.current.options);
       if (!found || location.hash === hashOf(current.current)) return;
       last.current = found.source;
@@ -27,6 +33,12 @@ export function useAddress(state: Session, dispatch: (action: Action) => void, w
     addEventListener("popstate", read);
     return () => removeEventListener("popstate", read);
   }, [whole]);
+}
+
+/** The sentence about an address that cannot be read; empty where it can. */
+export function badLink(hash: string, instead: string): string {
+  const fault = faultOf(hash);
+  return fault && `This link cannot be read: ${fault}. ${instead}.`;
 }
 
 /** Some hosts do not let a page write its address; everything else works without it. */

@@ -1,5 +1,7 @@
-/** The whole explorer: puts the panels together, keeps the state, the address and the keyboard. */
-import { useMemo, useReducer, useRef, useState } from "preact/hooks";
+/** The whole explorer: the picture fills the frame, bars float on it, drawers stand beside it. */
+import type { RefObject } from "preact";
+import { useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import type { FrameSize } from "../layout";
 import { reduce, shown as shownOf, type Action, type Session } from "../state/session";
 import { useAddress } from "./address";
 import { useCommands } from "./commands";
@@ -11,10 +13,12 @@ import { openGroups } from "./groups";
 import { HeatTab } from "./heat";
 import { Help } from "./help";
 import { Inspector } from "./inspector";
-import { About, LeavesPanel, SourcePanel } from "./leaves";
-import { useTheme } from "./parts";
+import { LeavesPanel, SourcePanel } from "./leaves";
+import { usePanels, type Panels } from "./panels";
+import { Button, useTheme } from "./parts";
 import { savesOf, type OwnPage } from "./save";
 import { useServer } from "./server";
+import { Sheet } from "./sheet";
 import { Stepper, usePlay } from "./stepper";
 import { TableTab } from "./table";
 import { Tabs, TABS, type TabKey } from "./tabs";
@@ -26,60 +30,151 @@ interface Props {
   page: OwnPage | null;
   /** Whether the explorer is the whole page, and the address is its own. */
   whole: boolean;
+  /** What to say at the beginning, such as that a link cannot be read. */
+  notice?: string;
   /** The hook by which circuits are run elsewhere; a notebook brings its own. */
   useHost?: (state: Session, dispatch: (action: Action) => void) => void;
 }
 
 /** The explorer. */
-export function App({ first, page, whole, useHost = useServer }: Props) {
+export function App({ first, page, whole, notice: firstNotice = "", useHost = useServer }: Props) {
   const [state, dispatch] = useReducer<Session, Action>(reduce, first);
-  const [tab, setTab] = useState<TabKey>("table");
+  const [panels, setPanels] = usePanels();
   const [query, setQuery] = useState("");
   const [why, setWhy] = useState(false);
   const [help, setHelp] = useState(false);
+  const [notice, setNotice] = useState(firstNotice);
   const root = useRef<HTMLDivElement>(null);
   const play = usePlay(state, dispatch);
   const view = useMemo(() => shownOf(state), [state.run, state.line, state.at, state.before, state.carried]);
-  useAddress(state, dispatch, whole);
+  useAddress(state, dispatch, whole, setNotice);
   useHost(state, dispatch);
-  const drawn = usePicture(state);
-  const groups = useMemo(() => openGroups(state, drawn), [state.opened, drawn]);
+  const drawn = usePicture(state, useFrame(root));
+  const groups = useMemo(() => openGroups(state, drawn.picture), [state.opened, drawn.picture]);
+  const setTab = (tab: TabKey | null): void => setPanels({ tab });
+  const toCircuit = (): void => root.current?.querySelector<HTMLElement>(".circuit")?.focus({ preventScroll: true });
+  const close = (inside: Element): boolean => {
+    const part = inside.closest(".tabs") ? { tab: null } : inside.closest(".side") ? { sides: [] } : null;
+    if (!part) return false;
+    setPanels(part);
+    toCircuit();
+    return true;
+  };
   const commands = useCommands({
     state, dispatch, root, whole, query, groups,
     onPlay: play[1],
     onTab: setTab,
+    onLeaves: () => panels.sides.includes("leaves") || setPanels({ sides: [...panels.sides, "leaves"] }),
+    onClose: close,
     onWhy: () => setWhy((open) => !open),
     onHelp: () => setHelp(true),
   });
-  const saves = savesOf(state, page, () => root.current);
+  useFocusBack(root, state.selection !== null, toCircuit);
   const find = (text: string): void => {
     setQuery(text);
     setTab("find");
   };
+  const { tab } = panels;
   return (
-    <div ref={root} class={whole ? "wg-app whole" : "wg-app"} data-theme={useTheme(state.options.theme)} tabIndex={-1}>
-      <TopBar state={state} dispatch={dispatch} saves={saves} onHelp={() => setHelp(true)} />
-      <div class="left">
-        <About state={state} />
-        <LeavesPanel state={state} shown={view} dispatch={dispatch} />
-        <SourcePanel state={state} />
-        <Outline state={state} dispatch={dispatch} />
+    <div ref={root} class={whole ? "wg-app shell whole" : "wg-app shell"} data-theme={useTheme(state.options.theme)} tabIndex={-1}>
+      <div class={state.mistake ? "frame typing" : "frame"}>
+        <TopBar state={state} dispatch={dispatch} saves={savesOf(state, page, () => root.current)} whole={whole}
+          panels={panels} onPanels={setPanels} onHelp={() => setHelp(true)} onChosen={toCircuit} />
+        <main class="desk">
+          <Notices state={state} notice={notice} onClose={() => setNotice("")} />
+          <Drawing state={state} whole={drawn} open={groups} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} />
+          <div class="foot">
+            <Stepper state={state} dispatch={dispatch} playing={play[0]} onPlay={play[1]} />
+          </div>
+          {tab && (
+            <Tabs tabs={TABS} tab={tab} onTab={setTab} onClose={() => setTab(null)}>
+              {tab === "table" && <TableTab state={state} shown={view} dispatch={dispatch} />}
+              {tab === "heat" && <HeatTab state={state} shown={view} onFind={find} />}
+              {tab === "find" && <FindTab state={state} dispatch={dispatch} query={query} onQuery={setQuery} />}
+              {tab === "compare" && <CompareTab state={state} shown={view} dispatch={dispatch} />}
+            </Tabs>
+          )}
+        </main>
+        <Side panels={panels} onClose={() => setPanels({ sides: [] })}>
+          {{
+            leaves: <LeavesPanel state={state} shown={view} dispatch={dispatch} />,
+            source: <SourcePanel state={state} />,
+            outline: <Outline state={state} dispatch={dispatch} />,
+          }}
+        </Side>
+        {state.selection && (
+          <Sheet height={panels.sheet} onHeight={(sheet) => setPanels({ sheet })}>
+            <Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} open={groups} />
+          </Sheet>
+        )}
       </div>
-      <main class="centre">
-        <Drawing state={state} whole={drawn} open={groups} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} />
-        <Stepper state={state} dispatch={dispatch} playing={play[0]} onPlay={play[1]} />
-        <Tabs tabs={TABS} tab={tab} onTab={setTab}>
-          {tab === "table" && <TableTab state={state} shown={view} dispatch={dispatch} />}
-          {tab === "heat" && <HeatTab state={state} shown={view} onFind={find} />}
-          {tab === "find" && <FindTab state={state} dispatch={dispatch} query={query} onQuery={setQuery} />}
-          {tab === "compare" && <CompareTab state={state} shown={view} dispatch={dispatch} />}
-        </Tabs>
-      </main>
-      <Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} open={groups} />
-      {help && (
-        <Help letters={state.options.letters} onClose={() => setHelp(false)}
-          onLetters={(letters) => dispatch({ type: "option", change: { letters } })} />
-      )}
+      {help && <Help letters={state.options.letters} onClose={() => setHelp(false)} />}
     </div>
   );
+}
+
+/** The drawer of lists on the left. */
+function Side({ panels, onClose, children }: {
+  panels: Panels; onClose: () => void; children: Record<Panels["sides"][number], preact.ComponentChild>;
+}) {
+  if (!panels.sides.length) return null;
+  return (
+    <div class="side">
+      <Button quiet label="Close the lists" keys="Esc" onClick={onClose}>✕</Button>
+      {(["leaves", "source", "outline"] as const).map((key) => panels.sides.includes(key) && children[key])}
+    </div>
+  );
+}
+
+/** What has to be said before anything else: a link that cannot be read, a run that was refused, a note of Python's. */
+function Notices({ state, notice, onClose }: { state: Session; notice: string; onClose: () => void }) {
+  const note = state.source.kind === "data" ? state.source.note : "";
+  return (
+    <div class="notices">
+      {notice && <p role="alert">{notice} <Button quiet label="Close the notice" onClick={onClose}>✕</Button></p>}
+      {state.trouble && <p role="alert" class="trouble">{state.trouble}. The numbers are those of the leaves before.</p>}
+      {note && <p class="note">{note}</p>}
+    </div>
+  );
+}
+
+/** When a card closes that has the focus, give the focus back to what it was opened from. */
+function useFocusBack(root: RefObject<HTMLElement>, open: boolean, toCircuit: () => void): void {
+  const opener = useRef<HTMLElement | null>(null);
+  const holds = root.current?.querySelector(".sheet")?.contains(document.activeElement) ?? false;
+  useLayoutEffect(() => {
+    if (open) opener.current = document.activeElement as HTMLElement | null;
+    else if (holds && opener.current?.isConnected && opener.current !== document.body) opener.current.focus();
+    else if (holds) toCircuit();
+  }, [open]);
+}
+
+/** A frame that changes by less than this keeps its layout. */
+const STEADY = 24;
+
+/** The room that the picture has while no drawer is open; null before anything is measured. */
+function useFrame(root: RefObject<HTMLElement>): FrameSize | null {
+  const [frame, setFrame] = useState<FrameSize | null>(null);
+  useLayoutEffect(() => {
+    const app = root.current!;
+    const measure = (): void => {
+      const next = frameOf(app);
+      const same = (old: FrameSize | null): boolean =>
+        old !== null && Math.abs(old.width - next.width) < STEADY && Math.abs(old.height - next.height) < STEADY;
+      if (next.width && next.height > 0) setFrame((old) => (same(old) ? old : next));
+    };
+    const observer = new ResizeObserver(measure);
+    observer.observe(app);
+    measure();
+    return () => observer.disconnect();
+  }, []);
+  return frame;
+}
+
+/** What is left of the explorer without its bars; drawers may cover the picture, but do not lay it out anew. */
+function frameOf(app: HTMLElement): FrameSize {
+  const bars = [...app.querySelectorAll<HTMLElement>(".topbar, .foot")];
+  const { marginTop, marginBottom } = getComputedStyle(app.querySelector(".drawing")!);
+  const taken = bars.reduce((sum, bar) => sum + bar.offsetHeight, parseFloat(marginTop) + parseFloat(marginBottom));
+  return { width: app.clientWidth, height: app.clientHeight - taken };
 }

@@ -1,7 +1,7 @@
 /** Pan and zoom: drag, wheel, pinch, keys. The view follows the picture until a person moves it. */
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Picture } from "../layout";
+import { legibleScale, marginOf, scaleIn, type Picture } from "../layout";
 import type { Point } from "../types";
 
 const [SMALLEST, LARGEST] = [0.05, 4];
@@ -52,6 +52,18 @@ export function opening(picture: Picture, window: Extent): View {
   return { x, y: above + start(high, picture.height, picture.top), zoom: LEGIBLE };
 }
 
+/**
+ * Return the view of a picture that was made for a frame: all of it, also where a drawer has made the window smaller; or
+ * its beginning at the smallest legible scale, if it did not fit the frame.
+ */
+export function framed(picture: Picture, window: Extent, minimap: boolean): View {
+  const margin = marginOf(window);
+  const zoom = minimap ? legibleScale(picture) : Math.max(SMALLEST, scaleIn(picture, window));
+  const start = (size: number, extent: number, corner: number) =>
+    (minimap ? Math.max(margin, (size - extent * zoom) / 2) : (size - extent * zoom) / 2) - corner * zoom;
+  return { x: start(window.width, picture.width, picture.left), y: start(window.height, picture.height, picture.top), zoom };
+}
+
 /** Return the view zoomed about a point that keeps its place. */
 export function zoomed(view: View, by: number, about: Point): View {
   const zoom = Math.min(LARGEST, Math.max(SMALLEST, view.zoom * by));
@@ -81,6 +93,8 @@ export interface Gestures {
   dragged: () => boolean;
   zoomBy: (by: number) => void;
   fit: () => void;
+  /** Show the picture in a view that was chosen elsewhere. */
+  show: (view: View) => void;
   reveal: (rect: Extent & Point) => void;
   handlers: {
     onPointerDown: (event: PointerEvent) => void;
@@ -91,12 +105,13 @@ export interface Gestures {
 }
 
 /** Keep the view of a picture in an element. */
-export function useGestures(picture: Picture, frame: RefObject<HTMLElement>): Gestures {
+export function useGestures(picture: Picture, frame: RefObject<HTMLElement>, minimap?: boolean): Gestures {
   const window = useExtent(frame);
   const [moved, setMoved] = useState<View | null>(null);
-  const view = moved ?? opening(picture, window);
-  const now = useRef({ view, window, picture });
-  now.current = { view, window, picture };
+  const first = minimap === undefined ? opening(picture, window) : framed(picture, window, minimap);
+  const view = moved ?? first;
+  const now = useRef({ view, window, picture, moved });
+  now.current = { view, window, picture, moved };
   const pointers = useRef(new Map<number, Point>());
   const path = useRef(0);
   // Another structure is another picture: it is seen whole again.
@@ -111,9 +126,11 @@ export function useGestures(picture: Picture, frame: RefObject<HTMLElement>): Ge
     window,
     dragged: () => path.current > SHAKE,
     zoomBy,
-    fit: () => setMoved(fitted(now.current.picture, now.current.window)),
+    show: setMoved,
+    fit: () => setMoved(minimap === undefined ? fitted(now.current.picture, now.current.window) : minimap ? framed(now.current.picture, now.current.window, false) : null),
     reveal: (rect) => {
-      if (now.current.window === UNKNOWN) return;
+      // What is seen whole stays where it is.
+      if (now.current.window === UNKNOWN || (minimap === false && !now.current.moved)) return;
       const found = revealed(now.current.view, now.current.window, rect);
       if (found.x !== now.current.view.x || found.y !== now.current.view.y) setMoved(found);
     },

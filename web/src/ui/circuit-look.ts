@@ -3,7 +3,7 @@
  * the page, so that a theme changes them all; nothing here is an id, so that several circuits can stand on one page.
  */
 import type { Point } from "../types";
-import type { Mark } from "../layout/faces";
+import type { Mark, Row, WireFace } from "../layout/faces";
 
 /** Attributes of an SVG element. */
 export type Look = Readonly<Record<string, string | number>>;
@@ -12,92 +12,85 @@ export type Look = Readonly<Record<string, string | number>>;
 export const SYMBOL: Look = { role: "graphics-symbol" };
 export const DOCUMENT: Look = { role: "graphics-document" };
 
-const SMALL = 10;
+const SMALL = 11;
 const MUTED = "var(--wg-muted)";
 const INK = "var(--wg-ink)";
+const WIRE = "var(--wg-line)";
 
 /** How each part looks. */
 export const LOOKS = {
-  frame: {
-    fill: "var(--wg-head)",
-    "fill-opacity": 0.55,
-    stroke: "var(--wg-line)",
-    "stroke-dasharray": "1 3",
-    "stroke-linecap": "round",
-  },
-  group: { "font-size": SMALL, "font-weight": 600, fill: MUTED },
+  frame: { fill: "var(--wg-panel)", "fill-opacity": 0.6, stroke: "var(--wg-hair)", "stroke-width": 1.4 },
+  group: { "font-size": 12, fill: MUTED },
   box: { fill: "var(--wg-panel)" },
-  back: { fill: "var(--wg-head)", stroke: "var(--wg-line)" },
-  head: { fill: "var(--wg-head)" },
-  edge: { fill: "none", stroke: "var(--wg-line)", "stroke-width": 1.2 },
-  output: { fill: "none", stroke: INK, "stroke-width": 2 },
-  rule: { fill: "none", stroke: "var(--wg-line)", "stroke-width": 0.8 },
-  name: { "font-size": 12, "font-weight": 600, fill: INK },
-  op: { "font-size": 12, fill: MUTED },
+  back: { fill: "var(--wg-panel)", stroke: "var(--wg-hair)", "stroke-width": 1.2 },
+  edge: { fill: "none", stroke: INK, "stroke-width": 1.5 },
+  idle: { fill: "none", stroke: WIRE, "stroke-width": 1.5 },
+  leaf: { fill: "none", stroke: WIRE, "stroke-width": 1.4 },
+  rule: { fill: "none", stroke: "var(--wg-hair)", "stroke-width": 1 },
+  name: { "font-size": 13, "font-weight": 650, fill: INK },
+  sign: { "text-anchor": "middle" },
   what: { "font-size": SMALL, fill: INK },
-  hatch: { fill: "none", stroke: INK, "stroke-width": 1.1 },
-  stale: { fill: "none", stroke: MUTED, "stroke-width": 0.7, "stroke-opacity": 0.7 },
-  hollow: { fill: "none", stroke: MUTED, "stroke-dasharray": "3 3" },
+  hatch: { fill: "none", stroke: INK, "stroke-width": 1.6 },
+  hollow: { fill: "none", stroke: "var(--wg-slot)", "stroke-width": 1.1, "stroke-dasharray": "2.5 2.5" },
+  dash: { fill: "none", stroke: "var(--wg-slot)", "stroke-width": 1.3 },
+  inverted: { fill: INK },
   dot: { fill: INK },
-  waiting: { fill: "var(--wg-paper)", stroke: INK, "stroke-width": 2 },
+  adder: { fill: "var(--wg-panel)", stroke: INK, "stroke-width": 1.6 },
+  plus: { fill: "none", stroke: INK, "stroke-width": 1.7 },
   badge: { fill: "var(--wg-panel)", stroke: INK, "stroke-width": 1.2 },
   small: { "font-size": SMALL, fill: MUTED },
   net: { "font-size": SMALL, fill: MUTED, "font-style": "italic" },
+  pill: { fill: "var(--wg-panel)", stroke: INK, "stroke-width": 1.5 },
+  factor: { fill: INK, "font-weight": 600, "text-anchor": "middle" },
+  slash: { fill: "none", stroke: INK, "stroke-width": 1.6 },
   /** Text that may stand over lines. */
-  outlined: { "paint-order": "stroke", stroke: "var(--wg-paper)", "stroke-width": 3, "stroke-linejoin": "round" },
-  plain: { fill: "none", stroke: "var(--wg-line)", "stroke-width": 1.2 },
-  stripe: { fill: "none", stroke: "var(--wg-paper)", "stroke-width": 1.6, "stroke-dasharray": "3 3" },
+  outlined: { "paint-order": "stroke", stroke: "var(--wg-paper)", "stroke-width": 4, "stroke-linejoin": "round" },
+  plain: { fill: "none", stroke: WIRE, "stroke-width": 1.7 },
+  stripe: { fill: "none", stroke: "var(--wg-paper)", "stroke-width": 2.6, "stroke-dasharray": "3 4" },
   halo: { fill: "none", stroke: "var(--wg-accent)", "stroke-linejoin": "round" },
 } as const satisfies Readonly<Record<string, Look>>;
 
-/** How thick wires are, by weight. */
-const THICKNESS = { 1: 1.2, 2: 2.1, 3: 3.2 } as const;
-
-/** The colour of a wire. */
-export function strokeColour(mark: Mark, tone: string): string {
-  if (tone) return `var(--wg-s_${tone})`;
-  return mark === "blocked" || mark === "stale" ? MUTED : "var(--wg-line)";
-}
-
-/** How a wire looks whose value is computed, or not yet. */
-export function wireLook(mark: Mark, tone: string, weight: 1 | 2 | 3, computed: boolean): Look {
-  const dash = !computed ? "1 4" : mark === "blocked" ? "4 3" : mark === "partial" ? "8 3" : "none";
+/** How a wire looks whose value is computed, or not yet; that of an array is thicker. */
+export function wireLook({ mark, colour, width }: WireFace, computed: boolean, array: boolean): Look {
+  const dash = !computed ? "1.5 4.5" : mark === "blocked" ? "4 3" : mark === "partial" ? "7 5" : "none";
+  const thick = array && mark === "none" ? 3.2 : width;
   return {
     fill: "none",
-    stroke: strokeColour(mark, tone),
-    "stroke-width": THICKNESS[weight],
+    stroke: mark === "blocked" || mark === "stale" ? MUTED : colour,
+    "stroke-width": mark === "partial" ? 4 : thick,
     "stroke-dasharray": dash,
     "stroke-linejoin": "round",
   };
 }
 
-/** How a number on a wire looks. */
+/** How the gradient of a branch looks. */
 export function sentLook(mark: Mark, tone: string): Look {
   const fill = tone ? `var(--wg-w_${tone[0] ?? "x"})` : MUTED;
   const style = mark === "stale" || mark === "partial" ? "italic" : "normal";
-  return { "font-size": SMALL, "font-weight": mark === "none" ? 400 : 600, fill, "font-style": style };
+  return { "font-weight": mark === "none" ? 400 : 650, fill, "font-style": style };
 }
 
-/** How a number in a row of a box looks. */
-export function rowLook(mark: Mark): Look {
-  const quiet = mark === "none" || mark === "blocked" || mark === "stale";
+/** How a number looks: a gradient in the colour of its sign, but ink on a tint (`plain`). */
+export function numberLook({ what, mark, tone }: Row, plain: boolean): Look {
+  const gradient = what === "gradient";
+  const signed = tone && !plain ? `var(--wg-w_${tone[0] ?? "x"})` : INK;
+  const quiet = mark === "blocked" || mark === "stale";
   return {
-    "font-size": 12,
-    fill: quiet ? MUTED : INK,
-    "font-weight": mark === "bad" ? 700 : 400,
-    "font-style": mark === "stale" || mark === "partial" ? "italic" : "normal",
+    fill: mark === "bad" ? "var(--wg-paper)" : quiet ? MUTED : signed,
+    ...(mark === "bad" ? { stroke: "none" } : {}),
+    "font-weight": gradient && mark !== "partial" ? 650 : 500,
+    "font-style": mark === "partial" ? "italic" : "normal",
+    ...(mark === "stale" ? { "text-decoration": "line-through" } : {}),
   };
 }
 
-const CORNER = 6;
-
 /** Return a path through points, with round corners where it turns a right angle. */
-export function roundedPath(points: readonly Point[]): string {
+export function roundedPath(points: readonly Point[], corner = 14): string {
   const parts = points.map((here, k) => {
     const [before, behind] = [points[k - 1], points[k + 1]];
     if (!before) return `M${here.x} ${here.y}`;
     if (!behind) return `L${here.x} ${here.y}`;
-    const r = Math.min(CORNER, Math.floor(distance(before, here) / 2), Math.floor(distance(here, behind) / 2));
+    const r = Math.min(corner, Math.floor(distance(before, here) / 2), Math.floor(distance(here, behind) / 2));
     const right = (before.x === here.x) !== (behind.x === here.x) && (before.y === here.y) !== (behind.y === here.y);
     if (!right || r <= 0) return `L${here.x} ${here.y}`;
     const [a, b] = [towards(here, before, r), towards(here, behind, r)];
@@ -122,9 +115,10 @@ function towards(one: Point, two: Point, step: number): Point {
   return { x: one.x + step * Math.sign(two.x - one.x), y: one.y + step * Math.sign(two.y - one.y) };
 }
 
-/** Return the head of an arrow that ends at a point. */
-export function arrowPath({ x, y }: Point, down: boolean): string {
-  return down ? `M${x} ${y}l-4 -8h8z` : `M${x} ${y}l-8 -4v8z`;
+/** Return the head of a wire: at its end forward, at its start and turned round backward. */
+export function headPath({ x, y }: Point, down: boolean, back: boolean, size: number): string {
+  const [long, half] = [size * 1.25 * (back ? 1 : -1), size * 0.68];
+  return down ? `M${x} ${y}l${-half} ${long}h${2 * half}z` : `M${x} ${y}l${long} ${-half}v${2 * half}z`;
 }
 
 /** Return a cell whose upper and lower corners are as round as told. */

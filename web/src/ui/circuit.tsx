@@ -10,12 +10,19 @@ import { sceneOf, type Mode } from "../layout/faces";
 import { STEPS, type Picture, type PictureBox, type PictureFrame, type PictureWire } from "../layout";
 import type { Known } from "../state/known";
 import { sameSelection, type Selection } from "../state/selection";
-import { useUnique } from "./parts";
+import { useMedia, useUnique } from "./parts";
 import type { Circuit, Point, Run } from "../types";
-import { BoxView } from "./circuit-boxes";
+import type { Firing } from "../state/firing";
+import { actsOf } from "./circuit-acts";
+import { BoxView, Highlight } from "./circuit-boxes";
 import { useGestures, type Extent, type View } from "./circuit-gestures";
+import { HoverCard } from "./circuit-hover";
+import { useLeafEditor, type LeafEdits } from "./circuit-leaf";
+import { LitPathMarks } from "./circuit-path";
+import { StepMarks } from "./circuit-step";
 import { closedPath, DOCUMENT, LOOKS } from "./circuit-look";
 import { facesOf, Strokes, WireView } from "./circuit-wires";
+import { Minimap } from "./minimap";
 
 export interface CircuitViewProps {
   picture: Picture;
@@ -23,10 +30,24 @@ export interface CircuitViewProps {
   known: Known;
   selection: Selection | null;
   mode: Mode;
+  /** Whether the picture was made for a frame, and does not fit it. */
+  minimap?: boolean;
   onSelect: (selection: Selection | null) => void;
   onHover?: (selection: Selection | null) => void;
   /** A group was pressed twice. */
   onOpen?: (path: string) => void;
+  /** The step that has just happened, and what is marked of it. */
+  firing?: Firing | null;
+  /** A path whose wires are lit, each with its factor beside it. */
+  lit?: LitPath | null;
+  /** The inputs whose values can be changed in the picture, and what changes them. */
+  leaves?: LeafEdits | null;
+}
+
+/** A path through the circuit: its wires by reader and slot, and the factor of each. */
+export interface LitPath {
+  wires: readonly { reader: number; slot: number }[];
+  factors: readonly string[];
 }
 
 /** What the pointer is on, and what is lit with it: the whole value, all it depends on, or all that depends on it. */
@@ -40,7 +61,7 @@ export function CircuitView(props: CircuitViewProps) {
   const { picture, selection } = props;
   const frame = useRef<HTMLDivElement>(null);
   const id = useUnique();
-  const gestures = useGestures(picture, frame);
+  const gestures = useGestures(picture, frame, props.minimap);
   const [pointed, setPointed] = useState<Pointed | null>(null);
   const { view } = gestures;
   const active = activeId(picture, selection, id);
@@ -54,24 +75,29 @@ export function CircuitView(props: CircuitViewProps) {
     setPointed((old) => (JSON.stringify(old) === JSON.stringify(found) ? old : found));
     if (!sameSelection(found?.selection ?? null, pointed?.selection ?? null)) props.onHover?.(found?.selection ?? null);
   };
+  const moves = useAdvance(props.firing ?? null);
   const content = useMemo(
-    () => <Content {...props} id={id} pointed={pointed} />,
-    [picture, props.run, props.known, props.mode, JSON.stringify(selection), pointed],
+    () => <Content {...props} id={id} pointed={pointed} moves={moves} />,
+    [picture, props.run, props.known, props.mode, JSON.stringify(selection), pointed, props.firing, props.lit, moves],
   );
+  const editor = useLeafEditor({ picture, run: props.run, leaves: props.leaves ?? null, selection, view, frame });
   const find = (event: Event): Selection | null => pickedFrom(picture, event.target, id);
   return (
     <div ref={frame} class="circuit" role="application" aria-roledescription="circuit" tabIndex={0} style={FILLING}
       aria-label={labelOf(picture)} {...(active ? { "aria-activedescendant": active } : {})}
-      onKeyDown={(event) => keyed(event, gestures)} {...gestures.handlers}
+      onKeyDown={(event) => editor.keyed(event) || keyed(event, gestures)} {...editor.around(gestures.handlers)}
       onPointerOver={(event) => point(pointedAt(find(event), event))} onPointerLeave={() => point(null)}
       onClick={(event) => !gestures.dragged() && !isControl(event.target) && props.onSelect(find(event))}
-      onDblClick={(event) => openGroup(find(event), props)}>
+      onDblClick={(event) => editor.opened(find(event)) || openGroup(find(event), props)}>
       <svg {...DOCUMENT} aria-roledescription="circuit" aria-label={labelOf(picture)} width="100%" height="100%"
         viewBox={`0 0 ${gestures.window.width} ${gestures.window.height}`} font-family={FONTS}>
         <g transform={placed(view)}>{content}</g>
       </svg>
+      {editor.field}
+      <HoverCard {...props} pointed={pointed} id={id} frame={frame} />
       <Controls onZoom={gestures.zoomBy} onFit={gestures.fit} />
       <Legend {...props} />
+      <Minimap picture={picture} gestures={gestures} />
     </div>
   );
 }
@@ -90,6 +116,32 @@ function uncover(frame: HTMLElement | null): void {
   const { top, bottom } = frame.getBoundingClientRect();
   const covered = bottom - sheet.getBoundingClientRect().top;
   if (covered > 0) scrollBy(0, Math.min(covered, top));
+}
+
+/** How a step moves: not at all (back, a jump, no motion wanted), one part, all parts of a step, or in a hurry. */
+type Advance = "still" | "moves" | "part" | "hurries";
+/** Steps that follow each other within so many milliseconds show only their last part. */
+const HURRY = 500;
+
+/** Say how the picture moves to the step that has just happened. */
+function useAdvance(firing: Firing | null): Advance {
+  const still = useMedia("(prefers-reduced-motion: reduce)");
+  const before = useRef<{ firing: Firing | null; advance: Advance; time: number }>({ firing, advance: "still", time: 0 });
+  const old = before.current;
+  if (firing !== old.firing) before.current = { firing, advance: advanceFrom(old, firing, still), time: Date.now() };
+  return before.current.advance;
+}
+
+function advanceFrom(old: { firing: Firing | null; time: number }, firing: Firing | null, still: boolean): Advance {
+  const from = old.firing?.at ?? 0;
+  if (still || !firing || firing.at <= from || !follows(old.firing, firing)) return "still";
+  if (Date.now() - old.time < HURRY) return "hurries";
+  return old.firing?.stages.at(-1) === firing.stages[0] ? "part" : "moves";
+}
+
+/** Whether a step begins where another ended: a jump is no step. */
+function follows(old: Firing | null, now: Firing): boolean {
+  return now.stages[0]!.first <= (old?.at ?? 0);
 }
 
 /** How many nodes a step changes at most, if it is to be followed. */
@@ -116,7 +168,7 @@ function labelOf(picture: Picture): string {
 }
 
 function isControl(target: EventTarget | null): boolean {
-  return target instanceof Element && target.closest("button") !== null;
+  return target instanceof Element && target.closest("button, input") !== null;
 }
 
 function openGroup(selection: Selection | null, { onOpen }: CircuitViewProps): void {
@@ -182,19 +234,24 @@ function rectOf(picture: Picture, selection: Selection): (Point & Extent) | null
   const end = wire?.points[wire.points.length - 1];
   if (end) return { x: end.x - 60, y: end.y - 20, width: 70, height: 40 };
   const box = picture.boxes[boxIndex(picture, selection)];
-  // The mark of an output stands to the right of its box, or below it.
-  return box?.mark ? { ...box, width: box.width + 60, height: box.height + 20 } : (box ?? null);
+  // Numbers and the mark of an output stand to the right of a box, or below it.
+  return box ? { ...box, width: box.width + 90, height: box.height + 24 } : null;
 }
 
 interface ContentProps extends CircuitViewProps {
   id: string;
   pointed: Pointed | null;
+  moves: Advance;
 }
 
 /** Everything that moves with the view. */
-function Content({ picture, run, known, mode, selection, id, pointed }: ContentProps) {
+function Content(props: ContentProps) {
+  const { picture, run, known, mode, selection, id, pointed, leaves, moves } = props;
+  const firing = props.firing ?? null;
+  const path = props.lit ?? null;
   const scene = sceneOf(picture, run, known, mode);
   const faces = facesOf(scene);
+  const acts = useMemo(() => actsOf(picture, run, firing), [picture, run, firing]);
   const lit = litNodes(run.circuit, pointed);
   const chosen = boxIndex(picture, selection);
   const named = new Set<number>();
@@ -207,18 +264,24 @@ function Content({ picture, run, known, mode, selection, id, pointed }: ContentP
     if (found.stub) named.add(found.from);
     return (
       <WireView key={`w${k}`} scene={scene} wire={found} face={face} id={`${id}-w-${k}`} named={first}
-        chosen={isWire(found, selection)} lit={lit.wire(found)} />
+        chosen={isWire(found, selection)} lit={lit.wire(found)} act={acts.wires.get(k)} />
     );
   };
   return (
-    <>
+    <g class={`content ${moves}${path ? " dimmed" : ""}`}>
       {picture.frames.map((frame, k) => <FrameView key={k} frame={frame} />)}
-      <Strokes scene={scene} faces={faces} />
+      <g class="highlights" aria-hidden="true">
+        {[...acts.boxes].map(([k, { fires }]) => fires && <Highlight key={`${k} ${firing?.at}`} box={picture.boxes[k]!} />)}
+      </g>
+      <Strokes scene={scene} faces={faces} acts={acts.wires} />
       {picture.boxes.map((box, k) => [
         ...(into[k] ?? []).map(wire),
-        <BoxView key={`b${k}`} scene={scene} box={box} id={`${id}-b-${k}`} chosen={k === chosen} lit={lit.box(box)} />,
+        <BoxView key={`b${k}`} scene={scene} box={box} id={`${id}-b-${k}`} chosen={k === chosen} lit={lit.box(box)}
+          act={acts.boxes.get(k)} editable={leaves?.editable(box.node) === true && box.kind === "input"} />,
       ])}
-    </>
+      {firing && <StepMarks key={firing.at} scene={scene} faces={faces} firing={firing} acts={acts} moves={moves !== "still"} />}
+      {path && <LitPathMarks scene={scene} path={path} />}
+    </g>
   );
 }
 

@@ -20,6 +20,9 @@ interface Wiring {
   groups: readonly string[];
   onPlay: () => void;
   onTab: (tab: TabKey) => void;
+  onLeaves: () => void;
+  /** Closes the drawer that an element stands in, if it does. */
+  onClose: (inside: Element) => boolean;
   onWhy: () => void;
   onHelp: () => void;
 }
@@ -62,7 +65,7 @@ function belongsTo(target: EventTarget | null, key: string): boolean {
   if (target.matches("input[type=checkbox], button, summary, a")) return key === " " || key === "Enter";
   if (target.matches("input[type=range]")) return key.startsWith("Arrow") || key === "Home" || key === "End";
   if (target.matches("input, textarea")) return key !== "Escape";
-  return target.matches("select") && key !== "Escape";
+  return target.matches("select") && key !== "Escape" && key !== "0";
 }
 
 function carryOut(command: Command, now: Now): void {
@@ -114,6 +117,8 @@ function walk(command: (typeof WALKS)[number], { state, dispatch, anchor }: Now)
   select(dispatch, next);
 }
 
+const ZOOMS = { fit: "0", "zoom-in": "+", "zoom-out": "-" };
+
 /** Commands that open or close something on the page. */
 function open(command: Command, now: Now): void {
   const { root } = now;
@@ -121,6 +126,9 @@ function open(command: Command, now: Now): void {
     const seek = (selector: string) => root.current?.querySelector<HTMLElement>(selector);
     setTimeout(() => selectors.map(seek).find(Boolean)?.focus());
   };
+  const key = ZOOMS[command as keyof typeof ZOOMS];
+  // The circuit keeps its view to itself, and answers to these keys.
+  if (key) root.current?.querySelector(".circuit")?.dispatchEvent(new KeyboardEvent("keydown", { key }));
   if (command === "play") now.onPlay();
   if (command === "help") now.onHelp();
   if (command === "why") now.onWhy();
@@ -132,13 +140,17 @@ function open(command: Command, now: Now): void {
     now.onTab("find");
     focus(".find input");
   }
-  if (command === "edit") focus(".inspector input.number", ".leaves input.number");
+  if (command === "edit") {
+    if (!root.current?.querySelector(".inspector input.number")) now.onLeaves();
+    focus(".inspector input.number", ".leaves input.number");
+  }
   if (command === "leave") leave(now);
   if (command === "open") toggleGroup(now);
 }
 
-function leave({ state, dispatch, inside, setInside }: Now): void {
+function leave({ state, dispatch, inside, setInside, onClose }: Now): void {
   if (inside) setInside(false);
+  else if (document.activeElement && onClose(document.activeElement)) return;
   else if (state.selection) dispatch({ type: "select", selection: null });
   else if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
 }

@@ -1,9 +1,11 @@
 /** The circuit in the middle of the page, and how it is entered with the keyboard. */
 import { useMemo } from "preact/hooks";
-import { picture, scaleOf, type Picture } from "../layout";
+import { fitted, picture, scaleOf, type FrameSize, type Picture } from "../layout";
 import { changedFrom, type Shown } from "../state/known";
 import type { Action, Session } from "../state/session";
-import { CircuitView } from "./circuit";
+import { firingOf } from "../state/firing";
+import { CircuitView, type LitPath } from "./circuit";
+import { leafEdits } from "./circuit-leaf";
 import { toggled } from "./groups";
 import { Hidden, without } from "./slices";
 import { firstNode } from "./walk";
@@ -13,38 +15,48 @@ const MOST_BOXES = 600;
 
 interface Props {
   state: Session;
-  whole: Picture;
+  whole: Framed;
   /** The groups that are open in it. */
   open: readonly string[];
   view: Shown;
   dispatch: (action: Action) => void;
   inside: boolean;
   onInside: (inside: boolean) => void;
+  /** A path that "why" points at. */
+  lit?: LitPath | null;
 }
 
-/** The picture of the whole circuit, drawn anew when it, its run or what is open changes. */
-export function usePicture({ circuit, run, opened, options }: Session): Picture {
-  return useMemo(
-    () =>
-      picture(circuit, {
-        run,
-        down: options.direction === "td",
-        // Who opens a group wants to see into it, however long the picture gets.
-        ...(opened ? { opened: new Set(opened), depth: 0, cap: MOST_BOXES } : {}),
-      }),
-    [circuit, run, options.direction, opened],
-  );
+/** The picture of a circuit in a frame, and whether a part of it is outside. */
+export interface Framed {
+  picture: Picture;
+  minimap: boolean;
+}
+
+/** The picture of the whole circuit in a frame. Places are chosen anew for another circuit or frame, never for a number. */
+export function usePicture({ circuit, run, opened, options: { direction } }: Session, frame: FrameSize | null): Framed {
+  const places = useMemo(() => {
+    const options = {
+      ...(direction === "auto" ? {} : { down: direction === "td" }),
+      // Who opens a group wants to see into it, however long the picture gets.
+      ...(opened ? { opened: new Set(opened), depth: 0, cap: MOST_BOXES } : {}),
+    };
+    return frame ? fitted(circuit, run, frame, options) : { circuit, options, minimap: false };
+  }, [circuit, direction, opened, frame]);
+  const drawn = useMemo(() => picture(places.circuit, { ...places.options, run }), [places, run]);
+  return { picture: drawn, minimap: places.minimap };
 }
 
 /** The drawing; Enter goes inside, where arrow keys follow wires. */
-export function Drawing({ state, whole, open, view, dispatch, inside, onInside }: Props) {
+export function Drawing({ state, whole, open, view, dispatch, inside, onInside, lit = null }: Props) {
   const { circuit, options } = state;
   const { pinned } = state;
   const changed = useMemo(() => (pinned?.drawn ? changedFrom(view, pinned.run) : null), [view, pinned]);
   const drawn = useMemo(() => {
-    const part = without(whole, circuit, state.hidden);
+    const part = without(whole.picture, circuit, state.hidden);
     return changed ? { ...part, scale: scaleOf(changed.run.grads.map(Number)) } : part;
   }, [whole, state.hidden, changed]);
+  const firing = useMemo(() => firingOf(state), [state.run, state.line, state.at, options.size, options.still, state.selection]);
+  const leaves = useMemo(() => leafEdits(state, dispatch), [state.leaves, state.circuit, state.source]);
   const note = [changed && "Every number here is the change since the pinned run", drawn.note].filter(Boolean).join("; ");
   const enter = (event: KeyboardEvent): void => {
     if (event.key !== "Enter" || inside) return;
@@ -55,7 +67,8 @@ export function Drawing({ state, whole, open, view, dispatch, inside, onInside }
   return (
     <section class={inside ? "drawing inside" : "drawing"} aria-label="Circuit" onKeyDown={enter}
       onFocusOut={() => onInside(false)}>
-      <CircuitView picture={drawn} {...(changed ?? view)} selection={state.selection} mode={options.mode}
+      <CircuitView picture={drawn} minimap={whole.minimap} {...(changed ?? view)} selection={state.selection} mode={options.mode}
+        firing={changed ? null : firing} lit={lit} leaves={changed ? null : leaves}
         onSelect={(selection) => dispatch({ type: "select", selection })}
         onOpen={(path) => dispatch({ type: "open", opened: toggled(open, path) })} />
       <Hidden state={state} dispatch={dispatch} />

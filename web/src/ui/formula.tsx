@@ -1,7 +1,12 @@
-/** The formula box: parses while one types, and puts a mistake under the character it is about. */
-import { useMemo, useState } from "preact/hooks";
+/**
+ * The formula: parses while one types and puts a mistake under the character it is about. While nobody types, it is set
+ * as in a book; the native field stays there, for the keyboard and for assistive technology.
+ */
+import type { ComponentChild } from "preact";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { notesOf, type Action, type Session } from "../state/session";
 import type { Mistake } from "../types";
+import { statements } from "./leaves";
 import { useUnique } from "./parts";
 
 interface Props {
@@ -9,35 +14,69 @@ interface Props {
   dispatch: (action: Action) => void;
 }
 
+/** A formula of up to this many letters is shown with all its statements. */
+const SHORT = 52;
+
 /** The box for the formula, with the mistake in it if there is one. */
 export function FormulaBox({ state, dispatch }: Props) {
   const [scrolled, setScrolled] = useState(0);
+  const [editing, setEditing] = useState(false);
   const [id, about] = [useUnique(), useUnique()];
+  const field = useRef<HTMLTextAreaElement>(null);
   const notes = useMemo(() => notesOf(state), [state.source]);
-  const rows = Math.min(state.draft.split("\n").length, 4);
+  const { draft, mistake } = state;
+  const raw = editing || mistake !== null || !draft;
+  const lines = statements(draft);
+  const short = draft.length <= SHORT && !draft.includes("\n");
   return (
-    <div class="formula">
-      <label for={id}>Formula</label>
+    <div class={raw ? "formula raw" : "formula"}>
+      <label class="aloud" for={id}>Formula</label>
       <div class="box">
         <textarea
+          ref={field}
           id={id}
-          rows={rows}
+          rows={raw ? Math.min(draft.split("\n").length, 6) : 1}
           wrap="off"
           spellcheck={false}
           autoComplete="off"
           autoCapitalize="off"
-          placeholder={state.source.kind === "data" ? "Type a formula to explore that instead" : "e = a + b; f = e * c"}
-          aria-invalid={state.mistake !== null}
-          aria-describedby={state.mistake ? about : undefined}
-          value={state.draft}
+          placeholder={state.source.kind === "data" ? "Type a formula to explore that instead" : "Type any formula"}
+          aria-invalid={mistake !== null}
+          aria-describedby={mistake ? about : undefined}
+          value={draft}
+          onFocus={() => setEditing(true)}
+          onBlur={() => setEditing(false)}
           onInput={(event) => dispatch({ type: "draft", text: event.currentTarget.value })}
           onScroll={(event) => setScrolled(event.currentTarget.scrollLeft)}
         />
-        {state.mistake && <MistakeLine id={about} text={state.draft} mistake={state.mistake} scrolled={scrolled} />}
-        {!state.mistake && notes.map(({ message }) => <p key={message} class="note" role="status">{message}</p>)}
+        {!raw && <span class="typeset" aria-hidden="true">{typeset(short ? draft : (lines.at(-1)?.text ?? ""))}</span>}
+        {!raw && !short && lines.length > 1 && (
+          <button type="button" class="lines" onClick={() => field.current?.focus()} title="Show every line">
+            line {lines.length} of {lines.length} ▾
+          </button>
+        )}
+        {mistake && <MistakeLine id={about} text={draft} mistake={mistake} scrolled={scrolled} />}
+        {!mistake && notes.map(({ message }) => <p key={message} class="note" role="status">{message}</p>)}
       </div>
     </div>
   );
+}
+
+const TOKENS = /([\p{L}_][\p{L}\p{N}_]*)(\s*\()?|(?:\*\*|\^)\s*([\p{L}\p{N}_.]+)|\s*\*\s*|[^]/gu;
+
+/** A formula as it is set in a book: names in italics with their indices below, exponents above, a dot for a product. */
+export function typeset(text: string): ComponentChild[] {
+  return [...text.matchAll(TOKENS)].map(([all, name, call, power]) => {
+    if (name !== undefined) return call ? `${name}(` : <Name name={name} />;
+    if (power !== undefined) return <sup>{power}</sup>;
+    return all.trim() === "*" ? "·" : all === "-" ? "\u2212" : all;
+  });
+}
+
+/** A name in italics, with what follows its letters as an index. */
+export function Name({ name }: { name: string }) {
+  const [, base, index] = /^(\p{L}+)_?([\p{N}_]\w*)$/u.exec(name) ?? [];
+  return base === undefined ? <i>{name}</i> : <i>{base}<sub>{index}</sub></i>;
 }
 
 /** The caret under the character of a mistake, and what is wrong there. */

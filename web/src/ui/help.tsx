@@ -1,22 +1,15 @@
 /** The list of keys, in a dialog. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { keysText, OTHER_KEYS, SHORTCUTS } from "./keys";
-import { Switch } from "./parts";
 
-interface Props {
-  letters: boolean;
-  onLetters: (on: boolean) => void;
-  onClose: () => void;
-}
-
-/** Every shortcut, and a switch for those of a single letter. */
-export function Help({ letters, onLetters, onClose }: Props) {
+/** Every shortcut; those of a single letter can be switched off in the menu of the view. */
+export function Help({ letters, onClose }: { letters: boolean; onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => dialog.current?.showModal(), []);
   return (
     <dialog ref={dialog} class="help" aria-label="Keys" onClose={onClose}>
       <h2>Keys</h2>
-      <Switch label="Single keys such as F and 1 are shortcuts" on={letters} onChange={onLetters} />
+      {!letters && <p class="note">Single keys are switched off in View.</p>}
       <dl class="keys">
         {[...shortcutRows(), ...OTHER_KEYS].map(([keys, does]) => (
           <div key={does}>

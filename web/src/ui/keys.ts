@@ -5,7 +5,7 @@ export type Command =
   | "size-wire" | "size-node" | "size-rank" | "size-group"
   | "reader" | "source" | "above" | "below" | "edit" | "next-wire" | "open" | "leave"
   | "non-finite" | "find" | "next-result" | "previous-result" | "why" | "table"
-  | "undo" | "redo" | "help";
+  | "undo" | "redo" | "help" | "fit" | "zoom-in" | "zoom-out";
 
 interface Shortcut {
   /** As `KeyboardEvent.key` has it; a letter in lower case. */
@@ -40,7 +40,7 @@ export const SHORTCUTS: readonly Shortcut[] = [
   { key: "w", command: "next-wire", does: "Next wire of the node" },
   { key: "e", command: "edit", does: "Edit the leaf" },
   { key: "o", command: "open", does: "Open or close the group" },
-  { key: "Escape", command: "leave", does: "Leave the circuit, or clear the selection" },
+  { key: "Escape", command: "leave", does: "Leave the circuit, or close the card or drawer" },
   { key: "g", command: "non-finite", does: "Go to the first NaN or infinity" },
   { key: "/", command: "find", does: "Find" },
   { key: "n", command: "next-result", does: "Next result" },
@@ -49,14 +49,16 @@ export const SHORTCUTS: readonly Shortcut[] = [
   { key: "t", command: "table", does: "Table" },
   { key: "z", command: "undo", does: "Undo", control: true },
   { key: "z", command: "redo", does: "Redo", control: true, shift: true },
+  { key: "0", command: "fit", does: "Show the whole circuit" },
+  { key: "+", command: "zoom-in", does: "Zoom in" },
+  { key: "=", command: "zoom-in", does: "Zoom in" },
+  { key: "-", command: "zoom-out", does: "Zoom out" },
   { key: "?", command: "help", does: "This list" },
 ];
 
-/** Shortcuts that the circuit itself answers to. */
+/** Keys that the controls themselves answer to. */
 export const OTHER_KEYS: readonly (readonly [string, string])[] = [
   ["Enter", "Enter the circuit (arrow keys then follow wires)"],
-  ["+ or -", "Zoom in and out"],
-  ["0", "Fit the circuit to the view"],
 ];
 
 /** What is pressed, as far as shortcuts are concerned. */

@@ -1,6 +1,5 @@
-/** The left panel: where the circuit comes from, and its leaves with fields and sliders. */
-import { evaluate, nameOf, number } from "../engine";
-import { PRESETS, told } from "../state/presets";
+/** The lists of the drawer on the left: where the circuit comes from, and its leaves with fields and sliders. */
+import { nameOf, number } from "../engine";
 import { nodeOf } from "../state/selection";
 import { canEdit, inputNames, type Action, type Session } from "../state/session";
 import type { Shown } from "../state/known";
@@ -29,21 +28,6 @@ export function SourcePanel({ state }: Pick<Props, "state">) {
           {place?.text && <mark class="line">{place.text}</mark>}
         </p>
       )}
-      {state.source.kind === "data" && state.source.note && <p class="note">{state.source.note}</p>}
-    </section>
-  );
-}
-
-/** What a preset wants looked at, with the numbers of its own leaves. */
-export function About({ state }: Pick<Props, "state">) {
-  const { source } = state;
-  const preset = source.kind === "formula" && PRESETS.find(({ key }) => key === source.preset);
-  if (!preset) return null;
-  const changed = Object.entries(preset.leaves).some(([name, value]) => !Object.is(state.leaves[name], value));
-  const run = changed ? evaluate(state.circuit, preset.leaves) : state.run;
-  return (
-    <section class="panel" aria-label="About">
-      <p class="about">{changed ? "At the leaves of the preset: " : ""}{preset.text(told(run))}</p>
     </section>
   );
 }
@@ -85,7 +69,6 @@ export function LeavesPanel({ state, shown, dispatch }: Props) {
   return (
     <section class="panel leaves" aria-label="Leaves">
       <h2>Leaves</h2>
-      {state.trouble && <p class="trouble" role="alert">{state.trouble}. The numbers are those of the leaves before.</p>}
       {names.length === 0 && <p class="note">This circuit has no inputs.</p>}
       <ul>
         {names.map((name) => (

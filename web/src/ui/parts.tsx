@@ -1,6 +1,6 @@
 /** Small pieces that several panels share. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { number } from "../engine";
 import { typedNumber } from "./text";
 
@@ -37,6 +37,36 @@ export function Button(props: {
     >
       {props.children}
     </button>
+  );
+}
+
+/** A word that opens a list below it; a press elsewhere, Escape or a pick (a button without `data-stay`) closes it. */
+export function Menu(props: { label: string; title?: string; children: ComponentChildren }) {
+  const menu = useRef<HTMLDetailsElement>(null);
+  const close = (): void => {
+    if (menu.current) menu.current.open = false;
+  };
+  useEffect(() => {
+    const outside = (event: Event): void => {
+      if (!menu.current?.contains(event.composedPath()[0] as Node)) close();
+    };
+    document.addEventListener("pointerdown", outside);
+    return () => document.removeEventListener("pointerdown", outside);
+  }, []);
+  const keyed = (event: KeyboardEvent): void => {
+    if (event.key !== "Escape" || !menu.current?.open) return;
+    event.preventDefault();
+    close();
+    menu.current.querySelector("summary")?.focus();
+  };
+  const picked = (event: MouseEvent): void => {
+    if (event.target instanceof Element && event.target.closest("button:not([data-stay])")) close();
+  };
+  return (
+    <details ref={menu} class="menu" onKeyDown={keyed} onClick={picked}>
+      <summary title={props.title} aria-label={props.title}>{props.label}</summary>
+      <div class="items">{props.children}</div>
+    </details>
   );
 }
 

@@ -2,7 +2,7 @@
 import { refusal } from "../large/answers";
 import { asJson, documentOf, pageData } from "../state/data";
 import type { Session } from "../state/session";
-import type { Saves } from "./topbar";
+import type { Saves } from "./share";
 
 /** The id of the data block of a page, and of the element in which the explorer stands. */
 export const DATA = "wiregrad-data";

@@ -1,6 +1,6 @@
-/** The tabs under the circuit. */
+/** The drawer under the circuit, with a tab for each of its views. */
 import type { ComponentChildren } from "preact";
-import { useUnique } from "./parts";
+import { Button, useUnique } from "./parts";
 
 /** The tabs of a circuit that the page holds. */
 export const TABS = [
@@ -16,11 +16,13 @@ interface Props<Key extends string> {
   tabs: readonly (readonly [Key, string])[];
   tab: Key;
   onTab: (tab: Key) => void;
+  /** A way to close the drawer; none where it is always open. */
+  onClose?: () => void;
   children: ComponentChildren;
 }
 
 /** A list of tabs and the panel of the one that is open; arrow keys go from tab to tab. */
-export function Tabs<Key extends string>({ tabs, tab, onTab, children }: Props<Key>) {
+export function Tabs<Key extends string>({ tabs, tab, onTab, onClose, children }: Props<Key>) {
   const id = useUnique();
   const turn = (event: KeyboardEvent): void => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -43,6 +45,7 @@ export function Tabs<Key extends string>({ tabs, tab, onTab, children }: Props<K
           </button>
         ))}
       </div>
+      {onClose && <Button quiet label="Close the drawer" keys="Esc" onClick={onClose}>✕</Button>}
       <div role="tabpanel" id={id} aria-labelledby={`${id}-${tab}`}>{children}</div>
     </section>
   );

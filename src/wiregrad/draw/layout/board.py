@@ -33,6 +33,8 @@ class BoxShape:
     """Whether its ports may be reordered."""
     reserve: int = 0
     """The room it needs across, if more than its size."""
+    below: int = 0
+    """Additional room it needs across on its far side, for a caption."""
     after: int = 0
     """The room it needs behind it, along."""
     inset: int = 0
@@ -79,6 +81,8 @@ class LayoutMetrics:
     """Maximum length of a layout before it is cut into bands; 0 for any length."""
     band: int = 56
     """Distance between bands."""
+    grid: int = 1
+    """The middles of boxes are multiples of this, across."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,15 @@ def move_leaves_to_readers(
         first[box] + shift[first[box]] - 1 if box in late else rank + shift[rank] for box, rank in enumerate(ranks)
     ]
     new_bands = [band for rank, band in enumerate(cut) for _ in range(1 + (starts.get(band) == rank))]
-    return new_ranks, new_bands
+    return _drop_empty_ranks(new_ranks, new_bands)
+
+
+def _drop_empty_ranks(ranks: Sequence[int], bands: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return ranks and bands without ranks whose leaves have all moved, and without bands that are then empty."""
+    taken = sorted({*ranks})
+    place = {rank: k for k, rank in enumerate(taken)}
+    kept = sorted({bands[rank] for rank in taken})
+    return [place[rank] for rank in ranks], [kept.index(bands[rank]) for rank in taken]
 
 
 def _estimate_pitches(
@@ -237,7 +249,9 @@ class LayoutBoard:
         """The room that each box needs behind it."""
         self._reserve_labels()
         self.sizes = [*(shape.room_across for shape in shapes), *(0 for _ in range(len(self.rank) - self.boxes))]
-        """The room that each item needs across."""
+        """The room that each item needs across, around its middle."""
+        self.below = [*(shape.below for shape in shapes), *(0 for _ in range(len(self.rank) - self.boxes))]
+        """The additional room that each item needs on its far side."""
         self.middle: list[float] = [0.0] * len(self.rank)
         """The middle of each item across."""
 
@@ -289,7 +303,11 @@ class LayoutBoard:
         """Return the minimum distance between the middles of two neighbours."""
         gap = self.metrics.apart if one < self.boxes and two < self.boxes else self.metrics.beside
         before = self.sizes[one]
-        return before - before // 2 + gap + self.sizes[two] // 2
+        return before - before // 2 + self.below[one] + gap + self.sizes[two] // 2
+
+    def end_of(self, item: int) -> int:
+        """Return where the room of an item ends across."""
+        return int(self.middle[item]) - self.sizes[item] // 2 + self.sizes[item] + self.below[item]
 
     def port_offset(self, port: int, box: int) -> int:
         """Return the distance across from the first corner of a box to one of its ports."""

@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.labels import BLOCKED_READING, Reading, ReadingState, clip_end, format_shape, read_value
+from wiregrad.draw.layout.labels import (
+    BLOCKED_READING,
+    Reading,
+    ReadingState,
+    clip_end,
+    format_shape,
+    read_value,
+    typeset_text,
+)
 from wiregrad.draw.palette import ColourScale
 from wiregrad.dtypes import count_with_noun
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op, Pattern
@@ -153,11 +161,26 @@ class Box:
     """The group that a box of several nodes stands for, or is a piece of; empty if it holds several groups or none."""
     members: tuple[int, ...] = field(default=(), compare=False, repr=False)
     """The nodes of such a box, without inputs that are drawn inside it."""
+    caption: str = ""
+    """What stands under it: its name, or its source expression where the name stands elsewhere."""
+    shape: str = ""
+    """The shape of its array without brackets; empty for a number."""
 
     @property
     def is_leaf(self) -> bool:
         """Whether it is an input or a constant, which read nothing."""
         return self.kind in (BoxKind.INPUT, BoxKind.CONSTANT)
+
+
+def write_number_rows(box: Box) -> list[str]:
+    """Return the numbers of a box as lines of text: its value, its gradient, and how many are not finite.
+
+    >>> write_number_rows(Box(BoxKind.NODE, "e", "+", "e", 2, value=read_value(1.0), grad=read_value(10.0)))
+    ['value 1', 'gradient 10']
+    """
+    rows = [] if box.value is None else [f"value {typeset_text(box.value.text)}"]
+    rows += [] if box.grad is None else [f"gradient {typeset_text(box.grad.text)}"]
+    return rows + ([f"{box.bad:,} not finite"] if box.kind is BoxKind.GROUP and box.bad else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +195,10 @@ class PictureLink:
     local: Reading | None = None
     sent: Reading | None = None
     wires: int = 1
+    pill: bool = False
+    """Whether a local derivative stands at its port: one number that is not always 1."""
+    shape: str = ""
+    """The shape of the array it carries; empty for a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +293,8 @@ class _SplitterBuilder:
         many = needed >= MIN_MERGED_SPLITTERS
         for step in range(1 if many else needed):
             sent = self._sum_gradients(box, readers[step:])
-            self.added.append(PictureLink(len(self.boxes) - 1, len(self.boxes), box.node, -1 - step, "", None, sent))
+            ends = (len(self.boxes) - 1, len(self.boxes), box.node, -1 - step)
+            self.added.append(PictureLink(*ends, "", None, sent, shape=box.shape))
             self.boxes.append(_make_splitter_box(box, needed if many else 1, sent))
             for wire in readers[step:]:
                 self.start[wire] = len(self.boxes) - 1
@@ -299,4 +327,5 @@ def _make_splitter_box(box: Box, needed: int, sent: Reading | None) -> Box:
         facts=(f"{count_with_noun(needed, 'splitter')} of {box.label}", *sum_of),
         value=box.value,
         grad=sent,
+        shape=box.shape,
     )

@@ -1,6 +1,7 @@
-"""The geometry of a picture in pixels: the size of every box, the labels on wires, and the frames around open groups.
+"""The geometry of a picture in pixels: the size of every box, the room on wires, and the frames around open groups.
 
-A frame is a rectangle if nothing else is inside that rectangle; otherwise it follows its boxes from rank to rank.
+Only structure and the detail level count, never a value: nothing moves while numbers change. A frame is a rectangle if
+nothing else is inside that rectangle; otherwise it follows its boxes from rank to rank.
 
 Invariants: a frame holds all boxes of its group in a band and no others; frames do not cross, unless one group is
 inside the other.
@@ -8,48 +9,52 @@ inside the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress, pairwise
 
 from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
-from wiregrad.draw.layout.labels import MINUS, TIMES, Reading, ReadingState, clip_end, clip_front, measure_text
+from wiregrad.draw.layout.labels import (
+    MINUS,
+    TIMES,
+    Reading,
+    ReadingState,
+    clip_end,
+    measure_text,
+    typeset_text,
+)
 from wiregrad.draw.layout.placement import BoxShape, LayoutMetrics, WireJoint, compute_layout
+from wiregrad.draw.layout.signs import is_word, shorten_caption, shorten_name, write_sign
+from wiregrad.draw.layout.sizes import Detail, Sizes, choose_detail, sizes_at
 
-FONT_SIZE = 12
-SMALL_FONT_SIZE = 10
-MAX_NAME_COLUMNS = 22
-"""Maximum width of a name in columns."""
-MAX_OP_COLUMNS = 26
-"""Maximum width of an op in columns."""
-HEAD_HEIGHT = 24
-ROW_HEIGHT = 20
-BOX_PADDING = 8
-HATCH_ROOM = 24
-"""Width of the hatch that stays visible beside the text of a row that is not finite."""
-LABELLED_PORT_PITCH = 34
-"""Distance between ports whose wires have labels."""
-BARE_PORT_PITCH = 12
-"""Distance between ports whose wires have no labels."""
-MAX_LABELLED_GROUP_WIRES = 6
-"""Maximum number of wires into a group that have labels; with more wires, none of them has."""
-SPLITTER_SIZE = 10
+TITLE_FONT_SIZE = 13
+"""Font size of the name of a closed group."""
+SMALL_FONT_SIZE = 11
+GRADIENT_WORD = "gradient"
+"""The word beside the number of a leaf's gradient."""
+MAX_SPACED_WIRES = 6
+"""A group with more wires than this has them closer together."""
+MAX_GROUP_COLUMNS = 22
+"""Maximum width in columns of the name of a closed group."""
 MAX_STUB_COLUMNS = 12
 """Maximum width in columns of the source's name at the end of a stub."""
-MAX_DETAILED_BOXES = 24
-"""Maximum number of boxes for full labels on wires; in larger pictures wires show only what no box shows."""
 MAX_BAND_LENGTH = 2200
 """Maximum length of a picture before it is cut into bands."""
+CAPTION_HEIGHT = 20
+"""Room for a caption under a box."""
+ASIDE = 10
+"""Distance of numbers from a wire that leads downwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rect:
     """A rectangle on the page."""
 
-    x: int
-    y: int
-    width: int
-    height: int
+    x: float
+    y: float
+    width: float
+    height: float
 
     def overlaps(self, other: Rect) -> bool:
         """Return whether two rectangles share more than an edge."""
@@ -58,44 +63,78 @@ class Rect:
 
 
 @dataclass(frozen=True, slots=True)
+class PictureMeasure:
+    """What boxes and wires are measured with: direction, detail level, and whether there are numbers."""
+
+    down: bool
+    detail: int
+    ran: bool
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes at its detail level."""
+        return sizes_at(self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class WireMarks:
+    """What stands on a wire before its port: a local derivative, and the gradient of a branch."""
+
+    pill: bool
+    sent: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedPicture:
     """A picture after layout: a rectangle for each box, and a path of points (x, y) for each wire."""
 
     picture: Picture
-    down: bool
+    measure: PictureMeasure
     width: int
     height: int
     rects: tuple[Rect, ...]
+    extents: tuple[Rect, ...]
+    """The rectangles with captions, which frames hold."""
     paths: tuple[tuple[tuple[int, int], ...], ...]
     stubs: frozenset[int]
-    labels: tuple[tuple[str, str], ...]
-    """The labels on each wire: the local derivative, and the gradient sent back."""
+    marks: tuple[WireMarks, ...]
+    """What stands on each wire."""
     rooms: tuple[int, ...]
-    """The room for labels on each wire, before its end."""
+    """The room on each wire before its end."""
     ranks: tuple[int, ...]
     """The rank of each box."""
     bands: tuple[int, ...]
     """The band of each box."""
 
+    @property
+    def down(self) -> bool:
+        """Whether values flow downwards."""
+        return self.measure.down
 
-def place_picture(picture: Picture, *, down: bool = False) -> PlacedPicture:
-    """Lay out a picture, flowing from left to right or top down."""
-    labels = write_wire_labels(picture)
-    ports = _assign_ports(picture)
-    shapes = _make_shapes(picture, labels, down)
-    joints = _make_joints(picture, labels, ports, down)
-    places = compute_layout(shapes, joints, LayoutMetrics(fold=MAX_BAND_LENGTH))
+
+def place_picture(
+    picture: Picture, *, down: bool = False, detail: int | None = None, fold: int = MAX_BAND_LENGTH
+) -> PlacedPicture:
+    """Lay out a picture, flowing from left to right or top down, with what its detail level shows."""
+    level = choose_detail(len(picture.boxes)) if detail is None else detail
+    measure = PictureMeasure(down, level, picture.ran)
+    marks = choose_wire_marks(picture, measure)
+    shapes = _make_shapes(picture, marks, measure)
+    joints = _make_joints(picture, marks, measure)
+    places = compute_layout(shapes, joints, _choose_metrics(measure.sizes, fold))
+    rects = [
+        Rect(*swap_axes(corner, down), *swap_axes((shape.along, shape.across), down))
+        for corner, shape in zip(places.corners, shapes, strict=True)
+    ]
     return PlacedPicture(
         picture,
-        down,
+        measure,
         *swap_axes((places.along, places.across), down),
-        tuple(
-            Rect(*swap_axes(corner, down), *swap_axes((shape.along, shape.across), down))
-            for corner, shape in zip(places.corners, shapes, strict=True)
-        ),
+        tuple(rects),
+        tuple(_add_caption_room(rect, box, measure) for rect, box in zip(rects, picture.boxes, strict=True)),
         tuple(tuple(swap_axes(point, down) for point in route.points) for route in places.routes),
         frozenset(k for k, route in enumerate(places.routes) if route.stub),
-        labels,
+        marks,
         tuple(joint.label for joint in joints),
         places.ranks,
         places.bands,
@@ -107,110 +146,66 @@ def swap_axes(pair: tuple[int, int], down: bool) -> tuple[int, int]:
     return (pair[1], pair[0]) if down else pair
 
 
-def shorten_name(box: Box) -> str:
-    """Return the name in the head of a box, clipped."""
-    # The end of a path says most: `…neurons[2].w[1]`.
-    is_path = box.kind is BoxKind.GROUP or "." in box.name
-    return clip_front(box.name, MAX_NAME_COLUMNS) if is_path else clip_end(box.name, MAX_NAME_COLUMNS)
+def _choose_metrics(sizes: Sizes, fold: int) -> LayoutMetrics:
+    return LayoutMetrics(
+        apart=sizes.apart,
+        beside=sizes.beside,
+        track=8,
+        narrow=4,
+        lead=sizes.lead,
+        near=6,
+        fold=fold,
+        band=2 * sizes.apart,
+        grid=4,
+    )
 
 
-def shorten_op(box: Box) -> str:
-    """Return the op in the head of a box, clipped."""
-    return clip_end(typeset_text(box.text), MAX_OP_COLUMNS)
+def _add_caption_room(rect: Rect, box: Box, measure: PictureMeasure) -> Rect:
+    has_caption = box.caption and not measure.down and measure.detail < Detail.NO_CAPTION
+    return replace(rect, height=rect.height + CAPTION_HEIGHT) if has_caption else rect
 
 
-def typeset_text(text: str) -> str:
-    """Return a number or an op with typographic signs: a minus, a multiplication cross, a caret for powers.
+def write_slot_text(reading: Reading, shape: str = "") -> str:
+    """Return what stands in the slot of a value or gradient: of a finite array its shape, or else its norm.
 
-    >>> typeset_text("-1.5e-7") == chr(0x2212) + "1.5e" + chr(0x2212) + "7"
+    >>> write_slot_text(Reading("-2.5", -2.5)) == chr(0x2212) + "2.5"
     True
     """
-    return text.replace("-", MINUS).replace("**", "^").replace("*", TIMES)
+    return typeset_text(shape if shape and reading.state is ReadingState.NUMBER else reading.bare_text)
 
 
-@dataclass(frozen=True, slots=True)
-class BoxRow:
-    """One row of a box: what it shows, its text, and whether the colour scale applies."""
+def write_factor(reading: Reading) -> str:
+    """Return a local derivative as its pill says it; empty for 1, which changes nothing.
 
-    what: str
-    text: str
-    reading: Reading
-    coloured: bool = False
-
-
-def list_box_rows(box: Box) -> list[BoxRow]:
-    """Return the rows under the head of a box."""
-    rows = [] if box.value is None else [BoxRow("data", typeset_text(box.value.text), box.value)]
-    if box.grad is not None:
-        what = "gradient norm" if box.kind is BoxKind.GROUP else "grad"
-        # The row of the value has the shape already.
-        text = box.grad.signed_text() if box.value is None else box.grad.bare_signed_text()
-        rows.append(BoxRow(what, typeset_text(text), box.grad, coloured=True))
-    if box.kind is BoxKind.GROUP and box.bad:
-        rows.append(BoxRow("not finite", f"{box.bad:,}", Reading("", state=ReadingState.NONFINITE)))
-    return rows
+    >>> write_factor(Reading("-3", -3.0)) == f"{TIMES}({MINUS}3)", write_factor(Reading("1", 1.0))
+    (True, '')
+    """
+    text = typeset_text(reading.uniform_text or reading.bare_text)
+    if text == "1":
+        return ""
+    return f"{TIMES}({text})" if text.startswith(MINUS) else f"{TIMES}{text}"
 
 
-def write_wire_labels(picture: Picture) -> tuple[tuple[str, str], ...]:
-    """Return the labels on each wire; wires into a group that has many get none."""
-    arriving = [0] * len(picture.boxes)
+def choose_wire_marks(picture: Picture, measure: PictureMeasure) -> tuple[WireMarks, ...]:
+    """Return what stands on each wire. A number is written once: at its producer, unless branches have their own."""
+    leaving = [len(box.outputs) for box in picture.boxes]
     for link in picture.links:
-        arriving[link.target] += 1
-    crowded = [
-        box.kind is BoxKind.GROUP and arriving[k] > MAX_LABELLED_GROUP_WIRES for k, box in enumerate(picture.boxes)
-    ]
-    write = _write_label if is_detailed(picture) else _write_short_label
-    return tuple(
-        ("", "") if crowded[link.target] else write(link, picture.boxes[link.source]) for link in picture.links
-    )
+        leaving[link.source] += 1
+    marks = []
+    for link in picture.links:
+        kind = picture.boxes[link.source].kind
+        branch = link.slot >= 0 and (kind in (BoxKind.SPLIT, BoxKind.GROUP) or leaving[link.source] > 1)
+        pill = link.pill and picture.boxes[link.target].kind is BoxKind.NODE
+        marks.append(
+            WireMarks(
+                measure.ran and measure.detail < Detail.NO_LOCAL and pill,
+                measure.ran and measure.detail < Detail.NO_BRANCH and branch,
+            )
+        )
+    return tuple(marks)
 
 
-def is_detailed(picture: Picture) -> bool:
-    """Return whether the picture is small enough for full labels on wires."""
-    return len(picture.boxes) <= MAX_DETAILED_BOXES
-
-
-def _write_label(link: PictureLink, _source: Box) -> tuple[str, str]:
-    """Return the local derivative and the gradient sent back; slopes of an array that are all 1 are left out."""
-    plain = link.local is not None and link.local.shape and link.local.uniform_text == "1"
-    local = ""
-    if link.local is not None and not plain:
-        slope = link.local.uniform_text or link.local.bare_text
-        local = f"∂ {typeset_text(slope)}"
-    sent = (
-        ""
-        if link.sent is None or link.sent.state is ReadingState.ABSENT
-        else typeset_text(link.sent.bare_signed_text())
-    )
-    return local, sent
-
-
-def _write_short_label(link: PictureLink, source: Box) -> tuple[str, str]:
-    """Return the labels without slopes of 1, norms of slopes, and gradients that the source box shows."""
-    local, sent = _write_label(link, source)
-    has_slope = link.local is not None and link.local.uniform_text not in ("", "1")
-    return local if has_slope else "", "" if _is_in_source(link.sent, source.grad) else sent
-
-
-def _is_in_source(sent: Reading | None, grad: Reading | None) -> bool:
-    """Return whether the source box shows the gradient that a wire sends back."""
-    if sent is None or grad is None or sent.state is ReadingState.BLOCKED:
-        return False
-    return sent.says_the_same(grad)
-
-
-def write_stub_name(picture: Picture, link: PictureLink) -> str:
-    """Return the source's name, clipped, as it stands at the end of a stub."""
-    return clip_end(picture.boxes[link.source].label, MAX_STUB_COLUMNS)
-
-
-def measure_labels(texts: Sequence[str]) -> int:
-    """Return the width of the labels of a wire."""
-    widest = max(measure_text(text, SMALL_FONT_SIZE) for text in texts)
-    return widest + 6 if widest else 0
-
-
-def _assign_ports(picture: Picture) -> list[int]:
+def assign_ports(picture: Picture) -> list[int]:
     """Return the port of its target at which each wire ends: wires into a box in the order of their slots."""
     seen = [0] * len(picture.boxes)
     ports = []
@@ -220,107 +215,185 @@ def _assign_ports(picture: Picture) -> list[int]:
     return ports
 
 
-def _make_joints(
-    picture: Picture, labels: Sequence[tuple[str, str]], ports: Sequence[int], down: bool
-) -> list[WireJoint]:
-    """Return the wires for the layout, with room for their labels and arrows."""
+def write_stub_name(picture: Picture, link: PictureLink) -> str:
+    """Return the source's name, clipped, as it stands at the end of a stub."""
+    return clip_end(picture.boxes[link.source].label, MAX_STUB_COLUMNS)
+
+
+def write_output_label(box: Box) -> str:
+    """Return the text at the dot of an output: its labels."""
+    return shorten_name(", ".join(box.outputs))
+
+
+def write_group_name(box: Box) -> str:
+    """Return the name of a closed group, clipped."""
+    return shorten_name(box.name, MAX_GROUP_COLUMNS)
+
+
+def write_leaf_name(box: Box) -> str:
+    """Return the name in a leaf, clipped."""
+    return shorten_name(box.name or box.text)
+
+
+def show_caption(box: Box, measure: PictureMeasure) -> str:
+    """Return what stands under a box."""
+    return shorten_caption(box.caption) if box.kind is BoxKind.NODE and measure.detail < Detail.NO_CAPTION else ""
+
+
+def _make_joints(picture: Picture, marks: Sequence[WireMarks], measure: PictureMeasure) -> list[WireJoint]:
+    """Return the wires for the layout, with room for what stands on them and for heads."""
     joints = []
-    for link, texts, port in zip(picture.links, labels, ports, strict=True):
-        room = 26 * any(texts) if down else measure_labels(texts)
+    for link, mark, port in zip(picture.links, marks, assign_ports(picture), strict=True):
         name = measure_text(write_stub_name(picture, link), SMALL_FONT_SIZE)
-        far, tail = (14, 24) if down else (name + 10, name + 12)
-        joints.append(WireJoint(link.source, link.target, port, room + 8, far, tail))
+        far = 16 if measure.down else name + 12
+        tail = _room_after(picture.boxes[link.source], measure) + (20 if measure.down else name + 12)
+        room = max(_room_before_port(mark, measure), _caption_overhang(picture.boxes[link.target], measure))
+        joints.append(WireJoint(link.source, link.target, port, _round_up_to_grid(room), far, tail))
     return joints
 
 
-def _make_shapes(picture: Picture, labels: Sequence[tuple[str, str]], down: bool) -> list[BoxShape]:
-    arriving: list[list[tuple[str, str]]] = [[] for _ in picture.boxes]
-    for link, texts in zip(picture.links, labels, strict=True):
-        arriving[link.target].append(texts)
-    return [_make_shape(box, texts, down) for box, texts in zip(picture.boxes, arriving, strict=True)]
+def _room_before_port(mark: WireMarks, measure: PictureMeasure) -> int:
+    sizes = measure.sizes
+    if measure.down:
+        return sizes.head + mark.pill * (sizes.pill_height + 6) + mark.sent * (sizes.number_font + 6)
+    return sizes.head + mark.pill * (sizes.pill + 4) + mark.sent * (sizes.slot + 8)
 
 
-def _make_shape(box: Box, labels: Sequence[tuple[str, str]], down: bool) -> BoxShape:
-    wide, tall = _measure_box(box)
-    pitch = _port_pitch(labels, down)
-    after = 0
-    if box.outputs:
-        after = 20 if down else 24 + measure_text(write_output_label(box), SMALL_FONT_SIZE)
+def _caption_overhang(box: Box, measure: PictureMeasure) -> float:
+    """Return how far the caption of a box reaches past its edge."""
+    text = "" if measure.down else show_caption(box, measure)
+    return (measure_text(text, measure.sizes.label_font) - measure_box(box, measure)[0]) / 2 + 6 if text else 0
+
+
+def _make_shapes(picture: Picture, marks: Sequence[WireMarks], measure: PictureMeasure) -> list[BoxShape]:
+    arriving: list[list[WireMarks]] = [[] for _ in picture.boxes]
+    for link, mark in zip(picture.links, marks, strict=True):
+        arriving[link.target].append(mark)
+    return [_make_shape(box, marks, measure) for box, marks in zip(picture.boxes, arriving, strict=True)]
+
+
+def _make_shape(box: Box, marks: Sequence[WireMarks], measure: PictureMeasure) -> BoxShape:
+    sizes = measure.sizes
+    after = _round_up_to_grid(max(_room_after(box, measure), _output_room(box, measure)))
     if box.kind is BoxKind.SPLIT:
-        reserve = _round_up_to_even(max(SPLITTER_SIZE, pitch if any(map(any, labels)) else SPLITTER_SIZE))
-        return BoxShape(SPLITTER_SIZE, SPLITTER_SIZE, splitter=True, reserve=reserve, after=after, group=box.group)
-    if down:
-        wide = _round_up_to_even(max(wide, pitch * len(labels)))
-    else:
-        tall = _round_up_to_even(max(tall, pitch * len(labels)))
-    along, across = (tall, wide) if down else (wide, tall)
+        return BoxShape(sizes.splitter, sizes.splitter, splitter=True, after=after, group=box.group)
+    wide, tall = measure_box(box, measure)
+    pitch = _port_pitch(box, marks, measure)
+    needed = pitch * (len(marks) - 1) + sizes.node - sizes.port if marks else 0
+    along, least = (tall, wide) if measure.down else (wide, tall)
+    across = _round_up_to_grid(max(least, needed))
+    reserve = _round_up_to_grid(_room_across(box, across, marks, measure))
     return BoxShape(
         along,
         across,
         box.is_leaf,
         free=box.kind is BoxKind.GROUP,
-        reserve=_reserve_label_room(wide, labels, down),
+        reserve=reserve,
+        below=_round_up_to_grid(_room_below(box, across, reserve, measure)),
         after=after,
+        inset=(across - pitch * len(marks)) // 2 if marks else 0,
         group=box.group,
     )
 
 
-def _reserve_label_room(wide: int, labels: Sequence[tuple[str, str]], down: bool) -> int:
-    """Return the room that a box needs across if labels beside the wires from above reach past its edge."""
-    if not (down and labels):
+def _port_pitch(box: Box, marks: Sequence[WireMarks], measure: PictureMeasure) -> int:
+    sizes = measure.sizes
+    if box.kind is BoxKind.GROUP and len(marks) > MAX_SPACED_WIRES:
+        return sizes.crowded_port
+    if not measure.down or len(marks) < 3:
+        return sizes.port
+    pill = any(mark.pill for mark in marks) * (sizes.pill + 4)
+    return max(sizes.port, pill, any(mark.sent for mark in marks) * (sizes.slot + 8))
+
+
+def measure_box(box: Box, measure: PictureMeasure) -> tuple[int, int]:
+    """Return the width and height of a box, before its ports are counted."""
+    sizes = measure.sizes
+    if box.kind is BoxKind.SPLIT:
+        return sizes.splitter, sizes.splitter
+    if box.kind is BoxKind.NODE:
+        sign = write_sign(box.text)
+        wide = max(sizes.word, _round_up_to_grid(measure_text(sign, sizes.word_font) + 20))
+        return wide if is_word(sign) else sizes.node, sizes.node
+    if box.kind is BoxKind.GROUP:
+        name = measure_text(write_group_name(box), TITLE_FONT_SIZE, bold=True)
+        wide = _round_up_to_grid(max(name, measure_text(box.text, SMALL_FONT_SIZE)) + 28)
+        return max(sizes.group, wide), sizes.group_height if measure.ran else sizes.bare_group_height
+    return _measure_leaf(box, measure)
+
+
+def _measure_leaf(box: Box, measure: PictureMeasure) -> tuple[int, int]:
+    sizes = measure.sizes
+    name = measure_text(write_leaf_name(box), sizes.name_font)
+    if not measure.ran:
+        return max(sizes.node, _round_up_to_grid(name + 2 * sizes.pad)), sizes.bare_leaf
+    number = max(sizes.slot, measure_text(box.shape, sizes.number_font))
+    word = measure_text(GRADIENT_WORD, SMALL_FONT_SIZE) if measure.detail < Detail.NO_WORD else 0
+    return _round_up_to_grid(2 * sizes.pad + max(name, word) + 8 + number), sizes.leaf
+
+
+def _room_after(box: Box, measure: PictureMeasure) -> int:
+    """Return the room that the numbers behind a box need, along."""
+    sizes = measure.sizes
+    if box.kind is not BoxKind.NODE:
+        return 4 if box.kind is BoxKind.SPLIT else sizes.tail
+    if not measure.ran:
+        return 4 if measure.down else sizes.tail
+    return sizes.number_font + 14 if measure.down else sizes.gap + sizes.slot + sizes.slack
+
+
+def output_length(box: Box, measure: PictureMeasure) -> int:
+    """Return the length of the wire to the dot of an output."""
+    sizes = measure.sizes
+    if box.kind is not BoxKind.NODE or not measure.ran:
+        return 28
+    return sizes.number_font + 20 if measure.down else sizes.gap + sizes.slot
+
+
+def _output_room(box: Box, measure: PictureMeasure) -> int:
+    if not box.outputs:
         return 0
-    past = measure_labels(labels[-1]) + 7 - wide // (2 * len(labels))
-    return _round_up_to_even(wide + 2 * max(0, past))
+    text = 0 if measure.down else 8 + measure_text(write_output_label(box), measure.sizes.name_font)
+    return output_length(box, measure) + measure.sizes.dot + text
 
 
-def write_output_label(box: Box) -> str:
-    """Return the text at the arrow of an output: its labels other than the name of the box, or `output`."""
-    others = [label for label in box.outputs if label != box.name]
-    return clip_end(", ".join(others), MAX_NAME_COLUMNS) or "output"
+def _room_across(box: Box, across: int, marks: Sequence[WireMarks], measure: PictureMeasure) -> int:
+    """Return the room that a box needs across, around its middle."""
+    sizes = measure.sizes
+    if box.kind is not BoxKind.NODE:
+        return across
+    pill = any(mark.pill for mark in marks)
+    sent = any(mark.sent for mark in marks)
+    if not measure.down:
+        return across + sent * 2 * sizes.number_font
+    numbers = measure.ran * 2 * (ASIDE + sizes.slot)
+    span = sizes.port * (len(marks) - 1)
+    beside = max(pill * 2 * (sizes.pill - ASIDE), sent * 2 * (sizes.slot + 8))
+    return max(across, numbers, span + beside if len(marks) < 3 else 0)
 
 
-def _port_pitch(labels: Sequence[tuple[str, str]], down: bool) -> int:
-    if not any(map(any, labels)):
-        return BARE_PORT_PITCH
-    return max(measure_labels(texts) for texts in labels) + 14 if down else LABELLED_PORT_PITCH
+def _room_below(box: Box, across: int, reserve: int, measure: PictureMeasure) -> float:
+    """Return the room that a box needs on its far side besides: under it for a caption, or beside it."""
+    sizes = measure.sizes
+    caption = show_caption(box, measure)
+    if not measure.down:
+        return CAPTION_HEIGHT if caption else 0
+    beside = across / 2 + 8 + measure_text(caption, sizes.label_font) if caption else 0
+    output = sizes.dot + 4 + measure_text(write_output_label(box), sizes.name_font) if box.outputs else 0
+    return max(0, beside - reserve / 2, output - reserve / 2)
 
 
-def _measure_box(box: Box) -> tuple[int, int]:
-    """Return the width and height a box needs for its text."""
-    gap = 12 if box.name and box.text else 0
-    head = (
-        measure_text(shorten_name(box), FONT_SIZE, bold=True)
-        + gap
-        + measure_text(shorten_op(box), FONT_SIZE, bold=not box.name)
-        + 2 * BOX_PADDING
-    )
-    rows = [_measure_row(cell) for cell in list_box_rows(box)]
-    return _round_up_to_even(max([head, *rows, 44])), HEAD_HEIGHT + ROW_HEIGHT * len(rows) + (0 if rows else 4)
+def _round_up_to_grid(size: float) -> int:
+    return 4 * math.ceil(size / 4)
 
 
-def _measure_row(cell: BoxRow) -> int:
-    """Return the width of a row: what it shows on the left, the number on the right."""
-    hatched = cell.reading.state is ReadingState.NONFINITE
-    return (
-        measure_text(cell.what, SMALL_FONT_SIZE)
-        + 10
-        + measure_text(cell.text, FONT_SIZE, bold=hatched)
-        + 2 * BOX_PADDING
-        + HATCH_ROOM * hatched
-    )
-
-
-def _round_up_to_even(size: int) -> int:
-    return size + size % 2
-
-
-FRAME_SIDE_MARGIN = 6
+FRAME_SIDE_MARGIN = 8
 """Distance of a frame from its boxes."""
-FRAME_TOP_MARGIN = 15
+FRAME_TOP_MARGIN = 20
 """Distance at the top of the frame, where its name stands."""
-FRAME_SIDE_STEP = 5
+FRAME_SIDE_STEP = 4
 """Additional distance for every level of groups inside."""
-FRAME_TOP_STEP = 14
+FRAME_TOP_STEP = 16
 """Additional distance at the top for every level of groups inside."""
 
 
@@ -451,7 +524,7 @@ def _count_inner_levels(picture: Picture) -> dict[str, int]:
 def _find_rank_spans(shown: PlacedPicture) -> dict[int, tuple[int, int]]:
     """Return the start and end of each rank along, with half of the gaps around it."""
     extents: dict[int, tuple[int, int]] = {}
-    for rank, rect in zip(shown.ranks, shown.rects, strict=True):
+    for rank, rect in zip(shown.ranks, shown.extents, strict=True):
         start, end = _span_along(rect, shown.down)
         low, high = extents.get(rank, (start, end))
         extents[rank] = min(low, start), max(high, end)
@@ -481,10 +554,10 @@ class _FrameBuilder:
         top = FRAME_TOP_MARGIN + FRAME_TOP_STEP * level
         self.before = (top, self.side) if self.down else (self.side, top)
         members = {*inside}
-        self.others = [rect for k, rect in enumerate(shown.rects) if k not in members]
+        self.others = [rect for k, rect in enumerate(shown.extents) if k not in members]
         self.ranks: dict[int, list[Rect]] = {}
         for k in inside:
-            self.ranks.setdefault(shown.ranks[k], []).append(shown.rects[k])
+            self.ranks.setdefault(shown.ranks[k], []).append(shown.extents[k])
 
     def make_columns(self, *, whole: bool) -> list[Rect]:
         """Return one column for all ranks (`whole`), or one for each rank."""
@@ -522,12 +595,12 @@ class _FrameBuilder:
 
 def _span_along(rect: Rect, down: bool) -> tuple[int, int]:
     """Return the start and end of a rectangle in the direction in which values flow."""
-    return (rect.y, rect.y + rect.height) if down else (rect.x, rect.x + rect.width)
+    return (int(rect.y), int(rect.y + rect.height)) if down else (int(rect.x), int(rect.x + rect.width))
 
 
 def _span_across(rect: Rect, down: bool) -> tuple[int, int]:
     """Return the start and end of a rectangle in the other direction."""
-    return (rect.x, rect.x + rect.width) if down else (rect.y, rect.y + rect.height)
+    return (int(rect.x), int(rect.x + rect.width)) if down else (int(rect.y), int(rect.y + rect.height))
 
 
 def _drop_straight_corners(points: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

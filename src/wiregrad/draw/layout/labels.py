@@ -151,7 +151,16 @@ def _clip_around(name: str, first: int, last: int, most: int) -> str:
     return ELLIPSIS * (start > 0) + name[start:stop] + ELLIPSIS * (stop < len(name))
 
 
-DEFAULT_DIGITS = 5
+def typeset_text(text: str) -> str:
+    """Return a number or an op with typographic signs: a minus, a multiplication cross, a caret for powers.
+
+    >>> typeset_text("-1.5e-7") == chr(0x2212) + "1.5e" + chr(0x2212) + "7"
+    True
+    """
+    return text.replace("-", MINUS).replace("**", "^").replace("*", TIMES)
+
+
+DEFAULT_DIGITS = 4
 """Number of significant digits in pictures."""
 UNIFORM_PREFIX = "all "
 """Precedes the number of an array whose elements are all equal."""
@@ -196,30 +205,6 @@ class Reading:
             return scale.tone_of(self.size, signed=self.signed)
         return NONFINITE_TONE if self.state is ReadingState.NONFINITE else ABSENT_TONE
 
-    def says_the_same(self, other: Reading) -> bool:
-        """Return whether both are written alike: their numbers may differ in digits that are not shown.
-
-        >>> read_value(0.1 + 0.2).says_the_same(read_value(0.3)), read_value(0.3).says_the_same(read_value(-0.3))
-        (True, False)
-        """
-        return self.state is other.state and self.signed_text() == other.signed_text()
-
-    def signed_text(self) -> str:
-        """Return the text with the sign written even if it is a plus."""
-        return " ".join(filter(None, [self.shape, self.bare_signed_text()]))
-
-    def bare_signed_text(self) -> str:
-        """Return the text without the shape, with the sign written even if it is a plus.
-
-        >>> read_value(np.array([3.0, 4.0])).bare_signed_text(), read_value(np.array([-2.0, -2.0])).bare_signed_text()
-        ('+‖5‖', 'all -2')
-        """
-        positive = self.state is ReadingState.NUMBER and self.signed and self.size > 0
-        uniform = self.bare_text.startswith(UNIFORM_PREFIX)
-        body = self.bare_text.removeprefix(UNIFORM_PREFIX)
-        plus = "+" if positive and (body[0].isdigit() or body[0] == "‖") else ""
-        return f"{UNIFORM_PREFIX if uniform else ''}{plus}{body}"
-
 
 BLOCKED_READING = Reading("blocked", state=ReadingState.BLOCKED)
 ABSENT_READING = Reading(DASH, state=ReadingState.ABSENT)
@@ -229,7 +214,7 @@ def read_value(value: WireValue | PythonNumber | None, digits: int = DEFAULT_DIG
     """Return the reading of a value: a number, a bool, an array, or None for what was not computed.
 
     >>> read_value(-0.19661193).text, read_value(np.ones(3)).text, read_value(float("nan")).text
-    ('-0.19661', '[3] all 1', 'NaN')
+    ('-0.1966', '[3] all 1', 'NaN')
     >>> read_value(np.array([-3.0, -4.0])).text, read_value(np.array([3.0, -4.0])).text
     ('[2] -‖5‖', '[2] ‖5‖')
     """
@@ -255,10 +240,26 @@ def _read_real(value: float, digits: int) -> Reading:
     return Reading(_name_nonfinite(size), size, state=ReadingState.NONFINITE)
 
 
+MAX_WHOLE_DIGITS = 5
+"""Numbers with more digits before the point have a power of ten; of the others the whole part is not rounded."""
+MIN_PLAIN_POWER = -3
+"""The power of ten of the smallest number that is written without one."""
+
+
 def _format_number(value: float, digits: int) -> str:
-    text = str(value) if isinstance(value, int) and abs(value) < 10**digits else f"{float(value):.{digits}g}"
-    mantissa, mark, exponent = text.partition("e")
-    return f"{mantissa}e{int(exponent)}" if mark else text
+    number = float(value)
+    if 10 ** (MAX_WHOLE_DIGITS - 1) <= abs(number) < 10**MAX_WHOLE_DIGITS:
+        digits = max(digits, MAX_WHOLE_DIGITS)
+    mantissa, _, exponent = f"{number:.{digits - 1}e}".partition("e")
+    power = int(exponent)
+    if number and not MIN_PLAIN_POWER <= power < MAX_WHOLE_DIGITS:
+        return f"{_strip_zeros(mantissa)}e{power}"
+    text = _strip_zeros(f"{number:.{max(digits - 1 - power, 0)}f}")
+    return "0" if text == "-0" else text
+
+
+def _strip_zeros(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _name_nonfinite(value: float) -> str:
@@ -271,9 +272,9 @@ def _read_complex(value: complex, digits: int) -> Reading:
     if not (math.isfinite(value.real) and math.isfinite(value.imag)):
         has_nan = math.isnan(value.real) or math.isnan(value.imag)
         return Reading("NaN" if has_nan else "Inf", math.nan, state=ReadingState.NONFINITE)
-    imaginary = _format_number(value.imag, digits - 1)
+    imaginary = _format_number(value.imag, digits)
     sign = "" if imaginary.startswith("-") else "+"
-    text = f"{_format_number(value.real, digits - 1)}{sign}{imaginary}i"
+    text = f"{_format_number(value.real, digits)}{sign}{imaginary}i"
     return Reading(text, min(math.hypot(value.real, value.imag), 1.7e308), signed=False)
 
 
@@ -301,7 +302,7 @@ def _write_contents(value: NDArray[Any], sign: str, size: float, digits: int) ->
     first = value.flat[0]
     if bool((value == first).all()):
         return f"{UNIFORM_PREFIX if value.size > 1 else ''}{read_value(first, digits).text}"
-    return f"{sign}‖{_format_number(size, digits - 1)}‖"
+    return f"{sign}‖{_format_number(size, digits)}‖"
 
 
 def format_shape(shape: Sequence[int]) -> str:

@@ -6,6 +6,7 @@ box for each piece of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
@@ -40,22 +41,45 @@ from wiregrad.draw.layout.labels import (
     DEFAULT_DIGITS,
     Reading,
     ReadingState,
+    count_columns,
     count_nonfinite,
     escape_unprintable,
     finite_norm,
     format_in_full,
     format_nonfinite,
+    format_shape,
     read_value,
 )
+from wiregrad.draw.layout.signs import MAX_CAPTION_COLUMNS, typeset_caption
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun
 from wiregrad.errors import CircuitError, InputError, short_repr, suggest_name
-from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Node, Pattern, join_first_names
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Node, Op, Pattern, join_first_names
 from wiregrad.ir.types_and_kinks import decode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
 
 MAX_SOURCE_COLUMNS = 12
 """A source text of up to this many characters is shown in the box of its node; a longer one in the tooltip only."""
+
+
+MAX_CAPTION_DEPTH = 4
+"""Maximum depth of the expression under a box."""
+MAX_CAPTION_OPERANDS = 3
+"""Maximum number of operands in the expression under a box."""
+ATOM_LEVEL = 99
+"""How tightly something binds that needs no parentheses."""
+_AUTOMATIC_NAME = re.compile(r"t\d+")
+
+
+def find_given_name(circuit: CircuitGraph, node: int) -> str | None:
+    """Return the name that a person gave to a node; formulas call the others t1, t2 and so on."""
+    names = circuit.columns.names.names_of(node)
+    return None if not names or _AUTOMATIC_NAME.fullmatch(names[0]) else names[0]
+
+
+def _has_local(op: Op) -> bool:
+    """Return whether an op has a local derivative for each input that is worth writing: those of sums are 1."""
+    return isinstance(op, Elementwise) and op.pattern not in (Pattern.DISTRIBUTE, Pattern.MERGE)
 
 
 class PictureOptions(TypedDict, total=False):
@@ -211,7 +235,14 @@ class _PictureBuilder:
             sent = self.read_gradient(wire.blocked, wire.sent, source)
             if view.op.pattern is not Pattern.MERGE and wire.local is not None and self.active[source]:
                 local = read_value(wire.local, self.digits)
-        return PictureLink(start, end, node, slot, view.op.input_name(slot), local, sent)
+        shape = self._write_shape(source)
+        pill = not shape and _has_local(view.op) and bool(self.active[source])
+        return PictureLink(start, end, node, slot, view.op.input_name(slot), local, sent, pill=pill, shape=shape)
+
+    def _write_shape(self, node: int) -> str:
+        """Return the shape of a node's array without brackets; empty for a number."""
+        shape = self.circuit.type_of(node).shape
+        return format_shape(shape)[1:-1] if shape else ""
 
     def read_gradient(self, absent: bool, value: WireValue | PythonNumber | None, node: int) -> Reading:
         """Return the reading of a gradient: a dash if none was asked for, `blocked` if none arrived."""
@@ -245,7 +276,45 @@ class _PictureBuilder:
             outputs=labels,
             bad=sum(r is not None and r.state is ReadingState.NONFINITE for r in (value, grad)),
             kink="" if run is None else self._find_kink(view),
+            caption=escape_unprintable(self._write_node_caption(node)) if kind is BoxKind.NODE else "",
+            shape=self._write_shape(node),
         )
+
+    def _write_node_caption(self, node: int) -> str:
+        """Return what stands under a node: its name, or what it computes if it has none or that stands elsewhere."""
+        name = find_given_name(self.circuit, node)
+        if name is not None and name not in self.labels.get(node, ()):
+            return name
+        found = self._write_computation(node, MAX_CAPTION_DEPTH)
+        return self.circuit.title_of(node) if found is None else found[0]
+
+    def _write_computation(self, node: int, depth: int) -> tuple[str, int] | None:
+        """Write what a node computes, with how tightly it binds; None if that is too long to stand under a box."""
+        if not self.circuit.columns.names.names_of(node):
+            title = self.circuit.title_of(node)
+            return title, 0 if " " in title else ATOM_LEVEL
+        op = self.circuit.op_of(node)
+        sources = self.circuit.sources_of(node)
+        if not sources or len(sources) > MAX_CAPTION_OPERANDS:
+            return None
+        level = int(op.level) if op.infix and len(sources) == 2 else ATOM_LEVEL
+        operands = []
+        for slot, source in enumerate(sources):
+            text, tight = self._write_operand(source, depth - 1)
+            loose = bool(op.prefix) and tight < ATOM_LEVEL if level == ATOM_LEVEL else tight < level + slot
+            operands.append(f"({text})" if loose else text)
+        text = str(op.expression(*operands))
+        too_long = count_columns(typeset_caption(text)) > MAX_CAPTION_COLUMNS
+        return None if too_long else (text, 0 if op.prefix else level)
+
+    def _write_operand(self, node: int, depth: int) -> tuple[str, int]:
+        """Write a node as an operand: its number, its name, or what it computes."""
+        constant = self._write_constant(node)
+        name = find_given_name(self.circuit, node)
+        atom = (constant or name or self.circuit.title_of(node)), ATOM_LEVEL
+        if constant or name is not None or depth <= 0:
+            return atom
+        return self._write_computation(node, depth) or atom
 
     def _list_source_texts(self, node: int) -> list[str]:
         """Return the source text of a node, if it is short enough for a box."""

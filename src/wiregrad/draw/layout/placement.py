@@ -253,16 +253,17 @@ def _settle_row(
 
 
 def _round_places(board: LayoutBoard) -> None:
-    """Move everything to whole numbers from 0 on, and keep all minimum distances."""
+    """Move everything to the grid, from 0 on, and keep all minimum distances."""
+    grid = board.metrics.grid
     edges = [board.middle[item] - board.sizes[item] // 2 for row in board.rows for item in row[:1]]
     start = min(edges, default=0.0)
     for row in board.rows:
         before = -1
         for item in row:
             # Halves are rounded up, as in JavaScript; round() would round them to even numbers.
-            at = float((board.middle[item] - start + 0.5) // 1)
+            at = float(grid * (((board.middle[item] - start) / grid + 0.5) // 1))
             least = board.sizes[item] // 2 if before < 0 else board.middle[before] + board.min_distance(before, item)
-            board.middle[item] = max(at, least)
+            board.middle[item] = max(at, grid * -(-least // grid))
             before = item
 
 
@@ -274,8 +275,7 @@ def _stack_bands(board: LayoutBoard) -> None:
         start = min(board.middle[row[0]] - board.sizes[row[0]] // 2 for row in rows)
         for item in (item for row in rows for item in row):
             board.middle[item] += at - start
-        at = max(board.middle[row[-1]] - board.sizes[row[-1]] // 2 + board.sizes[row[-1]] for row in rows)
-        at += board.metrics.band
+        at = max(board.end_of(row[-1]) for row in rows) + board.metrics.band
 
 
 def _straighten_trunks(board: LayoutBoard) -> None:
@@ -357,7 +357,7 @@ def route_wires(board: LayoutBoard, *, straight: bool) -> Layout:
 
 def _total_extent(board: LayoutBoard) -> int:
     last = [row[-1] for row in board.rows if row]
-    return max((int(board.middle[item]) - board.sizes[item] // 2 + board.sizes[item] for item in last), default=0)
+    return max((board.end_of(item) for item in last), default=0)
 
 
 def locate_port(board: LayoutBoard, wire: int) -> int:

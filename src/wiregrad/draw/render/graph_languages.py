@@ -13,10 +13,11 @@ from enum import Enum
 from typing import NamedTuple, Unpack
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
-from wiregrad.draw.layout.labels import Reading, ReadingState, clip_end, clip_front, count_columns
+from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink, write_number_rows
+from wiregrad.draw.layout.figure import write_factor
+from wiregrad.draw.layout.labels import Reading, ReadingState, clip_end, clip_front, count_columns, typeset_text
 from wiregrad.draw.layout.picture import PictureOptions, build_picture
-from wiregrad.draw.palette import LIGHT_THEME, NONFINITE_TONE, ColourScale
+from wiregrad.draw.palette import LIGHT_THEME, ColourScale
 from wiregrad.ir import CircuitGraph
 
 
@@ -84,7 +85,6 @@ def _count_shared_parts(one: list[str], two: list[str]) -> int:
 
 
 _DOT_SHAPES = {BoxKind.INPUT: "Mrecord", BoxKind.CONSTANT: "Mrecord", BoxKind.SPLIT: "point"}
-_DOT_PEN_WIDTHS = {1: "1", 2: "2", 3: "3.2"}
 
 
 def to_dot(
@@ -153,10 +153,7 @@ def _write_dot_box(box: Box, scale: ColourScale) -> str:
         return f'shape=point, width=0.1, color="{LIGHT_THEME.ink}", tooltip={about}'
     text = f"({box.text})" if box.kind is BoxKind.GROUP else box.text
     title = " ".join(part for part in (box.name, text) if part) or box.label
-    fields = [title]
-    fields += [] if box.value is None else [f"data {box.value.text}"]
-    fields += [] if box.grad is None else [f"grad {box.grad.signed_text()}"]
-    fields += [f"{box.bad:,} not finite"] if box.kind is BoxKind.GROUP and box.bad else []
+    fields = [title, *write_number_rows(box)]
     fields += [f"output {', '.join(box.outputs)}"] if box.outputs else []
     label = " | ".join(map(_escape_dot_field, fields))
     shape = _DOT_SHAPES.get(box.kind, "record")
@@ -165,9 +162,17 @@ def _write_dot_box(box: Box, scale: ColourScale) -> str:
     return f'shape={shape}, label="{{ {label} }}", style=filled, fillcolor="{fill}", tooltip={about}{thick}'
 
 
+def _write_wire_numbers(link: PictureLink) -> Iterator[str]:
+    """Return the numbers on a wire: its local derivative as a factor, and the gradient sent back."""
+    factor = "" if link.local is None else write_factor(link.local)
+    if factor:
+        yield factor
+    if link.sent is not None and link.sent.state is not ReadingState.ABSENT:
+        yield typeset_text(link.sent.text)
+
+
 def _write_dot_edge(link: PictureLink, scale: ColourScale) -> str:
-    texts = [] if link.local is None else [f"∂ {link.local.text}"]
-    texts += [] if link.sent is None or link.sent.state is ReadingState.ABSENT else [link.sent.signed_text()]
+    texts = [*_write_wire_numbers(link)]
     texts += [f"{link.wires:,} wires"] if link.wires > 1 else []
     # In a DOT label, a backslash followed by n starts a new line.
     label = "\\n".join(quote_for_dot(text)[1:-1] for text in texts)
@@ -180,7 +185,7 @@ def _write_dot_stroke(sent: Reading, scale: ColourScale) -> str:
     if sent.state is ReadingState.ABSENT:
         return ""
     tone = sent.tone_on(scale)
-    thick = _DOT_PEN_WIDTHS[3 if sent.state is ReadingState.NONFINITE else scale.line_weight(sent.size)]
+    thick = f"{scale.line_width(sent.size):.2g}"
     style = ', style="bold,dotted"' if sent.state is ReadingState.NONFINITE else ""
     colours = f'color="{LIGHT_THEME.stroke_colour(tone)}", fontcolor="{LIGHT_THEME.text_colour(tone)}"'
     return f", {colours}, penwidth={thick}{style}"
@@ -251,10 +256,7 @@ def _write_mermaid_box(k: int, box: Box) -> str:
     left, right = _MERMAID_BRACKETS.get(box.kind, ("[", "]"))
     if box.kind is BoxKind.SPLIT:
         return f'b{k}{left}" "{right}'
-    lines = [_write_mermaid_title(box)]
-    lines += [] if box.value is None else [f"data {box.value.text}"]
-    lines += [] if box.grad is None else [f"grad {box.grad.signed_text()}"]
-    lines += [f"{box.bad:,} not finite"] if box.kind is BoxKind.GROUP and box.bad else []
+    lines = [_write_mermaid_title(box), *write_number_rows(box)]
     return f'b{k}{left}"{"<br/>".join(map(escape_for_mermaid, lines))}"{right}'
 
 
@@ -267,8 +269,7 @@ def _write_mermaid_title(box: Box) -> str:
 
 
 def _write_mermaid_link(link: PictureLink) -> str:
-    parts = [] if link.local is None else [f"∂ {link.local.text}"]
-    parts += [] if link.sent is None or link.sent.state is ReadingState.ABSENT else [link.sent.signed_text()]
+    parts = [*_write_wire_numbers(link)]
     parts += [f"{link.wires:,} wires"] if link.wires > 1 else []
     label = f'|"{"<br/>".join(map(escape_for_mermaid, parts))}"|' if parts else ""
     blocked = link.sent is not None and link.sent.state is ReadingState.BLOCKED
@@ -285,5 +286,5 @@ def _write_mermaid_styles(drawn: Picture, scale: ColourScale) -> Iterator[str]:
     for k, link in enumerate(drawn.links):
         if link.sent is not None and link.sent.state in (ReadingState.NUMBER, ReadingState.NONFINITE):
             tone = link.sent.tone_on(scale)
-            thick = 3 if tone == NONFINITE_TONE else scale.line_weight(link.sent.size)
+            thick = round(scale.line_width(link.sent.size))
             yield f"  linkStyle {k} stroke:{LIGHT_THEME.stroke_colour(tone)},stroke-width:{thick}px"

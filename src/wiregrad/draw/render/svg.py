@@ -1,7 +1,8 @@
 """Pictures as SVG: one text without scripts and without references to anything outside it.
 
-From small to large: elements and paths, boxes (a head with name and op, a row for the value and one for the gradient),
-the legend (colour scale and signs), and the page, which `to_svg` returns.
+Numbers stand on wires, at the producer: the value above, the gradient below. Boxes hold the sign of their op, leaves
+their name, value and gradient. A local derivative stands at the port where its wire enters. From small to large:
+elements and paths, boxes, wires, the legend, and the page, which `to_svg` returns.
 
 Invariants: user text is escaped and appears only in text nodes and attribute values; nothing has an id, so many
 pictures can share a page; the colours of both themes fit in one file.
@@ -15,29 +16,50 @@ from html import escape
 from typing import Unpack
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
+from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink, write_number_rows
 from wiregrad.draw.layout.figure import (
-    BOX_PADDING,
-    FONT_SIZE,
-    HEAD_HEIGHT,
+    GRADIENT_WORD,
     SMALL_FONT_SIZE,
-    BoxRow,
     GroupFrame,
+    PictureMeasure,
     PlacedPicture,
     Rect,
+    assign_ports,
     build_group_frames,
     count_unframed_groups,
-    is_detailed,
-    list_box_rows,
     place_picture,
-    shorten_name,
-    shorten_op,
-    typeset_text,
-    write_output_label,
+    show_caption,
+    write_factor,
+    write_group_name,
+    write_leaf_name,
+    write_slot_text,
     write_stub_name,
 )
-from wiregrad.draw.layout.labels import MINUS, Reading, ReadingState, clip_end, measure_text, read_value
+from wiregrad.draw.layout.labels import (
+    DASH,
+    MINUS,
+    TIMES,
+    Reading,
+    ReadingState,
+    clip_end,
+    measure_text,
+    read_value,
+    typeset_text,
+)
 from wiregrad.draw.layout.picture import PictureOptions, build_picture
+from wiregrad.draw.layout.signs import MathLook, is_word, split_math, write_sign
+from wiregrad.draw.layout.slots import (
+    Anchor,
+    BoxPlaces,
+    OutputMark,
+    PagePoint,
+    PortPlaces,
+    TextSlot,
+    find_places,
+    make_slot,
+    place_output,
+    place_port,
+)
 from wiregrad.draw.palette import (
     AUTO_THEME,
     MIXED_TONE,
@@ -46,16 +68,21 @@ from wiregrad.draw.palette import (
     POSITIVE_TONE,
     THEMES,
     TONE_STEPS,
-    ZERO_TONE,
     ColourScale,
+    name_wire_colour,
     write_style_sheet,
 )
+from wiregrad.draw.render.animation import PULSE_SHARE, PictureTiming
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import InputError, short_repr, suggest_name
 from wiregrad.ir import CircuitGraph
 
-WIRE_CORNER_RADIUS = 6
+WIRE_CORNER_RADIUS = 14
 """Radius of the corners of wires."""
+PLAIN_WIRE_WIDTH = 1.7
+"""Thickness of a wire that carries no gradient."""
+ARRAY_WIRE_WIDTH = 3.2
+"""Thickness of a wire that carries an array and no gradient."""
 
 
 def write_attributes(**values: object) -> str:
@@ -104,12 +131,11 @@ def prefix_classes(css: str) -> str:
     return " ".join(f"wg-{name}" for name in css.split())
 
 
-def draw_rect(rect: Rect, css: str, round_: int = 0) -> str:
+def draw_rect(rect: Rect, css: str, round_: float = 0) -> str:
     """Draw a rectangle."""
-    values = {"rx": round_} if round_ else {}
-    return write_element(
-        "rect", x=rect.x, y=rect.y, width=rect.width, height=rect.height, class_=prefix_classes(css), **values
-    )
+    values = {"rx": f"{round_:g}"} if round_ else {}
+    edges = {"x": f"{rect.x:g}", "y": f"{rect.y:g}", "width": f"{rect.width:g}", "height": f"{rect.height:g}"}
+    return write_element("rect", **edges, class_=prefix_classes(css), **values)
 
 
 def draw_line(path: str, css: str, width: float = 1.2) -> str:
@@ -117,68 +143,92 @@ def draw_line(path: str, css: str, width: float = 1.2) -> str:
     return write_element("path", d=path, class_=prefix_classes(f"line {css}"), stroke_width=f"{width:g}")
 
 
-def draw_arrow(end: tuple[int, int], down: bool, css: str) -> str:
-    """Draw the head of an arrow that ends at a point."""
+def draw_head(end: PagePoint, down: bool, css: str, size: float, *, back: bool) -> str:
+    """Draw the head of a wire: at its end, or turned round at its start if the gradient flows back along it."""
     x, y = end
-    path = f"M{x} {y}l-4 -8h8z" if down else f"M{x} {y}l-8 -4v8z"
+    long = size * 1.25 * (1 if back else -1)
+    half = size * 0.68
+    path = (
+        f"M{x:g} {y:g}l{-half:g} {long:g}h{2 * half:g}z" if down else f"M{x:g} {y:g}l{long:g} {-half:g}v{2 * half:g}z"
+    )
     return write_element("path", d=path, class_=prefix_classes(f"arrow {css}"))
 
 
-def trace_rounded_path(points: Sequence[tuple[int, int]]) -> str:
+def write_in_slot(text: str, slot: TextSlot, css: str, font: int, *, bold: bool = False) -> str:
+    """Write a line of text in its slot; one that is too long is squeezed."""
+    classes = f"{css} f{font} {ANCHOR_CLASSES[slot.anchor]}"
+    values: dict[str, object] = {"x": f"{slot.at[0]:g}", "y": f"{slot.at[1]:g}", "class_": prefix_classes(classes)}
+    if measure_text(text, font, bold=bold) > slot.rect.width:
+        values |= {"textLength": f"{slot.rect.width:g}", "lengthAdjust": "spacingAndGlyphs"}
+    return write_element("text", escape(text), **values)
+
+
+def write_math(text: str, slot: TextSlot, css: str, font: int) -> str:
+    """Write a name or an expression as a book would set it: italic letters, digits as subscripts."""
+    parts = []
+    low = False
+    for part in split_math(text):
+        sub = part.look is MathLook.SUBSCRIPT
+        shift = {"dy": f"{font * (0.22 if sub else -0.22):g}"} if sub != low else {}
+        looks = {MathLook.ITALIC: "it", MathLook.UPRIGHT: "", MathLook.SUBSCRIPT: "sub"}[part.look]
+        classes = {"class_": prefix_classes(looks)} if looks else {}
+        parts.append(write_element("tspan", escape(part.text), **shift, **classes))
+        low = sub
+    names = prefix_classes(f"{css} math f{font} {ANCHOR_CLASSES[slot.anchor]}")
+    return write_element("text", *parts, x=f"{slot.at[0]:g}", y=f"{slot.at[1]:g}", class_=names)
+
+
+ANCHOR_CLASSES = {Anchor.START: "", Anchor.MIDDLE: "mid", Anchor.END: "end"}
+
+
+def trace_rounded_path(points: Sequence[PagePoint], radius: float = WIRE_CORNER_RADIUS) -> str:
     """Return a path through points, with round corners at right angles.
 
     >>> trace_rounded_path([(0, 0), (20, 0), (20, 30)])
-    'M0 0L14 0Q20 0 20 6L20 30'
+    'M0 0L10 0Q20 0 20 10L20 30'
     """
-    parts = [f"M{points[0][0]} {points[0][1]}"]
+    parts = [f"M{points[0][0]:g} {points[0][1]:g}"]
     for before, at, behind in zip(points, points[1:], points[2:], strict=False):
-        r = min(WIRE_CORNER_RADIUS, _path_distance(before, at) // 2, _path_distance(at, behind) // 2)
+        r = min(radius, _path_distance(before, at) // 2, _path_distance(at, behind) // 2)
         right = (before[0] == at[0]) != (behind[0] == at[0]) and (before[1] == at[1]) != (behind[1] == at[1])
         if right and r > 0:
             a, b = _step_towards(at, before, r)
             c, d = _step_towards(at, behind, r)
-            parts.append(f"L{a} {b}Q{at[0]} {at[1]} {c} {d}")
+            parts.append(f"L{a:g} {b:g}Q{at[0]:g} {at[1]:g} {c:g} {d:g}")
         else:
-            parts.append(f"L{at[0]} {at[1]}")
-    return "".join([*parts, f"L{points[-1][0]} {points[-1][1]}"])
+            parts.append(f"L{at[0]:g} {at[1]:g}")
+    return "".join([*parts, f"L{points[-1][0]:g} {points[-1][1]:g}"])
 
 
-def trace_rounded_outline(points: Sequence[tuple[int, int]]) -> str:
+def trace_rounded_outline(points: Sequence[PagePoint]) -> str:
     """Return a closed path through points, with round corners.
 
     >>> trace_rounded_outline([(0, 0), (20, 0), (20, 30), (0, 30)])
-    'M10 0L15 0Q20 0 20 5L20 24Q20 30 14 30L6 30Q0 30 0 24L0 5Q0 0 5 0L10 0Z'
+    'M10 0L15 0Q20 0 20 5L20 20Q20 30 10 30L10 30Q0 30 0 20L0 5Q0 0 5 0L10 0Z'
     """
     (x, y), (x1, y1) = points[:2]
     middle = ((x + x1) // 2, (y + y1) // 2)
     return trace_rounded_path([middle, *points[1:], points[0], middle]) + "Z"
 
 
-def _path_distance(one: tuple[int, int], two: tuple[int, int]) -> int:
+def _path_distance(one: PagePoint, two: PagePoint) -> float:
     return abs(one[0] - two[0]) + abs(one[1] - two[1])
 
 
-def _step_towards(one: tuple[int, int], two: tuple[int, int], step: int) -> tuple[int, int]:
+def _step_towards(one: PagePoint, two: PagePoint, step: float) -> PagePoint:
     """Return the point a step away from one point in the direction of another."""
-    return tuple(a + step * ((b > a) - (b < a)) for a, b in zip(one, two, strict=True))  # type: ignore[return-value]
+    (x, y), (x1, y1) = one, two
+    return x + step * ((x1 > x) - (x1 < x)), y + step * ((y1 > y) - (y1 < y))
 
 
-def trace_cell(rect: Rect, top: int, left: int, right: int) -> str:
-    """Return the path of a cell; the numbers are the radii at the top, the lower left and the lower right corner."""
-    x = rect.x
-    y = rect.y
-    w = rect.width
-    h = rect.height
-    return "".join(
-        [
-            f"M{x} {y + top}",
-            f"q0 {-top} {top} {-top}h{w - 2 * top}q{top} 0 {top} {top}" if top else f"h{w}",
-            f"V{y + h - right}",
-            f"q0 {right} {-right} {right}" if right else "",
-            f"H{x + left}",
-            f"q{-left} 0 {-left} {-left}z" if left else "z",
-        ]
-    )
+def trace_cell(rect: Rect, radius: float) -> str:
+    """Return the path of a cell whose lower corners are round.
+
+    >>> trace_cell(Rect(0, 0, 20, 10), 4)
+    'M0 0h20V6q0 4 -4 4H4q-4 0 -4 -4z'
+    """
+    x, y, w, h, r = rect.x, rect.y, rect.width, rect.height, radius
+    return f"M{x:g} {y:g}h{w:g}V{y + h - r:g}q0 {r:g} {-r:g} {r:g}H{x + r:g}q{-r:g} 0 {-r:g} {-r:g}z"
 
 
 def trace_hatch(rect: Rect, step: int = 6) -> str:
@@ -192,140 +242,192 @@ def trace_hatch(rect: Rect, step: int = 6) -> str:
     w = rect.width
     h = rect.height
     strokes = []
-    for t in range(step, w + h, step):
+    for t in range(step, int(w + h), step):
         start = (x + max(0, t - h), y + min(t, h))
         end = (x + min(t, w), y + max(0, t - w))
-        strokes.append(f"M{start[0]} {start[1]}L{end[0]} {end[1]}")
+        strokes.append(f"M{start[0]:g} {start[1]:g}L{end[0]:g} {end[1]:g}")
     return "".join(strokes)
 
 
 class SvgBoxWriter:
     """Draws boxes with one colour scale and adds the tones it used to `tones`."""
 
-    def __init__(self, scale: ColourScale, tones: set[str]) -> None:
+    def __init__(
+        self, scale: ColourScale, tones: set[str], measure: PictureMeasure, timing: PictureTiming | None = None
+    ) -> None:
         self.scale = scale
         self.tones = tones
+        self.measure = measure
+        self.sizes = measure.sizes
+        self.timing = timing
+        self.index = 0
+        """The index of the box that is drawn."""
 
-    def draw_box(self, drawn: Box, rect: Rect) -> str:
+    def _show_value(self, markup: str) -> str:
+        return markup if self.timing is None else self.timing.show_from(self.timing.values[self.index], markup)
+
+    def _show_gradient(self, markup: str) -> str:
+        return markup if self.timing is None else self.timing.show_from(self._gradient_time, markup)
+
+    @property
+    def _gradient_time(self) -> float:
+        """When the gradient is seen: when the pulse that brings it has arrived."""
+        return 0.0 if self.timing is None else self.timing.gradients[self.index] + PULSE_SHARE
+
+    def draw_box(self, drawn: Box, rect: Rect, index: int) -> str:
         """Return a box with its tooltip."""
-        parts = _draw_splitter(drawn, rect) if drawn.kind is BoxKind.SPLIT else self._draw_card(drawn, rect)
+        self.index = index
+        places = find_places(drawn, rect, self.measure)
+        draw = {BoxKind.SPLIT: self._draw_splitter, BoxKind.NODE: self._draw_node, BoxKind.GROUP: self._draw_group}
+        parts = draw.get(drawn.kind, self._draw_leaf)(drawn, rect, places)
+        kink = [_draw_kink_badge(rect.x + rect.width, rect.y, drawn.kink)] if drawn.kink else []
         label = ", ".join(drawn.facts[:4])
-        return write_element(
-            "g", write_tooltip("\n".join(drawn.facts)), *parts, role="graphics-symbol", aria_label=label
-        )
+        tooltip = write_tooltip("\n".join(drawn.facts))
+        ring = self._draw_ring(drawn, rect)
+        return write_element("g", tooltip, ring, *parts, *kink, role="graphics-symbol", aria_label=label)
 
-    def _draw_card(self, drawn: Box, rect: Rect) -> Iterator[str]:
-        round_ = 12 if drawn.is_leaf else 5
-        cells = list_box_rows(drawn)
-        if drawn.kind is BoxKind.GROUP:
-            yield draw_rect(replace(rect, x=rect.x + 4, y=rect.y + 4), "back", round_)
+    def _draw_ring(self, drawn: Box, rect: Rect) -> str:
+        """Return the ring of a box that fires in an animated picture, forward and backward."""
+        timing = self.timing
+        if timing is None or drawn.is_leaf:
+            return ""
+        round_ = rect.width / 2 if drawn.kind is BoxKind.SPLIT else 10
+        halo = draw_rect(Rect(rect.x - 12, rect.y - 12, rect.width + 24, rect.height + 24), "now", round_ + 12)
+        ring = draw_rect(Rect(rect.x - 6, rect.y - 6, rect.width + 12, rect.height + 12), "ring", round_ + 6)
+        times = [timing.sends[self.index]]
+        times += [] if drawn.kind is BoxKind.SPLIT else [timing.values[self.index]]
+        return "".join(timing.show_between(time, time + 1, halo + ring) for time in times)
+
+    def _draw_node(self, drawn: Box, rect: Rect, places: BoxPlaces) -> Iterator[str]:
+        sign = write_sign(drawn.text)
+        font = self.sizes.word_font if is_word(sign) else self.sizes.sign_font
+        yield draw_rect(rect, "box", 10)
+        if drawn.bad:
+            yield self._show_value("".join(self._draw_hatched_node(rect)))
+        yield draw_rect(rect, "edge", 10)
+        middle = (rect.x + rect.width / 2, rect.y + rect.height / 2 + font * 0.36)
+        yield write_in_slot(sign, make_slot(middle, rect.width - 8, font, Anchor.MIDDLE), "", font)
+        if places.caption is not None:
+            text = show_caption(drawn, self.measure)
+            yield write_math(text, places.caption, "quiet halo", self.sizes.label_font)
+        yield from self._write_numbers(drawn, places, on_paper=True)
+
+    def _draw_hatched_node(self, rect: Rect) -> Iterator[str]:
+        within = Rect(rect.x + 3, rect.y + 3, rect.width - 6, rect.height - 6)
+        yield write_element("path", d=trace_hatch(within), class_=prefix_classes("hatch"))
+        yield draw_rect(Rect(rect.x + 6, rect.y + rect.height / 2 - 12, rect.width - 12, 24), "box", 4)
+
+    def _draw_leaf(self, drawn: Box, rect: Rect, places: BoxPlaces) -> Iterator[str]:
+        round_ = rect.height / 2.6
         yield draw_rect(rect, "box", round_)
-        head = replace(rect, height=HEAD_HEIGHT if cells else rect.height)
-        low = 0 if cells else round_
-        yield write_element("path", d=trace_cell(head, round_, low, low), class_=prefix_classes("head"))
-        yield from _draw_head(drawn, head)
-        if cells:
-            yield from self._draw_rows(
-                drawn, replace(rect, y=rect.y + HEAD_HEIGHT, height=rect.height - HEAD_HEIGHT), round_
-            )
-        yield draw_rect(rect, "edge out" if drawn.outputs else "edge", round_)
-        if drawn.kink:
-            yield _draw_kink_badge(rect.x + rect.width, rect.y, drawn.kink)
+        yield from self._draw_cell(drawn, places, round_)
+        yield draw_rect(rect, "leaf", round_)
+        if places.name is not None:
+            yield write_math(write_leaf_name(drawn), places.name, "", self.sizes.name_font)
+        yield from self._write_numbers(drawn, places, on_paper=False)
 
-    def _draw_rows(self, drawn: Box, rect: Rect, round_: int) -> Iterator[str]:
-        cells = list_box_rows(drawn)
-        tall = rect.height // len(cells)
-        for k, row in enumerate(cells):
-            last = k == len(cells) - 1
-            y = rect.y + tall * k
-            here = Rect(rect.x, y, rect.width, rect.y + rect.height - y if last else tall)
-            yield from self._draw_row_background(row, here, round_ * last)
-            yield from _write_row(row, here)
-            yield write_element("path", d=f"M{rect.x} {y}h{rect.width}", class_=prefix_classes("rule"))
+    def _draw_group(self, drawn: Box, rect: Rect, places: BoxPlaces) -> Iterator[str]:
+        yield draw_rect(replace(rect, x=rect.x + 4, y=rect.y + 4), "back", 12)
+        yield draw_rect(rect, "box", 12)
+        yield from self._draw_cell(drawn, places, 12)
+        yield draw_rect(rect, "edge", 12)
+        if places.name is not None and places.text is not None:
+            bad = f", {drawn.bad:,} not finite" if drawn.bad else ""
+            yield write_in_slot(write_group_name(drawn), places.name, "name", 13, bold=True)
+            yield write_in_slot(f"{drawn.text}{bad}", places.text, "quiet", SMALL_FONT_SIZE)
+        yield from self._write_numbers(drawn, places, on_paper=False)
 
-    def _draw_row_background(self, row: BoxRow, rect: Rect, round_: int) -> Iterator[str]:
-        """Return the background of a row; `round_` is the radius of its lower corners."""
-        reading = row.reading
-        if reading.state is ReadingState.NONFINITE:
-            yield from _draw_hatched_row(row, rect, round_)
-        elif row.coloured and reading.state is ReadingState.NUMBER:
-            tone = reading.tone_on(self.scale)
+    def _draw_splitter(self, drawn: Box, _rect: Rect, places: BoxPlaces) -> Iterator[str]:
+        x, y = places.out
+        if not self.measure.ran:
+            yield write_element("circle", cx=f"{x:g}", cy=f"{y:g}", r=self.sizes.dot / 2, class_=prefix_classes("dot"))
+            return
+        r = self.sizes.splitter / 2
+        adder = write_element("circle", cx=f"{x:g}", cy=f"{y:g}", r=f"{r:g}", class_=prefix_classes("adder"))
+        plus = f"M{x - r / 2:g} {y:g}h{r:g}M{x:g} {y - r / 2:g}v{r:g}"
+        adder += write_element("path", d=plus, class_=prefix_classes("plus"))
+        if self.timing is not None:
+            half = self.sizes.dot / 2
+            dot = write_element("circle", cx=f"{x:g}", cy=f"{y:g}", r=half, class_=prefix_classes("dot"))
+            yield self.timing.show_between(0, self.timing.seed, dot)
+            adder = self.timing.show_from(self.timing.seed, adder)
+        yield adder
+        if drawn.nodes > 1:
+            yield write_words(f"{drawn.nodes} splitters", x - r - 4, y - r - 4, "small end")
+
+    def _draw_cell(self, drawn: Box, places: BoxPlaces, round_: float) -> Iterator[str]:
+        """Return the lower part of a leaf or a group, in the colour of its gradient."""
+        cell = places.cell
+        if cell is None or drawn.grad is None:
+            return
+        if drawn.grad.state is ReadingState.NUMBER:
+            tone = drawn.grad.tone_on(self.scale)
             self.tones.add(tone)
-            yield write_element("path", d=trace_cell(rect, 0, round_, round_), class_=prefix_classes(f"t-{tone}"))
-        elif row.coloured:
-            yield draw_rect(Rect(rect.x + 3, rect.y + 2, rect.width - 6, rect.height - 5), "hollow", 5)
+            tint = write_element("path", d=trace_cell(cell, round_), class_=prefix_classes(f"t-{tone}"))
+            yield self._show_gradient(tint)
+        elif drawn.grad.state is ReadingState.NONFINITE:
+            # Strokes would show outside the round corners, so the hatched area is a little smaller.
+            within = Rect(cell.x + round_ / 3, cell.y, cell.width - 2 * round_ / 3, cell.height - round_ / 4)
+            hatch = write_element("path", d=trace_hatch(within), class_=prefix_classes("hatch"))
+            yield self._show_gradient(hatch)
+        yield write_element("path", d=f"M{cell.x:g} {cell.y:g}h{cell.width:g}", class_=prefix_classes("rule"))
+
+    def _write_numbers(self, drawn: Box, places: BoxPlaces, *, on_paper: bool) -> Iterator[str]:
+        font = self.sizes.number_font
+        if places.value is not None and drawn.value is not None:
+            parts = write_number(drawn.value, drawn.shape, places.value, "num" + " halo" * on_paper, font)
+            yield self._show_value("".join(parts))
+        if places.grad is None or drawn.grad is None:
+            return
+        if places.word is not None:
+            if drawn.grad.state is ReadingState.NONFINITE:
+                patch = places.word.rect
+                yield draw_rect(Rect(patch.x - 3, patch.y - 3, patch.width + 6, patch.height + 6), "box", 3)
+            yield write_in_slot(GRADIENT_WORD, places.word, "what", SMALL_FONT_SIZE)
+        css = "grad"
+        if on_paper:
+            tone = drawn.grad.tone_on(self.scale)
+            self.tones.add(tone)
+            css = f"grad halo w-{tone[0]}"
+        yield self._show_gradient("".join(write_number(drawn.grad, "", places.grad, css, font, bold=True)))
 
 
-def _draw_hatched_row(row: BoxRow, rect: Rect, round_: int) -> Iterator[str]:
-    """Return the hatch of a row that is not finite, with plain patches under the text so that it stays readable."""
-    # Strokes would show outside the round corners, so the hatched area is a little smaller.
-    corner = round_ // 3
-    within = Rect(rect.x + corner, rect.y, rect.width - 2 * corner, rect.height - corner)
-    yield write_element("path", d=trace_hatch(within), class_=prefix_classes("hatch"))
-    left = measure_text(row.what, SMALL_FONT_SIZE) + 8
-    right = measure_text(row.text, FONT_SIZE, bold=True) + 8
-    top = rect.y + 1
-    tall = rect.height - 1 - corner
-    yield draw_rect(Rect(rect.x + BOX_PADDING - 4, top, left, tall), "box", 4)
-    yield draw_rect(Rect(rect.x + rect.width - BOX_PADDING + 4 - right, top, right, tall), "box", 4)
+def write_number(
+    reading: Reading, shape: str, slot: TextSlot, css: str, font: int, *, bold: bool = False
+) -> Iterator[str]:
+    """Write a number in its slot: inverted if it is not finite, a hollow with a dash if it was not computed."""
+    text = write_slot_text(reading, shape)
+    if reading.state is ReadingState.ABSENT:
+        yield _draw_hollow(slot, font)
+        return
+    if reading.state is ReadingState.NONFINITE:
+        wide = min(measure_text(text, font, bold=True), slot.rect.width)
+        left = make_slot(slot.at, wide, font, slot.anchor).rect
+        yield draw_rect(Rect(left.x - 4, left.y - 4, wide + 8, font + 6), "inverted", 3)
+        yield write_in_slot(text, slot, "grad over", font, bold=True)
+        return
+    quiet = " quiet" if reading.state is ReadingState.BLOCKED else ""
+    yield write_in_slot(text, slot, css + quiet, font, bold=bold)
 
 
-def _draw_head(drawn: Box, rect: Rect) -> Iterator[str]:
-    y = rect.y + rect.height / 2 + 4
-    name = shorten_name(drawn)
-    op = shorten_op(drawn)
-    if name:
-        yield write_words(name, rect.x + BOX_PADDING, y, "name")
-        yield write_words(op, rect.x + rect.width - BOX_PADDING, y, "op end")
-    else:
-        yield write_words(op, rect.x + rect.width / 2, y, "name mid")
+def _draw_hollow(slot: TextSlot, font: int) -> str:
+    box = make_slot(slot.at, 26, font, slot.anchor).rect
+    middle = make_slot((box.x + 13, slot.at[1] - 1), 26, font, Anchor.MIDDLE)
+    outline = Rect(box.x, slot.at[1] - font * 0.36 - 7, 26, 14)
+    return draw_rect(outline, "hollow", 7) + write_in_slot(DASH, middle, "quiet", SMALL_FONT_SIZE)
 
 
-def _write_row(row: BoxRow, rect: Rect) -> Iterator[str]:
-    y = rect.y + rect.height / 2 + 4
-    css = {ReadingState.NONFINITE: "end strong", ReadingState.NUMBER: "end"}.get(row.reading.state, "end quiet")
-    yield write_words(row.what, rect.x + BOX_PADDING, y, "what")
-    yield write_words(row.text, rect.x + rect.width - BOX_PADDING, y, css)
-
-
-def _draw_splitter(drawn: Box, rect: Rect) -> Iterator[str]:
-    r = rect.width // 2
-    x = rect.x + r
-    y = rect.y + r
-    yield write_element("circle", cx=x, cy=y, r=r, class_=prefix_classes("dot"))
-    if drawn.nodes > 1:
-        yield write_words(f"{drawn.nodes} splitters", x - r - 6, y - r - 3, "small end")
-
-
-def _draw_kink_badge(x: int, y: int, kink: str) -> str:
-    shape = write_element("path", d=f"M{x} {y - 7}l7 7l-7 7l-7 -7z", class_=prefix_classes("badge"))
+def _draw_kink_badge(x: float, y: float, kink: str) -> str:
+    shape = write_element("path", d=f"M{x:g} {y - 7:g}l7 7l-7 7l-7 -7z", class_=prefix_classes("badge"))
     return write_element(
         "g", write_tooltip(f"on a kink; convention {kink}"), shape, write_words("!", x, y + 4, "what mid strong")
     )
 
 
-def draw_output_arrow(text: str, rect: Rect, down: bool) -> str:
-    """Return the arrow that leaves an output, with its label."""
-    if down:
-        x = rect.x + rect.width // 2
-        y = rect.y + rect.height
-        parts = [
-            draw_line(f"M{x} {y}v10", "plain"),
-            draw_arrow((x, y + 18), down, "plain"),
-            write_words(text, x + 8, y + 14, "net"),
-        ]
-    else:
-        x = rect.x + rect.width
-        y = rect.y + rect.height // 2
-        parts = [
-            draw_line(f"M{x} {y}h10", "plain"),
-            draw_arrow((x + 18, y), down, "plain"),
-            write_words(text, x + 22, y + 4, "net"),
-        ]
-    return "".join(parts)
-
-
 SWATCH_WIDTH = 13
+BOW_WIDTH = 144
+"""Width of the colour scale, which is thin at zero and thick at its ends, as wires are."""
+BOW_PARTS = 24
 LEGEND_GAP = 22
 STATE_SIGNS = {
     ReadingState.NONFINITE: (f"s-{NONFINITE_TONE}", "NaN or Inf"),
@@ -345,17 +447,17 @@ class PictureLegend:
         self.x = self.width = 0
         self.height = 16
 
-    def write_parts(self, labelled: bool) -> Iterator[str]:
-        """Return the parts that the picture needs: scale, norms, signs, and what the labels on wires mean."""
-        signs = {tone[0] for tone in self.tones}
+    def write_parts(self, *, with_pills: bool) -> Iterator[str]:
+        """Return the parts that the picture needs: scale, norms, signs, and what numbers at ports mean."""
         readings = [*_list_gradients(self.picture)]
+        signs = {reading.tone_on(self.scale)[0] for reading in readings}
         if signs & {POSITIVE_TONE, NEGATIVE_TONE}:
             yield from self._write_signed_scale()
         if MIXED_TONE in signs:
             has_both_signs = any(r.shape and not r.signed for r in readings)
             title = "norm, both signs" if has_both_signs else "norm"
             yield from self._write_swatches(
-                title, [f"{MIXED_TONE}{k}" for k in range(1, TONE_STEPS + 1)], typeset_text(self._format_limit())
+                title, [f"{MIXED_TONE}{k}" for k in range(1, TONE_STEPS + 1)], self._format_limit()
             )
         states = {reading.state for reading in readings}
         for state, (css, text) in STATE_SIGNS.items():
@@ -363,52 +465,58 @@ class PictureLegend:
                 yield from self._write_state_sign(css, text or state.value)
         self.width = max(self.width, self.x - LEGEND_GAP)
         if any(r.shape and "‖" in r.text for r in readings):
+            yield from self._write_sentence(f"‖ ‖: norm of an array; {MINUS} where none of its numbers is positive")
+        if with_pills:
             yield from self._write_sentence(
-                f"‖ ‖: norm of an array; + or {MINUS} where none of its numbers has the other sign"
-            )
-        if labelled and is_detailed(self.picture):
-            yield from self._write_sentence("on a wire: ∂ local derivative above, gradient sent back below")
-        elif labelled:
-            yield from self._write_sentence(
-                "on a wire: ∂ local derivative (left out: 1, and those of arrays), below it the gradient sent back "
-                "where a value branches"
+                f"at a port: local derivative; upstream {TIMES} local derivative = gradient sent"
             )
 
     def _format_limit(self) -> str:
-        return read_value(self.scale.limit, 3).text
+        return typeset_text(read_value(self.scale.limit).text)
 
     def _write_signed_scale(self) -> Iterator[str]:
-        """Return the scale from the strongest negative to the strongest positive tone, marked if it clips."""
-        down = [f"{NEGATIVE_TONE}{k}" for k in range(TONE_STEPS, 0, -1)]
-        up = [f"{POSITIVE_TONE}{k}" for k in range(1, TONE_STEPS + 1)]
-        limit = typeset_text(self._format_limit())
+        """Return the scale from the strongest negative to the strongest positive gradient, marked if it clips."""
+        limit = self._format_limit()
         clips = any(
             r.state is ReadingState.NUMBER and self.scale.exceeds_limit(r.size) for r in _list_gradients(self.picture)
         )
         below, above = ("≤ ", "≥ ") if clips else ("", "")
-        yield from self._write_swatches(f"gradient  {below}{MINUS}{limit}", [*down, ZERO_TONE, *up], f"{above}+{limit}")
+        yield from self._write_text(f"gradient  {below}{MINUS}{limit}", 6)
+        step = BOW_WIDTH // BOW_PARTS
+        for k in range(BOW_PARTS):
+            share = (2 * k + 1 - BOW_PARTS) / BOW_PARTS
+            tone = name_wire_colour(POSITIVE_TONE if share > 0 else NEGATIVE_TONE, abs(share))
+            self.tones.add(tone)
+            tall = 1.6 + 3.8 * abs(share)
+            yield draw_rect(Rect(self.x + step * k, 8 - tall, step, 2 * tall), f"swatch {tone}")
+        self.x += BOW_WIDTH + 6
+        yield from self._write_text(f"{above}{limit}", LEGEND_GAP)
+
+    def _write_text(self, text: str, gap: int) -> Iterator[str]:
+        yield write_words(text, self.x, 12, "small")
+        self.x += measure_text(text, SMALL_FONT_SIZE) + gap
 
     def _write_swatches(self, before: str, tones: Sequence[str], behind: str) -> Iterator[str]:
-        yield write_words(before, self.x, 12, "small")
-        self.x += measure_text(before, SMALL_FONT_SIZE) + 6
+        yield from self._write_text(before, 6)
         for tone in tones:
             self.tones.add(tone)
             yield draw_rect(Rect(self.x, 3, SWATCH_WIDTH - 1, 11), f"swatch s-{tone}", 2)
             self.x += SWATCH_WIDTH
-        yield write_words(behind, self.x + 5, 12, "small")
-        self.x += 5 + measure_text(behind, SMALL_FONT_SIZE) + LEGEND_GAP
+        self.x += 5
+        yield from self._write_text(behind, LEGEND_GAP)
 
     def _write_state_sign(self, css: str, text: str) -> Iterator[str]:
-        yield draw_line(f"M{self.x} 8h24", css, 3.2 if css.startswith("s-") else 1.4)
-        if css.startswith("s-"):
+        nonfinite = css.startswith("s-")
+        yield draw_line(f"M{self.x} 8h24", css, 5.4 if nonfinite else PLAIN_WIRE_WIDTH)
+        if nonfinite:
             self.tones.add(css[2:])
-            yield draw_line(f"M{self.x} 8h24", "stripe", 1.6)
-        yield write_words(text, self.x + 30, 12, "small")
-        self.x += 30 + measure_text(text, SMALL_FONT_SIZE) + LEGEND_GAP
+            yield draw_line(f"M{self.x} 8h24", "stripe", 3)
+        self.x += 30
+        yield from self._write_text(text, LEGEND_GAP)
 
     def _write_sentence(self, text: str) -> Iterator[str]:
         self.width = max(self.width, measure_text(text, SMALL_FONT_SIZE))
-        self.height += 15
+        self.height += 16
         yield write_words(text, 0, self.height - 1, "small")
 
 
@@ -423,9 +531,10 @@ def _list_gradients(picture: Picture) -> Iterator[Reading]:
 PAGE_MARGIN = 20
 TITLE_HEIGHT = 44
 """The height of the title."""
-WIRE_THICKNESS = {1: 1.2, 2: 2.1, 3: 3.2}
 MAX_DESCRIBED_BOXES = 60
 """Maximum number of boxes that the description names."""
+SEED_READING = Reading("1", 1.0)
+"""The gradient of an output with respect to itself."""
 
 
 def to_svg(
@@ -435,13 +544,15 @@ def to_svg(
     theme: str = AUTO_THEME,
     down: bool = False,
     legend: bool = True,
+    animate: bool = False,
     cap: int | None = None,
     **options: Unpack[PictureOptions],
 ) -> str:
     """Return the picture of a circuit, and of a run on it, as SVG.
 
-    `theme` is light, dark or auto (what the reader's system prefers); `down` lets values flow downwards. All other
-    options are those of `wiregrad.draw.build_picture`.
+    `theme` is light, dark or auto (what the reader's system prefers); `down` lets values flow downwards. With `animate`
+    the picture of a run plays forward and backward by itself. All other options are those of
+    `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
     >>> to_svg(parse_text("input x\\ny = tanh x\\noutput y"))[:5]
@@ -452,64 +563,82 @@ def to_svg(
         raise InputError(
             f"theme must be one of {', '.join(known)}; got {short_repr(theme)}{suggest_name(str(theme), known)}"
         )
-    return draw_svg(build_picture(circuit, run, cap=cap, **options), theme=theme, down=down, legend=legend)
+    drawn = build_picture(circuit, run, cap=cap, **options)
+    return draw_svg(drawn, theme=theme, down=down, legend=legend, animate=animate)
 
 
-def draw_svg(drawn: Picture, *, theme: str = AUTO_THEME, down: bool = False, legend: bool = True) -> str:
+def draw_svg(
+    drawn: Picture, *, theme: str = AUTO_THEME, down: bool = False, legend: bool = True, animate: bool = False
+) -> str:
     """Draw a picture as SVG."""
-    return _SvgPage(place_picture(drawn, down=down), theme).write_page(legend)
+    timing = PictureTiming.from_picture(drawn) if animate else None
+    return _SvgPage(place_picture(drawn, down=down), theme, timing).write_page(legend)
 
 
 class _SvgPage:
     """Writes one picture as SVG."""
 
-    def __init__(self, placed: PlacedPicture, theme: str) -> None:
+    def __init__(self, placed: PlacedPicture, theme: str, timing: PictureTiming | None) -> None:
         self.figure = placed
         self.theme = theme
+        self.timing = timing
         self.picture = placed.picture
+        self.measure = placed.measure
+        self.sizes = placed.measure.sizes
         self.scale = self.picture.gradient_scale()
         self.tones: set[str] = set()
         self.named: set[int] = set()
         """The boxes whose name is already written at the start of their stubs."""
+        self.ports = assign_ports(self.picture)
+        self.port_counts = [0] * len(self.picture.boxes)
+        for link in self.picture.links:
+            self.port_counts[link.target] += 1
+        self.places = [
+            find_places(box, rect, self.measure) for box, rect in zip(self.picture.boxes, placed.rects, strict=True)
+        ]
 
     def write_page(self, legend: bool) -> str:
         """Return the whole SVG."""
         framed = build_group_frames(self.figure)
         around = [column for frame in framed for column in frame.columns]
-        body = [*self._draw_frames(framed), *self._draw_wires(), *self._draw_boxes()]
+        body = [*self._draw_frames(framed), *self._draw_wires(), *self._draw_boxes(), *self._write_ports()]
         left, top = (max([0, *(-corner for corner in corners)]) for corners in _list_corners(around))
         key = PictureLegend(self.picture, self.scale, self.tones)
-        foot = [*key.write_parts(any(map(any, self.figure.labels)))] if legend and self.picture.ran else []
+        with_pills = any(mark.pill for mark in self.figure.marks)
+        foot = [*key.write_parts(with_pills=with_pills)] if legend and self.picture.ran else []
         about, wanted = self._write_heading(count_unframed_groups(self.figure, framed))
         right = max([self.figure.width, *(rect.x + rect.width for rect in around)])
         bottom = max([self.figure.height, *(rect.y + rect.height for rect in around)])
-        wide = 2 * PAGE_MARGIN + max(left + right, key.width, wanted)
-        at = TITLE_HEIGHT + top + bottom + PAGE_MARGIN + 4
+        wide = 2 * PAGE_MARGIN + int(max(left + right, key.width, wanted))
+        at = TITLE_HEIGHT + int(top + bottom) + PAGE_MARGIN + 4
         high = at + (key.height if foot else -4) + (PAGE_MARGIN - 6 if foot else 0)
         return self._write_root(
             wide,
             high,
             about,
-            write_element("g", *body, transform=f"translate({PAGE_MARGIN + left} {TITLE_HEIGHT + top})"),
+            write_element("g", *body, transform=f"translate({PAGE_MARGIN + left:g} {TITLE_HEIGHT + top:g})"),
             write_element("g", *foot, transform=f"translate({PAGE_MARGIN} {at})") if foot else "",
         )
 
     def _write_root(self, wide: int, high: int, *content: str) -> str:
         """Return the svg element of a size, with its description and style sheet."""
+        style = write_style_sheet(self.theme, self.tones)
+        animated = {} if self.timing is None else {"style": f"--wg-time:{self.timing.seconds:g}s"}
         return write_element(
             "svg",
             write_tooltip(self._page_label()) + write_element("desc", escape(self._describe_boxes())),
-            write_element("style", write_style_sheet(self.theme, self.tones)),
+            write_element("style", style if self.timing is None else style + self.timing.write_style_sheet()),
             write_element("rect", width=wide, height=high, class_=prefix_classes("paper")),
             *content,
             xmlns="http://www.w3.org/2000/svg",
             viewBox=f"0 0 {wide} {high}",
             width=wide,
             height=high,
-            class_=f"wg wg-{self.theme}",
+            class_=f"wg wg-{self.theme}" + (" wg-animated" if animated else ""),
             role="graphics-document document",
             aria_roledescription="circuit",
             aria_label=self._page_label(),
+            **animated,
         )
 
     def _page_label(self) -> str:
@@ -517,10 +646,7 @@ class _SvgPage:
 
     def _describe_boxes(self) -> str:
         boxes = self.picture.boxes
-        lines = [
-            ", ".join([f"{drawn.label} ({drawn.text})", *(f"{cell.what} {cell.text}" for cell in list_box_rows(drawn))])
-            for drawn in boxes[:MAX_DESCRIBED_BOXES]
-        ]
+        lines = [", ".join(_describe_box(drawn)) for drawn in boxes[:MAX_DESCRIBED_BOXES]]
         more = [f"and {len(boxes) - MAX_DESCRIBED_BOXES:,} more"] if len(boxes) > MAX_DESCRIBED_BOXES else []
         return "; ".join([*lines, *more])
 
@@ -540,35 +666,103 @@ class _SvgPage:
             name = frame.path.rpartition("/")[2]
             first = frame.columns[0]
             # The name is in the first column, which is narrow if the frame follows its boxes.
-            named = write_words(clip_end(name, max(4, first.width // 7)), first.x + 8, first.y + 11, "group")
-            shape = write_element(
-                "path", d=trace_rounded_outline(frame.trace_outline(self.figure.down)), class_=prefix_classes("frame")
-            )
+            named = write_words(clip_end(name, max(4, int(first.width) // 8)), first.x + 10, first.y + 14, "group")
+            outline = trace_rounded_outline(frame.trace_outline(self.figure.down))
+            shape = write_element("path", d=outline, class_=prefix_classes("frame"))
             yield write_element("g", write_tooltip(frame.path), shape, named)
 
     def _draw_boxes(self) -> Iterator[str]:
-        cards = SvgBoxWriter(self.scale, self.tones)
-        for drawn, rect in zip(self.picture.boxes, self.figure.rects, strict=True):
-            yield cards.draw_box(drawn, rect)
-            if drawn.outputs:
-                yield draw_output_arrow(write_output_label(drawn), rect, self.figure.down)
+        cards = SvgBoxWriter(self.scale, self.tones, self.measure, self.timing)
+        for k, (drawn, rect) in enumerate(zip(self.picture.boxes, self.figure.rects, strict=True)):
+            yield cards.draw_box(drawn, rect, k)
 
     def _draw_wires(self) -> Iterator[str]:
+        for box, (drawn, places) in enumerate(zip(self.picture.boxes, self.places, strict=True)):
+            if drawn.outputs:
+                yield self._draw_output(box, place_output(drawn, places.out, self.measure))
         # Branches of one value share a trunk; the strongest is drawn last and covers the others there.
         for k, link in sorted(enumerate(self.picture.links), key=lambda pair: self._wire_stroke(pair[1].sent)[1]):
-            points = self.figure.paths[k]
-            css, thick = self._wire_stroke(link.sent)
             stub = k in self.figure.stubs
-            parts = self._trace_stub(k, link) if stub else [trace_rounded_path(_shorten_path(points, self.figure.down))]
-            lines = [draw_line(path, css, thick) for path in parts]
-            if link.sent is not None and link.sent.state is ReadingState.NONFINITE:
-                # Stripes in the colour of the paper: what is not finite has a pattern instead of a hue.
-                lines += [draw_line(path, "stripe", 1.6) for path in parts]
-            name = self._write_stub_names(k, link) if stub else ""
-            head = draw_arrow(points[-1], self.figure.down, css)
-            yield write_element(
-                "g", write_tooltip(self._describe_link(link)), *lines, head, name, *self._write_wire_labels(k, link)
-            )
+            lines = self._trace_stub(k, link) if stub else [self._trace_wire(k, link)]
+            paths = [trace_rounded_path(line, self.sizes.corner) for line in lines]
+            head = self._draw_wire_head(link, lines[0][0], lines[-1][-1])
+            slash = "" if stub or not link.shape else self._draw_slash(lines[0][0])
+            tooltip = write_tooltip(self._describe_link(link))
+            strokes = "".join(self._draw_strokes(paths, link)) + head
+            if self.timing is not None:
+                strokes = self._animate_wire(link, paths, lines[-1][-1], strokes)
+            yield write_element("g", tooltip, strokes, slash)
+
+    def _animate_wire(self, link: PictureLink, paths: Sequence[str], end: PagePoint, strokes: str) -> str:
+        """Return a wire that waits for its value, has it, and gets its gradient, with a pulse each way."""
+        timing = self.timing
+        if timing is None:
+            return strokes
+        known = timing.values[link.source]
+        sent = timing.sends[link.target]
+        plain = "".join(draw_line(path, "plain", PLAIN_WIRE_WIDTH) for path in paths)
+        if self.picture.boxes[link.target].kind is not BoxKind.SPLIT:
+            plain += draw_head(end, self.figure.down, "plain", 7, back=False)
+        waiting = "".join(draw_line(path, "plain idle", 1.4) for path in paths)
+        is_still = link.sent is None or link.sent.state is ReadingState.ABSENT
+        parts = [waiting, timing.show_between(known, timing.total if is_still else sent, plain)]
+        parts += [timing.show_from(known if is_still else sent, strokes)]
+        parts += [timing.send_pulse(known + 0.3, path, back=False) for path in paths]
+        parts += [] if is_still else [timing.send_pulse(sent, path, back=True) for path in paths]
+        return "".join(parts)
+
+    def _draw_strokes(self, paths: Sequence[str], link: PictureLink) -> Iterator[str]:
+        css, thick = self._wire_stroke(link.sent)
+        if link.shape and css == "plain":
+            thick = ARRAY_WIRE_WIDTH
+        yield from (draw_line(path, css, thick) for path in paths)
+        if link.sent is not None and link.sent.state is ReadingState.NONFINITE:
+            # Stripes in the colour of the paper: what is not finite has a pattern instead of a hue.
+            yield from (draw_line(path, "stripe", 3) for path in paths)
+
+    def _draw_wire_head(self, link: PictureLink, start: PagePoint, end: PagePoint) -> str:
+        """Return the head of a wire: at the producer if a gradient comes back, else at the reader."""
+        css, thick = self._wire_stroke(link.sent)
+        back = css != "plain"
+        box = self.picture.boxes[link.source if back else link.target]
+        if box.kind is BoxKind.SPLIT:
+            return ""
+        return draw_head(start if back else end, self.figure.down, css, max(7, 2 * thick), back=back)
+
+    def _draw_slash(self, start: PagePoint) -> str:
+        """Return the slash of an array's wire."""
+        x, y = (start[0], start[1] + 20) if self.figure.down else (start[0] + 24, start[1])
+        return write_element("path", d=f"M{x - 4:g} {y + 7:g}l8 -14", class_=prefix_classes("slash"))
+
+    def _draw_output(self, box: int, mark: OutputMark) -> str:
+        """Return the wire to the dot of an output, the dot and its name."""
+        drawn = self.picture.boxes[box]
+        (x, y), (x1, y1) = mark.start, mark.dot
+        read_on = drawn.grad is None or drawn.grad.state is ReadingState.ABSENT
+        css, thick = self._wire_stroke(None if read_on else SEED_READING)
+        line = draw_line(f"M{x:g} {y:g}L{x1:g} {y1:g}", css, thick)
+        is_joined = drawn.kind is BoxKind.SPLIT
+        size = max(7, 2 * thick)
+        head = "" if read_on or is_joined else draw_head(mark.start, self.figure.down, css, size, back=True)
+        dot = write_element("circle", cx=f"{x1:g}", cy=f"{y1:g}", r=self.sizes.dot / 2, class_=prefix_classes("dot"))
+        name = write_math(mark.text, mark.name, "", self.sizes.name_font)
+        wire = line + head
+        if self.timing is not None:
+            path = f"M{x:g} {y:g}L{x1:g} {y1:g}"
+            plain = draw_line(path, "plain", PLAIN_WIRE_WIDTH)
+            wire = self.timing.show_between(0, self.timing.seed, plain) + self.timing.show_from(self.timing.seed, wire)
+            wire += self.timing.send_pulse(self.timing.values[box] + 0.3, path, back=False)
+            wire += self.timing.send_pulse(self.timing.seed, path, back=True)
+        return write_element("g", write_tooltip(f"output {', '.join(drawn.outputs)}"), wire, dot, name)
+
+    def _trace_wire(self, k: int, link: PictureLink) -> list[PagePoint]:
+        """Return the points of a wire; wires meet in the middle of a splitter."""
+        points: list[PagePoint] = [*self.figure.paths[k]]
+        if self.picture.boxes[link.source].kind is BoxKind.SPLIT:
+            points[0] = self.places[link.source].out
+        if self.picture.boxes[link.target].kind is BoxKind.SPLIT:
+            points[-1] = self.places[link.target].out
+        return points
 
     def _describe_link(self, link: PictureLink) -> str:
         boxes = self.picture.boxes
@@ -581,55 +775,81 @@ class _SvgPage:
     def _wire_stroke(self, sent: Reading | None) -> tuple[str, float]:
         """Return the class and the thickness of a wire."""
         if sent is None or sent.state is ReadingState.ABSENT:
-            return "plain", WIRE_THICKNESS[1]
+            return "plain", PLAIN_WIRE_WIDTH
         if sent.state is ReadingState.BLOCKED:
-            return "blocked", WIRE_THICKNESS[1]
+            return "blocked", PLAIN_WIRE_WIDTH
         tone = sent.tone_on(self.scale)
+        name = f"s-{tone}"
+        if sent.state is ReadingState.NUMBER and sent.size:
+            name = tone = name_wire_colour(tone[0], abs(self.scale.position(sent.size)))
         self.tones.add(tone)
-        return f"s-{tone}", WIRE_THICKNESS[
-            3 if sent.state is ReadingState.NONFINITE else self.scale.line_weight(sent.size)
-        ]
+        return name, self.scale.line_width(sent.size)
 
-    def _trace_stub(self, k: int, link: PictureLink) -> list[str]:
-        """Return the paths of the two ends of a stub."""
-        x0, y0 = self.figure.paths[k][0]
-        x1, y1 = self.figure.paths[k][-1]
+    def _trace_stub(self, k: int, link: PictureLink) -> list[list[PagePoint]]:
+        """Return the points of the two ends of a stub."""
+        whole = self._trace_wire(k, link)
+        start = whole[0]
+        end = whole[-1]
+        behind = self._stub_length(link)
+        room = self.figure.rooms[k]
         if self.figure.down:
-            return [f"M{x0} {y0}v20", f"M{x1} {y1 - self.figure.rooms[k]}V{y1 - 6}"]
-        tail = measure_text(write_stub_name(self.picture, link), SMALL_FONT_SIZE) + 8
-        return [f"M{x0} {y0}h{tail}", f"M{x1 - self.figure.rooms[k]} {y1}H{x1 - 6}"]
+            return [[start, (start[0], start[1] + behind)], [(end[0], end[1] - room), end]]
+        return [[start, (start[0] + behind, start[1])], [(end[0] - room, end[1]), end]]
 
-    def _write_stub_names(self, k: int, link: PictureLink) -> str:
+    def _stub_length(self, link: PictureLink) -> int:
+        """Return the length of a stub behind its source, which passes the numbers there."""
+        sizes = self.sizes
+        if self.picture.boxes[link.source].kind is not BoxKind.NODE or not self.measure.ran:
+            return 14
+        return sizes.number_font + 14 if self.figure.down else sizes.gap + sizes.slot + 4
+
+    def _write_stub_names(self, k: int, link: PictureLink) -> Iterator[str]:
         """Return the name of the source at both ends of a stub; at the source, all stubs share one name."""
-        x0, y0 = self.figure.paths[k][0]
-        x, y = self.figure.paths[k][-1]
+        near, far = self._trace_stub(k, link)
         name = write_stub_name(self.picture, link)
-        first = link.source not in self.named
+        x, y = near[-1]
+        x1, y1 = far[0]
+        down = self.figure.down
+        if link.source not in self.named:
+            yield write_words(name, x if down else x + 4, y + 13 if down else y + 4, "net mid" if down else "net")
         self.named.add(link.source)
-        if self.figure.down:
-            ends = [write_words(name, x0 + 4, y0 + 14, "net")] if first else []
-            return "".join([*ends, write_words(name, x, y - self.figure.rooms[k] - 4, "net mid")])
-        ends = [write_words(name, x0 + 5, y0 - 4, "net")] if first else []
-        return "".join([*ends, write_words(name, x - self.figure.rooms[k] - 3, y + 4, "net end")])
+        yield write_words(name, x1 if down else x1 - 4, y1 - 4 if down else y1 + 4, "net mid" if down else "net end")
 
-    def _write_wire_labels(self, k: int, link: PictureLink) -> Iterator[str]:
-        """Return the labels of a wire, just before the box it leads to."""
-        local, sent = self.figure.labels[k]
-        x, y = self.figure.paths[k][-1]
-        dx, above, below, css = (7, -20, -9, "") if self.figure.down else (-11, -5, 13, " end")
-        if local:
-            yield write_words(local, x + dx, y + above, f"local{css}")
-        if sent and link.sent is not None:
+    def _write_ports(self) -> Iterator[str]:
+        """Return what stands before the ports of wires: local derivatives, gradients of branches, names of stubs."""
+        for k, link in enumerate(self.picture.links):
+            if k in self.figure.stubs:
+                yield from self._write_stub_names(k, link)
+            end = self.figure.paths[k][-1]
+            places = place_port(end, self.figure.marks[k], self.ports[k], self.port_counts[link.target], self.measure)
+            markup = "".join(self._write_port(link, places))
+            yield markup if self.timing is None else self.timing.show_from(self.timing.sends[link.target], markup)
+
+    def _write_port(self, link: PictureLink, places: PortPlaces) -> Iterator[str]:
+        factor = "" if link.local is None else write_factor(link.local)
+        if places.pill is not None and factor:
+            yield _draw_pill(factor, places.pill, self.sizes.pill_font)
+        if places.sent is not None and link.sent is not None and link.sent.state is not ReadingState.ABSENT:
             tone = link.sent.tone_on(self.scale)
             self.tones.add(tone)
-            yield write_words(sent, x + dx, y + below, f"sent w-{tone[0]}{css}")
+            css = f"grad halo w-{tone[0]}"
+            yield from write_number(link.sent, "", places.sent, css, self.sizes.number_font, bold=True)
 
 
-def _list_corners(rects: Sequence[Rect]) -> tuple[list[int], list[int]]:
+def _draw_pill(text: str, slot: TextSlot, font: int) -> str:
+    """Return a local derivative at its port, in a pill as wide as its text."""
+    wide = min(slot.rect.width, measure_text(text, font, bold=True) + 14)
+    room = make_slot(slot.at, wide, font, slot.anchor).rect
+    inside = make_slot((room.x + wide / 2, slot.at[1]), wide - 10, font, Anchor.MIDDLE)
+    pill = Rect(room.x, slot.rect.y, wide, slot.rect.height)
+    return draw_rect(pill, "pill", slot.rect.height / 2) + write_in_slot(text, inside, "strong", font, bold=True)
+
+
+def _describe_box(box: Box) -> Iterator[str]:
+    """Return what the description of the picture says of a box."""
+    yield f"{box.label} ({box.text})"
+    yield from write_number_rows(box)
+
+
+def _list_corners(rects: Sequence[Rect]) -> tuple[list[float], list[float]]:
     return [rect.x for rect in rects], [rect.y for rect in rects]
-
-
-def _shorten_path(points: Sequence[tuple[int, int]], down: bool) -> list[tuple[int, int]]:
-    """Return a path that ends under the head of its arrow, so that a thick line does not show beside the tip."""
-    x, y = points[-1]
-    return [*points[:-1], (x, y - 6) if down else (x - 6, y)]

@@ -16,9 +16,18 @@ from itertools import pairwise
 from typing import Unpack
 
 from wiregrad.backends import RunRecord
-from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
+from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink, write_number_rows
 from wiregrad.draw.layout.grouping import MAX_BOXES
-from wiregrad.draw.layout.labels import DASH, MINUS, TIMES, ReadingState, clip_end, clip_front, count_columns
+from wiregrad.draw.layout.labels import (
+    DASH,
+    MINUS,
+    TIMES,
+    ReadingState,
+    clip_end,
+    clip_front,
+    count_columns,
+    typeset_text,
+)
 from wiregrad.draw.layout.picture import PictureOptions, build_picture
 from wiregrad.draw.layout.placement import BoxShape, Layout, LayoutMetrics, WireJoint, compute_layout
 from wiregrad.draw.palette import AUTO_THEME
@@ -107,14 +116,9 @@ def _write_box_lines(box: Box) -> list[str]:
         if box.kind is BoxKind.GROUP or "." in box.name
         else clip_end(box.name, TERMINAL_NAME_COLUMNS)
     )
-    rows = [
-        " ".join(part for part in (name, "" if box.is_leaf else clip_end(box.text, TERMINAL_NAME_COLUMNS)) if part)
-        or box.label
-    ]
-    rows += [] if box.value is None else [f"data {box.value.text}"]
-    rows += [] if box.grad is None else [f"grad {box.grad.signed_text()}"]
-    rows += [f"{box.bad:,} not finite"] if box.kind is BoxKind.GROUP and box.bad else []
-    return rows
+    text = typeset_text(box.text)
+    op = "" if box.is_leaf else clip_end(text, TERMINAL_NAME_COLUMNS)
+    return [" ".join(part for part in (name, op) if part) or box.label, *write_number_rows(box)]
 
 
 def _measure_box(box: Box, ports: int) -> BoxShape:
@@ -247,11 +251,12 @@ def _write_listing(drawn: Picture, width: int) -> Iterator[str]:
     table = [_list_columns(box, inputs) for box, inputs in zip(drawn.boxes, reads, strict=True)][:MAX_LISTING_LINES]
     widths = [min(TERMINAL_NAME_COLUMNS + 8, max(count_columns(row[k]) for row in table)) for k in range(4)]
     # If the table is too wide, the column of inputs shrinks, so that values and gradients stay readable.
-    widths[1] = max(4, widths[1] - max(0, sum(widths) + 6 - width))
+    gap = " " * (1 if sum(widths) + 6 > width else 2)
+    widths[1] = max(1, widths[1] - max(0, sum(widths) + 3 * len(gap) - width))
     for row in table:
         columns = [clip_end(text, wide) for text, wide in zip(row, widths, strict=True)]
         padded = [text + " " * (wide - count_columns(text)) for text, wide in zip(columns, widths, strict=True)]
-        yield clip_end("  ".join(padded).rstrip(), width)
+        yield clip_end(gap.join(padded).rstrip(), width)
     if len(drawn.boxes) > MAX_LISTING_LINES:
         yield f"… and {len(drawn.boxes) - MAX_LISTING_LINES:,} more"
 
@@ -261,8 +266,9 @@ def _list_columns(box: Box, inputs: Sequence[str]) -> tuple[str, str, str, str]:
     what = box.text
     if inputs:
         what += f" of {', '.join(inputs[:4])}" + ", …" * (len(inputs) > 4)
-    value = "" if box.value is None else f"data {box.value.text}"
-    return box.label + mark, what, value, "" if box.grad is None else f"grad {box.grad.signed_text()}"
+    value = "" if box.value is None else f"value {typeset_text(box.value.text)}"
+    grad = "" if box.grad is None else f"gradient {typeset_text(box.grad.text)}"
+    return box.label + mark, what, value, grad
 
 
 MAX_OUTPUT_BYTES = 300_000
