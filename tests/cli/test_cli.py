@@ -155,7 +155,7 @@ QUESTIONS = {
     "kinks": (["kinks", "abs(x)", "x=0"], 0, "1 node on a kink"),
     "rounding": (["rounding", "(1 + x) - 1", "x=1e-9"], 0, "loses 9 digits"),
     "check": (["check", "tanh(x * w) + b", "x=2", "w=-3", "b=6.5"], 0, "all rules hold"),
-    "draw": (["draw", "e = a + b; f = e * c", "a=2", "b=-3", "c=10"], 0, "data -10"),
+    "draw": (["draw", "e = a + b; f = e * c", "a=2", "b=-3", "c=10"], 0, "value \N{MINUS SIGN}10"),
     "draw without values": (["draw", "tanh(x)"], 0, "tanh"),
 }
 
