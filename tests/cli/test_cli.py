@@ -442,7 +442,7 @@ def test_a_circuit_in_a_file_can_be_asked(capsys: pytest.CaptureFixture[str], mo
 
     assert code == 0
     assert "gradients  x=6" in out
-    assert "data 9" in run(capsys, "draw", f"{model}:square", "x=3")[1]
+    assert "value 9" in run(capsys, "draw", f"{model}:square", "x=3")[1]
     assert "data" not in run(capsys, "draw", f"{model}:square")[1]
 
 
