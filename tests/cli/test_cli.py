@@ -159,7 +159,7 @@ QUESTIONS = {
     "kinks": (["kinks", "abs(x)", "x=0"], 0, "1 node on a kink"),
     "rounding": (["rounding", "(1 + x) - 1", "x=1e-9"], 0, "loses 9 digits"),
     "check": (["check", "tanh(x * w) + b", "x=2", "w=-3", "b=6.5"], 0, "all rules hold"),
-    "draw": (["draw", "e = a + b; f = e * c", "a=2", "b=-3", "c=10"], 0, "data -10"),
+    "draw": (["draw", "e = a + b; f = e * c", "a=2", "b=-3", "c=10"], 0, "value \N{MINUS SIGN}10"),
     "draw without values": (["draw", "tanh(x)"], 0, "tanh"),
 }
 
@@ -446,7 +446,7 @@ def test_a_circuit_in_a_file_can_be_asked(capsys: pytest.CaptureFixture[str], mo
 
     assert code == 0
     assert "gradients  x=6" in out
-    assert "data 9" in run(capsys, "draw", f"{model}:square", "x=3")[1]
+    assert "value 9" in run(capsys, "draw", f"{model}:square", "x=3")[1]
     assert "data" not in run(capsys, "draw", f"{model}:square")[1]
 
 

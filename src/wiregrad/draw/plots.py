@@ -23,7 +23,7 @@ from wiregrad.draw.palette import NEGATIVE_TONE, POSITIVE_TONE, THEMES, Theme
 from wiregrad.errors import InputError, short_repr
 
 CURVE_COLOURS = {
-    "light": ("#0072B2", "#C25500", "#007A5A", "#9A3F92", "#6E6200", "#B3304A"),
+    "light": ("#0072B2", "#BA5200", "#007A5A", "#9A3F92", "#6E6200", "#B3304A"),
     "dark": ("#56B4E9", "#F0A03C", "#35C79B", "#DE8CD2", "#D3C84B", "#F08A98"),
 }
 """Colours of curves, with the contrast of text; names stand beside the curves, so no one has to tell hues apart."""

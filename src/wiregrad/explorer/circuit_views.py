@@ -437,7 +437,7 @@ class CircuitViews:
         >>> import wiregrad as wg
         >>> view = CircuitViews(wg.circuit("y = tanh(x)")).draw_view()
         >>> [box["label"] for box in view["boxes"]], view["links"][0]["points"]
-        (['x', 'y'], [[66, 14], [94, 14]])
+        (['x', 'y'], [[48, 24], [104, 24]])
         """
         chosen = self._choose_nodes(group, nodes)
         if chosen is None:
