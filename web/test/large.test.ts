@@ -137,7 +137,7 @@ test("What is picked is a node, a group, a wire or a bundle", () => {
 
 test("The product of a wire is told with its factors", () => {
   const wire = { reader: 1, slot: 0, source: 0, from: "a", to: "b" };
-  assert.equal(productOf({ ...wire, upstream: 2, local: -3, sent: -6 }), "2 × (-3) = -6");
+  assert.equal(productOf({ ...wire, upstream: 2, local: -3, sent: -6 }), "2 × (\u22123) = \u22126");
   assert.equal(productOf({ ...wire, upstream: 2, local: null, sent: 4 }), "4");
   assert.equal(productOf({ ...wire, upstream: 2, local: 1, sent: null }), "nothing is sent");
   assert.equal(productOf(wire), "not run");

@@ -2,6 +2,7 @@
 import type { RefObject } from "preact";
 import { useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import type { FrameSize } from "../layout";
+import type { Lit } from "../types";
 import { reduce, shown as shownOf, type Action, type Session } from "../state/session";
 import { useAddress } from "./address";
 import { useCommands } from "./commands";
@@ -42,6 +43,7 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
   const [panels, setPanels] = usePanels();
   const [query, setQuery] = useState("");
   const [why, setWhy] = useState(false);
+  const [lit, setLit] = useState<Lit | null>(null);
   const [help, setHelp] = useState(false);
   const [notice, setNotice] = useState(firstNotice);
   const root = useRef<HTMLDivElement>(null);
@@ -82,7 +84,7 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
           panels={panels} onPanels={setPanels} onHelp={() => setHelp(true)} onChosen={toCircuit} />
         <main class="desk">
           <Notices state={state} notice={notice} onClose={() => setNotice("")} />
-          <Drawing state={state} whole={drawn} open={groups} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} />
+          <Drawing state={state} whole={drawn} open={groups} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} lit={lit} />
           <div class="foot">
             <Stepper state={state} dispatch={dispatch} playing={play[0]} onPlay={play[1]} />
           </div>
@@ -104,7 +106,7 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
         </Side>
         {state.selection && (
           <Sheet height={panels.sheet} onHeight={(sheet) => setPanels({ sheet })}>
-            <Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} open={groups} />
+            <Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} open={groups} onLight={setLit} />
           </Sheet>
         )}
       </div>

@@ -1,11 +1,11 @@
 /** A path of "why": its wires are lit, and the factor of each stands beside it; all else is dimmed. */
 import type { Scene } from "../layout/faces";
 import { width } from "../layout/letters";
-import type { LitPath } from "./circuit";
+import type { Lit } from "../types";
 import { pathsOf } from "./circuit-wires";
 
 /** The wires of a path with their factors. */
-export function LitPathMarks({ scene, path }: { scene: Scene; path: LitPath }) {
+export function LitPathMarks({ scene, path }: { scene: Scene; path: Lit }) {
   const { picture } = scene;
   const { sizes } = picture;
   const found = path.wires.flatMap(({ reader, slot }, k) => {

@@ -11,7 +11,7 @@ import { STEPS, type Picture, type PictureBox, type PictureFrame, type PictureWi
 import type { Known } from "../state/known";
 import { sameSelection, type Selection } from "../state/selection";
 import { useMedia, useUnique } from "./parts";
-import type { Circuit, Point, Run } from "../types";
+import type { Circuit, Lit, Point, Run } from "../types";
 import type { Firing } from "../state/firing";
 import { actsOf } from "./circuit-acts";
 import { BoxView, Highlight } from "./circuit-boxes";
@@ -39,15 +39,9 @@ export interface CircuitViewProps {
   /** The step that has just happened, and what is marked of it. */
   firing?: Firing | null;
   /** A path whose wires are lit, each with its factor beside it. */
-  lit?: LitPath | null;
+  lit?: Lit | null;
   /** The inputs whose values can be changed in the picture, and what changes them. */
   leaves?: LeafEdits | null;
-}
-
-/** A path through the circuit: its wires by reader and slot, and the factor of each. */
-export interface LitPath {
-  wires: readonly { reader: number; slot: number }[];
-  factors: readonly string[];
 }
 
 /** What the pointer is on, and what is lit with it: the whole value, all it depends on, or all that depends on it. */
@@ -294,15 +288,15 @@ function FrameView({ frame }: { frame: PictureFrame }) {
   );
 }
 
-interface Lit {
+interface Reached {
   box: (box: PictureBox) => boolean;
   wire: (wire: PictureWire) => boolean;
 }
 
-const DARK: Lit = { box: () => false, wire: () => false };
+const DARK: Reached = { box: () => false, wire: () => false };
 
 /** What is lit with what the pointer is on: all branches of a value, or everything up or down the circuit from it. */
-function litNodes(circuit: Circuit, pointed: Pointed | null): Lit {
+function litNodes(circuit: Circuit, pointed: Pointed | null): Reached {
   const node = pointed && valueOf(circuit, pointed.selection);
   if (node === null || !pointed) return DARK;
   if (pointed.reach === "value") {

@@ -4,7 +4,8 @@ import { fitted, picture, scaleOf, type FrameSize, type Picture } from "../layou
 import { changedFrom, type Shown } from "../state/known";
 import type { Action, Session } from "../state/session";
 import { firingOf } from "../state/firing";
-import { CircuitView, type LitPath } from "./circuit";
+import type { Lit } from "../types";
+import { CircuitView } from "./circuit";
 import { leafEdits } from "./circuit-leaf";
 import { toggled } from "./groups";
 import { Hidden, without } from "./slices";
@@ -23,7 +24,7 @@ interface Props {
   inside: boolean;
   onInside: (inside: boolean) => void;
   /** A path that "why" points at. */
-  lit?: LitPath | null;
+  lit?: Lit | null;
 }
 
 /** The picture of a circuit in a frame, and whether a part of it is outside. */
