@@ -57,6 +57,7 @@ const files = {
   "large.js": await made("src/large/main.tsx", "iife"),
   "widget.js": await made("src/widget.tsx", "esm"),
   "explorer.css": await made("src/explorer.css", undefined),
+  "large.css": await made("src/large.css", undefined),
 };
 
 if (process.argv.includes("--check")) {

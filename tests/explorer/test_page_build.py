@@ -50,7 +50,7 @@ def test_a_bundle_is_at_most_220_kb(name: str) -> None:
     assert 0 < (STATIC / name).stat().st_size <= MOST
 
 
-@pytest.mark.parametrize("name", ["explorer.js", "large.js", "widget.js", "explorer.css"])
+@pytest.mark.parametrize("name", ["explorer.js", "large.js", "widget.js", "explorer.css", "large.css"])
 def test_a_built_file_says_nothing_about_the_machine_it_was_built_on(name: str) -> None:
     text = (STATIC / name).read_text("utf8")
 
@@ -79,7 +79,7 @@ def test_a_wheel_built_without_node_carries_the_page(wheel: Path) -> None:
         carried = {name: packed.read(name) for name in packed.namelist() if name in built}
         foreign = [name for name in packed.namelist() if "node_modules" in name or name.endswith((".ts", ".tsx"))]
 
-    assert {"explorer.js", "large.js", "explorer.css", "widget.js"} <= {path.name for path in STATIC.iterdir()}
+    assert {"explorer.js", "large.js", "widget.js", "explorer.css", "large.css"} <= {path.name for path in STATIC.iterdir()}
     assert carried == built
     assert foreign == []
 

@@ -21,9 +21,10 @@ from wiregrad.explorer.page_data import build_page_data
 from wiregrad.ir import CircuitGraph
 
 SCRIPT_FILE = "explorer.js"
-LARGE_SCRIPT_FILE = "large.js"
-"""The script of pages that hold a summary: of a large circuit, or of a training."""
 STYLE_FILE = "explorer.css"
+LARGE_SCRIPT_FILE = "large.js"
+LARGE_STYLE_FILE = "large.css"
+"""The script and the style of pages that hold a summary: of a large circuit, or of a training."""
 DATA_ELEMENT_ID = "wiregrad-data"
 """The id of the element that holds the data."""
 ROOT_ELEMENT_ID = "explorer"
@@ -77,8 +78,7 @@ def render_page(data: object, title: str) -> str:
     >>> "<title>a &lt; b" in render_page({}, "a < b")
     True
     """
-    script = read_inline_file(choose_script(data))
-    style = read_inline_file(STYLE_FILE)
+    script, style = map(read_inline_file, choose_files(data))
     meta = f'<meta http-equiv="Content-Security-Policy" content="{build_content_policy(script, style)}">\n'
     parts = {"style": f"<style>{style}</style>", "script": f"<script>{script}</script>"}
     return _fill_template(data, title, policy=meta, **parts)
@@ -91,19 +91,19 @@ def render_served_page(data: object, title: str) -> str:
     True
     """
     # An empty icon keeps browsers from requesting /favicon.ico.
-    style = f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="/{STYLE_FILE}">'
-    script = f'<script src="/{choose_script(data)}" defer></script>'
-    return _fill_template(data, title, policy="", style=style, script=script)
+    script, style = choose_files(data)
+    links = f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="/{style}">'
+    return _fill_template(data, title, policy="", style=links, script=f'<script src="/{script}" defer></script>')
 
 
-def choose_script(data: object) -> str:
-    """Return the script that draws a page.
+def choose_files(data: object) -> tuple[str, str]:
+    """Return the script and the style of a page.
 
-    >>> choose_script({}), choose_script({"summary": {}})
-    ('explorer.js', 'large.js')
+    >>> choose_files({}), choose_files({"summary": {}})
+    (('explorer.js', 'explorer.css'), ('large.js', 'large.css'))
     """
     has_summary = isinstance(data, dict) and bool({"summary", "training"} & data.keys())
-    return LARGE_SCRIPT_FILE if has_summary else SCRIPT_FILE
+    return (LARGE_SCRIPT_FILE, LARGE_STYLE_FILE) if has_summary else (SCRIPT_FILE, STYLE_FILE)
 
 
 def _fill_template(data: object, title: str, **parts: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from wiregrad.errors import InputError, WiregradError, require_package, short_repr
 from wiregrad.explorer.html_page import (
     LARGE_SCRIPT_FILE,
+    LARGE_STYLE_FILE,
     SCRIPT_FILE,
     STYLE_FILE,
     dump_json,
@@ -32,7 +33,12 @@ with require_package("starlette", "the explorer's server"):
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
 
-STATIC_FILES = {SCRIPT_FILE: "text/javascript", LARGE_SCRIPT_FILE: "text/javascript", STYLE_FILE: "text/css"}
+STATIC_FILES = {
+    SCRIPT_FILE: "text/javascript",
+    LARGE_SCRIPT_FILE: "text/javascript",
+    STYLE_FILE: "text/css",
+    LARGE_STYLE_FILE: "text/css",
+}
 """The files that the page fetches, and their media types."""
 MAX_VIEW_BOXES = 2000
 """Upper limit of the depth and the number of boxes that a request may ask for."""
