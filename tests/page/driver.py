@@ -116,6 +116,10 @@ class Explorer:
         """What the live region of the stepper says."""
         return self.page.get_by_role("region", name="Stepper").get_by_role("status").inner_text()
 
+    def setting(self, name: str) -> Locator:
+        """Find a setting of the view."""
+        return self.page.get_by_label(name, exact=True)
+
     def tab(self, name: str) -> None:
         """Turn to a tab under the circuit."""
         self.page.get_by_role("tab", name=name).click()
