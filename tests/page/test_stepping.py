@@ -226,7 +226,8 @@ COVERED = """svg => {
   const marks = [...svg.querySelectorAll(".step-marks rect:not(.open), .badge-number circle")]
     .filter(mark => getComputedStyle(mark).fill !== "none");
   const numbers = [...svg.querySelectorAll(".box .figure text, .wire .sent, .box .hollow, .box .math")];
-  return numbers.filter(number => marks.some(mark => meets(rect(mark), rect(number)))).map(({textContent}) => textContent);
+  return numbers.flatMap(number => marks.filter(mark => meets(rect(mark), rect(number))).map(
+    mark => `${number.textContent} under ${mark.parentNode.textContent} of ${mark.parentNode.getAttribute("class")}`));
 }"""
 WATCH = """svg => {
   window.touched = new Set();
@@ -391,4 +392,8 @@ def test_names_of_wires_and_sentences_have_the_words_of_the_picture(opened: Open
     page.button("Run backward").click()
     names = page.picture.locator(".wire").evaluate_all("wires => wires.map(wire => wire.getAttribute('aria-label'))")
 
-    assert [name for name in names if re.search(r"%\d| split\b|\bt\d+\b", name)] == []
+    drawn_names = set(page.picture.locator(".math").all_text_contents())
+    automatic = {found for name in names for found in re.findall(r"\bt\d+\b", name)}
+
+    assert [name for name in names if re.search(r"%\d| split\b", name)] == []
+    assert automatic <= drawn_names
