@@ -165,7 +165,7 @@ def _expression() -> str:
 
 
 def _neuron() -> str:
-    formula = "x1w1 = x1 * w1; x2w2 = x2 * w2; n = x1w1 + x2w2 + b; o = tanh(n)"
+    formula = "n = x1 * w1 + x2 * w2 + b; o = tanh(n)"
     return wiregrad.circuit(formula).run(x1=2, w1=-3, x2=0, w2=1, b=6.8813735870195432).to_svg()
 
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
         theme: str
         legend: bool
+        animate: bool
 
     class TerminalOptions(PictureOptions, total=False):
         """What is drawn, and with which characters."""
@@ -81,13 +82,19 @@ class Drawable:
     def _circuit_and_run(self) -> tuple[ir.CircuitGraph, BareRun | None]:
         raise NotImplementedError
 
-    def to_svg(self, **options: Unpack[SvgOptions]) -> str:
-        """Draw as SVG. Options: `theme` (auto, light, dark), `down`, `split`, `depth`, `opened`, `cap`, `digits`.
+    def to_svg(self, path: str | PathLike[str] | None = None, **options: Unpack[SvgOptions]) -> str:
+        """Draw as SVG, and write it to a file if a path is given.
+
+        Options: `theme` (auto, light, dark), `down`, `split`, `depth`, `opened`, `cap`, `digits`, and `animate`, which
+        lets the picture of a run play forward and backward by itself.
 
         >>> circuit("x * x").to_svg().startswith("<svg")
         True
         """
-        return draw.to_svg(*self._circuit_and_run, **options)
+        text = draw.to_svg(*self._circuit_and_run, **options)
+        if path is not None:
+            files.replace_file(path, [memoryview(text.encode())])
+        return text
 
     def to_dot(self, **options: Unpack[DirectedOptions]) -> str:
         """Draw in Graphviz's language, with the options of `to_svg` except the theme.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from wiregrad import draw
 from wiregrad.api.circuits import Circuit, Run
 from wiregrad.api.compiled_function import compile
 from wiregrad.backends import interpreter
@@ -16,7 +17,7 @@ from wiregrad.frontends.recording.custom_ops import Function, once_differentiabl
 from wiregrad.frontends.recording.foreign_names import describe_module_name
 from wiregrad.frontends.recording.record import convention, group, no_grad, places
 from wiregrad.frontends.recording.trace import circuit_of_value
-from wiregrad.frontends.recording.value import Value
+from wiregrad.frontends.recording.value import PICTURE_MAKERS, Value
 from wiregrad.frontends.transforms.derivatives import (
     elementwise_grad,
     grad,
@@ -125,6 +126,21 @@ def run(f: Callable[..., object] | Value, /, *args: object, **kwargs: object) ->
     """
     circuit, inputs = trace_with_inputs(f, args, kwargs)
     return Run.from_backend_run(interpreter.run_circuit(circuit, inputs))
+
+
+MAX_VALUE_BOXES = 24
+"""Maximum number of boxes in the picture that a notebook shows of a value."""
+MAX_VALUE_BYTES = 100_000
+"""Maximum size in bytes of what a notebook shows of a value."""
+
+
+def _show_value(value: Value) -> dict[str, str]:
+    """Return the small picture that a notebook shows of a value."""
+    result = run(value)
+    return draw.build_mimebundle(result.circuit, result, cap=MAX_VALUE_BOXES, limit=MAX_VALUE_BYTES)
+
+
+PICTURE_MAKERS |= {"draw": run, "show": _show_value}
 
 
 def trace_with_inputs(

@@ -9,7 +9,9 @@ checks that both compute the same numbers. In the order of the stages:
 - `picture`: builds the picture of a circuit and a run. Start here, at `build_picture`.
 - `board`: ranks, bands, and bends of wires: the state that the layout works on.
 - `placement`: the passes of the layered layout, from the order within ranks to the routes of wires.
-- `figure`: the size of every box in pixels, the labels on wires, and frames around groups.
+- `sizes`, `signs`: every length in pixels by detail level; what is written in and under boxes.
+- `figure`: the size of every box in pixels, the room on wires, and frames around groups.
+- `slots`: where numbers, captions and local derivatives stand.
 
 Other rooms may call `build_picture`, `place_picture`, `compute_layout` and the text helpers of `labels`.
 """

@@ -291,7 +291,8 @@ class _PictureBuilder:
     def _write_computation(self, node: int, depth: int) -> tuple[str, int] | None:
         """Write what a node computes, with how tightly it binds; None if that is too long to stand under a box."""
         if not self.circuit.columns.names.names_of(node):
-            return self.circuit.title_of(node), 0
+            title = self.circuit.title_of(node)
+            return title, 0 if " " in title else ATOM_LEVEL
         op = self.circuit.op_of(node)
         sources = self.circuit.sources_of(node)
         if not sources or len(sources) > MAX_CAPTION_OPERANDS:

@@ -72,6 +72,7 @@ from wiregrad.draw.palette import (
     name_wire_colour,
     write_style_sheet,
 )
+from wiregrad.draw.render.animation import PULSE_SHARE, PictureTiming
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import InputError, short_repr, suggest_name
 from wiregrad.ir import CircuitGraph
@@ -251,28 +252,58 @@ def trace_hatch(rect: Rect, step: int = 6) -> str:
 class SvgBoxWriter:
     """Draws boxes with one colour scale and adds the tones it used to `tones`."""
 
-    def __init__(self, scale: ColourScale, tones: set[str], measure: PictureMeasure) -> None:
+    def __init__(
+        self, scale: ColourScale, tones: set[str], measure: PictureMeasure, timing: PictureTiming | None = None
+    ) -> None:
         self.scale = scale
         self.tones = tones
         self.measure = measure
         self.sizes = measure.sizes
+        self.timing = timing
+        self.index = 0
+        """The index of the box that is drawn."""
 
-    def draw_box(self, drawn: Box, rect: Rect) -> str:
+    def _show_value(self, markup: str) -> str:
+        return markup if self.timing is None else self.timing.show_from(self.timing.values[self.index], markup)
+
+    def _show_gradient(self, markup: str) -> str:
+        return markup if self.timing is None else self.timing.show_from(self._gradient_time, markup)
+
+    @property
+    def _gradient_time(self) -> float:
+        """When the gradient is seen: when the pulse that brings it has arrived."""
+        return 0.0 if self.timing is None else self.timing.gradients[self.index] + PULSE_SHARE
+
+    def draw_box(self, drawn: Box, rect: Rect, index: int) -> str:
         """Return a box with its tooltip."""
+        self.index = index
         places = find_places(drawn, rect, self.measure)
         draw = {BoxKind.SPLIT: self._draw_splitter, BoxKind.NODE: self._draw_node, BoxKind.GROUP: self._draw_group}
         parts = draw.get(drawn.kind, self._draw_leaf)(drawn, rect, places)
         kink = [_draw_kink_badge(rect.x + rect.width, rect.y, drawn.kink)] if drawn.kink else []
         label = ", ".join(drawn.facts[:4])
         tooltip = write_tooltip("\n".join(drawn.facts))
-        return write_element("g", tooltip, *parts, *kink, role="graphics-symbol", aria_label=label)
+        ring = self._draw_ring(drawn, rect)
+        return write_element("g", tooltip, ring, *parts, *kink, role="graphics-symbol", aria_label=label)
+
+    def _draw_ring(self, drawn: Box, rect: Rect) -> str:
+        """Return the ring of a box that fires in an animated picture, forward and backward."""
+        timing = self.timing
+        if timing is None or drawn.is_leaf:
+            return ""
+        round_ = rect.width / 2 if drawn.kind is BoxKind.SPLIT else 10
+        halo = draw_rect(Rect(rect.x - 12, rect.y - 12, rect.width + 24, rect.height + 24), "now", round_ + 12)
+        ring = draw_rect(Rect(rect.x - 6, rect.y - 6, rect.width + 12, rect.height + 12), "ring", round_ + 6)
+        times = [timing.sends[self.index]]
+        times += [] if drawn.kind is BoxKind.SPLIT else [timing.values[self.index]]
+        return "".join(timing.show_between(time, time + 1, halo + ring) for time in times)
 
     def _draw_node(self, drawn: Box, rect: Rect, places: BoxPlaces) -> Iterator[str]:
         sign = write_sign(drawn.text)
         font = self.sizes.word_font if is_word(sign) else self.sizes.sign_font
         yield draw_rect(rect, "box", 10)
         if drawn.bad:
-            yield from self._draw_hatched_node(rect)
+            yield self._show_value("".join(self._draw_hatched_node(rect)))
         yield draw_rect(rect, "edge", 10)
         middle = (rect.x + rect.width / 2, rect.y + rect.height / 2 + font * 0.36)
         yield write_in_slot(sign, make_slot(middle, rect.width - 8, font, Anchor.MIDDLE), "", font)
@@ -312,9 +343,15 @@ class SvgBoxWriter:
             yield write_element("circle", cx=f"{x:g}", cy=f"{y:g}", r=self.sizes.dot / 2, class_=prefix_classes("dot"))
             return
         r = self.sizes.splitter / 2
-        yield write_element("circle", cx=f"{x:g}", cy=f"{y:g}", r=f"{r:g}", class_=prefix_classes("adder"))
+        adder = write_element("circle", cx=f"{x:g}", cy=f"{y:g}", r=f"{r:g}", class_=prefix_classes("adder"))
         plus = f"M{x - r / 2:g} {y:g}h{r:g}M{x:g} {y - r / 2:g}v{r:g}"
-        yield write_element("path", d=plus, class_=prefix_classes("plus"))
+        adder += write_element("path", d=plus, class_=prefix_classes("plus"))
+        if self.timing is not None:
+            half = self.sizes.dot / 2
+            dot = write_element("circle", cx=f"{x:g}", cy=f"{y:g}", r=half, class_=prefix_classes("dot"))
+            yield self.timing.show_between(0, self.timing.seed, dot)
+            adder = self.timing.show_from(self.timing.seed, adder)
+        yield adder
         if drawn.nodes > 1:
             yield write_words(f"{drawn.nodes} splitters", x - r - 4, y - r - 4, "small end")
 
@@ -326,17 +363,20 @@ class SvgBoxWriter:
         if drawn.grad.state is ReadingState.NUMBER:
             tone = drawn.grad.tone_on(self.scale)
             self.tones.add(tone)
-            yield write_element("path", d=trace_cell(cell, round_), class_=prefix_classes(f"t-{tone}"))
+            tint = write_element("path", d=trace_cell(cell, round_), class_=prefix_classes(f"t-{tone}"))
+            yield self._show_gradient(tint)
         elif drawn.grad.state is ReadingState.NONFINITE:
             # Strokes would show outside the round corners, so the hatched area is a little smaller.
             within = Rect(cell.x + round_ / 3, cell.y, cell.width - 2 * round_ / 3, cell.height - round_ / 4)
-            yield write_element("path", d=trace_hatch(within), class_=prefix_classes("hatch"))
+            hatch = write_element("path", d=trace_hatch(within), class_=prefix_classes("hatch"))
+            yield self._show_gradient(hatch)
         yield write_element("path", d=f"M{cell.x:g} {cell.y:g}h{cell.width:g}", class_=prefix_classes("rule"))
 
     def _write_numbers(self, drawn: Box, places: BoxPlaces, *, on_paper: bool) -> Iterator[str]:
         font = self.sizes.number_font
         if places.value is not None and drawn.value is not None:
-            yield from write_number(drawn.value, drawn.shape, places.value, "num" + " halo" * on_paper, font)
+            parts = write_number(drawn.value, drawn.shape, places.value, "num" + " halo" * on_paper, font)
+            yield self._show_value("".join(parts))
         if places.grad is None or drawn.grad is None:
             return
         if places.word is not None:
@@ -349,7 +389,7 @@ class SvgBoxWriter:
             tone = drawn.grad.tone_on(self.scale)
             self.tones.add(tone)
             css = f"grad halo w-{tone[0]}"
-        yield from write_number(drawn.grad, "", places.grad, css, font, bold=True)
+        yield self._show_gradient("".join(write_number(drawn.grad, "", places.grad, css, font, bold=True)))
 
 
 def write_number(
@@ -504,13 +544,15 @@ def to_svg(
     theme: str = AUTO_THEME,
     down: bool = False,
     legend: bool = True,
+    animate: bool = False,
     cap: int | None = None,
     **options: Unpack[PictureOptions],
 ) -> str:
     """Return the picture of a circuit, and of a run on it, as SVG.
 
-    `theme` is light, dark or auto (what the reader's system prefers); `down` lets values flow downwards. All other
-    options are those of `wiregrad.draw.build_picture`.
+    `theme` is light, dark or auto (what the reader's system prefers); `down` lets values flow downwards. With `animate`
+    the picture of a run plays forward and backward by itself. All other options are those of
+    `wiregrad.draw.build_picture`.
 
     >>> from wiregrad.ir import parse_text
     >>> to_svg(parse_text("input x\\ny = tanh x\\noutput y"))[:5]
@@ -521,20 +563,25 @@ def to_svg(
         raise InputError(
             f"theme must be one of {', '.join(known)}; got {short_repr(theme)}{suggest_name(str(theme), known)}"
         )
-    return draw_svg(build_picture(circuit, run, cap=cap, **options), theme=theme, down=down, legend=legend)
+    drawn = build_picture(circuit, run, cap=cap, **options)
+    return draw_svg(drawn, theme=theme, down=down, legend=legend, animate=animate)
 
 
-def draw_svg(drawn: Picture, *, theme: str = AUTO_THEME, down: bool = False, legend: bool = True) -> str:
+def draw_svg(
+    drawn: Picture, *, theme: str = AUTO_THEME, down: bool = False, legend: bool = True, animate: bool = False
+) -> str:
     """Draw a picture as SVG."""
-    return _SvgPage(place_picture(drawn, down=down), theme).write_page(legend)
+    timing = PictureTiming.from_picture(drawn) if animate else None
+    return _SvgPage(place_picture(drawn, down=down), theme, timing).write_page(legend)
 
 
 class _SvgPage:
     """Writes one picture as SVG."""
 
-    def __init__(self, placed: PlacedPicture, theme: str) -> None:
+    def __init__(self, placed: PlacedPicture, theme: str, timing: PictureTiming | None) -> None:
         self.figure = placed
         self.theme = theme
+        self.timing = timing
         self.picture = placed.picture
         self.measure = placed.measure
         self.sizes = placed.measure.sizes
@@ -575,20 +622,23 @@ class _SvgPage:
 
     def _write_root(self, wide: int, high: int, *content: str) -> str:
         """Return the svg element of a size, with its description and style sheet."""
+        style = write_style_sheet(self.theme, self.tones)
+        animated = {} if self.timing is None else {"style": f"--wg-time:{self.timing.seconds:g}s"}
         return write_element(
             "svg",
             write_tooltip(self._page_label()) + write_element("desc", escape(self._describe_boxes())),
-            write_element("style", write_style_sheet(self.theme, self.tones)),
+            write_element("style", style if self.timing is None else style + self.timing.write_style_sheet()),
             write_element("rect", width=wide, height=high, class_=prefix_classes("paper")),
             *content,
             xmlns="http://www.w3.org/2000/svg",
             viewBox=f"0 0 {wide} {high}",
             width=wide,
             height=high,
-            class_=f"wg wg-{self.theme}",
+            class_=f"wg wg-{self.theme}" + (" wg-animated" if animated else ""),
             role="graphics-document document",
             aria_roledescription="circuit",
             aria_label=self._page_label(),
+            **animated,
         )
 
     def _page_label(self) -> str:
@@ -622,14 +672,14 @@ class _SvgPage:
             yield write_element("g", write_tooltip(frame.path), shape, named)
 
     def _draw_boxes(self) -> Iterator[str]:
-        cards = SvgBoxWriter(self.scale, self.tones, self.measure)
-        for drawn, rect in zip(self.picture.boxes, self.figure.rects, strict=True):
-            yield cards.draw_box(drawn, rect)
+        cards = SvgBoxWriter(self.scale, self.tones, self.measure, self.timing)
+        for k, (drawn, rect) in enumerate(zip(self.picture.boxes, self.figure.rects, strict=True)):
+            yield cards.draw_box(drawn, rect, k)
 
     def _draw_wires(self) -> Iterator[str]:
-        for drawn, places in zip(self.picture.boxes, self.places, strict=True):
+        for box, (drawn, places) in enumerate(zip(self.picture.boxes, self.places, strict=True)):
             if drawn.outputs:
-                yield self._draw_output(drawn, place_output(drawn, places.out, self.measure))
+                yield self._draw_output(box, place_output(drawn, places.out, self.measure))
         # Branches of one value share a trunk; the strongest is drawn last and covers the others there.
         for k, link in sorted(enumerate(self.picture.links), key=lambda pair: self._wire_stroke(pair[1].sent)[1]):
             stub = k in self.figure.stubs
@@ -638,7 +688,28 @@ class _SvgPage:
             head = self._draw_wire_head(link, lines[0][0], lines[-1][-1])
             slash = "" if stub or not link.shape else self._draw_slash(lines[0][0])
             tooltip = write_tooltip(self._describe_link(link))
-            yield write_element("g", tooltip, *self._draw_strokes(paths, link), head, slash)
+            strokes = "".join(self._draw_strokes(paths, link)) + head
+            if self.timing is not None:
+                strokes = self._animate_wire(link, paths, lines[-1][-1], strokes)
+            yield write_element("g", tooltip, strokes, slash)
+
+    def _animate_wire(self, link: PictureLink, paths: Sequence[str], end: PagePoint, strokes: str) -> str:
+        """Return a wire that waits for its value, has it, and gets its gradient, with a pulse each way."""
+        timing = self.timing
+        if timing is None:
+            return strokes
+        known = timing.values[link.source]
+        sent = timing.sends[link.target]
+        plain = "".join(draw_line(path, "plain", PLAIN_WIRE_WIDTH) for path in paths)
+        if self.picture.boxes[link.target].kind is not BoxKind.SPLIT:
+            plain += draw_head(end, self.figure.down, "plain", 7, back=False)
+        waiting = "".join(draw_line(path, "plain idle", 1.4) for path in paths)
+        is_still = link.sent is None or link.sent.state is ReadingState.ABSENT
+        parts = [waiting, timing.show_between(known, timing.total if is_still else sent, plain)]
+        parts += [timing.show_from(known if is_still else sent, strokes)]
+        parts += [timing.send_pulse(known + 0.3, path, back=False) for path in paths]
+        parts += [] if is_still else [timing.send_pulse(sent, path, back=True) for path in paths]
+        return "".join(parts)
 
     def _draw_strokes(self, paths: Sequence[str], link: PictureLink) -> Iterator[str]:
         css, thick = self._wire_stroke(link.sent)
@@ -663,8 +734,9 @@ class _SvgPage:
         x, y = (start[0], start[1] + 20) if self.figure.down else (start[0] + 24, start[1])
         return write_element("path", d=f"M{x - 4:g} {y + 7:g}l8 -14", class_=prefix_classes("slash"))
 
-    def _draw_output(self, drawn: Box, mark: OutputMark) -> str:
+    def _draw_output(self, box: int, mark: OutputMark) -> str:
         """Return the wire to the dot of an output, the dot and its name."""
+        drawn = self.picture.boxes[box]
         (x, y), (x1, y1) = mark.start, mark.dot
         read_on = drawn.grad is None or drawn.grad.state is ReadingState.ABSENT
         css, thick = self._wire_stroke(None if read_on else SEED_READING)
@@ -674,7 +746,14 @@ class _SvgPage:
         head = "" if read_on or is_joined else draw_head(mark.start, self.figure.down, css, size, back=True)
         dot = write_element("circle", cx=f"{x1:g}", cy=f"{y1:g}", r=self.sizes.dot / 2, class_=prefix_classes("dot"))
         name = write_math(mark.text, mark.name, "", self.sizes.name_font)
-        return write_element("g", write_tooltip(f"output {', '.join(drawn.outputs)}"), line, head, dot, name)
+        wire = line + head
+        if self.timing is not None:
+            path = f"M{x:g} {y:g}L{x1:g} {y1:g}"
+            plain = draw_line(path, "plain", PLAIN_WIRE_WIDTH)
+            wire = self.timing.show_between(0, self.timing.seed, plain) + self.timing.show_from(self.timing.seed, wire)
+            wire += self.timing.send_pulse(self.timing.values[box] + 0.3, path, back=False)
+            wire += self.timing.send_pulse(self.timing.seed, path, back=True)
+        return write_element("g", write_tooltip(f"output {', '.join(drawn.outputs)}"), wire, dot, name)
 
     def _trace_wire(self, k: int, link: PictureLink) -> list[PagePoint]:
         """Return the points of a wire; wires meet in the middle of a splitter."""
@@ -743,7 +822,8 @@ class _SvgPage:
                 yield from self._write_stub_names(k, link)
             end = self.figure.paths[k][-1]
             places = place_port(end, self.figure.marks[k], self.ports[k], self.port_counts[link.target], self.measure)
-            yield from self._write_port(link, places)
+            markup = "".join(self._write_port(link, places))
+            yield markup if self.timing is None else self.timing.show_from(self.timing.sends[link.target], markup)
 
     def _write_port(self, link: PictureLink, places: PortPlaces) -> Iterator[str]:
         factor = "" if link.local is None else write_factor(link.local)

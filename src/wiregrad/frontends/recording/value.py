@@ -65,6 +65,12 @@ MAX_OBJECT_ELEMENTS = 10_000
 """Maximum number of elements of a value that NumPy may take apart: each becomes a value of its own."""
 
 
+MAX_SHOWN_ROWS = 2_000
+"""Maximum number of nodes recorded before a value that a notebook shows with a picture."""
+PICTURE_MAKERS: dict[str, Callable[[Value], Any]] = {}
+"""What draws values, by what it is for; the layers above, which can draw, put it here."""
+
+
 class ValueNotes:
     """Attributes that few values have: a name, and of leaves the gradient and the tape they were last used on."""
 
@@ -417,6 +423,22 @@ class Value(ValueMethods, ForeignNames):
         called = f", name={self.name!r}" if self.name else ""
         grad = "" if self.grad is None else f", grad={_format_brief(self.grad)}"
         return f"Value({_format_brief(self._data)}{called}{grad})"
+
+    def draw(self) -> Any:
+        """Return the run of the circuit that computed it, which a notebook shows as a picture and `to_svg` writes.
+
+        >>> a = Value(2.0, name="a")
+        >>> (a * a).draw().grads
+        {'a': 4.0}
+        """
+        return PICTURE_MAKERS["draw"](self)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return what a notebook shows: the number, and a small picture of what computed it."""
+        text = repr(self)
+        if self._tape is None or self._index > MAX_SHOWN_ROWS or _is_of_transform(self):
+            return {"text/plain": text}
+        return {**PICTURE_MAKERS["show"](self), "text/plain": text}
 
     def __copy__(self) -> Value:
         return self if self._tape is not None else make_leaf(self._data)
