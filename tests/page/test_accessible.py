@@ -182,7 +182,7 @@ def test_without_reduced_motion_play_goes_on(opened: Opener) -> None:
     page = opened()
     page.button("Play").click()
     page.button("Pause").wait_for()
-    page.page.locator('[aria-current="step"]', has_text="forward").wait_for()
+    page.page.locator('[data-phase="forward"]').wait_for()
 
     assert page.column("value")["e"] == "-1"
     assert page.moving()
