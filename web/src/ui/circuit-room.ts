@@ -22,7 +22,7 @@ export interface Room {
   bounds: Rect;
 }
 
-/** How far outside the picture a callout may stand. */
+/** How far above and below the picture a callout may stand: beside it the frame ends. */
 const MARGIN = 44;
 
 /** Return what is taken in a picture: boxes, and numbers as wide as they are. */
@@ -37,8 +37,8 @@ export function roomOf({ picture, run, known }: Scene): Room {
   const places = [...numbers, ...names, ...labels].flatMap((slot) => (slot ? [grown(slot, 3)] : []));
   const boxes = picture.boxes.map((box) => grown(box, 3));
   const wires = picture.wires.flatMap((wire) => wire.lines.flatMap(segmentsOf));
-  const bounds = { x: picture.left, y: picture.top, width: picture.width, height: picture.height };
-  return { boxes, texts: places, wires, bounds: grown(bounds, MARGIN) };
+  const { left: x, top, width: wide, height } = picture;
+  return { boxes, texts: places, wires, bounds: { x, y: top - MARGIN, width: wide, height: height + 2 * MARGIN } };
 }
 
 /** The room of a number that is not there yet, or not all of it. */
@@ -51,9 +51,9 @@ function shownIn(slot: Slot | null, value: Value | null, font: number): Rect | n
   return { ...slot, x: slot.anchor === "end" ? slot.at.x - wide : slot.x, width: wide };
 }
 
-/** Whether something would cover a text of the picture. */
-export function covers(room: Room, rect: Rect): boolean {
-  return room.texts.some((other) => meet(rect, other));
+/** Whether something would cover a text of the picture, or other things that are there. */
+export function covers(room: Room, rect: Rect, others: readonly Rect[] = []): boolean {
+  return [...room.texts, ...others].some((other) => meet(rect, other));
 }
 
 function segmentsOf(line: readonly Point[]): Rect[] {
