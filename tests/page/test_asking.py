@@ -137,7 +137,7 @@ def test_the_circuit_shows_what_changed_since_a_run_was_pinned(opened: Opener) -
     assert named(page, "e, ").endswith("value 0, gradient -6")
     assert named(page, "wire from e to f").endswith("local derivative -6, gradient -6")
     page.page.get_by_label("Show the change on the circuit").uncheck()
-    assert named(page, "f, ").endswith("value -4, gradient +1, output")
+    assert named(page, "f, ").endswith("value -4, gradient 1, output")
 
 
 def named(page: Explorer, start: str) -> str:

@@ -53,7 +53,7 @@ test("wires show slopes and products on the way back, and boxes their values on 
   assert.deepEqual([wire(done, "c", "f").local, wire(done, "c", "f").sent], ["\u00d7(\u22121)", "\u22121"]);
   assert.equal(
     wire(done, "c", "f").name,
-    "wire from c to f, input b, value 10, local derivative \u22121, gradient \u22121",
+    "wire from c to f, input 2, value 10, local derivative \u22121, gradient \u22121",
   );
 });
 

@@ -177,6 +177,11 @@ function captionOf(artist: Artist, node: number): string {
   return written(artist, node, DEEPEST)?.text ?? titleOf(artist.circuit, node);
 }
 
+/** Return what a node is called where it is read about: its name, or what it computes, in the signs of the picture. */
+export function drawnName(artist: Artist, node: number): string {
+  return printable(captionOf({ ...artist, labels: new Map() }, node));
+}
+
 interface Written {
   text: string;
   level: number;

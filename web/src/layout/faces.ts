@@ -7,6 +7,7 @@ import { sizeOf } from "../engine/numbers";
 import type { Known } from "../state/known";
 import type { Run, Value } from "../types";
 import { DASH } from "./letters";
+import { called } from "./names";
 import type { Picture, PictureBox, PictureWire } from "./picture";
 import { bare, factorText, pretty, read, slotText, type Reading } from "./readings";
 import { clips, PLAIN_WIDTH, scaleOf, thickness, tone, wireColour, type Scale } from "./scale";
@@ -145,10 +146,15 @@ function boxName(scene: Scene, box: PictureBox, rows: readonly Row[], kink: stri
     const words = mark === "none" ? SAID.none : `${text.replace(" …", "")} ${SAID[mark]}`.trim();
     return `${box.kind === "group" && what === "gradient" ? "gradient norm" : what} ${words}`;
   });
-  const parts = [box.label, op, ...said];
+  const parts = [spokenName(scene, box), op, ...said];
   if (kink) parts.push(`on a kink, convention ${kink}`);
   if (box.outputs.length) parts.push("output");
   return parts.join(", ");
+}
+
+/** A box by the name that is drawn: of a group its label, of a splitter the value that it copies. */
+function spokenName({ run }: Scene, box: PictureBox): string {
+  return box.kind === "group" ? box.label : called(run.circuit, box.node);
 }
 
 /** What came back to a splitter so far. */
@@ -186,7 +192,7 @@ function splitterName(scene: Scene, box: PictureBox): string {
   const { arrived, due, sum } = gathered(scene, box);
   const count = scene.backward && due ? `, ${arrivedText(arrived, due)}` : "";
   const total = arrived && sum !== null ? `, sum ${slotText(read(sum))}` : "";
-  return `splitter of ${box.label.replace(/ split$/, "")}${count}${total}`;
+  return `splitter of ${called(scene.run.circuit, box.node)}${count}${total}`;
 }
 
 /** Return what a wire shows. */
@@ -238,8 +244,10 @@ function glyphMark(sum: Gathered | null, found: Reading): Mark {
 
 function wireName(scene: Scene, wire: PictureWire, local: string, sent: string, mark: Mark): string {
   const { boxes } = scene.picture;
-  const parts = [`wire from ${boxes[wire.from]!.label} to ${boxes[wire.to]!.label}`];
-  if (wire.input) parts.push(`input ${wire.input}`);
+  const target = boxes[wire.to]!;
+  const to = target.kind === "splitter" ? "its splitter" : spokenName(scene, target);
+  const parts = [`wire from ${spokenName(scene, boxes[wire.from]!)} to ${to}`];
+  if (wire.input && target.kind !== "splitter") parts.push(`input ${wire.slot + 1}`);
   if (wire.wires > 1) parts.push(`${wire.wires} wires`);
   const value = scene.run.values[wire.source] ?? null;
   parts.push(scene.known.value[wire.source] ? `value ${pretty(bare(read(value)))}` : "value not computed");

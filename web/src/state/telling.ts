@@ -2,8 +2,10 @@
  * A step in the words of the picture: the names that are drawn, the numbers that are drawn, and which of them are new.
  * Kept true: what the sentence tells is what the position shows, at every step size.
  */
-import { expression, isSplitter, opOf, readers, titleOf } from "../engine";
+import { expression, isSplitter, opOf, readers } from "../engine";
+import { called } from "../layout/names";
 import { bare, pretty, read } from "../layout/readings";
+import { captionText } from "../layout/signs";
 import type { Circuit, Phase, Run, Value, WireFlow } from "../types";
 import { answerOf, questionAbout } from "./question";
 import type { Options, Session } from "./session";
@@ -188,7 +190,7 @@ function forwardWords(run: Run, node: number): Words[] {
   if (isSplitter(found) && source !== undefined) {
     return [fresh(values[node]!), plain(" is copied from "), name(circuit, source), plain(" to two wires")];
   }
-  const symbols = found.text ?? spelled(expression(found.op, found.sources.map((input) => called(circuit, input))));
+  const symbols = captionText(found.text ?? expression(found.op, found.sources.map((input) => called(circuit, input))));
   const isNew = called(circuit, node) !== symbols && symbols.length <= MAX_LETTERS;
   const numbers = plugged(circuit, node, found.sources.map((input) => values[input]!));
   return [
@@ -214,7 +216,7 @@ function mergeWords(run: Run, node: number): Words[] {
   const returned = arrivals(run, node);
   const parts = returned.flatMap((sent, k) => [...(k ? [plain(" + ")] : []), number(sent, k > 0)]);
   const total = fresh(run.grads[node] ?? null);
-  return [plain("The splitter of "), origin(circuit, node), plain(" adds what came back: "), ...parts, plain(" = "), total];
+  return [plain("The splitter of "), name(circuit, node), plain(" adds what came back: "), ...parts, plain(" = "), total];
 }
 
 /** What came back to a node, in the order in which it came; the 1 of an output first. */
@@ -307,13 +309,6 @@ function name(circuit: Circuit, node: number): Words {
   return named(called(circuit, node));
 }
 
-/** The value that a chain of splitters copies. */
-function origin(circuit: Circuit, node: number): Words {
-  let source = node;
-  while (isSplitter(circuit.nodes[source]!)) source = circuit.nodes[source]!.sources[0]!;
-  return name(circuit, source);
-}
-
 /** A number in the colour of its sign; a negative one in brackets where it follows a sign of arithmetic. */
 function number(value: Value | null, follows = false): Words {
   const text = value === null ? "nothing" : follows ? bracketed(value) : shown(value);
@@ -334,47 +329,4 @@ function shown(value: Value): string {
 function bracketed(value: Value): string {
   const text = shown(value);
   return /^[-\u2212]/.test(text) ? `(${text})` : text;
-}
-
-/** An expression with the signs of print. */
-function spelled(text: string): string {
-  return text.replaceAll(" * ", "\u00b7").replaceAll("**", "^").replaceAll("-", "\u2212").replace(/\b(\d+)\.0\b/g, "$1");
-}
-
-const titles = new WeakMap<Circuit, string[]>();
-
-/** What a node is called in the picture: its name, or the expression it is the result of. */
-export function called(circuit: Circuit, node: number): string {
-  let found = titles.get(circuit);
-  if (!found) {
-    found = [];
-    for (const index of circuit.nodes.keys()) found.push(calledWith(circuit, index, found));
-    titles.set(circuit, found);
-  }
-  return found[node]!;
-}
-
-/** The names that formulas give to what has none. */
-const TEMPORARY = /^t\d+$/;
-const MAX_TITLE = 20;
-
-function calledWith(circuit: Circuit, node: number, earlier: readonly string[]): string {
-  const { names, op, sources, source } = circuit.nodes[node]!;
-  const own = spelled(source ?? titleOf(circuit, node));
-  if (!sources.length || (names[0] !== undefined && !TEMPORARY.test(names[0]))) return own;
-  if (isSplitter(circuit.nodes[node]!)) return earlier[sources[0]!]!;
-  if (names[0] === undefined) return own;
-  const { infix = [], prefix = "" } = opOf(op) ?? {};
-  const level = infix[0] ? LEVELS[infix[0]] : undefined;
-  const operands = sources.map((input, slot) => operandOf(earlier[input]!, level ?? (prefix ? 2 : -1), slot));
-  const text = spelled(expression(op, operands));
-  return text.length <= MAX_TITLE ? text : own;
-}
-
-/** How tightly signs bind: a looser operand stands in brackets. */
-const LEVELS: Readonly<Record<string, number>> = { "+": 0, "-": 0, "*": 1, "/": 1, "**": 3 };
-
-function operandOf(text: string, level: number, slot: number): string {
-  const own = / [+\u2212] /.test(text) ? 0 : /[\u00b7/]/.test(text) ? 1 : /\^/.test(text) ? 2 : 4;
-  return own < level || (own === level && slot > 0) ? `(${text})` : text;
 }

@@ -3,7 +3,7 @@
  * something. One table for the whole picture, so that a box or wire is drawn anew only if its own entry changes.
  */
 import { opOf } from "../engine";
-import type { Picture, PictureBox, PictureWire } from "../layout";
+import type { Picture, PictureWire } from "../layout";
 import type { Firing } from "../state/firing";
 import type { Stage } from "../state/timeline";
 import type { Run } from "../types";
@@ -135,9 +135,4 @@ class ActsMaker implements Acts {
   private markWire(k: number, act: WireAct): void {
     this.wires.set(k, { ...this.wires.get(k), ...act });
   }
-}
-
-/** Whether a box stands for a number that can be given another value. */
-export function isInput(box: PictureBox): boolean {
-  return box.kind === "input";
 }

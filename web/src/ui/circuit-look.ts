@@ -3,7 +3,7 @@
  * the page, so that a theme changes them all; nothing here is an id, so that several circuits can stand on one page.
  */
 import type { Point } from "../types";
-import type { Mark, Row, WireFace } from "../layout/faces";
+import type { Mark, Row } from "../layout/faces";
 
 /** Attributes of an SVG element. */
 export type Look = Readonly<Record<string, string | number>>;
@@ -45,23 +45,8 @@ export const LOOKS = {
   slash: { fill: "none", stroke: INK, "stroke-width": 1.6 },
   /** Text that may stand over lines. */
   outlined: { "paint-order": "stroke", stroke: "var(--wg-paper)", "stroke-width": 4, "stroke-linejoin": "round" },
-  plain: { fill: "none", stroke: WIRE, "stroke-width": 1.7 },
-  stripe: { fill: "none", stroke: "var(--wg-paper)", "stroke-width": 2.6, "stroke-dasharray": "3 4" },
   halo: { fill: "none", stroke: "var(--wg-accent)", "stroke-linejoin": "round" },
 } as const satisfies Readonly<Record<string, Look>>;
-
-/** How a wire looks whose value is computed, or not yet; that of an array is thicker. */
-export function wireLook({ mark, colour, width }: WireFace, computed: boolean, array: boolean): Look {
-  const dash = !computed ? "1.5 4.5" : mark === "blocked" ? "4 3" : mark === "partial" ? "7 5" : "none";
-  const thick = array && mark === "none" ? 3.2 : width;
-  return {
-    fill: "none",
-    stroke: mark === "blocked" || mark === "stale" ? MUTED : colour,
-    "stroke-width": mark === "partial" ? 4 : thick,
-    "stroke-dasharray": dash,
-    "stroke-linejoin": "round",
-  };
-}
 
 /** How the gradient of a branch looks. */
 export function sentLook(mark: Mark, tone: string): Look {

@@ -22,38 +22,38 @@ export interface Room {
   bounds: Rect;
 }
 
-/** How far outside the picture a callout may stand. */
+/** How far above and below the picture a callout may stand: beside it the frame ends. */
 const MARGIN = 44;
 
 /** Return what is taken in a picture: boxes, and numbers as wide as they are. */
-export function roomOf({ picture, run }: Scene): Room {
-  const { sizes } = picture;
+export function roomOf({ picture, run, known }: Scene): Room {
+  const { numberFont } = picture.sizes;
   const numbers = picture.boxes.flatMap(({ node, valueSlot, gradSlot }) => [
-    shownIn(valueSlot, run.values[node] ?? null, sizes.numberFont),
-    shownIn(gradSlot, run.grads[node] ?? null, sizes.numberFont),
+    shownIn(valueSlot, known.value[node] ? (run.values[node] ?? null) : null, numberFont),
+    shownIn(gradSlot, known.grad[node] === "final" ? (run.grads[node] ?? null) : null, numberFont),
   ]);
   const names = picture.boxes.flatMap((box) => [box.captionSlot, box.mark?.name ?? null]);
   const labels = picture.wires.flatMap((wire) => [wire.pillSlot, wire.sentSlot, ...wire.nets]);
-  const places = [...numbers, ...names, ...labels].flatMap((slot) => (slot ? [slot] : []));
+  const places = [...numbers, ...names, ...labels].flatMap((slot) => (slot ? [grown(slot, 3)] : []));
   const boxes = picture.boxes.map((box) => grown(box, 3));
   const wires = picture.wires.flatMap((wire) => wire.lines.flatMap(segmentsOf));
-  const bounds = { x: picture.left, y: picture.top, width: picture.width, height: picture.height };
-  return { boxes, texts: places, wires, bounds: grown(bounds, MARGIN) };
+  const { left: x, top, width: wide, height } = picture;
+  return { boxes, texts: places, wires, bounds: { x, y: top - MARGIN, width: wide, height: height + 2 * MARGIN } };
 }
 
-/** The least room of a number: that of a hollow slot. */
-const HOLLOW = 26;
+/** The room of a number that is not there yet, or not all of it. */
+const HOLLOW = 40;
 
 /** Return the room that a number really takes in its slot. */
 function shownIn(slot: Slot | null, value: Value | null, font: number): Rect | null {
   if (!slot) return null;
-  const wide = Math.min(slot.width, Math.max(HOLLOW, value === null ? 0 : width(slotText(read(value)), font, true)));
+  const wide = Math.min(slot.width, value === null ? HOLLOW : width(slotText(read(value)), font, true));
   return { ...slot, x: slot.anchor === "end" ? slot.at.x - wide : slot.x, width: wide };
 }
 
-/** Whether something would cover a text of the picture. */
-export function covers(room: Room, rect: Rect): boolean {
-  return room.texts.some((other) => meet(rect, other));
+/** Whether something would cover a text of the picture, or other things that are there. */
+export function covers(room: Room, rect: Rect, others: readonly Rect[] = []): boolean {
+  return [...room.texts, ...others].some((other) => meet(rect, other));
 }
 
 function segmentsOf(line: readonly Point[]): Rect[] {

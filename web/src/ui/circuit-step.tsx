@@ -166,6 +166,7 @@ function sendMarks(desk: Desk, node: number) {
   if (!box || box.kind !== "node") return null;
   const wires = wiresInto(picture, node);
   const pills = firing.part > 1 ? pillsOf(desk, wires) : [];
+  desk.taken.push(...pills.map(({ rect }) => rect));
   const swap = run.circuit.nodes[node]!.op === "multiply" && pills.length === 2;
   return (
     <>
@@ -222,12 +223,15 @@ function pillsOf({ scene, faces, room }: Desk, wires: readonly number[]): PillPl
   });
 }
 
-/** A place for a local derivative at the port of a wire. */
-function portSlot({ sizes, down }: Picture, wire: PictureWire): Slot {
+/** A place for a local derivative at the port of a wire: before it, or outward beside it where values flow downwards. */
+function portSlot({ sizes, down, boxes }: Picture, wire: PictureWire): Slot {
   const { x, y } = wire.points.at(-1)!;
-  const [right, middle] = down ? [x + sizes.pill / 2, y - 16] : [x - 12, y];
-  const height = sizes.pillHeight;
-  return { x: right - sizes.pill, y: middle - height / 2, width: sizes.pill, height, at: { x: right, y: middle + 4 }, anchor: "end" };
+  const { pill: wide, pillHeight: height } = sizes;
+  const box = boxes[wire.to]!;
+  if (!down) return { x: x - 12 - wide, y: y - height / 2, width: wide, height, at: { x: x - 12, y: y + 4 }, anchor: "end" };
+  const left = x < box.x + box.width / 2;
+  const at = { x: left ? x + 7 : x - 7, y: y - 16 };
+  return { x: left ? at.x - wide : at.x, y: at.y - 4 - height / 2, width: wide, height, at, anchor: left ? "end" : "start" };
 }
 
 function pillSlot(rect: Rect, font: number): Slot {
@@ -237,7 +241,11 @@ function pillSlot(rect: Rect, font: number): Slot {
 /** From each stored input a dotted line leads to the local derivative of the other. */
 function Swap({ scene, pills }: { scene: Scene; pills: readonly PillPlace[] }) {
   const { picture } = scene;
-  const places = pills.map(({ wire }) => picture.boxes[boxOf(picture, wire.source)]?.valueSlot ?? null);
+  const places = pills.map(({ wire }) => {
+    const slot = picture.boxes[boxOf(picture, wire.source)]?.valueSlot;
+    const wide = width(slotText(read(scene.run.values[wire.source] ?? null)), picture.sizes.numberFont, true);
+    return slot && { x: slot.anchor === "end" ? slot.at.x + 6 : slot.at.x + wide + 6, y: slot.at.y };
+  });
   const [one, two] = pills;
   if (!one || !two || one.wire.source === two.wire.source) return null;
   return (
@@ -250,10 +258,9 @@ function Swap({ scene, pills }: { scene: Scene; pills: readonly PillPlace[] }) {
   );
 }
 
-function SwapLine({ from, to, down, low }: { from: Slot; to: Rect; down: boolean; low: boolean }) {
+function SwapLine({ from, to, down, low }: { from: Point; to: Rect; down: boolean; low: boolean }) {
   if (down) return null;
-  const right = from.anchor === "end" ? from.at.x + 6 : from.x + from.width;
-  const start = { x: right, y: from.at.y + (low ? -14 : 6) };
+  const start = { x: from.x, y: from.y + (low ? -14 : 4) };
   const end = { x: to.x - 4, y: to.y + to.height / 2 + (low ? 6 : -6) };
   const bend = Math.max(40, (end.x - start.x) * 0.45);
   return (
@@ -338,7 +345,7 @@ function branchesBack({ run, known }: Scene, box: PictureBox): Value[] {
 /** The number of a part, in a disc. */
 function badge(at: Point, text: string, desk: Desk) {
   const place = { x: at.x - 9, y: at.y - 9, width: 18, height: 18 };
-  if (covers(desk.room, place)) return null;
+  if (covers(desk.room, place, desk.room.boxes)) return null;
   desk.taken.push(place);
   return (
     <g class="badge-number">

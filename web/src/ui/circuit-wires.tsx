@@ -119,6 +119,9 @@ function lineLook(state: WireState, face: WireFace, array: boolean): Line {
   return { ...base, "stroke-width": array && state === "stored" ? 3.2 : thick };
 }
 
+/** How far from its ends a wire is pressed: there a splitter is. */
+const CLEAR = 14;
+
 /** Lines without the piece that the head covers. */
 function trimmedLines(lines: readonly Point[][], back: boolean, by: number): Point[][] {
   const found = lines.map((line) => [...line]);
@@ -149,13 +152,15 @@ export function WireView({ scene, wire, face, id, chosen, lit, named, act }: Pro
 }
 
 function drawnWire(sizes: Sizes, wire: PictureWire, face: WireFace, { id, chosen, lit, named, act }: Omit<Props, "scene" | "wire" | "face">) {
-  const glow = { ...LOOKS.halo, "stroke-width": chosen ? 12 : 10, "stroke-opacity": chosen ? 0.4 : 0.22 };
+  const glow = { ...LOOKS.halo, "pointer-events": "none", "stroke-width": chosen ? 12 : 10, "stroke-opacity": chosen ? 0.4 : 0.22 };
   return (
     <g id={id} class={`wire ${face.mark}${chosen ? " chosen" : ""}`} {...SYMBOL} aria-roledescription="wire"
       aria-label={face.name} data-wire={id} cursor="pointer">
+      {trimmedLines(trimmedLines(wire.lines, true, CLEAR), false, CLEAR).map((points) => (
+        <path {...LOOKS.halo} d={roundedPath(points, sizes.corner)} pointer-events="stroke" stroke-width={24} stroke-opacity={0} />
+      ))}
       {pathsOf(wire, sizes.corner).map((path) => (
         <>
-          <path {...LOOKS.halo} d={path} pointer-events="stroke" stroke-width={24} stroke-opacity={0} />
           {(chosen || lit) && <path {...glow} class="glow" d={path} />}
           {chosen && <path class="focus" d={path} />}
         </>
