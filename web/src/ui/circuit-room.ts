@@ -87,9 +87,10 @@ const CROSSING = 24;
 /** Return the best of some places; null where each covers a number or a box. */
 export function freePlace(room: Room, taken: readonly Rect[], offers: readonly Offer[]): Rect | null {
   let best: Offer | null = null;
+  const solid = [...room.boxes, ...room.texts, ...taken];
   for (const offer of offers) {
-    if (!inside(offer, room.bounds)) continue;
-    if ([...room.boxes, ...room.texts, ...taken].some((other) => meet(offer, other))) continue;
+    if ((best && offer.cost >= best.cost) || !inside(offer, room.bounds)) continue;
+    if (solid.some((other) => meet(offer, other))) continue;
     const cost = offer.cost + CROSSING * room.wires.filter((wire) => meet(offer, wire)).length;
     if (!best || cost < best.cost) best = { ...offer, cost };
   }

@@ -262,7 +262,7 @@ function Content(props: ContentProps) {
     );
   };
   return (
-    <g class={`content ${moves}${path ? " dimmed" : ""}`}>
+    <g class={`content ${moves}${path ? " dimmed" : ""}${firing?.stages[0]?.kind === "send" ? " sending" : ""}`}>
       {picture.frames.map((frame, k) => <FrameView key={k} frame={frame} />)}
       <g class="highlights" aria-hidden="true">
         {[...acts.boxes].map(([k, { fires }]) => fires && <Highlight key={`${k} ${firing?.at}`} box={picture.boxes[k]!} />)}
