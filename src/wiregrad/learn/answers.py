@@ -74,7 +74,9 @@ def measure_tolerance(answer: float) -> float:
     for decimals in range(4):
         scaled = abs(answer) * 10.0**decimals
         if abs(scaled - math.floor(scaled + 0.5)) < 1e-7:
-            return min(share, 0.5 / 10.0**decimals)
+            share = min(share, 0.5 / 10.0**decimals)
+            break
+    # What the picture shows of a number must count as that number.
     return max(share, _half_last_digit(answer))
 
 
@@ -111,7 +113,7 @@ def read_answer(answer: object, leaves: Mapping[str, float] | None = None) -> Re
 
 
 def _read_text(text: str, leaves: Mapping[str, float] | None) -> ReadAnswer:
-    circuit = _parse_expression(text.strip())
+    circuit = _parse_expression(text.strip().replace("−", "-"))
     if circuit is None:
         return ReadAnswer(problem=TEXTS["unreadable"])
     if circuit.inputs and leaves is None:

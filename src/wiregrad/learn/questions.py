@@ -177,8 +177,8 @@ def pose_value(run: QuizRun, target: Target) -> PosedQuestion | None:
     answer = run.value(node)
     fields = {"node": owner.title(node), "inputs": _list_inputs(run, node), **show_fields(value=answer)}
     writer = MistakeWriter("value", fields)
-    xs = [run.value(source) for source in owner.sources[node]]
-    if len(xs) == 2:
+    xs = [run.value(source) for source in owner.sources[node] if not is_condition(owner, source)]
+    if len(xs) == 2 == len(owner.sources[node]):
         _predict_other_ops(run, node, xs, writer)
     for x in dict.fromkeys(xs):
         writer.add("input-for-output", x, show_fields(own=x))

@@ -186,7 +186,10 @@ class QuizCircuit:
     @cached_property
     def titles(self) -> dict[int, str]:
         """What the nodes are called in sentences; what a formula gave no name goes by what it computes."""
-        return {node: shorten_middle(self._write_title(node), MAX_NAME) for node in self.nodes}
+        titles: dict[int, str] = {}
+        for node in self.nodes:
+            titles[node] = shorten_middle(self._write_title(node, titles), MAX_NAME)
+        return titles
 
     def title(self, node: int) -> str:
         """Return what a node is called in sentences."""
@@ -199,19 +202,18 @@ class QuizCircuit:
         is_formula = place is not None and place.file == "formula"
         return bool(names) and is_formula and node != self.root and _TEMPORARY.fullmatch(names[0]) is not None
 
-    def _write_title(self, node: int) -> str:
+    def _write_title(self, node: int, titles: Mapping[int, str]) -> str:
         if self.circuit.columns.names.names_of(node) and not self._is_temporary(node):
             return self.circuit.name_of(node)
         constant = self.circuit.constant_of(node)
         if constant is not None:
             return show_number(to_python_number(constant))
         if self._is_temporary(node):
-            return self._write_expression(node)
+            return self._write_expression(node, [titles[source] for source in self.sources[node]])
         return self.circuit.title_of(node)
 
-    def _write_expression(self, node: int) -> str:
+    def _write_expression(self, node: int, parts: Sequence[str]) -> str:
         op = self.ops[node]
-        parts = [shorten_middle(self._write_title(source), MAX_NAME) for source in self.sources[node]]
         if op.prefix:
             return f"−{self._wrap(node, 0, parts[0])}" if op.prefix == "-" else f"{op.prefix}{parts[0]}"
         if not op.infix or len(parts) != 2:
