@@ -82,7 +82,9 @@ test("answers get Python's verdicts", () => {
 });
 
 test("a quiz goes the way that Python's goes", () => {
-  for (const [k, entry] of entries.entries()) alike(played(entry, k), entry.quiz, `${entry.formula} ${entry.seed}`);
+  for (const [k, entry] of entries.entries()) {
+    if (entry.quiz.length) alike(played(entry, k), entry.quiz, `${entry.formula} ${entry.seed}`);
+  }
 });
 
 /** A quiz in which every third answer is a mistake, and a hint is asked for now and then. */

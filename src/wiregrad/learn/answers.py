@@ -31,6 +31,7 @@ MAX_ANSWER: Final = 200
 """Maximum number of characters of an answer."""
 MAX_EXACT_DIGITS: Final = 10
 """Up to how many characters a number counts as a short decimal that rounding has changed."""
+_PLAIN_NUMBER = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,20})?(?:e-?[0-9]{1,2})?")
 _DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
 
 
@@ -113,7 +114,10 @@ def read_answer(answer: object, leaves: Mapping[str, float] | None = None) -> Re
 
 
 def _read_text(text: str, leaves: Mapping[str, float] | None) -> ReadAnswer:
-    circuit = _parse_expression(text.strip().replace("−", "-"))
+    plain = text.strip().replace("−", "-")
+    if _PLAIN_NUMBER.fullmatch(plain):
+        return ReadAnswer(float(plain))
+    circuit = _parse_expression(plain)
     if circuit is None:
         return ReadAnswer(problem=TEXTS["unreadable"])
     if circuit.inputs and leaves is None:

@@ -129,7 +129,7 @@ def draft_order(run: QuizRun, draws: Draws) -> ChoiceDraft | None:
     state = WORDS["nothing-fired" if not fired else "one-fired" if len(fired) == 1 else "many-fired"]
     direction = "backward" if backward else "forward"
     fields = {"state": fill_sentence(state, {"nodes": names})}
-    draft = ChoiceDraft("order", f"order.{direction}", (), fields)
+    draft = ChoiceDraft("order", f"order.{direction}", tuple(fired), fields)
     shown = draws.shuffle(ready)[:2]
     for node in shown:
         draft.add_right(owner.title(node), (node,))
@@ -417,10 +417,16 @@ DRAFTERS: Final[dict[str, Callable[[QuizRun, Draws], ChoiceDraft | None]]] = {
 
 def _draw_breaking_leaves(owner: QuizCircuit, draws: Draws, fixed: Mapping[str, float]) -> dict[str, float]:
     leaves = {}
-    for name in owner.circuit.inputs:
+    for name in owner.inputs:
         value = draws.choose(BREAKING_LEAVES) if draws.below(2) else (1 + draws.below(30)) / 10
         leaves[name] = fixed.get(name, value)
     return leaves
+
+
+def _may_offer(owner: QuizCircuit, kind: str) -> bool:
+    """Return whether a circuit has what a kind asks about at all."""
+    has_router = any(owner.ops[node].pattern is Pattern.ROUTE for node in owner.functions)
+    return bool(owner.wires) and (kind != "router" or has_router)
 
 
 def draw_choice_question(
@@ -428,7 +434,7 @@ def draw_choice_question(
 ) -> Question:
     """Draw until a question with choices is clear; raise `NoQuestionError` if none is."""
     draws = Draws(seed, code, number)
-    if owner.functions and owner.wires:
+    if _may_offer(owner, kind):
         for attempt in range(MAX_CHOICE_ATTEMPTS):
             if kind == "debug":
                 leaves = _draw_breaking_leaves(owner, draws, fixed)

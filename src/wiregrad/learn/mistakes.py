@@ -98,7 +98,7 @@ def mutate_local(run: QuizRun, key: str, wire: Wire) -> float | None:
         return None if has_pattern(run, node, Pattern.SWAP) else _find_neighbour_slope(run, wire)
     if key == "activation-input":
         is_single = len(run.owner.sources[node]) == 1
-        return run.local(wire, run.value(run.owner.sources[node][0])) if is_single else None
+        return run.local_from(wire, run.value(run.owner.sources[node][0])) if is_single else None
     assert key == "router-both"
     is_loser = has_pattern(run, node, Pattern.ROUTE) and run.local(wire) is None
     return 1.0 if is_loser else None

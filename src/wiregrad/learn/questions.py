@@ -28,7 +28,7 @@ from wiregrad.learn.quiz_run import Draws, QuizCircuit, QuizRun, Wire, show_fact
 from wiregrad.learn.sentences import NEUTRAL, PROMPTS, WORDS, fill_sentence
 
 Target = tuple[int, ...]
-"""What a question is about: a node, a wire, or one of them with a choice behind it."""
+"""What a question is about: a node, a wire, one of them with a choice behind it, or the nodes that have fired."""
 
 MAX_ATTEMPTS: Final = 160
 """Maximum number of draws of leaves for one question."""
@@ -457,7 +457,7 @@ class NumericGenerator:
     def draw_question(self, seed: int, number: int, fixed: Mapping[str, float], code: int) -> Question:
         """Draw leaves and targets until a question is clear; raise `NoQuestionError` if none is."""
         draws = Draws(seed, code, number)
-        lenient = all(name in fixed for name in self.owner.circuit.inputs)
+        lenient = all(name in fixed for name in self.owner.inputs)
         for attempt in range(MAX_ATTEMPTS if self.targets else 0):
             run = self.owner.run(self.owner.draw_leaves(draws, attempt, fixed))
             target = draws.choose(self.targets)

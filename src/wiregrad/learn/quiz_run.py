@@ -15,10 +15,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from wiregrad.backends import RunRecord
-from wiregrad.backends.interpreter import bind_inputs, check_input_names, convert_to_float, run_circuit
+from wiregrad.backends.interpreter import check_input_names, convert_to_float, run_circuit
 from wiregrad.dtypes import FLOAT, to_python_number
 from wiregrad.errors import InputError, OutputError, short_repr
-from wiregrad.ir import CircuitGraph, Op, Pattern
+from wiregrad.ir import CircuitGraph, Node, Op, Pattern
 from wiregrad.ir.columns import normalize_name
 from wiregrad.ir.node_titles import shorten_middle
 from wiregrad.ir.op import Level
@@ -124,12 +124,15 @@ class QuizCircuit:
 
     def __init__(self, circuit: CircuitGraph) -> None:
         self.circuit = circuit
+        self.inputs = circuit.inputs
         self._refuse_arrays()
         origins: list[int] = circuit.origins().tolist()
         self.root = origins[circuit.root()]
         self.ops: list[Op] = [circuit.op_of(node) for node in range(circuit.size)]
         self.sources = [tuple(origins[source] for source in circuit.sources_of(node)) for node in range(circuit.size)]
         self.active = circuit.active()
+        self.starts: list[int] = circuit.columns.starts.tolist()
+        self.modes = [Node(circuit, node).mode for node in range(circuit.size)]
         self.nodes = self._find_cone()
         """The nodes that the output depends on, splitters left out, in order."""
         self.leaves = [node for node in circuit.input_indices() if node in self._cone]
@@ -239,7 +242,7 @@ class QuizCircuit:
         """Draw the leaves of a question; those that are fixed keep their value."""
         low, high, signed = LEAF_RANGES[attempt % len(LEAF_RANGES)]
         leaves: dict[str, float] = {}
-        for name in self.circuit.inputs:
+        for name in self.inputs:
             size = (low + draws.below(high - low + 1)) / 10
             negative = signed and draws.below(2) == 0
             leaves[name] = fixed.get(name, -size if negative else size)
@@ -248,13 +251,13 @@ class QuizCircuit:
     def check_fixed(self, fixed: Mapping[str, object] | None) -> dict[str, float]:
         """Return the leaves that keep their value as floats; raise `InputError` for unknown names."""
         named = {normalize_name(name): value for name, value in (fixed or {}).items()}
-        check_input_names(named, self.circuit.inputs)
+        check_input_names(named, self.inputs)
         return {name: float(convert_to_float(f"input {name}", value)) for name, value in named.items()}
 
     def run(self, leaves: Mapping[str, float]) -> QuizRun:
         """Run the circuit forward and backward."""
-        bare = self.circuit.unchecked() if self.circuit.columns.certificates else self.circuit
-        return QuizRun(self, leaves, run_circuit(bare, bind_inputs(bare, [leaves], {})))
+        inputs = [np.float64(leaves[name]) for name in self.inputs]
+        return QuizRun(self, leaves, run_circuit(self.circuit, inputs, check=False))
 
 
 class QuizRun:
@@ -266,7 +269,7 @@ class QuizRun:
         self.values: list[float] = [to_python_number(value) for value in record.values]
         self.grads: list[float | None] = [None if flow is None else float(flow) for flow in record.flows]
         self._record = record
-        self._starts = owner.circuit.columns.starts
+        self._slopes: dict[Wire, float | None] = {}
 
     def value(self, node: int) -> float:
         """Return the value of a node."""
@@ -279,22 +282,30 @@ class QuizRun:
 
     def sent(self, wire: Wire) -> float | None:
         """Return what was sent back along a wire."""
-        flow = self._record.sent[int(self._starts[wire[0]]) + wire[1]]
+        flow = self._record.sent[self.owner.starts[wire[0]] + wire[1]]
         return None if flow is None else float(flow)
 
-    def local(self, wire: Wire, y: float | None = None) -> float | None:
-        """Return the local derivative on a wire; with `y`, the rule as if the node had given out that number."""
-        node, slot = wire
-        op = self.owner.ops[node]
-        xs = [self._record.values[source] for source in self.owner.sources[node]]
-        out = self._record.values[node] if y is None else np.float64(y)
-        mode = int(self.owner.circuit.columns.modes[node]) if self.owner.circuit.columns.modes is not None else 0
-        with np.errstate(all="ignore"):
-            slope: Any = op.local(slot, xs, out, mode)
-        if slope is None and not isinstance(op, Elementwise) and y is None:
+    def local(self, wire: Wire) -> float | None:
+        """Return the local derivative on a wire."""
+        if wire not in self._slopes:
+            self._slopes[wire] = self._find_slope(wire)
+        return self._slopes[wire]
+
+    def _find_slope(self, wire: Wire) -> float | None:
+        slope = self.local_from(wire, self._record.values[wire[0]])
+        if slope is None and not isinstance(self.owner.ops[wire[0]], Elementwise):
             # The op has a rule but no single slope; its product still tells the factor.
             sent = self.sent(wire)
-            return None if sent is None or not self.upstream(node) else sent / self.upstream(node)
+            upstream = self.upstream(wire[0])
+            return None if sent is None or not upstream else sent / upstream
+        return slope
+
+    def local_from(self, wire: Wire, y: float) -> float | None:
+        """Return the rule of a wire as if the node had given out a number."""
+        node, slot = wire
+        xs = [self._record.values[source] for source in self.owner.sources[node]]
+        with np.errstate(all="ignore"):
+            slope: Any = self.owner.ops[node].local(slot, xs, np.float64(y), self.owner.modes[node])
         return None if slope is None else float(slope)
 
     @cached_property

@@ -99,7 +99,7 @@ function draftOrder(run: QuizRun, draws: Draws): ChoiceDraft | null {
   if (!ready.length || !waiting.length) return null;
   const names = fired.length ? inWords(fired.map((node) => owner.title(node))) : "";
   const state = word(["nothing-fired", "one-fired"][fired.length] ?? "many-fired", { nodes: names });
-  const draft = new ChoiceDraft("order", `order.${backward ? "backward" : "forward"}`, [], { state });
+  const draft = new ChoiceDraft("order", `order.${backward ? "backward" : "forward"}`, fired, { state });
   const shown = draws.shuffle(ready).slice(0, 2);
   for (const node of shown) draft.addRight(owner.title(node), [node]);
   for (const node of draws.shuffle(waiting).slice(0, MAX_CHOICES - shown.length)) {
@@ -378,7 +378,8 @@ export function drawChoiceQuestion(
   code: number,
 ): Question {
   const draws = new Draws(seed, code, number);
-  const attempts = owner.functions.length && owner.wires.length ? MAX_CHOICE_ATTEMPTS : 0;
+  const hasRouter = owner.functions.some((node) => owner.has(node, "route"));
+  const attempts = owner.wires.length && (kind !== "router" || hasRouter) ? MAX_CHOICE_ATTEMPTS : 0;
   for (let attempt = 0; attempt < attempts; attempt++) {
     const isHunt = kind === "debug";
     const run = owner.run(isHunt ? breakingLeaves(owner, draws, fixed) : owner.drawLeaves(draws, attempt, fixed));

@@ -1,4 +1,4 @@
-// Written by tests/golden/write_learn.py from src/wiregrad/learn/sentences.py; `make derive` writes it again.
+// Written by tests/golden/write_learn.py from wiregrad.learn.sentences; `make derive` writes it again.
 
 export const TITLES: Readonly<Record<string, string>> = {
   "forward-for-local": "Not yet: upstream × value",
