@@ -33,7 +33,7 @@ from wiregrad.learn.sentences import CLAIMS, PROMPTS, TEXTS, TITLES, WORDS, desc
 MAX_CHOICES: Final = 4
 MAX_FIRED: Final = 3
 """Maximum number of nodes that have fired before the one that is asked for."""
-MAX_CHOICE_ATTEMPTS: Final = 60
+MAX_CHOICE_ATTEMPTS: Final = 80
 SPOT_MISTAKES: Final = (
     "upstream-only",
     "own-not-other",
@@ -319,6 +319,8 @@ def draft_spot(run: QuizRun, draws: Draws) -> ChoiceDraft | None:
     slopes[wire] = mutants[key]
     grads = sweep_with_mistake(run, slopes.get)
     sent = {each: grads[each[0]] * slope for each, slope in slopes.items() if each[0] in grads and slope is not None}
+    if any(number and not SMALLEST < abs(number) < LARGEST for number in sent.values()):
+        return None
     draft = ChoiceDraft("spot", "spot", wire, {})
     draft.shown = tuple(ShownGradient(each, _label_wire(run, each), number) for each, number in sent.items())
     draft.add_right(_write_wire(run, wire, sent[wire]), wire)

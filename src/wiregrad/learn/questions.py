@@ -42,7 +42,8 @@ SMALLEST: Final = 1e-3
 LARGEST: Final = 1e3
 COMPARED_RUNS: Final = 2
 """At how many other draws two mistakes must give one number to count as the same by nature."""
-_NUMBER = re.compile(r"−?\d+(?:\.\d+)?(?:e−?\d+)?")
+# A constant in the name of a node, as in 2·m, is no number of the sentence.
+_NUMBER = re.compile(r"(?<![\w·^/.])(?<![+−] )−?\d+(?:\.\d+)?(?:e−?\d+)?(?![\w·^/]|\.\d| [+−] )")
 
 
 @dataclass(frozen=True)
@@ -560,7 +561,7 @@ def _number_keys(mistakes: Sequence[PredictedMistake]) -> list[str]:
 def tells_number(text: str, number: float) -> bool:
     """Return whether a text has a number in it as the picture shows it.
 
-    >>> tells_number("2.5 came in from the right.", 2.5), tells_number("12.5 came in.", 2.5)
+    >>> tells_number("2.5 came in from the right.", 2.5), tells_number("12.5 is the value of 2.5·m.", 2.5)
     (True, False)
     """
     return show_number(number) in _NUMBER.findall(text)

@@ -22,7 +22,7 @@ import { CLAIMS, PROMPTS, TEXTS, TITLES, WORDS } from "./sentences.generated";
 
 const MAX_CHOICES = 4;
 const MAX_FIRED = 3;
-const MAX_CHOICE_ATTEMPTS = 60;
+const MAX_CHOICE_ATTEMPTS = 80;
 const SPOT_MISTAKES = [
   "upstream-only",
   "own-not-other",
@@ -265,6 +265,7 @@ function draftSpot(run: QuizRun, draws: Draws): ChoiceDraft | null {
     const [gradient, slope] = [grads.get(each[0]), slopeOf(each)];
     return gradient === undefined || slope === null ? [] : [[each, gradient * slope]];
   });
+  if (sent.some(([, number]) => number && !(SMALLEST < Math.abs(number) && Math.abs(number) < LARGEST))) return null;
   const draft = new ChoiceDraft("spot", "spot", wire, {});
   draft.shown = sent.map(([each, number]) => ({ target: each, label: wireLabel(run, each), number }));
   draft.addRight(wireText(run, wire, sent.find(([each]) => isSame(each, wire))![1]), wire);

@@ -27,6 +27,8 @@ const NUDGES = [0.01, -0.01, 0.02] as const;
 export const SMALLEST = 1e-3;
 export const LARGEST = 1e3;
 const COMPARED_RUNS = 2;
+/** A number of a sentence; a constant in the name of a node, as in 2·m, is none. */
+const NUMBER = /(?<![\p{L}\p{N}_·^/.])(?<![+−] )−?\d+(?:\.\d+)?(?:e−?\d+)?(?![\p{L}\p{N}_·^/]|\.\d| [+−] )/gu;
 
 /** What a question is about: a node, a wire, or one of them with a choice behind it. */
 export type Target = readonly number[];
@@ -465,7 +467,7 @@ function numberedKeys(mistakes: readonly PredictedMistake[]): string[] {
 
 /** Whether a text has a number in it as the picture shows it. */
 function tellsNumber(text: string, number: number): boolean {
-  const numbers: string[] = text.match(/−?\d+(?:\.\d+)?(?:e−?\d+)?/g) ?? [];
+  const numbers: string[] = text.match(NUMBER) ?? [];
   return numbers.includes(showNumber(number));
 }
 
