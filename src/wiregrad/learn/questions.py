@@ -40,6 +40,8 @@ MAX_GIVEN: Final = 12
 NUDGES: Final = (0.01, -0.01, 0.02)
 SMALLEST: Final = 1e-3
 LARGEST: Final = 1e3
+TINY: Final = 1e-5
+"""Predicted numbers below this are left out: gradients of saturated functions, whose digits are noise."""
 COMPARED_RUNS: Final = 2
 """At how many other draws two mistakes must give one number to count as the same by nature."""
 # A constant in the name of a node, as in 2·m, is no number of the sentence.
@@ -496,7 +498,7 @@ class NumericGenerator:
         size = abs(posed.answer / posed.scale)
         if not SMALLEST < size < LARGEST or abs(size - 1.0) < 1e-9 or len(posed.prompt) > MAX_PROMPT:
             return None
-        apart = [k for k, found in enumerate(posed.mistakes) if not _hits_any(found.number, posed.accepted)]
+        apart = [k for k, found in enumerate(posed.mistakes) if _is_nameable(found.number, posed)]
         names = _number_keys(posed.mistakes)
         kept: dict[int, PredictedMistake] = {}
         unclear: set[int] = set()
@@ -539,8 +541,10 @@ class NumericGenerator:
         return found
 
 
-def _hits_any(number: float, accepted: Sequence[float]) -> bool:
-    return any(collides(number, answer) for answer in accepted)
+def _is_nameable(number: float, posed: PosedQuestion) -> bool:
+    """Return whether a predicted number can be told from the answer, and has digits to tell it by."""
+    is_tiny = 0.0 < abs(number / posed.scale) < TINY
+    return not is_tiny and not any(collides(number, answer) for answer in posed.accepted)
 
 
 def _is_rival(one: PredictedMistake, two: PredictedMistake) -> bool:

@@ -26,6 +26,8 @@ const MAX_GIVEN = 12;
 const NUDGES = [0.01, -0.01, 0.02] as const;
 export const SMALLEST = 1e-3;
 export const LARGEST = 1e3;
+/** Predicted numbers below this are left out: gradients of saturated functions, whose digits are noise. */
+const TINY = 1e-5;
 const COMPARED_RUNS = 2;
 /** A number of a sentence; a constant in the name of a node, as in 2·m, is none. */
 const NUMBER = /(?<![\p{L}\p{N}_·^/.])(?<![+−] )−?\d+(?:\.\d+)?(?:e−?\d+)?(?![\p{L}\p{N}_·^/]|\.\d| [+−] )/gu;
@@ -412,6 +414,7 @@ export class NumericGenerator {
     const kept = new Map<number, PredictedMistake>();
     const unclear = new Set<number>();
     for (const [k, mistake] of found.mistakes.entries()) {
+      if (mistake.number && Math.abs(mistake.number / found.scale) < TINY) continue;
       if (found.accepted.some((answer) => collides(mistake.number, answer))) continue;
       const rival = [...kept].find(([, one]) => isRival(one, mistake))?.[0];
       if (rival === undefined) kept.set(k, mistake);
