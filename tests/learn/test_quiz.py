@@ -8,8 +8,8 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.errors import InputError, NoQuestionError
-from wiregrad.learn.questions import POSERS, Question
-from wiregrad.learn.quiz import KINDS, QuestionSource, judge_answer
+from wiregrad.learn.questions import Question
+from wiregrad.learn.quiz import KINDS
 from wiregrad.learn.quiz_run import Draws, show_number
 
 NEURON = "n = x1*w1 + x2*w2 + b; o = tanh(n)"
@@ -176,28 +176,17 @@ CIRCUIT = "u = a*b; v = tanh(u) - c; w = v*u; y = w + v/c"
 
 
 @pytest.mark.parametrize("learner", [*range(5), *(pytest.param(k, marks=pytest.mark.full) for k in range(5, 100))])
-def test_a_fixed_misconception_is_named_within_three_questions_that_show_it(learner: int) -> None:
-    draws = Draws(learner, 99)
-    keys = draws.shuffle(sorted(MISCONCEPTIONS))
-    first = keys[0]
-    second = next(key for key in keys if MISCONCEPTIONS[key] != MISCONCEPTIONS[first])
-    source = QuestionSource(wg.circuit(CIRCUIT), learner)
-    for belief in [first, second][: 1 + learner % 2]:
-        assert belief in name_beliefs(source, belief, MISCONCEPTIONS[belief])
+def test_a_fixed_misconception_is_named_within_three_questions_of_its_kind(learner: int) -> None:
+    keys = Draws(learner, 99).shuffle(sorted(MISCONCEPTIONS))
+    second = next(key for key in keys if MISCONCEPTIONS[key] != MISCONCEPTIONS[keys[0]])
+    beliefs = [keys[0], second][: 1 + learner % 2]
+    quiz = wg.Quiz(CIRCUIT, seed=learner, kinds=[MISCONCEPTIONS[belief] for belief in beliefs])
+    named: dict[str, list[str]] = {belief: [] for belief in beliefs}
+    while (question := quiz.next()) is not None:
+        belief = next(belief for belief in beliefs if MISCONCEPTIONS[belief] == question.kind)
+        mistake = next((m for m in question.mistakes if belief in (m.key, *m.also)), None)
+        verdict = quiz.check(show_number(question.answer or 0.0) if mistake is None else show_number(mistake.number))
+        named[belief].append(belief if mistake is not None and verdict.key == mistake.key else verdict.key)
+        quiz.hint()
 
-
-def name_beliefs(source: QuestionSource, belief: str, kind: str) -> list[str]:
-    """Return what feedback names in the first three questions at which the belief gives a number of its own."""
-    assert kind in POSERS
-    named: list[str] = []
-    number = 0
-    while len(named) < 3:
-        question = source.draw(kind, number)
-        number += 1
-        assert number < 60
-        for mistake in question.mistakes:
-            if belief in (mistake.key, *mistake.also):
-                key = judge_answer(source, question, show_number(mistake.number)).key
-                named.append(belief if key == mistake.key else key)
-                break
-    return named
+    assert [belief for belief in beliefs if belief not in named[belief][:3]] == []

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from wiregrad.errors import NoQuestionError
+from wiregrad.ir import Pattern
 from wiregrad.learn.answers import collides
 from wiregrad.learn.mistakes import (
     MistakeWriter,
@@ -32,6 +33,8 @@ Target = tuple[int, ...]
 
 MAX_ATTEMPTS: Final = 160
 """Maximum number of draws of leaves for one question."""
+TURN_ATTEMPTS: Final = 40
+"""For how many draws a question stays with the op whose turn it is."""
 MAX_PATHS: Final = 24
 MAX_PROMPT: Final = 100
 """Maximum number of characters of a question."""
@@ -42,6 +45,8 @@ SMALLEST: Final = 1e-3
 LARGEST: Final = 1e3
 TINY: Final = 1e-5
 """Predicted numbers below this are left out: gradients of saturated functions, whose digits are noise."""
+ANSWER_KEY: Final = "answer"
+"""The name under which the right answer is compared with mistakes."""
 COMPARED_RUNS: Final = 2
 """At how many other draws two mistakes must give one number to count as the same by nature."""
 # A constant in the name of a node, as in 2·m, is no number of the sentence.
@@ -447,26 +452,41 @@ POSERS: Final[dict[str, Poser]] = {
 """The kinds with a number as answer."""
 
 
+def _group_targets(owner: QuizCircuit, kind: str) -> list[list[Target]]:
+    """Return the targets by op or form: each has its turn, so that the only tanh is not lost among many sums."""
+    groups: dict[str, list[Target]] = {}
+    for target in list_targets(owner, kind):
+        name = owner.ops[target[0]].name if kind in ("value", "local", "send") else ""
+        if kind == "paths":
+            name = "count" if target[1] < 0 else "product"
+        groups.setdefault(name, []).append(target)
+    return list(groups.values())
+
+
 class NumericGenerator:
     """Draws questions of one numeric kind, and remembers which mistakes are the same by nature at a target."""
 
     def __init__(self, owner: QuizCircuit, kind: str) -> None:
         self.owner = owner
         self.kind = kind
-        self.targets = list_targets(owner, kind)
+        self.groups = _group_targets(owner, kind)
         self._pose = POSERS[kind]
         self._others: dict[Target, list[dict[str, float]]] = {}
 
     def draw_question(self, seed: int, number: int, fixed: Mapping[str, float], code: int) -> Question:
         """Draw leaves and targets until a question is clear; raise `NoQuestionError` if none is."""
         draws = Draws(seed, code, number)
+        turns = self._order_groups(Draws(seed, code))
         lenient = all(name in fixed for name in self.owner.inputs)
-        for attempt in range(MAX_ATTEMPTS if self.targets else 0):
+        for attempt in range(MAX_ATTEMPTS if self.groups else 0):
             run = self.owner.run(self.owner.draw_leaves(draws, attempt, fixed))
-            target = draws.choose(self.targets)
+            group = turns[number % len(turns)] if attempt < TURN_ATTEMPTS else draws.choose(turns)
+            target = draws.choose(group)
             posed = self._pose(run, target) if run.is_clean else None
-            mistakes = None if posed is None else self.filter_mistakes(posed, target, lenient=lenient)
-            if posed is not None and mistakes is not None:
+            if posed is None or (attempt < TURN_ATTEMPTS and not lenient and self._hides_mistake(posed, target)):
+                continue
+            mistakes = self.filter_mistakes(posed, target, lenient=lenient)
+            if mistakes is not None:
                 return Question(
                     kind=self.kind,
                     form=posed.form,
@@ -486,6 +506,12 @@ class NumericGenerator:
                     why=posed.why,
                 )
         raise no_question_error(self.owner, self.kind)
+
+    def _order_groups(self, draws: Draws) -> list[list[Target]]:
+        """Return the groups in a drawn order; ops that pass a gradient on unchanged show few mistakes and come last."""
+        ops = self.owner.ops
+        plain = [group for group in self.groups if ops[group[0][0]].pattern is Pattern.DISTRIBUTE]
+        return [*draws.shuffle([group for group in self.groups if group not in plain]), *draws.shuffle(plain)]
 
     def filter_mistakes(
         self, posed: PosedQuestion, target: Target, *, lenient: bool = False
@@ -519,6 +545,12 @@ class NumericGenerator:
         is_told = any(tells_number(mistake.text, posed.answer) for mistake in found)
         return None if len(found) - len(unclear) < posed.least or is_told else found
 
+    def _hides_mistake(self, posed: PosedQuestion, target: Target) -> bool:
+        """Return whether a mistake gives the right answer by chance, so that nobody could see it."""
+        names = _number_keys(posed.mistakes)
+        hits = [k for k, mistake in enumerate(posed.mistakes) if collides(mistake.number, posed.answer)]
+        return any(not self._is_same_by_nature(target, ANSWER_KEY, names[k]) for k in hits)
+
     def _is_same_by_nature(self, target: Target, one: str, two: str) -> bool:
         """Return whether two mistakes give one number at other leaves too."""
         others = self._others.get(target)
@@ -535,7 +567,8 @@ class NumericGenerator:
             posed = self._pose(run, target) if run.is_clean else None
             if posed is not None:
                 numbers = [mistake.number for mistake in posed.mistakes]
-                found.append(dict(zip(_number_keys(posed.mistakes), numbers, strict=True)))
+                named = dict(zip(_number_keys(posed.mistakes), numbers, strict=True))
+                found.append({ANSWER_KEY: posed.answer, **named})
             if len(found) == COMPARED_RUNS:
                 break
         return found

@@ -20,6 +20,8 @@ import { filled, sentence, type Fields } from "./sentences";
 import { NEUTRAL, PROMPTS, WORDS } from "./sentences.generated";
 
 const MAX_ATTEMPTS = 160;
+/** For how many draws a question stays with the op whose turn it is. */
+const TURN_ATTEMPTS = 40;
 const MAX_PATHS = 24;
 export const MAX_PROMPT = 100;
 const MAX_GIVEN = 12;
@@ -29,6 +31,7 @@ export const LARGEST = 1e3;
 /** Predicted numbers below this are left out: gradients of saturated functions, whose digits are noise. */
 const TINY = 1e-5;
 const COMPARED_RUNS = 2;
+const ANSWER_KEY = "answer";
 /** A number of a sentence; a constant in the name of a node, as in 2·m, is none. */
 const NUMBER = /(?<![\p{L}\p{N}_·^/.])(?<![+−] )−?\d+(?:\.\d+)?(?:e−?\d+)?(?![\p{L}\p{N}_·^/]|\.\d| [+−] )/gu;
 
@@ -362,6 +365,17 @@ function targetsOf(owner: QuizCircuit, kind: string): Target[] {
   }
 }
 
+/** The targets by op or form: each has its turn, so that the only tanh is not lost among many sums. */
+function groupedTargets(owner: QuizCircuit, kind: string): Target[][] {
+  const groups = new Map<string, Target[]>();
+  for (const target of targetsOf(owner, kind)) {
+    const op = ["value", "local", "send"].includes(kind) ? owner.circuit.nodes[target[0]!]!.op : "";
+    const name = kind === "paths" ? String(target[1]! < 0) : op;
+    groups.set(name, [...(groups.get(name) ?? []), target]);
+  }
+  return [...groups.values()];
+}
+
 type Poser = (run: QuizRun, target: Target) => Posed | null;
 /** The kinds with a number as answer. */
 export const POSERS: Readonly<Record<string, Poser>> = {
@@ -376,7 +390,7 @@ export const POSERS: Readonly<Record<string, Poser>> = {
 
 /** Draws questions of one numeric kind, and remembers which mistakes are the same by nature at a target. */
 export class NumericGenerator {
-  private readonly targets: Target[];
+  private readonly groups: Target[][];
   private readonly pose: Poser;
   private readonly others = new Map<string, Map<string, number>[]>();
 
@@ -384,25 +398,35 @@ export class NumericGenerator {
     private readonly owner: QuizCircuit,
     private readonly kind: string,
   ) {
-    this.targets = targetsOf(owner, kind);
+    this.groups = groupedTargets(owner, kind);
     this.pose = POSERS[kind]!;
   }
 
   /** Draw leaves and targets until a question is clear. */
   draw(seed: number, number: number, fixed: Readonly<Leaves>, code: number): Question {
     const draws = new Draws(seed, code, number);
+    const turns = this.orderedGroups(new Draws(seed, code));
     const lenient = this.owner.inputs.every((name) => Object.hasOwn(fixed, name));
-    for (let attempt = 0; attempt < (this.targets.length ? MAX_ATTEMPTS : 0); attempt++) {
+    for (let attempt = 0; attempt < (this.groups.length ? MAX_ATTEMPTS : 0); attempt++) {
       const run = this.owner.run(this.owner.drawLeaves(draws, attempt, fixed));
-      const target = draws.choose(this.targets);
+      const group = attempt < TURN_ATTEMPTS ? turns[number % turns.length]! : draws.choose(turns);
+      const target = draws.choose(group);
       const found = run.isClean ? this.pose(run, target) : null;
-      const mistakes = found && this.filtered(found, target, lenient);
-      if (!found || !mistakes) continue;
+      if (!found || (attempt < TURN_ATTEMPTS && !lenient && this.hidesMistake(found, target))) continue;
+      const mistakes = this.filtered(found, target, lenient);
+      if (!mistakes) continue;
       const { prompt, given, answer, accepted, neutral, hint, step, why, form } = found;
       const asked = { kind: this.kind, form, seed, number, target, prompt, leaves: run.leaves, given, answer, accepted };
       return { ...asked, options: [], mistakes, neutral, hint, step, why, shown: [], followUp: null };
     }
     throw noQuestion(this.owner, this.kind);
+  }
+
+  /** The groups in a drawn order; ops that pass a gradient on unchanged show few mistakes and come last. */
+  private orderedGroups(draws: Draws): Target[][] {
+    const isPlain = (group: readonly Target[]): boolean => this.owner.has(group[0]![0]!, "distribute");
+    const others = draws.shuffle(this.groups.filter((group) => !isPlain(group)));
+    return [...others, ...draws.shuffle(this.groups.filter(isPlain))];
   }
 
   /** The mistakes that a question can name; null if the question is not clear. */
@@ -432,6 +456,14 @@ export class NumericGenerator {
     return all.length - unclear.size < found.least || isTold ? null : all;
   }
 
+  /** Whether a mistake gives the right answer by chance, so that nobody could see it. */
+  private hidesMistake(found: Posed, target: Target): boolean {
+    const names = numberedKeys(found.mistakes);
+    return found.mistakes.some(
+      ({ number }, k) => collides(number, found.answer) && !this.isSameByNature(target, ANSWER_KEY, names[k]!),
+    );
+  }
+
   private isSameByNature(target: Target, one: string, two: string): boolean {
     const id = target.join(" ");
     const others = this.others.get(id) ?? this.predictedElsewhere(target);
@@ -448,7 +480,7 @@ export class NumericGenerator {
       const other = run.isClean ? this.pose(run, target) : null;
       if (!other) continue;
       const names = numberedKeys(other.mistakes);
-      found.push(new Map(names.map((name, k) => [name, other.mistakes[k]!.number])));
+      found.push(new Map([[ANSWER_KEY, other.answer], ...names.map((name, k) => [name, other.mistakes[k]!.number] as const)]));
     }
     return found;
   }
