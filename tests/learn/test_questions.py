@@ -343,3 +343,10 @@ def test_every_kind_has_its_sentences() -> None:
     assert {*POSERS, "rule", "count"} == {*NEUTRAL}
     assert {*KINDS} == {*POSERS, *DRAFTERS, "rule"}
     assert all(len(text.split()) <= 45 for text in TEXTS.values())
+
+
+@pytest.mark.parametrize("text", [*TEXTS.values(), *NEUTRAL.values()])
+def test_sentences_have_at_most_twelve_words_on_average(text: str) -> None:
+    sentences = [sentence for sentence in re.split(r"[.?:;] ", text) if sentence]
+
+    assert len(text.split()) <= 12 * len(sentences)

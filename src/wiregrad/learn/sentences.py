@@ -149,7 +149,7 @@ TEXTS: Final[dict[str, str]] = {
     "unreadable-names": "This has a name in it. Type numbers here, as in 0.25, 1/4 or -3*10.",
     "unreadable-leaves": "This has a name that is no leaf of the circuit. The leaves are {leaves}.",
     "unreadable-choice": "This is no choice. Type its number, 1 to {count}.",
-    "only-here": "Your expression gives the right number here, but not at other values of the leaves.",
+    "only-here": "Your expression gives the right number here. At other values of the leaves it does not.",
     "not-ready": "{node} reads a wire that has no number yet. Which node has all its inputs?",
     "not-reached": "No gradient has come back to {node} yet. Start from what has one.",
     "order.recursing": "{node} has a gradient from some of its readers, not from all. It waits for "
@@ -180,7 +180,7 @@ TEXTS: Final[dict[str, str]] = {
     "claim.branch-last": "Each reader sends something back. {node} adds all of it: across paths add.",
     "claim.recursing": "A node sends once, when its gradient is complete. Until then one reader is missing.",
     "claim.twice": "A pass adds to what is there. Without clearing, the old gradient is counted again.",
-    "claim.own-not-other": "For a product the local derivative is the other input, not the wire's own value.",
+    "claim.own-not-other": "For a product the local derivative is the other input. The wire's own value plays no part.",
     "claim-true": "Check it with the numbers on the wires: the sentence holds.",
     "claim-false": "Check it with the numbers on the wires: the sentence does not hold.",
     "inherits": "{node} is not finite, but so is a number that goes into it. Go further back.",
@@ -195,9 +195,9 @@ TEXTS: Final[dict[str, str]] = {
 
 NEUTRAL: Final[dict[str, str]] = {
     "value": "Which numbers go into {node}, and what does it do with them?",
-    "local": "If only {source} moves a little, how many times as fast does {node} move?",
+    "local": "Move only {source}, a little. How many times as fast does {node} move?",
     "send": "Which two numbers meet at the lit port?",
-    "gather": "How many gradients come back to {node}, and what is each of them?",
+    "gather": "How many gradients come back to {node}? What is each of them?",
     "leaf": "Go from right to left: which factor stands at each port on the way to {node}?",
     "nudge": "How fast does {output} follow {source}, and how far does {source} move?",
     "paths": "Which factors stand on the wires, one after the other?",
