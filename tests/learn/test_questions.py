@@ -307,6 +307,7 @@ def test_a_traced_function_is_asked_about_by_its_own_text() -> None:
         ("input x: float64[3]\ny = sum x axes=[-1] keepdims=false\noutput y", InputError, "circuit.expand()"),
         ("input x\na = exp x\nb = sin x\noutput a, b", OutputError, "with_output"),
         ("input x, y\nb = greater x y\noutput b", OutputError, "has no gradient"),
+        ("input h0\n" + "".join(f"h{k + 1} = tanh h{k}\n" for k in range(2000)) + "output h2000", InputError, "2,001"),
     ],
 )
 def test_what_no_question_can_be_about_is_refused(circuit: str, error: type[Exception], message: str) -> None:

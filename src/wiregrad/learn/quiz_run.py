@@ -31,6 +31,8 @@ Choice = TypeVar("Choice")
 MAX_SEED: Final = 2**32 - 1
 _WORD: Final = 0xFFFFFFFF
 _GOLDEN: Final = 0x9E3779B9
+MAX_QUIZ_NODES: Final = 2000
+"""Maximum number of nodes of a circuit; nobody answers questions about a larger one, and drawing them takes long."""
 MAX_NAME: Final = 24
 """Maximum number of characters of a node's name in a sentence; of longer ones the middle is left out."""
 LEAF_RANGES: Final = ((12, 37, True), (3, 19, True), (12, 37, False), (1, 9, False))
@@ -125,7 +127,7 @@ class QuizCircuit:
     def __init__(self, circuit: CircuitGraph) -> None:
         self.circuit = circuit
         self.inputs = circuit.inputs
-        self._refuse_arrays()
+        self._refuse_unsuitable()
         origins: list[int] = circuit.origins().tolist()
         self.root = origins[circuit.root()]
         self.ops: list[Op] = [circuit.op_of(node) for node in range(circuit.size)]
@@ -153,8 +155,13 @@ class QuizCircuit:
             for source in self.sources[node]:
                 self.fan[source] += 1
 
-    def _refuse_arrays(self) -> None:
+    def _refuse_unsuitable(self) -> None:
         circuit = self.circuit
+        if circuit.size > MAX_QUIZ_NODES:
+            raise InputError(
+                f"a quiz is about a circuit of at most {MAX_QUIZ_NODES:,} nodes, inputs and constants included; got "
+                f"{circuit.size:,}; circuit.with_output(name).simplify() is the part that leads to one node"
+            )
         for node in range(circuit.size):
             kind = circuit.type_of(node)
             if kind.shape:
