@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         vjp,
         vmap,
     )
+    from wiregrad.learn.quiz import Quiz
 else:
     _values = load_module_lazily("wiregrad.api.values")
 
@@ -61,6 +62,7 @@ __all__ = [
     "Builder",
     "Circuit",
     "Function",
+    "Quiz",
     "Run",
     "Value",
     "WiregradError",
@@ -120,6 +122,7 @@ if not TYPE_CHECKING:
         {
             **{name: "wiregrad.api.values" for name in __all__ if name not in globals()},
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
+            "Quiz": "wiregrad.learn.quiz",
         },
         otherwise=_find_function,
     )

@@ -168,6 +168,10 @@ class NonFiniteError(WiregradError, FloatingPointError):
         self.place = place
 
 
+class NoQuestionError(WiregradError, LookupError):
+    """A circuit offers no clear question of a kind, or of any kind."""
+
+
 class CheckError(WiregradError, AssertionError):
     """A check of gradients found something wrong; `report` says what."""
 

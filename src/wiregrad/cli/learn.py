@@ -1,0 +1,235 @@
+"""`wiregrad quiz`: questions about a circuit, in the terminal or as JSON for graders."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wiregrad.api import Circuit
+from wiregrad.cli.circuit_files import CommandFailure, escape_control_characters
+from wiregrad.cli.command_base import (
+    ANSWER_SCHEMA,
+    EXIT_FOUND,
+    TARGET_HELP,
+    complete_file_names,
+    json_option,
+    no_color_option,
+    to_plain_data,
+)
+from wiregrad.cli.explore import PRESETS
+from wiregrad.cli.targets import parse_target
+from wiregrad.errors import NoQuestionError, suggest_name
+from wiregrad.learn.answers import Verdict
+from wiregrad.learn.questions import Question
+from wiregrad.learn.quiz import KINDS, QuestionSource, Quiz, judge_answer
+
+TERMINAL_KINDS = tuple(kind for kind in KINDS if kind != "rule")
+"""The kinds that can be answered with a line of text."""
+WORDS_HELP = "Type an answer, or hint, next, quit."
+
+
+def _start_quiz(
+    formula: str | None,
+    values: Sequence[str],
+    preset: str | None,
+    seed: int,
+    kinds: Sequence[str],
+    count: int | None,
+    answers: str | None,
+    document: bool,
+) -> None:
+    circuit, leaves = _choose_circuit(formula, values, preset)
+    chosen = tuple(kinds) or TERMINAL_KINDS
+    if document or answers is not None:
+        source = QuestionSource(circuit, seed, leaves)
+        _print_document(source, chosen, count, None if answers is None else _read_answers(answers))
+    else:
+        _ask_questions(Quiz(circuit, seed, leaves=leaves, kinds=chosen), count)
+
+
+def _choose_circuit(
+    formula: str | None, values: Sequence[str], preset: str | None
+) -> tuple[Circuit, Mapping[str, Any]]:
+    """Return the circuit and the leaves that keep their value; with a preset, the formula may be its first value."""
+    pairs = list(values)
+    for text in (*([formula] if formula else []), *pairs):
+        if re.match(r"--[a-z]", text):
+            known = [name for param in quiz_command.params if isinstance(param, click.Option) for name in param.opts]
+            option = text.partition("=")[0]
+            raise click.UsageError(f"there is no option {option}{suggest_name(option, known)}")
+    if preset is not None:
+        if preset not in PRESETS:
+            near = suggest_name(preset, PRESETS)
+            raise click.UsageError(f"there is no preset {preset}{near}; the presets are {', '.join(PRESETS)}")
+        pairs = [*([formula] if formula else []), *pairs]
+        formula = PRESETS[preset].formula
+    if formula is None:
+        raise click.UsageError("wanted a formula, a file or --preset NAME")
+    return parse_target(formula, pairs).trace_circuit()
+
+
+def _read_answers(path: str) -> list[str]:
+    """Return the answers, one in each line of a file; `-` is stdin."""
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise CommandFailure(f"cannot read {path}: {reason}") from None
+    return text.splitlines()
+
+
+def _draw_questions(source: QuestionSource, kinds: Sequence[str], count: int | None) -> Iterator[Question]:
+    """Draw the first question of each kind, then the second ones, until there are enough; leave out absent kinds."""
+    left = list(kinds)
+    made = 0
+    number = 0
+    while left and (number == 0 if count is None else made < count):
+        for kind in list(left):
+            try:
+                question = source.draw(kind, number)
+            except NoQuestionError:
+                left.remove(kind)
+                continue
+            yield question
+            made += 1
+            if made == count:
+                return
+        number += 1
+
+
+def _print_document(
+    source: QuestionSource, kinds: Sequence[str], count: int | None, answers: Sequence[str] | None
+) -> None:
+    """Print the questions as JSON, with verdicts if there are answers; exit with 1 if one of them is not right."""
+    questions = list(_draw_questions(source, kinds, count))
+    if not questions:
+        raise NoQuestionError("the circuit offers no clear question; fix fewer leaves, or take a larger circuit")
+    if answers is not None and len(answers) > len(questions):
+        raise click.UsageError(f"there are {len(questions)} questions; got {len(answers)} answers")
+    entries = []
+    all_right = True
+    for k, question in enumerate(questions):
+        entry: dict[str, Any] = {"id": k + 1, **_document_question(question)}
+        if answers is not None:
+            verdict = judge_answer(source, question, answers[k]) if k < len(answers) else None
+            entry["verdict"] = _document_verdict(verdict)
+            all_right = all_right and verdict is not None and verdict.right
+        entries.append(entry)
+    asked = {question.kind for question in questions}
+    answer = {
+        "output": source.owner.circuit.output,
+        "seed": source.seed,
+        "fixed": source.fixed,
+        "questions": entries,
+        "skipped": [kind for kind in kinds if kind not in asked],
+    }
+    data = {"schema": ANSWER_SCHEMA, "question": "quiz", "answer": to_plain_data(answer)}
+    click.echo(json.dumps(data, indent=2, allow_nan=False))
+    if not all_right:
+        raise click.exceptions.Exit(EXIT_FOUND)
+
+
+def _document_question(question: Question) -> dict[str, Any]:
+    names = [name for name in question.__dataclass_fields__ if name not in ("seed", "follow_up")]
+    document = {name: getattr(question, name) for name in names}
+    follow_up = question.follow_up
+    return {**document, "follow_up": None if follow_up is None else _document_question(follow_up)}
+
+
+def _document_verdict(verdict: Verdict | None) -> dict[str, Any] | None:
+    """Return a verdict as data; None where no answer was given."""
+    if verdict is None:
+        return None
+    names = ("right", "key", "title", "text", "number")
+    return {name: getattr(verdict, name) for name in names}
+
+
+def _ask_questions(quiz: Quiz, count: int | None) -> None:
+    """Ask until all is answered, the input ends or someone types quit; then print what was right."""
+    click.echo(WORDS_HELP, err=True)
+    while count is None or len(quiz.records) < count:
+        question = quiz.next()
+        if question is None or not _ask_question(quiz, question):
+            break
+    answered = [record for record in quiz.records if record.answers]
+    if answered:
+        _print_text(f"\n{quiz.results}")
+
+
+def _ask_question(quiz: Quiz, question: Question) -> bool:
+    """Ask one question until it is answered or left; return whether the quiz goes on."""
+    _print_text(f"\n{question}")
+    while True:
+        line = _read_line()
+        if line is None or line in ("quit", "q", "exit"):
+            return False
+        if line in ("next", "n", "skip"):
+            return True
+        if line in ("hint", "h", "?"):
+            _print_text(quiz.hint())
+            continue
+        if not line:
+            continue
+        verdict = quiz.check(line)
+        _print_text(str(verdict))
+        if verdict.right:
+            return True
+
+
+def _read_line() -> str | None:
+    """Read a line from stdin; None at its end."""
+    if sys.stdin is None:
+        return None
+    if sys.stdin.isatty():
+        click.echo("> ", nl=False, err=True)
+    try:
+        line = sys.stdin.readline()
+    except OSError:
+        return None
+    return line.strip() if line else None
+
+
+def _print_text(text: str) -> None:
+    click.echo(escape_control_characters(text))
+
+
+quiz_command = click.Command(
+    "quiz",
+    params=[
+        click.Argument(["formula"], required=False, metavar="[FORMULA]", shell_complete=complete_file_names),
+        click.Argument(["values"], nargs=-1, metavar="[NAME=VALUE]..."),
+        click.Option(["--preset"], metavar="NAME", help=f"An example circuit: {', '.join(PRESETS)}."),
+        click.Option(
+            ["--seed"], type=click.IntRange(0, 2**32 - 1), default=7, show_default=True, help="Which questions."
+        ),
+        click.Option(
+            ["--kind", "kinds"],
+            multiple=True,
+            type=click.Choice(TERMINAL_KINDS),
+            metavar="KIND",
+            help=f"Ask this kind alone; may come several times: {', '.join(TERMINAL_KINDS)}.",
+        ),
+        click.Option(["--count"], type=click.IntRange(1, 1000), help="How many questions."),
+        click.Option(
+            ["--answers"],
+            metavar="FILE",
+            help="Check answers, one in each line, and print JSON; - is stdin. The exit code is 1 if one is not right.",
+        ),
+        json_option(),
+        no_color_option(),
+    ],
+    callback=_start_quiz,
+    help="Ask questions about the gradients of a circuit, and name the mistake behind an answer.\n\n"
+    "Inputs that are given keep their value; all others are drawn. With --json the questions are printed with their "
+    "answers."
+    "\n\n\b\nExample: wiregrad quiz --preset neuron --seed 7",
+    short_help="Ask questions about the gradients of a circuit.",
+    epilog=TARGET_HELP.format(what="FORMULA"),
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+)

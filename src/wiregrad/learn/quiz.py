@@ -1,0 +1,331 @@
+"""A quiz: questions in turn, answers checked, hints, and what was learnt.
+
+Every kind is asked once. A kind that was missed comes back at once with other numbers, until it is answered twice in a
+row at the first try and without a hint, at most six times. The n-th question of a kind depends on the seed alone, so
+answers change which questions come, not what they say. The twin is `web/src/learn/quiz.ts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from wiregrad.errors import InputError, NoQuestionError, suggest_name
+from wiregrad.frontends import parse_formula
+from wiregrad.inspect.report import Report
+from wiregrad.ir import CircuitGraph
+from wiregrad.learn.answers import (
+    EXPRESSION_TOLERANCE,
+    Verdict,
+    evaluate_expression,
+    judge_number,
+    read_answer,
+    refuse_answer,
+    show_exactly,
+    title_right_answer,
+)
+from wiregrad.learn.choices import DRAFTERS, draw_choice_question
+from wiregrad.learn.questions import POSERS, NumericGenerator, Question
+from wiregrad.learn.quiz_run import Draws, QuizCircuit, check_seed
+from wiregrad.learn.rules import check_rule, draw_rule_question
+from wiregrad.learn.sentences import TEXTS, TITLES, fill_sentence
+
+KINDS: Final = (*POSERS, *DRAFTERS, "rule")
+"""Every kind of question, in the order in which a quiz asks."""
+WANTED_STREAK: Final = 2
+"""How many right answers in a row clear a kind that was missed."""
+MAX_RETURNS: Final = 6
+"""How often a kind that was missed comes back."""
+MAX_RUNG: Final = 3
+EXPRESSION_POINTS: Final = 5
+"""At how many other points an expression of leaf names is compared with the local derivative."""
+
+
+class QuestionSource:
+    """Draws questions from one circuit: the n-th of a kind is the same for the same seed and fixed leaves."""
+
+    def __init__(self, circuit: CircuitGraph, seed: int, leaves: Mapping[str, object] | None = None) -> None:
+        self.owner = QuizCircuit(circuit)
+        self.seed = check_seed(seed)
+        self.fixed = self.owner.check_fixed(leaves)
+        self._generators: dict[str, NumericGenerator] = {}
+
+    def draw(self, kind: str, number: int) -> Question:
+        """Draw the n-th question of a kind, counted from 0; raise `NoQuestionError` if there is no clear one."""
+        code = KINDS.index(kind)
+        if kind in POSERS:
+            generator = self._generators.get(kind)
+            if generator is None:
+                generator = self._generators[kind] = NumericGenerator(self.owner, kind)
+            return generator.draw_question(self.seed, number, self.fixed, code)
+        draw: Callable[..., Question] = draw_rule_question if kind == "rule" else draw_choice_question
+        return draw(self.owner, kind, self.seed, number, self.fixed, code)
+
+
+@dataclass
+class QuestionRecord:
+    """One question of a quiz and what was answered: texts, the mistakes that were named, hints, and the outcome."""
+
+    question: Question
+    answers: list[str] = field(default_factory=list)
+    mistakes: list[str] = field(default_factory=list)
+    rung: int = 0
+    right: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it was answered at the first try, without a hint."""
+        return self.right and self.rung == 0
+
+
+@dataclass
+class KindProgress:
+    """How a learner does on one kind: right answers in a row, questions asked, whether it was missed."""
+
+    asked: int = 0
+    returns: int = 0
+    streak: int = 0
+    missed: bool = False
+
+
+@dataclass(frozen=True, repr=False)
+class QuizResults(Report):
+    """What a quiz has shown so far."""
+
+    records: tuple[QuestionRecord, ...]
+    open_kinds: tuple[str, ...]
+    cleared_kinds: tuple[str, ...]
+    skipped_kinds: tuple[str, ...]
+
+    @property
+    def right(self) -> int:
+        """How many questions were answered."""
+        return sum(record.right for record in self.records)
+
+    @property
+    def mistakes(self) -> dict[str, int]:
+        """The mistakes that were named, with how often."""
+        counts: dict[str, int] = {}
+        for record in self.records:
+            for key in record.mistakes:
+                counts[key] = counts.get(key, 0) + 1
+        return counts
+
+    def lines(self) -> Iterator[str]:
+        """Return a summary, and a line for each question."""
+        clean = sum(record.is_clean for record in self.records)
+        yield f"{self.right} of {len(self.records)} right, {clean} at the first try"
+        for record in self.records:
+            state = "right" if record.is_clean else title_right_answer(record.rung).lower() if record.right else "open"
+            yield f"  {record.question.kind:<9} {state:<26} {record.question.prompt}"
+        if self.mistakes:
+            yield "mistakes: " + ", ".join(f"{key} ({count})" for key, count in self.mistakes.items())
+        if self.open_kinds:
+            yield f"still open: {', '.join(self.open_kinds)}"
+
+
+class Quiz:
+    """Questions about a circuit, generated from a seed, that know which mistake was made.
+
+    `circuit` is a circuit of numbers or a formula; `leaves` are inputs that keep their value, all others are drawn.
+
+    >>> quiz = Quiz("y = x*x + x", seed=7, kinds=["gather"])
+    >>> quiz.next()
+    What gradient lands at x?
+      x = −0.4
+      x·x = 0.16
+      y = −0.24
+      1 arrives at x·x
+      1 arrives at y
+    >>> quiz.check("-0,4")
+    Not yet: one branch only
+    −0.4 is what comes back from the first input of x·x, and you have that one right. The value of x went to 3 places: \
+add what comes back from all of them.
+    >>> quiz.check("-0.4 - 0.4 + 1").title
+    'Right, after one hint'
+    """
+
+    def __init__(
+        self,
+        circuit: CircuitGraph | str,
+        seed: int = 7,
+        *,
+        leaves: Mapping[str, object] | None = None,
+        kinds: Sequence[str] | None = None,
+    ) -> None:
+        graph = parse_formula(circuit) if isinstance(circuit, str) else circuit
+        if not isinstance(graph, CircuitGraph):
+            raise InputError(f"a quiz needs a circuit or a formula; got {type(circuit).__name__}")
+        self.source = QuestionSource(graph, seed, leaves)
+        self.kinds = check_kinds(kinds)
+        self.question: Question | None = None
+        self.records: list[QuestionRecord] = []
+        self.progress = {kind: KindProgress() for kind in self.kinds}
+        self.skipped: list[str] = []
+        self._place = 0
+        self._is_settled = True
+
+    def __repr__(self) -> str:
+        results = self.results
+        where = "not begun" if not self.records else f"{results.right} of {len(self.records)} right"
+        output = self.source.owner.circuit.output
+        return f"Quiz({output}, seed {self.source.seed}, {len(self.kinds)} kinds, {where})"
+
+    def next(self) -> Question | None:
+        """Return the next question, or None when every kind has been asked and no missed one is due."""
+        self._settle()
+        follow_up = self._find_follow_up()
+        if follow_up is not None:
+            return self._ask(follow_up)
+        while self._place < len(self.kinds):
+            kind = self.kinds[self._place]
+            progress = self.progress[kind]
+            if progress.asked and not self._is_due(progress):
+                self._place += 1
+                continue
+            try:
+                question = self.source.draw(kind, progress.asked)
+            except NoQuestionError:
+                self._skip(kind)
+                continue
+            progress.returns += progress.missed
+            progress.asked += 1
+            return self._ask(question)
+        if not self.records:
+            raise NoQuestionError(
+                f"the circuit of {self.source.owner.circuit.output} offers no clear question; fix fewer leaves, or "
+                "take a larger circuit"
+            )
+        self.question = None
+        return None
+
+    def _find_follow_up(self) -> Question | None:
+        if not self.records or not self.records[-1].right or self.question is None:
+            return None
+        return self.question.follow_up
+
+    def _is_due(self, progress: KindProgress) -> bool:
+        """Return whether a kind comes back: it was missed, not cleared, and not asked too often."""
+        return progress.missed and progress.streak < WANTED_STREAK and progress.returns < MAX_RETURNS
+
+    def _skip(self, kind: str) -> None:
+        if not self.progress[kind].asked:
+            self.skipped.append(kind)
+        self._place += 1
+
+    def _ask(self, question: Question) -> Question:
+        self.question = question
+        self.records.append(QuestionRecord(question))
+        self._is_settled = False
+        return question
+
+    def _settle(self) -> None:
+        """Count the question that was asked last, when the next one is wanted."""
+        if self._is_settled:
+            return
+        record = self.records[-1]
+        progress = self.progress[record.question.kind]
+        progress.streak = progress.streak + 1 if record.is_clean else 0
+        progress.missed = progress.missed or not record.is_clean
+        self._is_settled = True
+
+    def check(self, answer: object) -> Verdict:
+        """Check an answer to the question that was asked last: text, a number, the number of a choice, or a rule."""
+        question = self._current()
+        record = self.records[-1]
+        verdict = judge_answer(self.source, question, answer)
+        if not verdict.costs or record.right:
+            return verdict
+        record.answers.append(str(answer))
+        if verdict.right:
+            record.right = True
+            exact = "" if question.answer is None else f"exactly {show_exactly(question.answer)}. "
+            title = title_right_answer(record.rung)
+            return replace(verdict, title=title, text=f"{exact}{question.why}")
+        record.rung = min(record.rung + 1, MAX_RUNG)
+        record.mistakes.append(verdict.key)
+        return replace(verdict, hint={2: question.hint, 3: question.step}.get(record.rung, ""))
+
+    def hint(self) -> str:
+        """Go one rung up the ladder: what to look at, then one factor of two, then the step itself."""
+        question = self._current()
+        record = self.records[-1]
+        record.rung = min(record.rung + 1, MAX_RUNG)
+        return {1: question.neutral, 2: question.hint, 3: question.step}[record.rung]
+
+    def _current(self) -> Question:
+        if self.question is None:
+            raise InputError("no question is open; quiz.next() asks one")
+        return self.question
+
+    @property
+    def results(self) -> QuizResults:
+        """What was answered so far, which kinds are open, and which mistakes were named."""
+        states = {kind: progress for kind, progress in self.progress.items() if progress.missed}
+        cleared = [kind for kind, progress in states.items() if progress.streak >= WANTED_STREAK]
+        still_open = [kind for kind in states if kind not in cleared]
+        return QuizResults(tuple(self.records), tuple(still_open), tuple(cleared), tuple(self.skipped))
+
+
+def check_kinds(kinds: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the kinds of a quiz; raise `InputError` for one that does not exist."""
+    if kinds is None:
+        return KINDS
+    chosen = [kinds] if isinstance(kinds, str) else list(kinds)
+    for kind in chosen:
+        if kind not in KINDS:
+            near = suggest_name(str(kind), KINDS)
+            raise InputError(f"there is no kind of question called {kind!r}{near}; the kinds are {', '.join(KINDS)}")
+    if not chosen:
+        raise InputError(f"a quiz needs a kind of question; the kinds are {', '.join(KINDS)}")
+    return tuple(dict.fromkeys(chosen))
+
+
+def judge_answer(source: QuestionSource, question: Question, answer: object) -> Verdict:
+    """Return the verdict on an answer to a question."""
+    if question.kind == "rule":
+        return check_rule(source.owner, question, answer)
+    if question.options:
+        return _judge_choice(question, answer)
+    read = read_answer(answer, question.leaves if question.kind == "local" else None)
+    if read.number is None:
+        return refuse_answer(read.problem)
+    verdict = judge_number(read.number, question.accepted, question.mistakes, question.neutral)
+    if verdict.right and read.formula is not None and not _holds_elsewhere(source, question, read.formula):
+        return Verdict(False, "only-here", TITLES["only-here"], TEXTS["only-here"], number=read.number)
+    return verdict
+
+
+def _judge_choice(question: Question, answer: object) -> Verdict:
+    option = find_option(question, answer)
+    if option is None:
+        return refuse_answer(fill_sentence(TEXTS["unreadable-choice"], {"count": str(len(question.options))}))
+    chosen = question.options[option]
+    if chosen.right:
+        return Verdict(True, "right", TITLES["right"], "", number=option + 1)
+    return Verdict(False, chosen.key, chosen.title, chosen.reply, number=option + 1)
+
+
+def find_option(question: Question, answer: object) -> int | None:
+    """Return which choice an answer names, by its number from 1 or by its text; None if it names none."""
+    text = str(answer).strip()
+    texts = [option.text for option in question.options]
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(texts) and not isinstance(answer, bool):
+        return int(text) - 1
+    return texts.index(text) if text in texts else None
+
+
+def _holds_elsewhere(source: QuestionSource, question: Question, formula: CircuitGraph) -> bool:
+    """Return whether an expression of leaf names is the local derivative at other leaves too."""
+    wire = (question.target[0], question.target[1])
+    draws = Draws(question.seed, 0, question.number, *wire)
+    for attempt in range(EXPRESSION_POINTS):
+        run = source.owner.run(source.owner.draw_leaves(draws, attempt, {}))
+        wanted = run.local(wire)
+        given = evaluate_expression(formula, run.leaves)
+        if wanted is None or not run.is_clean or given is None:
+            continue
+        if abs(given - wanted) > EXPRESSION_TOLERANCE * max(1.0, abs(wanted)):
+            return False
+    return True

@@ -1,0 +1,192 @@
+"""A whole quiz: the ladder, kinds that come back, results, and learners with fixed misconceptions."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import wiregrad as wg
+from wiregrad.errors import InputError, NoQuestionError
+from wiregrad.learn.questions import Question
+from wiregrad.learn.quiz import KINDS
+from wiregrad.learn.quiz_run import Draws, show_number
+
+NEURON = "n = x1*w1 + x2*w2 + b; o = tanh(n)"
+
+
+def answer_rightly(question: Question) -> object:
+    if question.options:
+        return next(k for k, option in enumerate(question.options, 1) if option.right)
+    return question.answer
+
+
+def test_a_quiz_of_right_answers_asks_every_kind_once() -> None:
+    quiz = wg.Quiz(wg.circuit("m = maximum(a, b); u = m*c; y = u*u + log(a)"), seed=3, kinds=KINDS[:-1])
+    asked = []
+    while (question := quiz.next()) is not None:
+        asked.append(question.form)
+        assert quiz.check(answer_rightly(question)).title == "Right"
+
+    kinds = [record.question.kind for record in quiz.records if record.question.form != "spot.name"]
+    assert kinds == [kind for kind in KINDS[:-1] if kind not in quiz.results.skipped_kinds]
+    assert asked.index("spot.name") == asked.index("spot") + 1
+    assert quiz.results.mistakes == {}
+
+
+def test_a_missed_kind_comes_back_until_it_is_answered_twice_in_a_row() -> None:
+    quiz = wg.Quiz(NEURON, seed=7, kinds=["send", "leaf"])
+    kinds = []
+    for turn in range(6):
+        question = quiz.next()
+        assert question is not None
+        kinds.append((question.kind, question.number))
+        if turn == 0:
+            quiz.check(question.mistakes[0].number)
+        if turn == 2:
+            quiz.hint()
+        quiz.check(question.answer)
+
+    assert kinds == [("send", 0), ("send", 1), ("send", 2), ("send", 3), ("send", 4), ("leaf", 0)]
+    assert quiz.next() is None
+    assert (quiz.results.open_kinds, quiz.results.cleared_kinds) == ((), ("send",))
+
+
+def test_a_kind_that_stays_missed_comes_back_six_times() -> None:
+    quiz = wg.Quiz(NEURON, seed=7, kinds=["send"])
+    count = 0
+    while quiz.next() is not None:
+        quiz.check(123456)
+        count += 1
+
+    assert count == 7
+    assert quiz.results.open_kinds == ("send",)
+
+
+def test_the_ladder_names_then_shows_a_factor_then_plays_the_step() -> None:
+    quiz = wg.Quiz(NEURON, seed=7, kinds=["send"])
+    question = quiz.next()
+    assert question is not None
+    wrong = [quiz.check(question.mistakes[0].number) for _ in range(3)]
+
+    assert [verdict.hint for verdict in wrong] == ["", question.hint, question.step]
+    assert "□" in question.hint
+    assert re.search(r" = \S+ to ", question.step)
+    assert quiz.check(question.answer).title == "Right, after three hints"
+
+
+def test_hints_can_be_asked_for_before_answering() -> None:
+    quiz = wg.Quiz(NEURON, seed=7, kinds=["send"])
+    question = quiz.next()
+    assert question is not None
+
+    assert [quiz.hint() for _ in range(3)] == [question.neutral, question.hint, question.step]
+
+
+def test_what_cannot_be_read_costs_no_attempt() -> None:
+    quiz = wg.Quiz(NEURON, seed=7, kinds=["send"])
+    question = quiz.next()
+    assert question is not None
+    quiz.check("what?")
+
+    assert quiz.check(question.answer).title == "Right"
+    assert quiz.records[0].answers == [str(question.answer)]
+
+
+def test_answers_after_the_right_one_change_nothing() -> None:
+    quiz = wg.Quiz(NEURON, seed=7, kinds=["send"])
+    question = quiz.next()
+    assert question is not None
+    quiz.check(question.answer)
+    quiz.check(99)
+
+    assert quiz.results.right == 1
+    assert quiz.results.mistakes == {}
+
+
+def test_the_results_are_readable() -> None:
+    quiz = wg.Quiz(NEURON, seed=7, kinds=["send", "leaf"])
+    question = quiz.next()
+    assert question is not None
+    quiz.check(question.mistakes[0].number)
+    quiz.check(question.answer)
+
+    assert str(quiz.results).splitlines() == [
+        "1 of 1 right, 0 at the first try",
+        f"  send      right, after one hint      {question.prompt}",
+        f"mistakes: {question.mistakes[0].key} (1)",
+    ]
+    assert repr(quiz) == "Quiz(o, seed 7, 2 kinds, 1 of 1 right)"
+
+
+def test_a_right_answer_shows_the_exact_value_and_why() -> None:
+    quiz = wg.Quiz("y = x*x + x", seed=7, kinds=["gather"], leaves={"x": 3})
+    quiz.next()
+
+    assert str(quiz.check(7)) == "Right\nexactly 7. Why: x went to 3 places, and what comes back is added."
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [(["sned"], "did you mean send"), ([], "needs a kind of question"), (["foo"], "the kinds are value, local")],
+)
+def test_unknown_kinds_are_refused(kinds: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        wg.Quiz(NEURON, kinds=kinds)
+
+
+def test_a_quiz_needs_a_circuit() -> None:
+    with pytest.raises(InputError, match="needs a circuit or a formula; got int"):
+        wg.Quiz(3)  # type: ignore[arg-type]
+
+
+def test_checking_before_asking_says_what_to_call() -> None:
+    with pytest.raises(InputError, match=re.escape("quiz.next()")):
+        wg.Quiz(NEURON).check(1)
+
+
+def test_a_circuit_without_questions_says_so() -> None:
+    with pytest.raises(NoQuestionError, match="no clear question"):
+        wg.Quiz("y = -x", kinds=["send", "gather"]).next()
+
+
+MISCONCEPTIONS = {
+    "forward-for-local": "send",
+    "upstream-only": "send",
+    "local-only": "send",
+    "own-not-other": "send",
+    "activation-input": "send",
+    "same-to-all": "local",
+    "sent-for-local": "local",
+    "branch-first": "gather",
+    "branch-last": "gather",
+    "branch-product": "gather",
+    "branch-mean": "gather",
+    "recursing": "leaf",
+    "twice": "leaf",
+    "gradient-for-change": "nudge",
+    "new-output": "nudge",
+    "path-sum": "paths",
+    "gradient-for-path": "paths",
+    "sign": "value",
+    "other-op": "value",
+}
+"""What a simulated learner believes, and the kind of question that shows it."""
+CIRCUIT = "u = a*b; v = tanh(u) - c; w = v*u; y = w + v/c"
+
+
+@pytest.mark.parametrize("learner", [*range(5), *(pytest.param(k, marks=pytest.mark.full) for k in range(5, 100))])
+def test_a_fixed_misconception_is_named_within_three_questions_of_its_kind(learner: int) -> None:
+    keys = Draws(learner, 99).shuffle(sorted(MISCONCEPTIONS))
+    second = next(key for key in keys if MISCONCEPTIONS[key] != MISCONCEPTIONS[keys[0]])
+    beliefs = [keys[0], second][: 1 + learner % 2]
+    quiz = wg.Quiz(CIRCUIT, seed=learner, kinds=[MISCONCEPTIONS[belief] for belief in beliefs])
+    named: dict[str, list[str]] = {belief: [] for belief in beliefs}
+    while (question := quiz.next()) is not None:
+        belief = next(belief for belief in beliefs if MISCONCEPTIONS[belief] == question.kind)
+        mistake = next((m for m in question.mistakes if belief in (m.key, *m.also)), None)
+        verdict = quiz.check(show_number(question.answer or 0.0) if mistake is None else show_number(mistake.number))
+        named[belief].append(belief if mistake is not None and verdict.key == mistake.key else verdict.key)
+        quiz.hint()
+
+    assert [belief for belief in beliefs if belief not in named[belief][:3]] == []
