@@ -359,7 +359,7 @@ function Legend({ picture, run, known, mode }: CircuitViewProps) {
   const what = mode === "product" ? "gradient \u00d7 value" : signed ? "gradient" : "|gradient|";
   const norms = signed && picture.boxes.some(({ grad }) => grad?.state === "number" && !grad.signed);
   const tones = signed ? [...tonesOf("n").reverse(), "z", ...tonesOf("p")] : ["z", ...tonesOf("m")];
-  const ends = signed ? [`-${limit}`, `+${limit}`] : ["0", limit];
+  const ends = signed ? [`-${limit}`, limit] : ["0", limit];
   return (
     <div style={{ ...CORNER, bottom: "6px", display: "flex", gap: "12px" }} class="legend">
       <Swatches before={`${what} ${pretty(ends[0] ?? "")}`} tones={tones} behind={pretty(ends[1] ?? "")} />
