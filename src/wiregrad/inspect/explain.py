@@ -1,7 +1,7 @@
 """Explain: why a gradient is absent, zero, tiny, huge or what it is.
 
 A gradient is a sum over uses of products along wires, so each case has a location: the wire at which something arrived
-and nothing (or 0) went on (a `CutPlace`), the node at which parts cancelled, or the ops whose factors multiply up to so
+and nothing (or 0) went on (a `GradientCut`), the node at which parts cancelled, or the ops whose factors multiply up to so
 little or so much along the path that carries most (`run_index.StrongestPath`). For a value of define-by-run code,
 `explain_value` says whether it has a gradient at all and how many backward passes added to it.
 
