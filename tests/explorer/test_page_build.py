@@ -79,7 +79,9 @@ def test_a_wheel_built_without_node_carries_the_page(wheel: Path) -> None:
         carried = {name: packed.read(name) for name in packed.namelist() if name in built}
         foreign = [name for name in packed.namelist() if "node_modules" in name or name.endswith((".ts", ".tsx"))]
 
-    assert {"explorer.js", "large.js", "widget.js", "explorer.css", "large.css"} <= {path.name for path in STATIC.iterdir()}
+    assert {"explorer.js", "large.js", "widget.js", "explorer.css", "large.css"} <= {
+        path.name for path in STATIC.iterdir()
+    }
     assert carried == built
     assert foreign == []
 

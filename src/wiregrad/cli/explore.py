@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from wiregrad.explorer import html_page, local_server, page_data
     from wiregrad.explorer import session as explorer_session
     from wiregrad.inspect import flight_recorder
-    from wiregrad.inspect.flight_recorder import flight_file
 else:
     # A file needs no server, and the server builds its own page.
     html_page = load_module_lazily("wiregrad.explorer.html_page")
@@ -41,7 +40,6 @@ else:
     # Most targets are no saved trainings.
     live_flight = load_module_lazily("wiregrad.api.live_flight")
     flight_recorder = load_module_lazily("wiregrad.inspect.flight_recorder")
-    flight_file = load_module_lazily("wiregrad.inspect.flight_recorder.flight_file")
 
 
 class Preset(NamedTuple):
@@ -123,7 +121,7 @@ def _find_flight(text: str) -> Path | None:
         if not path.is_file():
             return None
         with path.open("rb") as file:
-            return path if flight_file.is_flight(file.read(200)) else None
+            return path if flight_recorder.is_flight(file.read(200)) else None
     except OSError:
         return None
 
