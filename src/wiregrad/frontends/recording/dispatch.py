@@ -46,8 +46,10 @@ from wiregrad.frontends.recording.filled_value import (
     copy_filled,
     duplicate,
     freeze,
+    install_updates,
     install_view_methods,
     make_filled,
+    match_array,
     read_elements,
     take_view,
 )
@@ -60,7 +62,6 @@ from wiregrad.frontends.recording.hints import (
     name_function,
     rename_torch_keywords,
 )
-from wiregrad.frontends.recording.in_place import install_updates, match_array
 from wiregrad.frontends.recording.record import are_discrete, record_op
 from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
