@@ -62,8 +62,7 @@ TABLE.reserve_names([*__all__, *_MODULES, *_DEFERRED_RECORDS])
 TABLE.defer_loading(import_later(*(f"wiregrad.ops.{name}" for name in _DEFERRED_RECORDS)))
 
 if TYPE_CHECKING:
-    from wiregrad.ops import (  # noqa: F401
-        filter_records,
+    from wiregrad.ops import (
         fourier_records,
         linalg_records,
         matrix_function_records,
