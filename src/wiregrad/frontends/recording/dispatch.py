@@ -83,8 +83,7 @@ from wiregrad.ir import TABLE, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY
-from wiregrad.ops.functions.refusals import REFUSALS
-from wiregrad.ops.functions.registry import RegisteredFunction
+from wiregrad.ops.functions.registry import REFUSALS, RegisteredFunction
 from wiregrad.ops.functions.shape import scatter_add
 
 

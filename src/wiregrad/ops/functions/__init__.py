@@ -16,7 +16,7 @@ from wiregrad.ops.functions import (
     pointwise,
     polynomials,
     reduce,
-    refusals,
+    registry,
     scipy_linalg,
     selection,
     shape,
