@@ -27,7 +27,7 @@ from wiregrad.ir.columns import normalize_name
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.api import live_flight
+    from wiregrad.api import diagnostics
     from wiregrad.explorer import html_page, local_server, page_data
     from wiregrad.explorer import session as explorer_session
     from wiregrad.inspect import flight_recorder
@@ -38,7 +38,7 @@ else:
     page_data = load_module_lazily("wiregrad.explorer.page_data")
     explorer_session = load_module_lazily("wiregrad.explorer.session")
     # Most targets are no saved trainings.
-    live_flight = load_module_lazily("wiregrad.api.live_flight")
+    diagnostics = load_module_lazily("wiregrad.api.diagnostics")
     flight_recorder = load_module_lazily("wiregrad.inspect.flight_recorder")
 
 
@@ -129,7 +129,7 @@ def _find_flight(text: str) -> Path | None:
 def _explore_flight(path: Path, values: Sequence[str], output: str | None, browser: bool, port: int) -> None:
     if values or output is not None:
         raise click.UsageError(f"{path.name} is a saved training: it takes no values, and is shown in the browser only")
-    live_flight.open_flight(path, flight_recorder.load_flight(path), port=port, browser=browser)
+    diagnostics.open_flight(path, flight_recorder.load_flight(path), port=port, browser=browser)
 
 
 def _refuse_unknown_options(formula: str, values: Sequence[str]) -> str:
