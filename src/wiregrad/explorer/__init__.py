@@ -3,8 +3,9 @@
 The page is written as one HTML file, served on this machine, or shown in a notebook. Python hands it JSON, which holds
 what was asked for and nothing else of the user's machine. Read `page_data` first: it builds that JSON.
 
-- `json_encoding` encodes numbers, arrays, nodes and wires; `part_pictures` encodes pictures of parts of a circuit.
-- `circuit_views` answers questions about circuits that are too large to send whole; `find_language` searches them, and
+- `json_encoding` encodes numbers, arrays, nodes and wires.
+- `circuit_views` answers questions about circuits that are too large to send whole, with pictures of parts of them;
+  `group_board` lays out their groups, `find_language` searches them, and
   `offline` stores answers in a saved page.
 - `html_page` writes the single file.
 - `session` holds the circuit that a page shows and runs it again.

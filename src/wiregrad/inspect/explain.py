@@ -1,8 +1,8 @@
 """Explain: why a gradient is absent, zero, tiny, huge or what it is.
 
 A gradient is a sum over uses of products along wires, so each case has a location: the wire at which something arrived
-and nothing (or 0) went on (a `GradientCut`), the node at which parts cancelled, or the ops whose factors multiply up to so
-little or so much along the path that carries most (`run_index.StrongestPath`). For a value of define-by-run code,
+and nothing (or 0) went on (a `GradientCut`), the node at which parts cancelled, or the ops whose factors multiply up to
+so little or so much along the path that carries most (`run_index.StrongestPath`). For a value of define-by-run code,
 `explain_value` says whether it has a gradient at all and how many backward passes added to it.
 
 The walk that finds cuts goes from a node towards the output and carries a mask of the elements of each array that the

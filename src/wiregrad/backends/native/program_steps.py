@@ -1,4 +1,4 @@
-"""The steps of a native program in the order in which they run, and which slot or register holds each value and gradient.
+"""The steps of a native program in the order in which they run, and the slot or register of each value and gradient.
 
 `plan_buffer` finds which nodes are needed, which gradients can flow, how each gradient meets what is already there, and
 which slot of the working buffer each value and gradient has while it is still read. A node's inputs have smaller
