@@ -21,11 +21,14 @@ from wiregrad.draw.layout.labels import (
     Reading,
     ReadingState,
     clip_end,
+    is_word,
     measure_text,
+    shorten_caption,
+    shorten_name,
     typeset_text,
+    write_sign,
 )
 from wiregrad.draw.layout.placement import BoxShape, LayoutMetrics, WireJoint, compute_layout
-from wiregrad.draw.layout.signs import is_word, shorten_caption, shorten_name, write_sign
 from wiregrad.draw.layout.sizes import Detail, Sizes, choose_detail, sizes_at
 
 TITLE_FONT_SIZE = 13

@@ -44,15 +44,18 @@ from wiregrad.draw.layout.labels import (
     DASH,
     MINUS,
     TIMES,
+    MathLook,
     Reading,
     ReadingState,
     clip_end,
+    is_word,
     measure_text,
     read_value,
+    split_math,
     typeset_text,
+    write_sign,
 )
 from wiregrad.draw.layout.picture import PictureOptions, build_picture
-from wiregrad.draw.layout.signs import MathLook, is_word, split_math, write_sign
 from wiregrad.draw.layout.slots import (
     Anchor,
     BoxPlaces,
