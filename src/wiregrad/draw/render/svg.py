@@ -25,14 +25,24 @@ from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink, write
 from wiregrad.draw.layout.figure import (
     GRADIENT_WORD,
     SMALL_FONT_SIZE,
+    Anchor,
+    BoxPlaces,
     GroupFrame,
+    OutputMark,
+    PagePoint,
     PictureMeasure,
     PlacedPicture,
+    PortPlaces,
     Rect,
+    TextSlot,
     assign_ports,
     build_group_frames,
     count_unframed_groups,
+    find_places,
+    make_slot,
+    place_output,
     place_picture,
+    place_port,
     show_caption,
     write_factor,
     write_group_name,
@@ -56,18 +66,6 @@ from wiregrad.draw.layout.labels import (
     write_sign,
 )
 from wiregrad.draw.layout.picture import PictureOptions, build_picture
-from wiregrad.draw.layout.slots import (
-    Anchor,
-    BoxPlaces,
-    OutputMark,
-    PagePoint,
-    PortPlaces,
-    TextSlot,
-    find_places,
-    make_slot,
-    place_output,
-    place_port,
-)
 from wiregrad.draw.palette import (
     AUTO_THEME,
     MIXED_TONE,
