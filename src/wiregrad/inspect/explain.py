@@ -33,7 +33,7 @@ from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import OperandError, format_user_line, short_repr
 from wiregrad.frontends.recording.value import MAX_REMEMBERED_PASSES, Value, is_constant, notes_of
 from wiregrad.inspect.blame import MAX_ORIGINS, BlameOrigin, blame_gradient, shorten_chain
-from wiregrad.inspect.check.numeric_derivative import compute_or_nan
+from wiregrad.inspect.check.wire_rules import compute_or_nan
 from wiregrad.inspect.report import Report, describe_node, format_node_place, format_place
 from wiregrad.inspect.run_index import (
     MIN_CANCELLATION,

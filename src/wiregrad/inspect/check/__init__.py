@@ -40,25 +40,23 @@ from wiregrad.inspect.check.end_to_end import (
     is_present,
     random_like,
 )
-from wiregrad.inspect.check.numeric_derivative import (
+from wiregrad.inspect.check.wire_rules import (
     COARSE_PRECISION,
     KINK,
+    MAX_SAMPLED_ELEMENTS,
     RIGHT,
     UNDECIDED,
     WRONG,
     CheckedWire,
     Perturbation,
     WireOutcome,
-    first_line,
-    precision_for,
-    to_float64,
-)
-from wiregrad.inspect.check.wire_rules import (
-    MAX_SAMPLED_ELEMENTS,
     check_array,
     check_elements,
     find_nearest_kink,
     find_tie,
+    first_line,
+    precision_for,
+    to_float64,
 )
 from wiregrad.inspect.run_index import RunIndex
 from wiregrad.ir import CONSTANT, CircuitGraph, Node, Op, Pattern, Place, Row
