@@ -13,7 +13,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit, Run
-from wiregrad.backends.run import euclidean_norm
+from wiregrad.backends.interpreter import euclidean_norm
 from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError
 from wiregrad.inspect import rounding as module

@@ -13,6 +13,6 @@ doctor`, the tests and the benchmarks use parts of `native` directly. `compiled`
 """
 
 from wiregrad.backends import interpreter
-from wiregrad.backends.run import RunNode, RunRecord, RunWire
+from wiregrad.backends.interpreter import RunNode, RunRecord, RunWire
 
 __all__ = ["RunNode", "RunRecord", "RunWire", "interpreter"]

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.backends.run import largest_magnitude
+from wiregrad.backends.interpreter import largest_magnitude
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import OperandError, format_user_line, short_repr
 from wiregrad.frontends.recording.value import MAX_REMEMBERED_PASSES, Value, is_constant, notes_of

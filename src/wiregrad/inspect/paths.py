@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiregrad.backends import RunRecord
-from wiregrad.backends.run import euclidean_norm
+from wiregrad.backends.interpreter import euclidean_norm
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.inspect.report import Report, describe_node, format_capped_list, format_place

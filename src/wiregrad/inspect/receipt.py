@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord, interpreter
-from wiregrad.backends.interpreter import bind_inputs
-from wiregrad.backends.run import euclidean_norm
+from wiregrad.backends.interpreter import bind_inputs, euclidean_norm
 from wiregrad.backends.run_listings import (
     RUNNABLE_LANGUAGES,
     ListingError,

@@ -24,8 +24,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.backends.interpreter import check_input_names, evaluate_nodes
-from wiregrad.backends.run import constant_identity, euclidean_norm, largest_magnitude
+from wiregrad.backends.interpreter import (
+    check_input_names,
+    constant_identity,
+    euclidean_norm,
+    evaluate_nodes,
+    largest_magnitude,
+)
 from wiregrad.dtypes import count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, WiregradError, short_repr
 from wiregrad.inspect.report import (

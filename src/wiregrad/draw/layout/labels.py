@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.backends import run
+from wiregrad.backends import interpreter
 from wiregrad.draw.palette import ABSENT_TONE, NONFINITE_TONE, ColourScale
 from wiregrad.dtypes import PythonNumber, WireValue, format_all_digits
 
@@ -346,7 +346,7 @@ def finite_norm(value: ArrayLike) -> float:
     4e+200
     """
     sizes = np.abs(np.asarray(value)).astype(np.float64)
-    return min(run.euclidean_norm(sizes[np.isfinite(sizes)]), 1.7e308)
+    return min(interpreter.euclidean_norm(sizes[np.isfinite(sizes)]), 1.7e308)
 
 
 def format_in_full(value: WireValue | PythonNumber | None) -> str:
