@@ -25,8 +25,8 @@ from wiregrad.dtypes import BOOL
 from wiregrad.errors import FileAccessError, InputError
 from wiregrad.explorer import local_server
 from wiregrad.explorer.local_server import ExplorerServer, build_app, check_address, open_explorer
+from wiregrad.explorer.page_data import ExplorerSession
 from wiregrad.explorer.request_guard import MAX_BODY_BYTES, SECURITY_HEADERS, RequestGuard
-from wiregrad.explorer.session import ExplorerSession
 
 HOST = "127.0.0.1:8765"
 PATIENCE = 300.0

@@ -29,14 +29,14 @@ from wiregrad.lazy import load_module_lazily
 if TYPE_CHECKING:
     from wiregrad.api import diagnostics
     from wiregrad.explorer import html_page, local_server, page_data
-    from wiregrad.explorer import session as explorer_session
+    from wiregrad.explorer import page_data as explorer_session
     from wiregrad.inspect import flight_recorder
 else:
     # A file needs no server, and the server builds its own page.
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
     page_data = load_module_lazily("wiregrad.explorer.page_data")
-    explorer_session = load_module_lazily("wiregrad.explorer.session")
+    page_data = load_module_lazily("wiregrad.explorer.page_data")
     # Most targets are no saved trainings.
     diagnostics = load_module_lazily("wiregrad.api.diagnostics")
     flight_recorder = load_module_lazily("wiregrad.inspect.flight_recorder")
@@ -108,7 +108,7 @@ def _explore_target(
     if output is not None:
         _save_page(output, circuit, run, source, known_formula)
         return
-    session = explorer_session.ExplorerSession(circuit, run, source=source, formula=known_formula)
+    session = page_data.ExplorerSession(circuit, run, source=source, formula=known_formula)
     local_server.open_explorer(session, port=port, address=address or local_server.LOOPBACK_ADDRESS, browser=browser)
 
 

@@ -31,9 +31,8 @@ from wiregrad.explorer.html_page import (
     render_page,
     render_served_page,
 )
-from wiregrad.explorer.page_data import encode_blame
+from wiregrad.explorer.page_data import ExplorerSession, encode_blame
 from wiregrad.explorer.request_guard import RequestGuard
-from wiregrad.explorer.session import ExplorerSession
 from wiregrad.ir import strict_json
 
 with require_package("starlette", "the explorer's server"):
