@@ -16,8 +16,7 @@ from wiregrad.backends import RunRecord
 from wiregrad.draw.plots import HistogramColumn, draw_histogram, format_power
 from wiregrad.dtypes import NO_GRADIENT, count_with_noun, format_brief_number
 from wiregrad.errors import InputError, short_repr
-from wiregrad.inspect.flow import block_bar
-from wiregrad.inspect.gradient_sizes import collect_gradients, collect_values, flatten_to_reals
+from wiregrad.inspect.flow import block_bar, collect_gradients, collect_values, flatten_to_reals
 from wiregrad.inspect.report import Report
 from wiregrad.inspect.run_index import RunIndex
 

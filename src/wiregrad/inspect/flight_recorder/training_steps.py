@@ -37,7 +37,7 @@ from wiregrad.errors import (
     suggest_name,
 )
 from wiregrad.frontends.recording.value import Value
-from wiregrad.inspect.gradient_sizes import (
+from wiregrad.inspect.flow import (
     BLOCK_SIZE,
     Tally,
     block_rms,
