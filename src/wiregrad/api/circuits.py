@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from wiregrad import files
     from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
-    from wiregrad.explorer import html_page, local_server, widget
-    from wiregrad.explorer import page_data as explorer_session
+    from wiregrad.explorer import html_page, local_server, page_data, widget
     from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.diff import Difference

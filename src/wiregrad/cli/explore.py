@@ -29,13 +29,11 @@ from wiregrad.lazy import load_module_lazily
 if TYPE_CHECKING:
     from wiregrad.api import diagnostics
     from wiregrad.explorer import html_page, local_server, page_data
-    from wiregrad.explorer import page_data as explorer_session
     from wiregrad.inspect import flight_recorder
 else:
     # A file needs no server, and the server builds its own page.
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
-    page_data = load_module_lazily("wiregrad.explorer.page_data")
     page_data = load_module_lazily("wiregrad.explorer.page_data")
     # Most targets are no saved trainings.
     diagnostics = load_module_lazily("wiregrad.api.diagnostics")
