@@ -39,7 +39,7 @@ from wiregrad.backends.native.step_kinds import (
     lower_backward,
 )
 from wiregrad.backends.native.tiers import NativeProgram, build_program
-from wiregrad.cli.bench.workloads import mechanics_workloads
+from wiregrad.cli.bench.race import mechanics_workloads
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, NotNativeError, OutputError
 from wiregrad.ir import CONSTANT, INPUT, TABLE
