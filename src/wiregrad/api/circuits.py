@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.diff import Difference
     from wiregrad.inspect.explain import Explanation
-    from wiregrad.inspect.flow import Flow
-    from wiregrad.inspect.histogram import Histogram
+    from wiregrad.inspect.flow import Flow, Histogram
     from wiregrad.inspect.kinks import Kinks
     from wiregrad.inspect.paths import Branches, Paths
     from wiregrad.inspect.receipt import Receipt
@@ -259,7 +258,7 @@ class Run(BareRun, Drawable):
                   0 │0
           +1 to +10 │████████████████████████████████ 3
         """
-        return inspect.histogram.histogram(self, name, of=of)
+        return inspect.flow.histogram(self, name, of=of)
 
 
 class Circuit(ir.CircuitGraph, Drawable):
