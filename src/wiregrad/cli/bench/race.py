@@ -586,7 +586,6 @@ MAX_VALUE_ROUNDING_NODES = 200_000
 def reference_answers(workload: Workload, points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the interpreter's answers, and the tolerance for others, from the run's own estimate of rounding.
 
-    >>> from wiregrad.cli.bench.workloads import random_workload
     >>> workload = random_workload(20)
     >>> answers, tolerance = reference_answers(workload, workload.draw_points(2))
     >>> answers.shape, bool((tolerance < 1e-12).all())
