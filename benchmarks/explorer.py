@@ -24,7 +24,7 @@ from benchmarks.measure import Report, Table, milliseconds
 from wiregrad.cli.explore import PRESETS
 from wiregrad.explorer.html_page import read_static_file
 from wiregrad.explorer.local_server import ExplorerServer
-from wiregrad.explorer.session import ExplorerSession
+from wiregrad.explorer.page_data import ExplorerSession
 
 SIZES = (1_000, 100_000, 1_000_000)
 SERVED = 20_000

@@ -26,9 +26,9 @@ from wiregrad.cli.bench.race import (
     FloatArray,
     RaceEntrant,
     RaceTask,
+    Workload,
     allocate_answers,
 )
-from wiregrad.cli.bench.workloads import Workload
 from wiregrad.ir import CONSTANT, INPUT
 
 PIECE = 10_000

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import wiregrad
-from wiregrad.frontends.recording import array_methods, dispatch
+from wiregrad.frontends.recording import dispatch
 from wiregrad.ir import GraphBuilder, Op
 from wiregrad.ir.builder_methods import BuilderMethods
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS, OperatorMethods
@@ -49,7 +49,7 @@ from typing import Any, NoReturn, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from wiregrad.frontends.recording.array_methods import UpdatableElements
+from wiregrad.frontends.recording.dispatch import UpdatableElements
 from wiregrad.frontends.recording.value import Value
 from wiregrad.ir import Op, Port
 
@@ -492,9 +492,9 @@ def torch_methods() -> Iterator[tuple[str, str, str]]:
 
 def refused_methods() -> Iterator[tuple[str, str, str]]:
     """Return name, signature and documentation of the methods of arrays that always raise, and of `compress`."""
-    for name in (*array_methods.IN_PLACE_METHODS, *array_methods.EXPORT_METHODS):
+    for name in (*dispatch.IN_PLACE_METHODS, *dispatch.EXPORT_METHODS):
         yield name, "(self, *args: Any, **kwargs: Any) -> NoReturn", vars(wiregrad.Value)[name].__doc__
-    compress = array_methods.compress.__doc__ or ""
+    compress = dispatch.compress.__doc__ or ""
     yield "compress", "(self, condition: Operand, axis: int | None = None) -> Value", compress
 
 

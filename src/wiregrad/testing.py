@@ -26,7 +26,7 @@ from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.transforms.derivatives import vjp
 from wiregrad.inspect.check import check_gradients
 from wiregrad.inspect.check.end_to_end import CheckedFunction, GradientCheck, check_end_to_end, is_movable
-from wiregrad.inspect.check.numeric_derivative import inner_product
+from wiregrad.inspect.check.wire_rules import inner_product
 from wiregrad.inspect.report import Report
 from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ir.circuit import count_without_commas

@@ -20,7 +20,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit
-from wiregrad.backends.native import allocation, batch, jit, tiers
+from wiregrad.backends.native import batch, jit, program_steps, tiers
 from wiregrad.backends.native.program_steps import find_node_kinds, make_backward_tables
 from wiregrad.backends.native.step_kinds import (
     ADD_GRADIENT,
@@ -39,7 +39,7 @@ from wiregrad.backends.native.step_kinds import (
     lower_backward,
 )
 from wiregrad.backends.native.tiers import NativeProgram, build_program
-from wiregrad.cli.bench.workloads import mechanics_workloads
+from wiregrad.cli.bench.race import mechanics_workloads
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, NotNativeError, OutputError
 from wiregrad.ir import CONSTANT, INPUT, TABLE
@@ -117,10 +117,10 @@ class Planned:
                     ways |= (
                         STORE_GRADIENT if before is None else MERGE_GRADIENT if before else ADD_GRADIENT
                     ) << 2 * slot
-                    may = sent == allocation.SENDS_MASKED or self.absent[row.node]
+                    may = sent == program_steps.SENDS_MASKED or self.absent[row.node]
                     self.absent[source] = may and before is not False
             if ways:
-                self.variants[row.node] = ways | self.absent[row.node] << allocation.MASK_BIT
+                self.variants[row.node] = ways | self.absent[row.node] << program_steps.MASK_BIT
 
 
 def test_the_planner_finds_what_a_plain_loop_finds() -> None:
@@ -459,8 +459,8 @@ def test_holes_are_told_apart() -> None:
     holes = [
         OUTPUT_HOLE,
         UPSTREAM_HOLE,
-        *range(FIRST_GRADIENT_HOLE, FIRST_GRADIENT_HOLE + allocation.MAX_NODE_INPUTS),
-        *range(allocation.MAX_NODE_INPUTS),
+        *range(FIRST_GRADIENT_HOLE, FIRST_GRADIENT_HOLE + program_steps.MAX_NODE_INPUTS),
+        *range(program_steps.MAX_NODE_INPUTS),
     ]
 
     assert len(set(holes)) == len(holes)

@@ -20,7 +20,7 @@ import pytest
 import wiregrad as wg
 from wiregrad.api import Circuit
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.differences import ReceiptPoint
+from wiregrad.inspect.receipt import ReceiptPoint
 from wiregrad.ir.json_form import parse_json, write_json
 
 from ..support.mutations import FORMULAS, rebuilt, reworded, spliced

@@ -21,8 +21,7 @@ from wiregrad.backends.run_listings import RunnableListing, run_c
 from wiregrad.codegen import write_listing
 from wiregrad.dtypes import BOOL, FLOAT
 from wiregrad.errors import NotNativeError, WiregradError
-from wiregrad.inspect.receipt import OpUse
-from wiregrad.inspect.receipt.differences import MAX_OP_ULPS, ReceiptPoint, ulp_distances
+from wiregrad.inspect.receipt import MAX_OP_ULPS, OpUse, ReceiptPoint, ulp_distances
 from wiregrad.ir import TABLE
 from wiregrad.passes import gradient_circuit
 

@@ -16,6 +16,9 @@ import wiregrad as wg
 from wiregrad.cli import bench
 from wiregrad.cli.bench import race
 from wiregrad.cli.bench.race import (
+    MAX_ABSOLUTE_VALUE,
+    MIN_DIVISOR,
+    WORKLOAD_OPS,
     DisagreementError,
     EntrantMissingError,
     FloatArray,
@@ -24,19 +27,14 @@ from wiregrad.cli.bench.race import (
     RaceTask,
     RaceVerdict,
     SpeedTarget,
-    check_answers,
-    reference_answers,
-    run_race,
-)
-from wiregrad.cli.bench.workloads import (
-    MAX_ABSOLUTE_VALUE,
-    MIN_DIVISOR,
-    WORKLOAD_OPS,
     Workload,
+    check_answers,
     mechanics_workloads,
     nbody_energy,
     random_workload,
+    reference_answers,
     rigid_body_energy,
+    run_race,
 )
 from wiregrad.cli.environment import BENCH_PARTS, bench_command
 

@@ -27,7 +27,7 @@ from wiregrad.codegen.c_and_cuda import MAX_ARRAY_SIZE, MAX_STACK_ELEMENTS, MAX_
 from wiregrad.codegen.element_statements import MAX_SORTED_ELEMENTS, find_loop_nest, find_moves, find_sums
 from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError, OutputError
-from wiregrad.inspect.receipt.differences import ReceiptPoint
+from wiregrad.inspect.receipt import ReceiptPoint
 from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import ArrayOp, Linear
 

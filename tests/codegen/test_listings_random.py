@@ -31,7 +31,7 @@ from wiregrad.backends.run_listings import (
 )
 from wiregrad.codegen import write_listing
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt.differences import MAX_OP_ULPS, ReceiptPoint, ulp_distances
+from wiregrad.inspect.receipt import MAX_OP_ULPS, ReceiptPoint, ulp_distances
 from wiregrad.ops import Elementwise
 
 from ..support.cases import (

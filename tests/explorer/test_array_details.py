@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.explorer.array_details import MAX_PAGE_CELLS, MAX_SIDE, choose_side, describe_cause, detail_array
-from wiregrad.explorer.page_data import build_page_data
+from wiregrad.explorer.page_data import (
+    MAX_PAGE_CELLS,
+    MAX_SIDE,
+    build_page_data,
+    choose_side,
+    describe_cause,
+    detail_array,
+)
 
 
 @pytest.mark.parametrize("shape", [(5,), (100,), (16, 6), (500, 70), (3, 4, 5), (2, 40, 100), (1, 1)])

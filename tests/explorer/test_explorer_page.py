@@ -23,12 +23,11 @@ from wiregrad.cli.targets import parse_target
 from wiregrad.draw import build_picture
 from wiregrad.errors import CircuitError, FileAccessError, FileFormatError, InputError
 from wiregrad.explorer import html_page
-from wiregrad.explorer.circuit_views import CircuitViews
+from wiregrad.explorer.circuit_views import CircuitViews, extract_part
 from wiregrad.explorer.find_language import match_query
 from wiregrad.explorer.html_page import dump_json, render_page, render_served_page, to_html
 from wiregrad.explorer.offline import MAX_ANSWER_CHARACTERS
 from wiregrad.explorer.page_data import MAX_PAGE_NODES, build_page_data, strip_folders
-from wiregrad.explorer.part_pictures import extract_part
 from wiregrad.ir import Place
 from wiregrad.ir.columns import NameTable, NodeLabels
 

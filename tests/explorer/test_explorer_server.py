@@ -23,11 +23,10 @@ from wiregrad.backends import interpreter
 from wiregrad.cli.explore import explore_command as command
 from wiregrad.dtypes import BOOL
 from wiregrad.errors import FileAccessError, InputError
-from wiregrad.explorer import web_app
-from wiregrad.explorer.local_server import ExplorerServer, check_address, open_explorer
+from wiregrad.explorer import local_server
+from wiregrad.explorer.local_server import ExplorerServer, build_app, check_address, open_explorer
+from wiregrad.explorer.page_data import ExplorerSession
 from wiregrad.explorer.request_guard import MAX_BODY_BYTES, SECURITY_HEADERS, RequestGuard
-from wiregrad.explorer.session import ExplorerSession
-from wiregrad.explorer.web_app import build_app
 
 HOST = "127.0.0.1:8765"
 PATIENCE = 300.0
@@ -38,7 +37,7 @@ ORIGIN = f"http://{HOST}"
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short texts stand in for the built script and style."""
-    monkeypatch.setattr(web_app, "read_static_file", {"explorer.js": "1;", "explorer.css": "p {}"}.__getitem__)
+    monkeypatch.setattr(local_server, "read_static_file", {"explorer.js": "1;", "explorer.css": "p {}"}.__getitem__)
 
 
 def example() -> ExplorerSession:

@@ -14,7 +14,7 @@ import pytest
 import wiregrad as wg
 from wiregrad.explorer import local_server as module
 from wiregrad.explorer.local_server import DeadlineProtocol, ExplorerServer
-from wiregrad.explorer.session import ExplorerSession
+from wiregrad.explorer.page_data import ExplorerSession
 
 LIMIT = 0.5
 """Seconds in place of the ten, so that tests need not wait; whole requests get the ten, on a busy machine too."""

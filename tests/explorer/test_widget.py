@@ -17,7 +17,7 @@ from wiregrad.draw.render.terminal import HTML_TYPE, MAX_OUTPUT_BYTES, SVG_TYPE,
 from wiregrad.errors import InputError
 from wiregrad.explorer import widget as module
 from wiregrad.explorer.html_page import read_static_file
-from wiregrad.explorer.session import ExplorerSession
+from wiregrad.explorer.page_data import ExplorerSession
 from wiregrad.explorer.widget import (
     INSTALL_COMMAND,
     MAX_STORED_DATA,

@@ -13,7 +13,7 @@ import wiregrad as wg
 from wiregrad.errors import EscapeError, MutationError, NoRuleError
 from wiregrad.frontends.recording.dispatch import UFUNCS
 from wiregrad.ops.functions import FUNCTIONS_BY_NUMPY
-from wiregrad.ops.functions.refusals import REFUSALS
+from wiregrad.ops.functions.registry import REFUSALS
 
 PLACES = {"np": np, "np.linalg": np.linalg, "np.lib.stride_tricks": np.lib.stride_tricks, "np.emath": np.emath}
 

@@ -18,7 +18,6 @@ import numpy as np
 import wiregrad as wg
 from wiregrad.draw import build_picture
 from wiregrad.draw.layout import figure as figures
-from wiregrad.draw.layout import slots
 from wiregrad.draw.layout.boxes import MIN_MERGED_SPLITTERS, Box, BoxKind, Picture
 from wiregrad.draw.layout.figure import build_group_frames
 from wiregrad.draw.layout.grouping import list_group_paths
@@ -302,7 +301,7 @@ def _found(shown: figures.PlacedPicture) -> dict[str, Any]:
         [
             *(link.source, link.target, link.reader, link.slot, link.wires, link.shape, k in shown.stubs),
             [n for point in _path(shown, k) for n in point],
-            _ends(slots.place_port(shown.paths[k][-1], shown.marks[k], ports[k], counts[link.target], shown.measure)),
+            _ends(figures.place_port(shown.paths[k][-1], shown.marks[k], ports[k], counts[link.target], shown.measure)),
         ]
         for k, link in enumerate(drawn.links)
     ]
@@ -323,8 +322,8 @@ def _found(shown: figures.PlacedPicture) -> dict[str, Any]:
 
 def _places(box: Box, rect: figures.Rect, measure: figures.PictureMeasure) -> list[Any]:
     """Return where everything that belongs to a box is written."""
-    found = slots.find_places(box, rect, measure)
-    mark = [slots.place_output(box, found.out, measure)] if box.outputs else []
+    found = figures.find_places(box, rect, measure)
+    mark = [figures.place_output(box, found.out, measure)] if box.outputs else []
     named = (found.caption, found.value, found.grad, found.name, found.text, found.word)
     return [*found.out, *map(_slot, named), *([*made.dot, _slot(made.name)] for made in mark)]
 
@@ -336,15 +335,15 @@ def _path(shown: figures.PlacedPicture, wire: int) -> list[tuple[float, float]]:
     for end, box in ((0, link.source), (-1, link.target)):
         drawn = shown.picture.boxes[box]
         if drawn.kind is BoxKind.SPLIT:
-            points[end] = slots.find_places(drawn, shown.rects[box], shown.measure).out
+            points[end] = figures.find_places(drawn, shown.rects[box], shown.measure).out
     return points
 
 
-def _ends(found: slots.PortPlaces) -> list[Any]:
+def _ends(found: figures.PortPlaces) -> list[Any]:
     return [_slot(found.pill), _slot(found.sent)]
 
 
-def _slot(slot: slots.TextSlot | None) -> list[Any] | None:
+def _slot(slot: figures.TextSlot | None) -> list[Any] | None:
     return None if slot is None else [slot.rect.x, slot.rect.y, slot.rect.width, slot.rect.height, *slot.at]
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from wiregrad.api import Circuit
 from wiregrad.backends.run_listings import RunnableListing, rename_helpers
 from wiregrad.codegen import write_listing
-from wiregrad.inspect.receipt.differences import ReceiptPoint
+from wiregrad.inspect.receipt import ReceiptPoint
 from wiregrad.ir import CONSTANT, INPUT, TABLE, GraphBuilder, Pattern, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent

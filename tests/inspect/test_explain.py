@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.inspect.explain import Explanation, GradientCause
-from wiregrad.inspect.explain.gradient_cuts import GradientCut, find_cuts
+from wiregrad.inspect.explain import Explanation, GradientCause, GradientCut, find_cuts
 from wiregrad.inspect.run_index import RunIndex
 from wiregrad.ir import Place
 from wiregrad.ops.gradient_flow import fill_absent

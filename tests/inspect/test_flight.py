@@ -18,8 +18,12 @@ from hypothesis import strategies as st
 import wiregrad as wg
 from wiregrad.errors import IndexingError, InputError, OperandError, ShapeError, UnknownNameError
 from wiregrad.inspect.flight_recorder import KINDS, Event, Flight, FlightError
-from wiregrad.inspect.flight_recorder.events import draw_sparkline
-from wiregrad.inspect.flight_recorder.measurements import MAX_STORED_NUMBERS, StepHistory, flatten_leaves
+from wiregrad.inspect.flight_recorder.training_steps import (
+    MAX_STORED_NUMBERS,
+    StepHistory,
+    draw_sparkline,
+    flatten_leaves,
+)
 
 from .test_flow import HOSTILE, check_svg, elements, texts
 

@@ -27,9 +27,7 @@ from wiregrad.draw.plots import (
     draw_histogram,
 )
 from wiregrad.errors import InputError, UnknownNameError
-from wiregrad.inspect.flow import flow
-from wiregrad.inspect.gradient_sizes import BLOCK_SIZE, join_tallies, tally_numbers
-from wiregrad.inspect.histogram import MAX_BINS_PER_SIGN, histogram
+from wiregrad.inspect.flow import BLOCK_SIZE, MAX_BINS_PER_SIGN, flow, histogram, join_tallies, tally_numbers
 from wiregrad.inspect.run_index import RunIndex
 
 from ..support.random_circuits import random_circuit, random_point

@@ -28,8 +28,7 @@ from wiregrad.backends.run_listings import (
 )
 from wiregrad.cli.command_base import to_plain_data
 from wiregrad.errors import InputError
-from wiregrad.inspect.receipt import Receipt, receipt
-from wiregrad.inspect.receipt.differences import MAX_OP_ULPS, ReceiptPoint, largest_ulps, ulp_distances
+from wiregrad.inspect.receipt import MAX_OP_ULPS, Receipt, ReceiptPoint, largest_ulps, receipt, ulp_distances
 
 SIGMOID = "f = 1 / (1 + exp(-(w0*x0 + w1*x1 + w2)))"
 

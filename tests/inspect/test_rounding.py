@@ -13,11 +13,11 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit, Run
-from wiregrad.backends.run import euclidean_norm
+from wiregrad.backends.interpreter import euclidean_norm
 from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError
 from wiregrad.inspect import rounding as module
-from wiregrad.inspect.rounding import RoundingEstimate, extended_precision, rounding
+from wiregrad.inspect.rounding import RoundingEstimate, rounding
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Op, Pattern, Port
 from wiregrad.ops import Elementwise
 
@@ -361,7 +361,7 @@ def test_gradients_are_chosen_by_name_and_left_out_ones_are_named(monkeypatch: p
 def test_without_a_wider_type_sums_are_still_exact_and_the_rest_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     run = wg.circuit("((1 + x) - 1) * sin(y)").run(x=1.3e-9, y=0.7)
     wide = rounding(run)
-    monkeypatch.setattr(extended_precision, "WIDER_DTYPES", {np.dtype(np.float64): np.dtype(np.float64)})
+    monkeypatch.setattr(module, "WIDER_DTYPES", {np.dtype(np.float64): np.dtype(np.float64)})
     guessed = rounding(run)
 
     assert guessed.output.error == pytest.approx(wide.output.error, rel=1e-3)

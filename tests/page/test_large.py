@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Locator, expect
 from wiregrad.backends import RunRecord
 from wiregrad.explorer.circuit_views import CircuitViews
 from wiregrad.explorer.local_server import ExplorerServer
-from wiregrad.explorer.session import ExplorerSession
+from wiregrad.explorer.page_data import ExplorerSession
 from wiregrad.ops.gradient_flow import fill_absent
 
 from .conftest import Opener

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 
 import wiregrad as wg
 from wiregrad.explorer.local_server import ExplorerServer
-from wiregrad.explorer.session import ExplorerSession
+from wiregrad.explorer.page_data import ExplorerSession
 
 from .conftest import Opener
 from .driver import PATIENCE, Explorer, Watched

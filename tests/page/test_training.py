@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import wiregrad as wg
-from wiregrad.api.live_flight import LiveFlight, open_flight
+from wiregrad.api.diagnostics import LiveFlight, open_flight
 from wiregrad.inspect.flight_recorder import load_flight
 
 from .driver import PATIENCE, Explorer, Watched

@@ -13,8 +13,7 @@ import numpy as np
 from wiregrad.api import Builder, Circuit
 from wiregrad.dtypes import BOOL, FLOAT, WireType
 from wiregrad.errors import WiregradError
-from wiregrad.inspect.receipt import OpUse, build_op_circuit, op_test_points
-from wiregrad.inspect.receipt.differences import ReceiptPoint, ReceiptVerdict
+from wiregrad.inspect.receipt import OpUse, ReceiptPoint, ReceiptVerdict, build_op_circuit, op_test_points
 from wiregrad.ir import CONSTANT, INPUT, TABLE, Pattern
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops import Elementwise

@@ -26,14 +26,12 @@ if TYPE_CHECKING:
     from wiregrad import files
     from wiregrad.backends import compiled
     from wiregrad.backends.compiled import Compiled
-    from wiregrad.explorer import html_page, local_server, widget
-    from wiregrad.explorer import session as explorer_session
+    from wiregrad.explorer import html_page, local_server, page_data, widget
     from wiregrad.frontends.recording.value import Value
     from wiregrad.inspect.blame import Blame
     from wiregrad.inspect.diff import Difference
     from wiregrad.inspect.explain import Explanation
-    from wiregrad.inspect.flow import Flow
-    from wiregrad.inspect.histogram import Histogram
+    from wiregrad.inspect.flow import Flow, Histogram
     from wiregrad.inspect.kinks import Kinks
     from wiregrad.inspect.paths import Branches, Paths
     from wiregrad.inspect.receipt import Receipt
@@ -70,7 +68,7 @@ else:
     compiled = load_module_lazily("wiregrad.backends.compiled")
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
-    explorer_session = load_module_lazily("wiregrad.explorer.session")
+    page_data = load_module_lazily("wiregrad.explorer.page_data")
     files = load_module_lazily("wiregrad.files")
     widget = load_module_lazily("wiregrad.explorer.widget")
 
@@ -149,7 +147,7 @@ class Drawable:
         """
         if widget.in_notebook():
             return widget.show_in_notebook(*self._circuit_and_run, source=source)
-        session = explorer_session.ExplorerSession(*self._circuit_and_run, source=source)
+        session = page_data.ExplorerSession(*self._circuit_and_run, source=source)
         return local_server.open_explorer(session, port=port, browser=browser, wait=wait)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
@@ -260,7 +258,7 @@ class Run(BareRun, Drawable):
                   0 │0
           +1 to +10 │████████████████████████████████ 3
         """
-        return inspect.histogram.histogram(self, name, of=of)
+        return inspect.flow.histogram(self, name, of=of)
 
 
 class Circuit(ir.CircuitGraph, Drawable):

@@ -1,23 +1,41 @@
-"""Questions about functions and values: `blame`, `check_grads`, `explain`, `record`. Loaded on first use."""
+"""Questions about functions and values: `blame`, `check_grads`, `explain`, `record`. Loaded on first use.
+
+`wg.record` returns a flight recorder that can be watched: `wg.record(live=True)`, `flight.explore()`. Invariant:
+watching changes nothing about what is recorded; a page that pauses the training holds it up only while the page is
+open.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wiregrad.api.circuits import Circuit
-from wiregrad.api.live_flight import LiveFlight
+from wiregrad.api.circuits import Circuit, Run
 from wiregrad.api.values import Value, trace_with_inputs
-from wiregrad.backends import interpreter
-from wiregrad.errors import CheckError
+from wiregrad.api.values import run as run_function
+from wiregrad.backends import RunRecord, interpreter
+from wiregrad.dtypes import count_with_noun
+from wiregrad.errors import CheckError, InputError, WiregradError, short_repr
 from wiregrad.frontends.recording.anomaly import anomaly
 from wiregrad.inspect.blame import Blame
 from wiregrad.inspect.blame import blame as blame_of
 from wiregrad.inspect.check import check_gradients
 from wiregrad.inspect.check.end_to_end import GradientCheck
 from wiregrad.inspect.explain import Explanation, explain_value
+from wiregrad.inspect.flight_recorder import Event, Flight, Snapshot, copy_step
+from wiregrad.lazy import load_module_lazily
+
+if TYPE_CHECKING:
+    from wiregrad.explorer import local_server, training_page
+else:
+    # A recorder that nobody watches needs no server.
+    local_server = load_module_lazily("wiregrad.explorer.local_server")
+    training_page = load_module_lazily("wiregrad.explorer.training_page")
 
 __all__ = ["anomaly", "blame", "check_grads", "explain", "record"]
 
@@ -81,3 +99,128 @@ def explain(value: Value) -> Explanation:
     'none'
     """
     return explain_value(value)
+
+
+KEPT_STEPS = 3
+"""How many steps before the first event are kept if a function is given to open their circuits."""
+
+
+class LiveFlight(Flight):
+    """A flight recorder that can be watched in the browser while the training runs.
+
+    `function` computes the loss from the parameters, and from the inputs if there are any: `function(params)`,
+    `function(params, inputs)`, or `function(params, *inputs)` for a tuple. With it, the page opens the circuits of the
+    steps whose parameters were kept.
+    """
+
+    def __init__(
+        self,
+        capacity: int = 2000,
+        *,
+        live: bool = False,
+        function: Callable[..., object] | None = None,
+        keep: int | None = None,
+        **options: Any,
+    ) -> None:
+        if not (function is None or callable(function)):
+            raise InputError(f"function must compute the loss from the parameters; got {short_repr(function)}")
+        default = KEPT_STEPS if function is not None else 0
+        super().__init__(capacity, keep=default if keep is None else keep, **options)
+        self._function = function
+        self._session: training_page.TrainingSession | None = None
+        self._event_run: tuple[int, RunRecord] | None = None
+        self._before_break: deque[Snapshot] = deque(maxlen=self.keep + 1)
+        if live:
+            self.explore(wait=False)
+
+    def step(
+        self, loss: object, params: object = None, grads: object = None, *, inputs: object = None
+    ) -> tuple[Event, ...]:
+        """Record one step, before the parameters are updated; returns the events that it confirmed.
+
+        It waits where a page has paused the training.
+        """
+        session = self._session
+        if session is None:
+            return self._record_step(loss, params, grads, inputs)
+        try:
+            with session.lock:
+                return self._record_step(loss, params, grads, inputs)
+        finally:
+            session.note_step()
+            session.wait_while_paused()
+
+    def _record_step(self, loss: object, params: object, grads: object, inputs: object) -> tuple[Event, ...]:
+        has_broken = self._has_broken()
+        before = self.steps
+        try:
+            return super().step(loss, params, grads, inputs=inputs)
+        finally:
+            if self.steps > before and not has_broken:
+                self._keep_step(loss, params, inputs)
+
+    def _has_broken(self) -> bool:
+        return any(event.kind == "nonfinite" for event in self._events)
+
+    def _keep_step(self, loss: object, params: object, inputs: object) -> None:
+        """Keep what is needed to run a step again: the latest steps up to the first one that is not finite."""
+        if self._function is not None:
+            self._before_break.append(copy_step(self.steps - 1, params, inputs))
+        elif isinstance(loss, Value) and self._has_broken():
+            self._event_run = self._run_value(loss)
+
+    @property
+    def runnable_steps(self) -> tuple[int, ...]:
+        """The steps whose circuits can be run again: those before the first event, and before the first NaN."""
+        if self._function is None:
+            return () if self._event_run is None else (self._event_run[0],)
+        return tuple(sorted({snapshot.step for snapshot in (*self.kept, *self._before_break)}))
+
+    def _run_value(self, loss: Value) -> tuple[int, RunRecord] | None:
+        """Return the step and the run of a loss that was recorded value by value; None if its recording is gone."""
+        try:
+            circuit, inputs = trace_with_inputs(loss, (), {})
+            return self.steps - 1, interpreter.run_all_outputs(circuit, inputs)
+        except WiregradError:
+            return None
+
+    def run_step(self, step: int) -> Run:
+        """Return a run of the loss at a step whose parameters were kept.
+
+        >>> flight = LiveFlight(function=lambda w: w * w, keep=2)
+        >>> events = flight.step(9.0, 3.0, 6.0)
+        >>> flight.run_step(0).grads
+        {'w': 6.0}
+        """
+        snapshot = next((kept for kept in (*self.kept, *self._before_break) if kept.step == step), None)
+        if self._function is not None and snapshot is not None:
+            inputs = snapshot.inputs
+            arguments = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+            return run_function(self._function, snapshot.params, *arguments)
+        if self._event_run is not None and self._event_run[0] == step:
+            return Run.from_backend_run(self._event_run[1])
+        steps = ", ".join(map(str, self.runnable_steps)) or "none"
+        need = "" if self._function is not None else "; give the loss as wg.record(function=loss, keep=5)"
+        raise InputError(f"the parameters of step {step} were not kept; those of these steps were: {steps}{need}")
+
+    def explore(self, *, port: int = 0, browser: bool = True, wait: bool = True) -> Any:
+        """Open a page that shows the training while it runs, or afterwards; Ctrl-C ends it.
+
+        With `wait=False` the server runs in the background, and the returned object has `url` and `stop()`.
+        """
+        if self._session is None:
+            self._session = training_page.TrainingSession(
+                self, run_step=self.run_step, list_steps=lambda: self.runnable_steps
+            )
+        return _open_training(self._session, port, browser, wait)
+
+
+def open_flight(path: Path, flight: Flight, *, port: int = 0, browser: bool = True, wait: bool = True) -> Any:
+    """Open the page of a flight that was read from a file."""
+    name = f"{path.name}, {count_with_noun(flight.steps, 'step')}"
+    return _open_training(training_page.TrainingSession(flight, name=name), port, browser, wait)
+
+
+def _open_training(session: training_page.TrainingSession, port: int, browser: bool, wait: bool) -> Any:
+    app = partial(training_page.build_training_app, session)
+    return local_server.open_explorer(app, port=port, browser=browser, wait=wait)

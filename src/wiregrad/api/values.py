@@ -10,7 +10,7 @@ from wiregrad.api.circuits import Circuit, Run
 from wiregrad.api.compiled_function import compile
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, UnknownAttributeError, short_repr, suggest_name
-from wiregrad.frontends.recording import array_methods, dispatch, scalar, scipy_dispatch  # noqa: F401
+from wiregrad.frontends.recording import dispatch, scalar, scipy_dispatch  # noqa: F401
 from wiregrad.frontends.recording import trace as tracing
 from wiregrad.frontends.recording.arguments import register_container, tree_map
 from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op

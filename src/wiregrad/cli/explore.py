@@ -27,21 +27,17 @@ from wiregrad.ir.columns import normalize_name
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.api import live_flight
+    from wiregrad.api import diagnostics
     from wiregrad.explorer import html_page, local_server, page_data
-    from wiregrad.explorer import session as explorer_session
     from wiregrad.inspect import flight_recorder
-    from wiregrad.inspect.flight_recorder import flight_file
 else:
     # A file needs no server, and the server builds its own page.
     html_page = load_module_lazily("wiregrad.explorer.html_page")
     local_server = load_module_lazily("wiregrad.explorer.local_server")
     page_data = load_module_lazily("wiregrad.explorer.page_data")
-    explorer_session = load_module_lazily("wiregrad.explorer.session")
     # Most targets are no saved trainings.
-    live_flight = load_module_lazily("wiregrad.api.live_flight")
+    diagnostics = load_module_lazily("wiregrad.api.diagnostics")
     flight_recorder = load_module_lazily("wiregrad.inspect.flight_recorder")
-    flight_file = load_module_lazily("wiregrad.inspect.flight_recorder.flight_file")
 
 
 class Preset(NamedTuple):
@@ -110,7 +106,7 @@ def _explore_target(
     if output is not None:
         _save_page(output, circuit, run, source, known_formula)
         return
-    session = explorer_session.ExplorerSession(circuit, run, source=source, formula=known_formula)
+    session = page_data.ExplorerSession(circuit, run, source=source, formula=known_formula)
     local_server.open_explorer(session, port=port, address=address or local_server.LOOPBACK_ADDRESS, browser=browser)
 
 
@@ -123,7 +119,7 @@ def _find_flight(text: str) -> Path | None:
         if not path.is_file():
             return None
         with path.open("rb") as file:
-            return path if flight_file.is_flight(file.read(200)) else None
+            return path if flight_recorder.is_flight(file.read(200)) else None
     except OSError:
         return None
 
@@ -131,7 +127,7 @@ def _find_flight(text: str) -> Path | None:
 def _explore_flight(path: Path, values: Sequence[str], output: str | None, browser: bool, port: int) -> None:
     if values or output is not None:
         raise click.UsageError(f"{path.name} is a saved training: it takes no values, and is shown in the browser only")
-    live_flight.open_flight(path, flight_recorder.load_flight(path), port=port, browser=browser)
+    diagnostics.open_flight(path, flight_recorder.load_flight(path), port=port, browser=browser)
 
 
 def _refuse_unknown_options(formula: str, values: Sequence[str]) -> str:

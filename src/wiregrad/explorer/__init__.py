@@ -1,16 +1,17 @@
 """The explorer: a page that draws a circuit and lets a person step through it and change its inputs.
 
 The page is written as one HTML file, served on this machine, or shown in a notebook. Python hands it JSON, which holds
-what was asked for and nothing else of the user's machine. Read `page_data` first: it builds that JSON.
+what was asked for and nothing else of the user's machine. Read `page_data` first: it builds that JSON, holds the
+circuit that a page shows and runs it again.
 
-- `json_encoding` encodes numbers, arrays, nodes and wires; `part_pictures` encodes pictures of parts of a circuit.
-- `circuit_views` answers questions about circuits that are too large to send whole; `find_language` searches them, and
-  `offline` stores answers in a saved page.
+- `json_encoding` encodes numbers, arrays, nodes and wires.
+- `circuit_views` answers questions about circuits that are too large to send whole, with pictures of parts of them;
+  `group_board` lays out their groups, `find_language` searches them, and `offline` stores answers in a saved page.
 - `html_page` writes the single file.
-- `session` holds the circuit that a page shows and runs it again.
-- `web_app` answers requests, `request_guard` decides which requests may pass, `local_server` starts and stops it all.
+- `local_server` answers requests, and starts and stops; `request_guard` decides which requests may pass.
+- `training_page` is the page of a training.
 - `widget` shows the page in a notebook.
 
-Other rooms call `html_page.to_html`, `local_server.open_explorer` with a `session.ExplorerSession`, and `widget`. The
+Other rooms call `html_page.to_html`, `local_server.open_explorer` with a `page_data.ExplorerSession`, and `widget`. The
 page itself is built from `web/` into `static/`.
 """

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.backends.run import euclidean_norm
+from wiregrad.backends.interpreter import euclidean_norm
 from wiregrad.draw.layout.boxes import NodeMasks
 from wiregrad.draw.layout.labels import read_value
 from wiregrad.draw.layout.picture import MAX_SOURCE_COLUMNS, collect_captions

@@ -1,26 +1,34 @@
-"""The JSON that the page starts with: a circuit, the values and gradients of a run, and nothing else of the machine.
+"""What one page of the explorer is about: a circuit, its latest run, and the JSON that the page starts with.
 
 A circuit of up to `MAX_PAGE_NODES` nodes is sent whole, with the formula that it was written as if there is one. A
-larger one is summarized: a picture of its groups, the largest gradients, and everything that is not finite.
+larger one is summarized: a picture of its groups, the largest gradients, and everything that is not finite. Invariants:
+of a file only its name is sent, and its lines only when asked for; `note` says what was left out; nothing else of the
+machine is sent.
 
-Invariants: of a file only its name is sent, and its lines only when asked for; `note` says what was left out.
+The card of an array shows cells of a heat map, a histogram, extremes, and where and why it is not finite. Invariants:
+what is sent is bounded, whatever the size of the arrays; a cell that stands for several elements is their mean, unless
+one of them is not finite: then it is that one, so that binning never hides a NaN.
+
+The local server and the notebook's widget ask an `ExplorerSession`; it needs no package beyond NumPy.
 """
 
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wiregrad.backends import RunRecord
+from wiregrad.backends import RunRecord, interpreter
 from wiregrad.draw.layout.boxes import BoxKind
-from wiregrad.dtypes import BOOL, FLOAT
-from wiregrad.errors import CircuitError, WiregradError
+from wiregrad.dtypes import BOOL, FLOAT, MINUS, JsonValue, format_brief_number, format_short
+from wiregrad.errors import CircuitError, InputError, WiregradError, short_repr
 from wiregrad.explorer import json_encoding
-from wiregrad.explorer.array_details import add_array_details
 from wiregrad.explorer.circuit_views import CircuitViews
 from wiregrad.explorer.json_encoding import encode_nodes, encode_wire, encode_wires
 from wiregrad.explorer.offline import collect_answers
@@ -28,9 +36,10 @@ from wiregrad.frontends import parse_formula
 from wiregrad.inspect.blame import blame
 from wiregrad.ir import CircuitGraph, Pattern, certificates
 from wiregrad.ir.columns import NodeLabels
-from wiregrad.ir.node_titles import FORMULA_FILE
+from wiregrad.ir.node_titles import ATOM_LEVEL, FORMULA_FILE, binding_level, write_expression
 from wiregrad.ir.types_and_kinks import Convention, decode_mode
 from wiregrad.ops import Elementwise
+from wiregrad.ops.gradient_flow import fill_absent
 
 MAX_FORMULA_NODES = 2000
 """Circuits with more nodes than this get no formula: nobody would read it."""
@@ -416,3 +425,291 @@ def read_source_line(circuit: CircuitGraph, node: int) -> str:
     """
     place = circuit.columns.places.label_of(node)
     return "" if place is None or place.file == FORMULA_FILE else linecache.getline(place.file, place.line).strip()
+
+
+MAX_SIDE = 32
+"""Maximum number of rows and of columns of a heat map."""
+MAX_PAGE_CELLS = 30_000
+"""Maximum number of cells of all heat maps of a page together; with many arrays, each has fewer rows and columns."""
+HISTOGRAM_BINS = 20
+MAX_LISTED_PLACES = 3
+"""Maximum number of places of non-finite elements that are listed one by one."""
+
+
+def choose_side(arrays: int) -> int:
+    """Return how many rows and columns the heat map of each of so many arrays may have; 0: there is no room for any.
+
+    >>> choose_side(10), choose_side(100), choose_side(100_000)
+    (32, 16, 0)
+    """
+    side = MAX_SIDE
+    while side > 4 and arrays * side * side > MAX_PAGE_CELLS:
+        side //= 2
+    return side if arrays * side * side <= MAX_PAGE_CELLS else 0
+
+
+def detail_array(array: NDArray[Any], side: int = MAX_SIDE) -> dict[str, JsonValue]:
+    """Return the details of an array: cells, histogram, extremes and what is not finite.
+
+    >>> detail = detail_array(np.array([[1.0, 2.0], [np.nan, np.nan]]))
+    >>> detail["cells"], detail["where"], detail["high"]
+    ([[1.0, 2.0], ['nan', 'nan']], 'NaN at [1, 0] and [1, 1], the whole row', ['2', '[0, 1]'])
+    """
+    real = np.abs(array) if array.dtype.kind == "c" else np.asarray(array, np.float64)
+    finite = np.isfinite(real)
+    details: dict[str, JsonValue] = {
+        "shape": list(array.shape),
+        "zeros": int(np.count_nonzero(real == 0)),
+        "nans": int(np.isnan(real).sum()),
+        "infs": int(np.isinf(real).sum()),
+    }
+    if finite.any():
+        details |= _find_extremes(real, finite) | _count_bins(real[finite])
+    if not finite.all():
+        details["where"] = describe_places(real)
+    if side and real.size:
+        details |= _bin_cells(real, side)
+    return details
+
+
+def _find_extremes(real: NDArray[np.float64], finite: NDArray[np.bool_]) -> dict[str, JsonValue]:
+    low = int(np.argmin(np.where(finite, real, np.inf)))
+    high = int(np.argmax(np.where(finite, real, -np.inf)))
+    pairs = {name: (real.flat[k], _format_index(real.shape, k)) for name, k in (("low", low), ("high", high))}
+    return {name: [format_short(float(value)), index] for name, (value, index) in pairs.items()}
+
+
+def _count_bins(numbers: NDArray[np.float64]) -> dict[str, JsonValue]:
+    low, high = float(numbers.min()), float(numbers.max())
+    if not math.isfinite(high - low):
+        return {}
+    edges = (low, high) if low < high else (low - 0.5, high + 0.5)
+    counts = np.histogram(numbers, HISTOGRAM_BINS, edges)[0].tolist()
+    # Zeros are in one bin, at whose foot the page says how many there are.
+    zero = int(HISTOGRAM_BINS * (0.0 - edges[0]) / (edges[1] - edges[0])) if edges[0] <= 0.0 <= edges[1] else -1
+    return {"counts": counts, "zero_bin": min(zero, HISTOGRAM_BINS - 1), "edges": [*map(format_short, edges)]}
+
+
+def _bin_cells(real: NDArray[np.float64], side: int) -> dict[str, JsonValue]:
+    """Return the elements as rows of cells; all axes but the last are rows."""
+    rows = real.reshape(-1, real.shape[-1]) if real.ndim > 1 else real.reshape(1, -1)
+    steps = [math.ceil(length / side) for length in rows.shape]
+    blocks = [_split_rows(part, steps[1]) for part in _split_along(rows, steps[0])]
+    return {"cells": [[_encode_cell(cell) for cell in row] for row in blocks], "steps": list(steps)}
+
+
+def _split_along(rows: NDArray[np.float64], step: int) -> list[NDArray[np.float64]]:
+    return [rows[k : k + step] for k in range(0, len(rows), step)]
+
+
+def _split_rows(rows: NDArray[np.float64], step: int) -> list[NDArray[np.float64]]:
+    return [rows[:, k : k + step] for k in range(0, rows.shape[1], step)]
+
+
+def _encode_cell(cell: NDArray[np.float64]) -> JsonValue:
+    if np.isnan(cell).any():
+        return "nan"
+    if np.isinf(cell).any():
+        return "inf" if cell[np.isinf(cell)][0] > 0 else "-inf"
+    return float(f"{cell.mean():.4g}")
+
+
+def _format_index(shape: tuple[int, ...], flat: int) -> str:
+    return str([int(k) for k in np.unravel_index(flat, shape)])
+
+
+def describe_places(real: NDArray[np.float64]) -> str:
+    """Write where an array is not finite.
+
+    >>> describe_places(np.array([1.0, np.inf, 2.0])), describe_places(np.array([[np.nan] * 2] * 2))
+    ('Inf at [1]', 'NaN everywhere')
+    """
+    bad = ~np.isfinite(real)
+    word = "NaN" if np.isnan(real).any() else "Inf"
+    places = np.flatnonzero(bad)
+    if len(places) == real.size:
+        return f"{word} everywhere"
+    first, last = (_format_index(real.shape, int(k)) for k in (places[0], places[-1]))
+    rows = bad.reshape(-1, real.shape[-1]) if real.ndim > 1 else bad.reshape(1, -1)
+    spoilt = np.flatnonzero(rows.any(axis=1))
+    whole = real.ndim > 1 and bool(rows[spoilt].all()) and rows.shape[1] > 1
+    if whole and len(spoilt) == 1:
+        return f"{word} at {first} {'and' if rows.shape[1] == 2 else 'to'} {last}, the whole row"
+    if whole and spoilt[-1] - spoilt[0] == len(spoilt) - 1:
+        return f"{word} at {first} to {last}, {len(spoilt):,} whole rows"
+    if len(places) > 2 and places[-1] - places[0] == len(places) - 1:
+        return f"{word} at {first} to {last}"
+    listed = [_format_index(real.shape, int(k)) for k in places[:MAX_LISTED_PLACES]]
+    more = f" and {len(places) - MAX_LISTED_PLACES:,} more" if len(places) > MAX_LISTED_PLACES else ""
+    return f"{word} at {', '.join(listed)}{more}"
+
+
+def describe_cause(run: RunRecord, node: int) -> dict[str, JsonValue]:
+    """Say what an elementwise op did at the first element that is not finite; empty for other ops and finite arrays.
+
+    >>> import wiregrad as wg
+    >>> with np.errstate(all="ignore"):
+    ...     run = wg.run(lambda x: np.sum(x / x), np.array([1.0, 0.0]))
+    >>> describe_cause(run, 1)
+    {'cause': '0 / 0', 'because': 'x[1] = 0'}
+    """
+    circuit = run.circuit
+    op = circuit.op_of(node)
+    array = np.asarray(run.values[node])
+    if not isinstance(op, Elementwise) or array.dtype.kind not in "fc" or np.isfinite(array).all():
+        return {}
+    at = np.unravel_index(int(np.argmin(np.isfinite(array))), array.shape)
+    operands = [np.asarray(run.values[source])[at] for source in circuit.sources_of(node)]
+    sources = [_name_element(circuit, source, tuple(map(int, at))) for source in circuit.sources_of(node)]
+    facts = dict(zip(sources, operands, strict=True))
+    spoilt = {name: x for name, x in facts.items() if name and not np.isfinite(x)}
+    because = " and ".join(f"{name} = {format_short(x)}" for name, x in (spoilt or facts).items() if name)
+    if spoilt:
+        return {"because": because}
+    cause = write_expression(op, [*map(format_brief_number, operands)]).replace("-", MINUS)
+    return {"cause": cause, "because": because}
+
+
+def _name_element(circuit: CircuitGraph, source: int, at: tuple[int, ...]) -> str:
+    """Name an element of what an op reads, as `s[9, 0]`; a broadcast array by the element that was repeated."""
+    while circuit.op_of(source).name == "spread":
+        source = circuit.sources_of(source)[0]
+        shape = circuit.type_of(source).shape
+        at = tuple(0 if length == 1 else k for length, k in zip(shape, at[len(at) - len(shape) :], strict=True))
+    if circuit.constant_of(source) is not None and not circuit.columns.names.names_of(source):
+        return ""
+    title = circuit.title_of(source)
+    if at and binding_level(title) < ATOM_LEVEL:
+        title = f"({title})"
+    return f"{title}[{', '.join(map(str, at))}]" if at else title
+
+
+def add_array_details(run: RunRecord, values: list[Any], grads: list[Any]) -> None:
+    """Add details to the summaries of arrays in an encoded run."""
+    arrays = [node for node, value in enumerate(values) if isinstance(value, dict) and np.ndim(run.values[node])]
+    side = choose_side(2 * len(arrays))
+    for node in arrays:
+        array = np.asarray(run.values[node])
+        if array.dtype.kind not in "fciub":
+            continue
+        with np.errstate(all="ignore"):
+            values[node]["detail"] = detail_array(array, side) | describe_cause(run, node)
+            if isinstance(grads[node], dict):
+                gradient = np.broadcast_to(np.asarray(fill_absent(run.flows[node])), array.shape)
+                grads[node]["detail"] = detail_array(gradient, side)
+
+
+NUMBER_WORDS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+"""Numbers that JSON cannot write, by the strings that stand for them."""
+
+
+class ExplorerSession:
+    """The circuit that a page shows, with its latest run. `source` allows lines of code to be sent."""
+
+    def __init__(
+        self, circuit: CircuitGraph, run: RunRecord | None = None, *, source: bool = False, formula: str | None = None
+    ) -> None:
+        self.circuit = circuit
+        self.source = source
+        self.formula = formula
+        self._lock = Lock()
+        self._show_run(run)
+
+    def _show_run(self, run: RunRecord | None) -> None:
+        self.run = run
+        self.views = CircuitViews(*strip_folders(self.circuit, run))
+        self._data: dict[str, Any] | None = None
+
+    def initial_data(self) -> dict[str, Any]:
+        """Return the JSON that the page starts with; `server` in it says that there is a server to ask."""
+        with self._lock:
+            if self._data is None:
+                self._data = self._build_data()
+            return self._data
+
+    def _build_data(self) -> dict[str, Any]:
+        large = self.circuit.size > MAX_PAGE_NODES
+        if large:
+            data = summarize_circuit(self.views)
+        else:
+            data = build_page_data(self.circuit, self.run, source=self.source, formula=self.formula)
+        return data | {"server": {"run": True, "views": large}}
+
+    def rerun(self, leaves: Mapping[str, Any]) -> dict[str, Any]:
+        """Run the circuit at changed inputs, the others as before; return the run as JSON."""
+        circuit = self.circuit
+        elements = {name: value for name, value in leaves.items() if name not in circuit.inputs and "[" in str(name)}
+        whole = {name: value for name, value in leaves.items() if name not in elements}
+        interpreter.check_input_names(whole, circuit.inputs)
+        with self._lock:
+            before = {} if self.run is None else dict(zip(circuit.inputs, self._input_values(self.run), strict=True))
+            point = before | {name: self._fit_input(name, value) for name, value in whole.items()}
+            for name, value in elements.items():
+                _set_element(point, name, value)
+            # check=False: an edit that flips a Python branch is shown with a note, not refused.
+            self._show_run(
+                interpreter.run_all_outputs(circuit, interpreter.bind_inputs(circuit, [point], {}), check=False)
+            )
+            return self._encode_latest_run()
+
+    def _encode_latest_run(self) -> dict[str, Any]:
+        run = self.views.run
+        assert run is not None
+        data = summarize_circuit(self.views) if self.circuit.size > MAX_PAGE_NODES else encode_run(run)
+        notes = [*filter(None, [data.get("note"), describe_flipped_branch(run)])]
+        return data | ({"note": "; ".join(notes)} if notes else {})
+
+    def _fit_input(self, name: str, value: object) -> object:
+        """Cast an input to the dtype of its wire if nothing is lost: JavaScript has one type for all numbers."""
+        dtype = self.circuit.type_of(self.circuit.index(name)).dtype
+        number = _parse_input(name, value)
+        if dtype.kind not in "ib" or np.asarray(number).dtype.kind not in "fi":
+            return number
+        with np.errstate(all="ignore"):
+            cast = np.asarray(number).astype(dtype)
+        return cast[()] if np.array_equal(cast, np.asarray(number)) else number
+
+    def _input_values(self, run: RunRecord) -> list[Any]:
+        return [run.values[node] for node in self.circuit.input_indices()]
+
+    def describe_node(self, node: int) -> dict[str, Any]:
+        """Return everything known about one node, with its line of code if `source` allows it."""
+        return describe_node_with_source(self.views, node, self.circuit if self.source else None)
+
+    def offline_data(self) -> dict[str, Any]:
+        """Return the JSON for a saved page, which has no server to ask."""
+        with self._lock:
+            return build_page_data(self.circuit, self.run, source=self.source, formula=self.formula)
+
+
+def _set_element(point: dict[str, Any], element: str, value: object) -> None:
+    """Replace one element of an array input, named as in `w[0,2]`."""
+    name, _, rest = element.rpartition("[")
+    index = tuple(
+        int(k) if k.isascii() and k.isdigit() and len(k) < 13 else -1 for k in rest.removesuffix("]").split(",")
+    )
+    shape = np.shape(point.get(name, 0))
+    if not shape or len(index) != len(shape) or not all(0 <= k < n for k, n in zip(index, shape, strict=True)):
+        raise InputError(f"there is no element {short_repr(element)}")
+    number = _parse_input(element, value)
+    if type(number) not in (bool, int, float):
+        raise InputError(f"{short_repr(element)} is one number; got {short_repr(value)}")
+    with np.errstate(all="ignore"):
+        array = np.array(point[name])
+        cast = np.asarray(number).astype(array.dtype)
+    if array.dtype.kind in "ib" and cast != number:
+        raise InputError(f"{short_repr(element)} is of type {array.dtype}; got {short_repr(value)}")
+    array[index] = cast
+    point[name] = array
+
+
+def _parse_input(name: str, value: object) -> object:
+    """Decode an input from JSON: a number, a string for one (`nan`), or nested lists of them."""
+    if not isinstance(value, list):
+        return NUMBER_WORDS.get(value, value) if isinstance(value, str) else value
+    cells = np.array(value, object)
+    flat = [NUMBER_WORDS.get(cell, cell) if isinstance(cell, str) else cell for cell in cells.reshape(-1).tolist()]
+    try:
+        return np.array(flat).reshape(cells.shape)
+    except ValueError:
+        raise InputError(f"input {name} is a ragged list") from None

@@ -22,10 +22,9 @@ from wiregrad.backends import RunRecord
 from wiregrad.errors import InputError, WiregradError, require_package
 from wiregrad.explorer import json_encoding
 from wiregrad.explorer.html_page import dump_json, render_served_page
-from wiregrad.explorer.local_server import ExplorerServer
+from wiregrad.explorer.local_server import ExplorerServer, build_starlette, respond_json, serve_json
+from wiregrad.explorer.page_data import ExplorerSession
 from wiregrad.explorer.request_guard import RequestGuard
-from wiregrad.explorer.session import ExplorerSession
-from wiregrad.explorer.web_app import build_starlette, respond_json, serve_json
 from wiregrad.inspect.flight_recorder import Band, CurveBand, Event, Flight, GroupRecord
 from wiregrad.ir import strict_json
 

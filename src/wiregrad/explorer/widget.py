@@ -21,7 +21,7 @@ from wiregrad.backends import RunRecord
 from wiregrad.draw.render.terminal import HTML_TYPE, TEXT_TYPE, build_mimebundle
 from wiregrad.errors import InputError, NotInstalledError, WiregradError, short_repr
 from wiregrad.explorer.html_page import STYLE_FILE, dump_json, read_static_file
-from wiregrad.explorer.session import ExplorerSession
+from wiregrad.explorer.page_data import ExplorerSession
 from wiregrad.ir import CircuitGraph
 
 WIDGET_SCRIPT = "widget.js"

@@ -5,8 +5,8 @@ loaded when its question is first asked. Every answer is a `Report`: facts as fi
 
 Start with `report` (what answers share) and `run_index` (the one index of a run, from which questions read nodes, wires
 and numbers), then read `blame`, a question in one module. Other rooms call the functions named after the questions
-(`blame.blame`, `paths.paths`, `paths.branches`, ...), `explain.explain_value`, `check.check_gradients`,
-`flight_recorder.Flight` and what `report` offers; everything else is private to its question.
+(`blame.blame`, `paths.paths`, `paths.branches`, `flow.flow`, `flow.histogram`, ...), `explain.explain_value`,
+`check.check_gradients`, `flight_recorder.Flight` and what `report` offers; everything else is private to its question.
 """
 
 from typing import TYPE_CHECKING
@@ -14,24 +14,12 @@ from typing import TYPE_CHECKING
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.inspect import (
-        blame,
-        diff,
-        explain,
-        flow,
-        histogram,
-        kinks,
-        paths,
-        receipt,
-        rounding,
-        steps,
-    )
+    from wiregrad.inspect import blame, diff, explain, flow, kinks, paths, receipt, rounding, steps
 else:
     blame = load_module_lazily("wiregrad.inspect.blame")
     diff = load_module_lazily("wiregrad.inspect.diff")
     explain = load_module_lazily("wiregrad.inspect.explain")
     flow = load_module_lazily("wiregrad.inspect.flow")
-    histogram = load_module_lazily("wiregrad.inspect.histogram")
     kinks = load_module_lazily("wiregrad.inspect.kinks")
     paths = load_module_lazily("wiregrad.inspect.paths")
     receipt = load_module_lazily("wiregrad.inspect.receipt")
@@ -43,7 +31,6 @@ __all__ = [
     "diff",
     "explain",
     "flow",
-    "histogram",
     "kinks",
     "paths",
     "receipt",

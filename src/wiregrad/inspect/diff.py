@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wiregrad.backends import RunRecord
-from wiregrad.backends.run import constant_identity
+from wiregrad.backends.interpreter import constant_identity
 from wiregrad.dtypes import PythonNumber, WireValue, as_float, count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import InputError, short_repr
 from wiregrad.frontends.recording.arguments import flatten

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.backends import RunRecord
-from wiregrad.backends.run import euclidean_norm, largest_magnitude
+from wiregrad.backends.interpreter import euclidean_norm, largest_magnitude
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.ir import CONSTANT, CircuitGraph, Place, Row
 from wiregrad.ops import Elementwise

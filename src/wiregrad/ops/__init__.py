@@ -2,7 +2,7 @@
 
 An op is one record, and everything else (derivatives, listings, docs, tests) is derived from it. Start reading in
 `elementwise_records`: one record per op on numbers. The ops on whole arrays are in `shape_records`, `reduce_records`,
-`linalg_records`, `fourier_records`, `filter_records` and `matrix_function_records`, those that SciPy computes in
+`linalg_records`, `fourier_records` (filters, too) and `matrix_function_records`, those that SciPy computes in
 `special_records`; all of these are loaded when the first such op is asked for. `elementwise` and `array_ops` define
 what such records are made of. `functions` holds what people call on arrays, with NumPy's and SciPy's names.
 
@@ -53,7 +53,6 @@ _DEFERRED_RECORDS = (
     "reduce_records",
     "linalg_records",
     "fourier_records",
-    "filter_records",
     "matrix_function_records",
     "special_records",
 )
@@ -63,7 +62,6 @@ TABLE.defer_loading(import_later(*(f"wiregrad.ops.{name}" for name in _DEFERRED_
 
 if TYPE_CHECKING:
     from wiregrad.ops import (  # noqa: F401
-        filter_records,
         fourier_records,
         linalg_records,
         matrix_function_records,

@@ -1,7 +1,7 @@
 /**
  * The sizes of everything in a picture, in one place. They depend on structure only (op, name, number of ports) and on
  * the detail level, never on a value, so that nothing moves while a slider moves or a step is made. Python's are the
- * same: `src/wiregrad/draw/layout/sizes.py`.
+ * same: `src/wiregrad/draw/layout/figure.py`.
  */
 
 /** How much a picture shows: each level drops one thing more, the last draws everything smaller. */

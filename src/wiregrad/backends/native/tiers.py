@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends.native import allocation, jit, stencils
+from wiregrad.backends.native import jit, program_steps, stencils
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, choose_real_name, format_pointer
 from wiregrad.backends.native.program_steps import (
     NodeKinds,
@@ -111,8 +111,8 @@ def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: 
     with _BUILD_LOCK:
         if jit.supports_stencils():
             jit.check_executable_memory()
-        allocation.compile_planner()
-        allocation.compile_register_loops()
+        program_steps.compile_planner()
+        program_steps.compile_register_loops()
         return _build_while_locked(circuit, gradient, lanes, began, time.perf_counter() - began)
 
 
@@ -129,7 +129,7 @@ def _build_while_locked(
     rules = make_backward_tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
     made += time.perf_counter() - making
     layout = _lay_out_head(circuit, real)
-    buffer_plan = allocation.plan_buffer(_make_plan_input(circuit, kinds, rules, root, layout))
+    buffer_plan = program_steps.plan_buffer(_make_plan_input(circuit, kinds, rules, root, layout))
     if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
     stream = make_step_stream(circuit, kinds, buffer_plan, real, root, layout.copies)
@@ -222,13 +222,13 @@ def _make_plan_input(
     rules: tuple[NDArray[np.uint8], NDArray[np.uint8]],
     root: int,
     layout: _BufferHead,
-) -> allocation.BufferPlanInput:
+) -> program_steps.BufferPlanInput:
     columns = circuit.columns
     roles = np.zeros(circuit.size, np.uint8)
-    roles[columns.codes == INPUT_CODE] = allocation.INPUT_ROLE
-    roles[columns.codes == CONSTANT_CODE] = allocation.CONSTANT_ROLE
+    roles[columns.codes == INPUT_CODE] = program_steps.INPUT_ROLE
+    roles[columns.codes == CONSTANT_CODE] = program_steps.CONSTANT_ROLE
     carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)
-    return allocation.BufferPlanInput(
+    return program_steps.BufferPlanInput(
         starts=np.ascontiguousarray(columns.starts, np.int32),
         sources=np.ascontiguousarray(columns.sources, np.int32),
         kinds=kinds.nodes,

@@ -1,10 +1,10 @@
 """What `wiregrad bench` measures: native code beside the interpreter, plain Python, C and LLVM, on the same circuits.
 
 This module is the suite: the parts of the command, the targets, one table per workload with targets and results, and
-all of it as Markdown and JSON. `race` lets entrants take turns once their answers agree, and has those that need no
-other framework; `workloads` makes the circuits. Callers may add entrants of other frameworks, as the repository's
-`benchmarks` do; these are not installed with wiregrad. The targets for wiregrad are written here, once, whoever takes
-part; the tables name the entrants that are missing.
+all of it as Markdown and JSON. `race` makes the circuits, lets entrants take turns once their answers agree, and has
+those that need no other framework. Callers may add entrants of other frameworks, as the repository's `benchmarks` do;
+these are not installed with wiregrad. The targets for wiregrad are written here, once, whoever takes part; the tables
+name the entrants that are missing.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ from wiregrad.cli.bench.race import (
     RaceResult,
     RaceVerdict,
     SpeedTarget,
+    Workload,
     format_ratio,
+    mechanics_workloads,
+    random_workload,
     run_race,
     take_turns,
 )
-from wiregrad.cli.bench.workloads import Workload, mechanics_workloads, random_workload
 from wiregrad.errors import NotNativeError
 
 MAX_COMPILE_GROWTH = 13.0

@@ -3,15 +3,14 @@
 The page of the explorer lays out pictures the same way: `web/src/layout` mirrors this folder, and a golden file
 checks that both compute the same numbers. In the order of the stages:
 
-- `labels`: text escaped, measured and clipped; values as short text.
+- `labels`: text escaped, measured and clipped; values as short text; the signs of ops and the captions under boxes.
 - `boxes`: the boxes and wires of a picture, the captions of ops, and splitters.
 - `grouping`: which nodes share a box when there are too many to draw each of them.
 - `picture`: builds the picture of a circuit and a run. Start here, at `build_picture`.
 - `board`: ranks, bands, and bends of wires: the state that the layout works on.
 - `placement`: the passes of the layered layout, from the order within ranks to the routes of wires.
-- `sizes`, `signs`: every length in pixels by detail level; what is written in and under boxes.
-- `figure`: the size of every box in pixels, the room on wires, and frames around groups.
-- `slots`: where numbers, captions and local derivatives stand.
+- `figure`: every length in pixels by detail level (`Sizes`), the size of every box, the room on wires, frames around
+  groups, and where numbers, captions and local derivatives stand.
 
 Other rooms may call `build_picture`, `place_picture`, `compute_layout` and the text helpers of `labels`.
 """

@@ -1,7 +1,8 @@
-"""Text in pictures: user text made safe and cut to a width, and numbers and arrays as short text.
+"""Text in pictures: user text made safe and cut to a width, numbers and arrays as short text, and the signs of ops.
 
 Names, groups and file names come from users and may hold anything. A value is shown as a `Reading`: a short text, and
-the magnitude and sign that the colour scale needs.
+the magnitude and sign that the colour scale needs. In and under a box stand the sign of its op, and its source
+expression as a book would set it; `web/src/layout/signs.ts` does the same.
 
 Invariants: the result of `escape_unprintable` has no control characters, no marks that change the reading direction and
 no lone surrogates, so every format can hold it once its own special characters are escaped. Every value has a reading:
@@ -12,6 +13,7 @@ distinguished from numbers.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.backends import run
+from wiregrad.backends import interpreter
 from wiregrad.draw.palette import ABSENT_TONE, NONFINITE_TONE, ColourScale
 from wiregrad.dtypes import PythonNumber, WireValue, format_all_digits
 
@@ -344,7 +346,7 @@ def finite_norm(value: ArrayLike) -> float:
     4e+200
     """
     sizes = np.abs(np.asarray(value)).astype(np.float64)
-    return min(run.euclidean_norm(sizes[np.isfinite(sizes)]), 1.7e308)
+    return min(interpreter.euclidean_norm(sizes[np.isfinite(sizes)]), 1.7e308)
 
 
 def format_in_full(value: WireValue | PythonNumber | None) -> str:
@@ -356,3 +358,95 @@ def format_in_full(value: WireValue | PythonNumber | None) -> str:
     if value is None:
         return DASH
     return clip_end(escape_unprintable(format_all_digits(value)), 120)
+
+
+MAX_OP_COLUMNS = 20
+"""Maximum width of an op in columns."""
+MAX_CAPTION_COLUMNS = 16
+"""Maximum width of a caption in columns."""
+MAX_NAME_COLUMNS = 18
+"""Maximum width of a name in columns."""
+DIVIDE = "\N{DIVISION SIGN}"
+DOT = "\N{MIDDLE DOT}"
+
+_INFIX = re.compile(r"(\S*) (\S+) (\S*)")
+_MATH_PART = re.compile(r"([^\W\d_](?:[^\W\d]|\.)*)(\d*)|[\W\d_]+")
+
+
+def write_sign(text: str) -> str:
+    """Return an op as its box shows it.
+
+    >>> write_sign("2 / ·"), write_sign("· ** 2"), write_sign("tanh"), write_sign("*") == TIMES
+    ('2÷', '^2', 'tanh', True)
+    """
+    infix = _INFIX.fullmatch(text)
+    bare = "".join(infix.groups()).replace(DOT, "", 1) if infix and DOT in text else text
+    typeset = bare.replace("-", MINUS).replace("**", "^").replace("*", TIMES)
+    is_sign = not re.search(r"[A-Za-z]", bare)
+    return clip_end(typeset.replace("/", DIVIDE) if is_sign else typeset, MAX_OP_COLUMNS)
+
+
+def is_word(sign: str) -> bool:
+    """Return whether an op is written as a word: it then has a wider box and smaller letters.
+
+    >>> is_word("2÷"), is_word("tanh")
+    (False, True)
+    """
+    return len(sign) > 2
+
+
+def typeset_caption(text: str) -> str:
+    """Return a source expression with typographic signs.
+
+    >>> typeset_caption("x1 * w1 + b ** 2")
+    'x1·w1 + b^2'
+    """
+    return text.replace(" ** ", "^").replace("**", "^").replace(" * ", DOT).replace("*", DOT).replace("-", MINUS)
+
+
+def shorten_caption(text: str) -> str:
+    """Return a caption cut to the room that it has."""
+    return clip_end(typeset_caption(text), MAX_CAPTION_COLUMNS)
+
+
+def shorten_name(name: str, most: int = MAX_NAME_COLUMNS) -> str:
+    """Return a name cut to the room that it has; of a path the end says most.
+
+    >>> shorten_name("net.layers[2].neurons[1].w", 12)
+    '…eurons[1].w'
+    """
+    return clip_front(name, most) if "." in name or "/" in name else clip_end(name, most)
+
+
+class MathLook(Enum):
+    """How a part of an expression is set."""
+
+    ITALIC = "italic"
+    UPRIGHT = "upright"
+    SUBSCRIPT = "subscript"
+
+
+@dataclass(frozen=True, slots=True)
+class MathPart:
+    """A part of an expression: a name of one letter is italic, the digits behind it are a subscript."""
+
+    text: str
+    look: MathLook
+
+
+def split_math(text: str) -> list[MathPart]:
+    """Return the parts of an expression or a name as a book would set them.
+
+    >>> [(part.text, part.look.value) for part in split_math("tanh(x1)")]
+    [('tanh', 'upright'), ('(', 'upright'), ('x', 'italic'), ('1', 'subscript'), (')', 'upright')]
+    """
+    parts: list[MathPart] = []
+    for found in _MATH_PART.finditer(text):
+        letters, digits = found.groups()
+        if letters is None or len(letters) > 1:
+            parts.append(MathPart(found[0], MathLook.UPRIGHT))
+            continue
+        parts.append(MathPart(letters, MathLook.ITALIC))
+        if digits:
+            parts.append(MathPart(digits, MathLook.SUBSCRIPT))
+    return parts

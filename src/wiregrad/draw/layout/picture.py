@@ -39,6 +39,7 @@ from wiregrad.draw.layout.labels import (
     ABSENT_READING,
     BLOCKED_READING,
     DEFAULT_DIGITS,
+    MAX_CAPTION_COLUMNS,
     Reading,
     ReadingState,
     count_columns,
@@ -49,8 +50,8 @@ from wiregrad.draw.layout.labels import (
     format_nonfinite,
     format_shape,
     read_value,
+    typeset_caption,
 )
-from wiregrad.draw.layout.signs import MAX_CAPTION_COLUMNS, typeset_caption
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun
 from wiregrad.errors import CircuitError, InputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Node, Op, Pattern, join_first_names

@@ -8,8 +8,8 @@ stored and swept backward). The rest, from the bottom up:
 - `trace_notes`: what a tape has beside its rows: names and lines of nodes (`TraceNotes`), and what decides whether the
   recording may be replayed (`ReplayGuard`).
 - `hints`: messages for habits of other libraries, for functions without a rule, and for lines that cannot be recorded.
-- `scalar`, `dispatch`: the operators and methods of values, made from the op table;
-  `array_methods`: methods that are written in another way, and `x.at[i].set(v)`.
+- `scalar`, `dispatch`: the operators and methods of values, made from the op table; methods that are written in another
+  way, and `x.at[i].set(v)`.
 - `scipy_dispatch`: how SciPy's functions, which do not ask their arguments, are taught to see values.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments.
 - `trace`: a function, or a value, as a circuit, with its groups and the names of its wires.

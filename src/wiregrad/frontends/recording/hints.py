@@ -41,7 +41,7 @@ from wiregrad.errors import (
 )
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS
-from wiregrad.ops.functions.refusals import REFUSALS
+from wiregrad.ops.functions.registry import REFUSALS
 
 HINT_VARIABLES = ("a", "b", "f", "index", "n", "other", "rng", "shape", "v", "values", "w", "wg", "np", "x", "y")
 """The variables that the code of hints uses."""

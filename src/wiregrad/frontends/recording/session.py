@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import EscapeError, GradientError, OperandError, short_repr, suggest_name
-from wiregrad.frontends.recording import (  # noqa: F401 - they install Value's methods
-    array_methods,
-    dispatch,
-    scalar,
-)
+from wiregrad.frontends.recording import dispatch, scalar  # noqa: F401 - they install Value's methods
 from wiregrad.frontends.recording.arguments import (
     ContainerTree,
     as_data,

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from wiregrad.frontends.recording.array_methods import UpdatableElements
+from wiregrad.frontends.recording.dispatch import UpdatableElements
 from wiregrad.frontends.recording.value import Value
 from wiregrad.ir import Op, Port
 

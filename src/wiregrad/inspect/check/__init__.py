@@ -1,16 +1,15 @@
 """Checks of gradients that name what is wrong: the op, the wire, the line and the two numbers.
 
-Every node of a traced function is compared, wire by wire, with a numeric derivative of its own op at the values it
-saw; for the second order every rule is recorded as a function and treated the same way. Then the gradient of the whole
+Every node of a traced function is compared, wire by wire, with a numeric derivative of its own op at the values it saw;
+for the second order every rule is recorded as a function and treated the same way. Then the gradient of the whole
 function is compared with differences of the function itself, which finds what no single rule shows: values that left
 the recording.
 
-Kept true: a correct rule is never accused, not even one that loses digits to rounding. What cannot be decided is
-listed as undecided, with the reason.
+Kept true: a correct rule is never accused, not even one that loses digits to rounding. What cannot be decided is listed
+as undecided, with the reason.
 
-Start with `check_gradients` here. `wire_rules` compares the rule of one wire, `numeric_derivative` measures, and
-`end_to_end` compares the whole function and holds the report. Other rooms call `check_gradients`; it returns an
-`end_to_end.GradientCheck`.
+Start with `check_gradients` here. `wire_rules` measures, and compares the rule of one wire; `end_to_end` compares the
+whole function and holds the report. Other rooms call `check_gradients`; it returns an `end_to_end.GradientCheck`.
 """
 
 from __future__ import annotations
@@ -40,25 +39,23 @@ from wiregrad.inspect.check.end_to_end import (
     is_present,
     random_like,
 )
-from wiregrad.inspect.check.numeric_derivative import (
+from wiregrad.inspect.check.wire_rules import (
     COARSE_PRECISION,
     KINK,
+    MAX_SAMPLED_ELEMENTS,
     RIGHT,
     UNDECIDED,
     WRONG,
     CheckedWire,
     Perturbation,
     WireOutcome,
-    first_line,
-    precision_for,
-    to_float64,
-)
-from wiregrad.inspect.check.wire_rules import (
-    MAX_SAMPLED_ELEMENTS,
     check_array,
     check_elements,
     find_nearest_kink,
     find_tie,
+    first_line,
+    precision_for,
+    to_float64,
 )
 from wiregrad.inspect.run_index import RunIndex
 from wiregrad.ir import CONSTANT, CircuitGraph, Node, Op, Pattern, Place, Row

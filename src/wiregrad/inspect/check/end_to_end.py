@@ -21,9 +21,10 @@ from wiregrad.frontends.recording.arguments import flatten, unflatten
 from wiregrad.frontends.recording.session import data_of
 from wiregrad.frontends.recording.trace import run_traced
 from wiregrad.frontends.recording.value import Value
-from wiregrad.inspect.check.numeric_derivative import (
+from wiregrad.inspect.check.wire_rules import (
     COARSE_PRECISION,
     FINE_PRECISION,
+    MAX_SAMPLED_ELEMENTS,
     RIGHT,
     WRONG,
     DifferenceScheme,
@@ -33,9 +34,9 @@ from wiregrad.inspect.check.numeric_derivative import (
     compare_rule,
     first_line,
     inner_product,
+    random_direction,
     to_float64,
 )
-from wiregrad.inspect.check.wire_rules import MAX_SAMPLED_ELEMENTS, random_direction
 from wiregrad.inspect.report import Report
 from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Certificate, CircuitGraph, Node, Pattern, Place

@@ -1,49 +1,56 @@
 """The flight recorder of a training: what each step did, in bounded memory, and the first step that went wrong.
 
-Kept true: an event has the exact step at which it began and the numbers of that step, even after the records around
-it were merged; a refused step leaves the recording unchanged; memory does not grow with the number of steps.
+Kept true: an event has the exact step at which it began and the numbers of that step, even after the records around it
+were merged; a refused step leaves the recording unchanged; memory does not grow with the number of steps.
 
-Start with `Flight.step` here: `measurements` measures and stores a step, `events` decides what went wrong,
-`flight_file` saves a flight. Other rooms call `Flight` and `load_flight`.
+A flight can be saved, so that it can be looked at after the program has ended. The file is JSON with the numbers of the
+records as base64 text; it holds neither parameters nor inputs. A file that does not describe a whole flight is refused
+with a `FileFormatError`.
+
+Start with `Flight.step` here: `training_steps` measures and stores a step and decides what went wrong. Other rooms call
+`Flight` and `load_flight`.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
+from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wiregrad.dtypes import as_float, count_with_noun
-from wiregrad.errors import IndexingError, InputError, UnknownNameError, short_repr
+from wiregrad.dtypes import JsonValue, as_float, count_with_noun
+from wiregrad.errors import FileFormatError, IndexingError, InputError, UnknownNameError, short_repr
+from wiregrad.files import read_file_bytes, replace_file
 from wiregrad.frontends.recording.arguments import tree_map
 from wiregrad.frontends.recording.value import Value
-from wiregrad.inspect.flight_recorder import events
-from wiregrad.inspect.flight_recorder.events import (
+from wiregrad.inspect.flight_recorder import training_steps
+from wiregrad.inspect.flight_recorder.training_steps import (
+    FIRST_GROUP_COLUMN,
+    GROUP_METRICS,
     KINDS,
+    Band,
     Event,
     FlightError,
+    Grouping,
     Limits,
+    StepGauge,
+    StepHistory,
     StepJudge,
+    StepStructure,
     check_count,
     check_kind,
 )
-from wiregrad.inspect.flight_recorder.flight_file import read_flight, write_flight
-from wiregrad.inspect.flight_recorder.measurements import (
-    GROUP_METRICS,
-    Band,
-    Grouping,
-    StepGauge,
-    StepHistory,
-    StepStructure,
-)
 from wiregrad.inspect.report import Report
 from wiregrad.ir import join_first_names
+from wiregrad.ir.strict_json import read_strict_json
 
 __all__ = [
     "KINDS",
@@ -140,7 +147,7 @@ class Flight(Report):
         self._on_event = on_event
         self._judge = StepJudge(_make_limits(limits))
         self._gauge = StepGauge(groups)
-        self._history = StepHistory(capacity, events.FIRST_GROUP_COLUMN)
+        self._history = StepHistory(capacity, training_steps.FIRST_GROUP_COLUMN)
         self._events: list[Event] = []
         self._kept: deque[Snapshot] = deque(maxlen=keep + 1)
         self._is_loaded = False
@@ -195,7 +202,9 @@ class Flight(Report):
         number = _loss_number(loss)
         seen = self._gauge.measure_step(params, grads)
         if not self.steps:
-            self._history = StepHistory(self.capacity, events.FIRST_GROUP_COLUMN + len(GROUP_METRICS) * len(seen))
+            self._history = StepHistory(
+                self.capacity, training_steps.FIRST_GROUP_COLUMN + len(GROUP_METRICS) * len(seen)
+            )
         row = [number, not math.isfinite(number), *(entry for group in seen.values() for entry in group.to_row())]
         with np.errstate(all="ignore"):
             self._history.add_row(np.array(row, np.float64))
@@ -237,8 +246,10 @@ class Flight(Report):
         history = self._history
         starts = self._history.record_starts()
         groups = {name: _group_record(history, k, g) for g, name in enumerate(self.groups)}
-        lost = round(history.sum_of(k, events.LOST_COLUMN))
-        return Record(int(starts[k]), int(starts[k + 1]) - 1, history.band_of(k, events.LOSS_COLUMN), lost, groups)
+        lost = round(history.sum_of(k, training_steps.LOST_COLUMN))
+        return Record(
+            int(starts[k]), int(starts[k + 1]) - 1, history.band_of(k, training_steps.LOSS_COLUMN), lost, groups
+        )
 
     def curve(self, metric: str = "loss", group: str = "", *, most: int = 300) -> CurveBand:
         """Return the loss, or a metric of a group, over at most `most` stretches of steps.
@@ -249,15 +260,19 @@ class Flight(Report):
         >>> flight.curve().mean, flight.curve("gradient", "w").steps
         ([3.0, 2.0], [0.0, 1.0])
         """
-        column = events.LOSS_COLUMN if metric == "loss" else events.metric_column(self.groups.index(group), metric)
+        column = (
+            training_steps.LOSS_COLUMN
+            if metric == "loss"
+            else training_steps.metric_column(self.groups.index(group), metric)
+        )
         return CurveBand(*(part.tolist() for part in self._history.merged_curve(column, most)))
 
     def nonfinite_stretches(self) -> list[tuple[float, float]]:
         """Return the stretches of steps, first and last, with a loss, gradient or parameter that is not finite."""
-        columns = [events.LOST_COLUMN]
+        columns = [training_steps.LOST_COLUMN]
         for group in range(len(self.groups)):
-            columns += [events.metric_column(group, metric) for metric in ("nonfinite", "broken")]
-        return events.spoilt_stretches(self._history, columns) if self.steps else []
+            columns += [training_steps.metric_column(group, metric) for metric in ("nonfinite", "broken")]
+        return training_steps.spoilt_stretches(self._history, columns) if self.steps else []
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the records and events into a file, which `wiregrad explore FILE` opens; snapshots are not written."""
@@ -266,12 +281,14 @@ class Flight(Report):
     def lines(self) -> Iterator[str]:
         """Return sparklines of loss and gradients, and every event."""
         return (
-            events.flight_lines(self._history, self.groups, self.events) if self.steps else iter(["flight of 0 steps"])
+            training_steps.flight_lines(self._history, self.groups, self.events)
+            if self.steps
+            else iter(["flight of 0 steps"])
         )
 
     def to_svg(self, *, theme: str = "auto") -> str:
         """Draw loss and gradients over the steps, with a mark for each event; `theme` is light, dark or auto."""
-        return events.draw_flight(self._history, self.groups, self.events, theme)
+        return training_steps.draw_flight(self._history, self.groups, self.events, theme)
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
@@ -321,6 +338,124 @@ def _copy_leaf(leaf: object) -> object:
 def _group_record(history: StepHistory, k: int, group: int) -> GroupRecord:
     fields: dict[str, Any] = {}
     for metric in GROUP_METRICS:
-        at = events.metric_column(group, metric)
+        at = training_steps.metric_column(group, metric)
         fields[metric] = round(history.sum_of(k, at)) if metric in ("nonfinite", "broken") else history.band_of(k, at)
     return GroupRecord(**fields)
+
+
+FORMAT = "wiregrad flight"
+VERSION = 1
+MAX_FLIGHT_BYTES = 200_000_000
+"""Maximum size of a flight file."""
+
+
+@dataclass(frozen=True)
+class FlightRecords:
+    """What a file holds of a flight."""
+
+    history: StepHistory
+    groups: tuple[str, ...]
+    events: tuple[Event, ...]
+
+
+def write_flight(path: Path, history: StepHistory, groups: Sequence[str], events: Sequence[Event]) -> None:
+    """Write a flight into a file; an existing file is replaced at once or not at all."""
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "steps": history.total,
+        "stride": history.stride,
+        "groups": list(groups),
+        "events": [_encode_event(event) for event in events],
+        "columns": {name: b64encode(array.tobytes()).decode() for name, array in history.export_arrays().items()},
+    }
+    replace_file(path, [memoryview(json.dumps(document, allow_nan=False).encode())])
+
+
+def is_flight(data: bytes) -> bool:
+    """Return whether the text of a file begins like a flight.
+
+    >>> is_flight(b'{"format": "wiregrad flight", ')
+    True
+    """
+    return data[:200].replace(b" ", b"").startswith(b'{"format":"wiregradflight"')
+
+
+def read_flight(path: Path) -> FlightRecords:
+    """Read a flight from a file."""
+    document = read_strict_json(read_file_bytes(path, MAX_FLIGHT_BYTES))
+    try:
+        return _decode_flight(document)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(f"{path.name} is not a whole flight: {error}") from None
+
+
+def _decode_flight(document: JsonValue) -> FlightRecords:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise FileFormatError(f'wanted a flight, written by flight.save(); "format" is not "{FORMAT}"')
+    if document.get("version") != VERSION:
+        raise FileFormatError(f"this wiregrad reads flights of version {VERSION}; got {document.get('version')}")
+    groups = _check_names(document["groups"])
+    columns = document["columns"]
+    if not isinstance(columns, dict):
+        raise FileFormatError('"columns" must be an object')
+    width = FIRST_GROUP_COLUMN + len(GROUP_METRICS) * len(groups)
+    arrays = {name: _decode_array(name, columns[name]) for name in StepHistory.EXPORTED}
+    history = StepHistory.from_arrays(width, _whole(document["steps"]), _whole(document["stride"]), arrays)
+    events = document["events"]
+    if not isinstance(events, list):
+        raise FileFormatError('"events" must be a list')
+    return FlightRecords(history, groups, tuple(_decode_event(event) for event in events))
+
+
+def _check_names(names: JsonValue) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise FileFormatError('"groups" must be a list of names')
+    return tuple(str(name) for name in names)
+
+
+def _whole(value: JsonValue) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise FileFormatError("the numbers of steps must be whole")
+    return value
+
+
+def _decode_array(name: str, text: JsonValue) -> NDArray[Any]:
+    if not isinstance(text, str):
+        raise FileFormatError(f'"{name}" must be base64 text')
+    data = b64decode(text, validate=True)
+    return np.frombuffer(data, np.int64 if name == "steps" else np.float64).copy()
+
+
+def _encode_event(event: Event) -> dict[str, Any]:
+    """Return an event as JSON; numbers that JSON cannot write are strings."""
+    return {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(event).items()
+    }
+
+
+def _decode_event(row: JsonValue) -> Event:
+    if not isinstance(row, dict) or set(row) != {field.name for field in fields(Event)}:
+        raise FileFormatError("an event of the flight has other fields than an event")
+    texts = {name: str(row[name]) for name in ("kind", "what", "group", "sentence")}
+    steps = {name: _whole(row[name]) for name in ("step", "found")}
+    numbers = {name: _number(row[name]) for name in ("number", "reference")}
+    return Event(
+        texts["kind"],
+        texts["what"],
+        texts["group"],
+        steps["step"],
+        steps["found"],
+        numbers["number"],
+        numbers["reference"],
+        texts["sentence"],
+    )
+
+
+def _number(value: JsonValue) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise FileFormatError("the numbers of an event must be numbers")
+    return float(value)

@@ -2,10 +2,10 @@
 
 Importing this package registers them all.
 
-A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`; the other modules
-mirror the records (`shape`, `reduce`, `linalg`), a subject (`pointwise`, `network`, `joining`, `polynomials`, `signal`,
-`statistics`) or a module of SciPy (`special`, `integrate`, `scipy_linalg`). `refusals` says what has no derivative
-here. Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
+A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`, which also says what
+has no derivative here; the other modules mirror the records (`shape`, `reduce`, `linalg`), a subject (`pointwise`,
+`network`, `joining`, `polynomials`, `signal`, `statistics`) or a module of SciPy (`special`, `integrate`,
+`scipy_linalg`). Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
 from wiregrad.ops.functions import (
@@ -16,7 +16,6 @@ from wiregrad.ops.functions import (
     pointwise,
     polynomials,
     reduce,
-    refusals,
     scipy_linalg,
     selection,
     shape,
@@ -44,7 +43,6 @@ __all__ = [
     "pointwise",
     "polynomials",
     "reduce",
-    "refusals",
     "register_function",
     "scipy_linalg",
     "selection",
