@@ -1,8 +1,8 @@
 """Learn: questions that are generated from circuits and know which mistake an answer shows.
 
 Start with `quiz`: `Quiz` asks, checks and adapts. `questions` has the kinds with a number as answer and the filter that
-keeps out unclear questions, `choices` those with choices, `rules` those that ask for a backward rule. `mistakes` runs
-mutant backward rules, `answers` reads what learners type, `sentences` holds every text, and `quiz_run` the circuit, the
-run and the random numbers that all of them share. Other rooms call `Quiz` and `QuestionSource`. All but `rules` has a
-twin in `web/src/learn`: the same seed gives the same questions and verdicts there.
+keeps out unclear questions, `choices` those with choices. `answers` runs mutant backward rules and reads what learners
+type, `sentences` holds every text, and `quiz_run` the circuit, the run and the random numbers that all of them share.
+Other rooms call `Quiz` and `QuestionSource`. All but the questions for a backward rule has a twin in `web/src/learn`:
+the same seed gives the same questions and verdicts there.
 """

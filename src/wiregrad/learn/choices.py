@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from wiregrad.ir import Pattern
-from wiregrad.learn.answers import collides
-from wiregrad.learn.mistakes import mutate_local, show_fields, sweep_with_mistake
+from wiregrad.learn.answers import collides, mutate_local, show_fields, sweep_with_mistake
 from wiregrad.learn.questions import (
     LARGEST,
     MAX_PROMPT,

@@ -15,10 +15,10 @@ from typing import Final
 
 from wiregrad.errors import NoQuestionError
 from wiregrad.ir import Pattern
-from wiregrad.learn.answers import collides
-from wiregrad.learn.mistakes import (
+from wiregrad.learn.answers import (
     MistakeWriter,
     PredictedMistake,
+    collides,
     predict_gather,
     predict_leaf,
     predict_local,
