@@ -227,3 +227,17 @@ def test_an_array_is_rolled_as_numpy_rolls_it(shape: tuple[int, ...], shift: Any
     slopes = wg.grad(lambda x: np.sum(np.roll(x, shift, axis) * weights))(x)
     back = tuple(-np.array(shift)) if np.ndim(shift) else -shift
     np.testing.assert_array_equal(slopes, np.roll(weights, back, axis))
+
+
+@pytest.mark.parametrize(
+    ("x", "finite"),
+    [
+        (np.full(5, 1e200), True),
+        (np.full(5, 1e30, np.float32), True),
+        (np.array([1.0, -np.inf, np.inf]), False),
+        (np.array([[0.0, np.nan]]), False),
+        (np.zeros(0), True),
+    ],
+)
+def test_numbers_whose_squares_overflow_are_finite(x: Any, finite: bool) -> None:
+    assert is_finite(x) is finite

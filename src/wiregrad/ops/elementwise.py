@@ -216,8 +216,11 @@ class Elementwise(Op):
         # Shortcuts for plain numbers and arrays, by far the most common case.
         if type(g) is not MaskedFlow and type(local) is np.ndarray and local.dtype.kind == "f":
             return local if type(g) is float and g == 1.0 else g * local
-        if type(local) is float and local == 1.0:
-            return g
+        if type(local) is float:
+            if local == 1.0:
+                return g
+            if type(g) is np.ndarray and g.dtype.kind == "f":
+                return -g if local == -1.0 else g * local
         return multiply_flows(g, conjugate_flow(local))
 
     def reads(self, moving: tuple[bool, ...]) -> tuple[frozenset[int], bool]:

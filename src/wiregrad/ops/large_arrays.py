@@ -7,6 +7,7 @@ magnitudes does not. Small arrays take the plain call: there the number of calls
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,14 @@ def is_finite(x: Any) -> bool:
     >>> is_finite(np.ones(3)), is_finite(np.array([1.0, np.inf]))
     (True, False)
     """
+    if type(x) is np.ndarray and x.dtype.kind == "f" and x.flags.c_contiguous and math.isfinite(dot_elements(x, x)):
+        # The sum of squares is not finite if one element is not. It may overflow, without a warning.
+        return True
     return bool(np.isfinite(_drop_repeats(x)).all())
+
+
+# Bound once: while a function is recorded, NumPy's own name leads to a function that looks for wires.
+dot_elements = np.vdot
 
 
 def _drop_repeats(x: Any) -> Any:

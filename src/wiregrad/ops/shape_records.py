@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -151,8 +151,27 @@ def _reshape_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     return x.reshape(shape if x.ndim == rank else _leading_lengths(x, rank) + shape)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class _ReshapeOp(Linear):
+    """The same elements in another shape."""
+
+    @cached_property
+    def kernel(self) -> Callable[..., Any]:
+        """`compute` with the settings bound once."""
+        rank = self.options["rank"]
+        shape = self.options["shape"]
+        return lambda x: x.reshape(shape) if type(x) is np.ndarray and x.ndim == rank else self.compute(x)
+
+    def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
+        """Return the upstream gradient in the shape of the input."""
+        if type(g) is np.ndarray and g.shape == shape_of(y):
+            # By far the most common case.
+            return g.reshape(shape_of(xs[0]))
+        return super().pull(slot, g, xs, y, mode)
+
+
 reshape: Linear = register(
-    Linear(
+    _ReshapeOp(
         name="reshape",
         reads_shapes=True,
         is_view=True,
@@ -257,8 +276,11 @@ roll: Linear = register(
 )
 
 
+WHOLE_AXIS = ("slice", None, None, None)
+
+
 @lru_cache(maxsize=4096)
-def _decode_index(index: tuple[Any, ...], lead: int) -> tuple[Any, ...]:
+def decode_index(index: tuple[Any, ...], lead: int = 0) -> tuple[Any, ...]:
     """Convert a stored index to NumPy's form."""
     items = tuple([slice(*item[1:]) if type(item) is tuple else item for item in index])
     return (slice(None),) * lead + items if lead else items
@@ -270,20 +292,29 @@ def encode_index(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     >>> encode_index((0, Ellipsis, slice(1, None)), 3)
     (0, ('slice', None, None, None), ('slice', 1, None, None))
     """
-    stored = [_encode_item(item) for item in index]
-    if len(index) == ndim and None not in index and Ellipsis not in index:
-        return tuple(stored)
-    dots = index.index(Ellipsis) if Ellipsis in index else len(index)
-    used = sum(item is not None and item is not Ellipsis for item in index)
-    stored[dots : dots + 1] = [("slice", None, None, None)] * (ndim - used)
-    return tuple(stored)
+    return complete_index(tuple([encode_item(item) for item in index]), ndim)
 
 
-def _encode_item(item: Any) -> Any:
+def complete_index(items: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """Put full slices into a stored index, in place of ... or at its end, for the axes that it does not name."""
+    dots = items.index(Ellipsis) if Ellipsis in items else len(items)
+    used = sum(item is not None and item is not Ellipsis for item in items)
+    return items[:dots] + (WHOLE_AXIS,) * (ndim - used) + items[dots + 1 :]
+
+
+def encode_item(item: Any) -> Any:
+    """Convert one part of an index to the form it is stored in."""
     if type(item) is slice:
         bounds = (item.start, item.stop, item.step)
-        return ("slice", *[x if x is None or type(x) is int else operator.index(x) for x in bounds])
+        return ("slice", *[x if x is None or type(x) is int else _convert_bound(x) for x in bounds])
     return item if item is None or item is Ellipsis else operator.index(item)
+
+
+def _convert_bound(bound: Any) -> int:
+    if not hasattr(bound, "__index__"):
+        # As NumPy says it.
+        raise TypeError("slice indices must be integers or None or have an __index__ method")
+    return operator.index(bound)
 
 
 def _count_indexed_axes(index: tuple[Any, ...]) -> int:
@@ -297,13 +328,10 @@ def hollow_array(shape: tuple[int, ...]) -> Any:
 
 def _put_into_zeros(x: Any, *, index: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
     x = np.asarray(x)
-    lead = _leading_lengths(x, hollow_array(shape)[_decode_index(index, 0)].ndim)
+    lead = _leading_lengths(x, hollow_array(shape)[decode_index(index, 0)].ndim)
     y = np.zeros(lead + shape, x.dtype)
-    y[_decode_index(index, len(lead))] = x
+    y[decode_index(index, len(lead))] = x
     return y
-
-
-WHOLE_AXIS = ("slice", None, None, None)
 
 
 def _index_text(index: tuple[Any, ...], lead: int) -> str:
@@ -324,13 +352,13 @@ def _getitem_text(x: str, *, types: InputTypes, index: tuple[Any, ...]) -> str:
 
 def _put_text(x: str, *, types: InputTypes, index: tuple[Any, ...], shape: tuple[int, ...]) -> str:
     old_shape = types[0].shape
-    lead = old_shape[: len(old_shape) - hollow_array(shape)[_decode_index(index, 0)].ndim]
+    lead = old_shape[: len(old_shape) - hollow_array(shape)[decode_index(index, 0)].ndim]
     return f"put({x}, np.s_[{_index_text(index, len(lead))}], {lead + shape})"
 
 
 def _pick_part(x: Any, *, index: tuple[Any, ...]) -> Any:
     x = x if type(x) is np.ndarray else np.asarray(x)
-    return x[_decode_index(index, x.ndim - _count_indexed_axes(index))]
+    return x[decode_index(index, x.ndim - _count_indexed_axes(index))]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -339,10 +367,25 @@ class _GetitemOp(Linear):
 
     picks_part: ClassVar[bool] = True
 
+    @cached_property
+    def _axis_count(self) -> int:
+        return _count_indexed_axes(self.options["index"])
+
+    @cached_property
+    def _plain_index(self) -> tuple[Any, ...]:
+        return decode_index(self.options["index"])
+
+    @cached_property
+    def kernel(self) -> Callable[..., Any]:
+        """`compute` with the index converted once."""
+        index = self._plain_index
+        count = self._axis_count
+        return lambda x: x[index] if type(x) is np.ndarray and x.ndim == count else self.compute(x)
+
     def find_part(self, xs: Sequence[Any]) -> Any:
         """Return the index in NumPy's form."""
-        index = self.options["index"]
-        return _decode_index(index, len(shape_of(xs[0])) - _count_indexed_axes(index))
+        lead = len(xs[0].shape) - self._axis_count
+        return decode_index(self.options["index"], lead) if lead else self._plain_index
 
 
 getitem: Linear = register(

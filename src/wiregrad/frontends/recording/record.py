@@ -210,7 +210,12 @@ def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: l
             kinds |= MIXED_SHAPES
             sources.append(x._index)
         else:
-            break
+            # An array that is filled stands for a value.
+            contents = x.__wiregrad_contents__ if is_filled(x) else None
+            if type(contents) is not Value or contents._tape is not tape:
+                break
+            data = contents._data
+            sources.append(contents._index)
         if type(data) is np.ndarray:
             if shape is None:
                 shape = data.shape

@@ -744,6 +744,9 @@ def solve(a: Any, b: Any) -> Any:
     if ndim_of(a) == 2 == ndim_of(b):
         return TABLE["solve"](a, b, strict=True)
     vector = ndim_of(b) == 1
+    if vector and ndim_of(a) == 2:
+        column = TABLE["solve"](a, _reshape_to(b, (*shape_of(b), 1)), strict=True)
+        return _reshape_to(column, shape_of(column)[:-1])
     matrices = _reshape_to(b, (*shape_of(b), 1)) if vector else b
     *lead, n, m = shape_of(a)
     *other, rows, columns = shape_of(matrices)

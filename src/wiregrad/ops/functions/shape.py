@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wiregrad.errors import MutationError, format_user_line
-from wiregrad.ir import TABLE
+from wiregrad.ir import TABLE, Op
 from wiregrad.ops.array_ops import axes_from_end
 from wiregrad.ops.functions.registry import (
     N,
@@ -33,7 +34,7 @@ from wiregrad.ops.functions.registry import (
     sample_calls,
 )
 from wiregrad.ops.gradient_flow import is_wire, shape_of
-from wiregrad.ops.shape_records import encode_index, hollow_array
+from wiregrad.ops.shape_records import complete_index, decode_index, encode_index, encode_item, hollow_array
 
 
 def as_row(x: Any) -> Any:
@@ -87,9 +88,7 @@ def getitem(x: Any, index: Any, /) -> Any:
     x = lift(x)
     parts = index if isinstance(index, tuple) else (index,)
     if BASIC_INDEX_TYPES.issuperset(map(type, parts)):
-        # NumPy itself raises for an index that does not fit.
-        hollow_array(shape_of(x))[parts]
-        return pick_elements(x, *parts)
+        return _bind_index(tuple([encode_item(part) for part in parts]), shape_of(x))(x)
     if type(index) is np.ndarray and index.ndim == 1 and ndim_of(x) and index.dtype.kind in "iub":
         # NumPy itself raises for an index that does not fit.
         hollow_array(shape_of(x)[:1])[index]
@@ -104,6 +103,14 @@ def getitem(x: Any, index: Any, /) -> Any:
     if any(isinstance(item, np.ndarray) or is_wire(item) for item in items):
         return _apply_index_arrays(x, items)
     return pick_elements(x, *items)
+
+
+@lru_cache(maxsize=4096)
+def _bind_index(items: tuple[Any, ...], shape: tuple[int, ...]) -> Op:
+    """Return the op that picks elements of an array of a shape, by an index whose items are in their stored form."""
+    # NumPy itself raises for an index that does not fit.
+    hollow_array(shape)[decode_index(items)]
+    return TABLE["getitem"].bind({"index": complete_index(items, len(shape))})
 
 
 def _number_cells(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
