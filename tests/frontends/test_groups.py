@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.recording import call_sites, group_paths
+from wiregrad.frontends.recording import trace, user_code
 
 from ..support.lecture_mlp import Layer, Neuron, make_model
 
@@ -183,7 +183,7 @@ def test_a_loop_over_numbers_gives_a_group_for_every_step() -> None:
 
 @pytest.mark.parametrize("kind", ["one step", "one node", "told apart", "not a number", "very many"])
 def test_a_loop_whose_steps_say_nothing_more_gives_no_groups(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_sites, "MAX_LOOP_STEPS", 100)
+    monkeypatch.setattr(user_code, "MAX_LOOP_STEPS", 100)
 
     def one_step(x: Any) -> Any:
         for _ in range(1):
@@ -377,7 +377,7 @@ def test_more_than_a_thousand_steps_of_a_loop_are_groups() -> None:
 
 
 def test_very_many_calls_of_one_function_share_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_paths, "MAX_CALL_GROUPS", 100)
+    monkeypatch.setattr(trace, "MAX_CALL_GROUPS", 100)
 
     def f(x: Any) -> Any:
         factors = [0.5] * 101
