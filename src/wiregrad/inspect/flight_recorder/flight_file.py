@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import JsonValue
 from wiregrad.errors import FileFormatError
-from wiregrad.files.circuit_file import read_file_bytes, replace_file
+from wiregrad.files import read_file_bytes, replace_file
 from wiregrad.inspect.flight_recorder.events import FIRST_GROUP_COLUMN, Event
 from wiregrad.inspect.flight_recorder.measurements import GROUP_METRICS, StepHistory
 from wiregrad.ir.strict_json import read_strict_json
