@@ -19,7 +19,7 @@ from wiregrad.api.live_flight import LiveFlight
 from wiregrad.explorer.html_page import dump_json, read_static_file, render_page
 from wiregrad.explorer.widget import widget
 
-ITERATIONS = 1100
+ITERATIONS = 1200
 """Iterations of the track: they give so many nodes that the page shows a board of groups."""
 CELL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>cell</title><style>{style}
 body {{ margin: 0 }}</style></head><body><div id="cell"></div>
