@@ -2,6 +2,7 @@
 
 `python -m tests.page.contact_sheet FILE.png` writes the sheet; `--shots FOLDER` keeps the single pictures; `--mock
 FOLDER` writes beside FILE.png one picture for each of the mock-up's: the mock-up on the left, the page on the right.
+`--docs FOLDER` writes the pictures of the documentation alone.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from tempfile import TemporaryDirectory
 from playwright.sync_api import Browser
 
 from .driver import chromium
-from .screenshots import SHOTS, Shot, photograph_all
+from .screenshots import DOCS, SHOTS, Shot, photograph_all
 
 STYLE = """body { margin: 24px; background: #fff; color: #15171c; font: 15px Arial, sans-serif }
 main { display: grid; grid-template-columns: repeat(var(--columns), 1fr); gap: 20px }
 figure { margin: 0 } figcaption { padding: 6px 2px }
 .frame { height: var(--height); background: #e9e9e4 }
 img { width: 100%; height: 100%; object-fit: contain; display: block }"""
+DOCS_WIDTH = 860
 MOCKED = {
     "01-first-minute": "first-minute",
     "02-neuron-forward": "forward",
@@ -80,20 +82,47 @@ def write_comparisons(browser: Browser, mock: Path, folder: Path) -> list[Path]:
     return pairs
 
 
+def write_docs_pictures(browser: Browser, folder: Path) -> list[Path]:
+    """Write the pictures of the documentation, scaled to the width of a page of text."""
+    with TemporaryDirectory() as scratch:
+        pictures = photograph_all(browser, DOCS, Path(scratch))
+        return [
+            scale_picture(browser, picture, shot.size, folder) for picture, shot in zip(pictures, DOCS, strict=True)
+        ]
+
+
+def scale_picture(browser: Browser, picture: Path, size: tuple[int, int], folder: Path) -> Path:
+    """Write a picture as wide as a page of text."""
+    height = round(DOCS_WIDTH * size[1] / size[0])
+    context = browser.new_context(viewport={"width": DOCS_WIDTH, "height": height})
+    page = context.new_page()
+    data = base64.b64encode(picture.read_bytes()).decode()
+    page.set_content(f'<body style="margin: 0"><img width="100%" src="data:image/png;base64,{data}" alt=""></body>')
+    page.screenshot(path=folder / picture.name)
+    context.close()
+    return folder / picture.name
+
+
 def main() -> None:
     """Write what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sheet", type=Path, help="where the sheet goes")
+    parser.add_argument("sheet", type=Path, nargs="?", help="where the sheet goes")
     parser.add_argument("--shots", type=Path, metavar="FOLDER", help="keep the single pictures here")
     parser.add_argument("--mock", type=Path, metavar="FOLDER", help="compare with the pictures of a mock-up")
+    parser.add_argument("--docs", type=Path, metavar="FOLDER", help="write the pictures of the documentation here")
     parser.add_argument("--only", default="", metavar="TEXT", help="only states whose name has this in it")
     options = parser.parse_args()
+    if options.mock and not options.sheet:
+        parser.error("--mock writes beside the sheet: say where that goes")
     with TemporaryDirectory() as scratch, chromium() as browser:
         folder = options.shots or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        write_contact_sheet(browser, [shot for shot in SHOTS if options.only in shot.name], folder, options.sheet)
+        if options.sheet:
+            write_contact_sheet(browser, [shot for shot in SHOTS if options.only in shot.name], folder, options.sheet)
         if options.mock:
             write_comparisons(browser, options.mock, options.sheet.parent)
+        if options.docs:
+            write_docs_pictures(browser, options.docs)
 
 
 if __name__ == "__main__":

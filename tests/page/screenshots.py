@@ -145,6 +145,17 @@ SHOTS = [
 """The states of the contact sheet."""
 
 
+SLIDE = (1280, 720)
+DOCS = [
+    Shot("explorer", "README and tour", "#v=1&p=neuron&s=b5", size=SLIDE, scale=2),
+    Shot("explorer-card", "Why this gradient", "#v=1&p=fan-out&s=d&sel=n:x", light_path, size=SLIDE, scale=2),
+    Shot("explorer-program", "A program", act=show_first_nan, page="model", size=WALL, scale=2),
+    Shot("explorer-large", "A large circuit", act=stop_at_first_nan, page="track", size=WALL, scale=2),
+    Shot("explorer-training", "A training", act=lambda page: page.page.keyboard.press("g"), page="training",
+         size=SLIDE, scale=2),
+    Shot("explorer-notebook", "A notebook cell", page="cell", size=(1000, 420), scale=2),
+]  # fmt: skip
+"""The pictures of the documentation."""
 LOOKS = [("light", WIDE), ("dark", WIDE), ("light", NARROW)]
 """How every preset is looked at: colours and size."""
 

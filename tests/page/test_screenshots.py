@@ -11,7 +11,8 @@ from playwright.sync_api import Browser
 from wiregrad.cli.explore import PRESETS
 
 from .contact_sheet import MOCKED, write_contact_sheet
-from .screenshots import LOOKS, SHOTS, list_preset_shots, photograph_all
+from .driver import ROOT
+from .screenshots import DOCS, LOOKS, SHOTS, list_preset_shots, photograph_all
 
 
 def size_of(picture: Path) -> tuple[int, int]:
@@ -48,3 +49,12 @@ def test_all_states_of_the_sheet_are_photographed(browser: Browser, tmp_path: Pa
     write_contact_sheet(browser, SHOTS, tmp_path, tmp_path / "sheet.png")
 
     assert size_of(tmp_path / "sheet.png")[0] == 2668
+
+
+@pytest.mark.parametrize("name", [shot.name for shot in DOCS])
+def test_a_picture_of_the_documentation_is_small_and_shown(name: str) -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    picture = ROOT / "docs" / "images" / f"{name}.png"
+
+    assert picture.stat().st_size < 120_000
+    assert any(f"images/{name}.png)" in page.read_text("utf8") for page in pages)
