@@ -8,7 +8,7 @@ PYTEST_WORKERS = -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test run-tests test-peers test-all check format derive docs bench house clean
+.PHONY: help run page test run-tests test-peers test-all check format derive docs bench house sheet clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -86,6 +86,10 @@ bench: $(PEERS)/.test ## Measure, as ratios within one run; less of it with BENC
 
 house: ## Measure how the package is built: rooms, imports, names, lengths, types
 	@$(PYTHON) tools/house.py
+
+sheet: $(VENV)/.test $(VENV)/.browser ## Photograph 24 states of the explorer on one sheet, build/sheet.png
+	@mkdir -p build
+	$(BIN)/python -m tests.page.contact_sheet build/sheet.png
 
 clean: ## Remove what the targets made
 	rm -rf $(VENV) $(PEERS) web/node_modules .mypy_cache .ruff_cache .pytest_cache

@@ -1,24 +1,22 @@
-"""Photographs the page: every preset and every card, light, dark and narrow, and the picture of the README.
+"""Photographs the page: every state that a person should have looked at, made by Chromium.
 
-`python -m tests.page.screenshots FOLDER` writes them all; `--readme FILE` writes the one of the README alone.
+A `Shot` says which page is opened, how wide and in which light, and what is done before the picture is taken.
+`python -m tests.page.contact_sheet` puts the pictures on one sheet.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from playwright.sync_api import Browser
 
 from wiregrad.cli.explore import PRESETS
-from wiregrad.explorer.html_page import render_page
 
-from .driver import NARROW, WIDE, Explorer, Watched, chromium
+from .driver import NARROW, PATIENCE, WIDE, Explorer, Watched
+from .subjects import Pages
 
-README = "#v=1&p=expression&s=b1&sel=w:f.0"
 CARDS = {
     "node": "#v=1&p=neuron&s=d&sel=n:o",
     "wire": "#v=1&p=expression&s=d&sel=w:f.0",
@@ -29,71 +27,166 @@ CARDS = {
     "start": "#v=1&p=expression",
 }
 """A state of the page for each kind of card."""
+WALL = (1440, 900)
+LAPTOP = (1024, 768)
+PHONE = (390, 844)
+GATED = "y = x + x*sigmoid(x*w)"
+Act = Callable[[Explorer], object]
 
 
-class Look(NamedTuple):
-    """How a page is looked at."""
+@dataclass(frozen=True)
+class Shot:
+    """One state of the page, and how it is looked at."""
 
     name: str
-    scheme: str
-    size: tuple[int, int]
+    caption: str
+    fragment: str = ""
+    act: Act = lambda page: None
+    page: str = "presets"
+    size: tuple[int, int] = WALL
+    scale: float = 1
+    media: dict[str, str] = field(default_factory=dict)
 
 
-LOOKS = [Look("light", "light", WIDE), Look("dark", "dark", WIDE), Look("narrow", "light", NARROW)]
+def address(formula: str, rest: str) -> str:
+    """Write the fragment of an address for a formula."""
+    return f"#v=1&f={formula.replace('+', '%2B').replace(' ', '+')}&{rest}"
 
 
-def states() -> dict[str, str]:
-    """Name every state that is photographed, with its address."""
-    presets = {f"preset-{key}": f"#v=1&p={key}&s=d" for key in PRESETS}
-    return presets | {f"card-{key}": fragment for key, fragment in CARDS.items()}
+def light_path(page: Explorer) -> None:
+    """Rest on the last path of the answer to why."""
+    page.card.locator(".paths button").last.hover()
 
 
-def photograph(browser: Browser, page: Path, look: Look, wanted: dict[str, str], folder: Path) -> list[Path]:
-    """Write a picture of each state in one look, and return where they are."""
-    width, height = look.size
-    made = []
+def show_accumulation(page: Explorer) -> None:
+    """Run backward twice, adding as PyTorch does."""
+    page.setting("Accumulate like PyTorch").check()
+    page.page.keyboard.press("Escape")
+    page.button("Backward again").click()
+    page.button("Run backward").click()
+
+
+def show_stale(page: Explorer) -> None:
+    """Change a leaf without running again."""
+    page.setting("Live").uncheck()
+    page.page.keyboard.press("Escape")
+    page.leaf("a").fill("5")
+
+
+def show_compare(page: Explorer) -> None:
+    """Pin a run, and change a leaf."""
+    page.tab("Compare")
+    page.button("Pin this run").click()
+    page.leaf("c").fill("4")
+
+
+def show_find(page: Explorer) -> None:
+    """Look for nodes."""
+    page.tab("Find")
+    page.page.get_by_role("searchbox").fill("grad>0.1 op:input")
+
+
+def show_first_nan(page: Explorer) -> None:
+    """Go to the first number that is not finite, and show its card."""
+    page.page.keyboard.press("g")
+    page.card.wait_for()
+
+
+def stop_at_first_nan(page: Explorer) -> None:
+    """Go to the first number that is not finite, without a card."""
+    show_first_nan(page)
+    page.page.keyboard.press("Escape")
+
+
+def step_by_wire(count: int) -> Act:
+    """Return an act that takes steps by wire."""
+
+    def act(page: Explorer) -> None:
+        page.page.get_by_label("Step by").select_option("wire")
+        page.step(count)
+
+    return act
+
+
+DARK = {"color_scheme": "dark"}
+SHOTS = [
+    Shot("first-minute", "The first minute: an example, a question, Play"),
+    Shot("forward", "A forward step: ring, inputs read, the value lands", "#v=1&p=neuron&s=f4"),
+    Shot("backward", "A backward step in three parts", "#v=1&p=neuron&s=b5"),
+    Shot("splitter", "A splitter adds what comes back, one branch still out", "#v=1&p=fan-out&s=f2", step_by_wire(4)),
+    Shot("why-dark", "The card of a wire, one path of why lit", address(GATED, "x=x:2,w:-0.5&s=d&sel=w:t1.0"),
+         light_path, media=DARK),
+    Shot("network", "A network of 2, 3 and 1 neurons, all of it visible", "#v=1&p=mlp&s=d"),
+    Shot("program", "A program with arrays: where the NaN is born", act=show_first_nan, page="model"),
+    Shot("large-dark", "Thousands of nodes: groups, heat strip, the first NaN", act=stop_at_first_nan,
+         page="track", media=DARK),
+    Shot("training", "A training: the step where it broke", act=lambda page: page.page.keyboard.press("g"),
+         page="training"),
+    Shot("phone", "A phone, backward", "#v=1&p=neuron&s=b4", size=PHONE, scale=2),
+    Shot("phone-card", "A phone with the card as a sheet", "#v=1&p=neuron&s=d&sel=n:o", size=PHONE, scale=2),
+    Shot("notebook", "A notebook cell of 1000 by 420", page="cell", size=(1000, 420), scale=2),
+    Shot("table", "Table", "#v=1&p=neuron&s=d", lambda page: page.tab("Table"), size=LAPTOP),
+    Shot("find", "Find", "#v=1&p=softmax&s=d", show_find, size=LAPTOP),
+    Shot("compare", "Compare two runs", "#v=1&p=expression&s=d", show_compare, size=LAPTOP),
+    Shot("heat", "Heat strip of a chain whose gradient vanishes", "#v=1&p=vanishing&s=d",
+         lambda page: page.tab("Heat strip"), size=LAPTOP),
+    Shot("help", "Help: the keys", "#v=1&p=expression", lambda page: page.page.keyboard.press("?"), size=LAPTOP),
+    Shot("typing", "A mistake while typing: the old picture dims", "#v=1&p=expression&s=d",
+         lambda page: page.page.get_by_label("Formula").fill("f = (a + b) * tanh("), size=LAPTOP),
+    Shot("kink", "A kink names the convention that was used", CARDS["kink"], size=LAPTOP),
+    Shot("accumulation", "Backward twice: old + new", "#v=1&p=expression&s=d", show_accumulation, size=LAPTOP),
+    Shot("stale", "Live off: what an edit reaches is stale", "#v=1&p=expression&s=d", show_stale, size=LAPTOP),
+    Shot("non-finite", "log of 0: NaN and Inf are hatched", CARDS["non-finite"], size=LAPTOP),
+    Shot("forced-colours", "Forced colours", "#v=1&p=neuron&s=b4&sel=n:o", size=LAPTOP,
+         media={"forced_colors": "active"}),
+    Shot("zoom", "200 percent zoom of a window of 1280 by 800", "#v=1&p=softmax&s=b3&sel=n:p",
+         size=(640, 400), scale=2),
+]  # fmt: skip
+"""The states of the contact sheet."""
+
+
+SLIDE = (1280, 720)
+DOCS = [
+    Shot("explorer", "README and tour", "#v=1&p=neuron&s=b5", size=SLIDE, scale=2),
+    Shot("explorer-card", "Why this gradient", "#v=1&p=fan-out&s=d&sel=n:x", light_path, size=SLIDE, scale=2),
+    Shot("explorer-program", "A program", act=show_first_nan, page="model", size=WALL, scale=2),
+    Shot("explorer-large", "A large circuit", act=stop_at_first_nan, page="track", size=WALL, scale=2),
+    Shot("explorer-training", "A training", act=lambda page: page.page.keyboard.press("g"), page="training",
+         size=SLIDE, scale=2),
+    Shot("explorer-notebook", "A notebook cell", page="cell", size=(1000, 420), scale=2),
+]  # fmt: skip
+"""The pictures of the documentation."""
+LOOKS = [("light", WIDE), ("dark", WIDE), ("light", NARROW)]
+"""How every preset is looked at: colours and size."""
+
+
+def list_preset_shots(scheme: str, size: tuple[int, int]) -> list[Shot]:
+    """List every preset in one light and size."""
+    media = {"color_scheme": scheme}
+    return [Shot(f"preset-{key}", key, f"#v=1&p={key}&s=d", size=size, media=media) for key in PRESETS]
+
+
+def photograph(browser: Browser, pages: Pages, shot: Shot, folder: Path) -> Path:
+    """Take one picture, and return where it is."""
     context = browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme=look.scheme,  # type: ignore[arg-type]
+        viewport={"width": shot.size[0], "height": shot.size[1]},
+        device_scale_factor=shot.scale,
         reduced_motion="reduce",
+        **shot.media,  # type: ignore[arg-type]
     )
-    shown = Explorer(context.new_page(), Watched())
-    shown.watched.attach(context)
-    for name, fragment in wanted.items():
-        # A new fragment alone would not load the page again.
-        shown.page.goto("about:blank")
-        shown.open(f"{page.as_uri()}{fragment}")
-        made.append(folder / f"{name}-{look.name}.png")
-        shown.page.screenshot(path=made[-1], full_page=look.size == NARROW)
+    context.set_default_timeout(PATIENCE)
+    page = Explorer(context.new_page(), Watched())
+    page.page.goto(f"{pages.address_of(shot.page)}{shot.fragment}")
+    page.page.locator('[role="graphics-document"], [role=img]').first.wait_for()
+    shot.act(page)
+    page.page.wait_for_timeout(120)
+    path = folder / f"{shot.name}.png"
+    page.page.screenshot(path=path)
     context.close()
-    return made
+    return path
 
 
-def photograph_all(browser: Browser, folder: Path, wanted: dict[str, str], looks: Iterable[Look] = LOOKS) -> list[Path]:
-    """Write a picture of each state in each look."""
-    with TemporaryDirectory() as scratch:
-        page = Path(scratch) / "explorer.html"
-        page.write_text(render_page({}, "explorer"), "utf8")
-        return [path for look in looks for path in photograph(browser, page, look, wanted, folder)]
-
-
-def main() -> None:
-    """Write the pictures that the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?", help="where the pictures of all states go")
-    parser.add_argument("--readme", type=Path, metavar="FILE", help="where the picture of the README goes")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only states whose name has this in it")
-    options = parser.parse_args()
-    with chromium() as browser:
-        if options.readme:
-            folder = options.readme.parent
-            [made] = photograph_all(browser, folder, {"readme": README}, LOOKS[:1])
-            made.replace(options.readme)
-        if options.folder:
-            options.folder.mkdir(parents=True, exist_ok=True)
-            wanted = {name: fragment for name, fragment in states().items() if options.only in name}
-            photograph_all(browser, options.folder, wanted)
-
-
-if __name__ == "__main__":
-    main()
+def photograph_all(browser: Browser, shots: Iterable[Shot], folder: Path) -> list[Path]:
+    """Take the pictures of shots, one after the other."""
+    with Pages() as pages:
+        return [photograph(browser, pages, shot, folder) for shot in shots]

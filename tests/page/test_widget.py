@@ -74,7 +74,7 @@ def of_formula() -> ExplorerWidget:
 
 def shown_loss(scale: float) -> str:
     """Return the value of the loss as the page writes it."""
-    return f"{loss(POINT, scale):.6g}"
+    return f"{loss(POINT, scale):.4g}"
 
 
 def last_row(cell: Explorer) -> Locator:
@@ -288,7 +288,7 @@ def test_the_page_follows_what_python_sets(opened: Opener) -> None:
     expect(notebook.cell(0).page.locator(".wg-app")).to_have_attribute("data-theme", "dark")
 
     assert notebook.cell(0).phase == "done"
-    assert notebook.cell(0).card_title == "e → f"
+    assert notebook.cell(0).card_title == "e → f, input 1"
 
 
 @pytest.mark.parametrize(
