@@ -33,7 +33,7 @@ from wiregrad.ir.columns import NameTable, NodeLabels
 
 from ..support.random_circuits import random_circuit, random_point
 
-BUDGET = 250_000
+BUDGET = 310_000
 """How many bytes the page of a small example may have."""
 
 

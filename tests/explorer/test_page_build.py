@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 STATIC = ROOT / "src" / "wiregrad" / "explorer" / "static"
-MOST = 220_000
+MOST = 265_000
+"""More than the goal of 220 kB: see docs/decisions/0041-size-of-the-page.md."""
 
 
 def node(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +47,7 @@ def test_the_unit_tests_of_the_page_pass() -> None:
 
 
 @pytest.mark.parametrize("name", ["explorer.js", "large.js", "widget.js"])
-def test_a_bundle_is_at_most_220_kb(name: str) -> None:
+def test_a_bundle_is_at_most_265_kb(name: str) -> None:
     assert 0 < (STATIC / name).stat().st_size <= MOST
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import wiregrad as wg
-from wiregrad.api.live_flight import LiveFlight
+from wiregrad.api.diagnostics import LiveFlight
 from wiregrad.explorer.html_page import dump_json, read_static_file, render_page
 from wiregrad.explorer.widget import widget
 

@@ -227,6 +227,7 @@ def test_the_card_of_an_array_shows_cells_spread_and_where_it_divided_0_by_0(ope
     path.write_text(to_html(run.circuit, run, source=True), "utf8")
     page = opened(path=path)
     page.button("Run backward").click()
+    page.tab("Table")
     page.page.get_by_role("region", name="Table of nodes").get_by_role("button", name="part", exact=True).click()
     facts = page.facts()
 

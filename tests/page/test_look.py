@@ -326,8 +326,8 @@ def test_nothing_of_the_circuit_shows_through_the_legend(opened: Opener) -> None
 def test_the_card_of_a_wire_has_the_product_as_a_formula_and_as_text(opened: Opener) -> None:
     page = opened("#v=1&p=expression&s=d&sel=w:f.0")
 
-    assert page.card.locator("math munder").all_text_contents() == ["1upstream", "10local", "10sent"]
-    assert "upstream 1 \u00d7 local 10 = sent 10" in page.card_text
+    assert page.card.locator(".term").all_text_contents() == ["1upstream", "10local, c", "10sent to e"]
+    assert page.card.locator(".product .aloud").text_content() == "upstream 1 \u00d7 local derivative 10 = sent 10"
 
 
 def test_the_card_of_a_node_has_its_formula_with_numbers(opened: Opener) -> None:

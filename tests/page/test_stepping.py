@@ -241,11 +241,11 @@ WATCH = """svg => {
 def test_nothing_moves_in_the_picture_while_a_number_changes(opened: Opener, key: str) -> None:
     page = opened(f"#v=1&p={key}")
     page.button("Run backward").click()
-    name = next(iter(PRESETS[key].leaves))
+    field = page.leaf(next(iter(PRESETS[key].leaves)))
     before = page.picture.evaluate(PLACES)
     zoom = page.zoom
     for value in ("-123456.789", "0.000012345", "7"):
-        page.leaf(name).fill(value)
+        field.fill(value)
 
         assert page.picture.evaluate(PLACES) == before
         assert page.zoom == zoom
@@ -352,6 +352,7 @@ def test_a_step_touches_only_what_changed(opened: Opener) -> None:
 
 def test_a_number_on_a_leaf_is_dragged_scrolled_and_typed(opened: Opener) -> None:
     page = opened()
+    page.tab("Table")
     number = page.node("a").locator(".figure text").first
     x, y = page.middle_of(number)
     page.page.mouse.move(x, y)

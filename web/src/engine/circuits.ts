@@ -37,7 +37,7 @@ function shortened(text: string, width: number): string {
 
 function writtenTitle(circuit: Circuit, node: number, depth: number): string {
   const { constant, op, sources, title } = circuit.nodes[node]!;
-  const known = givenName(circuit.nodes[node]!) ?? title ?? (constant === undefined ? undefined : exact(constant));
+  const known = title ?? givenName(circuit.nodes[node]!) ?? (constant === undefined ? undefined : exact(constant));
   if (known !== undefined) return known;
   if (isSplitter(circuit.nodes[node]!)) return splitterTitle(circuit, node);
   return expression(op, sources.map((source) => titleInside(circuit, source, depth)));

@@ -45,7 +45,7 @@ function haltText({ halted, blamed }: Props): string {
   const name = phase === "forward" ? "Forward" : "Backward";
   const what = /Inf|infinity/.test(text) && !/by|NaN/.test(text) ? "infinity" : "NaN";
   const because = origin ? `, because ${origin.said.replace(/, at /, " at ")}` : "";
-  return `${name} stopped at the first ${what}: ${text}${because}.${origin?.suggestion ? ` Try ${origin.suggestion.replace(/^use /, "")}.` : ""}`;
+  return `${name} stopped at the first ${what}: ${text}${because}.${origin?.suggestion ? ` Try ${origin.suggestion.replace(/^(?:use|write) /, "")}.` : ""}`;
 }
 
 /** The sentence of a step, asked for when the position rests. */

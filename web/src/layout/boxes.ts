@@ -189,8 +189,8 @@ interface Written {
 
 /** Write what a node computes; null if that is too long to stand under a box. */
 function written(artist: Artist, node: number, depth: number): Written | null {
-  const { op, sources, title } = artist.circuit.nodes[node]!;
-  if (title !== undefined) return { text: title, level: title.includes(" ") ? 0 : ATOM };
+  const { op, sources, title, names: [name = ""] } = artist.circuit.nodes[node]!;
+  if (title !== undefined && !name) return { text: title, level: title.includes(" ") ? 0 : ATOM };
   if (!sources.length || sources.length > WIDEST) return null;
   const record = opOf(op);
   const level = record?.infix[0] !== undefined && sources.length === 2 ? record.level : ATOM;

@@ -57,6 +57,8 @@ export interface LeafEditor {
   /** Whether a key, or a double press on something, opened the field. */
   keyed: (event: KeyboardEvent) => boolean;
   opened: (selection: Selection | null) => boolean;
+  /** Whether a press is on a number that can be changed: it opens no card, which would move the number away. */
+  isOnNumber: (event: MouseEvent) => boolean;
   around: (handlers: Gestures["handlers"]) => Gestures["handlers"];
 }
 
@@ -95,6 +97,7 @@ export function useLeafEditor(wiring: Wiring): LeafEditor {
       return true;
     },
     opened: (found) => found?.kind === "node" && open(nodeOf(found)),
+    isOnNumber: (event) => leafAt(now.current, event) !== null,
     around: (handlers) => dragHandlers(handlers, drag, now),
   };
 }
@@ -118,7 +121,7 @@ function leafAt({ picture, leaves, view, frame, run }: Wiring, event: MouseEvent
   const place = valueAt(picture, view, box.node);
   const { left, top } = frame.current!.getBoundingClientRect();
   const [x, y] = [event.clientX - left, event.clientY - top];
-  const hit = place && x >= place.x && x <= place.x + place.width && y >= place.y && y <= place.y + place.height;
+  const hit = place && x >= place.x && x <= place.x + place.width && y >= place.y && y <= place.y + place.height - 2;
   return hit ? box.node : null;
 }
 

@@ -81,7 +81,7 @@ export function CircuitView(props: CircuitViewProps) {
       aria-label={labelOf(picture)} {...(active ? { "aria-activedescendant": active } : {})}
       onKeyDown={(event) => editor.keyed(event) || keyed(event, gestures)} {...editor.around(gestures.handlers)}
       onPointerOver={(event) => point(pointedAt(find(event), event))} onPointerLeave={() => point(null)}
-      onClick={(event) => !gestures.dragged() && !isControl(event.target) && props.onSelect(find(event))}
+      onClick={(event) => !gestures.dragged() && !isControl(event.target) && !editor.isOnNumber(event) && props.onSelect(find(event))}
       onDblClick={(event) => editor.opened(find(event)) || openGroup(find(event), props)}>
       <svg {...DOCUMENT} aria-roledescription="circuit" aria-label={labelOf(picture)} width="100%" height="100%"
         viewBox={`0 0 ${gestures.window.width} ${gestures.window.height}`} font-family={FONTS}>
