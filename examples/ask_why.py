@@ -2,7 +2,7 @@
 
 Training pulls each point to its partner. When a pair meets, the distance is 0, and the root of 0 has no slope. Run it
 with `python examples/ask_why.py`:
-- look for "sqrt sent inf back": the op, its factors and its line;
+- look for "sqrt sent Inf back": the op, its factors and its line;
 - look for "use np.linalg.norm": what to write instead;
 - look for "all rules hold": the mended gradient is right;
 - look for "wrote ask_why.svg": what flowed where it broke.

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.inspect import blame, diff, explain, flow, kinks, paths, receipt, rounding, steps
+    from wiregrad.inspect import (
+        blame,
+        diff,
+        explain,
+        flow,
+        kinks,
+        paths,
+        receipt,
+        rounding,
+        steps,
+    )
 else:
     blame = load_module_lazily("wiregrad.inspect.blame")
     diff = load_module_lazily("wiregrad.inspect.diff")
