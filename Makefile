@@ -5,7 +5,11 @@ PEERS := .venv-peers
 BIN := $(VENV)/bin
 # One worker more than there are cores, because tests of the page wait for the browser.
 PYTEST_WORKERS = -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
+# The workers share the cores; threads of BLAS that wait for each other would only take time from them.
+ONE_BLAS_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
+# Tests start hundreds of Python processes; without bytecode on disk each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run page test run-tests test-peers test-all check format derive docs bench house sheet clean
@@ -24,6 +28,7 @@ $(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/pip install $(PIP_FLAGS) -e ".[test,dev]"
+	@$(BIN)/python -m compileall -q src tests/support
 	@touch $@ $(VENV)/.run
 
 # What the tests of the page need: the packages that build it, and a browser.
@@ -43,6 +48,7 @@ $(VENV)/.browser: | $(VENV)/bin/python
 $(PEERS)/.test: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install $(PIP_FLAGS) -e ".[test,peers]"
+	@$(PEERS)/bin/python -m compileall -q src
 	@touch $@
 
 run: $(VENV)/.run ## Install into .venv and run the worked example
@@ -63,13 +69,13 @@ test: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## Everything that n
 	@$(MAKE) --no-print-directory --jobs=2 check run-tests
 
 run-tests:
-	$(BIN)/pytest $(PYTEST_WORKERS) -m "not peers and not full"
+	$(ONE_BLAS_THREAD) $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers and not full"
 
 test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
-	$(PEERS)/bin/pytest $(PYTEST_WORKERS) -m peers tests/peers
+	$(ONE_BLAS_THREAD) $(PEERS)/bin/pytest $(PYTEST_WORKERS) -m peers tests/peers
 
 test-all: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## The full counts, too long for every change
-	WIREGRAD_TEST_ALL=1 $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers"
+	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers"
 
 format: $(VENV)/.test ## Format the code
 	$(BIN)/ruff format .

@@ -47,7 +47,7 @@ def apply_block(root: Path, file: str, body: str) -> None:
 
 def run_in(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run Python in a copy of the repository, on the package of the copy."""
-    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "MYPYPATH": "src", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "MYPYPATH": "src"}
     words = [sys.executable, *command]
     return subprocess.run(words, cwd=root, env=environment, capture_output=True, text=True, check=False)
 

@@ -92,8 +92,8 @@ def off(found: Any, wanted: Any) -> Any:
 @pytest.mark.parametrize(
     ("real", "every", "thin"),
     [
-        ("float64", 17, 2),
-        ("float32", 17, 5),
+        ("float64", 17, 5),
+        ("float32", 17, 9),
         pytest.param("float64", 1, 1, marks=pytest.mark.full),
         pytest.param("float32", 1, 1, marks=pytest.mark.full),
     ],

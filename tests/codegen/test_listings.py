@@ -364,12 +364,12 @@ LARGE = 10_000
 
 
 @cache
-def large() -> Golden:
+def large(nodes: int = LARGE) -> Golden:
     """Return a circuit of many nodes, each of which reads the one before it and an earlier one."""
     rng = np.random.default_rng(5)
     builder = wg.Builder()
     ports = [builder.input(f"x{k}") for k in range(20)]
-    for k in range(LARGE // 2):
+    for k in range(nodes // 2):
         other = ports[int(rng.integers(max(0, len(ports) - 500), len(ports)))]
         name = ("add", "multiply", "subtract", "maximum", "hypot")[k % 5]
         wide = getattr(builder, name)(ports[-1], other)
@@ -378,30 +378,28 @@ def large() -> Golden:
     return Golden("large", circuit, dict(zip(circuit.inputs, rng.normal(size=20).tolist(), strict=True)))
 
 
-def agrees(row: Any) -> bool:
-    """Return whether a row is what the interpreter gives for the large circuit, but for rounding."""
-    run = large().circuit.run(large().at)
+def agrees(row: Any, case: Golden) -> bool:
+    """Return whether a row is what the interpreter gives for a large circuit, but for rounding."""
+    run = case.circuit.run(case.at)
     wanted = np.array([run.output, *run.grads.values()])
     return bool(np.allclose(row, wanted, rtol=1e-9, atol=1e-12 * np.abs(wanted).max()))
 
 
 @pytest.mark.parametrize("language", ["python", "numpy", "js"])
 def test_a_listing_of_ten_thousand_nodes_runs(language: str) -> None:
-    assert agrees(rows_of([large()], language)[0])
+    assert agrees(rows_of([large()], language)[0], large())
 
 
-def compile_large(flag: str) -> Any:
-    program = RunnableListing(large().text("c"), "value_and_grad", large().circuit.inputs)
-    return run_c([program], [[list(large().at.values())]], flags=("-std=c99", flag, *STRICT[2:]))[0][0]
+@pytest.mark.parametrize(
+    ("nodes", "flag"),
+    [(LARGE // 5, "-O0"), *(pytest.param(LARGE, flag, marks=pytest.mark.full) for flag in ("-O0", "-O2"))],
+)
+def test_the_c_of_a_large_circuit_compiles_and_agrees(nodes: int, flag: str) -> None:
+    case = large(nodes)
+    program = RunnableListing(case.text("c"), "value_and_grad", case.circuit.inputs)
+    flags = ("-std=c99", flag, *STRICT[2:])
 
-
-def test_the_c_of_ten_thousand_nodes_compiles_and_agrees() -> None:
-    assert agrees(compile_large("-O0"))
-
-
-@pytest.mark.full
-def test_the_c_of_ten_thousand_nodes_compiles_with_optimisation() -> None:
-    assert agrees(compile_large("-O2"))
+    assert agrees(run_c([program], [[list(case.at.values())]], flags=flags)[0][0], case)
 
 
 @pytest.mark.parametrize("language", ["c", "cuda"])

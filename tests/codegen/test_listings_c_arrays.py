@@ -35,7 +35,7 @@ from ..support.random_programs import random_program
 
 TABLE.load_deferred()
 
-SAMPLE, ALL, SHARE = 40, 400, 2 / 3
+SAMPLE, ALL, SHARE = 20, 400, 2 / 3
 NEAR = 1e-12
 WARNED = (*C_FLAGS, "-Wall", "-Wextra", "-Werror")
 WEIGHTS = np.round(np.random.default_rng(3).normal(size=(3, 4)), 2)

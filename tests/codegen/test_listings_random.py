@@ -47,7 +47,7 @@ from ..support.cases import (
 )
 from ..support.random_circuits import shrink_circuit
 
-COUNT, SAMPLE, CHUNK = 2_000, 150, 150
+COUNT, SAMPLE, CHUNK = 2_000, 90, 150
 
 Runner = Callable[[Sequence[RunnableListing], Sequence[Any]], list[Any]]
 

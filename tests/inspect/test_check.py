@@ -164,8 +164,8 @@ def assert_not_accused(seed: int, order: int = 2) -> None:
 
 
 def test_no_right_rule_is_accused_in_random_programs() -> None:
-    for seed in range(5000, 5060):
-        assert_not_accused(seed, order=2 if seed < 5020 else 1)
+    for seed in range(5000, 5025):
+        assert_not_accused(seed, order=2 if seed < 5008 else 1)
 
 
 @pytest.mark.full
@@ -175,7 +175,9 @@ def test_no_right_rule_is_accused_in_a_thousand_random_programs(seed: int) -> No
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("scale", [1e-12, 1e-3, 20.0, 1e3, 1e9])
+@pytest.mark.parametrize(
+    "scale", [1e-12, 1e9, *(pytest.param(scale, marks=pytest.mark.full) for scale in (1e-3, 20.0, 1e3))]
+)
 def test_no_right_rule_is_accused_at_small_and_large_numbers(dtype: Any, scale: float) -> None:
     rng = np.random.default_rng(11)
     for op in with_rules():
