@@ -9,23 +9,17 @@ from __future__ import annotations
 
 import gc
 import statistics
-import time
-from collections.abc import Callable
 
 import autograd
 import numpy as np
 
 import wiregrad as wg
-from benchmarks.measure import Report, Table, milliseconds
+from benchmarks.measure import Report, Table, Task, measure_pairs, milliseconds
 from tests.peers.everyday.reference import gradients_like, variables_of
 from tests.peers.everyday_programs import PROGRAMS, load_program
 
 MAX_RATIO = 1.1
 REPEATS, QUICK_REPEATS = 21, 5
-SHORTEST = 0.02
-"""How long a measurement takes at least, in seconds; a short program is called several times."""
-
-Task = Callable[[], object]
 
 
 def make_tasks(name: str) -> tuple[Task, Task]:
@@ -44,30 +38,6 @@ def check(name: str, gradients: list[np.ndarray], wanted: list[np.ndarray]) -> N
     for gradient, other in zip(gradients, wanted, strict=True):
         if not np.allclose(gradient, other, rtol=1e-8, atol=1e-12 * largest):
             raise AssertionError(f"{name}: wiregrad and autograd differ by up to {np.abs(gradient - other).max()}")
-
-
-def measure_pairs(tasks: tuple[Task, Task], repeats: int) -> list[tuple[float, float]]:
-    """Return the times of neighbouring measurements; which of both comes first alternates."""
-    calls = 1 + int(SHORTEST / min(time_calls(task, 1) for task in tasks))
-    pairs = []
-    for k in range(repeats):
-        order = (0, 1) if k % 2 == 0 else (1, 0)
-        times = {which: time_calls(tasks[which], calls) for which in order}
-        pairs.append((times[0], times[1]))
-    return pairs
-
-
-def time_calls(task: Task, calls: int) -> float:
-    """Return the processor time of one call, from several in a row, with no collection in between."""
-    gc.collect()
-    gc.disable()
-    try:
-        start = time.process_time()
-        for _ in range(calls):
-            task()
-        return (time.process_time() - start) / calls
-    finally:
-        gc.enable()
 
 
 def compare(name: str, repeats: int) -> tuple[list[str], dict[str, float]]:

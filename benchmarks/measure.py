@@ -15,6 +15,10 @@ from typing import Any
 import numpy as np
 
 RESULTS = Path(__file__).parent / "results"
+SHORTEST_TURN = 0.02
+"""How long a turn of two tasks that are compared takes at least, in seconds; a short task is called several times."""
+
+Task = Callable[[], object]
 
 
 @dataclass
@@ -73,6 +77,30 @@ def interleaved(tasks: Mapping[str, Callable[[], float]], repeats: int) -> dict[
         for name, task in tasks.items():
             found[name].append(task())
     return {name: statistics.median(times) for name, times in found.items()}
+
+
+def measure_pairs(tasks: tuple[Task, Task], repeats: int) -> list[tuple[float, float]]:
+    """Return the times of neighbouring measurements; which of both comes first alternates."""
+    calls = 1 + int(SHORTEST_TURN / min(time_calls(task, 1) for task in tasks))
+    pairs = []
+    for k in range(repeats):
+        order = (0, 1) if k % 2 == 0 else (1, 0)
+        times = {which: time_calls(tasks[which], calls) for which in order}
+        pairs.append((times[0], times[1]))
+    return pairs
+
+
+def time_calls(task: Task, calls: int) -> float:
+    """Return the processor time of one call, from several in a row, with no collection in between."""
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.process_time()
+        for _ in range(calls):
+            task()
+        return (time.process_time() - start) / calls
+    finally:
+        gc.enable()
 
 
 def milliseconds(time: float) -> str:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.frontends.recording.arguments import MemoryPool
+from wiregrad.frontends.recording.tape import MAX_REMEMBERED_VIEWS
 
 PARTS: dict[str, Callable[[Any], Any]] = {
     "overlapping slices": lambda x: np.sum(x[1:] * x[:-1] + x[::2][:3] ** 2 @ np.eye(3)[:, :1]),
@@ -24,6 +26,20 @@ PARTS: dict[str, Callable[[Any], Any]] = {
     "maxima of parts": lambda x: np.max(x[:4]) * np.max(x[2:]) + np.sum(np.maximum(x[1:], 0.2)),
     "parts of maxima": lambda x: np.sum(np.maximum(x, 0.2)[1:5] * np.maximum(x, 0.2)[:4]),
     "joined maxima": lambda x: np.sum(np.concatenate([np.maximum(x, 0.2), np.minimum(x, 0.1)])[3:11] ** 2),
+    "masks one after another": lambda x: sum(np.sum(np.where(x > k, x * x, 0.0)) for k in (-1.0, 0.0, 1.0, 0.0)),
+    "masks, parts and the whole": lambda x: (
+        np.sum(np.where(x > 0.0, x, 0.0) * 2.0)
+        + np.sum(np.where(x < 0.5, x, 1.0)) * x[1]
+        + np.sum(x**2)
+        + np.sum(x[2:])
+    ),
+    "repeated indices many times": lambda x: sum(np.sum(x[np.array([k, 0, k])] ** 3) for k in range(4)),
+    "a list as index": lambda x: np.sum(x[[5, 0, -1]] * x[[0, 0, 1]]),
+    "rows and columns as index": lambda x: np.sum(
+        np.outer(x, x)[np.arange(6), np.array([0, 2, 2, 1, -1, 0])] * np.arange(6.0)
+    ),
+    "deviations": lambda x: np.std(x) * np.var(x[1:], ddof=1) + np.linalg.norm(x) * np.linalg.norm(x[:3]),
+    "diagonals": lambda x: np.trace(np.outer(x, x)) * x[0] + np.sum(np.diag(np.outer(x, x**2), 1) @ np.diag(x[:6])),
     "rolled": lambda x: np.sum(np.roll(x, 2) * x * np.roll(x, -9)),
     "numbers beside arrays": lambda x: np.sum(x * x[0] + x[1] / (1.0 + x[2] * x)),
     "filters": lambda x: np.sum(np.einsum("bcij,kc->bkij", np.ones((2, 2, 8, 8)) * x[0], x[1:7].reshape(3, 2)) ** 2),
@@ -156,3 +172,51 @@ def test_masks_may_have_fewer_axes_than_the_gradient(name: str) -> None:
     np.testing.assert_allclose(wg.jvp(f, (x,), (t,))[1], np.sum(slope * t), rtol=1e-12)
     along = (wg.grad(f)(x + 1e-6 * t) - wg.grad(f)(x - 1e-6 * t)) / 2e-6
     np.testing.assert_allclose(wg.hvp(f, x, t), along, rtol=1e-5, atol=1e-5)
+
+
+def test_an_absent_gradient_of_several_masks_stays_absent_behind_an_infinite_slope() -> None:
+    x = np.array([4.0, 0.0, 9.0])
+
+    def add_masked_roots(x: Any) -> Any:
+        roots = np.sqrt(x)
+        return sum(np.sum(np.where(x > k, roots, 0.0)) for k in (1.0, 2.0, 5.0))
+
+    assert wg.grad(add_masked_roots)(x).tolist() == [0.5, 0.0, 0.5]
+
+
+def test_the_length_and_deviation_of_zeros_have_gradient_zero() -> None:
+    gradient = wg.grad(lambda x: np.linalg.norm(x) + np.std(x) + np.sum(np.std(np.outer(x, x), axis=0)))
+
+    assert gradient(np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_memory_of_dropped_arrays_is_used_again() -> None:
+    pool = MemoryPool()
+    data = np.ones(10_000)
+    first = pool.copy_array(data)
+    address = first.ctypes.data
+    held = first[:1]
+    del first
+    second = pool.copy_array(data)
+
+    assert second.ctypes.data != address
+
+    del held, second
+    third, fourth = pool.copy_array(data), pool.copy_array(data)
+
+    assert address in (third.ctypes.data, fourth.ctypes.data)
+
+
+def test_views_that_are_gone_are_forgotten() -> None:
+    lengths = []
+
+    def read_often(x: Any) -> Any:
+        total = 0.0
+        for k in range(500):
+            total = total + np.sum(x[k % 5 :])
+        lengths.extend(len(views) for views in x._tape.views.views.values())
+        return total
+
+    wg.grad(read_often)(np.ones(6))
+
+    assert max(lengths) <= 2 * MAX_REMEMBERED_VIEWS + 1

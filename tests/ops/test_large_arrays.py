@@ -11,8 +11,20 @@ import pytest
 import scipy.special
 
 import wiregrad as wg
+from wiregrad.ir import TABLE
+from wiregrad.ir.types_and_kinks import Convention, encode_mode
+from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.elementwise_records import MIN_ELEMENTS_WORTH_LOADING
-from wiregrad.ops.large_arrays import MIN_LARGE_ELEMENTS, has_nan, is_finite, power_of_large, select_elements
+from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
+from wiregrad.ops.large_arrays import (
+    MIN_LARGE_ELEMENTS,
+    clip_large,
+    has_nan,
+    is_finite,
+    power_of_large,
+    select_elements,
+    zero_outside,
+)
 
 SIZE = 2 * MIN_LARGE_ELEMENTS
 PIECE = MIN_LARGE_ELEMENTS // 4
@@ -50,6 +62,84 @@ def test_selecting_by_bits_equals_where_bit_for_bit(dtype: str, other: Any, swap
     np.testing.assert_array_equal(bits_of(selected), bits_of(wanted))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("size", [3, SIZE])
+def test_what_is_outside_a_mask_is_plus_zero(dtype: str, size: int) -> None:
+    x = draw_points(0, awkward=True, dtype=dtype)[:size]
+    mask = np.random.default_rng(2).random(size) < 0.5
+    wanted = np.where(mask, x, x.dtype.type(0.0))
+
+    np.testing.assert_array_equal(bits_of(zero_outside(mask, x)), bits_of(wanted))
+
+
+@pytest.mark.parametrize("x", [1.0, 0.0, -2.0, np.inf, np.nan])
+def test_a_number_under_a_mask_is_plus_zero_outside_it(x: float) -> None:
+    mask = np.array([True, False])
+
+    assert bits_of(zero_outside(mask, x)).tolist() == bits_of(np.where(mask, x, 0.0)).tolist()
+
+
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.5, 0.5), (1.0, -1.0), (-np.inf, 0.5), (np.nan, 1.0), (0.0, np.nan)])
+def test_a_large_array_is_clipped_as_numpy_clips_it(bounds: tuple[float, float]) -> None:
+    x = draw_points(0, awkward=True)
+
+    np.testing.assert_array_equal(clip_large(x, *bounds), np.clip(x, *bounds))
+    np.testing.assert_array_equal(clip_large(x, *bounds), np.minimum(np.maximum(x, bounds[0]), bounds[1]))
+
+
+LONE_SLOTS = [
+    (op.name, slot)
+    for op in TABLE
+    if isinstance(op, Elementwise)
+    for slot, rule in enumerate(op.beside_literals)
+    if rule is not None
+]
+
+
+def describe_flow(flow: Any) -> tuple[list[bool], list[float]]:
+    """Return where a flow is present, and its numbers there."""
+    if flow is None:
+        return [], []
+    mask, value = flow if type(flow) is MaskedFlow else (np.True_, flow)
+    filled = np.broadcast_to(fill_absent(flow), np.shape(value) or np.shape(mask))
+    return np.broadcast_to(mask, filled.shape).tolist(), filled.tolist()
+
+
+@pytest.mark.parametrize(("name", "slot"), LONE_SLOTS)
+@pytest.mark.parametrize("literal", [0.0, 1.0, -0.5, np.inf, -np.inf])
+@pytest.mark.parametrize("as_array", [False, True])
+def test_the_slope_beside_literals_is_that_of_the_rule_and_the_kinks(
+    name: str, slot: int, literal: float, as_array: bool
+) -> None:
+    op: Any = TABLE[name]
+    x = np.array([number for number in AWKWARD if not np.isnan(number)])
+    literals = [literal + k for k in range(len(op.inputs))]
+    xs: list[Any] = [np.full(x.shape, number) if as_array else np.float64(number) for number in literals]
+    xs[slot] = x
+    y = op.compute(*xs)
+    mode = encode_mode(Convention.MIN_NORM, [k for k in range(len(xs)) if k != slot])
+
+    assert describe_flow(op.beside_literals[slot](*xs)) == describe_flow(op.local(slot, xs, y, mode))
+
+
+@pytest.mark.parametrize("convention", ["min_norm", "torch", "jax"])
+@pytest.mark.parametrize("name", sorted({name for name, _ in LONE_SLOTS}))
+def test_each_element_of_an_array_has_the_slope_of_the_number(name: str, convention: str) -> None:
+    op: Any = TABLE[name]
+    x = np.array([-2.0, 0.0, 0.5, 1.0, 3.0])
+    literals = (0.0, 1.0)[: len(op.inputs) - 1]
+    with wg.convention(convention):
+        one_by_one = [wg.grad(lambda v: op(v, *literals))(float(number)) for number in x]
+
+        assert wg.grad(lambda v: np.sum(op(v, *literals)))(x).tolist() == one_by_one
+
+
+def test_nan_beside_a_literal_has_a_nan_slope() -> None:
+    gradient = wg.grad(lambda x: np.sum(np.maximum(x, 0.0) + np.clip(x, 0.0, 1.0)))(np.array([0.5, np.nan]))
+
+    np.testing.assert_array_equal(gradient, [2.0, np.nan])
+
+
 @pytest.mark.parametrize(
     "operands",
     [
@@ -85,6 +175,18 @@ def test_a_power_of_a_large_array_is_that_of_its_elements(dtype: str, exponent: 
         assert fast.dtype == wanted.dtype
         np.testing.assert_array_equal(np.signbit(fast[~np.isnan(fast)]), np.signbit(wanted[~np.isnan(wanted)]))
         np.testing.assert_array_max_ulp(fast, wanted, 2)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("others", [[1.0, 2.0], [np.inf, -np.inf], [1e300, -1e300], [0.0, -0.0]])
+@pytest.mark.parametrize("step", [1, 2])
+def test_nan_is_found_beside_numbers_whose_squares_overflow(dtype: str, others: list[float], step: int) -> None:
+    with np.errstate(over="ignore"):
+        x = np.array([*others, 3.0, 4.0]).astype(dtype)
+    with_nan = np.array([*x[:-2], np.nan, 4.0], dtype)
+
+    assert not has_nan(x[::step])
+    assert has_nan(with_nan[::step])
 
 
 def test_nan_and_infinity_are_found_in_broadcast_arrays() -> None:

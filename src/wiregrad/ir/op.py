@@ -165,7 +165,7 @@ class Op:
     def __call__(self, *operands: object, **settings: object) -> Any:
         """Apply the op to operands, with these settings."""
         for operand in operands:
-            if type(operand) is not np.ndarray:
+            if type(operand) not in PLAIN_TYPES:
                 apply = getattr(operand, "__wiregrad_apply__", None)
                 if apply is not None:
                     return apply(self.bind(settings) if settings else self, operands)
@@ -335,6 +335,9 @@ def _write_index_part(part: object) -> str:
     start, stop, step = ("" if bound is None else str(bound) for bound in part[1:])
     return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
 
+
+PLAIN_TYPES = frozenset([np.ndarray, float, np.float64, bool, np.bool_, int])
+"""Types of operands that are computed with NumPy; another type may have a way of its own."""
 
 OpT = TypeVar("OpT", bound=Op)
 

@@ -209,7 +209,7 @@ class Linear(ArrayOp):
         if sent is None or not self.moves or not (self.partial or type(g) is MaskedFlow):
             return sent
         if type(g) is not MaskedFlow:
-            g = MaskedFlow(np.broadcast_to(np.True_, shape_of(y)), g)
+            g = MaskedFlow(LazyMask(lambda: np.broadcast_to(np.True_, shape_of(y))), g)
 
         def send_back(flow: Any) -> Any:
             return self.transpose(flow, slot, *xs, **self.options)
@@ -438,6 +438,8 @@ def axes_from_end(axes: Any, ndim: int) -> tuple[int, ...]:
     """
     if axes is None:
         return _ALL_AXES[ndim]
+    if type(axes) is int and -ndim <= axes < ndim:
+        return (axes if axes < 0 else axes - ndim,)
     listed = (axes,) if np.ndim(axes) == 0 else tuple(axes)
     normal = [int(np.lib.array_utils.normalize_axis_index(int(axis), ndim)) - ndim for axis in listed]
     if len(set(normal)) != len(normal):

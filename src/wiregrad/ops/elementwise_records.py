@@ -20,7 +20,7 @@ from wiregrad.ir import SPLIT_NAME, TABLE, Advice, Level, Pattern
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.elementwise import SAMPLE_NUMBERS, Elementwise, Interval, Kink
 from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, is_nowhere, only
-from wiregrad.ops.large_arrays import has_nan, power_of_large, select_elements
+from wiregrad.ops.large_arrays import clip_large, has_nan, power_of_large, select_elements
 
 if TYPE_CHECKING:
     from wiregrad.ops import special_forward
@@ -92,7 +92,7 @@ def _refuse_complex(x: Any) -> None:
 def _compute_sigmoid(x: Any) -> Any:
     _refuse_complex(x)
     e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1.0 / (1.0 + e), e / (1.0 + e))[()]
+    return select_elements(x >= 0, 1.0, e) / (1.0 + e)
 
 
 def _compute_softplus(x: Any) -> Any:
@@ -183,6 +183,8 @@ def _power_slope(a: Any, b: Any, y: Any) -> Any:
     if isinstance(b, float | np.floating) and b not in (0.0, 1.0) and b % 1.0 == 0.0:
         # A whole power is NaN only where a is. Others are not: the root of -inf is NaN, but pow(-inf, -0.5) is 0.
         return b * a if b == 2.0 else b * power(a, b - 1.0)
+    if isinstance(b, float | np.floating) and b != 0.0:
+        return nan_or(y, b * power(a, b - 1.0))
     # b * a**(b - 1); for b = 0 that is 0 * inf near a = 0, where a**b / a * b is 0.
     return nan_or(y, where(equal(b, 0.0), b / replace_zero(a) * y, b * power(a, b - 1.0)))
 
@@ -991,6 +993,10 @@ maximum: Elementwise = register(
             lambda a, b, y: only(logical_not(less(a, b)), tie_slope(a, b, y)),
             lambda a, b, y: only(logical_not(less(b, a)), tie_slope(a, b, y)),
         ),
+        beside_literals=(
+            lambda a, b: only(greater(a, b), 1.0),
+            lambda a, b: only(greater(b, a), 1.0),
+        ),
         kinks=(_tie_kink(torch=HALF_EACH, jax=HALF_EACH),),
     )
 )
@@ -1005,6 +1011,10 @@ minimum: Elementwise = register(
         partials=(
             lambda a, b, y: only(logical_not(less(b, a)), tie_slope(a, b, y)),
             lambda a, b, y: only(logical_not(less(a, b)), tie_slope(a, b, y)),
+        ),
+        beside_literals=(
+            lambda a, b: only(less(a, b), 1.0),
+            lambda a, b: only(less(b, a), 1.0),
         ),
         kinks=(_tie_kink(torch=HALF_EACH, jax=HALF_EACH),),
     )
@@ -1058,6 +1068,12 @@ clip: Elementwise = register(
             lambda x, low, high, y: _share_slope(
                 equal(high, y), _keeps_input(x, low, high, y), _gives_low(x, low, y), y
             ),
+        ),
+        on_large=clip_large,
+        beside_literals=(
+            lambda x, low, high: only(logical_and(greater(x, low), less(x, high)), 1.0),
+            None,
+            None,
         ),
         kinks=(
             Kink(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE
-from wiregrad.ops.large_arrays import is_finite
+from wiregrad.ops.large_arrays import count_nonzero, is_finite, zero_outside
 
 
 class LazyMask:
@@ -59,18 +59,23 @@ class MaskedFlow:
         """Whether the mask is an array, so that its elements are known, and not a wire."""
         return type(self._mask) is np.ndarray or type(self._mask) is LazyMask
 
+    @property
+    def has_arrays(self) -> bool:
+        """Whether mask and value are plain arrays, or the value a number: neither is a wire."""
+        return self.is_array and (type(self.value) is np.ndarray or type(self.value) is float)
+
     def with_value(self, value: Any, *, zeroed: bool = False) -> MaskedFlow:
         """Return another value with the same mask."""
         return MaskedFlow(self._mask, value, zeroed=zeroed)
 
     def fill(self) -> Any:
         """Return the value with 0.0 in place of what is absent. For arrays it is computed once for all readers."""
-        if not self.is_array:
+        if not self.has_arrays:
             return TABLE["where"](self.mask, self.value, 0.0)
         if self._filled is None:
             # Adding 0.0 makes 0.0 of -0.0.
             known = self.zeroed and type(self._mask) is LazyMask
-            self._filled = self.value + 0.0 if known else TABLE["where"](self.mask, self.value, 0.0)
+            self._filled = self.value + 0.0 if known else zero_outside(self.mask, self.value)
         return self._filled
 
     def __iter__(self) -> Iterator[Any]:
@@ -94,7 +99,7 @@ def only(mask: Any, value: Any) -> Any:
 
 def is_nowhere(mask: Any) -> bool:
     """Return whether a mask is an array, so that its elements are known, and false everywhere."""
-    return type(mask) is np.ndarray and not mask.any()
+    return type(mask) is np.ndarray and not count_nonzero(mask)
 
 
 def multiply_flows(one: Any, two: Any) -> Any:
@@ -119,6 +124,19 @@ def _are_arrays(flow: MaskedFlow, factor: Any) -> bool:
     return flow.is_array and type(flow.value) is np.ndarray and type(factor) is np.ndarray
 
 
+def begin_sum(one: Any, two: Any, like: Any) -> Any:
+    """Add two flows to an array like another; the sum is a `GradientBuffer` if both are arrays.
+
+    It is an array that nothing else refers to, so what comes next can be added in place.
+    """
+    if type(one) is MaskedFlow and type(two) is MaskedFlow and one.has_arrays and two.has_arrays:
+        total = _neutral_outside(one) + _neutral_outside(two)
+        return GradientBuffer(total, one, two) if total.shape == like.shape else add_flows(one, two)
+    total = add_flows(one, two)
+    is_own = type(total) is np.ndarray and total.shape == like.shape and total.ndim > 0
+    return GradientBuffer(total) if is_own else total
+
+
 def add_flows(one: Any, two: Any) -> Any:
     """Add two flows; the sum is absent where both are."""
     if one is None or two is None:
@@ -139,22 +157,30 @@ def add_flows(one: Any, two: Any) -> Any:
 
 def _neutral_outside(flow: Any) -> Any:
     """Return a flow as a plain value to add; what is absent changes no number, except that -0.0 may become 0.0."""
-    return flow.value if type(flow) is MaskedFlow and flow.zeroed else fill_absent(flow, -0.0)
+    if type(flow) is not MaskedFlow:
+        return flow
+    if flow.zeroed:
+        return flow.value
+    # Arrays are filled once for all readers.
+    return flow.fill() if flow.has_arrays else fill_absent(flow, -0.0)
 
 
 class GradientBuffer:
     """A sum of flows to one array, while the sweep on numbers still adds to it; nothing else refers to its array.
 
-    So terms are added in place: a slice costs what the slice has elements, however large the array is.
+    So terms are added in place: a slice costs what the slice has elements, however large the array is. A sum of `flows`
+    is absent where all of them are; one that is `empty` is absent everywhere.
     """
 
     __slots__ = ("_marks", "value")
 
-    def __init__(self, value: Any, *, empty: bool = False) -> None:
+    def __init__(self, value: Any, *flows: MaskedFlow, empty: bool = False) -> None:
         self.value = value
         """The sum; -0.0 where nothing was added yet, because adding -0.0 changes no number."""
-        self._marks: list[tuple[Any, MaskedFlow | None]] | None = [] if empty else None
+        self._marks: list[tuple[Any, MaskedFlow | None]] | None = None
         """Where something was added: an index, and what was added if that has a mask. None if everywhere."""
+        if flows or empty:
+            self._marks = [(Ellipsis, flow) for flow in flows]
 
     def add_flow(self, flow: Any) -> None:
         """Add a flow."""
@@ -164,10 +190,18 @@ class GradientBuffer:
             self.value += flow
             self._marks = None
 
-    def add_part(self, index: Any, part: Any) -> None:
-        """Add a flow at an index that names no element twice; it is absent elsewhere."""
+    def add_part(self, index: Any, part: Any, *, is_view: bool = True) -> None:
+        """Add a flow at an index that names no element twice; it is absent elsewhere.
+
+        `is_view` says that the index consists of whole numbers and slices, so that NumPy returns a view for it.
+        """
         masked = type(part) is MaskedFlow
-        self.value[index] += _neutral_outside(part) if masked else part
+        addend = _neutral_outside(part) if masked else part
+        elements = self.value[index]
+        if is_view and type(elements) is np.ndarray:
+            elements += addend
+        else:
+            self.value[index] = elements + addend
         if self._marks is not None:
             self._marks.append((index, part if masked else None))
 

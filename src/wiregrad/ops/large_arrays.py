@@ -27,6 +27,9 @@ def has_nan(x: Any) -> bool:
     >>> has_nan(np.broadcast_to(np.nan, (2, 3))), has_nan(np.zeros(3))
     (True, False)
     """
+    if type(x) is np.ndarray and x.dtype.kind == "f" and x.flags.c_contiguous:
+        # Squares are not negative, so their sum is NaN only if one of them is. It may overflow, without a warning.
+        return math.isnan(dot_elements(x, x))
     return bool(np.isnan(_drop_repeats(x)).any())
 
 
@@ -44,6 +47,7 @@ def is_finite(x: Any) -> bool:
 
 # Bound once: while a function is recorded, NumPy's own name leads to a function that looks for wires.
 dot_elements = np.vdot
+count_nonzero = np.count_nonzero
 
 
 def _drop_repeats(x: Any) -> Any:
@@ -61,9 +65,29 @@ def select_elements(condition: Any, a: Any, b: Any) -> Any:
     """
     if type(condition) is np.ndarray and condition.size >= MIN_LARGE_ELEMENTS and condition.dtype == np.bool_:
         dtype = _common_dtype(condition.shape, a, b)
+        if dtype is not None and type(a) is np.ndarray and type(b) is float and not b and math.copysign(1.0, b) > 0.0:
+            return zero_outside(condition, a)
         if dtype is not None:
             return _select_by_bits(condition, a, b, dtype)
-    return np.asarray(np.where(condition, a, b))[()]
+    y: Any = np.where(condition, a, b)
+    return y if y.ndim else y[()]
+
+
+def zero_outside(mask: NDArray[Any], x: Any) -> Any:
+    """Return x where a mask holds, else 0.0.
+
+    >>> zero_outside(np.array([True, False]), np.array([np.nan, np.inf])).tolist()
+    [nan, 0.0]
+    """
+    if type(x) is float and 0.0 <= x < math.inf:
+        return mask * x
+    is_large = type(x) is np.ndarray and x.size >= MIN_LARGE_ELEMENTS and x.dtype in BITS
+    if not is_large or mask.shape != x.shape or mask.dtype != np.bool_:
+        return select_elements(mask, x, 0.0)
+    bits = BITS[x.dtype]
+    kept: NDArray[Any] = np.negative(mask.view(np.int8)).astype(bits)
+    np.bitwise_and(kept, x.view(bits), out=kept)
+    return kept.view(x.dtype)
 
 
 def _common_dtype(shape: tuple[int, ...], a: Any, b: Any) -> Any:
@@ -90,12 +114,21 @@ def _select_by_bits(condition: NDArray[Any], a: Any, b: Any, dtype: np.dtype[Any
     one, two = (np.asarray(x, dtype).view(BITS[dtype]) for x in (a, b))
     # -1 has all bits set.
     chosen: NDArray[Any] = np.negative(condition.view(np.int8)).astype(BITS[dtype])
-    if two.ndim or two:
-        np.bitwise_and(chosen, one ^ two, out=chosen)
-        np.bitwise_xor(chosen, two, out=chosen)
-    else:
-        np.bitwise_and(chosen, one, out=chosen)
+    np.bitwise_and(chosen, one ^ two, out=chosen)
+    np.bitwise_xor(chosen, two, out=chosen)
     return chosen.view(dtype)
+
+
+def clip_large(x: Any, low: Any, high: Any) -> Any:
+    """Return `np.clip(x, low, high)` for a large array and two numbers; None for other operands.
+
+    >>> clip_large(np.full(5000, 3.0), -1.0, 1.0)[0]
+    np.float64(1.0)
+    """
+    if type(x) is not np.ndarray or x.size < MIN_LARGE_ELEMENTS or x.dtype not in BITS:
+        return None
+    # One pass over the array, where a maximum and a minimum take two slower ones.
+    return x.clip(low, high) if type(low) is float and type(high) is float else None
 
 
 def power_of_large(a: Any, b: Any) -> Any:
@@ -112,13 +145,13 @@ def power_of_large(a: Any, b: Any) -> Any:
     if exponent == 1.0:
         return np.positive(a)
     if exponent == 0.5:
-        return np.sqrt(a) if np.min(a) > 0.0 else None
+        return np.sqrt(a) if np.minimum.reduce(a, axis=None) > 0.0 else None
     return _power_by_magnitude(a, b) if exponent != 2.0 and abs(exponent) < MAX_EXACT_EXPONENT else None
 
 
 def _power_by_magnitude(a: NDArray[Any], b: Any) -> Any:
     """Return a whole power of numbers of both signs by the power of their magnitudes; None for other powers."""
-    if b % 1.0 or not np.min(a) < 0.0:
+    if b % 1.0 or not np.minimum.reduce(a, axis=None) < 0.0:
         return None
     y = np.power(np.abs(a), b)
     return np.copysign(y, a) if b % 2.0 else y

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,8 +30,9 @@ def _leading_lengths(x: Any, rank: int) -> tuple[int, ...]:
     return lengths
 
 
-# Bound once: while a function is recorded, NumPy's own name leads to a function that looks for wires.
+# Bound once: while a function is recorded, NumPy's own names lead to functions that look for wires.
 convert_plain = np.asarray
+make_zeros = np.zeros
 
 
 def _spread_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
@@ -192,7 +194,7 @@ def _inverse_order(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _permute_array(x: Any, *, axes: tuple[int, ...]) -> Any:
-    x = x if type(x) is np.ndarray else np.asarray(x)
+    x = x if type(x) is np.ndarray else convert_plain(x)
     lead = x.ndim - len(axes)
     return x.transpose((*range(lead), *axes) if lead else axes)
 
@@ -320,9 +322,9 @@ def hollow_array(shape: tuple[int, ...]) -> Any:
 
 
 def _put_into_zeros(x: Any, *, index: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
-    x = np.asarray(x)
+    x = convert_plain(x)
     lead = _leading_lengths(x, hollow_array(shape)[decode_index(index, 0)].ndim)
-    y = np.zeros(lead + shape, x.dtype)
+    y = make_zeros(lead + shape, x.dtype)
     y[decode_index(index, len(lead))] = x
     return y
 
@@ -350,7 +352,7 @@ def _put_text(x: str, *, types: InputTypes, index: tuple[Any, ...], shape: tuple
 
 
 def _pick_part(x: Any, *, index: tuple[Any, ...]) -> Any:
-    x = x if type(x) is np.ndarray else np.asarray(x)
+    x = x if type(x) is np.ndarray else convert_plain(x)
     return x[decode_index(index, x.ndim - _count_indexed_axes(index))]
 
 
@@ -438,14 +440,14 @@ put_add: Linear = register(
 
 def _add_at_places(x: Any, places: Any, shape: tuple[int, ...]) -> Any:
     """Return zeros of a shape with elements added at places, which number the elements of the shape in C order."""
-    y = np.zeros(shape, x.dtype)
+    y = make_zeros(shape, x.dtype)
     # `add.at` is fastest on one axis.
     np.add.at(y.reshape(-1), places.reshape(-1), x.reshape(-1))
     return y
 
 
 def _number_places(shape: tuple[int, ...]) -> Any:
-    return np.arange(int(np.prod(shape))).reshape(shape)
+    return np.arange(prod(shape)).reshape(shape)
 
 
 def _replace_length(x: Any, axis: int, length: int) -> tuple[int, ...]:
@@ -464,19 +466,27 @@ def _take_slices(x: Any, indices: Any, *, axis: int) -> Any:
 
 
 def _add_slices(x: Any, indices: Any, *, axis: int, length: int) -> Any:
-    x = np.asarray(x)
-    indices = np.asarray(indices)
+    x = convert_plain(x)
+    indices = convert_plain(indices)
     shape = _replace_length(x, axis, length)
     if indices.ndim == 1:
         places, are_distinct = _find_places(indices, length)
         if are_distinct or (x.dtype == np.bool_ and x.all()):
             # No place is used twice, so elements are assigned, which is many times faster than adding.
-            y = np.zeros(shape, x.dtype)
+            y = make_zeros(shape, x.dtype)
             y[_index_along(places, axis)] = x
             return y
         if x.ndim == 1 and x.dtype == np.float64:
             return np.bincount(places, x, length)
+        if x.size <= MAX_ADDED_BY_SLICE:
+            y = make_zeros(shape, x.dtype)
+            np.add.at(y, _index_along(places, axis), x)
+            return y
     return _add_at_places(x, _take_slices(_number_places(shape), indices, axis=axis), shape)
+
+
+MAX_ADDED_BY_SLICE = 256
+"""The number of elements up to which whole slices are added; for more, it is faster to number single elements."""
 
 
 def _index_along(places: NDArray[Any], axis: int) -> Any:
@@ -486,7 +496,7 @@ def _index_along(places: NDArray[Any], axis: int) -> Any:
 
 def _count_from_start(indices: NDArray[Any], length: int) -> NDArray[Any]:
     """Return indices with negative ones counted from the start."""
-    if indices.size and indices.min() < 0:
+    if indices.size and np.minimum.reduce(indices) < 0:
         indices = np.where(indices < 0, indices + length, indices)
     return indices.astype(np.intp, copy=False)
 
@@ -511,7 +521,13 @@ def _find_places(indices: NDArray[Any], length: int) -> tuple[NDArray[Any], bool
 
 def _are_distinct(places: NDArray[Any]) -> bool:
     """Return whether no place comes twice."""
-    return not places.size or bool(np.bincount(places).max() == 1)
+    if places.size <= MAX_LISTED_PLACES:
+        return len(set(places.tolist())) == places.size
+    return bool(np.bincount(places).max() == 1)
+
+
+MAX_LISTED_PLACES = 64
+"""The number of places up to which a set of numbers is made faster than an array that counts them."""
 
 
 _ADD_AT = '''\
@@ -609,7 +625,7 @@ take_add: Linear = register(
 
 
 def _add_elements(x: Any, indices: Any, *, axis: int, length: int) -> Any:
-    x = np.asarray(x)
+    x = convert_plain(x)
     shape = _replace_length(x, axis, length)
     return _add_at_places(x, np.take_along_axis(_number_places(shape), indices, axis), shape)
 
@@ -724,12 +740,14 @@ def _cast_gradient(g: Any, x: Any) -> Any:
         return None
     if dtype == wanted:
         return g
+    if type(g) is np.ndarray:
+        return (g.real if dtype.kind == "c" and wanted.kind == "f" else g).astype(wanted)
     return cast(real(g) if dtype.kind == "c" and wanted.kind == "f" else g, dtype=wanted.name)
 
 
 def _make_imaginary(x: Any) -> Any:
     # A product with 1j would turn inf into NaN.
-    y = np.zeros(np.shape(x), np.result_type(np.asarray(x).dtype, np.complex64))
+    y = make_zeros(np.shape(x), np.result_type(convert_plain(x).dtype, np.complex64))
     y.imag = x
     return y[()]
 
@@ -756,7 +774,7 @@ cast: Linear = register(
         doc="The same numbers in another dtype.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=lambda x, *, dtype: np.asarray(x).astype(dtype)[()],
+        forward=lambda x, *, dtype: convert_plain(x).astype(dtype)[()],
         numpy=_cast_text,
         transpose=lambda g, slot, x, *, dtype: _cast_gradient(g, x),
         moves=True,
@@ -786,7 +804,7 @@ real: Linear = register(
         doc="The real part.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=lambda x: np.asarray(x).real[()],
+        forward=lambda x: convert_plain(x).real[()],
         numpy="np.real",
         transpose=lambda g, slot, x: _cast_gradient(g, x),
         moves=True,
@@ -800,7 +818,7 @@ imag: Linear = register(
         doc="The imaginary part; 0 for a real wire.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=lambda x: np.asarray(x).imag[()],
+        forward=lambda x: convert_plain(x).imag[()],
         numpy="np.imag",
         transpose=lambda g, slot, x: imaginary(g) if getattr(x, "dtype", np.dtype(float)).kind == "c" else None,
         samples=_complex_samples,
@@ -872,7 +890,7 @@ def count_windows(length: int, size: int, step: int, dilation: int) -> int:
 
 
 def _view_windows(x: Any, *, size: WindowLengths, step: WindowLengths, dilation: WindowLengths) -> Any:
-    array = np.asarray(x)
+    array = convert_plain(x)
     spans = tuple([d * (n - 1) + 1 for n, d in zip(size, dilation, strict=True)])
     if array.ndim < len(size) or min((*size, *step, *dilation)) < 1:
         raise ValueError(f"windows {size} with steps {step} and dilation {dilation} do not fit shape {array.shape}")
@@ -884,11 +902,11 @@ def _view_windows(x: Any, *, size: WindowLengths, step: WindowLengths, dilation:
 def _add_windows_back(
     x: Any, *, size: WindowLengths, step: WindowLengths, dilation: WindowLengths, shape: WindowLengths
 ) -> Any:
-    array = np.asarray(x)
+    array = convert_plain(x)
     rank = len(size)
     counts = array.shape[array.ndim - 2 * rank : array.ndim - rank]
     lead = array.shape[: array.ndim - 2 * rank]
-    y = np.zeros(lead + shape, array.dtype)
+    y = make_zeros(lead + shape, array.dtype)
     axes = list(range(array.ndim))
     outer = axes[len(lead) : len(lead) + rank]
     inner = axes[len(lead) + rank :]
@@ -924,7 +942,7 @@ def _add_parts(y: Any, parts: Any, starts: WindowLengths, steps: WindowLengths) 
 
 def _mask_reached(length: int, size: int, step: int, dilation: int) -> Any:
     """Return which elements along an axis are inside some window."""
-    reached = np.zeros(length, bool)
+    reached = make_zeros(length, bool)
     starts = np.arange(count_windows(length, size, step, dilation)) * step
     reached[starts[:, None] + np.arange(size) * dilation] = True
     return reached

@@ -214,7 +214,9 @@ class MemoryPool(threading.local):
     def _next_block(self, blocks: deque[ArrayMemory]) -> tuple[ArrayMemory, int]:
         """Take the oldest of some blocks out of the pool; returns it with its reference count."""
         memory = blocks.popleft()
-        return memory, getrefcount(memory)
+        # On a line of its own: a tuple that is being built holds one more reference.
+        references = getrefcount(memory)
+        return memory, references
 
     def _take_block(self, size: int) -> ArrayMemory:
         """Return a writeable block of a size that nothing else refers to; allocated if the pool has none.

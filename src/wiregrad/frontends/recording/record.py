@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ from wiregrad.frontends.recording.value import (
     notes_of,
     wrap_node,
 )
-from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ir import INPUT, TABLE, Op, Pattern
 from wiregrad.ir.columns import is_group_label
 from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
@@ -76,7 +76,6 @@ WIRE_DTYPES = frozenset(DTYPES.values())
 """The dtypes that a wire can have."""
 MAX_EXACT_INT = 1 << 53
 """Whole numbers up to this one are exact as floats."""
-SPREAD = TABLE["spread"]
 new_extra: Callable[[tuple[Any, ...]], ExtraNode] = partial(tuple.__new__, ExtraNode)
 
 
@@ -148,15 +147,15 @@ def _compute_quietly(op: Op, xs: Sequence[Any]) -> Any:
         return op.compute(*xs)
 
 
-def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Value | None:
+def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     """Record an op on arrays and numbers that are on the running tape; returns None for other operands."""
-    sources = list[int]()
-    xs = list[Any]()
+    sources: list[int] = []
+    xs: list[Any] = []
     if len(operands) != len(op.inputs):
         return None
     kinds = _gather_alike(tape, operands, sources, xs)
-    if len(xs) != len(op.inputs):
-        return None
+    if len(xs) != len(op.inputs) or kinds & NO_ARRAYS:
+        return _compare_numbers(op, xs) if kinds & NO_ARRAYS and op.pattern is Pattern.BLOCK else None
     try:
         y = None if op.on_large is None else op.on_large(*xs)
         if y is None:
@@ -165,9 +164,13 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Value | None:
     except (TypeError, ValueError):
         # The general path raises an error that says what is wrong.
         return None
-    if type(y) is not np.ndarray or y.dtype.kind != "f":
+    if type(y) is not np.ndarray:
         return None
     y.setflags(write=False)
+    kind = y.dtype.kind
+    if kind != "f" and (kind != "c" or op.of_complex is not None):
+        # A condition has no gradient; other results need more care.
+        return y if kind == "b" and op.pattern is Pattern.BLOCK else None
     if kinds & MIXED_SHAPES:
         _spread_values(tape, sources, xs, y.shape)
     kept = y
@@ -185,6 +188,16 @@ HAS_LITERALS = 1
 """A literal among the operands has to be converted or copied."""
 MIXED_SHAPES = 2
 """The operands have to be broadcast."""
+NO_ARRAYS = 4
+"""All operands are numbers."""
+
+
+def _compare_numbers(op: Any, xs: Sequence[Any]) -> Any:
+    """Return what a comparison of numbers says; None for other ops, and if an operand was not read."""
+    if len(xs) != len(op.inputs):
+        return None
+    y = op.forward(*xs)
+    return y if type(y) is np.bool_ else None
 
 
 def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> int:
@@ -196,7 +209,7 @@ def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: l
         if kind is Value and x._tape is tape:
             data = x._data
             sources.append(x._index)
-        elif kind is float or kind is np.float64 or (kind is np.ndarray and x.dtype.kind != "O"):
+        elif kind is float or kind is np.float64 or kind is complex or (kind is np.ndarray and x.dtype.kind != "O"):
             data = x
             kinds = kinds if kind is np.ndarray and is_owned(x) else kinds | HAS_LITERALS
             sources.append(LITERAL)
@@ -222,19 +235,22 @@ def _gather_alike(tape: Tape, operands: Sequence[Any], sources: list[int], xs: l
             elif data.shape != shape:
                 kinds |= MIXED_SHAPES
         xs.append(data)
-    if shape is None:
-        xs.clear()
-    return kinds
+    return kinds if shape is not None else kinds | NO_ARRAYS
 
 
 def _spread_values(tape: Tape, sources: list[int], xs: list[Any], shape: tuple[int, ...]) -> None:
     """Broadcast the values among operands to a shape, each by a node of its own."""
     for k, x in enumerate(xs):
         if sources[k] != LITERAL and x.shape != shape:
-            op = SPREAD.bind({"rank": x.ndim, "shape": shape})
+            op = _bind_spread(x.ndim, shape)
             spread = broadcast_array(convert_plain(x), shape)
             sources[k] = tape.append_extra(new_extra((op, (sources[k],), (x,), spread, 0)))
             xs[k] = spread
+
+
+@lru_cache(maxsize=1024)
+def _bind_spread(rank: int, shape: tuple[int, ...]) -> Op:
+    return TABLE["spread"].bind({"rank": rank, "shape": shape})
 
 
 def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode: int) -> Any:
@@ -246,7 +262,7 @@ def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode:
         reads, reads_output = op.reads(tuple([source != LITERAL for source in sources]))
     large = y.size > MAX_KEPT_ELEMENTS
     for k, x in enumerate(xs):
-        if type(x) is float:
+        if type(x) is float or type(x) is complex:
             xs[k] = y.dtype.type(x)
         elif type(x) is np.float64:
             continue
@@ -264,6 +280,8 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
         y = op.kernel(x)
     except (ValueError, TypeError, IndexError) as error:
         raise _refusal_error(op, [x], error) from error
+    if type(y) is np.ndarray and not y.ndim:
+        y = y[()]
     result = _wrap_output(y)
     if result is None:
         return finish_node(tape, op, (value,), (x,), y)
@@ -273,15 +291,16 @@ def _record_one(tape: Tape, op: Op, value: Value) -> Any:
         y = DroppedArray(y) if type(y) is np.ndarray else y
     result._tape = tape
     result._index = tape.append_extra(new_extra((op, (value._index,), (kept,), y, 0)))
-    if op.is_view:
+    if op.is_view and type(result) is Value:
+        # A number has no views.
         tape.views.add(value, value._index, result)
     return result
 
 
 def _record_arrays(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
     """Record an op on several arrays, of which some are on the running tape; returns None for other operands."""
-    sources = list[int]()
-    xs = list[Any]()
+    sources: list[int] = []
+    xs: list[Any] = []
     for x in operands:
         if type(x) is Value and x._tape is tape:
             sources.append(x._index)

@@ -28,7 +28,7 @@ from wiregrad.frontends.recording.user_code import GroupBlock
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
 from wiregrad.ir.types_and_kinks import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
-from wiregrad.ops.gradient_flow import GradientBuffer, MaskedFlow, add_flows, is_complex, match_dtype
+from wiregrad.ops.gradient_flow import GradientBuffer, MaskedFlow, add_flows, begin_sum, is_complex, match_dtype
 
 ROW_FORMAT = Struct("<dddiiH")
 STRIDE = ROW_FORMAT.size
@@ -104,9 +104,12 @@ class RowCopies:
 class ViewNotes:
     """The views that were taken of the arrays of a tape; while one exists, neither it nor its array changes alone."""
 
-    __slots__ = ("sources", "views")
+    __slots__ = ("limits", "sources", "views")
 
     def __init__(self) -> None:
+        self.limits: dict[int, int] = {}
+        """For the offset of an array with many views, how many may be remembered before those that are gone are
+        forgotten."""
         self.sources: dict[int, tuple[weakref.ref[Any], int]] = {}
         """For the offset of each view, the value that it was taken of, and that value's offset."""
         self.views: dict[int, list[tuple[weakref.ref[Any], int]]] = {}
@@ -117,8 +120,10 @@ class ViewNotes:
         self.sources[view._index] = (weakref.ref(array), offset)
         views = self.views.setdefault(offset, [])
         views.append((weakref.ref(view), view._index))
-        if len(views) > MAX_REMEMBERED_VIEWS:
+        if len(views) > MAX_REMEMBERED_VIEWS and len(views) > self.limits.get(offset, 0):
             views[:] = [(ref, at) for ref, at in views if ref() is not None or at in self.views]
+            # So the time that this takes is in proportion to the number of views, however many of them stay.
+            self.limits[offset] = 2 * len(views)
 
     def is_view(self, value: Any) -> bool:
         """Return whether a value is a view of an array that still exists, or of which another view exists."""
@@ -615,7 +620,7 @@ def _pull_extra(node: ExtraNode, g: Any, adjoints: list[Any], start: int) -> Non
     if op.picks_part and sources[0] >= start and type(xs[0]) in ARRAY_STAND_INS:
         part = op.find_part(xs)
         if part is not None:
-            _add_part(part, g, xs[0], adjoints, (sources[0] - start) // STRIDE)
+            _add_part(part, g, xs[0], adjoints, (sources[0] - start) // STRIDE, is_view=op.is_view)
             return
     if op.pulls_together:
         slots = [slot for slot in range(len(sources) - 1, -1, -1) if sources[slot] >= start]
@@ -645,13 +650,10 @@ def _add_sent(sent: Any, x: Any, adjoints: list[Any], index: int) -> None:
     elif type(held) is GradientBuffer:
         held.add_flow(sent)
     else:
-        total = add_flows(held, sent)
-        # The sum is an array that nothing else refers to, so what comes next can be added in place.
-        is_own = type(total) is np.ndarray and total.shape == x.shape and total.ndim > 0
-        adjoints[index] = GradientBuffer(total) if is_own else total
+        adjoints[index] = begin_sum(held, sent, x)
 
 
-def _add_part(part: Any, g: Any, x: Any, adjoints: list[Any], index: int) -> None:
+def _add_part(part: Any, g: Any, x: Any, adjoints: list[Any], index: int, *, is_view: bool) -> None:
     """Add the gradient of a part of an array to the gradient of the array."""
     flow = g.value if type(g) is MaskedFlow else g
     if type(g) is not float and (type(flow) is not np.ndarray or flow.dtype is not x.dtype):
@@ -664,7 +666,7 @@ def _add_part(part: Any, g: Any, x: Any, adjoints: list[Any], index: int) -> Non
         if held is not None:
             buffer.add_flow(held)
         adjoints[index] = held = buffer
-    held.add_part(part, g)
+    held.add_part(part, g, is_view=is_view)
 
 
 def fit_flow(flow: Any, x: Any) -> Any:

@@ -1,26 +1,24 @@
 """Functions of linear algebra: products of arrays, einsum, and the functions of `np.linalg`.
 
-Which ops a function such as `einsum` applies depends on the shapes of its operands alone, and finding them takes longer
-than applying them to small arrays. So it has a plan: the function is run once on wires that have nothing but a shape,
-and written down as a list of ops; after that only the ops are applied.
+Which ops `einsum` and products apply depends on the shapes of their operands alone, so they have plans
+(`registry.OpPlan`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import WireType
 from wiregrad.ir import TABLE
-from wiregrad.ir.op import Op, OperatorMethods
 from wiregrad.ops.array_ops import conjugate_flow
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_SCIPY,
+    OpPlan,
     dtype_of,
     lift,
     ndim_of,
@@ -28,68 +26,6 @@ from wiregrad.ops.functions.registry import (
 )
 from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.ops.linalg_records import definite_samples, normal_samples
-
-NUMBER = np.dtype(float)
-
-
-class PlannedOp(NamedTuple):
-    """One op of a plan, and the numbers of its operands: first those of the plan, then the results of its ops."""
-
-    op: Op
-    sources: tuple[int, ...]
-
-
-class OpPlan:
-    """The ops that a function applies to operands of given shapes."""
-
-    def __init__(self, function: Callable[..., Any], shapes: Sequence[tuple[int, ...]]) -> None:
-        self.steps: list[PlannedOp] = []
-        self._shapes = list(shapes)
-        result: PlannedWire = function(*[PlannedWire(self, number) for number in range(len(shapes))])
-        self.result = result.number
-
-    def shape_at(self, number: int) -> tuple[int, ...]:
-        """Return the shape of an operand or of the result of an op."""
-        return self._shapes[number]
-
-    def add_op(self, op: Op, operands: Sequence[PlannedWire]) -> PlannedWire:
-        """Note that an op is applied."""
-        shapes = [self._shapes[x.number] for x in operands]
-        self.steps.append(PlannedOp(op, tuple([x.number for x in operands])))
-        self._shapes.append(_infer_shape(op, shapes))
-        return PlannedWire(self, len(self._shapes) - 1)
-
-    def run(self, operands: Sequence[Any]) -> Any:
-        """Apply the ops to arrays or wires of the shapes that the plan was made for."""
-        wires = list(operands)
-        for op, sources in self.steps:
-            wires.append(op(*[wires[k] for k in sources]))
-        return wires[self.result]
-
-
-class PlannedWire(OperatorMethods):
-    """Stands for an array while a plan is made: it has a shape, and notes the ops that are applied to it."""
-
-    __slots__ = ("number", "plan")
-
-    def __init__(self, plan: OpPlan, number: int) -> None:
-        self.plan = plan
-        self.number = number
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape."""
-        return self.plan.shape_at(self.number)
-
-    def __wiregrad_apply__(self, op: Op, operands: Sequence[Any]) -> PlannedWire:
-        return self.plan.add_op(op, operands)
-
-
-def _infer_shape(op: Op, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    if op.by_element:
-        return np.broadcast_shapes(*shapes)
-    return op.infer(tuple([WireType(NUMBER, shape) for shape in shapes])).shape
-
 
 EigResult: Any = type(np.linalg.eig(np.eye(1)))
 EighResult: Any = type(np.linalg.eigh(np.eye(1)))

@@ -25,11 +25,12 @@ from wiregrad.ops.functions.registry import (
     dtype_of,
     lift,
     ndim_of,
+    plan_by_shape,
     register_function,
     sample_calls,
 )
 from wiregrad.ops.functions.shape import as_row, gather_along, getitem, pick_elements, reshape_to, stretch_to
-from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, is_wire, match_shape, shape_of
+from wiregrad.ops.gradient_flow import conjugate_flow, is_complex, is_nowhere, is_wire, match_shape, shape_of
 from wiregrad.ops.reduce_records import drop_first, drop_last, merge_axes, slice_axis
 
 
@@ -644,7 +645,10 @@ def _square_magnitude(x: Any) -> Any:
 
 def root_of_squares(x: Any) -> Any:
     """Return the root of a sum of squares; at 0 its gradient is 0, as for a norm, and the second derivative is NaN."""
-    return TABLE["where"](TABLE["equal"](x, 0.0), TABLE["power"](x, 1.5), TABLE["sqrt"](x))
+    is_zero = TABLE["equal"](x, 0.0)
+    if is_nowhere(is_zero) or is_zero is np.False_ or is_zero is False:
+        return TABLE["sqrt"](x)
+    return TABLE["where"](is_zero, TABLE["power"](x, 1.5), TABLE["sqrt"](x))
 
 
 @register_function(
@@ -671,10 +675,20 @@ def var(
 ) -> Any:
     """Variance along axes, or of everything."""
     a = cast_to(a, dtype)
+    if where is True and mean is None and dtype_of(a).kind == "f":
+        return _spread_about_mean(a, axis, bool(keepdims), ddof if correction is None else correction)
     centre = FUNCTIONS["mean"].run(a, axis, keepdims=True, where=where) if mean is None else lift(mean)
     spread = sum_(_square_magnitude(a - centre), axis, keepdims=keepdims, where=where)
     count = _count_where(a, where, axis, keepdims, dtype_of(spread))
     return spread / _degrees_left(count, ddof if correction is None else correction)
+
+
+@plan_by_shape
+def _spread_about_mean(x: Any, axis: Any, keepdims: bool, used: float) -> Any:
+    """Return the variance of real numbers along axes."""
+    count = float(count_along(x, axes_from_end(axis, ndim_of(x))))
+    distance = x - reduce_along("sum", x, axis, True) / count
+    return reduce_along("sum", TABLE["square"](distance), axis, keepdims) / _degrees_left(count, used)
 
 
 def _degrees_left(count: Any, used: float) -> Any:
@@ -852,9 +866,12 @@ def _real_and_imag(x: Any) -> tuple[Any, ...]:
     return (TABLE["real"](x), TABLE["imag"](x)) if is_complex(x) else (x,)
 
 
-def _inner_product(row: Any) -> Any:
+@plan_by_shape
+def _square_of_length(x: Any) -> Any:
+    """Return the sum of the squares of all elements, as an inner product."""
+    row = as_row(x)
     (length,) = shape_of(row)
-    return TABLE["matmul"](reshape_to(row, (1, length)), reshape_to(row, (length, 1)))
+    return reshape_to(TABLE["matmul"](reshape_to(row, (1, length)), reshape_to(row, (length, 1))), ())
 
 
 def _vector_norm(x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -926,7 +943,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     everything = axis is None and (ord is None or (ord in ("f", "fro") and ndim == 2) or (ord == 2 and ndim == 1))
     if everything:
         # NumPy uses an inner product here and a sum elsewhere, which round differently.
-        square = functools.reduce(operator.add, [_inner_product(row) for row in _real_and_imag(as_row(x))])
+        square = functools.reduce(operator.add, [_square_of_length(part) for part in _real_and_imag(x)])
         return reshape_to(root_of_squares(square), (1,) * ndim if keepdims else ())
     if axis is None:
         axes: tuple[Any, ...] = tuple(range(ndim))

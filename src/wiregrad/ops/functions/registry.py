@@ -3,6 +3,10 @@
 `register_function` adds a function under its own name and for NumPy functions. The helpers read arguments (`lift`,
 `dtype_of`, `axis_from_end`) and list calls at which a function is checked (`sample_calls`).
 
+Which ops a function such as `einsum` or `diagonal` applies depends on the shapes of its operands alone, and finding
+them takes longer than applying them to small arrays. So it has a plan: the function is run once on wires that have
+nothing but a shape, and written down as a list of ops; after that only the ops are applied.
+
 A function of NumPy or SciPy in `REFUSALS` has no derivative, or none here. It raises for recorded values, with its
 sentence, which says what to write instead, as the hint; conditions and whole numbers are passed to NumPy. A test
 compares the table with the functions that NumPy has. The solvers of `scipy.optimize` refuse values with advice, instead
@@ -17,11 +21,15 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache, wraps
+from math import prod
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
+from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError, format_user_line, require_package
+from wiregrad.ir.op import Op, OperatorMethods
 from wiregrad.lazy import import_later
 from wiregrad.ops.gradient_flow import is_wire, shape_of
 
@@ -189,6 +197,113 @@ def replace_length(shape: tuple[int, ...], axis: int, *lengths: int) -> tuple[in
     """
     place = axis + len(shape)
     return shape[:place] + lengths + shape[place + 1 :]
+
+
+NUMBER = np.dtype(float)
+
+
+class PlannedOp(NamedTuple):
+    """One op of a plan, and the numbers of its operands: first those of the plan, then the results of its ops."""
+
+    op: Op | None
+    sources: tuple[Any, ...]
+    """If the op is None, the result: one plain number."""
+
+
+class OpPlan:
+    """The ops that a function applies to operands of given shapes."""
+
+    def __init__(self, function: Callable[..., Any], shapes: Sequence[tuple[int, ...]]) -> None:
+        self.steps: list[PlannedOp] = []
+        self._shapes = list(shapes)
+        result: PlannedWire = function(*[PlannedWire(self, number) for number in range(len(shapes))])
+        self.result = result.number
+
+    def shape_at(self, number: int) -> tuple[int, ...]:
+        """Return the shape of an operand or of the result of an op."""
+        return self._shapes[number]
+
+    def add_op(self, op: Op, operands: Sequence[Any]) -> PlannedWire:
+        """Note that an op is applied."""
+        numbers = tuple([x.number if isinstance(x, PlannedWire) else self._add_number(x) for x in operands])
+        return self._add_step(PlannedOp(op, numbers), _infer_shape(op, [self._shapes[k] for k in numbers]))
+
+    def _add_number(self, x: Any) -> int:
+        if type(x) is not float:
+            raise TypeError(f"the operands of a plan are wires and floats; got {type(x).__name__}")
+        return self._add_step(PlannedOp(None, (x,)), ()).number
+
+    def _add_step(self, step: PlannedOp, shape: tuple[int, ...]) -> PlannedWire:
+        self.steps.append(step)
+        self._shapes.append(shape)
+        return PlannedWire(self, len(self._shapes) - 1)
+
+    def run(self, operands: Sequence[Any]) -> Any:
+        """Apply the ops to arrays or wires of the shapes that the plan was made for."""
+        wires = list(operands)
+        for op, sources in self.steps:
+            wires.append(sources[0] if op is None else op(*[wires[k] for k in sources]))
+        return wires[self.result]
+
+
+class PlannedWire(OperatorMethods):
+    """Stands for an array while a plan is made: it has a shape, and notes the ops that are applied to it."""
+
+    __slots__ = ("number", "plan")
+
+    def __init__(self, plan: OpPlan, number: int) -> None:
+        self.plan = plan
+        self.number = number
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.plan.shape_at(self.number)
+
+    def __wiregrad_apply__(self, op: Op, operands: Sequence[Any]) -> PlannedWire:
+        return self.plan.add_op(op, operands)
+
+
+def _infer_shape(op: Op, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    if op.by_element:
+        return np.broadcast_shapes(*shapes)
+    return op.infer(tuple([WireType(NUMBER, shape) for shape in shapes])).shape
+
+
+MAX_PLANNED_ELEMENTS = 2048
+"""Arrays with more elements take longer than finding the ops to apply to them."""
+PLAIN_SETTINGS = frozenset([int, float, bool, str, type(None)])
+"""Types of settings that a plan may be kept for; a setting of another type may be recorded itself."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def plan_by_shape(function: Function) -> Function:
+    """Let a function of one array keep its plan for each shape; which ops it applies must depend on nothing else.
+
+    Its other arguments are settings.
+    """
+
+    @lru_cache(maxsize=1024, typed=True)
+    def make_plan(shape: tuple[int, ...], args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...]) -> OpPlan:
+        return OpPlan(lambda x: function(x, *args, **dict(kwargs)), (shape,))
+
+    @wraps(function)
+    def run_plan(x: Any, *args: Any, **kwargs: Any) -> Any:
+        x = lift(x)
+        shape = shape_of(x)
+        if prod(shape) > MAX_PLANNED_ELEMENTS:
+            return function(x, *args, **kwargs)
+        for setting in (*args, *kwargs.values()) if kwargs else args:
+            if type(setting) not in PLAIN_SETTINGS and not _is_plain_tuple(setting):
+                return function(x, *args, **kwargs)
+        return make_plan(shape, args, tuple(kwargs.items())).run((x,))
+
+    return cast(Function, run_plan)
+
+
+def _is_plain_tuple(setting: Any) -> bool:
+    """Return whether a setting is a tuple of numbers and words."""
+    return type(setting) is tuple and PLAIN_SETTINGS.issuperset(map(type, setting))
 
 
 class N(tuple[int, ...]):

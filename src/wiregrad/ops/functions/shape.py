@@ -29,12 +29,20 @@ from wiregrad.ops.functions.registry import (
     dtype_of,
     lift,
     ndim_of,
+    plan_by_shape,
     register_function,
     replace_length,
     sample_calls,
 )
 from wiregrad.ops.gradient_flow import is_wire, shape_of
-from wiregrad.ops.shape_records import complete_index, decode_index, encode_index, encode_item, hollow_array
+from wiregrad.ops.shape_records import (
+    complete_index,
+    convert_plain,
+    decode_index,
+    encode_index,
+    encode_item,
+    hollow_array,
+)
 
 
 def as_row(x: Any) -> Any:
@@ -89,6 +97,9 @@ def getitem(x: Any, index: Any, /) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if BASIC_INDEX_TYPES.issuperset(map(type, parts)):
         return _bind_index(tuple([encode_item(part) for part in parts]), shape_of(x))(x)
+    if type(index) is list and index and WHOLE_NUMBER.issuperset(map(type, index)):
+        index = convert_plain(index)
+        parts = (index,)
     if type(index) is np.ndarray and index.ndim == 1 and ndim_of(x) and index.dtype.kind in "iub":
         # NumPy itself raises for an index that does not fit.
         hollow_array(shape_of(x)[:1])[index]
@@ -120,14 +131,16 @@ def _number_cells(parts: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
     """
     if len(parts) != len(shape) or not all(type(part) is np.ndarray and part.ndim == 1 for part in parts):
         return None
-    numbers: Any = None
-    for part, length in zip(parts, shape, strict=True):
-        if part.dtype.kind != "i" or not part.size or part.size != parts[0].size:
-            return None
-        if np.minimum.reduce(part) < 0 or np.maximum.reduce(part) >= length:
-            return None
-        numbers = part if numbers is None else numbers * length + part
-    return numbers
+    if any(part.dtype.kind != "i" or not part.size or part.size != parts[0].size for part in parts):
+        return None
+    try:
+        return number_cells(parts, shape)
+    except ValueError:
+        return None
+
+
+# Bound once: while a function is recorded, NumPy's own name leads to a function that looks for wires.
+number_cells = np.ravel_multi_index
 
 
 def _normalize_item(item: Any) -> Any:
@@ -144,6 +157,7 @@ def _normalize_item(item: Any) -> Any:
     return operator.index(array[()]) if array.ndim == 0 and array.dtype.kind in "iu" else array
 
 
+WHOLE_NUMBER = frozenset([int])
 BASIC_INDEX_TYPES = frozenset([int, slice, type(None), type(Ellipsis)])
 """The types of the parts of an index that gives a view."""
 
@@ -490,6 +504,7 @@ def _read_in_order(x: Any, order: str, what: Callable[[Any], Any]) -> Any:
         (N(2, 3), -1),
     ),
 )
+@plan_by_shape
 def reshape(x: Any, /, *lengths: Any, shape: Any = None, order: str = "C", copy: bool | None = None) -> Any:
     """The same elements in another shape; one length may be -1."""
     if lengths and isinstance(lengths[-1], str):
@@ -507,6 +522,7 @@ def reshape(x: Any, /, *lengths: Any, shape: Any = None, order: str = "C", copy:
     method=True,
     samples=sample_calls((N(2, 3),), (N(2, 3), "F"), (N(),), (N(4),), (N(2, 1, 3),), (N(0, 2),)),
 )
+@plan_by_shape
 def ravel(x: Any, order: str = "C") -> Any:
     """The elements in one row."""
     return _read_in_order(x, order, lambda x: as_row(lift(x)))
@@ -524,6 +540,7 @@ def flatten(x: Any, order: str = "C") -> Any:
     np.expand_dims,
     samples=sample_calls((N(2, 3), 0), (N(2, 3), -1), (N(2, 3), (0, 2)), (N(), 0), (N(3), (0, -1)), (N(0), 1)),
 )
+@plan_by_shape
 def expand_dims(x: Any, axis: Any) -> Any:
     """The array with new axes of length 1."""
     return _reshape_as(x, lambda y: np.expand_dims(y, axis))
@@ -536,6 +553,7 @@ def expand_dims(x: Any, axis: Any) -> Any:
         (N(1, 3, 1),), (N(1, 3, 1), 0), (N(1, 3, 1), {"axis": (0, -1)}), (N(),), (N(1, 1),), (N(1, 0),)
     ),
 )
+@plan_by_shape
 def squeeze(x: Any, axis: Any = None) -> Any:
     """The array without axes of length 1."""
     return _reshape_as(x, lambda y: np.squeeze(y, axis))
@@ -580,6 +598,7 @@ def atleast_3d(*xs: Any) -> Any:
         (N(0, 2),),
     ),
 )
+@plan_by_shape
 def transpose(x: Any, /, *order: Any, axes: Any = None) -> Any:
     """The axes in another order; reversed if none is given."""
     if order:
@@ -599,6 +618,7 @@ def reversed_axes(x: Any) -> Any:
 
 
 @register_function(np.matrix_transpose, name="mT", method=True, samples=_MATRIX_SAMPLES)
+@plan_by_shape
 def matrix_transpose(x: Any) -> Any:
     """The array with its last two axes swapped."""
     return _permute_as(x, np.matrix_transpose)
@@ -611,6 +631,7 @@ def matrix_transpose(x: Any) -> Any:
         (N(2, 3), 0, 1), (N(2, 3, 4), 0, -1), (N(2, 3, 4), 1, 1), (N(1, 2), -1, -2), (N(0, 2), 0, 1), (N(3), 0, 0)
     ),
 )
+@plan_by_shape
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     """The array with two axes swapped."""
     return _permute_as(x, lambda y: np.swapaxes(y, axis1, axis2))
@@ -627,6 +648,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
         (N(3), 0, -1),
     ),
 )
+@plan_by_shape
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     """The array with some axes moved to other places."""
     return _permute_as(x, lambda y: np.moveaxis(y, source, destination))
@@ -638,6 +660,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
         (N(2, 3, 4), 2), (N(2, 3, 4), 0, 3), (N(2, 3, 4), -1, 1), (N(2, 3), 1), (N(0, 2), 1), (N(3), 0)
     ),
 )
+@plan_by_shape
 def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
     """The array with an axis rolled back until it stands before another one."""
     return _permute_as(x, lambda y: np.rollaxis(y, axis, start))
@@ -1150,6 +1173,7 @@ def _pad_with_copies(x: Any, axis: int, width: Sequence[int], mode: Any) -> Any:
         (N(1, 1),),
     ),
 )
+@plan_by_shape
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The elements where two indices differ by an offset."""
     x = lift(x)
@@ -1166,6 +1190,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         (N(3),), (N(3), 1), (N(2), -2), (N(3, 4),), (N(3, 3), -1), (N(1),), (N(0),), (N(2, 3), {"k": 1})
     ),
 )
+@plan_by_shape
 def diag(x: Any, k: int = 0) -> Any:
     """The diagonal of a matrix, or the matrix with a row as its diagonal."""
     x = lift(x)
@@ -1196,6 +1221,7 @@ def diagflat(x: Any, k: int = 0) -> Any:
         (N(3, 4),), (N(3, 4), 1), (N(3, 4), {"offset": -2}), (N(2, 3, 4), 0, 2, 0), (N(2, 2), 5), (N(0, 2),), (N(1, 1),)
     ),
 )
+@plan_by_shape
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The sum along a diagonal."""
     return TABLE["sum"](diagonal(x, offset, axis1, axis2), axes=(-1,), keepdims=False)
