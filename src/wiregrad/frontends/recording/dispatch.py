@@ -195,7 +195,11 @@ def apply_function(
     if result is not NotImplemented:
         return result
     name = name_function(function)
-    advice = advise_on_random() or REFUSALS.get(function)
+    shuffling = advise_on_random()
+    if shuffling:
+        raise NoRuleError(f"a recorded value cannot be shuffled in place: {shuffling}{format_user_line()}")
+    # What stands for a function of NumPy's is no advice on a function of SciPy's that calls it.
+    advice = REFUSALS.get(function) if name.startswith("np.") else None
     raise NoRuleError(f"{describe_missing_function(name, advice)}{format_user_line()}")
 
 

@@ -236,8 +236,8 @@ class FrozenDistribution:
             raise AttributeError(method)
         original = getattr(self._distribution, method)
 
-        def call_frozen(x: Any, *args: Any) -> Any:
-            return call_distribution(self._name, method, original, (x, *args, *self._args), self._kwargs)
+        def call_frozen(*args: Any, **kwargs: Any) -> Any:
+            return call_distribution(self._name, method, original, (*args, *self._args), self._kwargs | kwargs)
 
         return call_frozen
 

@@ -446,6 +446,14 @@ for _ufunc, _run in ((np.add, cumsum), (np.multiply, cumprod), (np.maximum, cumm
 def _register_ufunc_reduceat(ufunc: np.ufunc, run: Callable[..., Any]) -> None:
     """Register `ufunc.reduceat`: one result for each part of an axis that begins at an index."""
 
+    def reduce_part(x: Any, axis: int, start: int, stop: int) -> Any:
+        if ufunc is np.add and stop > start + 1:
+            # NumPy adds the sum of the others to the first element, which rounds differently from one sum.
+            return slice_axis(x, axis, start, start + 1) + run(
+                slice_axis(x, axis, start + 1, stop), axis, keepdims=True
+            )
+        return run(slice_axis(x, axis, start, stop), axis, keepdims=True)
+
     def reduceat(array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
         x = lift(cast_to(array, dtype))
         place = axis_from_end(axis, ndim_of(x))
@@ -455,10 +463,7 @@ def _register_ufunc_reduceat(ufunc: np.ufunc, run: Callable[..., Any]) -> None:
             raise IndexError(f"an index of reduceat is not in the range from 0 to {length - 1}; got {starts.tolist()}")
         # A part that does not end behind its beginning is the one element there.
         stops = np.maximum(np.append(starts[1:], length), starts + 1)
-        parts = [
-            run(slice_axis(x, place, int(start), int(stop)), place, keepdims=True)
-            for start, stop in zip(starts, stops, strict=True)
-        ]
+        parts = [reduce_part(x, place, int(start), int(stop)) for start, stop in zip(starts, stops, strict=True)]
         return TABLE["concatenate"](*parts, axis=place)
 
     reduceat.__doc__ = f"{(run.__doc__ or '').rstrip('.')}, of the parts of an axis that begin at indices."
