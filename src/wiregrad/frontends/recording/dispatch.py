@@ -662,13 +662,16 @@ EXPORT_METHODS = ("tobytes", "tofile", "dump", "dumps")
 
 def _make_in_place_method(name: str, instead: str) -> Callable[..., Any]:
     def method(self: Value, *args: object, **kwargs: object) -> Any:
-        if hasattr(FilledValue, name) and find_obstacle(self) is None:
+        if name in vars(FilledValue) and find_obstacle(self) is None:
             return getattr(begin_filling(self), name)(*args, **kwargs)
         raise MutationError(
             f"x.{name}() would change a recorded value in place; write {instead} instead{format_user_line()}"
         )
 
-    method.__doc__ = f"Change a copy in place; for a value that was passed to the function, write {instead}."
+    if name in vars(FilledValue):
+        method.__doc__ = f"Change a copy or a result in place; of any other value, write {instead}."
+    else:
+        method.__doc__ = f"Refuses: a recorded value does not change in place; write {instead}."
     return method
 
 

@@ -193,19 +193,19 @@ class FilledValue(Value):
     def __copy__(self) -> Any:
         return copy_filled(self)
 
-    def fill(self, value: object) -> None:  # type: ignore[override]
+    def fill(self, value: object) -> None:
         """Assign one number to every element."""
         assign_elements(self, ..., value)
 
-    def sort(self, axis: int = -1, kind: str | None = None) -> None:  # type: ignore[override]
+    def sort(self, axis: int = -1, kind: str | None = None) -> None:
         """Sort the elements along an axis, in place."""
         assign_elements(self, ..., FUNCTIONS["sort"].run(_current_state(self), axis, kind))
 
-    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect") -> None:  # type: ignore[override]
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect") -> None:
         """Move the smallest elements along an axis to the front, in place."""
         assign_elements(self, ..., FUNCTIONS["partition"].run(_current_state(self), kth, axis))
 
-    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:  # type: ignore[override]
+    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
         """Assign elements by their numbers in the array, read as one row."""
         assign_as(self, lambda marks, elements: np.put(marks, indices, elements, mode), values)
 

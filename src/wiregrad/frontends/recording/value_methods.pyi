@@ -123,7 +123,7 @@ class ValueMethods:
     def bmm(self, b: Operand, /) -> Value:
         """Product of matrices, the last two axes; the axes in front broadcast, and an array of one axis is a vector."""
     def byteswap(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Change a copy in place; for a value that was passed to the function, write x.data.byteswap()."""
+        """Refuses: a recorded value does not change in place; write x.data.byteswap()."""
     def cbrt(self) -> Value:
         """Cube root."""
     def ceil(self) -> Value:
@@ -190,8 +190,8 @@ class ValueMethods:
         """Return the array broadcast to the shape of another."""
     def expm1(self) -> Value:
         """exp(x) - 1, exact near 0."""
-    def fill(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Change a copy in place; for a value that was passed to the function, write x = np.full_like(x, value)."""
+    def fill(self, *args: Any, **kwargs: Any) -> None:
+        """Change a copy or a result in place; of any other value, write x = np.full_like(x, value)."""
     @property
     def flat(self) -> Value:
         """All elements in a row, to iterate over and to index."""
@@ -237,7 +237,7 @@ class ValueMethods:
     def isnan(self) -> Any:
         """Whether the wire is NaN."""
     def itemset(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Change a copy in place; for a value that was passed to the function, write x = wg.put(x, index, value)."""
+        """Refuses: a recorded value does not change in place; write x = wg.put(x, index, value)."""
     def leaky_relu(self, slope: Operand = 0.01, /) -> Value:
         """The wire where it is positive, else the wire times a slope (0.01 if left out)."""
     def less(self, b: Operand, /) -> Any:
@@ -311,8 +311,8 @@ class ValueMethods:
         """Return the number of elements."""
     def numpy(self) -> Any:
         """Return a constant as a NumPy array; any other value raises, since its gradient would be lost."""
-    def partition(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Change a copy in place; for a value that was passed to the function, write x = np.partition(x, kth)."""
+    def partition(self, *args: Any, **kwargs: Any) -> None:
+        """Change a copy or a result in place; of any other value, write x = np.partition(x, kth)."""
     def permute(self, *dims: Any) -> Value:
         """Return the array with its axes in another order."""
     def polygamma(self, x: Operand, /) -> Value:
@@ -325,8 +325,8 @@ class ValueMethods:
         """First wire to the power of the second."""
     def prod(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Value:
         """Product along axes, or of everything; exact where factors are 0."""
-    def put(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Change a copy in place; for a value that was passed to the function, write x = wg.put(x, index, values)."""
+    def put(self, *args: Any, **kwargs: Any) -> None:
+        """Change a copy or a result in place; of any other value, write x = wg.put(x, index, values)."""
     def ravel(self, order: str = 'C') -> Value:
         """The elements in one row."""
     @property
@@ -345,13 +345,13 @@ class ValueMethods:
     def reshape(self, *lengths: Any, shape: int | Sequence[int] | None = None, order: str = 'C', copy: bool | None = None) -> Value:
         """The same elements in another shape; one length may be -1."""
     def resize(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Change a copy in place; for a value that was passed to the function, write x = np.resize(x, shape)."""
+        """Refuses: a recorded value does not change in place; write x = np.resize(x, shape)."""
     def round(self, decimals: int = 0) -> Value:
         """Numbers rounded to so many decimals; halves go to the even neighbour."""
     def searchsorted(self, v: Any, side: str = 'left', sorter: Any = None) -> Any:
         """Indices at which to insert elements into a sorted row."""
     def setfield(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Change a copy in place; for a value that was passed to the function, write x = wg.put(x, index, values)."""
+        """Refuses: a recorded value does not change in place; write x = wg.put(x, index, values)."""
     def sigmoid(self) -> Value:
         """1 / (1 + exp(-x)) without overflow."""
     def sign(self) -> Value:
@@ -368,8 +368,8 @@ class ValueMethods:
         """exp(x) / sum(exp(x)) along an axis, without overflow."""
     def softplus(self) -> Value:
         """log(1 + exp(x)) without overflow."""
-    def sort(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Change a copy in place; for a value that was passed to the function, write x = np.sort(x)."""
+    def sort(self, *args: Any, **kwargs: Any) -> None:
+        """Change a copy or a result in place; of any other value, write x = np.sort(x)."""
     def split(self) -> Value:
         """Splitter: copies one wire to two readers; backward it adds."""
     def sqrt(self) -> Value:
