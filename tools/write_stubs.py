@@ -493,7 +493,8 @@ def torch_methods() -> Iterator[tuple[str, str, str]]:
 def refused_methods() -> Iterator[tuple[str, str, str]]:
     """Return name, signature and documentation of the methods of arrays that always raise, and of `compress`."""
     for name in (*dispatch.IN_PLACE_METHODS, *dispatch.EXPORT_METHODS):
-        yield name, "(self, *args: Any, **kwargs: Any) -> NoReturn", vars(wiregrad.Value)[name].__doc__
+        returned = "None" if name in vars(dispatch.FilledValue) else "NoReturn"
+        yield name, f"(self, *args: Any, **kwargs: Any) -> {returned}", vars(wiregrad.Value)[name].__doc__
     compress = dispatch.compress.__doc__ or ""
     yield "compress", "(self, condition: Operand, axis: int | None = None) -> Value", compress
 

@@ -765,8 +765,7 @@ def test_results_of_transforms_belong_to_nobody_else() -> None:
         lambda x: np.add(x, 1.0, out=np.zeros(3)),
         lambda x: np.sum(x, out=np.zeros(())),
         lambda x: np.cumsum(x, out=np.zeros(3)),
-        lambda x: x.sort(),
-        lambda x: x.fill(0.0),
+        lambda x: np.log(x, out=np.zeros(3), where=[True, False, True]),
     ],
 )
 def test_writing_to_a_plain_array_is_refused(call: Callable[[Any], Any]) -> None:
@@ -787,6 +786,12 @@ def test_writing_to_a_plain_array_is_refused(call: Callable[[Any], Any]) -> None
         lambda x: np.add.at(x, [0], 1.0),
         lambda x: np.copyto(x, 1.0),
         lambda x: np.put(x, [0], 1.0),
+        lambda x: np.multiply.at(x, [0], 2.0),
+        lambda x: np.sin(x, out=x, where=[True, False, True]),
+        lambda x: x.sort(),
+        lambda x: x.fill(0.0),
+        lambda x: x.put([0], 1.0),
+        lambda x: x.partition(1),
     ],
 )
 def test_changing_a_leaf_in_place_is_refused(call: Callable[[Any], Any]) -> None:

@@ -171,10 +171,61 @@ def update_result(x: Any) -> Any:
     return np.sum(y * WEIGHTS) + z[2]
 
 
+def fill_flat_rows(x: Any) -> Any:
+    y = np.zeros((2, 3))
+    y.T.flat[1] = x[0] ** 2
+    y.flat[[2, 5]] = x[1:]
+    z = np.ones((3, 1))
+    z.flat = x * 2.0
+    z.flat[0] = y.flat[5]
+    return np.sum(y * WEIGHTS) + sum(np.sin(part) for part in y.flat) + np.prod(z)
+
+
+def update_elements_in_turn(x: Any) -> Any:
+    y = np.full(4, 2.0)
+    np.multiply.at(y, [0, 1, 1, 3], np.concatenate([x, x[:1]]))
+    np.maximum.at(y, [2, 2], x[:2])
+    np.logaddexp.at(y, (np.array([0, 0]),), x[2])
+    np.negative.at(y, [0, 0, 1])
+    z = x * 2.0
+    np.power.at(z, [0, 0], 2.0)
+    np.divide.at(z, 1, x[0])
+    return np.sum(y * np.arange(1.0, 5.0)) + np.sum(z * x)
+
+
+def write_where_a_mask_is_true(x: Any) -> Any:
+    ratio = np.divide(1.0, x - x[0], out=np.zeros_like(x), where=x != x[0])
+    logs = np.full(3, 5.0)
+    np.log(x, out=logs, where=[True, False, True])
+    both = x * 1.0
+    np.multiply(both, x, out=both, where=x > x[1])
+    return np.sum(ratio * x) + np.sum(logs * x[0]) + np.sum(both)
+
+
+def put_and_partition(x: Any) -> Any:
+    y = np.zeros(5)
+    y.put([0, -1], x[:2])
+    y.put(1, 3.0)
+    z = x * np.array([3.0, 1.0, 2.0])
+    z.partition(1)
+    w = x.copy()
+    w.sort()
+    w.put([0], z[0])
+    return np.sum(y * np.arange(1.0, 6.0)) * z[1] + np.sum(w * np.arange(3.0)) + w[0]
+
+
+def fill_like_a_plain_array(x: Any) -> Any:
+    y = np.full_like(np.zeros(3), x[0])
+    y[1] = 4.0
+    z = np.full_like(np.arange(2.0), fill_value=x[1], shape=(2, 2))
+    return np.sum(y**2) + np.linalg.det(z + np.diag(x[:2]))
+
+
 PROGRAMS = [
     *(fill_by_elements, fill_by_recurrence, fill_rows, accumulate, accumulate_elements, fill_eye, fill_through_views),
     *(fill_copy, fill_result, fill_like, update_by_functions, write_to_out, swap, fill_complex, fill_by_lists),
-    *(fill_columns, update_result),
+    *(fill_columns, update_result, fill_flat_rows, update_elements_in_turn, write_where_a_mask_is_true),
+    *(put_and_partition, fill_like_a_plain_array),
 ]
 
 

@@ -152,6 +152,36 @@ def test_ties_in_lists_follow_the_convention() -> None:
     assert wg.grad(lambda x: np.max([x[0], x[1]]))(np.ones(2)).tolist() == [0.5, 0.5]
 
 
+def test_ndenumerate_lists_the_elements_of_plain_arrays_and_values() -> None:
+    plain = np.arange(4.0).reshape(2, 2)
+
+    def f(x: Any) -> Any:
+        assert list(np.ndenumerate(plain)) == [((0, 0), 0.0), ((0, 1), 1.0), ((1, 0), 2.0), ((1, 1), 3.0)]
+        return sum((i + 2.0 * j) * v**2 for (i, j), v in np.ndenumerate(x))
+
+    np.testing.assert_allclose(wg.grad(f)(plain), [[0.0, 4.0], [4.0, 18.0]])
+
+
+def weigh_rows(x: Any) -> Any:
+    rows = np.stack([x, x**2])
+    factor = x[:2]
+    apply: Any = np.vectorize(lambda row, k: (row * k / row.sum(), row[0]), signature="(n),()->(n),()")
+    shares, first = apply(rows, factor)
+    return np.sum(shares * np.arange(3.0)) + np.prod(first)
+
+
+def test_vectorize_with_a_signature_gives_rows_to_the_function() -> None:
+    np.testing.assert_allclose(wg.grad(weigh_rows)(POINT), slopes_of(weigh_rows, POINT), rtol=1e-6)
+
+
+def test_a_function_of_frompyfunc_is_given_the_elements() -> None:
+    square: Any = np.frompyfunc(lambda a, b: a * b if a > 0.0 else -a, 2, 1)
+
+    gradient = wg.grad(lambda x: np.sum(square(x, x[::-1])))(np.array([1.0, -2.0, 3.0]))
+
+    np.testing.assert_allclose(gradient, [6.0, -1.0, 2.0])
+
+
 @pytest.mark.parametrize("name", sorted(STAND_INS))
 def test_numpys_own_functions_are_back_after_a_transform(name: str) -> None:
     seen: list[Any] = []
@@ -212,7 +242,7 @@ def test_threads_that_record_at_the_same_time_all_see_values() -> None:
     assert np.array is ORIGINALS["array"]
 
 
-@pytest.mark.parametrize("name", sorted(STAND_INS.keys() - {"fromiter"}))
+@pytest.mark.parametrize("name", sorted(STAND_INS.keys() - {"fromiter", "ndenumerate"}))
 def test_a_stand_in_does_what_numpy_does_without_values(name: str) -> None:
     calls: list[tuple[Any, ...]] = [
         ([[1.0, 2.0], [3.0, 4.0]],),

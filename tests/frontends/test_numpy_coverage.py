@@ -222,3 +222,54 @@ def test_sizes_in_bytes_are_numpys() -> None:
     x = np.ones((2, 3), np.float32)
 
     assert (wg.Value(x).nbytes, wg.Value(x).itemsize) == (x.nbytes, x.itemsize)
+
+
+SERIES: dict[str, Any] = {
+    "polyval": np.polynomial.polynomial.polyval,
+    "polyvalfromroots": np.polynomial.polynomial.polyvalfromroots,
+    "chebval": np.polynomial.chebyshev.chebval,
+    "legval": np.polynomial.legendre.legval,
+    "hermval": np.polynomial.hermite.hermval,
+    "hermeval": np.polynomial.hermite_e.hermeval,
+    "lagval": np.polynomial.laguerre.lagval,
+}
+COEFFICIENTS = np.array([[1.0, 2.0], [0.5, -1.0], [0.3, 0.8]])
+
+
+def by_differences(f: Any, x: Any) -> Any:
+    steps = 1e-5 * np.eye(x.size).reshape(x.size, *x.shape)
+    return np.reshape([(f(x + step) - f(x - step)) / 2e-5 for step in steps], x.shape)
+
+
+@pytest.mark.parametrize("name", SERIES)
+def test_several_series_are_evaluated_at_all_points(name: str) -> None:
+    points = np.array([0.3, -0.6])
+    weights = np.array([[1.0, 2.0], [3.0, 5.0]])
+
+    def f(x: Any, c: Any) -> Any:
+        return np.sum(weights * SERIES[name](x, c))
+
+    by_points, by_coefficients = wg.grad(f, (0, 1))(points, COEFFICIENTS)
+
+    np.testing.assert_allclose(by_points, by_differences(lambda x: f(x, COEFFICIENTS), points), rtol=1e-6)
+    np.testing.assert_allclose(by_coefficients, by_differences(lambda c: f(points, c), COEFFICIENTS), rtol=1e-6)
+    np.testing.assert_array_equal(SERIES[name](wg.Value(points), COEFFICIENTS).data, SERIES[name](points, COEFFICIENTS))
+
+
+POLYNOMIAL_FUNCTIONS: dict[str, Any] = {
+    "in the plane": lambda c: np.polynomial.polynomial.polyval2d(c[0], c[1], c),
+    "on a grid": lambda c: np.polynomial.legendre.leggrid2d(c[0], c[1], c),
+    "derivatives": lambda c: np.polynomial.chebyshev.chebder(c, 1, axis=0),
+    "integrals": lambda c: np.polynomial.polynomial.polyint(c[:, 0], 2, k=[1.0, 2.0]),
+    "powers": lambda c: np.polynomial.hermite.hermvander(c[:, 0], 3),
+    "a class": lambda c: np.polynomial.Polynomial(c[:, 0]).deriv()(c[0]),
+    "an integral of a class": lambda c: np.polynomial.Chebyshev(c[:, 1]).integ()(0.4),
+}
+
+
+@pytest.mark.parametrize("name", POLYNOMIAL_FUNCTIONS)
+def test_functions_of_polynomials_written_in_python_are_recorded(name: str) -> None:
+    def f(c: Any) -> Any:
+        return np.sum(np.sin(POLYNOMIAL_FUNCTIONS[name](c)))
+
+    np.testing.assert_allclose(wg.grad(f)(COEFFICIENTS), by_differences(f, COEFFICIENTS), rtol=1e-6, atol=1e-9)

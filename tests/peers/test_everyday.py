@@ -14,19 +14,14 @@ from .everyday.reference import compute_reference, take_complex_step, take_diffe
 from .everyday.verdict import compute_gradients, judge, largest_difference
 
 REFUSED = {
-    "guarded_division_with_out": "np.where(where, result, out)",
-    "math_module_functions": "write np.sin(v), not math.sin(v)",
+    "math_module_functions": "instead of `math.sin(x)` write `np.sin(x)`",
+    "draw_with_recorded_parameters": "write `mean + deviation * rng.normal(size=20)`",
+    "shuffle_by_permutation": "write `x[rng.permutation(len(x))]`",
     "complex_square_root": "np.sqrt(x.astype(complex))",
     "masked_array_sum": "fill it first",
     "half_precision": "write x.astype(np.float32)",
-    "multivariate_log_gamma": "scipy.special.loggamma has no rule",
     "sine_and_exponential_integrals": "scipy.special.expi has no rule",
-    "normal_quantiles": "scipy.stats.norm.ppf has no rule",
-    "descriptive_statistics": "scipy.stats.zscore has no rule",
-    "lyapunov_equation": "scipy.linalg.solve_continuous_lyapunov has no rule",
-    "image_convolution": "scipy.signal.convolve2d has no rule",
     "detrend_and_smooth": "scipy.signal.savgol_filter has no rule",
-    "distances_between_points": "scipy.spatial.distance.pdist has no rule",
 }
 """Snippets that end in an error of wiregrad's, each with a part of its message: the line to write instead."""
 ANALYTIC = [name for name, snippet in SNIPPETS.items() if snippet.analytic]

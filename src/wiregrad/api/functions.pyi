@@ -252,6 +252,7 @@ __all__: list[str] = [
     "log_softmax",
     "logaddexp",
     "logaddexp2",
+    "loggamma",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -395,7 +396,9 @@ __all__: list[str] = [
     "softplus",
     "solve",
     "solve_banded",
+    "solve_continuous_lyapunov",
     "solve_ivp",
+    "solve_sylvester",
     "solve_toeplitz",
     "solve_triangular",
     "sort",
@@ -2268,6 +2271,13 @@ def logaddexp2(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def logaddexp2(a: Operand, b: Operand, /) -> Any: ...
 @overload
+def loggamma(z: NDArray[Any]) -> NDArray[Any]:
+    """The logarithm of the gamma function of real numbers; NaN for negative ones, unlike `gammaln`."""
+@overload
+def loggamma(z: Value) -> Value: ...
+@overload
+def loggamma(z: Operand) -> Any: ...
+@overload
 def logical_and(a: NDArray[Any], b: PlainArray, /) -> NDArray[Any]:
     """Whether both hold."""
 @overload
@@ -3235,8 +3245,28 @@ def solve_banded(l_and_u: Any, ab: Value, b: Operand, overwrite_ab: bool = False
 def solve_banded(l_and_u: Any, ab: Operand, b: Value, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Value: ...
 @overload
 def solve_banded(l_and_u: Any, ab: Operand, b: Operand, overwrite_ab: bool = False, overwrite_b: bool = False, check_finite: bool = True) -> Any: ...
+@overload
+def solve_continuous_lyapunov(a: NDArray[Any], q: PlainArray) -> NDArray[Any]:
+    """The matrix x with a @ x + x @ a.conj().T = q."""
+@overload
+def solve_continuous_lyapunov(a: Value, q: Operand) -> Value: ...
+@overload
+def solve_continuous_lyapunov(a: Operand, q: Value) -> Value: ...
+@overload
+def solve_continuous_lyapunov(a: Operand, q: Operand) -> Any: ...
 def solve_ivp(fun: Any, t_span: Any, y0: Any, method: Any = 'RK45', t_eval: Any = None, dense_output: bool = False, events: Any = None, vectorized: bool = False, args: Any = None, **options: Any) -> Any:
     """Solve a differential equation dy/dt = fun(t, y); gradients flow through the steps that are taken."""
+@overload
+def solve_sylvester(a: NDArray[Any], b: PlainArray, q: PlainArray) -> NDArray[Any]:
+    """The matrix x with a @ x + x @ b = q."""
+@overload
+def solve_sylvester(a: Value, b: Operand, q: Operand) -> Value: ...
+@overload
+def solve_sylvester(a: Operand, b: Value, q: Operand) -> Value: ...
+@overload
+def solve_sylvester(a: Operand, b: Operand, q: Value) -> Value: ...
+@overload
+def solve_sylvester(a: Operand, b: Operand, q: Operand) -> Any: ...
 @overload
 def solve_toeplitz(c_or_cr: NDArray[Any] | Sequence[NDArray[Any]], b: PlainArray, check_finite: bool = True) -> NDArray[Any]:
     """The x for which a matrix with constant diagonals, times x, is b; solved as a dense system."""

@@ -176,3 +176,23 @@ def meshgrid_of_vectors(a, b):
 @at(VECTOR)
 def vandermonde(x):
     return np.sum(np.vander(x, 3, increasing=True))
+
+
+@at(VECTOR, differences=True)
+def vectorize_rows_by_signature(x):
+    normalise = np.vectorize(lambda row, k: row * k / np.sum(row**2), signature="(n),()->(n)")
+    return normalise(np.outer(x[:2], x), x[:2])
+
+
+@at(VECTOR, differences=True)
+def function_of_elements_by_frompyfunc(x):
+    relu = np.frompyfunc(lambda t: t if t > 0 else 0.1 * t, 1, 1)
+    return np.sum(relu(x) ** 2)
+
+
+@at(MATRIX, differences=True)
+def enumerate_all_elements(m):
+    total = 0.0
+    for (i, j), element in np.ndenumerate(m):
+        total += (i - j) * element**2
+    return total

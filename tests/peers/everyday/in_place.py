@@ -377,3 +377,76 @@ def view_of_a_copy_changed(x):
     z = y.view()
     z[1] = x[0] ** 2
     return y
+
+
+@at(VECTOR, differences=True)
+def logarithm_where_positive(x):
+    y = np.zeros(len(x))
+    np.log(x, out=y, where=x > 0)
+    return y * x
+
+
+@at(VECTOR)
+def safe_division_by_zero_differences(x):
+    gaps = x[:, None] - x
+    return np.divide(1.0, gaps, out=np.zeros_like(gaps), where=~np.eye(len(x), dtype=bool))
+
+
+@at(VECTOR, differences=True)
+def assign_to_flat(x):
+    a = np.zeros((2, 2))
+    a.flat = x[:4]
+    return np.linalg.det(a)
+
+
+@at(VECTOR, differences=True)
+def assign_elements_of_flat(x):
+    a = np.ones((3, 2))
+    a.flat[1] = x[0] * x[1]
+    a.flat[2:5] = x[2:]
+    a.T.flat[[0, 5]] += x[1]
+    return a.T @ a
+
+
+@at(VECTOR, differences=True)
+def multiply_repeated_elements(x):
+    y = np.ones(3)
+    np.multiply.at(y, [0, 1, 1, 2, 1], x)
+    return y
+
+
+@at(VECTOR, differences=True)
+def running_extremes_by_group(x):
+    high = np.full(2, -np.inf)
+    low = np.full(2, np.inf)
+    np.maximum.at(high, [0, 1, 0, 1, 0], x)
+    np.minimum.at(low, [0, 1, 0, 1, 0], x)
+    return high - low
+
+
+@at(VECTOR, differences=True)
+def put_by_method(x):
+    y = np.zeros(6)
+    y.put([0, 3, -1], x[:3] ** 2)
+    return y * np.arange(6.0)
+
+
+@at(VECTOR)
+def partition_a_copy_in_place(x):
+    y = x.copy()
+    y.partition(2)
+    return y[2], np.sum(y[:2])
+
+
+@at(VECTOR, differences=True)
+def sort_a_result_in_place(x):
+    y = x * np.array([1.0, -2.0, 0.5, 3.0, -1.0])
+    y.sort()
+    return y
+
+
+@at(0.8, differences=True)
+def full_like_a_plain_array(level):
+    grid = np.full_like(np.zeros((2, 3)), level)
+    grid[0, 1] = 2.0
+    return grid**2

@@ -163,3 +163,29 @@ def damped_oscillator_signal(amplitudes, decay):
 def cumulative_log_returns(x):
     prices = 100.0 * np.exp(np.cumsum(0.01 * x))
     return np.diff(np.log(prices)) ** 2, prices[-1] / prices[0]
+
+
+@at(VECTOR[:2])
+def several_series_at_the_same_points(x):
+    return np.polynomial.polynomial.polyval(x, np.array([[1.0, 2.0], [0.5, -1.0], [0.3, 0.8]]))
+
+
+@at(VECTOR[:2], WIDE[:, :2], differences=True)
+def chebyshev_series_in_columns(x, c):
+    return np.polynomial.chebyshev.chebval(x, c)
+
+
+@at(VECTOR[:3], WIDE[:, :3], differences=True)
+def polynomial_in_the_plane(x, c):
+    return np.polynomial.polynomial.polyval2d(x, x**2, c), np.polynomial.legendre.leggrid2d(x, x[:2], c)
+
+
+@at(POSITIVE, differences=True)
+def derivative_and_integral_of_a_polynomial(c):
+    p = np.polynomial.Polynomial(c)
+    return p.deriv()(0.7), p.integ(lbnd=0.5)(2.0), p.deriv(2).coef
+
+
+@at(POSITIVE, differences=True)
+def pseudo_vandermonde_matrices(x):
+    return np.polynomial.chebyshev.chebvander(x, 3), np.polynomial.hermite.hermvander(x, 2)

@@ -234,3 +234,15 @@ def try_and_except(x):
 def error_state(x):
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(x > 0, np.log(np.abs(x)), x)
+
+
+@at(0.4, 1.3, differences=True)
+def draw_with_recorded_parameters(mean, deviation):
+    rng = np.random.default_rng(0)
+    return np.mean(rng.normal(mean, deviation, size=20) ** 2)
+
+
+@at(VECTOR, differences=True)
+def shuffle_by_permutation(x):
+    rng = np.random.default_rng(0)
+    return rng.permutation(x) * np.arange(5.0)

@@ -208,3 +208,13 @@ def absolute_deviation(x):
 @at(VECTOR)
 def geometric_mean_of_squares(x):
     return np.exp(np.mean(np.log(x**2)))
+
+
+@at(SERIES)
+def sums_of_segments(x):
+    return np.add.reduceat(x, [0, 3, 5])
+
+
+@at(SERIES, differences=True)
+def extremes_of_segments(x):
+    return np.maximum.reduceat(x, [0, 4]), np.multiply.reduceat(x, [0, 2, 6])

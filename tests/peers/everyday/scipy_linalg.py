@@ -114,3 +114,8 @@ def lyapunov_equation(a, q):
 @at(MATRIX, RHS, differences=True)
 def lu_factor_and_solve(a, b):
     return linalg.lu_solve(linalg.lu_factor(a), b)
+
+
+@at(MATRIX, SYMMETRIC, differences=True)
+def sylvester_equation(a, b):
+    return linalg.solve_sylvester(a, b, np.eye(3))

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.fft
 from scipy import integrate, interpolate, ndimage, signal, sparse
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import cdist, cosine, pdist, squareform
 
 from .points import MATRIX, POSITIVE, SERIES, VECTOR, WIDE
 from .snippet import at
@@ -124,3 +124,23 @@ def distances_between_points(w):
 @at(POSITIVE, differences=True)
 def barycentric_interpolation(y):
     return interpolate.barycentric_interpolate(np.arange(4.0), y, 1.3)
+
+
+@at(WIDE, differences=True)
+def distances_by_other_metrics(x):
+    return cdist(x, x + 1.0, "sqeuclidean"), cdist(x, x[:2] + 1.0, metric="cityblock"), cosine(x[0], x[1])
+
+
+@at(WIDE, differences=True)
+def square_matrix_of_distances(x):
+    return squareform(pdist(x))
+
+
+@at(WIDE, differences=True)
+def edges_of_an_image(x):
+    return ndimage.sobel(x), ndimage.prewitt(x, axis=0), ndimage.laplace(x), ndimage.gaussian_laplace(x, 0.8)
+
+
+@at(WIDE, MATRIX[:2, :2], differences=True)
+def correlation_of_images(x, kernel):
+    return signal.correlate2d(x, kernel, mode="same"), signal.convolve2d(x, kernel, "valid")

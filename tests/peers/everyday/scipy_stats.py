@@ -106,3 +106,23 @@ def frozen_normal(x, mean, sigma):
 @at(VECTOR, differences=True)
 def other_densities(x):
     return stats.cauchy.logpdf(x), stats.laplace.logpdf(x), stats.logistic.logpdf(x)
+
+
+@at(POSITIVE, 1.7, differences=True)
+def lifetimes(t, shape):
+    return stats.weibull_min.logpdf(t, shape, scale=2.0), stats.rayleigh.logpdf(t), stats.halfcauchy.pdf(t, scale=shape)
+
+
+@at(POSITIVE, 1.7, differences=True)
+def heavy_tails_and_extremes(x, b):
+    return stats.pareto.logpdf(x + 1.0, b), stats.gumbel_r.cdf(x, scale=b), stats.gumbel_r.logpdf(x)
+
+
+@at(0.3, 2.4, differences=True)
+def coins_and_counts(p, n):
+    return stats.bernoulli.logpmf([0, 1, 1], p), stats.nbinom.logpmf([0, 3, 5], n, p), stats.bernoulli(p).pmf(1)
+
+
+@at(SHARES, 0.4, 1.3, differences=True)
+def quantiles_of_several_distributions(q, loc, scale):
+    return norm(loc, scale).ppf(q), stats.expon.ppf(q, scale=scale), stats.logistic.ppf(q), stats.lognorm.ppf(q, 0.7)

@@ -40,6 +40,7 @@ from wiregrad.frontends.recording.fillable_array import (
     IN_PLACE_FUNCTIONS,
     LIKE_MAKERS,
     FillableArray,
+    compute_where,
     contents_of,
     make_fillable,
 )
@@ -51,6 +52,7 @@ from wiregrad.frontends.recording.filled_value import (
     begin_filling,
     copy_filled,
     duplicate,
+    find_obstacle,
     freeze,
     install_updates,
     install_view_methods,
@@ -60,6 +62,7 @@ from wiregrad.frontends.recording.filled_value import (
     take_view,
 )
 from wiregrad.frontends.recording.hints import (
+    advise_on_random,
     advise_on_update,
     describe_missing_function,
     describe_missing_ufunc,
@@ -121,6 +124,9 @@ def _apply_ufunc_method(
     result = run_without_rule(getattr(ufunc, method), inputs, settings)
     if result is not NotImplemented:
         return result
+    if method == "__call__" and set("".join(ufunc.types)) <= set("O->"):
+        # A function of Python's, made by `np.frompyfunc`: it is given one element after the other.
+        return ufunc(*[np.asarray(x, dtype=object) for x in inputs], **settings)
     raise NoRuleError(f"{describe_missing_ufunc(ufunc, method, settings)}{format_user_line()}")
 
 
@@ -181,11 +187,20 @@ def apply_function(
     op = UFUNCS.get(function)
     if op is not None:
         return op(*args, **kwargs)
-    result = run_without_rule(function, args, kwargs)
+    if function.__module__.startswith("numpy.polynomial."):
+        # Written in Python, of functions that take values.
+        result = getattr(function, "_implementation")(*args, **kwargs)  # noqa: B009
+    else:
+        result = run_without_rule(function, args, kwargs)
     if result is not NotImplemented:
         return result
     name = name_function(function)
-    raise NoRuleError(f"{describe_missing_function(name, REFUSALS.get(function))}{format_user_line()}")
+    shuffling = advise_on_random()
+    if shuffling:
+        raise NoRuleError(f"a recorded value cannot be shuffled in place: {shuffling}{format_user_line()}")
+    # What stands for a function of NumPy's is no advice on a function of SciPy's that calls it.
+    advice = REFUSALS.get(function) if name.startswith("np.") else None
+    raise NoRuleError(f"{describe_missing_function(name, advice)}{format_user_line()}")
 
 
 def _make_like(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -296,8 +311,6 @@ def _assign_result(out: Any, function: Callable[..., Any], args: tuple[Any, ...]
             "out= would write in place, which cannot be recorded; assign the result instead"
             f"{advise_on_update()}{format_user_line()}"
         )
-    if "where" in kwargs:
-        raise NoRuleError(f"out= with where= has no rule; use np.where(where, result, out){format_user_line()}")
     target[...] = function(*[freeze(x) for x in args], **kwargs)
     return target
 
@@ -337,11 +350,16 @@ def _write_by_ufunc(ufunc: np.ufunc, method: str, out: Any, inputs: tuple[Any, .
     """Apply a ufunc that writes to one of its arguments."""
     if method == "at":
         return _update_at(ufunc, *inputs)
+    if method == "__call__" and "where" in settings and isinstance(out, Value | FillableArray):
+        target: Any = out
+        current = contents_of(freeze(out))
+        target[...] = compute_where(ufunc, [freeze(x) for x in inputs], settings, current)
+        return target
     return _assign_result(out, getattr(ufunc, method), inputs, settings)
 
 
 def _update_at(ufunc: np.ufunc, array: Any, index: Any, *operands: Any) -> None:
-    """Carry out `np.add.at` and `np.subtract.at`."""
+    """Carry out `np.add.at` and its like."""
     target: Any = array
     if not isinstance(array, Value | FillableArray):
         raise MutationError(
@@ -349,10 +367,26 @@ def _update_at(ufunc: np.ufunc, array: Any, index: Any, *operands: Any) -> None:
             f"np.zeros(n, like=x), or write wg.scatter_add(x, index, values){format_user_line()}"
         )
     if ufunc not in (np.add, np.subtract):
-        raise NoRuleError(f"np.{ufunc.__name__}.at has no rule; np.add.at and np.subtract.at have{format_user_line()}")
+        run_composite(_update_in_turn, f"{ufunc.__name__}.at", (ufunc, target, index, *operands), {})
+        return
     addend = operands[0] if ufunc is np.add else np.negative(operands[0])
     current = freeze(target) if isinstance(target, Value) else contents_of(target)
     target[...] = run_composite(scatter_add, f"{ufunc.__name__}.at", (current, index, freeze(addend)), {})
+
+
+def _update_in_turn(ufunc: np.ufunc, array: Any, index: Any, *operands: Any) -> None:
+    """Apply a ufunc to the elements at an index, one after the other where the index names an element twice."""
+    filled = array.record_contents() if isinstance(array, FillableArray) else begin_filling(array)
+    places = _find_places(filled, index)
+    rows = [FUNCTIONS["ravel"].run(FUNCTIONS["broadcast_to"].run(freeze(x), places.shape)) for x in operands]
+    order = np.argsort(places, axis=None, kind="stable")
+    ordered = places.reshape(-1)[order]
+    turns = np.empty_like(ordered)
+    turns[order] = np.arange(ordered.size) - np.searchsorted(ordered, ordered)
+    for turn in range(turns.max(initial=-1) + 1):
+        chosen = np.flatnonzero(turns == turn)
+        now = places.reshape(-1)[chosen]
+        filled.put(now, ufunc(freeze(filled.flat[now]), *[row[chosen] for row in rows]))
 
 
 def _assign_by_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -628,11 +662,16 @@ EXPORT_METHODS = ("tobytes", "tofile", "dump", "dumps")
 
 def _make_in_place_method(name: str, instead: str) -> Callable[..., Any]:
     def method(self: Value, *args: object, **kwargs: object) -> Any:
+        if name in vars(FilledValue) and find_obstacle(self) is None:
+            return getattr(begin_filling(self), name)(*args, **kwargs)
         raise MutationError(
             f"x.{name}() would change a recorded value in place; write {instead} instead{format_user_line()}"
         )
 
-    method.__doc__ = f"Refuses: a recorded value does not change in place; write {instead}."
+    if name in vars(FilledValue):
+        method.__doc__ = f"Change a copy or a result in place; of any other value, write {instead}."
+    else:
+        method.__doc__ = f"Refuses: a recorded value does not change in place; write {instead}."
     return method
 
 
@@ -742,7 +781,7 @@ class ElementUpdate:
         return updated
 
 
-def _find_places(x: Value, index: Any) -> Any:
+def _find_places(x: Any, index: Any) -> Any:
     """Return the positions of the elements at an index in the array, read as one row."""
     places = np.arange(x.size).reshape(x.shape)
     return np.asarray(places[index])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ LIKE_MAKERS: frozenset[Any] = frozenset(
 )
 """NumPy's functions with an argument `like=`."""
 OWN_ATTRIBUTES = frozenset(
-    "__wiregrad_contents__ record_contents is_recorded fill shape ndim size __class__ __dict__".split()
+    "__wiregrad_contents__ record_contents is_recorded fill put flat shape ndim size __class__ __dict__".split()
 )
 """Attributes that an array has itself after a value was written to it."""
 
@@ -86,6 +86,20 @@ class FillableArray(np.ndarray):
         """Assign one number to every element."""
         self[...] = value
 
+    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
+        """Assign elements by their numbers in the array, read as one row."""
+        contents: Any = self.record_contents() if find_recorded(values) else self.__wiregrad_contents__
+        contents.put(indices, values, mode)
+
+    @property
+    def flat(self) -> Any:
+        """The array as one row; what is assigned to its elements is assigned to the array."""
+        return FlatElements(self)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        self.put(np.arange(self.size), values)
+
     def __getitem__(self, index: Any) -> Any:
         if _find_cells(self) is not None:
             return self.__wiregrad_contents__[index]
@@ -109,12 +123,15 @@ class FillableArray(np.ndarray):
         if not any(isinstance(x, Value) for x in [*plain, *map(contents_of, targets)]):
             call(*plain, **settings, out=tuple(map(contents_of, targets)))
             return out if len(targets) > 1 else targets[0]
-        if len(targets) > 1 or "where" in settings:
+        if len(targets) > 1:
             raise MutationError(
-                f"np.{ufunc.__name__} with where= or several results cannot write recorded values to out=; assign the "
-                f"results instead{format_user_line()}"
+                f"np.{ufunc.__name__} has several results and cannot write recorded values to out=; assign the results "
+                f"instead{format_user_line()}"
             )
-        targets[0][...] = call(*plain, **settings)
+        if method == "__call__" and "where" in settings:
+            targets[0][...] = compute_where(ufunc, plain, settings, contents_of(targets[0]))
+        else:
+            targets[0][...] = call(*plain, **settings)
         return targets[0]
 
     def __array_function__(
@@ -163,6 +180,38 @@ class FillableArray(np.ndarray):
 
     def __reduce__(self) -> Any:
         return self.__wiregrad_contents__.__reduce__()
+
+
+class FlatElements:
+    """The elements of a fillable array as one row: `a.flat`."""
+
+    def __init__(self, array: FillableArray) -> None:
+        self._array = array
+
+    def __setitem__(self, index: Any, values: Any) -> None:
+        if find_recorded(values):
+            self._array.record_contents()
+        self._row[_plain_index(index)] = values
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._row[_plain_index(index)]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._row)
+
+    def __len__(self) -> int:
+        return self._array.size
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._row, name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self._row, dtype)
+
+    @property
+    def _row(self) -> Any:
+        """The row of the value that the array stands for, or NumPy's own iterator."""
+        return self._array.__wiregrad_contents__.flat
 
 
 def _make_comparison(name: str) -> Callable[[FillableArray, Any], Any]:
@@ -227,6 +276,19 @@ def _replace_parts(container: Any) -> Any:
     if type(container) is dict:
         return {key: _replace_parts(part) for key, part in container.items()}
     return contents_of(container)
+
+
+def compute_where(ufunc: np.ufunc, inputs: Sequence[Any], settings: dict[str, Any], current: Any) -> Any:
+    """Return what a ufunc with `where=` writes to `out=`: its results where a mask is true, else what is there now."""
+    rest = {key: part for key, part in settings.items() if key != "where"}
+    mask = contents_of(settings["where"])
+    # NumPy computes nothing where the mask is false: a harmless number there gives neither a warning nor a NaN.
+    safe = [np.where(mask, x, HARMLESS_NUMBER) if np.result_type(x).kind in "fc" else x for x in inputs]
+    return np.where(mask, ufunc(*safe, **rest), current)
+
+
+HARMLESS_NUMBER = 0.5
+"""A number in the domain of nearly every ufunc, with finite slopes."""
 
 
 def _plain_index(index: Any) -> Any:

@@ -193,13 +193,30 @@ class FilledValue(Value):
     def __copy__(self) -> Any:
         return copy_filled(self)
 
-    def fill(self, value: object) -> None:  # type: ignore[override]
+    def fill(self, value: object) -> None:
         """Assign one number to every element."""
         assign_elements(self, ..., value)
 
-    def sort(self, axis: int = -1, kind: str | None = None) -> None:  # type: ignore[override]
+    def sort(self, axis: int = -1, kind: str | None = None) -> None:
         """Sort the elements along an axis, in place."""
         assign_elements(self, ..., FUNCTIONS["sort"].run(_current_state(self), axis, kind))
+
+    def partition(self, kth: Any, axis: int = -1, kind: str = "introselect") -> None:
+        """Move the smallest elements along an axis to the front, in place."""
+        assign_elements(self, ..., FUNCTIONS["partition"].run(_current_state(self), kth, axis))
+
+    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
+        """Assign elements by their numbers in the array, read as one row."""
+        assign_as(self, lambda marks, elements: np.put(marks, indices, elements, mode), values)
+
+    @property
+    def flat(self) -> Any:
+        """The array as one row; what is assigned to its elements is assigned to the array."""
+        return make_view(self, notes_of_fill(self).places.reshape(-1), FUNCTIONS["ravel"].run)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        self.put(np.arange(self.size), values)
 
 
 STATE_SLOTS: tuple[Any, ...] = tuple(vars(Value)[name] for name in ("_data", "_tape", "_index"))
@@ -649,7 +666,7 @@ def begin_filling(value: Value) -> FilledValue:
     """Make a recorded array one that may be filled, in place; raises if NumPy's array would be shared with another."""
     if isinstance(value, FilledValue):
         return value
-    reason = _find_obstacle(value)
+    reason = find_obstacle(value)
     if reason is not None:
         raise MutationError(f"{NOT_FILLABLE_MESSAGE.format(reason=reason)}{format_user_line()}")
     notes = FillNotes(_number_elements(value.shape), value.dtype)
@@ -661,7 +678,7 @@ def begin_filling(value: Value) -> FilledValue:
     return cast(FilledValue, value)
 
 
-def _find_obstacle(value: Value) -> str | None:
+def find_obstacle(value: Value) -> str | None:
     """Return why the elements of a value cannot be assigned; None if they can."""
     tape = value._tape
     if not value.shape or type(value) is not Value:

@@ -20,6 +20,7 @@ import ast
 import dis
 import inspect
 import linecache
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -94,6 +95,12 @@ VALUE_HINTS: dict[str, str] = {
     "inverse": "write np.linalg.inv(v)",
     "addmm": "write v + a @ b",
     "rsqrt": "write 1 / np.sqrt(v)",
+    "mv": "write v @ w",
+    "diag": "write np.diag(v)",
+    "tril": "write np.tril(v)",
+    "triu": "write np.triu(v)",
+    "nelement": "write v.size",
+    "ndimension": "write v.ndim",
     "eq": "write v == other",
     "ne": "write v != other",
     "gt": "write v > other",
@@ -242,6 +249,9 @@ def describe_module_name(name: str) -> str:
     """
     if name in MODULE_HINTS:
         return f": {MODULE_HINTS[name]}"
+    if name == "numpy":
+        # It is an attribute of wiregrad once it has been imported.
+        return ": write import wiregrad.numpy as np"
     return f": write np.{name}" if _is_plain_numpy_name(name) else ""
 
 
@@ -363,6 +373,53 @@ def describe_missing_function(name: str, advice: str | None = None) -> str:
     return f"{name} has no rule: {advice}" if advice else f"{name} {LACKS_RULE}"
 
 
+FOREIGN_ADVICE = {
+    "np.lib.as_strided": "write np.lib.stride_tricks.sliding_window_view(x, n), or an index of whole numbers, x[index]",
+    "np.ma": "a masked array keeps no gradient; write x[~mask], or np.where(mask, 0.0, x)",
+    "scipy.sparse": "a sparse matrix holds plain numbers; write A @ (x[:, None] * B), or fill np.zeros((n, m))",
+}
+"""What to write instead of functions of other libraries that refuse values, by the beginning of their names."""
+
+
+def describe_foreign_error(error: Exception) -> str:
+    """Say which call of the user's line another library refused because of a value, and what that library said.
+
+    Empty if the user's own line raised the error.
+    """
+    frames: list[tuple[FrameType, int, int]] = []
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not is_library_file(file) and not file.endswith((".pyx", "<stringsource>")):
+            frames = []
+        frames.append((trace.tb_frame, trace.tb_lasti, trace.tb_lineno))
+        trace = trace.tb_next
+    user, position, line = frames[0]
+    if len(frames) == 1 and isinstance(error, AttributeError):
+        return ""
+    names = [_name_library_frame(frame) for frame, _, _ in frames[1:] if _is_other_library(frame)]
+    called = next(filter(None, names), "")
+    text = find_running_text(user, position)[1]
+    name = called or (f"`{text}`" if text else "a function of another library")
+    known = [advice for start, advice in FOREIGN_ADVICE.items() if called.startswith(start) or f"`{start}." in name]
+    place = f"\n  recorded at {user.f_code.co_filename}:{line}"
+    return f"{describe_missing_function(name, *known[:1])}; it says: {error}{place}"
+
+
+def _is_other_library(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return is_scipy_file(file) or "/numpy/" in file.replace("\\", "/")
+
+
+def _name_library_frame(frame: FrameType) -> str:
+    """Return the public name of the function of NumPy or SciPy that a frame runs; empty for internal functions."""
+    home = _public_package(str(frame.f_globals.get("__name__", "")))
+    if is_scipy_file(frame.f_code.co_filename):
+        return _name_scipy_frame(frame)
+    name = frame.f_code.co_name
+    return f"np{home.removeprefix('numpy')}.{name}" if not name.startswith("_") else ""
+
+
 def describe_signature(function: Callable[..., Any], name: str) -> str:
     """Return a call of a function as NumPy's documentation writes it, without types.
 
@@ -434,16 +491,19 @@ IN_A_LIST = ", or collect the values in a list and join them with np.stack"
 MADE_PATTERN = r"^\s*{array}\s*=\s*(?P<maker>[\w.]+\(.*\))\s*(#.*)?$"
 
 
-def find_running_text(frame: FrameType) -> tuple[str, str]:
+def find_running_text(frame: FrameType, position: int | None = None) -> tuple[str, str]:
     """Return the name of the instruction that a frame is at, and the source text of its expression; empty if unknown.
+
+    `position` is that of the instruction in a frame that has been left.
 
     >>> import sys
     >>> find_running_text(sys._getframe())[1]
     'find_running_text(sys._getframe())'
     """
     code = frame.f_code
-    place = next(islice(code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
-    opname = dis.opname[code.co_code[frame.f_lasti]]
+    position = frame.f_lasti if position is None else position
+    place = next(islice(code.co_positions(), position // 2, None), (None,) * 4)
+    opname = dis.opname[code.co_code[position]]
     first, last, start, stop = place
     if first is None or first != last:
         return opname, ""
@@ -543,10 +603,126 @@ def name_array(text: str) -> str:
     return ast.unparse(subscript.value) if isinstance(subscript, ast.Subscript) else "the array"
 
 
+def advise_on_number() -> str:
+    """Return what to write instead of a call that turns a value into a float; the general advice if unknown."""
+    advice = advise_on_random()
+    if advice:
+        return advice
+    frame = find_user_frame()
+    text = "" if frame is None else find_running_text(frame)[1]
+    call = _parse_call(text)
+    if frame is not None and call is not None:
+        function = _resolve_name(frame, call.func)
+        name = getattr(function, "__name__", "")
+        if getattr(function, "__module__", None) == "math" and name in MATH_FUNCTIONS:
+            return f"instead of `{text}` write `{_mend_math(name, call)}`"
+        if function is float and len(call.args) == 1:
+            return f"instead of `{text}` write `{ast.unparse(call.args[0])}`"
+    if re.match(r"[rub]*[\"'].*%", text):
+        return f'instead of `{text}` write an f-string, as in f"{{v:.3f}}"'
+    return "write np.sin(v), not math.sin(v)"
+
+
+def _mend_math(name: str, call: ast.Call) -> str:
+    """Return a call of a function of `math` as one of NumPy's or SciPy's."""
+    parts = [ast.unparse(part) for part in call.args]
+    if name == "log" and len(parts) > 1:
+        return f"np.log({parts[0]}) / np.log({parts[1]})"
+    return f"{MATH_FUNCTIONS[name]}({', '.join(parts)})"
+
+
+def _list_math_functions() -> dict[str, str]:
+    """Return for each function of `math` the function that takes values."""
+    same = {name: f"np.{name}" for name in vars(math) if isinstance(getattr(np, name, None), np.ufunc)}
+    special = {"lgamma": "gammaln", "gamma": "gamma", "erf": "erf", "erfc": "erfc"}
+    return same | {name: f"scipy.special.{other}" for name, other in special.items()} | {"pow": "np.power"}
+
+
+MATH_FUNCTIONS = _list_math_functions()
+
+
+def _is_random(function: Any) -> bool:
+    """Return whether a function draws random numbers with NumPy."""
+    owner = getattr(function, "__self__", None)
+    return isinstance(owner, np.random.Generator | np.random.RandomState)
+
+
+RANDOM_FORMS: dict[str, tuple[tuple[str, ...], str]] = {
+    **dict.fromkeys(("normal", "laplace", "gumbel", "logistic"), (("loc=0", "scale=1"), "{0} + {1} * {draw}")),
+    "uniform": (("low=0", "high=1"), "{0} + ({1} - {0}) * {draw}"),
+    "exponential": (("scale=1",), "{0} * {draw}"),
+    "rayleigh": (("scale=1",), "{0} * {draw}"),
+    "permutation": (("x=x",), "{0}[{rng}.permutation(len({0}))]"),
+}
+"""For each function that draws random numbers, its parameters, and what gives the same numbers of recorded ones."""
+
+
+def _advise_on_random(name: str, call: ast.Call) -> str:
+    """Return what to write instead of drawing random numbers with recorded parameters."""
+    if name not in RANDOM_FORMS or not isinstance(call.func, ast.Attribute):
+        return "random numbers have no derivative by the parameters of their distribution; draw them with v.item()"
+    parameters, form = RANDOM_FORMS[name]
+    named = {str(word.arg): ast.unparse(word.value) for word in call.keywords}
+    given = dict(
+        zip([text.partition("=")[0] for text in (*parameters, "size=")], map(ast.unparse, call.args), strict=False)
+    )
+    named |= given
+    filled = [_enclose(named.get(*text.split("="))) for text in parameters]
+    rng = ast.unparse(call.func.value)
+    size = f"size={named['size']}" if "size" in named else ""
+    mended = form.format(*filled, draw=f"{rng}.{name}({size})", rng=rng)
+    for plain, shorter in (("0 + ", ""), (" - 0)", ")"), (" + 1 * ", " + ")):
+        mended = mended.replace(plain, shorter)
+    return f"instead of `{ast.unparse(call)}` write `{mended}`"
+
+
+def advise_on_random() -> str:
+    """Return what to write instead of a call that draws random numbers; empty if the line is not of that form."""
+    frame = find_user_frame()
+    call = None if frame is None else _parse_call(find_running_text(frame)[1])
+    function: Any = None if frame is None or call is None else _resolve_name(frame, call.func)
+    return _advise_on_random(function.__name__, call) if call is not None and _is_random(function) else ""
+
+
+def _enclose(text: str) -> str:
+    """Return the text of an expression with parentheses, unless it is a name, a number or a call.
+
+    >>> _enclose("mu"), _enclose("a + b")
+    ('mu', '(a + b)')
+    """
+    body = ast.parse(text, mode="eval").body
+    return text if isinstance(body, ast.Name | ast.Constant | ast.Call | ast.Attribute | ast.Subscript) else f"({text})"
+
+
+def _parse_call(text: str) -> ast.Call | None:
+    statement = _parse_statement(text)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return call if isinstance(call, ast.Call) else None
+
+
+def _resolve_name(frame: FrameType, node: ast.expr) -> Any:
+    """Return what a name, or an attribute of a module or generator, stands for in a frame; None if unknown."""
+    if isinstance(node, ast.Name):
+        for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
+            if node.id in names:
+                return names[node.id]
+    if isinstance(node, ast.Attribute):
+        owner = _resolve_name(frame, node.value)
+        if isinstance(owner, ModuleType | np.random.Generator | np.random.RandomState):
+            return getattr(owner, node.attr, None)
+    return None
+
+
 def advise_on_conversion() -> str:
     """Return what to write instead of a call that turns values into a plain array; the general advice if unknown."""
     frame = find_user_frame()
     text = "" if frame is None else find_running_text(frame)[1]
+    call = _parse_call(text)
+    function: Any = None if frame is None or call is None else _resolve_name(frame, call.func)
+    if call is not None and len(call.args) == 1 and isinstance(function, type) and issubclass(function, np.floating):
+        return f"instead of `{text}` write `{ast.unparse(call.args[0])}`"
+    if call is not None and _is_random(function):
+        return _advise_on_random(function.__name__, call)
     match = re.fullmatch(r"(?P<module>\w+)\.(?P<name>array|asarray|asanyarray)(?P<arguments>\(.*\))", text)
     if match is None:
         return "join values with wg.array([...]) or np.stack([...])"

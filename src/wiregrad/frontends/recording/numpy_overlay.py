@@ -12,6 +12,7 @@ instead, which turns into one value at its next use.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -20,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import EscapeError, is_library_file
+from wiregrad.errors import EscapeError, NoRuleError, WiregradError, is_library_file
 from wiregrad.frontends.recording.dispatch import run_composite
 from wiregrad.frontends.recording.fillable_array import FillableArray, contents_of, find_recorded, make_fillable
 from wiregrad.frontends.recording.filled_value import copy_filled
+from wiregrad.frontends.recording.hints import describe_foreign_error
 from wiregrad.frontends.recording.value import Value, as_numpy_number, is_constant
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
 from wiregrad.ops.functions.joining import has_wire_elements, holds_filled
@@ -88,11 +90,17 @@ def call_without_values(original: Callable[..., Any], args: tuple[Any, ...], kwa
 
 def make_new_array(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call one of NumPy's functions that make an array; what the user's own code makes may be filled with values."""
-    if original is np_full and (find_recorded(args[1:2]) or find_recorded(kwargs.get("fill_value"))):
-        return _fill_with_value(*args, **kwargs)
+    if original in FILLERS and (find_recorded(args[1:2]) or find_recorded(kwargs.get("fill_value"))):
+        return FILLERS[original](*args, **kwargs)
     made = original(*args, **kwargs)
     caller = sys._getframe(2).f_code.co_filename
+    if FILLING_LIBRARY in caller.replace("\\", "/"):
+        return make_fillable(made)
     return made if is_library_file(caller) or "site-packages" in caller else make_fillable(made)
+
+
+FILLING_LIBRARY = "/numpy/polynomial/"
+"""The part of NumPy that is written in Python and fills the arrays that it makes with results."""
 
 
 def _fill_with_value(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", **_: object) -> Any:
@@ -100,6 +108,25 @@ def _fill_with_value(shape: Any, fill_value: Any, dtype: Any = None, order: str 
     value = FUNCTIONS["array"].run(fill_value, dtype)
     lengths = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
     return copy_filled(run_composite(FUNCTIONS["broadcast_to"].run, "full", (value, lengths), {}))
+
+
+def _fill_like(
+    a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **_: object
+) -> Any:
+    """Return the array that `np.full_like` makes of a recorded number or array."""
+    model = a if hasattr(a, "dtype") else np.asarray(a)
+    return _fill_with_value(
+        model.shape if shape is None else shape, fill_value, model.dtype if dtype is None else dtype
+    )
+
+
+def list_elements(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call `np.ndenumerate`, which reads the memory of arrays; of a value, the index and the element are listed."""
+    array = contents_of(args[0] if args else kwargs["arr"])
+    if not find_recorded(array):
+        return original(array)
+    value = FUNCTIONS["array"].run(array)
+    return ((index, value[index]) for index in np.ndindex(value.shape))
 
 
 def join_lists(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -169,6 +196,7 @@ def _choose_handlers() -> dict[str, CallHandler]:
     handlers: dict[str, CallHandler] = dict.fromkeys(CONVERTERS, convert_values)
     handlers |= dict.fromkeys(MAKERS, make_new_array)
     handlers["fromiter"] = convert_iterable
+    handlers["ndenumerate"] = list_elements
     for name, function in vars(np).items():
         entry = FUNCTIONS_BY_NUMPY.get(function) if isinstance(function, FunctionType | type(np.sum)) else None
         if entry is None or entry.samples is None:
@@ -178,7 +206,8 @@ def _choose_handlers() -> dict[str, CallHandler]:
     return handlers
 
 
-np_full = np.full
+FILLERS: dict[Callable[..., Any], Callable[..., Any]] = {np.full: _fill_with_value, np.full_like: _fill_like}
+"""What makes an array of one recorded value, for each of NumPy's functions."""
 HANDLERS = _choose_handlers()
 ORIGINALS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in HANDLERS}
 """NumPy's own functions that have stand-ins, by name."""
@@ -192,12 +221,60 @@ CALL_VECTORIZED = VECTORIZE.__call__
 
 def call_vectorized(self: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function made by `np.vectorize`, which reads the memory of arrays; filled ones become values."""
+    if self.signature is not None and not kwargs and not self.excluded and any(map(find_recorded, args)):
+        return run_composite(_call_with_signature, "np.vectorize", (self.pyfunc, self.signature, *args), {})
     return CALL_VECTORIZED(self, *map(contents_of, args), **{key: contents_of(part) for key, part in kwargs.items()})
 
 
-def find_hidden_error(error: ValueError) -> EscapeError | None:
-    """Return the error of a value that NumPy hides behind "setting an array element with a sequence"; None if none."""
-    return error.__cause__ if isinstance(error.__cause__, EscapeError) else None
+def _call_with_signature(function: Callable[..., Any], signature: str, *args: Any) -> Any:
+    """Call a function of rows or matrices, such as `(n),(n)->()`, for all of them, and join what it returns."""
+    inputs, outputs = ([_list_axes(one) for one in side.split(")")[:-1]] for side in signature.split("->"))
+    if len(inputs) != len(args):
+        raise TypeError(f"the signature {signature!r} has {len(inputs)} arguments; got {len(args)}")
+    arrays = [FUNCTIONS["array"].run(x) for x in args]
+    shapes = [
+        (x.shape[: x.ndim - len(axes)], x.shape[x.ndim - len(axes) :]) for x, axes in zip(arrays, inputs, strict=True)
+    ]
+    outer = np.broadcast_shapes(*[lead for lead, _ in shapes])
+    spread = [FUNCTIONS["broadcast_to"].run(x, outer + inner) for x, (_, inner) in zip(arrays, shapes, strict=True)]
+    results = [function(*[x[index] for x in spread]) for index in np.ndindex(outer)]
+    if len(outputs) > 1:
+        return tuple(_join_results([result[k] for result in results], outer) for k in range(len(outputs)))
+    return _join_results(results, outer)
+
+
+def _list_axes(text: str) -> list[str]:
+    """Return the names of the axes of one argument of a signature, `,(n, m`."""
+    return [name for name in text.partition("(")[2].replace(" ", "").split(",") if name]
+
+
+def _join_results(results: list[Any], outer: tuple[int, ...]) -> Any:
+    row = FUNCTIONS["array"].run(results)
+    return FUNCTIONS["reshape"].run(row, outer + row.shape[1:])
+
+
+def find_hidden_error(error: Exception) -> WiregradError | None:
+    """Return what to raise for an error that compiled code raised because of a value; None for any other error.
+
+    NumPy hides the error of a value behind "setting an array element with a sequence". Other compiled code knows
+    nothing of values, and says only that it got an object of their class.
+    """
+    if isinstance(error, WiregradError):
+        return None
+    if isinstance(error.__cause__, EscapeError):
+        return error.__cause__
+    if not VALUE_CLASSES.search(str(error)):
+        return None
+    message = describe_foreign_error(error)
+    return NoRuleError(message) if message else None
+
+
+VALUE_CLASSES = re.compile(
+    r"unsupported data types in input|\b(Value|FilledValue|FillableArray|Scalar|NumpyScalar|NumpyNumber|PythonFloat)\b"
+)
+"""What other libraries say of values: the names of their classes, and SciPy's words for sparse matrices."""
+FOREIGN_ERRORS = (ValueError, TypeError, AttributeError)
+"""The kinds of errors that other libraries raise when they are given a value."""
 
 
 class NumpyOverlay:
@@ -234,7 +311,7 @@ class NumpyOverlay:
         entered = self.enter()
         try:
             return f(*args, **kwargs)
-        except ValueError as error:
+        except FOREIGN_ERRORS as error:
             hidden = find_hidden_error(error)
             if hidden is not None:
                 raise hidden from None

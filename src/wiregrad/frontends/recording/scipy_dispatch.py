@@ -62,6 +62,10 @@ TaughtCall = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """What a taught function calls with its arguments."""
 
 
+MINPACK_MESSAGE = "not a proper array of floats"
+"""Part of the message of SciPy's MINPACK for a function that returns a value."""
+
+
 class TaughtFunction:
     """A SciPy function that has been taught: the function as it was, and what is called when there are values."""
 
@@ -81,9 +85,11 @@ class TaughtFunction:
         """Call the function as it was; if a function among its arguments uses a value from outside, call the entry."""
         try:
             return self.original(*args, **kwargs)
-        except (EscapeError, NoRuleError, SystemError) as error:
-            # SciPy's C code may report the error of a function that it calls as a SystemError.
-            if isinstance(error, SystemError) and not isinstance(error.__cause__, EscapeError | NoRuleError):
+        except (EscapeError, NoRuleError):
+            pass
+        except Exception as error:
+            # SciPy's C code may report the error of a function that it calls as a SystemError, or as its own.
+            if not isinstance(error.__cause__, EscapeError | NoRuleError) and MINPACK_MESSAGE not in str(error):
                 raise
         return self.apply_entry(args, kwargs)
 
@@ -230,8 +236,8 @@ class FrozenDistribution:
             raise AttributeError(method)
         original = getattr(self._distribution, method)
 
-        def call_frozen(x: Any, *args: Any) -> Any:
-            return call_distribution(self._name, method, original, (x, *args, *self._args), self._kwargs)
+        def call_frozen(*args: Any, **kwargs: Any) -> Any:
+            return call_distribution(self._name, method, original, (*args, *self._args), self._kwargs | kwargs)
 
         return call_frozen
 
@@ -394,10 +400,14 @@ class ScipyImports:
 
 
 def teach_scipy() -> None:
-    """Teach the SciPy modules that are imported, and those that will be; `WIREGRAD_SCIPY=0` turns this off."""
-    if read_setting(SCIPY_VARIABLE) == SCIPY_OFF or any(isinstance(each, ScipyImports) for each in sys.meta_path):
+    """Teach the SciPy modules that are imported, and those that will be; `WIREGRAD_SCIPY=0` turns this off.
+
+    The modules of `numpy.polynomial` are taught in any case: they take values as they are, some of them wrongly.
+    """
+    if any(isinstance(each, ScipyImports) for each in sys.meta_path):
         return
-    modules = list_modules()
+    is_off = read_setting(SCIPY_VARIABLE) == SCIPY_OFF
+    modules = frozenset(name for name in list_modules() if not is_off or name.startswith("numpy."))
     sys.meta_path.insert(0, ScipyImports(modules))
     for name in sorted(modules & sys.modules.keys()):
         teach_module(sys.modules[name])

@@ -25,7 +25,7 @@ from wiregrad.frontends.recording.arguments import (
     separate_static,
     unflatten,
 )
-from wiregrad.frontends.recording.numpy_overlay import OVERLAY, find_hidden_error
+from wiregrad.frontends.recording.numpy_overlay import FOREIGN_ERRORS, OVERLAY, find_hidden_error
 from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
 from wiregrad.frontends.recording.tape import (
     LITERAL,
@@ -409,7 +409,7 @@ class LiftedCall:
             else:
                 result = f(*chosen)
             self.result = settle_results(result, filled_before)
-        except ValueError as error:
+        except FOREIGN_ERRORS as error:
             hidden = find_hidden_error(error)
             if hidden is not None:
                 raise hidden from None

@@ -33,6 +33,7 @@ from wiregrad.frontends.recording.arguments import as_array, as_data
 from wiregrad.frontends.recording.hints import (
     ForeignNames,
     advise_on_conversion,
+    advise_on_number,
     advise_on_store,
     describe_missing_function,
     name_scipy_call,
@@ -334,7 +335,7 @@ class Value(ValueMethods, ForeignNames):
             _note_escape(self, self._data)
             return float(self._data)
         refuse_in_scipy()
-        advice = advise_on_store() or "write np.sin(v), not math.sin(v)"
+        advice = advise_on_store() or advise_on_number()
         raise EscapeError(f"{_ESCAPE_MESSAGE.format('a float')}; {advice}{format_user_line()}")
 
     def __int__(self) -> int:

@@ -190,8 +190,8 @@ class ValueMethods:
         """Return the array broadcast to the shape of another."""
     def expm1(self) -> Value:
         """exp(x) - 1, exact near 0."""
-    def fill(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuses: a recorded value does not change in place; write x = np.full_like(x, value)."""
+    def fill(self, *args: Any, **kwargs: Any) -> None:
+        """Change a copy or a result in place; of any other value, write x = np.full_like(x, value)."""
     @property
     def flat(self) -> Value:
         """All elements in a row, to iterate over and to index."""
@@ -311,8 +311,8 @@ class ValueMethods:
         """Return the number of elements."""
     def numpy(self) -> Any:
         """Return a constant as a NumPy array; any other value raises, since its gradient would be lost."""
-    def partition(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuses: a recorded value does not change in place; write x = np.partition(x, kth)."""
+    def partition(self, *args: Any, **kwargs: Any) -> None:
+        """Change a copy or a result in place; of any other value, write x = np.partition(x, kth)."""
     def permute(self, *dims: Any) -> Value:
         """Return the array with its axes in another order."""
     def polygamma(self, x: Operand, /) -> Value:
@@ -325,8 +325,8 @@ class ValueMethods:
         """First wire to the power of the second."""
     def prod(self, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False, initial: Operand | None = None, where: Any = True) -> Value:
         """Product along axes, or of everything; exact where factors are 0."""
-    def put(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuses: a recorded value does not change in place; write x = wg.put(x, index, values)."""
+    def put(self, *args: Any, **kwargs: Any) -> None:
+        """Change a copy or a result in place; of any other value, write x = wg.put(x, index, values)."""
     def ravel(self, order: str = 'C') -> Value:
         """The elements in one row."""
     @property
@@ -368,8 +368,8 @@ class ValueMethods:
         """exp(x) / sum(exp(x)) along an axis, without overflow."""
     def softplus(self) -> Value:
         """log(1 + exp(x)) without overflow."""
-    def sort(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuses: a recorded value does not change in place; write x = np.sort(x)."""
+    def sort(self, *args: Any, **kwargs: Any) -> None:
+        """Change a copy or a result in place; of any other value, write x = np.sort(x)."""
     def split(self) -> Value:
         """Splitter: copies one wire to two readers; backward it adds."""
     def sqrt(self) -> Value:

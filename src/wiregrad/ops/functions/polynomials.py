@@ -10,6 +10,7 @@ from values keeps its recorded coefficients in its attribute `STATE`, and its me
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +29,7 @@ from wiregrad.ops.functions.registry import (
     N,
     detach_array,
     dtype_of,
+    find_plain_function,
     lift,
     load_scipy,
     ndim_of,
@@ -313,6 +315,33 @@ class SplineState:
     def degree(self) -> int:
         """The degree of the polynomials."""
         return shape_of(self.c)[0] - 1
+
+
+SERIES = {
+    "polynomial": ("polyval", "polyvalfromroots"),
+    "chebyshev": ("chebval",),
+    "legendre": ("legval",),
+    "hermite": ("hermval",),
+    "hermite_e": ("hermeval",),
+    "laguerre": ("lagval",),
+}
+"""The functions of `numpy.polynomial` that evaluate a series, by module."""
+
+
+def _register_series(module: str, name: str) -> None:
+    @register_scipy_method(f"numpy.polynomial.{module}.{name}")
+    def evaluate_series(x: Any, c: Any, tensor: bool = True) -> Any:
+        """Evaluate series at wires; NumPy gives every series all points only if the points are an `np.ndarray`."""
+        evaluate = find_plain_function(getattr(sys.modules[f"numpy.polynomial.{module}"], name))
+        if not is_wire(x) or not tensor or not ndim_of(x):
+            return evaluate(x, c, tensor)
+        c = lift(c)
+        return evaluate(x, reshape_to(c, shape_of(c) + (1,) * ndim_of(x)), False)
+
+
+for _module, _names in SERIES.items():
+    for _name in _names:
+        _register_series(_module, _name)
 
 
 def _refuse(what: str) -> NoRuleError:

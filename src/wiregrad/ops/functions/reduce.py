@@ -444,6 +444,45 @@ for _ufunc, _run in ((np.add, cumsum), (np.multiply, cumprod), (np.maximum, cumm
     _register_ufunc_accumulate(_ufunc, _run)
 
 
+def _register_ufunc_reduceat(ufunc: np.ufunc, run: Callable[..., Any]) -> None:
+    """Register `ufunc.reduceat`: one result for each part of an axis that begins at an index."""
+
+    def reduce_part(x: Any, axis: int, start: int, stop: int) -> Any:
+        if ufunc is np.add and stop > start + 1:
+            # NumPy adds the sum of the others to the first element, which rounds differently from one sum.
+            return slice_axis(x, axis, start, start + 1) + run(
+                slice_axis(x, axis, start + 1, stop), axis, keepdims=True
+            )
+        return run(slice_axis(x, axis, start, stop), axis, keepdims=True)
+
+    def reduceat(array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
+        x = lift(cast_to(array, dtype))
+        place = axis_from_end(axis, ndim_of(x))
+        length = shape_of(x)[place]
+        starts = np.asarray(indices)
+        if starts.size and (starts.min() < 0 or starts.max() >= length):
+            raise IndexError(f"an index of reduceat is not in the range from 0 to {length - 1}; got {starts.tolist()}")
+        # A part that does not end behind its beginning is the one element there.
+        stops = np.maximum(np.append(starts[1:], length), starts + 1)
+        parts = [reduce_part(x, place, int(start), int(stop)) for start, stop in zip(starts, stops, strict=True)]
+        return TABLE["concatenate"](*parts, axis=place)
+
+    reduceat.__doc__ = f"{(run.__doc__ or '').rstrip('.')}, of the parts of an axis that begin at indices."
+    samples = sample_calls(
+        (N(5), [0, 2]),
+        (N(5), np.array([0, 3, 1])),
+        (N(3, 4), [0, 1], {"axis": 1}),
+        (N(4, 2), [1]),
+        (N(2, 3, 2), [0, 2, 2], {"axis": -2}),
+        (N(1), [0]),
+    )
+    register_function((ufunc, "reduceat"), name=f"{ufunc.__name__}_reduceat", samples=samples)(reduceat)
+
+
+for _ufunc, _run in ((np.add, sum_), (np.multiply, prod), (np.maximum, max_), (np.minimum, min_)):
+    _register_ufunc_reduceat(_ufunc, _run)
+
+
 _register_ufunc_reduce(np.logical_or, any_, None)
 
 

@@ -1,4 +1,4 @@
-"""The functions of `scipy.linalg`, and products with the matrices of `scipy.sparse`, with SciPy's names and arguments.
+"""The functions of `scipy.linalg`, products with the matrices of `scipy.sparse`, and distances of `scipy.spatial`.
 
 Where SciPy's function has the name of a NumPy function and other arguments, it is registered as `scipy_NAME`. Options
 that only save memory or time (`overwrite_a`, `check_finite`, drivers) are accepted and ignored.
@@ -17,10 +17,11 @@ from wiregrad.errors import NoRuleError, format_user_line
 from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import conjugate_flow
 from wiregrad.ops.functions import linalg
-from wiregrad.ops.functions.reduce import norm
+from wiregrad.ops.functions.reduce import mean, norm, sum_
 from wiregrad.ops.functions.registry import (
     N,
     SampleMaker,
+    detach_array,
     dtype_of,
     lift,
     ndim_of,
@@ -28,7 +29,7 @@ from wiregrad.ops.functions.registry import (
     register_scipy_method,
     sample_calls,
 )
-from wiregrad.ops.functions.shape import take
+from wiregrad.ops.functions.shape import concatenate, expand_dims, getitem, take
 from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.linalg_records import definite_samples, normal_samples
 from wiregrad.ops.matrix_function_records import adjoint_of, take_triangle, transpose_matrix
@@ -777,3 +778,154 @@ def solve_sparse(A: Any, b: Any, permc_spec: Any = None, use_umfpack: bool = Tru
             f"spsolve of a recorded matrix, or of more than {MAX_DENSE_ROWS} rows; use np.linalg.solve"
         )
     return linalg.solve(A.toarray(), b)
+
+
+def _sylvester_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    shapes = [(2, 2), (3, 2), (2, 3), (1, 1), (3, 3), (1, 2)]
+    return [
+        (
+            rng.normal(size=(n, n)) + 3.0 * np.eye(n),
+            rng.normal(size=(m, m)) + 3.0 * np.eye(m),
+            rng.normal(size=(n, m)),
+            {},
+        )
+        for n, m in shapes
+    ]
+
+
+@register_function(scipy=("scipy.linalg.solve_sylvester",), samples=_sylvester_calls)
+def solve_sylvester(a: Any, b: Any, q: Any) -> Any:
+    """The matrix x with a @ x + x @ b = q."""
+    a, b, q = _as_square(a), _as_square(b), _as_float(q)
+    n, m = shape_of(a)[-1], shape_of(b)[-1]
+    if shape_of(q) != (n, m):
+        raise ValueError(f"q must have shape {(n, m)}; got {shape_of(q)}")
+    # Read row by row, x is a vector, and both products are products with it.
+    left = linalg.kron(a, np.eye(m, dtype=dtype_of(a)))
+    right = linalg.kron(np.eye(n, dtype=dtype_of(b)), transpose_matrix(b))
+    row = TABLE["reshape"](q, rank=2, shape=(n * m,))
+    return TABLE["reshape"](linalg.solve(left + right, row), rank=1, shape=(n, m))
+
+
+def _lyapunov_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
+    return [(rng.normal(size=(n, n)) + 3.0 * np.eye(n), rng.normal(size=(n, n)), {}) for n in (2, 3, 1, 4, 2, 3)]
+
+
+@register_function(
+    scipy=("scipy.linalg.solve_continuous_lyapunov", "scipy.linalg.solve_lyapunov"), samples=_lyapunov_calls
+)
+def solve_continuous_lyapunov(a: Any, q: Any) -> Any:
+    """The matrix x with a @ x + x @ a.conj().T = q."""
+    a = _as_square(a)
+    return solve_sylvester(a, adjoint_of(a), q)
+
+
+METRICS: dict[str, Any] = {
+    "euclidean": lambda gaps: norm(gaps, axis=-1),
+    "sqeuclidean": lambda gaps: sum_(gaps * gaps, axis=-1),
+    "cityblock": lambda gaps: norm(gaps, 1, axis=-1),
+    "chebyshev": lambda gaps: norm(gaps, np.inf, axis=-1),
+}
+"""Distances of pairs of points, as functions of the difference of their coordinates along the last axis."""
+
+
+def _measure_gaps(name: str, gaps: Any, metric: Any, p: Any, settings: dict[str, Any]) -> Any:
+    if metric == "minkowski" and not settings:
+        return norm(gaps, 2 if p is None else p, axis=-1)
+    if metric not in METRICS or settings:
+        raise NoRuleError(
+            f"scipy.spatial.distance.{name} has rules for {', '.join(METRICS)} and minkowski; got {metric!r}"
+            f"{''.join(f' with {key}=' for key in settings)}: compute it from the differences, "
+            f"x[:, None] - y[None]{format_user_line()}"
+        )
+    return METRICS[metric](gaps)
+
+
+def _as_points(x: Any, name: str) -> Any:
+    x = _as_double(_as_float(x))
+    if ndim_of(x) != 2:
+        raise ValueError(f"{name} must be a 2-dimensional array.")
+    return x
+
+
+@register_function(
+    scipy=("scipy.spatial.distance.cdist",),
+    name="distance.cdist",
+    samples=sample_calls(
+        (N(3, 2), N(4, 2)),
+        (N(3, 2), N(2, 2), "sqeuclidean"),
+        (N(2, 3), N(2, 3), {"metric": "cityblock"}),
+        (N(2, 3), N(3, 3), {"metric": "chebyshev"}),
+        (N(2, 3), N(3, 3), {"metric": "minkowski", "p": 3}),
+        (N(1, 1), N(1, 1)),
+    ),
+)
+def cdist(XA: Any, XB: Any, metric: Any = "euclidean", *, p: Any = None, **settings: Any) -> Any:  # noqa: N803
+    """Distances between all points of one set and all points of another; the gradient at 0 is 0."""
+    a, b = _as_points(XA, "XA"), _as_points(XB, "XB")
+    if shape_of(a)[-1] != shape_of(b)[-1]:
+        raise ValueError("XA and XB must have the same number of columns (i.e. feature dimension.)")
+    return _measure_gaps("cdist", expand_dims(a, 1) - expand_dims(b, 0), metric, p, settings)
+
+
+@register_function(
+    scipy=("scipy.spatial.distance.pdist",),
+    name="distance.pdist",
+    samples=sample_calls(
+        (N(4, 2),),
+        (N(3, 2), "sqeuclidean"),
+        (N(3, 3), {"metric": "cityblock"}),
+        (N(3, 2), {"metric": "minkowski", "p": 3}),
+        (N(2, 1),),
+        (N(5, 3), {"metric": "chebyshev"}),
+    ),
+)
+def pdist(X: Any, metric: Any = "euclidean", *, p: Any = None, **settings: Any) -> Any:  # noqa: N803
+    """Distances between all pairs of points of one set, in one row; the gradient at 0 is 0."""
+    x = _as_points(X, "X")
+    one, two = np.triu_indices(shape_of(x)[0], 1)
+    return _measure_gaps("pdist", take(x, one, axis=0) - take(x, two, axis=0), metric, p, settings)
+
+
+@register_function(
+    scipy=("scipy.spatial.distance.squareform",),
+    name="distance.squareform",
+    samples=sample_calls((N(3),), (N(1),), (N(6),), (N(10),), (N(3), {"checks": False}), (N(15),)),
+)
+def squareform(X: Any, force: str = "no", checks: bool = True) -> Any:  # noqa: N803
+    """The row of distances between pairs of points as a symmetric matrix, or such a matrix as a row."""
+    x = _as_float(X)
+    if ndim_of(x) == 2:
+        plain = detach_array(x)
+        if checks and not (np.allclose(plain, plain.T) and not plain.diagonal().any()):
+            raise ValueError("Distance matrix 'X' must be symmetric, with zeros on its diagonal.")
+        return getitem(x, np.triu_indices(shape_of(x)[0], 1))
+    length = shape_of(x)[0]
+    count = int(np.ceil(np.sqrt(length * 2)))
+    if count * (count - 1) != length * 2:
+        raise ValueError(f"a row of {length} distances belongs to no number of points")
+    places = np.full((count, count), length)
+    places[np.triu_indices(count, 1)] = np.arange(length)
+    places = np.minimum(places, places.T)
+    return take(concatenate([x, np.zeros(1, dtype_of(x))], 0), places, axis=0)
+
+
+_VECTOR_CALLS = sample_calls(
+    (N(3), N(3)), (N(2), N(2)), (N(5), N(5)), (N(4), [1.0, 0.5, -2.0, 0.3]), (N(6), N(6)), (N(7), N(7))
+)
+
+
+@register_function(scipy=("scipy.spatial.distance.cosine",), name="distance.cosine", samples=_VECTOR_CALLS)
+def cosine(u: Any, v: Any, w: Any = None) -> Any:
+    """1 minus the cosine of the angle between two vectors."""
+    if w is not None:
+        raise NoRuleError(f"scipy.spatial.distance.cosine has no rule for w={format_user_line()}")
+    u, v = _as_float(u), _as_float(v)
+    return 1.0 - sum_(u * v) / (norm(u) * norm(v))
+
+
+@register_function(scipy=("scipy.spatial.distance.correlation",), name="distance.correlation", samples=_VECTOR_CALLS)
+def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
+    """1 minus the correlation of two vectors."""
+    u, v = _as_float(u), _as_float(v)
+    return cosine(u - mean(u), v - mean(v), w) if centered else cosine(u, v, w)

@@ -28,6 +28,7 @@ from wiregrad.ops.functions.registry import (
 )
 from wiregrad.ops.functions.shape import flip, moveaxis, roll
 from wiregrad.ops.gradient_flow import is_wire, shape_of
+from wiregrad.ops.reduce_records import slice_axis
 
 
 def _complex_calls(*calls: Any) -> SampleMaker:
@@ -506,6 +507,50 @@ def scipy_correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto"
     return scipy_convolve(a, flip(conjugate_flow(b)), mode, method)
 
 
+_IMAGE_PAIR_CALLS = sample_calls(
+    (N(4, 5), N(2, 3)),
+    (N(4, 5), N(3, 3), {"mode": "same"}),
+    (N(4, 5), N(2, 2), {"mode": "valid"}),
+    (N(3, 3), N(3, 3)),
+    (N(3, 4), N(2, 2), {"mode": "same"}),
+    (N(1, 4), N(1, 2), {"mode": "same"}),
+    (N(2, 2), N(3, 4), {"mode": "valid"}),
+    (N(1, 1), N(1, 1)),
+)
+
+
+@register_function(scipy=("scipy.signal.convolve2d",), samples=_IMAGE_PAIR_CALLS, name="signal.convolve2d")
+def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+    """Slide one image, turned around, over another."""
+    return scipy_convolve(*_as_images(in1, in2, "convolve2d", boundary, fillvalue), mode)
+
+
+@register_function(scipy=("scipy.signal.correlate2d",), samples=_IMAGE_PAIR_CALLS, name="signal.correlate2d")
+def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+    """Slide one image over another, without turning it around."""
+    a, b = _as_images(in1, in2, "correlate2d", boundary, fillvalue)
+    if mode != "same":
+        return scipy_correlate(a, b, mode)
+    # Unlike `correlate`, it puts the middle of an even kernel behind the centre.
+    full = scipy_correlate(a, b)
+    for axis in (-2, -1):
+        start = shape_of(b)[axis] // 2
+        full = slice_axis(full, axis, start, start + shape_of(a)[axis])
+    return full
+
+
+def _as_images(in1: Any, in2: Any, name: str, boundary: str, fillvalue: Any) -> tuple[Any, Any]:
+    if boundary not in ("fill", 0) or is_wire(fillvalue) or fillvalue != 0:
+        raise NoRuleError(
+            f"scipy.signal.{name} has a rule for boundary='fill' with zeros; for others, write np.pad(image, n, mode) "
+            f"before{format_user_line()}"
+        )
+    a, b = _as_pair(in1, in2, name)
+    if ndim_of(a) != 2:
+        raise ValueError(f"{name} inputs must both be 2-D arrays")
+    return a, b
+
+
 def _as_pair(in1: Any, in2: Any, name: str) -> tuple[Any, Any]:
     a = lift(in1)
     b = lift(in2)
@@ -921,3 +966,75 @@ def uniform_filter(
     for axis, length, border, shift in zip(chosen, *settings, strict=True):
         x = uniform_filter1d(x, length, axis, None, border, cval, shift)
     return x
+
+
+_EDGE_CALLS = sample_calls(
+    (N(4, 5),),
+    (N(4, 5), 0),
+    (N(3, 4), {"mode": "nearest"}),
+    (N(6),),
+    (N(3, 3, 2), {"axis": 1}),
+    (N(3, 4), {"mode": "constant", "cval": 0.5}),
+)
+
+
+def _register_edge_filter(name: str, across: tuple[float, ...]) -> None:
+    def run(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
+        x = _read_image(input, name, output)
+        modes = _repeat(mode, ndim_of(x))
+        place = axis_from_end(axis, ndim_of(x)) + ndim_of(x)
+        y = correlate1d(x, [-1.0, 0.0, 1.0], place, None, modes[place], cval)
+        for other in range(ndim_of(x)):
+            y = y if other == place else correlate1d(y, across, other, None, modes[other], cval)
+        return y
+
+    run.__doc__ = f"The {name.capitalize()} filter of an image: differences along an axis, smoothed along the others."
+    # A traced call is named after its code, so functions made alike must not share theirs.
+    run.__code__ = run.__code__.replace(co_name=name)
+    register_function(scipy=(f"scipy.ndimage.{name}",), samples=_EDGE_CALLS, name=f"ndimage.{name}")(run)
+
+
+_register_edge_filter("sobel", (1.0, 2.0, 1.0))
+_register_edge_filter("prewitt", (1.0, 1.0, 1.0))
+
+
+@register_function(
+    scipy=("scipy.ndimage.laplace",),
+    name="ndimage.laplace",
+    samples=sample_calls(
+        (N(4, 5),),
+        (N(3, 4), {"mode": "nearest"}),
+        (N(6),),
+        (N(3, 3, 2),),
+        (N(3, 4), {"mode": "constant", "cval": 0.5}),
+        (N(4, 4), {"mode": "wrap"}),
+    ),
+)
+def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
+    """The Laplace filter of an image: the sum of second differences along all axes."""
+    x = _read_image(input, "laplace", output)
+    modes = _repeat(mode, ndim_of(x))
+    y: Any = 0.0
+    for axis in range(ndim_of(x)):
+        y = y + correlate1d(x, [1.0, -2.0, 1.0], axis, None, modes[axis], cval)
+    return y
+
+
+_BLUR_CALLS = sample_calls(
+    (N(4, 5), 0.7),
+    (N(6), 0.5),
+    (N(3, 4), [0.5, 0.8]),
+    (N(3, 4), 0.6, {"mode": "nearest"}),
+    (N(3, 3), 0.6, {"mode": "constant", "cval": 0.5}),
+    (N(2, 3, 2), 0.5),
+)
+
+
+@register_function(scipy=("scipy.ndimage.gaussian_laplace",), samples=_BLUR_CALLS, name="ndimage.gaussian_laplace")
+def gaussian_laplace(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0) -> Any:
+    """The sum of second derivatives of an image that is blurred by a normal distribution."""
+    x = _read_image(input, "gaussian_laplace", output)
+    y: Any = 0.0
+    for order in 2 * np.eye(ndim_of(x), dtype=int):
+        y = y + gaussian_filter(x, sigma, order.tolist(), None, mode, cval)
+    return y

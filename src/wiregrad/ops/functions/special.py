@@ -36,7 +36,16 @@ from wiregrad.ops.elementwise_records import (
     where,
 )
 from wiregrad.ops.functions.reduce import max_, reduce_along, sum_
-from wiregrad.ops.functions.registry import N, SampleMaker, detach_array, lift, ndim_of, register_function, sample_calls
+from wiregrad.ops.functions.registry import (
+    N,
+    SampleMaker,
+    detach_array,
+    dtype_of,
+    lift,
+    ndim_of,
+    register_function,
+    sample_calls,
+)
 from wiregrad.ops.gradient_flow import is_wire
 from wiregrad.ops.special_records import (
     bessel_i,
@@ -126,6 +135,15 @@ def pseudo_huber(delta: Any, r: Any) -> Any:
     u = (r / delta) * (r / delta)
     y = r * r / (1.0 + sqrt(1.0 + u))
     return y if not is_wire(delta) and np.all(np.asarray(delta) > 0) else where(less(delta, 0.0), np.inf, y)
+
+
+@register_function(scipy=("scipy.special.loggamma",), samples=_POSITIVE_SAMPLES)
+def loggamma(z: Any) -> Any:
+    """The logarithm of the gamma function of real numbers; NaN for negative ones, unlike `gammaln`."""
+    z = lift(z)
+    if dtype_of(z).kind == "c":
+        raise NoRuleError(f"scipy.special.loggamma has a rule for real numbers; got complex ones{format_user_line()}")
+    return where(greater_equal(z, 0.0), gammaln(z), undefined(z))
 
 
 def _check_order(name: str, n: Any) -> Any:

@@ -41,8 +41,10 @@ from wiregrad.ops.elementwise_records import (
     logical_and,
     logical_or,
     not_equal,
+    power,
     sigmoid,
     softplus,
+    sqrt,
     undefined,
     where,
     xlog1py,
@@ -86,7 +88,7 @@ from wiregrad.ops.functions.shape import (
     reshape,
     reshape_to,
 )
-from wiregrad.ops.functions.special import ndtr
+from wiregrad.ops.functions.special import logit, ndtr
 from wiregrad.ops.gradient_flow import is_wire, shape_of
 from wiregrad.ops.reduce_records import merge_axes
 from wiregrad.ops.special_records import (
@@ -97,6 +99,7 @@ from wiregrad.ops.special_records import (
     gammaincc,
     gammaln,
     log_ndtr,
+    ndtri,
     stdtr,
 )
 
@@ -385,6 +388,58 @@ def _add_weights(a: Any, edges: Any, weights: Any) -> Any:
     return TABLE["take_add"](row, places[inside].astype(np.intp), axis=-1, length=edges.size - 1)
 
 
+@register_function(
+    scipy=("scipy.stats.zscore",),
+    name="stats.zscore",
+    samples=sample_calls(
+        (N(4),), (N(3, 4),), (N(3, 4), 1), (N(2, 3), {"axis": None}), (N(5), {"ddof": 1}), (N(2, 3, 4), {"axis": -2})
+    ),
+)
+def zscore(a: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> Any:
+    """The distance of each element from the mean, in standard deviations."""
+    if nan_policy != "propagate":
+        raise NoRuleError(f"scipy.stats.zscore has a rule for nan_policy='propagate'{format_user_line()}")
+    a = lift(a)
+    gaps = a - mean(a, axis, keepdims=True)
+    return gaps / root_of_squares(var(a, axis, ddof=ddof, keepdims=True))
+
+
+def _standard_moment(name: str, a: Any, axis: Any, order: int, bias: bool, nan_policy: str, keepdims: bool) -> Any:
+    """Return a central moment in units of the standard deviation."""
+    if not bias or nan_policy != "propagate":
+        raise NoRuleError(f"scipy.stats.{name} has a rule for bias=True, nan_policy='propagate'{format_user_line()}")
+    a = lift(a)
+    gaps = a - mean(a, axis, keepdims=True)
+    square = mean(gaps * gaps, axis, keepdims=keepdims)
+    return mean(gaps**order, axis, keepdims=keepdims) / square ** (order / 2)
+
+
+_MOMENT_CALLS = sample_calls(
+    (N(4),), (N(3, 4),), (N(3, 4), 1), (N(2, 3), {"axis": None}), (N(5), {"keepdims": True}), (N(4, 3, 4), {"axis": -3})
+)
+
+
+@register_function(scipy=("scipy.stats.skew",), name="stats.skew", samples=_MOMENT_CALLS)
+def skew(a: Any, axis: Any = 0, bias: bool = True, nan_policy: str = "propagate", *, keepdims: bool = False) -> Any:
+    """The third central moment in units of the standard deviation."""
+    return _standard_moment("skew", a, axis, 3, bias, nan_policy, keepdims)
+
+
+@register_function(scipy=("scipy.stats.kurtosis",), name="stats.kurtosis", samples=_MOMENT_CALLS)
+def kurtosis(
+    a: Any,
+    axis: Any = 0,
+    fisher: bool = True,
+    bias: bool = True,
+    nan_policy: str = "propagate",
+    *,
+    keepdims: bool = False,
+) -> Any:
+    """The fourth central moment in units of the standard deviation, less 3 unless `fisher` is false."""
+    y = _standard_moment("kurtosis", a, axis, 4, bias, nan_policy, keepdims)
+    return y - 3.0 if fisher else y
+
+
 LOG_2 = math.log(2.0)
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 SHARES_TOLERANCE = 1e-9
@@ -404,6 +459,8 @@ class Distribution:
     logcdf: Curve | None = None
     """The logarithm of cdf, if there is a better way than to take it."""
     logsf: Curve | None = None
+    ppf: Curve | None = None
+    """The inverse of cdf, where it is made of ops."""
     shapes: tuple[str, ...] = ()
     """Names of the shapes, all of which must be positive."""
     low: float = -math.inf
@@ -509,6 +566,12 @@ def _laplace_log_tail(z: Any) -> Any:
     return where(is_right, -absolute(z) - LOG_2, log1p(-0.5 * exp(-absolute(z))))
 
 
+def _lognorm_logpdf(z: Any, s: Any) -> Any:
+    is_zero = equal(z, 0.0)
+    y = log(where(is_zero, 1.0, z))
+    return where(is_zero, -math.inf, -0.5 * (y / s) ** 2 - log(s) - y - HALF_LOG_2PI)
+
+
 _REAL_POINTS = (-1.3, 0.4, 2.1, -0.2, 0.9, -2.6)
 _POSITIVE_POINTS = (0.3, 1.7, 0.9, 2.4, 3.8, 0.6)
 _SHARE_POINTS = (0.1, 0.3, 0.45, 0.6, 0.8, 0.9)
@@ -521,6 +584,7 @@ DISTRIBUTIONS = (
         sf=lambda z: ndtr(-z),
         logcdf=log_ndtr,
         logsf=lambda z: log_ndtr(-z),
+        ppf=ndtri,
         points=_REAL_POINTS,
     ),
     Distribution(
@@ -571,6 +635,7 @@ DISTRIBUTIONS = (
         logcdf=_log_of_difference,
         logsf=lambda z: -z,
         low=0.0,
+        ppf=lambda q: -log1p(-q),
         points=_POSITIVE_POINTS,
     ),
     Distribution(
@@ -580,17 +645,19 @@ DISTRIBUTIONS = (
         sf=lambda z: 1.0 - z,
         low=0.0,
         high=1.0,
+        ppf=lambda q: 1.0 * q,
         points=_SHARE_POINTS,
     ),
     Distribution(
         name="lognorm",
         shapes=("s",),
-        logpdf=lambda z, s: -0.5 * (log(z) / s) ** 2 - log(s) - log(z) - HALF_LOG_2PI,
+        logpdf=_lognorm_logpdf,
         cdf=lambda z, s: ndtr(log(z) / s),
         sf=lambda z, s: ndtr(-log(z) / s),
         logcdf=lambda z, s: log_ndtr(log(z) / s),
         logsf=lambda z, s: log_ndtr(-log(z) / s),
         low=0.0,
+        ppf=lambda q, s: exp(s * ndtri(q)),
         points=_POSITIVE_POINTS,
         shape_points=((0.7, 1.2, 0.4),),
     ),
@@ -618,6 +685,7 @@ DISTRIBUTIONS = (
         sf=lambda z: sigmoid(-z),
         logcdf=lambda z: -softplus(-z),
         logsf=lambda z: -softplus(z),
+        ppf=logit,
         points=_REAL_POINTS,
     ),
     Distribution(
@@ -626,6 +694,57 @@ DISTRIBUTIONS = (
         cdf=lambda z: TABLE["erf"](z * math.sqrt(0.5)),
         sf=lambda z: erfc(z * math.sqrt(0.5)),
         logsf=lambda z: log_ndtr(-z) + LOG_2,
+        low=0.0,
+        points=_POSITIVE_POINTS,
+    ),
+    Distribution(
+        name="weibull_min",
+        shapes=("c",),
+        logpdf=lambda z, c: log(c) + xlogy(c - 1.0, z) - power(z, c),
+        cdf=lambda z, c: -expm1(-power(z, c)),
+        sf=lambda z, c: exp(-power(z, c)),
+        logsf=lambda z, c: -power(z, c),
+        ppf=lambda q, c: power(-log1p(-q), 1.0 / c),
+        low=0.0,
+        points=_POSITIVE_POINTS,
+        shape_points=((1.7, 0.6, 2.2),),
+    ),
+    Distribution(
+        name="pareto",
+        shapes=("b",),
+        logpdf=lambda z, b: log(b) - (b + 1.0) * log(z),
+        cdf=lambda z, b: -expm1(-b * log(z)),
+        sf=lambda z, b: exp(-b * log(z)),
+        logsf=lambda z, b: -b * log(z),
+        ppf=lambda q, b: exp(-log1p(-q) / b),
+        low=1.0,
+        points=(1.3, 2.7, 1.9, 3.4, 4.8, 1.6),
+        shape_points=((1.7, 0.6, 2.2),),
+    ),
+    Distribution(
+        name="gumbel_r",
+        logpdf=lambda z: -z - exp(-z),
+        cdf=lambda z: exp(-exp(-z)),
+        sf=lambda z: -expm1(-exp(-z)),
+        logcdf=lambda z: -exp(-z),
+        ppf=lambda q: -log(-log(q)),
+        points=_REAL_POINTS,
+    ),
+    Distribution(
+        name="rayleigh",
+        logpdf=lambda z: log(z) - 0.5 * (z * z),
+        cdf=lambda z: -expm1(-0.5 * (z * z)),
+        sf=lambda z: exp(-0.5 * (z * z)),
+        logsf=lambda z: -0.5 * (z * z),
+        ppf=lambda q: sqrt(-2.0 * log1p(-q)),
+        low=0.0,
+        points=_POSITIVE_POINTS,
+    ),
+    Distribution(
+        name="halfcauchy",
+        logpdf=lambda z: math.log(2.0 / math.pi) - log1p(z * z),
+        cdf=lambda z: (2.0 / math.pi) * arctan2(z, 1.0),
+        sf=lambda z: (2.0 / math.pi) * arctan2(1.0, z),
         low=0.0,
         points=_POSITIVE_POINTS,
     ),
@@ -671,6 +790,7 @@ def _register_method(
 
 
 METHOD_DOCS = {
+    "ppf": "The number that is not exceeded with a probability, the inverse of `cdf`,",
     "pdf": "The density",
     "logpdf": "The logarithm of the density",
     "pmf": "The probability of a whole number",
@@ -713,6 +833,34 @@ def _register_distribution(distribution: Distribution) -> None:
             return distribution.evaluate(method, x, rest[:shapes], rest[shapes], rest[shapes + 1])
 
         _register_method(distribution.name, method, parameters, compute, _sample_distribution(distribution))
+    if distribution.ppf is not None:
+        _register_inverse(distribution, distribution.ppf)
+
+
+def _register_inverse(distribution: Distribution, curve: Curve) -> None:
+    """Register the inverse of `cdf`; NaN for what is no probability, as for parameters that are not allowed."""
+    shapes = len(distribution.shapes)
+
+    def compute(q: Any, *rest: Any) -> Any:
+        q = _require(q, logical_and(greater_equal(q, 0.0), less_equal(q, 1.0)))
+        y = curve(q, *map(require_positive, rest[:shapes]))
+        loc, scale = rest[shapes:]
+        y = y if is_number(scale, 1) else y * require_positive(scale)
+        return y if is_number(loc, 0) else y + loc
+
+    shares = np.array(_SHARE_POINTS)
+    rows = [np.array(points) for points in distribution.shape_points]
+    first = [float(row[0]) for row in rows]
+    samples = sample_calls(
+        (shares, *first),
+        (shares.reshape(2, 3), *first, 0.3, 1.7),
+        (0.3, *first),
+        (np.full((0, 2), 0.5), *first),
+        (shares[:3], *rows, {"scale": 2.0}),
+        (shares[:2, None], *rows, np.array([0.5, 0.5, 0.5]), np.array([1.0, 1.2, 1.1])),
+    )
+    parameters = list_parameters("q", *distribution.shapes, loc=0, scale=1)
+    _register_method(distribution.name, "ppf", parameters, compute, samples)
 
 
 for _distribution in DISTRIBUTIONS:
@@ -795,6 +943,30 @@ DISCRETE_DISTRIBUTIONS = (
         highest=lambda n, p: n,
         points=(0, 1, 3, 2, 5, 4),
         shape_points=((7, 6, 8), (0.4, 0.25, 0.7)),
+    ),
+    DiscreteDistribution(
+        name="bernoulli",
+        shapes=("p",),
+        logpmf=lambda k, p: xlogy(k, p) + xlog1py(1.0 - k, -p),
+        cdf=lambda k, p: 1.0 - p + 0.0 * k,
+        sf=lambda k, p: p + 0.0 * k,
+        require=lambda p: [_require(p, logical_and(greater_equal(p, 0.0), less_equal(p, 1.0)))],
+        highest=lambda p: 1.0,
+        points=(0, 1, 1, 0, 1, 0),
+        shape_points=((0.4, 0.25, 0.7),),
+    ),
+    DiscreteDistribution(
+        name="nbinom",
+        shapes=("n", "p"),
+        logpmf=lambda k, n, p: gammaln(n + k) - gammaln(k + 1.0) - gammaln(n) + n * log(p) + xlog1py(k, -p),
+        cdf=lambda k, n, p: betainc(n, k + 1.0, p),
+        sf=lambda k, n, p: betaincc(n, k + 1.0, p),
+        require=lambda n, p: [
+            require_positive(n),
+            _require(p, logical_and(greater(p, 0.0), less_equal(p, 1.0))),
+        ],
+        points=(0, 1, 3, 2, 5, 4),
+        shape_points=((2.4, 0.7, 4.8), (0.4, 0.25, 0.7)),
     ),
 )
 """Every distribution of whole numbers."""
