@@ -243,6 +243,9 @@ def crowded(browser: Browser) -> float:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     try:
         page.goto(serving.url, timeout=PATIENCE)
+        view = page.locator("details.menu", has=page.locator("summary", has_text="View"))
+        view.locator("summary").click()
+        view.get_by_label("Outline", exact=True).check()
         for name in ("first", "second"):
             page.get_by_role("region", name="Outline").get_by_role("button", name=name, exact=True).click()
             page.get_by_role("button", name="Open", exact=True).click()
