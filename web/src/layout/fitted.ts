@@ -101,8 +101,10 @@ function aired(drawn: Drawing, frame: FrameSize, found: Found): Found {
   const worth = spread(drawn, [frame, frame], found, WORTH, Math.min(found.scale, (legible * COMFORT) / LEGIBLE));
   const inner = { ...frame, height: frame.height - (drawn.boxes.length > MANY ? GAPS : CALLOUTS) };
   const frames: [FrameSize, FrameSize] = worth.picture.down ? [frame, inner] : [inner, frame];
-  const most = spread(drawn, frames, worth, MOST, Math.max(legible, worth.scale * (1 - LOSS)));
-  return { ...most, scale: scaleIn(most.picture, frame) };
+  const least = Math.max(legible, worth.scale * (1 - LOSS));
+  const most = isTight(worth, frame, "along") ? { ...MOST, along: airOf(worth).along } : MOST;
+  const rest = spread(drawn, frames, worth, most, least);
+  return { ...rest, scale: scaleIn(rest.picture, frame) };
 }
 
 /** Return a picture with as much air as it can have at a scale, found by halving: across and then along, each in a frame. */
@@ -111,14 +113,22 @@ function spread(drawn: Drawing, frames: [FrameSize, FrameSize], found: Found, mo
   for (const [k, side] of (["across", "along"] as const).entries()) {
     let low = airOf(best)[side] / STEP;
     let high = most[side] / STEP;
-    while (low < high) {
-      const middle = Math.ceil((low + high) / 2);
+    if (best.scale <= scale && isTight(best, frames[k]!, side)) continue;
+    // All of it first: often there is room for it.
+    for (let middle = high; low < high; middle = Math.ceil((low + high) / 2)) {
       const next = tried(drawn, frames[k]!, { ...best.options, air: { ...airOf(best), [side]: STEP * middle } });
       if (next && next.scale >= scale) [best, low] = [next, middle];
       else high = middle - 1;
     }
   }
   return best;
+}
+
+/** Whether a picture takes the whole extent of its frame on a side, so that air there would make it smaller. */
+function isTight({ picture, scale }: Found, frame: FrameSize, side: keyof Air): boolean {
+  const level = (side === "along") !== picture.down;
+  const [size, room] = level ? [picture.width, frame.width] : [picture.height, frame.height];
+  return size * scale >= room - 2 * marginOf(frame) - 1;
 }
 
 function airOf({ options }: Found): Air {
