@@ -284,7 +284,8 @@ def run() -> Report:
     )
     crowd = Table("The largest picture, every node a box of its own.", ["boxes", "frames a second"])
     targets = Table(
-        f"The targets of the page, which are meant for an idle machine. {describe_load()}", ["what", "measured", "target"]
+        f"The targets of the page, which are meant for an idle machine. {describe_load()}",
+        ["what", "measured", "target"],
     )
     report = Report([targets, table, crowd], {})
     with chromium() as browser:
