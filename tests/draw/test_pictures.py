@@ -644,9 +644,18 @@ def test_a_frame_holds_boxes_of_its_group_and_no_others(name: str, down: bool) -
 
 
 def test_groups_without_a_frame_are_said() -> None:
-    run = model("recurrent")
+    builder = wg.Builder()
+    products = []
+    for k in range(2):
+        with builder.at(None, "first"):
+            one = builder.exp(builder.input(f"a{k}"))
+        with builder.at(None, "second"):
+            two = builder.exp(builder.input(f"b{k}"))
+        products.append(one * two)
+    circuit = builder.build(products[0] + products[1])
+    run = circuit.run([0.1] * 4)
 
-    assert any("without a frame" in text for text in texts(to_svg(run.circuit, run)))
+    assert any("1 group without a frame" in text for text in texts(to_svg(circuit, run)))
 
 
 def test_a_group_around_one_box_is_no_frame() -> None:

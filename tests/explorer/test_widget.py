@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from functools import reduce
@@ -212,6 +213,21 @@ def test_without_anywidget_a_picture_and_a_line_are_shown() -> None:
 
 def test_with_anywidget_the_widget_is_shown() -> None:
     assert isinstance(show_in_notebook(wg.circuit("x * x")), ExplorerWidget)
+
+
+CELL = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+shell.display_formatter.active_types = shell.display_formatter.format_types
+shell.displayhook.write_format_data = lambda data, metadata=None: print(data["image/svg+xml"])
+shell.run_cell("import wiregrad as wg; x = wg.Value(3.0, name='x'); total = x * x + x; total")
+"""
+
+
+def test_a_value_at_the_end_of_a_cell_has_the_name_of_its_variable() -> None:
+    done = subprocess.run([sys.executable, "-c", CELL], capture_output=True, text=True, check=True)
+
+    assert re.findall(r">(total|obj)<", done.stdout) == ["total", "total"]
 
 
 def test_importing_the_module_imports_no_widget_package() -> None:

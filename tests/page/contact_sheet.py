@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from playwright.sync_api import Browser
 
 from .driver import chromium
-from .screenshots import DOCS, SHOTS, Shot, photograph_all
+from .screenshots import DOCS, SHOTS, SIGNS, Shot, photograph_all, photograph_signs
 
 STYLE = """body { margin: 24px; background: #fff; color: #15171c; font: 15px Arial, sans-serif }
 main { display: grid; grid-template-columns: repeat(var(--columns), 1fr); gap: 20px }
@@ -39,6 +39,8 @@ MOCKED = {
     "10-notebook-1000x420": "notebook",
 }
 """Which shot has the state of a picture of the mock-up."""
+FIGURE_SHEET = "11-figure-sheet"
+"""The picture of the mock-up that shows the signs one by one."""
 
 
 def draw_figure(picture: Path, caption: str) -> str:
@@ -79,6 +81,13 @@ def write_comparisons(browser: Browser, mock: Path, folder: Path) -> list[Path]:
         figures = [draw_figure(mock / f"{drawn}.png", "mock-up"), draw_figure(picture, shot.caption)]
         pairs.append(folder / f"pair-{drawn}.png")
         write_sheet(browser, figures, 2, shot.size, pairs[-1])
+    signs = folder / "page-signs.png"
+    captions = [sign.shot.caption for sign in SIGNS]
+    drawn_signs = zip(photograph_signs(browser, folder), captions, strict=True)
+    write_sheet(browser, [draw_figure(picture, caption) for picture, caption in drawn_signs], 4, (240, 120), signs)
+    figures = [draw_figure(mock / f"{FIGURE_SHEET}.png", "mock-up"), draw_figure(signs, "The signs of the picture")]
+    pairs.append(folder / f"pair-{FIGURE_SHEET}.png")
+    write_sheet(browser, figures, 2, (1080, 1268), pairs[-1])
     return pairs
 
 

@@ -7,10 +7,10 @@ A `Shot` says which page is opened, how wide and in which light, and what is don
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, FloatRect
 
 from wiregrad.cli.explore import PRESETS
 
@@ -145,6 +145,38 @@ SHOTS = [
 """The states of the contact sheet."""
 
 
+@dataclass(frozen=True)
+class Sign:
+    """One sign of the picture: the state it stands in, and how its accessible name begins."""
+
+    shot: Shot
+    symbol: str
+
+
+SIGNS = [
+    Sign(Shot("leaf", "leaf, no gradient yet", "#v=1&p=expression"), "a, "),
+    Sign(Shot("landed", "gradient has landed", "#v=1&p=expression&s=d"), "b, "),
+    Sign(Shot("selected", "selected", "#v=1&p=expression&s=d&sel=n:c"), "c, "),
+    Sign(Shot("so-far", "sum not complete", "#v=1&p=fan-out&s=f2", step_by_wire(4)), "x, "),
+    Sign(Shot("idle-op", "not computed", "#v=1&p=expression"), "f, "),
+    Sign(Shot("op", "computed", "#v=1&p=expression&s=d"), "f, "),
+    Sign(Shot("firing", "firing now", "#v=1&p=neuron&s=f5"), "o, "),
+    Sign(Shot("copies", "splitter, copies", "#v=1&p=fan-out&s=f2"), "splitter of x"),
+    Sign(Shot("adds", "splitter, adds", "#v=1&p=fan-out&s=d"), "splitter of x"),
+    Sign(Shot("nan-op", "made an infinity or NaN", CARDS["non-finite"]), "t, "),
+    Sign(Shot("group", "closed group", "#v=1&p=softmax&s=d", size=(844, 390)), "s, group"),
+    Sign(Shot("wire-idle", "not computed", "#v=1&p=expression"), "wire from e to f"),
+    Sign(Shot("wire-value", "value stored", "#v=1&p=expression&s=f2"), "wire from e to f"),
+    Sign(Shot("wire-waits", "waits for its gradient", "#v=1&p=expression&s=s1"), "wire from e to f"),
+    Sign(Shot("wire-partial", "partial sum", "#v=1&p=fan-out&s=f2", step_by_wire(4)), "wire from x to its splitter"),
+    Sign(Shot("wire-final", "final, positive", "#v=1&p=expression&s=d"), "wire from e to f"),
+    Sign(Shot("wire-negative", "final, negative", "#v=1&p=expression&s=d"), "wire from c to f"),
+    Sign(Shot("wire-stale", "stale: a leaf has changed", "#v=1&p=expression&s=d", show_stale), "wire from e to f"),
+    Sign(Shot("wire-nan", "NaN or Inf", CARDS["non-finite"]), "wire from q to l"),
+]
+"""The signs of the picture, each in a state of the page that has it."""
+
+
 SLIDE = (1280, 720)
 DOCS = [
     Shot("explorer", "README and tour", "#v=1&p=neuron&s=b5", size=SLIDE, scale=2),
@@ -166,8 +198,8 @@ def list_preset_shots(scheme: str, size: tuple[int, int]) -> list[Shot]:
     return [Shot(f"preset-{key}", key, f"#v=1&p={key}&s=d", size=size, media=media) for key in PRESETS]
 
 
-def photograph(browser: Browser, pages: Pages, shot: Shot, folder: Path) -> Path:
-    """Take one picture, and return where it is."""
+def photograph(browser: Browser, pages: Pages, shot: Shot, folder: Path, symbol: str = "") -> Path:
+    """Take one picture, and return where it is: of the page, or of the sign whose name begins with `symbol`."""
     context = browser.new_context(
         viewport={"width": shot.size[0], "height": shot.size[1]},
         device_scale_factor=shot.scale,
@@ -181,9 +213,33 @@ def photograph(browser: Browser, pages: Pages, shot: Shot, folder: Path) -> Path
     shot.act(page)
     page.page.wait_for_timeout(120)
     path = folder / f"{shot.name}.png"
-    page.page.screenshot(path=path)
+    page.page.screenshot(path=path, **({"clip": clip_around(page, symbol)} if symbol else {}))
     context.close()
     return path
+
+
+MARGIN = 30
+"""How much is photographed around a sign, for the numbers beside it."""
+
+
+def clip_around(page: Explorer, symbol: str) -> FloatRect:
+    """Return the part of the page around a sign."""
+    left, top, right, bottom = page.box_of(page.symbols.and_(page.page.locator(f'[aria-label^="{symbol}"]')).first)
+    return {
+        "x": left - MARGIN,
+        "y": top - MARGIN,
+        "width": right - left + 2 * MARGIN,
+        "height": bottom - top + 2 * MARGIN,
+    }
+
+
+def photograph_signs(browser: Browser, folder: Path) -> list[Path]:
+    """Take a picture of every sign."""
+    with Pages() as pages:
+        return [
+            photograph(browser, pages, replace(sign.shot, scale=2, name=f"sign-{sign.shot.name}"), folder, sign.symbol)
+            for sign in SIGNS
+        ]
 
 
 def photograph_all(browser: Browser, shots: Iterable[Shot], folder: Path) -> list[Path]:

@@ -62,6 +62,55 @@ def test_the_circuit_is_walked_with_the_keyboard_alone(opened: Opener) -> None:
     assert titles == ["f", "e", "f", "e → f, input 1", "c → f, input 2", "f", "e", "a", "b"]
 
 
+def test_from_an_empty_formula_to_why_a_gradient_is_zero_with_the_keyboard_alone(opened: Opener) -> None:
+    page = opened(reduced_motion="reduce")
+    found = [page.violations()]
+
+    def check(*keys: str) -> None:
+        press(page, *keys)
+        found.append(page.violations())
+
+    tab_to(page, "textbox", "Formula")
+    check("Control+a", "Delete")
+    page.page.keyboard.type("y = x*w + b")
+    check()
+    page.tab_into_picture()
+    check("Enter")
+    check("e")
+    check("Control+a", "0", "Enter")
+    check("Escape", "End")
+    assert page.phase == "done"
+    page.tab_into_picture()
+    press(page, "Enter")
+    for key in ["ArrowLeft", "ArrowLeft", "ArrowDown"]:
+        check(key)
+    check("y")
+
+    assert page.card_title == "w"
+    assert page.facts()["gradient"] == "0"
+    assert "Why is the gradient of w 0?" in page.card_text
+    assert "1 × 0" in page.card_text
+    assert [wrong for state in found for wrong in state] == []
+
+
+YELLOW = """() => [...document.querySelectorAll(".wg-app *")].filter(part => {
+  const style = getComputedStyle(part);
+  const seen = part.getClientRects().length && style.fill !== "none";
+  return style.backgroundColor === "rgb(255, 226, 122)" || seen && style.fill === "rgb(255, 226, 122)";
+}).map(part => part.outerHTML.slice(0, 80))"""
+
+
+def test_with_forced_colours_the_highlighter_goes_and_rings_and_outlines_stay(opened: Opener) -> None:
+    page = opened("#v=1&p=neuron&s=b4&sel=n:o", reduced_motion="reduce")
+    usual = page.page.evaluate(YELLOW)
+    page.page.emulate_media(forced_colors="active", reduced_motion="reduce")
+
+    assert len(usual) > 3
+    assert page.page.evaluate(YELLOW) == []
+    assert page.picture.locator(".firing, .read").count() > 0
+    assert page.violations() == []
+
+
 def test_a_leaf_is_edited_and_the_edit_undone_with_the_keyboard_alone(opened: Opener) -> None:
     page = opened("#v=1&p=expression&s=d&sel=n:c")
     page.tab_into_picture()

@@ -131,6 +131,29 @@ def test_bars_legend_and_drawers_cover_neither_each_other_nor_the_picture(opened
     assert {where: pairs for where, pairs in found.items() if pairs} == {}
 
 
+CALLOUTS_OUTSIDE = """() => {
+  const {left, right, top, bottom} = document.querySelector(".drawing").getBoundingClientRect();
+  return [...document.querySelectorAll(".step-marks rect")].filter(part => {
+    const rect = part.getBoundingClientRect();
+    return rect.left < left - 1 || rect.right > right + 1 || rect.top < top - 1 || rect.bottom > bottom + 1;
+  }).length;
+}"""
+
+
+@pytest.mark.parametrize("size", [*SIZES, (1000, 420)], ids=["wall", "laptop", "phone", "cell"])
+def test_callouts_stay_on_the_paper_at_every_step(opened: Opener, size: tuple[int, int]) -> None:
+    page = opened("#v=1&p=neuron", size=size, reduced_motion="reduce")
+    callouts = 0
+    outside = []
+    for _ in range(11):
+        page.step()
+        callouts += page.page.locator(".step-marks rect").count()
+        outside.append(page.page.evaluate(CALLOUTS_OUTSIDE))
+
+    assert callouts > 0
+    assert sum(outside) == 0
+
+
 def test_a_circuit_too_large_for_the_frame_has_a_map_that_moves_the_view(opened: Opener) -> None:
     chain = "; ".join(f"h{k} = tanh(h{k - 1}*a{k} + b{k})" for k in range(1, 31))
     page = opened(size=(1024, 768), reduced_motion="reduce")

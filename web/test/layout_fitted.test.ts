@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { evaluate, parse } from "../src/engine";
-import { fitted, LARGEST, LEGIBLE, marginOf, type FrameSize } from "../src/layout";
+import { fitted, LARGEST, LEGIBLE, marginOf, refitted, scaleIn, type FrameSize } from "../src/layout";
 import { withStatements } from "../src/layout/fitted";
 import { PRESETS } from "../src/state/presets";
 
@@ -57,4 +57,39 @@ test("the statements of a formula are groups that can be closed", () => {
   const { nodes } = withStatements(parse("h = tanh(x*w + b); y = h*h + x"));
 
   assert.deepEqual(nodes.map(({ group }) => group).filter(Boolean), ["h", "h", "h", "y", "y"]);
+});
+
+const NEURON = { formula: "n = x1*w1 + x2*w2 + b; o = tanh(n)", leaves: { x1: 2, w1: -3, x2: 0, w2: 1, b: 6.88 } };
+
+for (const { formula, leaves } of [NEURON, PRESETS.find(({ key }) => key === "mlp")!]) {
+  test(`${formula.slice(0, 20)} fills the height of a wide frame instead of a band in its middle`, () => {
+    const run = evaluate(parse(formula), leaves);
+    const { picture, scale } = fitted(run.circuit, run, FRAMES[0]!);
+
+    assert.ok(picture.height * scale >= 0.7 * FRAMES[0]!.height, `${picture.height * scale} of ${FRAMES[0]!.height}`);
+  });
+}
+
+test("a product stands between the two leaves that it reads", () => {
+  const run = evaluate(parse(NEURON.formula), NEURON.leaves);
+  const { boxes } = fitted(run.circuit, run, FRAMES[0]!).picture;
+  const middle = (label: string): number => boxes.filter((box) => box.label === label).map(({ y, height }) => y + height / 2)[0]!;
+  const products = boxes.filter(({ sign }) => sign === "\u00d7").map(({ y, height }) => y + height / 2);
+
+  for (const [k, [x, w]] of [["x1", "w1"], ["x2", "w2"]].entries()) {
+    assert.ok(Math.abs(products[k]! - (middle(x!) + middle(w!)) / 2) <= 4);
+  }
+});
+
+test("beside a drawer a picture keeps its places, and loses details only where numbers could not be read", () => {
+  const run = evaluate(parse("y = x + x*sigmoid(x*w)"), { x: 2, w: -0.5 });
+  const whole = fitted(run.circuit, run, FRAMES[0]!);
+  const wide = refitted(whole, run, { width: 1440, height: 500 });
+  const narrow = { width: 1036, height: 600 };
+  const beside = refitted(whole, run, narrow);
+
+  assert.equal(wide, whole);
+  assert.ok(whole.picture.sizes.numberFont * scaleIn(whole.picture, narrow) < LEGIBLE);
+  assert.ok(beside.picture.sizes.numberFont * scaleIn(beside.picture, narrow) >= LEGIBLE - 1e-9);
+  assert.deepEqual(beside.picture.boxes.map(({ label }) => label), whole.picture.boxes.map(({ label }) => label));
 });

@@ -25,19 +25,30 @@ export const NODE = 48;
 const SIZES: Record<BoardBox["kind"], [width: number, height: number]> = {
   group: [186, 128], range: [186, 132], node: [126, 90], input: [112, 58], inputs: [170, 58],
 };
-const GAP = 24;
-const AISLE = 32;
-const PAD = 16;
-const HEAD = 44;
+const GAP = 20;
+const AISLE = 24;
+const PAD = 14;
+const HEAD = 40;
+
+/** No wrap, and after how many columns rows may be wrapped. */
+const ENDLESS = 99;
+const WRAPS = [14, 10, 8, 6, 5, 4, 3, 2];
+
+/** After how many columns rows are wrapped: those of the board itself, those of the outermost open groups, all others. */
+type Wraps = [board: number, group: number, inner: number];
 
 /** Lay a board out for a frame: rows are wrapped where that makes everything largest. */
 export function placeBoard(board: Board, width: number, height: number): PlacedBoard {
   const scale = (one: PlacedBoard): number => Math.min(width / one.width, height / one.height);
+  const inner = WRAPS.map((wrap): Wraps => [ENDLESS, wrap, ENDLESS]);
+  const outer = WRAPS.map((wrap): Wraps => [wrap, wrap, wrap]);
   // A wrapped row is harder to follow, so it has to gain something.
-  return [99, 14, 10, 8, 6, 5, 4, 3, 2].map((wrap) => placed(board, wrap)).reduce((best, next) => (scale(next) > scale(best) * 1.12 ? next : best));
+  return [...inner, ...outer]
+    .map((wraps) => placed(board, wraps))
+    .reduce((best, next) => (scale(next) > scale(best) * 1.08 ? next : best), placed(board, [ENDLESS, ENDLESS, ENDLESS]));
 }
 
-function placed(board: Board, wrap: number): PlacedBoard {
+function placed(board: Board, wraps: Wraps): PlacedBoard {
   const { boxes, links } = board;
   const rects: Rect[] = boxes.map(({ kind }) => ({ x: 0, y: 0, width: SIZES[kind][0], height: SIZES[kind][1] }));
   // Boxes stand behind the frames that they are in, so that frames are sized from the inside.
@@ -46,7 +57,7 @@ function placed(board: Board, wrap: number): PlacedBoard {
   const frames = [...boxes.filter(({ open }) => open).map(({ id }) => id).reverse(), -1];
   let whole = { width: 0, height: 0 };
   for (const frame of frames) {
-    const size = columns(inside.get(frame) ?? [], boxes, links, rects, wrap);
+    const size = columns(inside.get(frame) ?? [], boxes, links, rects, wraps[frame < 0 ? 0 : boxes[frame]!.parent < 0 ? 1 : 2]);
     if (frame < 0) whole = size;
     else Object.assign(rects[frame]!, { width: Math.max(size.width + 2 * PAD, 260), height: size.height + HEAD + PAD });
   }

@@ -68,7 +68,7 @@ export function HeatStrip({ heat, loop, passage, spot, stop, theme, find }: Prop
   return (
     <section class="heat-strip" aria-label="Heat strip">
       <p class="heat-legend"><span>|gradient| of every node, by {loop ? `iteration ${loop.name}` : "order of execution"}</span>
-        <span class="more">more nodes = darker, blue mostly positive, orange mostly negative</span></p>
+        <span class="more">more nodes = stronger, blue mostly positive, orange mostly negative</span></p>
       <div class="plot">
         <div class="levels" aria-hidden="true">
           {powersOf(heat).map((power) => (

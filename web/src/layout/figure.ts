@@ -33,12 +33,19 @@ export interface Rect {
   height: number;
 }
 
+/** Room besides what a picture needs: between boxes of a rank, and between ranks. */
+export interface Air {
+  across: number;
+  along: number;
+}
+
 /** How a drawing is laid out: which way values flow, how much is shown, whether there are numbers, where to fold. */
 export interface Manner {
   down: boolean;
   detail: number;
   ran: boolean;
   fold: number;
+  air?: Air;
 }
 
 /** What boxes and wires are measured with. */
@@ -106,9 +113,9 @@ export function turned([along, across]: Spot, down: boolean): Spot {
   return down ? [across, along] : [along, across];
 }
 
-function metricsOf({ sizes, fold }: Measure): Metrics {
-  const { apart, beside, lead } = sizes;
-  return { ...METRICS, fold, apart, beside, lead, track: 8, narrow: 4, near: 6, grid: 4, band: 2 * apart };
+function metricsOf({ sizes, fold, air = { across: 0, along: 0 } }: Measure): Metrics {
+  const [apart, beside, lead] = [sizes.apart + air.across, sizes.beside + air.across / 2, sizes.lead + air.along / 2];
+  return { ...METRICS, fold, apart, beside, lead, track: 8, narrow: 4, near: 6, grid: 4, band: 2 * sizes.apart };
 }
 
 /** Return a rectangle with the caption of its box. */

@@ -5,6 +5,7 @@
 import type { Circuit, Run } from "../types";
 import { times } from "./arrays";
 import { givenName, type Drawing } from "./boxes";
+import type { Air } from "./figure";
 import { drawing, placed, type Picture, type PictureOptions } from "./picture";
 import { DETAIL, sizesOf } from "./sizes";
 
@@ -17,6 +18,19 @@ const DETAILED = 60;
 const BANDS = 12;
 /** No limit to the length of a picture. */
 const ENDLESS = 0;
+/** Text in px below which no picture is drawn smaller to have more air. */
+const COMFORT = 12.5;
+/** Air in px between boxes and ranks that is worth a smaller scale, and the most that a picture gets. */
+const WORTH = { across: 20, along: 20 };
+const MOST = { across: 60, along: 56 };
+/** The share of its scale that a picture may lose by the rest: wires that turn more often need more room. */
+const LOSS = 0.06;
+/** What the rest leaves free above and below for callouts, in px; among many boxes there are gaps enough. */
+const CALLOUTS = 112;
+const GAPS = 40;
+const MANY = 24;
+/** Air comes in such steps. */
+const STEP = 4;
 
 /** The room a picture has, in px. */
 export interface FrameSize {
@@ -67,14 +81,67 @@ function fit(drawn: Drawing, frame: FrameSize, options: PictureOptions): Found |
   const directions = options.down === undefined ? directionsOf(frame) : [options.down];
   const [first] = directions;
   const whole = fullest(drawn, frame, { ...options, down: first! }, tried);
-  if (whole) return whole;
+  if (whole) return aired(drawn, frame, whole);
   for (const down of directions) {
     const found =
       (down === first ? null : fullest(drawn, frame, { ...options, down }, tried)) ??
       fullest(drawn, frame, { ...options, down }, wrapped);
-    if (found) return found;
+    if (found) return aired(drawn, frame, found);
   }
   return null;
+}
+
+/**
+ * Return a picture with the air that its frame has for it: a little even where the picture is then drawn smaller, and
+ * more as long as it costs next to nothing.
+ */
+function aired(drawn: Drawing, frame: FrameSize, found: Found): Found {
+  if (drawn.boxes.length > DETAILED) return found;
+  const legible = legibleScale(found.picture);
+  const worth = spread(drawn, [frame, frame], found, WORTH, Math.min(found.scale, (legible * COMFORT) / LEGIBLE));
+  const inner = { ...frame, height: frame.height - (drawn.boxes.length > MANY ? GAPS : CALLOUTS) };
+  const frames: [FrameSize, FrameSize] = worth.picture.down ? [frame, inner] : [inner, frame];
+  const least = Math.max(legible, worth.scale * (1 - LOSS));
+  const most = isTight(worth, frame, "along") ? { ...MOST, along: airOf(worth).along } : MOST;
+  const rest = spread(drawn, frames, worth, most, least);
+  return { ...rest, scale: scaleIn(rest.picture, frame) };
+}
+
+/** Return a picture with as much air as it can have at a scale, found by halving: across and then along, each in a frame. */
+function spread(drawn: Drawing, frames: [FrameSize, FrameSize], found: Found, most: Air, scale: number): Found {
+  let best = found;
+  for (const [k, side] of (["across", "along"] as const).entries()) {
+    let low = airOf(best)[side] / STEP;
+    let high = most[side] / STEP;
+    if (best.scale <= scale && isTight(best, frames[k]!, side)) continue;
+    // All of it first: often there is room for it.
+    for (let middle = high; low < high; middle = Math.ceil((low + high) / 2)) {
+      const next = tried(drawn, frames[k]!, { ...best.options, air: { ...airOf(best), [side]: STEP * middle } });
+      if (next && next.scale >= scale) [best, low] = [next, middle];
+      else high = middle - 1;
+    }
+  }
+  return best;
+}
+
+/** Whether a picture takes the whole extent of its frame on a side, so that air there would make it smaller. */
+function isTight({ picture, scale }: Found, frame: FrameSize, side: keyof Air): boolean {
+  const level = (side === "along") !== picture.down;
+  const [size, room] = level ? [picture.width, frame.width] : [picture.height, frame.height];
+  return size * scale >= room - 2 * marginOf(frame) - 1;
+}
+
+function airOf({ options }: Found): Air {
+  return options.air ?? { across: 0, along: 0 };
+}
+
+/** Return a picture again in a smaller frame, with fewer details if its text would not be legible there. */
+export function refitted(found: Fitted, run: Run | null, frame: FrameSize): Fitted {
+  if (found.minimap || scaleIn(found.picture, frame) >= legibleScale(found.picture)) return found;
+  const { air: _, ...options } = { ...found.options, ...(run ? { run } : {}) };
+  const drawn = drawing(found.circuit, options);
+  const smaller = fullest(drawn, frame, options, tried);
+  return smaller ? { ...aired(drawn, frame, smaller), circuit: found.circuit } : found;
 }
 
 type Attempt = (drawn: Drawing, frame: FrameSize, options: PictureOptions) => Found | null;

@@ -4,7 +4,7 @@ export { METRICS } from "./shapes";
 export type { Joint, Layout, Metrics, Route, Shape, Spot } from "./shapes";
 export { drawing, picture } from "./picture";
 export type { Picture, PictureBox, PictureFrame, PictureOptions, PictureWire } from "./picture";
-export { fitted, LARGEST, LEGIBLE, legibleScale, marginOf, scaleIn, type Fitted, type FrameSize } from "./fitted";
+export { fitted, LARGEST, LEGIBLE, legibleScale, marginOf, refitted, scaleIn, type Fitted, type FrameSize } from "./fitted";
 export { DETAIL, sizesOf, type Sizes } from "./sizes";
 export type { OutputMark, Slot } from "./slots";
 export { mathParts, type MathPart } from "./signs";

@@ -21,7 +21,7 @@ import { collapsed } from "./collapsed";
 import { withSplitters } from "./fanout";
 import {
   figureOf, FOLD, groupName, marksOf, portsOf, shownCaption, SMALL, stubText,
-  type Drawn, type Figure, type Measure, type Rect,
+  type Air, type Drawn, type Figure, type Measure, type Rect,
 } from "./figure";
 import { framesOf, unframed } from "./frames";
 import { CAP, materialOf, plan, RANKS, shortPlan } from "./grouping";
@@ -56,6 +56,8 @@ export interface PictureOptions {
   fold?: number;
   /** What is left out, from 0 to 5 (`DETAIL`); by default by the number of boxes. */
   detail?: number;
+  /** Room besides what is needed; by default none. */
+  air?: Air;
 }
 
 /** A box with its place, what is written in it, and where its numbers go. */
@@ -119,8 +121,9 @@ export function picture(circuit: Circuit, options: PictureOptions = {}): Picture
 }
 
 /** Return what is drawn with places. */
-export function placed(drawn: Drawing, { down = false, fold = FOLD, detail }: PictureOptions): Picture {
-  return finished(figureOf(drawn, { down, fold, ran: drawn.ran, detail: detail ?? usualDetail(drawn.boxes.length) }));
+export function placed(drawn: Drawing, { down = false, fold = FOLD, detail, air }: PictureOptions): Picture {
+  const manner = { down, fold, ran: drawn.ran, detail: detail ?? usualDetail(drawn.boxes.length), ...(air ? { air } : {}) };
+  return finished(figureOf(drawn, manner));
 }
 
 /** Return what is to be drawn: every node, or groups of them where there are too many. */
@@ -250,10 +253,11 @@ function placedWire(
 }
 
 function slashAt({ x, y }: Point, down: boolean): Point {
-  return down ? { x, y: y + 20 } : { x: x + 24, y };
+  // Behind the head of a gradient, before the number, which begins 20 px behind the port.
+  return down ? { x, y: y + 20 } : { x: x + 15, y };
 }
 
-/** Return the two ends of a stub, each with the name of where it comes from. */
+/** Return the two ends of a stub, each with the name of where it comes from; behind a splitter other wires go on. */
 function stubEnds(
   points: readonly Point[],
   net: string,
@@ -269,7 +273,7 @@ function stubEnds(
   const far = down ? { x: end.x, y: end.y - room } : { x: end.x - room, y: end.y };
   const nets = down
     ? [slotAt({ x: near.x, y: near.y + 13 }, wide, SMALL, "middle"), slotAt({ x: far.x, y: far.y - 4 }, wide, SMALL, "middle")]
-    : [slotAt({ x: near.x + 4, y: near.y + 4 }, wide, SMALL, "start"), slotAt({ x: far.x - 4, y: far.y + 4 }, wide, SMALL, "end")];
+    : [slotAt({ x: near.x + 4, y: near.y + (from.kind === "splitter" ? 17 : 4) }, wide, SMALL, "start"), slotAt({ x: far.x - 4, y: far.y + 4 }, wide, SMALL, "end")];
   return { lines: [[start, near], [far, end]], net, nets };
 }
 

@@ -25,13 +25,22 @@ export function placeAcross(board: Board): void {
     const walk = k % 2 === 0 ? rows : [...rows].reverse();
     for (const row of walk) settle(board, row, (item) => wish(board, item), (item) => weight(board, item));
   }
-  for (const row of [...rows].reverse()) {
-    settle(board, row, (item) => leafPlace(board, item), (item) => (isLeaf(board, item) ? 1 : HELD));
-  }
+  settleLeaves(board, rows);
+  // Leaves that are read together have spread: what reads them moves to their middle, and so do its readers.
+  const follow = (item: number): number => (moves(board, item) ? forward(board, item) : board.middle[item]!);
+  for (const row of rows) settle(board, row, follow, (item) => weight(board, item));
+  settleLeaves(board, rows);
   roundOff(board);
   straighten(board);
   stack(board);
   choosePorts(board);
+}
+
+/** Move leaves to what reads them; nothing else moves. */
+function settleLeaves(board: Board, rows: readonly Row[]): void {
+  for (const row of [...rows].reverse()) {
+    settle(board, row, (item) => leafPlace(board, item), (item) => (isLeaf(board, item) ? 1 : HELD));
+  }
 }
 
 function offsetsOf(board: Board, row: readonly number[]): number[] {
@@ -42,6 +51,11 @@ function offsetsOf(board: Board, row: readonly number[]): number[] {
 function weight(board: Board, item: number): number {
   if (item >= board.boxes) return BEND;
   return isLeaf(board, item) ? LEAF : 1;
+}
+
+/** Whether an item is a box that reads something: neither a leaf nor a bend. */
+function moves(board: Board, item: number): boolean {
+  return item < board.boxes && board.before[item]!.length > 0;
 }
 
 function isLeaf(board: Board, item: number): boolean {
@@ -144,7 +158,10 @@ function stack(board: Board): void {
   }
 }
 
-/** Let wires that skip ranks run straight as far as their neighbours leave room; only bends move. */
+/**
+ * Let wires that skip ranks run straight as far as their neighbours leave room; only bends move. A wire that cannot go
+ * on from its source runs straight into its port.
+ */
 function straighten(board: Board): void {
   const place = board.rank.map(() => 0);
   for (const row of board.rows) for (const [k, item] of row.entries()) place[item] = k;
@@ -161,6 +178,7 @@ function straighten(board: Board): void {
       [low, high] = [Math.max(low, lowest), Math.min(high, highest)];
       taken.push(item);
     }
+    if (taken.length && (spot < low || spot > high)) spot = backward(board, last(taken));
     move(board, taken, Math.min(Math.max(spot, low), high));
   }
 }

@@ -1,13 +1,22 @@
 /** What is written in and under a box: the sign of its op, and its source expression. */
+import { SPELLINGS } from "../engine/ops.generated";
 import { clip, clipFront, MINUS, TIMES } from "./letters";
+
+/** Functions that formulas may write as one sign: σ, √. */
+const FUNCTION_SIGNS: Readonly<Record<string, string>> = Object.fromEntries(
+  [...Object.entries(SPELLINGS.functions), ...Object.entries(SPELLINGS.prefixes)].flatMap(([sign, name]) =>
+    sign.length === 1 ? [[name, sign]] : [],
+  ),
+);
 
 /** How many columns of an op, a caption and a name are shown. */
 const OP = 20;
 const CAPTION = 16;
 const NAME = 18;
 
-/** Return an op as its box shows it: `+`, `×`, `2×`, `^2`, or a word. */
+/** Return an op as its box shows it: `+`, `×`, `2×`, `^2`, `σ`, or a word. */
 export function signOf(text: string): string {
+  if (Object.hasOwn(FUNCTION_SIGNS, text)) return FUNCTION_SIGNS[text]!;
   const infix = /^(\S*) (\S+) (\S*)$/.exec(text);
   const bare = infix && text.includes("\u00b7") ? `${infix[1]}${infix[2]}${infix[3]}`.replace("\u00b7", "") : text;
   const isSign = !/[A-Za-z]/.test(bare);

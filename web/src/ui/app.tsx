@@ -7,7 +7,7 @@ import { reduce, shown as shownOf, type Action, type Session } from "../state/se
 import { useAddress } from "./address";
 import { useCommands } from "./commands";
 import { CompareTab } from "./compare";
-import { Drawing, usePicture } from "./drawing";
+import { Drawing, usePicture, type Rooms } from "./drawing";
 import { FindTab } from "./find";
 import { Outline } from "./group-card";
 import { openGroups } from "./groups";
@@ -51,7 +51,7 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
   const view = useMemo(() => shownOf(state), [state.run, state.line, state.at, state.before, state.carried]);
   useAddress(state, dispatch, whole, setNotice);
   useHost(state, dispatch);
-  const drawn = usePicture(state, useFrame(root));
+  const drawn = usePicture(state, useRooms(root));
   const groups = useMemo(() => openGroups(state, drawn.picture), [state.opened, drawn.picture]);
   const setTab = (tab: TabKey | null): void => setPanels({ tab });
   const toCircuit = (): void => root.current?.querySelector<HTMLElement>(".circuit")?.focus({ preventScroll: true });
@@ -154,23 +154,44 @@ function useFocusBack(root: RefObject<HTMLElement>, open: boolean, toCircuit: ()
 /** A frame that changes by less than this keeps its layout. */
 const STEADY = 24;
 
-/** The room that the picture has while no drawer is open; null before anything is measured. */
-function useFrame(root: RefObject<HTMLElement>): FrameSize | null {
-  const [frame, setFrame] = useState<FrameSize | null>(null);
+/** The room that the picture has, with and without drawers; null before anything is measured. */
+function useRooms(root: RefObject<HTMLElement>): Rooms | null {
+  const [rooms, setRooms] = useState<Rooms | null>(null);
   useLayoutEffect(() => {
     const app = root.current!;
+    const drawing = app.querySelector<HTMLElement>(".drawing")!;
     const measure = (): void => {
-      const next = frameOf(app);
-      const same = (old: FrameSize | null): boolean =>
-        old !== null && Math.abs(old.width - next.width) < STEADY && Math.abs(old.height - next.height) < STEADY;
-      if (next.width && next.height > 0) setFrame((old) => (same(old) ? old : next));
+      const frame = frameOf(app);
+      if (!frame.width || frame.height <= 0) return;
+      setRooms((old) => joined(old, { frame, left: sizeOf(drawing) }));
     };
-    const observer = new ResizeObserver(measure);
-    observer.observe(app);
+    // The bars grow with what they say; the frame is measured when the page changes, not when they do.
+    const observers = [
+      new ResizeObserver(measure),
+      new ResizeObserver(() => setRooms((old) => old && joined(old, { ...old, left: sizeOf(drawing) }))),
+    ];
+    observers[0]!.observe(app);
+    observers[1]!.observe(drawing);
     measure();
-    return () => observer.disconnect();
+    return () => observers.forEach((observer) => observer.disconnect());
   }, []);
-  return frame;
+  return rooms;
+}
+
+function sizeOf({ clientWidth: width, clientHeight: height }: HTMLElement): FrameSize {
+  return { width, height };
+}
+
+/** Return rooms in which sizes that differ by little are the old ones; the old rooms, if nothing differs. */
+function joined(old: Rooms | null, next: Rooms): Rooms {
+  const found = { frame: steady(old?.frame, next.frame), left: steady(old?.left, next.left) };
+  return old && found.frame === old.frame && found.left === old.left ? old : found;
+}
+
+/** Return the old size, unless a new one differs by much. */
+function steady(old: FrameSize | undefined, next: FrameSize): FrameSize {
+  const near = (side: keyof FrameSize) => old !== undefined && Math.abs(old[side] - next[side]) < STEADY;
+  return old && near("width") && near("height") ? old : next;
 }
 
 /** What is left of the explorer without its bars; drawers may cover the picture, but do not lay it out anew. */

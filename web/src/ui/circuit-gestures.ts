@@ -64,6 +64,20 @@ export function framed(picture: Picture, window: Extent, minimap: boolean): View
   return { x: start(window.width, picture.width, picture.left), y: start(window.height, picture.height, picture.top), zoom };
 }
 
+/** What a callout keeps from the edges of the window, and from the legend at the bottom, in px. */
+const [EDGE, FOOT] = [4, 26];
+
+/** Return the paper around a whole picture that is seen in a window, in the units of the picture. */
+export function paperIn(picture: Picture, window: Extent): Point & Extent {
+  const { x, y, zoom } = framed(picture, window, false);
+  return {
+    x: (EDGE - x) / zoom,
+    y: (EDGE - y) / zoom,
+    width: (window.width - 2 * EDGE) / zoom,
+    height: (window.height - EDGE - FOOT) / zoom,
+  };
+}
+
 /** Return the view zoomed about a point that keeps its place. */
 export function zoomed(view: View, by: number, about: Point): View {
   const zoom = Math.min(LARGEST, Math.max(SMALLEST, view.zoom * by));

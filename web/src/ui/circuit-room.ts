@@ -22,11 +22,8 @@ export interface Room {
   bounds: Rect;
 }
 
-/** How far above and below the picture a callout may stand: beside it the frame ends. */
-const MARGIN = 44;
-
-/** Return what is taken in a picture: boxes, and numbers as wide as they are. */
-export function roomOf({ picture, run, known }: Scene): Room {
+/** Return what is taken in a picture: boxes, and numbers as wide as they are. Callouts stand on the paper that is seen. */
+export function roomOf({ picture, run, known }: Scene, bounds: Rect): Room {
   const { numberFont } = picture.sizes;
   const numbers = picture.boxes.flatMap(({ node, valueSlot, gradSlot }) => [
     shownIn(valueSlot, known.value[node] ? (run.values[node] ?? null) : null, numberFont),
@@ -37,8 +34,7 @@ export function roomOf({ picture, run, known }: Scene): Room {
   const places = [...numbers, ...names, ...labels].flatMap((slot) => (slot ? [grown(slot, 3)] : []));
   const boxes = picture.boxes.map((box) => grown(box, 3));
   const wires = picture.wires.flatMap((wire) => wire.lines.flatMap(segmentsOf));
-  const { left: x, top, width: wide, height } = picture;
-  return { boxes, texts: places, wires, bounds: { x, y: top - MARGIN, width: wide, height: height + 2 * MARGIN } };
+  return { boxes, texts: places, wires, bounds };
 }
 
 /** The room of a number that is not there yet, or not all of it. */

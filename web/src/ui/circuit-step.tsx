@@ -22,17 +22,39 @@ interface Props {
   acts: Acts;
   /** Whether something may move: a step forward, and motion is wanted. */
   moves: boolean;
+  /** The paper that is seen while the whole picture is. */
+  paper: Rect;
 }
 
 /** The marks of a step. */
-export function StepMarks({ scene, faces, firing, acts, moves }: Props) {
+export function StepMarks({ scene, faces, firing, acts, moves, paper }: Props) {
   const [stage] = firing.stages;
   const single = firing.stages.length === 1 && stage !== undefined;
-  const desk: Desk = { scene, faces, firing, room: roomOf(scene), taken: [] };
+  const desk: Desk = { scene, faces, firing, room: roomOf(scene, paper), taken: [] };
   return (
     <g class="step-marks" aria-hidden="true" pointer-events="none">
       {moves && <Pulses scene={scene} faces={faces} acts={acts} firing={firing} />}
       {single && marksOf(desk, stage)}
+    </g>
+  );
+}
+
+const DRAG = "drag a number to change it";
+
+/** The invitation at an idle circuit: an arrow to the number of the first leaf that can be changed. */
+export function DragHint({ scene, editable, paper }: { scene: Scene; editable: (node: number) => boolean; paper: Rect }) {
+  const leaf = scene.picture.boxes.find(({ kind, node, valueSlot }) => kind === "input" && valueSlot && editable(node));
+  const slot = leaf?.valueSlot;
+  if (!leaf || !slot) return null;
+  const wide = width(DRAG, 12);
+  const x = slot.at.x - width(slotText(read(scene.run.values[leaf.node] ?? null)), scene.picture.sizes.numberFont) / 2;
+  const offer = { x: x - wide, y: leaf.y - 27, width: wide, height: 16, cost: 0 };
+  const place = freePlace(roomOf(scene, paper), [], [offer, { ...offer, x: leaf.x, cost: 1 }]);
+  return place && (
+    <g class="drag-hint" aria-hidden="true" pointer-events="none">
+      <text x={place.x} y={place.y + 12} font-size={12}>{DRAG}</text>
+      <path class="arc" d={`M${Math.min(place.x + wide - 24, x - 20)} ${place.y + 17}Q${x - 3} ${place.y + 18} ${x - 1} ${leaf.y - 2}`} />
+      <path class="point" d={`M${x} ${leaf.y + 4}l-4 -8h8z`} />
     </g>
   );
 }
@@ -53,7 +75,7 @@ function marksOf(desk: Desk, stage: Stage) {
 }
 
 /** What travels along the wires of a step. */
-function Pulses({ scene, faces, acts, firing }: Omit<Props, "moves">) {
+function Pulses({ scene, faces, acts, firing }: Omit<Props, "moves" | "paper">) {
   const { picture } = scene;
   const seed = firing.stages.find(({ kind }) => kind === "seed");
   const mark = seed && picture.boxes[boxOf(picture, seed.node)]?.mark;

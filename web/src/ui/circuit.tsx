@@ -15,11 +15,11 @@ import type { Circuit, Lit, Point, Run } from "../types";
 import type { Firing } from "../state/firing";
 import { actsOf } from "./circuit-acts";
 import { BoxView, Highlight } from "./circuit-boxes";
-import { useGestures, type Extent, type View } from "./circuit-gestures";
+import { paperIn, useGestures, type Extent, type View } from "./circuit-gestures";
 import { HoverCard } from "./circuit-hover";
 import { useLeafEditor, type LeafEdits } from "./circuit-leaf";
 import { LitPathMarks } from "./circuit-path";
-import { StepMarks } from "./circuit-step";
+import { DragHint, StepMarks } from "./circuit-step";
 import { closedPath, DOCUMENT, LOOKS } from "./circuit-look";
 import { facesOf, Strokes, WireView } from "./circuit-wires";
 import { Minimap } from "./minimap";
@@ -71,8 +71,8 @@ export function CircuitView(props: CircuitViewProps) {
   };
   const moves = useAdvance(props.firing ?? null);
   const content = useMemo(
-    () => <Content {...props} id={id} pointed={pointed} moves={moves} />,
-    [picture, props.run, props.known, props.mode, JSON.stringify(selection), pointed, props.firing, props.lit, moves],
+    () => <Content {...props} id={id} pointed={pointed} moves={moves} paper={paperIn(picture, gestures.window)} />,
+    [picture, gestures.window, props.run, props.known, props.mode, JSON.stringify(selection), pointed, props.firing, props.lit, moves],
   );
   const editor = useLeafEditor({ picture, run: props.run, leaves: props.leaves ?? null, selection, view, frame });
   const find = (event: Event): Selection | null => pickedFrom(picture, event.target, id);
@@ -236,11 +236,13 @@ interface ContentProps extends CircuitViewProps {
   id: string;
   pointed: Pointed | null;
   moves: Advance;
+  /** Where callouts may stand. */
+  paper: Point & Extent;
 }
 
 /** Everything that moves with the view. */
 function Content(props: ContentProps) {
-  const { picture, run, known, mode, selection, id, pointed, leaves, moves } = props;
+  const { picture, run, known, mode, selection, id, pointed, leaves, moves, paper } = props;
   const firing = props.firing ?? null;
   const path = props.lit ?? null;
   const scene = sceneOf(picture, run, known, mode);
@@ -273,8 +275,13 @@ function Content(props: ContentProps) {
         <BoxView key={`b${k}`} scene={scene} box={box} id={`${id}-b-${k}`} chosen={k === chosen} lit={lit.box(box)}
           act={acts.boxes.get(k)} editable={leaves?.editable(box.node) === true && box.kind === "input"} />,
       ])}
-      {firing && <StepMarks key={firing.at} scene={scene} faces={faces} firing={firing} acts={acts} moves={moves !== "still"} />}
-      {path && <LitPathMarks scene={scene} path={path} />}
+      {firing && !path && (
+        <StepMarks key={firing.at} scene={scene} faces={faces} firing={firing} acts={acts} moves={moves !== "still"} paper={paper} />
+      )}
+      {!firing && leaves && !known.value.some((there, k) => there && run.circuit.nodes[k]!.sources.length) && (
+        <DragHint scene={scene} editable={leaves.editable} paper={paper} />
+      )}
+      {path && <LitPathMarks scene={scene} path={path} paper={paper} />}
     </g>
   );
 }

@@ -1,6 +1,6 @@
 /** The circuit in the middle of the page, and how it is entered with the keyboard. */
 import { useMemo } from "preact/hooks";
-import { fitted, picture, scaleOf, type FrameSize, type Picture } from "../layout";
+import { fitted, picture, refitted, scaleOf, type FrameSize, type Picture } from "../layout";
 import { changedFrom, type Shown } from "../state/known";
 import type { Action, Session } from "../state/session";
 import { firingOf } from "../state/firing";
@@ -33,16 +33,30 @@ export interface Framed {
   minimap: boolean;
 }
 
-/** The picture of the whole circuit in a frame. Places are chosen anew for another circuit or frame, never for a number. */
-export function usePicture({ circuit, run, opened, options: { direction } }: Session, frame: FrameSize | null): Framed {
-  const places = useMemo(() => {
+/** The room that a picture has: without drawers, and beside those that are open. */
+export interface Rooms {
+  frame: FrameSize;
+  left: FrameSize;
+}
+
+/**
+ * The picture of the whole circuit in a frame. Places are chosen anew for another circuit or frame, never for a number;
+ * and for a drawer only if nothing could be read beside it.
+ */
+export function usePicture({ circuit, run, opened, options: { direction } }: Session, rooms: Rooms | null): Framed {
+  const frame = rooms?.frame ?? null;
+  const whole = useMemo(() => {
     const options = {
       ...(direction === "auto" ? {} : { down: direction === "td" }),
       // Who opens a group wants to see into it, however long the picture gets.
       ...(opened ? { opened: new Set(opened), depth: 0, cap: MOST_BOXES } : {}),
     };
-    return frame ? fitted(circuit, run, frame, options) : { circuit, options, minimap: false };
+    return frame ? fitted(circuit, run, frame, options) : null;
   }, [circuit, direction, opened, frame]);
+  const places = useMemo(
+    () => (whole && rooms ? refitted(whole, run, rooms.left) : { circuit, options: {}, minimap: false }),
+    [whole, rooms?.left],
+  );
   const drawn = useMemo(() => picture(places.circuit, { ...places.options, run }), [places, run]);
   return { picture: drawn, minimap: places.minimap };
 }

@@ -17,6 +17,9 @@ interface Props {
 /** A formula of up to this many letters is shown with all its statements. */
 const SHORT = 52;
 
+/** Beside a formula of up to this many letters there is room to say that another can be typed. */
+const INVITING = 24;
+
 /** The box for the formula, with the mistake in it if there is one. */
 export function FormulaBox({ state, dispatch }: Props) {
   const [scrolled, setScrolled] = useState(0);
@@ -50,6 +53,7 @@ export function FormulaBox({ state, dispatch }: Props) {
           onScroll={(event) => setScrolled(event.currentTarget.scrollLeft)}
         />
         {!raw && <span class="typeset" aria-hidden="true">{typeset(short ? draft : (lines.at(-1)?.text ?? ""))}</span>}
+        {!raw && draft.length <= INVITING && <span class="invites" aria-hidden="true">type any formula</span>}
         {!raw && !short && lines.length > 1 && (
           <button type="button" class="lines" onClick={() => field.current?.focus()} title="Show every line">
             line {lines.length} of {lines.length} ▾

@@ -1,5 +1,6 @@
 /** Numbers and names as the page writes them. */
 import { exact, MINUS, opOf, operand, PATTERNS, readers, short, titleOf } from "../engine";
+import { signOf as typesetSign } from "../layout/signs";
 import type { Known } from "../state/known";
 import type { Circuit, Run, Value } from "../types";
 
@@ -37,7 +38,7 @@ export function signClass(value: Value | null | undefined): string {
 export function signOf(op: string): string {
   const record = opOf(op);
   const text = record?.infix[0] ?? (record?.prefix || op);
-  return { "*": "×", "/": "÷", "-": MINUS, "**": "^", sigmoid: "σ" }[text] ?? text;
+  return typesetSign(text);
 }
 
 /** The number in a value, if it is one. */

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from wiregrad.backends import interpreter
 from wiregrad.draw.palette import ABSENT_TONE, NONFINITE_TONE, ColourScale
 from wiregrad.dtypes import PythonNumber, WireValue, format_all_digits
+from wiregrad.frontends.formula import FUNCTION_SPELLINGS, PREFIX_FUNCTIONS
 
 MINUS = "\N{MINUS SIGN}"
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -368,6 +369,8 @@ MAX_NAME_COLUMNS = 18
 """Maximum width of a name in columns."""
 DIVIDE = "\N{DIVISION SIGN}"
 DOT = "\N{MIDDLE DOT}"
+FUNCTION_SIGNS = {name: sign for sign, name in {**FUNCTION_SPELLINGS, **PREFIX_FUNCTIONS}.items() if len(sign) == 1}
+"""Functions that formulas may write as one sign, and the sign."""
 
 _INFIX = re.compile(r"(\S*) (\S+) (\S*)")
 _MATH_PART = re.compile(r"([^\W\d_](?:[^\W\d]|\.)*)(\d*)|[\W\d_]+")
@@ -376,9 +379,11 @@ _MATH_PART = re.compile(r"([^\W\d_](?:[^\W\d]|\.)*)(\d*)|[\W\d_]+")
 def write_sign(text: str) -> str:
     """Return an op as its box shows it.
 
-    >>> write_sign("2 / ·"), write_sign("· ** 2"), write_sign("tanh"), write_sign("*") == TIMES
-    ('2÷', '^2', 'tanh', True)
+    >>> write_sign("2 / ·"), write_sign("· ** 2"), write_sign("tanh"), write_sign("*") == TIMES, write_sign("sqrt")
+    ('2÷', '^2', 'tanh', True, '√')
     """
+    if text in FUNCTION_SIGNS:
+        return FUNCTION_SIGNS[text]
     infix = _INFIX.fullmatch(text)
     bare = "".join(infix.groups()).replace(DOT, "", 1) if infix and DOT in text else text
     typeset = bare.replace("-", MINUS).replace("**", "^").replace("*", TIMES)

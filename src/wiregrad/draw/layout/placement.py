@@ -165,13 +165,26 @@ def place_across(board: LayoutBoard) -> None:
             _settle_row(
                 board, row, offset, [wish(board, item) for item in row], [_pull_weight(board, item) for item in row]
             )
-    for row, offset in rows[::-1]:
-        weights = [1.0 if _is_leaf(board, item) else FIXED_WEIGHT for item in row]
-        _settle_row(board, row, offset, [_place_leaf(board, item) for item in row], weights)
+    _settle_leaves(board, rows)
+    # Leaves that are read together have spread: what reads them moves to their middle, and so do its readers.
+    for row, offset in rows:
+        wanted = [
+            _place_for_inputs(board, item) if item < board.boxes and board.before[item] else board.middle[item]
+            for item in row
+        ]
+        _settle_row(board, row, offset, wanted, [_pull_weight(board, item) for item in row])
+    _settle_leaves(board, rows)
     _round_places(board)
     _straighten_trunks(board)
     _stack_bands(board)
     _choose_ports(board)
+
+
+def _settle_leaves(board: LayoutBoard, rows: Sequence[tuple[list[int], list[int]]]) -> None:
+    """Move leaves to what reads them; nothing else moves."""
+    for row, offset in reversed(rows):
+        weights = [1.0 if _is_leaf(board, item) else FIXED_WEIGHT for item in row]
+        _settle_row(board, row, offset, [_place_leaf(board, item) for item in row], weights)
 
 
 def _find_min_offsets(board: LayoutBoard, row: Sequence[int]) -> list[int]:
@@ -279,7 +292,10 @@ def _stack_bands(board: LayoutBoard) -> None:
 
 
 def _straighten_trunks(board: LayoutBoard) -> None:
-    """Straighten wires that skip ranks, as far as their neighbours leave room; only bends move."""
+    """Straighten wires that skip ranks, as far as their neighbours leave room; only bends move.
+
+    A wire that cannot go on from its source runs straight into its port.
+    """
     place = {item: k for row in board.rows for k, item in enumerate(row)}
     for source, trunk in board.trunks.items():
         at = board.middle[source]
@@ -296,6 +312,8 @@ def _straighten_trunks(board: LayoutBoard) -> None:
             low = max(low, least)
             high = min(high, most)
             taken.append(item)
+        if taken and not low <= at <= high:
+            at = _place_for_readers(board, taken[-1])
         _move_items(board, taken, min(max(at, low), high))
 
 

@@ -853,7 +853,8 @@ class _SvgPage:
 
     def _draw_slash(self, start: PagePoint) -> str:
         """Return the slash of an array's wire."""
-        x, y = (start[0], start[1] + 20) if self.figure.down else (start[0] + 24, start[1])
+        # Behind the head of a gradient, before the number, which begins 20 px behind the port.
+        x, y = (start[0], start[1] + 20) if self.figure.down else (start[0] + 15, start[1])
         return write_element("path", d=f"M{x - 4:g} {y + 7:g}l8 -14", class_=prefix_classes("slash"))
 
     def _draw_output(self, box: int, mark: OutputMark) -> str:
@@ -933,7 +934,9 @@ class _SvgPage:
         x1, y1 = far[0]
         down = self.figure.down
         if link.source not in self.named:
-            yield write_words(name, x if down else x + 4, y + 13 if down else y + 4, "net mid" if down else "net")
+            # Behind a splitter other wires go on, so the name stands below them.
+            below = 17 if self.picture.boxes[link.source].kind is BoxKind.SPLIT else 4
+            yield write_words(name, x if down else x + 4, y + 13 if down else y + below, "net mid" if down else "net")
         self.named.add(link.source)
         yield write_words(name, x1 if down else x1 - 4, y1 - 4 if down else y1 + 4, "net mid" if down else "net end")
 
