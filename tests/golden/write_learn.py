@@ -63,7 +63,7 @@ def _encode_question(question: Question | None) -> dict[str, Any] | None:
     if question is None:
         return None
     entry = asdict(question)
-    del entry["follow_up"]
+    del entry["follow_up"], entry["picture"]
     return {**entry, "followUp": _encode_question(question.follow_up)}
 
 

@@ -136,7 +136,7 @@ def _print_document(
 
 
 def _document_question(question: Question) -> dict[str, Any]:
-    names = [name for name in question.__dataclass_fields__ if name not in ("seed", "follow_up")]
+    names = [name for name in question.__dataclass_fields__ if name not in ("seed", "follow_up", "picture")]
     document = {name: getattr(question, name) for name in names}
     follow_up = question.follow_up
     return {**document, "follow_up": None if follow_up is None else _document_question(follow_up)}

@@ -332,7 +332,7 @@ function shapeOf(box: PlacedBox, x: number, y: number, down: boolean, props: Boa
       <text class={sign.length > 2 ? "sign small" : "sign"} x={x} y={y + (sign.length > 2 ? 4 : 7)} text-anchor="middle">
         {sign.length > 7 ? sign.slice(0, 3) : sign}
       </text>
-      {!down && reading.length <= CAPTION && <text class="caption" x={x} y={y + 40} text-anchor="middle">{reading}</text>}
+      {!down && !props.fixed && reading.length <= CAPTION && <text class="caption" x={x} y={y + 40} text-anchor="middle">{reading}</text>}
     </>
   );
 }
