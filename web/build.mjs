@@ -56,8 +56,10 @@ const files = {
   "explorer.js": await made("src/main.tsx", "iife"),
   "large.js": await made("src/large/main.tsx", "iife"),
   "widget.js": await made("src/widget.tsx", "esm"),
+  "sheet.js": await made("src/learn/sheet.tsx", "iife"),
   "explorer.css": await made("src/explorer.css", undefined),
   "large.css": await made("src/large.css", undefined),
+  "sheet.css": await made("src/sheet.css", undefined),
 };
 
 if (process.argv.includes("--check")) {

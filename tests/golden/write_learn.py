@@ -16,6 +16,7 @@ from typing import Any
 from wiregrad.errors import NoQuestionError
 from wiregrad.frontends import parse_formula
 from wiregrad.learn import sentences
+from wiregrad.learn.drawing import EXERCISES
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import KINDS, QuestionSource, Quiz, judge_answer
 from wiregrad.learn.quiz_run import show_number
@@ -54,14 +55,15 @@ def write_sentences() -> str:
         + ";\n"
         for name in tables
     ]
-    return "\n".join([head, *parts])
+    exercises = f"export const DRAWING_EXERCISES: readonly string[] = {json.dumps(EXERCISES, indent=2)};\n"
+    return "\n".join([head, *parts, exercises])
 
 
 def _encode_question(question: Question | None) -> dict[str, Any] | None:
     if question is None:
         return None
     entry = asdict(question)
-    del entry["follow_up"]
+    del entry["follow_up"], entry["picture"]
     return {**entry, "followUp": _encode_question(question.follow_up)}
 
 

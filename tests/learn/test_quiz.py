@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
@@ -190,3 +191,29 @@ def test_a_fixed_misconception_is_named_within_three_questions_of_its_kind(learn
         quiz.hint()
 
     assert [belief for belief in beliefs if belief not in named[belief][:3]] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_notebook_shows_the_question_and_its_picture_but_not_the_answer(kind: str) -> None:
+    formula = "m = maximum(a, b); y = m*a + tanh(m)*c" if kind != "debug" else "y = log(a) / b"
+    question = wg.Quiz(formula, seed=3, kinds=[kind]).next()
+    assert question is not None
+    bundle = question._repr_mimebundle_()
+    texts = re.findall(r">([^<>]+)<", bundle["text/html"].partition("<svg")[2])
+
+    assert bundle["text/plain"] == str(question)
+    assert html.escape(question.prompt) in bundle["text/html"]
+    if question.answer is not None and show_number(question.answer) not in str(question):
+        assert show_number(question.answer) not in [text.replace("-", "−") for text in texts]
+    assert (not {"?", "×?"}.isdisjoint(texts)) == (kind in ("value", "local", "send", "gather", "leaf"))
+
+
+def test_a_notebook_shows_results_as_a_table() -> None:
+    quiz = wg.Quiz("y = x*x + x", seed=7, kinds=["gather"])
+    quiz.next()
+    quiz.check("-0,4")
+    bundle = quiz.results._repr_mimebundle_()
+
+    assert bundle["text/plain"] == str(quiz.results)
+    assert "<td>What gradient lands at x?</td><td>open</td>" in bundle["text/html"]
+    assert "mistakes: one branch only (1)" in bundle["text/html"]

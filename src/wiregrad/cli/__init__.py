@@ -5,10 +5,10 @@ wrong usage; 3 the input or output cannot be read, run or written; 4 a package t
 130 interrupted; 141 the reader of the output closed it, which is the code shells give any program.
 
 Read `questions` first: it has the shortest commands. `exports` holds `draw`, `code` and `convert`, `explore` holds the
-command of its name, `learn` holds `quiz`, `environment` holds `doctor`, `bench` and `completion`, and the package
-`bench` what that command measures. They share `command_base` (arguments, options, printing), `targets` (what FORMULA
-and NAME=VALUE stand for) and `circuit_files` (what is read, written, and printed if that fails). Only `main` is called
-from outside.
+command of its name, `learn` holds `quiz` and `learn`, `environment` holds `doctor`, `bench` and `completion`, and the
+package `bench` what that command measures. They share `command_base` (arguments, options, printing), `targets` (what
+FORMULA and NAME=VALUE stand for) and `circuit_files` (what is read, written, and printed if that fails). Only `main` is
+called from outside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from wiregrad.cli.command_base import no_color_option
 from wiregrad.cli.environment import COMPLETION_VARIABLE, bench_command, completion_command, doctor_command
 from wiregrad.cli.explore import explore_command
 from wiregrad.cli.exports import code_command, convert_command, draw_command
-from wiregrad.cli.learn import quiz_command
+from wiregrad.cli.learn import learn_command, quiz_command
 from wiregrad.cli.questions import RUN_QUESTIONS, blame_command, check_command, grad_command, receipt_command
 from wiregrad.errors import InputError, NotInstalledError, SettingError, WiregradError
 from wiregrad.settings import check_settings
@@ -48,7 +48,8 @@ EXIT_CODE_HELP = """\b
 Exit codes:
   0    success
   1    found: something non-finite (blame), a wrong rule (check), code that
-       differs (receipt), an answer that is not right (quiz --answers)
+       differs (receipt), an answer that is not right (quiz --answers),
+       results that were changed (learn --gradebook)
   2    wrong usage, such as a value that is missing
   3    what was asked about cannot be read, run or written
   4    a package that the command needs is not installed
@@ -79,6 +80,7 @@ cli = click.Group(
         convert_command,
         receipt_command,
         quiz_command,
+        learn_command,
         doctor_command,
         bench_command,
         completion_command,

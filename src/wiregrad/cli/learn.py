@@ -1,11 +1,11 @@
-"""`wiregrad quiz`: questions about a circuit, in the terminal or as JSON for graders."""
+"""`wiregrad quiz`: questions about a circuit, in the terminal or as JSON; `wiregrad learn`: what teachers hand out."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,21 @@ from wiregrad.cli.targets import parse_target
 from wiregrad.errors import NoQuestionError, suggest_name
 from wiregrad.learn.answers import Verdict
 from wiregrad.learn.questions import Question
-from wiregrad.learn.quiz import KINDS, QuestionSource, Quiz, judge_answer
+from wiregrad.learn.quiz import QuestionSource, Quiz, judge_answer
+from wiregrad.learn.teaching import (
+    PAGE_KINDS,
+    QuestionSet,
+    build_pages,
+    create_key,
+    draw_questions,
+    export_site,
+    grade_answers,
+    read_gradebook,
+    read_json_file,
+    read_key,
+    read_question_file,
+)
 
-TERMINAL_KINDS = tuple(kind for kind in KINDS if kind != "rule")
-"""The kinds that can be answered with a line of text."""
 WORDS_HELP = "Type an answer, or hint, next, quit."
 
 
@@ -45,7 +56,7 @@ def _start_quiz(
     document: bool,
 ) -> None:
     circuit, leaves = _choose_circuit(formula, values, preset)
-    chosen = tuple(kinds) or TERMINAL_KINDS
+    chosen = tuple(kinds) or PAGE_KINDS
     if document or answers is not None:
         source = QuestionSource(circuit, seed, leaves)
         _print_document(source, chosen, count, None if answers is None else _read_answers(answers))
@@ -84,30 +95,11 @@ def _read_answers(path: str) -> list[str]:
     return text.splitlines()
 
 
-def _draw_questions(source: QuestionSource, kinds: Sequence[str], count: int | None) -> Iterator[Question]:
-    """Draw the first question of each kind, then the second ones, until there are enough; leave out absent kinds."""
-    left = list(kinds)
-    made = 0
-    number = 0
-    while left and (number == 0 if count is None else made < count):
-        for kind in list(left):
-            try:
-                question = source.draw(kind, number)
-            except NoQuestionError:
-                left.remove(kind)
-                continue
-            yield question
-            made += 1
-            if made == count:
-                return
-        number += 1
-
-
 def _print_document(
     source: QuestionSource, kinds: Sequence[str], count: int | None, answers: Sequence[str] | None
 ) -> None:
     """Print the questions as JSON, with verdicts if there are answers; exit with 1 if one of them is not right."""
-    questions = list(_draw_questions(source, kinds, count))
+    questions = list(draw_questions(source, kinds, count))
     if not questions:
         raise NoQuestionError("the circuit offers no clear question; fix fewer leaves, or take a larger circuit")
     if answers is not None and len(answers) > len(questions):
@@ -136,7 +128,7 @@ def _print_document(
 
 
 def _document_question(question: Question) -> dict[str, Any]:
-    names = [name for name in question.__dataclass_fields__ if name not in ("seed", "follow_up")]
+    names = [name for name in question.__dataclass_fields__ if name not in ("seed", "follow_up", "picture")]
     document = {name: getattr(question, name) for name in names}
     follow_up = question.follow_up
     return {**document, "follow_up": None if follow_up is None else _document_question(follow_up)}
@@ -211,9 +203,9 @@ quiz_command = click.Command(
         click.Option(
             ["--kind", "kinds"],
             multiple=True,
-            type=click.Choice(TERMINAL_KINDS),
+            type=click.Choice(PAGE_KINDS),
             metavar="KIND",
-            help=f"Ask this kind alone; may come several times: {', '.join(TERMINAL_KINDS)}.",
+            help=f"Ask this kind alone; may come several times: {', '.join(PAGE_KINDS)}.",
         ),
         click.Option(["--count"], type=click.IntRange(1, 1000), help="How many questions."),
         click.Option(
@@ -232,4 +224,84 @@ quiz_command = click.Command(
     short_help="Ask questions about the gradients of a circuit.",
     epilog=TARGET_HELP.format(what="FORMULA"),
     context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+)
+
+
+def _run_learn(
+    paths: Sequence[str],
+    folder: str | None,
+    graded: bool,
+    key_file: str | None,
+    new_key: str | None,
+    grade: bool,
+    gradebook: bool,
+    title: str,
+) -> None:
+    """Do the one thing that was asked for."""
+    chosen = [folder is not None, new_key is not None, grade, gradebook]
+    if sum(chosen) != 1:
+        raise click.UsageError("wanted one of --export DIR, --new-key FILE, --grade FILE and --gradebook FILE...")
+    if new_key is not None:
+        create_key(new_key)
+        click.echo(f"wrote {new_key}: keep it, and give it to nobody", err=True)
+    elif folder is not None:
+        _export_pages(folder, paths, _need_key(key_file, "--graded") if graded else None, title)
+    elif grade:
+        if len(paths) != 1:
+            raise click.UsageError(f"--grade takes one file of answers; got {len(paths)}")
+        results = grade_answers(read_json_file(paths[0]), _need_key(key_file, "--grade"), paths[0])
+        click.echo(json.dumps(results, indent=2, allow_nan=False))
+    else:
+        _print_gradebook(paths, _need_key(key_file, "--gradebook"))
+
+
+def _need_key(path: str | None, option: str) -> bytes:
+    if path is None:
+        raise click.UsageError(f"{option} needs --key FILE; wiregrad learn --new-key FILE makes one")
+    return read_key(path)
+
+
+def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: str) -> None:
+    """Write the pages of question files, or of all presets if there are none."""
+    sets = [questions for path in paths for questions in read_question_file(path)]
+    if not paths:
+        sets = [QuestionSet(name, preset.formula) for name, preset in PRESETS.items() if name in EXPORTED_PRESETS]
+    for path in export_site(folder, build_pages(sets, key=key), title):
+        click.echo(path)
+
+
+EXPORTED_PRESETS = ("expression", "fan-out", "neuron", "sigmoid", "router")
+"""The presets that are exported where no question set is given: the worked examples."""
+
+
+def _print_gradebook(paths: Sequence[str], key: bytes) -> None:
+    """Print the table; exit with 1 if a file was changed or is not signed."""
+    if not paths:
+        raise click.UsageError("--gradebook needs files of results")
+    book = read_gradebook(paths, key)
+    _print_text(str(book))
+    if book.doubtful:
+        raise click.exceptions.Exit(EXIT_FOUND)
+
+
+learn_command = click.Command(
+    "learn",
+    params=[
+        click.Argument(["paths"], nargs=-1, metavar="[FILE]...", shell_complete=complete_file_names),
+        click.Option(
+            ["--export", "folder"], metavar="DIR", help="Write question sets as pages; FILEs are sets in JSON."
+        ),
+        click.Option(["--graded"], is_flag=True, help="Export pages without answers, to be graded; needs --key."),
+        click.Option(["--title"], default="Questions", show_default=True, help="The title of the exported site."),
+        click.Option(["--new-key"], metavar="FILE", help="Make a key, readable by you alone."),
+        click.Option(["--key", "key_file"], metavar="FILE", help="The key that signs sets and results."),
+        click.Option(["--grade"], is_flag=True, help="Grade FILE, answers from a graded page; print signed results."),
+        click.Option(["--gradebook"], is_flag=True, help="Print a table of FILEs, results; 1 if one was changed."),
+        no_color_option(),
+    ],
+    callback=_run_learn,
+    help="Hand out questions as pages, grade answers, and keep a gradebook.\n\n"
+    "An exported page works from disk and checks answers by itself; a graded one holds no answers."
+    "\n\n\b\nExample: wiregrad learn --export site sets.json",
+    short_help="Hand out questions, grade answers, keep a gradebook.",
 )

@@ -25,6 +25,8 @@ STYLE_FILE = "explorer.css"
 LARGE_SCRIPT_FILE = "large.js"
 LARGE_STYLE_FILE = "large.css"
 """The script and the style of pages that hold a summary: of a large circuit, or of a training."""
+SHEET_FILES = ("sheet.js", "sheet.css")
+"""The script and the style of pages that ask the questions of a set."""
 DATA_ELEMENT_ID = "wiregrad-data"
 """The id of the element that holds the data."""
 ROOT_ELEMENT_ID = "explorer"
@@ -102,6 +104,8 @@ def choose_files(data: object) -> tuple[str, str]:
     >>> choose_files({}), choose_files({"summary": {}})
     (('explorer.js', 'explorer.css'), ('large.js', 'large.css'))
     """
+    if isinstance(data, dict) and "sheet" in data:
+        return SHEET_FILES
     has_summary = isinstance(data, dict) and bool({"summary", "training"} & data.keys())
     return (LARGE_SCRIPT_FILE, LARGE_STYLE_FILE) if has_summary else (SCRIPT_FILE, STYLE_FILE)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from html import escape
 from typing import Final
 
 from wiregrad.errors import NoQuestionError
@@ -103,6 +104,15 @@ class Question:
     why: str
     shown: tuple[ShownGradient, ...] = ()
     follow_up: Question | None = None
+    picture: Callable[[], str] | None = field(default=None, compare=False, repr=False)
+    """Draws the question as SVG, where a quiz has asked it."""
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        bundle = {"text/plain": str(self)}
+        if self.picture is not None:
+            lines = "".join(f"<div>{escape(line)}</div>" for line in str(self).splitlines())
+            bundle["text/html"] = f'{lines}<div style="overflow:auto;max-width:100%">{self.picture()}</div>'
+        return bundle
 
     def __str__(self) -> str:
         leaves = ", ".join(f"{name} = {show_number(x)}" for name, x in self.leaves.items())

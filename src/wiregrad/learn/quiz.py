@@ -13,10 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from html import escape
 from typing import Any, Final
 
 import numpy as np
 
+from wiregrad.draw.layout.boxes import Picture
+from wiregrad.draw.layout.labels import Reading, read_value
+from wiregrad.draw.layout.picture import build_picture
+from wiregrad.draw.render.svg import draw_svg
+from wiregrad.draw.render.terminal import HTML_TYPE, TEXT_TYPE
 from wiregrad.errors import InputError, NoQuestionError, short_repr, suggest_name
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.report import Report
@@ -67,6 +74,67 @@ class QuestionSource:
             return generator.draw_question(self.seed, number, self.fixed, code)
         draw: Callable[..., Question] = draw_rule_question if kind == "rule" else draw_choice_question
         return draw(self.owner, kind, self.seed, number, self.fixed, code)
+
+
+ASKED: Final = Reading("?", signed=False)
+"""What stands in a picture where a number is asked for."""
+
+
+def draw_question(owner: QuizCircuit, question: Question) -> str:
+    """Return the picture of a question as SVG: the leaves, the numbers that are given, and the place that is asked.
+
+    The picture is made from the circuit without a run, so that nothing else can be read from it.
+
+    >>> source = QuestionSource(parse_formula("y = x*x + x"), 7)
+    >>> draw_question(source.owner, source.draw("gather", 0)).startswith("<svg ")
+    True
+    """
+    picture = build_picture(owner.circuit)
+    boxes = []
+    for box in picture.boxes:
+        title = owner.titles.get(box.node, "")
+        value: Reading | None = None
+        if box.name in question.leaves:
+            value = read_value(question.leaves[box.name])
+        given = next((line for line in question.given if line.startswith(f"{title} = ")), None)
+        if title and given is not None:
+            value = _read_shown(given.removeprefix(f"{title} = "))
+        arrived = fill_sentence(WORDS["given.arrives"], {"upstream": "", "node": title})
+        sent = next((line for line in question.given if title and line.endswith(arrived)), None)
+        grad = None if sent is None else _read_shown(sent.removesuffix(arrived))
+        boxes.append(replace(box, value=value, grad=grad))
+    return draw_svg(_mark_asked(owner, question, replace(picture, boxes=tuple(boxes), ran=True)), legend=False)
+
+
+def _read_shown(text: str) -> Reading:
+    """Return the reading of a number that is given as text; what is no number has no size."""
+    try:
+        return read_value(float(text.replace("−", "-")))
+    except ValueError:
+        return Reading(text, signed=False)
+
+
+def _mark_asked(owner: QuizCircuit, question: Question, picture: Picture) -> Picture:
+    """Put a question mark where a number is asked for: at a value, at a gradient, or at a wire."""
+    node = question.target[0] if question.target else -1
+    if question.kind in ("local", "send"):
+        wire = (question.target[0], question.target[1])
+        links = picture.links
+        if question.kind == "local":
+            links = tuple(
+                replace(link, local=ASKED, pill=True) if (link.reader, link.slot) == wire else link for link in links
+            )
+        source = owner.source_of(wire)
+        is_sent = question.kind == "send"
+        boxes = [replace(box, grad=ASKED) if is_sent and box.node == source else box for box in picture.boxes]
+        return replace(picture, links=links, boxes=tuple(boxes))
+    if question.kind == "value":
+        boxes = [replace(box, value=ASKED) if box.node == node else box for box in picture.boxes]
+    elif question.kind in ("gather", "leaf"):
+        boxes = [replace(box, grad=ASKED) if box.node == node else box for box in picture.boxes]
+    else:
+        return picture
+    return replace(picture, boxes=tuple(boxes))
 
 
 @dataclass
@@ -123,12 +191,35 @@ class QuizResults(Report):
         clean = sum(record.is_clean for record in self.records)
         yield f"{self.right} of {len(self.records)} right, {clean} at the first try"
         for record in self.records:
-            state = "right" if record.is_clean else title_right_answer(record.rung).lower() if record.right else "open"
-            yield f"  {record.question.kind:<9} {state:<26} {record.question.prompt}"
+            yield f"  {record.question.kind:<9} {_describe_outcome(record):<26} {record.question.prompt}"
         if self.mistakes:
             yield "mistakes: " + ", ".join(f"{key} ({count})" for key, count in self.mistakes.items())
         if self.open_kinds:
             yield f"still open: {', '.join(self.open_kinds)}"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {TEXT_TYPE: str(self), HTML_TYPE: self._write_table()}
+
+    def _write_table(self) -> str:
+        """Return the summary and a row for each question as HTML."""
+        summary, *_ = self.lines()
+        rows = [
+            [str(k), record.question.kind, record.question.prompt, _describe_outcome(record)]
+            for k, record in enumerate(self.records, 1)
+        ]
+        names = [f"{TITLES.get(key, key).partition(': ')[2] or key} ({count})" for key, count in self.mistakes.items()]
+        below = [f"mistakes: {', '.join(names)}"] if names else []
+        below += [f"still open: {', '.join(self.open_kinds)}"] if self.open_kinds else []
+        head = "".join(f"<th>{name}</th>" for name in ("", "kind", "question", "outcome"))
+        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+        return f"<p>{escape(summary)}</p>{table}" + "".join(f"<p>{escape(line)}</p>" for line in below)
+
+
+def _describe_outcome(record: QuestionRecord) -> str:
+    if not record.right:
+        return "open"
+    return "right" if record.is_clean else title_right_answer(record.rung).lower()
 
 
 class Quiz:
@@ -221,6 +312,7 @@ add what comes back from all of them.
         self._place += 1
 
     def _ask(self, question: Question) -> Question:
+        question = replace(question, picture=partial(draw_question, self.source.owner, question))
         self.question = question
         self.records.append(QuestionRecord(question))
         self._is_settled = False

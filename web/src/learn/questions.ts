@@ -430,7 +430,7 @@ export class NumericGenerator {
   }
 
   /** The mistakes that a question can name; null if the question is not clear. */
-  private filtered(found: Posed, target: Target, lenient: boolean): PredictedMistake[] | null {
+  filtered(found: Posed, target: Target, lenient: boolean): PredictedMistake[] | null {
     const size = Math.abs(found.answer / found.scale);
     if (!(SMALLEST < size && size < LARGEST) || Math.abs(size - 1) < 1e-9) return null;
     if ([...found.prompt].length > MAX_PROMPT) return null;

@@ -54,6 +54,22 @@ export const TITLES: Readonly<Record<string, string>> = {
   "claim-false": "Not yet: it does not hold",
   "inherits": "Not yet: that one inherits",
   "finite": "Not yet: that one is finite",
+  "draw.no-splitter": "Not yet: one wire, two readers",
+  "two-drivers": "Not yet: two wires, one input",
+  "leaf-unknown": "Not yet: a leaf too many",
+  "leaf-twice": "Not yet: one leaf drawn twice",
+  "leaf-missing": "Not yet: a leaf is missing",
+  "output-missing": "Not yet: no output",
+  "output-twice": "Not yet: more than one output",
+  "cycle": "Not yet: the wires form a cycle",
+  "open-input": "Not yet: an input is open",
+  "draw.splitter-without-need": "Not yet: a splitter too many",
+  "loose-end": "Not yet: nothing reads this",
+  "wrong-op": "Not yet: another op",
+  "other-grouping": "Not yet: grouped another way",
+  "not-in-formula": "Not yet: no part of the formula",
+  "output-early": "Not yet: the formula goes on",
+  "computed-twice": "Not yet: computed twice",
   "right": "Right",
   "right-1": "Right, after one hint",
   "right-2": "Right, after two hints",
@@ -142,6 +158,25 @@ export const TEXTS: Readonly<Record<string, string>> = {
   "claim-false": "Check it with the numbers on the wires: the sentence does not hold.",
   "inherits": "{node} is not finite, but so is a number that goes into it. Go further back.",
   "finite": "{node} is an ordinary number here. Look for the first one that is not.",
+  "draw.graph-vs-circuit": "The curve shows what {output} is, not how it comes about. A circuit is made of boxes and wires: take the curve away.",
+  "draw.vector-output": "{node} has two output wires. A node drives one wire; a splitter behind it makes two.",
+  "draw.no-splitter": "The wire of {node} goes to {readers}. A wire has one reader. A value used twice needs something that copies it, and that later adds what comes back.",
+  "two-drivers": "Two wires end at one input of {node}. An input takes the value of one wire.",
+  "leaf-unknown": "{node} does not stand in the formula.",
+  "leaf-twice": "{node} stands in the drawing twice. A value that is used twice is one leaf and a splitter.",
+  "leaf-missing": "{node} stands in the formula, but not in the drawing.",
+  "output-missing": "No wire is marked as the output. Mark the one that carries {output}.",
+  "output-twice": "A circuit has one output wire, the one that carries {output}.",
+  "cycle": "From {node} the wires lead back to {node}. Values flow from left to right, never back.",
+  "open-input": "{node} has an input that no wire reaches. Which value belongs there?",
+  "draw.splitter-without-need": "One branch of the {node} leads nowhere. A value with one reader needs no splitter.",
+  "loose-end": "Nothing reads {node}. Every value leads on to the output.",
+  "wrong-op": "Your box computes {reading}. The formula does something else with these values.",
+  "draw.operands-swapped": "Your box computes {reading}. Here the order of the inputs matters: the upper one comes first.",
+  "other-grouping": "Your circuit gives the same number, but {reading} is no step of this formula. It is read from left to right.",
+  "not-in-formula": "Your circuit computes {reading}. Where does that stand in the formula?",
+  "output-early": "Your output carries {reading}. What does the formula do next?",
+  "computed-twice": "{reading} is computed by two boxes. Compute it once and copy it with a splitter.",
   "spot.inherits": "{sent} is {upstream} × {local_}, just what its rule asks for. Look at where the {upstream} came from.",
   "spot.right-rule": "What {reader} sends to {source} follows its rule. Go from right to left and check each product.",
   "spot.name": "What arrived and what was sent are both on the wire. Which product gives the number that was sent?"
@@ -156,6 +191,8 @@ export const NEUTRAL: Readonly<Record<string, string>> = {
   "nudge": "How fast does {output} follow {source}, and how far does {source} move?",
   "paths": "Which factors stand on the wires, one after the other?",
   "count": "At which values does the way fork?",
+  "draw.seed": "If {output} rises by 1, by how much does {output} rise?",
+  "draw.partial": "Two branches come back to this splitter. What does it do with them?",
   "rule": "At {point} your rule does not agree with the slope that was measured. What arrives, times which factor?"
 };
 
@@ -179,6 +216,8 @@ export const PROMPTS: Readonly<Record<string, string>> = {
   "spot": "One gradient comes from a mistaken rule. On which wire does it start?",
   "spot.name": "What did {node} do on the wire to {source}?",
   "debug": "{output} is not finite. At which node does it begin?",
+  "draw.seed": "Nothing stands behind {output}. Which gradient does its wire begin with?",
+  "draw.partial": "The splitter of {node} sends back. Which gradient?",
   "rule": "Write backward(upstream, {inputs}) for {node}: return what each input receives."
 };
 
@@ -273,3 +312,16 @@ export const WORDS: Readonly<Record<string, string>> = {
   "rule.count": "Return {count} numbers, one for each input; your rule returned {got}.",
   "rule.raised": "Your rule raised {error} at {point}."
 };
+
+export const DRAWING_EXERCISES: readonly string[] = [
+  "f = a * b",
+  "f = (a + b) * c",
+  "y = tanh(w*x + b)",
+  "f = a*b - c/d",
+  "y = x * x",
+  "f = (a + b) * c * a",
+  "y = x*x + x",
+  "e = w*x + b - t; L = e * e",
+  "s = sigmoid(x); y = s * (1 - s)",
+  "m = maximum(a, b); y = m*a + tanh(m)*c"
+];

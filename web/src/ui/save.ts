@@ -92,7 +92,8 @@ function showAll(drawn: SVGSVGElement, copy: SVGSVGElement): void {
   copy.prepend(paper);
 }
 
-function save(name: string, type: string, text: string): void {
+/** Save a text to a file. */
+export function save(name: string, type: string, text: string): void {
   const address = URL.createObjectURL(new Blob([text], { type }));
   const link = document.createElement("a");
   link.href = address;

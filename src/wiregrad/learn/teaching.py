@@ -1,0 +1,505 @@
+"""What teachers need: question sets as pages, answers graded in Python, and a gradebook of signed results.
+
+A question set is a formula, a seed, kinds and a count; the questions follow from it. An exported page checks answers by
+itself. A graded page holds no answers: it saves what was typed as a file, which is graded here. The set in such a file
+is signed, and so are the results, with a key that only the teacher has: HMAC-SHA256 over canonical JSON. A signature
+shows that a file was not changed; it does not hide anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import html
+import json
+import os
+import re
+import secrets
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError, short_repr, suggest_name
+from wiregrad.explorer.html_page import build_content_policy, read_inline_file, render_page
+from wiregrad.frontends import parse_formula
+from wiregrad.inspect.report import Report
+from wiregrad.learn.questions import Question
+from wiregrad.learn.quiz import KINDS, QuestionSource, check_kinds, draw_question, judge_answer
+from wiregrad.learn.quiz_run import check_seed, show_number
+from wiregrad.learn.sentences import TITLES
+
+SCHEMA: Final = 1
+"""Version of the files: question sets, answers and results."""
+PAGE_KINDS: Final = tuple(kind for kind in KINDS if kind != "rule")
+"""The kinds that can be answered with a line of text."""
+KEY_HEAD: Final = "wiregrad-key-1"
+KEY_BYTES: Final = 32
+MAX_FILE: Final = 2_000_000
+MAX_TEXT: Final = 200
+MAX_QUESTIONS: Final = 100
+STYLE_FILE: Final = "sheet.css"
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """A formula and which questions are asked about it; the same set gives the same questions everywhere."""
+
+    title: str
+    formula: str
+    seed: int = 7
+    leaves: Mapping[str, float] | None = None
+    kinds: tuple[str, ...] = PAGE_KINDS
+    count: int | None = None
+    """How many questions; by default one of each kind."""
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the set as plain data."""
+        return {
+            "title": self.title,
+            "formula": self.formula,
+            "seed": self.seed,
+            "leaves": dict(self.leaves or {}),
+            "kinds": list(self.kinds),
+            "count": self.count,
+        }
+
+    def open_source(self) -> QuestionSource:
+        """Return what draws and judges its questions."""
+        return QuestionSource(parse_formula(self.formula), self.seed, self.leaves)
+
+    def draw(self, source: QuestionSource | None = None) -> list[Question]:
+        """Return its questions; raise `NoQuestionError` if there are none."""
+        questions = list(draw_questions(source or self.open_source(), self.kinds, self.count))
+        if not questions:
+            raise NoQuestionError(
+                f"the question set {self.title!r} offers no clear question; fix fewer leaves, or take a larger circuit"
+            )
+        return questions
+
+
+def draw_questions(source: QuestionSource, kinds: Sequence[str], count: int | None) -> Iterator[Question]:
+    """Draw the first question of each kind, then the second ones, until there are enough; leave out absent kinds."""
+    left = list(kinds)
+    made = 0
+    number = 0
+    while left and (number == 0 if count is None else made < count):
+        for kind in list(left):
+            try:
+                question = source.draw(kind, number)
+            except NoQuestionError:
+                left.remove(kind)
+                continue
+            yield question
+            made += 1
+            if made == count:
+                return
+        number += 1
+
+
+def read_json_file(path: str | Path) -> Any:
+    """Return the data of a JSON file; raise `FileAccessError` or `FileFormatError` if it cannot be read."""
+    try:
+        size = os.stat(path).st_size
+        raw = Path(path).read_bytes() if size <= MAX_FILE else b""
+    except OSError as error:
+        raise FileAccessError(f"cannot read {path}: {error.strerror}") from None
+    if size > MAX_FILE:
+        raise FileFormatError(f"{path} has {size:,} bytes; a file of wiregrad learn has at most {MAX_FILE:,}")
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{path} is no JSON: it is not UTF-8 text") from None
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise FileFormatError(f"{path} is no JSON: {reason}") from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+class _Fields:
+    """Reads the entries of an object, and names what is not as expected."""
+
+    def __init__(self, data: object, what: str, names: Sequence[str]) -> None:
+        if not isinstance(data, dict):
+            raise FileFormatError(f"{what} is an object; got {short_repr(data)}")
+        for key in data:
+            if key not in names:
+                near = suggest_name(str(key), names)
+                raise FileFormatError(f"{what} has no entry {short_repr(key)}{near}; it has {', '.join(names)}")
+        self.data = data
+        self.what = what
+
+    def refuse(self, name: str, wanted: str) -> FileFormatError:
+        """Return the error for an entry."""
+        return FileFormatError(f"{name} of {self.what} is {wanted}; got {short_repr(self.data.get(name))}")
+
+    def text(self, name: str, most: int = MAX_TEXT) -> str:
+        """Read a text that is not empty."""
+        value = self.data.get(name)
+        if not isinstance(value, str) or not 0 < len(value) <= most:
+            raise self.refuse(name, f"a text of 1 to {most} characters")
+        return value
+
+    def integer(self, name: str, least: int, most: int) -> int:
+        """Read an integer."""
+        value = self.data.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self.refuse(name, f"an integer from {least} to {most}")
+        return value
+
+    def items(self, name: str, most: int) -> list[Any]:
+        """Read a list."""
+        value = self.data.get(name)
+        if not isinstance(value, list) or len(value) > most:
+            raise self.refuse(name, f"a list of at most {most} entries")
+        return value
+
+    def expect_document(self, kind: str) -> None:
+        """Refuse a file of another kind or version."""
+        if self.data.get("document") != kind or self.data.get("schema") != SCHEMA:
+            raise FileFormatError(
+                f'{self.what} has "document": "{kind}" and "schema": {SCHEMA}; got '
+                f"{short_repr(self.data.get('document'))} and {short_repr(self.data.get('schema'))}"
+            )
+
+
+SET_ENTRIES: Final = ("title", "formula", "seed", "leaves", "kinds", "count")
+
+
+def read_question_set(data: object, what: str = "a question set") -> QuestionSet:
+    """Return a question set from plain data; only `formula` must be there.
+
+    >>> read_question_set({"formula": "y = x*x + x", "kinds": ["gather"]}).title
+    'y = x*x + x'
+    """
+    fields = _Fields(data, what, SET_ENTRIES)
+    formula = fields.text("formula", 10_000)
+    known = fields.data
+    leaves = known.get("leaves") or {}
+    is_numeric = isinstance(leaves, dict) and all(
+        isinstance(x, int | float) and not isinstance(x, bool) for x in leaves.values()
+    )
+    if not is_numeric:
+        raise fields.refuse("leaves", "an object of numbers by name")
+    kinds = fields.items("kinds", len(KINDS)) if "kinds" in known else list(PAGE_KINDS)
+    if not all(isinstance(kind, str) for kind in kinds):
+        raise fields.refuse("kinds", "a list of texts")
+    chosen = check_kinds(kinds)
+    if "rule" in chosen:
+        raise FileFormatError(f"kinds of {what} cannot have 'rule': it asks for Python, which a page does not have")
+    return QuestionSet(
+        title=fields.text("title") if "title" in known else formula[:MAX_TEXT],
+        formula=formula,
+        seed=check_seed(known.get("seed", 7)),
+        leaves={str(name): float(x) for name, x in leaves.items()},
+        kinds=chosen,
+        count=None if known.get("count") is None else fields.integer("count", 1, MAX_QUESTIONS),
+    )
+
+
+def read_question_file(path: str | Path) -> list[QuestionSet]:
+    """Return the question sets of a JSON file: one set, or an object with a list of `sets`."""
+    data = read_json_file(path)
+    if isinstance(data, dict) and "sets" in data:
+        fields = _Fields(data, str(path), ("sets",))
+        return [read_question_set(one, f"sets[{k}] of {path}") for k, one in enumerate(fields.items("sets", 100))]
+    return [read_question_set(data, str(path))]
+
+
+def create_key(path: str | Path) -> None:
+    """Write a new key to a file that only its owner may read; an existing file is never replaced."""
+    text = f"{KEY_HEAD}\n{secrets.token_hex(KEY_BYTES)}\n"
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise FileAccessError(f"{path} exists already; a key is never replaced: choose another name") from None
+    except OSError as error:
+        raise FileAccessError(f"cannot write {path}: {error.strerror}") from None
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(text)
+
+
+def read_key(path: str | Path) -> bytes:
+    """Return the key of a file."""
+    try:
+        text = Path(path).read_bytes()[:1000].decode("ascii", "replace")
+    except OSError as error:
+        raise FileAccessError(f"cannot read the key {path}: {error.strerror}") from None
+    match = re.fullmatch(rf"{KEY_HEAD}\n([0-9a-f]{{{2 * KEY_BYTES}}})\s*", text)
+    if match is None:
+        raise FileFormatError(f"{path} is no key; wiregrad learn --new-key FILE makes one")
+    return bytes.fromhex(match[1])
+
+
+def compute_signature(document: Mapping[str, Any], key: bytes) -> str:
+    """Return the signature of a document: HMAC-SHA256 over its canonical JSON, without the entry `signature`.
+
+    >>> compute_signature({"b": 1, "a": 2}, b"k") == compute_signature({"a": 2, "b": 1, "signature": "x"}, b"k")
+    True
+    """
+    signed = {name: value for name, value in document.items() if name != "signature"}
+    text = json.dumps(signed, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hmac.new(key, text.encode("ascii"), hashlib.sha256).hexdigest()
+
+
+def is_signed_by(document: Mapping[str, Any], key: bytes) -> bool:
+    """Return whether a document has the signature that a key gives it."""
+    signature = document.get("signature")
+    return isinstance(signature, str) and _is_same(signature, compute_signature(document, key))
+
+
+def _is_same(given: str, signature: str) -> bool:
+    """Compare signatures in a time that tells nothing; a given one may have any characters."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), signature.encode("ascii"))
+
+
+def _sign_set(questions: QuestionSet, key: bytes) -> str:
+    return compute_signature({"document": "set", "schema": SCHEMA, **questions.to_data()}, key)
+
+
+@dataclass(frozen=True)
+class SitePage:
+    """One page of a site: its file, what the index calls it, and its HTML."""
+
+    name: str
+    title: str
+    html: str
+    about: str = ""
+
+
+def build_sheet(questions: QuestionSet, name: str, *, key: bytes | None = None) -> SitePage:
+    """Return the page of a question set; with a key it is a graded one, which holds no answers."""
+    source = questions.open_source()
+    asked = questions.draw(source)
+    sheet: dict[str, Any] = {
+        "title": questions.title,
+        "graded": key is not None,
+        "set": questions.to_data(),
+        "questions": [_describe_question(source, question) for question in asked],
+    }
+    if key is not None:
+        sheet["signature"] = _sign_set(questions, key)
+    about = f"{len(asked)} questions" + (", graded" if key is not None else "")
+    return SitePage(name, questions.title, render_page({"sheet": sheet}, questions.title), about)
+
+
+def _describe_question(source: QuestionSource, question: Question) -> dict[str, Any]:
+    """Return what a page shows of a question: nothing from which its answer could be read."""
+    leaves = ", ".join(f"{name} = {show_number(x)}" for name, x in question.leaves.items())
+    shown = [f"{gradient.label}: {show_number(gradient.number)}" for gradient in question.shown]
+    picture = draw_question(source.owner, question).encode("utf-8")
+    return {
+        "kind": question.kind,
+        "prompt": question.prompt,
+        "lines": [*([leaves] if leaves else []), *question.given, *shown],
+        "options": [[option.text, option.detail] for option in question.options],
+        "picture": f"data:image/svg+xml;base64,{b64encode(picture).decode('ascii')}",
+    }
+
+
+INDEX_TEMPLATE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main class="wg-app sheet index">
+<h1>{title}</h1>
+<ul>
+{items}
+</ul>
+</main>
+</body>
+</html>
+"""
+
+
+def export_site(folder: str | Path, pages: Sequence[SitePage], title: str = "Questions") -> list[Path]:
+    """Write pages and an index of them into a folder; they work from disk and from any web server."""
+    style = read_inline_file(STYLE_FILE)
+    items = "\n".join(
+        f'<li><a href="{html.escape(page.name)}">{html.escape(page.title)}</a> {html.escape(page.about)}</li>'
+        for page in pages
+    )
+    parts = {"policy": build_content_policy("", style), "style": style, "items": items}
+    index = SitePage("index.html", title, INDEX_TEMPLATE.format(title=html.escape(title), **parts))
+    paths = []
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for page in (index, *pages):
+            path = Path(folder) / page.name
+            path.write_text(page.html, encoding="utf-8")
+            paths.append(path)
+    except OSError as error:
+        raise FileAccessError(f"cannot write to {folder}: {error.strerror}") from None
+    return paths
+
+
+def build_pages(sets: Sequence[QuestionSet], *, key: bytes | None = None) -> list[SitePage]:
+    """Return the pages of question sets, named after their titles."""
+    pages: list[SitePage] = []
+    for k, questions in enumerate(sets, 1):
+        words = re.sub(r"[^a-z0-9]+", "-", questions.title.lower()).strip("-")[:40]
+        pages.append(build_sheet(questions, f"{k:02}-{words or 'questions'}.html", key=key))
+    return pages
+
+
+ANSWER_ENTRIES: Final = ("document", "schema", "learner", "set", "signature", "answers")
+RESULT_ENTRIES: Final = (
+    "document",
+    "schema",
+    "learner",
+    "title",
+    "formula",
+    "seed",
+    "right",
+    "count",
+    "questions",
+    "signature",
+)
+
+
+def grade_answers(data: object, key: bytes, what: str = "the answers") -> dict[str, Any]:
+    """Grade the answers that a graded page has saved; return the results, signed with the key."""
+    fields = _Fields(data, what, ANSWER_ENTRIES)
+    fields.expect_document("answers")
+    learner = fields.text("learner")
+    questions = read_question_set(fields.data.get("set"), f"set of {what}")
+    if not _is_same(fields.text("signature"), _sign_set(questions, key)):
+        raise FileFormatError(
+            f"the question set of {what} was changed, or its page was made with another key; grade with the key that "
+            "made the page"
+        )
+    answers = fields.items("answers", MAX_QUESTIONS)
+    source = questions.open_source()
+    asked = questions.draw(source)
+    is_complete = len(answers) == len(asked)
+    if not is_complete or not all(x is None or (isinstance(x, str) and len(x) <= MAX_TEXT) for x in answers):
+        raise fields.refuse("answers", f"a list of {len(asked)} texts, null where nothing was answered")
+    rows = [_grade_question(source, question, k, answers[k]) for k, question in enumerate(asked)]
+    document = {
+        "document": "results",
+        "schema": SCHEMA,
+        "learner": learner,
+        "title": questions.title,
+        "formula": questions.formula,
+        "seed": questions.seed,
+        "right": sum(row["right"] for row in rows),
+        "count": len(rows),
+        "questions": rows,
+    }
+    return {**document, "signature": compute_signature(document, key)}
+
+
+def _grade_question(source: QuestionSource, question: Question, k: int, answer: str | None) -> dict[str, Any]:
+    verdict = None if answer is None or not answer.strip() else judge_answer(source, question, answer)
+    return {
+        "id": k + 1,
+        "kind": question.kind,
+        "prompt": question.prompt,
+        "answer": answer,
+        "right": verdict is not None and verdict.right,
+        "mistake": "" if verdict is None or verdict.right else verdict.key,
+    }
+
+
+SIGNED: Final = "signed"
+CHANGED: Final = "changed"
+UNSIGNED: Final = "unsigned"
+
+
+@dataclass(frozen=True)
+class GradebookRow:
+    """The results of one learner, and whether their file is as it was signed."""
+
+    file: str
+    learner: str
+    title: str
+    right: int
+    count: int
+    mistakes: dict[str, int]
+    state: str
+
+
+@dataclass(frozen=True, repr=False)
+class Gradebook(Report):
+    """The results of a class."""
+
+    rows: tuple[GradebookRow, ...]
+
+    @property
+    def doubtful(self) -> tuple[GradebookRow, ...]:
+        """The rows whose file was changed, or has no signature."""
+        return tuple(row for row in self.rows if row.state != SIGNED)
+
+    def lines(self) -> Iterator[str]:
+        """Return the table, what is doubtful, and which mistakes the class makes."""
+        cells = [("learner", "set", "right", "mistakes"), *map(_write_row, self.rows)]
+        widths = [max(len(row[k]) for row in cells) for k in range(3)]
+        for texts in cells:
+            padded = [text.ljust(width) for text, width in zip(texts, widths, strict=False)]
+            yield "  ".join([*padded, texts[3]]).rstrip()
+        for row in self.doubtful:
+            reason = "was changed after it was signed, or signed with another key"
+            yield f"! {row.file} {reason if row.state == CHANGED else 'has no signature'}"
+        totals: dict[str, int] = {}
+        for row in self.rows:
+            for key in row.mistakes:
+                totals[key] = totals.get(key, 0) + 1
+        for key, count in sorted(totals.items(), key=lambda item: (-item[1], item[0])):
+            yield f"{name_mistake(key)}: {count} of {len(self.rows)}"
+
+
+def _write_row(row: GradebookRow) -> tuple[str, str, str, str]:
+    names = ", ".join(f"{name_mistake(key)} ({count})" for key, count in row.mistakes.items())
+    mark = "" if row.state == SIGNED else " !"
+    return f"{row.learner}{mark}", row.title, f"{row.right} of {row.count}", names
+
+
+def name_mistake(key: str) -> str:
+    """Return what a mistake is called in tables.
+
+    >>> name_mistake("branch-first"), name_mistake("neutral")
+    ('one branch only', 'other')
+    """
+    return TITLES.get(key, "").partition(": ")[2] or {"neutral": "other", "unreadable": "no answer"}.get(key, key)
+
+
+def read_results(data: object, key: bytes, file: str) -> GradebookRow:
+    """Return the row of a results file; one that was changed is still read, and marked."""
+    fields = _Fields(data, file, RESULT_ENTRIES)
+    fields.expect_document("results")
+    mistakes: dict[str, int] = {}
+    rows = fields.items("questions", MAX_QUESTIONS)
+    for k, row in enumerate(rows):
+        names = ("id", "kind", "prompt", "answer", "right", "mistake")
+        mistake = _Fields(row, f"questions[{k}] of {file}", names).data.get("mistake")
+        if not isinstance(mistake, str) or len(mistake) > MAX_TEXT:
+            raise FileFormatError(f"mistake of questions[{k}] of {file} is a text; got {short_repr(mistake)}")
+        if mistake:
+            mistakes[mistake] = mistakes.get(mistake, 0) + 1
+    is_unsigned = fields.data.get("signature") is None
+    state = UNSIGNED if is_unsigned else SIGNED if is_signed_by(fields.data, key) else CHANGED
+    return GradebookRow(
+        file=file,
+        learner=fields.text("learner"),
+        title=fields.text("title"),
+        right=fields.integer("right", 0, MAX_QUESTIONS),
+        count=fields.integer("count", 0, MAX_QUESTIONS),
+        mistakes=mistakes,
+        state=state,
+    )
+
+
+def read_gradebook(paths: Sequence[str | Path], key: bytes) -> Gradebook:
+    """Return the gradebook of some results files."""
+    return Gradebook(tuple(read_results(read_json_file(path), key, str(path)) for path in paths))

@@ -1,0 +1,88 @@
+"""`wiregrad learn`, as a teacher runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wiregrad.cli import main
+
+SET = {"title": "Splitters add", "formula": "y = x*x + x", "kinds": ["gather"], "leaves": {"x": 3}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a question set, a key and a graded site."""
+    monkeypatch.chdir(tmp_path)
+    Path("set.json").write_text(json.dumps(SET), encoding="utf-8")
+    assert main(["learn", "--new-key", "class.key"]) == 0
+    assert main(["learn", "--export", "site", "set.json", "--graded", "--key", "class.key"]) == 0
+    return tmp_path
+
+
+def write_answers(name: str, answer: str) -> str:
+    page = Path("site/01-splitters-add.html").read_text(encoding="utf-8")
+    block = re.search(r'id="wiregrad-data">([^<]*)<', page)
+    assert block is not None
+    sheet: dict[str, Any] = json.loads(block[1])["sheet"]
+    parts = {"set": sheet["set"], "signature": sheet["signature"], "learner": name, "answers": [answer]}
+    path = Path(f"{name}.answers.json")
+    path.write_text(json.dumps({"document": "answers", "schema": 1, **parts}), encoding="utf-8")
+    return str(path)
+
+
+def test_answers_are_graded_and_a_gradebook_shows_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = []
+    for name, answer in [("Amara", "7"), ("Bao", "6")]:
+        capsys.readouterr()
+        assert main(["learn", "--grade", write_answers(name, answer), "--key", "class.key"]) == 0
+        results.append(f"{name}.json")
+        Path(results[-1]).write_text(capsys.readouterr().out, encoding="utf-8")
+    code = main(["learn", "--gradebook", *results, "--key", "class.key"])
+    table = capsys.readouterr().out
+
+    assert code == 0
+    assert re.search(r"Amara +Splitters add +1 of 1\n", table)
+    assert "Bao" in table
+    Path(results[1]).write_text(Path(results[1]).read_text().replace('"right": 0', '"right": 1'), encoding="utf-8")
+    assert main(["learn", "--gradebook", *results, "--key", "class.key"]) == 1
+    assert "! Bao.json was changed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "part"),
+    [
+        ([], 2, "wanted one of --export DIR"),
+        (["--export", "x", "--grade"], 2, "wanted one of"),
+        (["--export", "x", "--graded"], 2, "--graded needs --key"),
+        (["--export", "x", "absent.json"], 3, "cannot read absent.json"),
+        (["--grade", "--key", "class.key"], 2, "--grade takes one file"),
+        (["--grade", "set.json", "--key", "class.key"], 3, "set.json has no entry 'title'"),
+        (["--grade", "set.json", "--key", "set.json"], 3, "is no key"),
+        (["--gradebook", "set.json"], 2, "--gradebook needs --key"),
+        (["--gradebook", "--key", "class.key"], 2, "needs files of results"),
+        (["--gradebook", "set.json", "--key", "class.key"], 3, "has no entry"),
+        (["--new-key", "class.key"], 3, "exists already"),
+    ],
+)
+def test_a_wrong_use_is_explained(
+    folder: Path, capsys: pytest.CaptureFixture[str], args: list[str], code: int, part: str
+) -> None:
+    capsys.readouterr()
+    assert main(["learn", *args]) == code
+    message = capsys.readouterr().err
+    assert part in message
+    assert "Traceback" not in message
+
+
+def test_without_sets_the_worked_examples_are_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["learn", "--export", "free", "--title", "Class 11b"]) == 0
+    names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
+
+    assert names[:3] == ["index.html", "01-expression.html", "02-fan-out.html"]
+    assert "<h1>Class 11b</h1>" in Path("free/index.html").read_text(encoding="utf-8")

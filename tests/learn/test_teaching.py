@@ -1,0 +1,258 @@
+"""For teachers: question sets as pages, keys, grading, and a gradebook that notices changed files."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wiregrad.errors import FileAccessError, FileFormatError, InputError, NoQuestionError, WiregradError
+from wiregrad.learn.questions import Question
+from wiregrad.learn.quiz_run import show_number
+from wiregrad.learn.teaching import (
+    QuestionSet,
+    SitePage,
+    build_pages,
+    build_sheet,
+    compute_signature,
+    create_key,
+    export_site,
+    grade_answers,
+    is_signed_by,
+    read_gradebook,
+    read_json_file,
+    read_key,
+    read_question_file,
+    read_question_set,
+    read_results,
+)
+
+KEY = bytes(range(32))
+SPLITTERS = QuestionSet("Splitters add", "y = x*x + x", seed=3, kinds=("gather", "structure", "leaf"))
+NEURON = QuestionSet("A neuron", "n = x1*w1 + x2*w2 + b; o = tanh(n)", kinds=("send", "local"), count=5)
+
+
+def read_sheet(page: SitePage) -> dict[str, Any]:
+    """Return the data of a page."""
+    block = re.search(r'id="wiregrad-data">([^<]*)<', page.html)
+    assert block is not None
+    data: dict[str, Any] = json.loads(block[1])["sheet"]
+    return data
+
+
+def answer_page(questions: QuestionSet, answers: list[str | None], learner: str = "Amara") -> dict[str, Any]:
+    """Return the file that a graded page saves."""
+    sheet = read_sheet(build_sheet(questions, "page.html", key=KEY))
+    document = {"document": "answers", "schema": 1, "learner": learner, "answers": answers}
+    return {**document, "set": sheet["set"], "signature": sheet["signature"]}
+
+
+def answer_rightly(question: Question) -> str:
+    if question.options:
+        return str(next(k for k, option in enumerate(question.options, 1) if option.right))
+    return repr(question.answer)
+
+
+RIGHT = [answer_rightly(question) for question in SPLITTERS.draw()]
+
+
+def test_a_page_has_the_questions_of_the_set_with_pictures() -> None:
+    sheet = read_sheet(build_sheet(NEURON, "page.html"))
+    asked = NEURON.draw()
+
+    assert [question["prompt"] for question in sheet["questions"]] == [question.prompt for question in asked]
+    assert len(asked) == 5
+    assert "signature" not in sheet
+    assert all(question["picture"].startswith("data:image/svg+xml;base64,") for question in sheet["questions"])
+
+
+@pytest.mark.parametrize("questions", [SPLITTERS, NEURON], ids=lambda one: one.title)
+def test_a_graded_page_holds_no_answers(questions: QuestionSet) -> None:
+    sheet = read_sheet(build_sheet(questions, "page.html", key=KEY))
+
+    assert sheet["graded"]
+    for shown, question in zip(sheet["questions"], questions.draw(), strict=True):
+        assert shown.keys() == {"kind", "prompt", "lines", "options", "picture"}
+        picture = base64.b64decode(shown["picture"].partition(",")[2]).decode("utf-8").replace("-", "−")
+        if question.answer is not None and show_number(question.answer) not in str(question):
+            texts = re.findall(r">([^<>]+)<", re.sub(r"<style>.*?</style>", "", picture))
+            assert show_number(question.answer) not in texts
+
+
+def test_right_answers_are_graded_as_right_and_the_results_are_signed() -> None:
+    results = grade_answers(answer_page(SPLITTERS, [*RIGHT]), KEY)
+
+    assert (results["right"], results["count"], results["learner"]) == (3, 3, "Amara")
+    assert is_signed_by(results, KEY)
+    assert not is_signed_by(results, bytes(32))
+
+
+def test_a_mistake_is_named_in_the_results() -> None:
+    question = SPLITTERS.draw()[0]
+    wrong = show_number(question.mistakes[0].number)
+    results = grade_answers(answer_page(SPLITTERS, [wrong, None, "what?"]), KEY)
+
+    rows = [(row["right"], row["mistake"]) for row in results["questions"]]
+    assert rows == [(False, question.mistakes[0].key), (False, ""), (False, "unreadable")]
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"set": {**SPLITTERS.to_data(), "seed": 4}}, "was changed, or its page was made with another key"),
+        ({"set": {**SPLITTERS.to_data(), "formula": "y = x + x"}}, "was changed"),
+        ({"set": None}, "is an object; got None"),
+        ({"set": {"seed": 3}}, "formula of set of the answers is a text"),
+        ({"signature": None}, "signature of the answers is a text"),
+        ({"signature": "x" * 64}, "was changed"),
+        ({"signature": "ü"}, "was changed"),
+        ({"answers": ["1"]}, "a list of 3 texts"),
+        ({"answers": [1, 2, 3]}, "a list of 3 texts"),
+        ({"answers": ["1" * 300] * 3}, "a list of 3 texts"),
+        ({"answers": "123"}, "a list of at most"),
+        ({"learner": ""}, "1 to 200 characters"),
+        ({"learner": 7}, "got 7"),
+        ({"document": "results"}, '"document": "answers"'),
+        ({"schema": 2}, "got 'answers' and 2"),
+        ({"grade": 1}, "no entry 'grade'"),
+    ],
+)
+def test_answers_that_were_tampered_with_are_refused(change: dict[str, Any], part: str) -> None:
+    with pytest.raises(FileFormatError, match=part):
+        grade_answers({**answer_page(SPLITTERS, [*RIGHT]), **change}, KEY)
+
+
+@pytest.mark.parametrize("data", [None, [], "x", 3])
+def test_answers_that_are_no_object_are_refused(data: object) -> None:
+    with pytest.raises(FileFormatError, match="is an object"):
+        grade_answers(data, KEY)
+
+
+def save(path: Path, data: object) -> str:
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return str(path)
+
+
+def test_a_gradebook_marks_changed_and_unsigned_files(tmp_path: Path) -> None:
+    right = grade_answers(answer_page(SPLITTERS, [*RIGHT]), KEY)
+    part = grade_answers(answer_page(SPLITTERS, [RIGHT[0], None, None], "Bao"), KEY)
+    paths = [
+        save(tmp_path / "a.json", right),
+        save(tmp_path / "b.json", {**part, "right": 3}),
+        save(tmp_path / "c.json", {name: value for name, value in part.items() if name != "signature"}),
+        save(tmp_path / "d.json", {**part, "signature": compute_signature(part, bytes(32))}),
+    ]
+    book = read_gradebook(paths, KEY)
+    lines = str(book).splitlines()
+
+    assert [row.state for row in book.rows] == ["signed", "changed", "unsigned", "changed"]
+    assert lines[1].split() == ["Amara", "Splitters", "add", "3", "of", "3"]
+    assert lines[2].startswith("Bao !")
+    assert lines[5] == f"! {paths[1]} was changed after it was signed, or signed with another key"
+    assert lines[6] == f"! {paths[2]} has no signature"
+
+
+def test_a_gradebook_counts_who_makes_a_mistake(tmp_path: Path) -> None:
+    wrong = show_number(SPLITTERS.draw()[0].mistakes[0].number)
+    path = save(tmp_path / "a.json", grade_answers(answer_page(SPLITTERS, [wrong, None, None]), KEY))
+
+    assert str(read_gradebook([path, path], KEY)).splitlines()[-1] == "one branch only: 2 of 2"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"questions": 3}, {"questions": [3]}, {"questions": [{"mistake": 3}]}, {"right": "3"}, {"right": -1}, {"x": 1}],
+)
+def test_malformed_results_are_refused(change: dict[str, Any]) -> None:
+    results = grade_answers(answer_page(SPLITTERS, [*RIGHT]), KEY)
+
+    with pytest.raises(FileFormatError, match=r"results\.json"):
+        read_results({**results, **change}, KEY, "results.json")
+
+
+def test_a_key_is_private_and_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "class.key"
+    create_key(path)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(read_key(path)) == 32
+    with pytest.raises(FileAccessError, match="exists already"):
+        create_key(path)
+
+
+@pytest.mark.parametrize("text", ["", "secret", "wiregrad-key-1\nabc\n", "wiregrad-key-1\n" + "g" * 64, "\x00\xff"])
+def test_what_is_no_key_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "class.key"
+    path.write_text(text, encoding="latin-1")
+
+    with pytest.raises(FileFormatError, match="is no key"):
+        read_key(path)
+    with pytest.raises(FileAccessError, match="cannot read the key"):
+        read_key(tmp_path / "absent.key")
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "part"),
+    [
+        (3, FileFormatError, "is an object; got 3"),
+        ({}, FileFormatError, "formula of"),
+        ({"formula": "y = x*x", "kind": ["leaf"]}, FileFormatError, "did you mean kinds"),
+        ({"formula": "y = x*x", "kinds": ["leef"]}, InputError, "no kind of question called 'leef'"),
+        ({"formula": "y = x*x", "kinds": [3]}, FileFormatError, "a list of texts"),
+        ({"formula": "y = x*x", "kinds": ["rule"]}, FileFormatError, "asks for Python"),
+        ({"formula": "y = x*x", "leaves": {"x": "3"}}, FileFormatError, "an object of numbers"),
+        ({"formula": "y = x*x", "leaves": [3]}, FileFormatError, "an object of numbers"),
+        ({"formula": "y = x*x", "seed": -1}, InputError, "seed of a quiz"),
+        ({"formula": "y = x*x", "count": 0}, FileFormatError, "from 1 to 100"),
+        ({"formula": "y = x*x", "title": 3}, FileFormatError, "title of"),
+    ],
+)
+def test_malformed_question_sets_are_refused(data: object, error: type[WiregradError], part: str) -> None:
+    with pytest.raises(error, match=part):
+        read_question_set(data)
+
+
+def test_a_set_without_a_clear_question_is_refused() -> None:
+    with pytest.raises(NoQuestionError, match="offers no clear question"):
+        build_sheet(QuestionSet("One", "y = a + b", kinds=("gather",)), "page.html")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [(b"{", "is no JSON"), (b"[NaN]", "NaN is no number"), (b"\xff\xfe", "not UTF-8"), (b"[" * 100_000, "is no JSON")],
+)
+def test_files_that_are_no_json_are_refused(tmp_path: Path, text: bytes, part: str) -> None:
+    path = tmp_path / "sets.json"
+    path.write_bytes(text)
+
+    with pytest.raises(FileFormatError, match=part):
+        read_json_file(path)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    large = tmp_path / "large.json"
+    large.write_bytes(b" " * 2_000_001)
+
+    with pytest.raises(FileAccessError, match="cannot read"):
+        read_json_file(tmp_path)
+    with pytest.raises(FileAccessError, match=r"absent\.json"):
+        read_question_file(tmp_path / "absent.json")
+    with pytest.raises(FileFormatError, match="2,000,001 bytes"):
+        read_json_file(large)
+
+
+def test_a_site_has_an_index_that_links_to_each_page(tmp_path: Path) -> None:
+    extra = SitePage("lesson.html", "Lesson <1>", "<!doctype html>")
+    paths = export_site(tmp_path / "site", [*build_pages([SPLITTERS]), extra], "Class 11b")
+    index = paths[0].read_text(encoding="utf-8")
+
+    assert [path.name for path in paths] == ["index.html", "01-splitters-add.html", "lesson.html"]
+    assert 'href="01-splitters-add.html"' in index
+    assert "Lesson &lt;1&gt;" in index
+    with pytest.raises(FileAccessError, match="cannot write"):
+        export_site(paths[0], [])
