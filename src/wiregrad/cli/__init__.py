@@ -5,10 +5,10 @@ wrong usage; 3 the input or output cannot be read, run or written; 4 a package t
 130 interrupted; 141 the reader of the output closed it, which is the code shells give any program.
 
 Read `questions` first: it has the shortest commands. `exports` holds `draw`, `code` and `convert`, `explore` holds the
-command of its name, `learn` holds `quiz`, `environment` holds `doctor`, `bench` and `completion`, and the package
-`bench` what that command measures. They share `command_base` (arguments, options, printing), `targets` (what FORMULA
-and NAME=VALUE stand for) and `circuit_files` (what is read, written, and printed if that fails). Only `main` is called
-from outside.
+command of its name, `learn` holds `learn` and `quiz`, `environment` holds `doctor`, `bench` and `completion`, and the
+package `bench` what that command measures. They share `command_base` (arguments, options, printing), `targets` (what
+FORMULA and NAME=VALUE stand for) and `circuit_files` (what is read, written, and printed if that fails). Only `main` is
+called from outside.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from wiregrad.cli.command_base import no_color_option
 from wiregrad.cli.environment import COMPLETION_VARIABLE, bench_command, completion_command, doctor_command
 from wiregrad.cli.explore import explore_command
 from wiregrad.cli.exports import code_command, convert_command, draw_command
-from wiregrad.cli.learn import quiz_command
+from wiregrad.cli.learn import learn_command, quiz_command
 from wiregrad.cli.questions import RUN_QUESTIONS, blame_command, check_command, grad_command, receipt_command
 from wiregrad.errors import InputError, NotInstalledError, SettingError, WiregradError
 from wiregrad.settings import check_settings
@@ -78,6 +78,7 @@ cli = click.Group(
         code_command,
         convert_command,
         receipt_command,
+        learn_command,
         quiz_command,
         doctor_command,
         bench_command,

@@ -1,4 +1,4 @@
-"""`wiregrad quiz`: questions about a circuit, in the terminal or as JSON for graders."""
+"""`wiregrad learn`: the lessons; `wiregrad quiz`: questions about a circuit, in the terminal or as JSON for graders."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wiregrad.api import Circuit
-from wiregrad.cli.circuit_files import CommandFailure, escape_control_characters
+from wiregrad.cli.circuit_files import CommandFailure, encode_lines, escape_control_characters, write_output
 from wiregrad.cli.command_base import (
     ANSWER_SCHEMA,
     EXIT_FOUND,
@@ -25,9 +25,18 @@ from wiregrad.cli.command_base import (
 from wiregrad.cli.explore import PRESETS
 from wiregrad.cli.targets import parse_target
 from wiregrad.errors import NoQuestionError, suggest_name
+from wiregrad.lazy import load_module_lazily
 from wiregrad.learn.answers import Verdict
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import KINDS, QuestionSource, Quiz, judge_answer
+
+if TYPE_CHECKING:
+    from wiregrad.explorer import local_server
+    from wiregrad.learn import lessons
+else:
+    # A quiz needs neither the page nor a server.
+    lessons = load_module_lazily("wiregrad.learn.lessons")
+    local_server = load_module_lazily("wiregrad.explorer.local_server")
 
 TERMINAL_KINDS = tuple(kind for kind in KINDS if kind != "rule")
 """The kinds that can be answered with a line of text."""
@@ -197,6 +206,37 @@ def _read_line() -> str | None:
 
 def _print_text(text: str) -> None:
     click.echo(escape_control_characters(text))
+
+
+def _open_lessons(listed: bool, output: str | None, browser: bool, port: int) -> None:
+    if listed:
+        for lesson in lessons.load_course():
+            _print_text(str(lesson))
+    elif output is not None:
+        write_output(output, encode_lines(lessons.render_course()))
+    else:
+        data = lessons.build_course_data()
+        local_server.open_explorer(
+            lambda authority: local_server.build_page_app(data, lessons.PAGE_TITLE, authority),
+            port=port,
+            browser=browser,
+        )
+
+
+learn_command = click.Command(
+    "learn",
+    params=[
+        click.Option(["--list", "listed"], is_flag=True, help="Print the lessons."),
+        click.Option(["-o", "--output"], metavar="FILE", help="Write the lessons as one HTML file; - is stdout."),
+        click.Option(["--browser/--no-browser"], default=True, help="Open the browser, or print the address only."),
+        click.Option(["--port"], type=click.IntRange(0, 65535), default=0, help="The port; by default any free one."),
+        no_color_option(),
+    ],
+    callback=_open_lessons,
+    help="Open the lessons on backpropagation: texts with live circuits, and questions that know which mistake was "
+    "made.\n\nProgress stays in the browser; the page needs no network.\n\n\b\nExample: wiregrad learn -o learn.html",
+    short_help="Open the lessons on backpropagation.",
+)
 
 
 quiz_command = click.Command(

@@ -1,8 +1,9 @@
-"""Learn: questions that are generated from circuits and know which mistake an answer shows.
+"""Learn: questions that are generated from circuits and know which mistake an answer shows, and lessons made of them.
 
 Start with `quiz`: `Quiz` asks, checks and adapts. `questions` has the kinds with a number as answer and the filter that
 keeps out unclear questions, `choices` those with choices. `answers` runs mutant backward rules and reads what learners
 type, `sentences` holds every text, and `quiz_run` the circuit, the run and the random numbers that all of them share.
-Other rooms call `Quiz` and `QuestionSource`. All but the questions for a backward rule has a twin in `web/src/learn`:
-the same seed gives the same questions and verdicts there.
+`lessons` reads the lessons of `course/`, which are Markdown, for the page. Other rooms call `Quiz`, `QuestionSource`
+and `lessons`. All but the questions for a backward rule has a twin in `web/src/learn`: the same seed gives the same
+questions and verdicts there.
 """

@@ -3,10 +3,11 @@
  * what is selected and how colours are meant all come from outside. Boxes and wires stand in an order that can be run,
  * so that it is also the order in which they are read.
  */
+import type { VNode } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { clip, width as textWidth } from "../layout/letters";
 import { pretty, written } from "../layout/readings";
-import { sceneOf, type Mode } from "../layout/faces";
+import { sceneOf, type Mode, type Scene } from "../layout/faces";
 import { STEPS, type Picture, type PictureBox, type PictureFrame, type PictureWire } from "../layout";
 import type { Known } from "../state/known";
 import { sameSelection, type Selection } from "../state/selection";
@@ -42,6 +43,8 @@ export interface CircuitViewProps {
   lit?: Lit | null;
   /** The inputs whose values can be changed in the picture, and what changes them. */
   leaves?: LeafEdits | null;
+  /** What is drawn besides: below all wires, and above everything. */
+  marks?: ((scene: Scene, above: boolean) => VNode | null) | null;
 }
 
 /** What the pointer is on, and what is lit with it: the whole value, all it depends on, or all that depends on it. */
@@ -72,7 +75,7 @@ export function CircuitView(props: CircuitViewProps) {
   const moves = useAdvance(props.firing ?? null);
   const content = useMemo(
     () => <Content {...props} id={id} pointed={pointed} moves={moves} />,
-    [picture, props.run, props.known, props.mode, JSON.stringify(selection), pointed, props.firing, props.lit, moves],
+    [picture, props.run, props.known, props.mode, JSON.stringify(selection), pointed, props.firing, props.lit, moves, props.marks],
   );
   const editor = useLeafEditor({ picture, run: props.run, leaves: props.leaves ?? null, selection, view, frame });
   const find = (event: Event): Selection | null => pickedFrom(picture, event.target, id);
@@ -267,6 +270,7 @@ function Content(props: ContentProps) {
       <g class="highlights" aria-hidden="true">
         {[...acts.boxes].map(([k, { fires }]) => fires && <Highlight key={`${k} ${firing?.at}`} box={picture.boxes[k]!} />)}
       </g>
+      {props.marks?.(scene, false)}
       <Strokes scene={scene} faces={faces} acts={acts.wires} />
       {picture.boxes.map((box, k) => [
         ...(into[k] ?? []).map(wire),
@@ -275,6 +279,7 @@ function Content(props: ContentProps) {
       ])}
       {firing && <StepMarks key={firing.at} scene={scene} faces={faces} firing={firing} acts={acts} moves={moves !== "still"} />}
       {path && <LitPathMarks scene={scene} path={path} />}
+      {props.marks?.(scene, true)}
     </g>
   );
 }
