@@ -98,7 +98,7 @@ VERBS = {
 
 
 def test_the_list_of_verbs_is_whole() -> None:
-    assert {*VERBS, "convert", "completion", "explore", "quiz", "doctor", "bench"} == set(cli.commands)
+    assert {*VERBS, "convert", "completion", "explore", "learn", "quiz", "doctor", "bench"} == set(cli.commands)
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -11,6 +11,28 @@ import pytest
 
 from wiregrad.cli import main
 
+LESSON = """key: sums
+number: 1
+title: Sums
+about: what a sum sends
+minutes: 2
+mistakes: upstream-only
+summary: A sum sends on what arrives.
+
+## A sum distributes
+
+Every input of `f` receives {grad f}.
+
+```circuit
+formula: f = a + b
+leaves: a=2 b=-3
+about: Leaves `a` and `b` go into a sum.
+```
+
+```draw
+formula: f = a + b
+```
+"""
 SET = {"title": "Splitters add", "formula": "y = x*x + x", "kinds": ["gather"], "leaves": {"x": 3}}
 
 
@@ -19,6 +41,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a question set, a key and a graded site."""
     monkeypatch.chdir(tmp_path)
     Path("set.json").write_text(json.dumps(SET), encoding="utf-8")
+    Path("own.md").write_text(LESSON, encoding="utf-8")
+    Path("broken.md").write_text("## A title without a head", encoding="utf-8")
     assert main(["learn", "--new-key", "class.key"]) == 0
     assert main(["learn", "--export", "site", "set.json", "--graded", "--key", "class.key"]) == 0
     return tmp_path
@@ -56,8 +80,10 @@ def test_answers_are_graded_and_a_gradebook_shows_them(folder: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("args", "code", "part"),
     [
-        ([], 2, "wanted one of --export DIR"),
-        (["--export", "x", "--grade"], 2, "wanted one of"),
+        (["--export", "x", "--grade"], 2, "--export and --grade cannot be combined"),
+        (["set.json", "--list"], 2, "files whose names end in .md; got set.json"),
+        (["absent.md", "--list"], 3, "cannot read absent.md"),
+        (["broken.md", "--list"], 3, "broken.md"),
         (["--export", "x", "--graded"], 2, "--graded needs --key"),
         (["--export", "x", "absent.json"], 3, "cannot read absent.json"),
         (["--grade", "--key", "class.key"], 2, "--grade takes one file"),
@@ -79,10 +105,24 @@ def test_a_wrong_use_is_explained(
     assert "Traceback" not in message
 
 
-def test_without_sets_the_worked_examples_are_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_files_the_course_and_the_worked_examples_are_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["learn", "--export", "free", "--title", "Class 11b"]) == 0
     names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
 
-    assert names[:3] == ["index.html", "01-expression.html", "02-fan-out.html"]
+    assert names[:4] == ["index.html", "lessons.html", "01-expression.html", "02-fan-out.html"]
     assert "<h1>Class 11b</h1>" in Path("free/index.html").read_text(encoding="utf-8")
+
+
+def test_lessons_of_ones_own_are_listed_and_exported_beside_question_sets(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["learn", "own.md", "--list"]) == 0
+    assert "Sums: what a sum sends" in capsys.readouterr().out
+    assert main(["learn", "--export", "own", "own.md", "set.json"]) == 0
+    names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
+
+    assert names == ["index.html", "lessons.html", "01-splitters-add.html"]
+    assert "A sum distributes" in Path("own/lessons.html").read_text(encoding="utf-8")
+    assert "A formula is a circuit" not in Path("own/lessons.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`wiregrad quiz`, as a person and as a grader runs it."""
+"""`wiregrad quiz` and `wiregrad learn`, as a person and as a grader runs them."""
 
 from __future__ import annotations
 
@@ -112,3 +112,19 @@ def test_what_cannot_be_asked_is_said(
 
     assert shown[0] == code
     assert message in shown[2]
+
+
+def test_the_lessons_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "learn", "--list")
+
+    assert code == 0
+    assert out.splitlines()[0] == " 1  A formula is a circuit: nodes, wires, splitters (4 min)"
+
+
+def test_the_lessons_are_written_as_one_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = run(capsys, "learn", "-o", str(tmp_path / "learn.html"))
+    page = (tmp_path / "learn.html").read_text("utf-8")
+
+    assert (code, "wrote" in err) == (0, True)
+    assert page.startswith("<!doctype html>")
+    assert "connect-src 'none'" in page

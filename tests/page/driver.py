@@ -92,9 +92,9 @@ class Explorer:
     watched: Watched
 
     def open(self, address: str) -> Explorer:
-        """Open an address and wait until the circuit is drawn."""
+        """Open an address and wait until the circuit, or the lessons, are drawn."""
         self.page.goto(address)
-        self.picture.wait_for()
+        self.page.locator("[role=graphics-document], .learn").first.wait_for()
         return self
 
     @property

@@ -5,7 +5,7 @@ wrong usage; 3 the input or output cannot be read, run or written; 4 a package t
 130 interrupted; 141 the reader of the output closed it, which is the code shells give any program.
 
 Read `questions` first: it has the shortest commands. `exports` holds `draw`, `code` and `convert`, `explore` holds the
-command of its name, `learn` holds `quiz` and `learn`, `environment` holds `doctor`, `bench` and `completion`, and the
+command of its name, `learn` holds `learn` and `quiz`, `environment` holds `doctor`, `bench` and `completion`, and the
 package `bench` what that command measures. They share `command_base` (arguments, options, printing), `targets` (what
 FORMULA and NAME=VALUE stand for) and `circuit_files` (what is read, written, and printed if that fails). Only `main` is
 called from outside.
@@ -79,8 +79,8 @@ cli = click.Group(
         code_command,
         convert_command,
         receipt_command,
-        quiz_command,
         learn_command,
+        quiz_command,
         doctor_command,
         bench_command,
         completion_command,

@@ -1,4 +1,4 @@
-"""`wiregrad quiz`: questions about a circuit, in the terminal or as JSON; `wiregrad learn`: what teachers hand out."""
+"""`wiregrad learn`: lessons, and what teachers hand out; `wiregrad quiz`: questions about a circuit."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wiregrad.api import Circuit
-from wiregrad.cli.circuit_files import CommandFailure, escape_control_characters
+from wiregrad.cli.circuit_files import CommandFailure, encode_lines, escape_control_characters, write_output
 from wiregrad.cli.command_base import (
     ANSWER_SCHEMA,
     EXIT_FOUND,
@@ -25,12 +25,14 @@ from wiregrad.cli.command_base import (
 from wiregrad.cli.explore import PRESETS
 from wiregrad.cli.targets import parse_target
 from wiregrad.errors import NoQuestionError, suggest_name
+from wiregrad.lazy import load_module_lazily
 from wiregrad.learn.answers import Verdict
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import QuestionSource, Quiz, judge_answer
 from wiregrad.learn.teaching import (
     PAGE_KINDS,
     QuestionSet,
+    SitePage,
     build_pages,
     create_key,
     draw_questions,
@@ -41,6 +43,14 @@ from wiregrad.learn.teaching import (
     read_key,
     read_question_file,
 )
+
+if TYPE_CHECKING:
+    from wiregrad.explorer import local_server
+    from wiregrad.learn import lessons
+else:
+    # A quiz needs neither the page nor a server.
+    lessons = load_module_lazily("wiregrad.learn.lessons")
+    local_server = load_module_lazily("wiregrad.explorer.local_server")
 
 WORDS_HELP = "Type an answer, or hint, next, quit."
 
@@ -229,6 +239,10 @@ quiz_command = click.Command(
 
 def _run_learn(
     paths: Sequence[str],
+    listed: bool,
+    output: str | None,
+    browser: bool,
+    port: int,
     folder: str | None,
     graded: bool,
     key_file: str | None,
@@ -237,10 +251,18 @@ def _run_learn(
     gradebook: bool,
     title: str,
 ) -> None:
-    """Do the one thing that was asked for."""
-    chosen = [folder is not None, new_key is not None, grade, gradebook]
-    if sum(chosen) != 1:
-        raise click.UsageError("wanted one of --export DIR, --new-key FILE, --grade FILE and --gradebook FILE...")
+    """Do what was asked for; without an option, open the lessons."""
+    actions = {
+        "--list": listed,
+        "-o": output is not None,
+        "--export": folder is not None,
+        "--new-key": new_key is not None,
+        "--grade": grade,
+        "--gradebook": gradebook,
+    }
+    chosen = [option for option, is_chosen in actions.items() if is_chosen]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} cannot be combined; give one of them")
     if new_key is not None:
         create_key(new_key)
         click.echo(f"wrote {new_key}: keep it, and give it to nobody", err=True)
@@ -251,8 +273,39 @@ def _run_learn(
             raise click.UsageError(f"--grade takes one file of answers; got {len(paths)}")
         results = grade_answers(read_json_file(paths[0]), _need_key(key_file, "--grade"), paths[0])
         click.echo(json.dumps(results, indent=2, allow_nan=False))
-    else:
+    elif gradebook:
         _print_gradebook(paths, _need_key(key_file, "--gradebook"))
+    else:
+        _open_lessons(_read_lessons(paths), listed, output, browser, port)
+
+
+def _read_lessons(paths: Sequence[str]) -> Sequence[lessons.Lesson]:
+    """Return the lessons of Markdown files, or those of the package if there are none."""
+    for path in paths:
+        if not path.endswith(LESSON_ENDING):
+            raise click.UsageError(f"wanted lessons, files whose names end in {LESSON_ENDING}; got {path}")
+    return [lessons.read_lesson_file(path) for path in paths] or lessons.load_course()
+
+
+LESSON_ENDING = ".md"
+
+
+def _open_lessons(
+    course: Sequence[lessons.Lesson], listed: bool, output: str | None, browser: bool, port: int
+) -> None:
+    """Print the names of lessons, write their page, or open it."""
+    if listed:
+        for lesson in course:
+            _print_text(str(lesson))
+    elif output is not None:
+        write_output(output, encode_lines(lessons.render_course(course)))
+    else:
+        data = lessons.build_course_data(course)
+        local_server.open_explorer(
+            lambda authority: local_server.build_page_app(data, lessons.PAGE_TITLE, authority),
+            port=port,
+            browser=browser,
+        )
 
 
 def _need_key(path: str | None, option: str) -> bytes:
@@ -262,11 +315,16 @@ def _need_key(path: str | None, option: str) -> bytes:
 
 
 def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: str) -> None:
-    """Write the pages of question files, or of all presets if there are none."""
-    sets = [questions for path in paths for questions in read_question_file(path)]
+    """Write a page with the lessons and a page for each question set; without files, those of the package."""
+    texts = [path for path in paths if path.endswith(LESSON_ENDING)]
+    sets = [questions for path in paths if path not in texts for questions in read_question_file(path)]
     if not paths:
         sets = [QuestionSet(name, preset.formula) for name, preset in PRESETS.items() if name in EXPORTED_PRESETS]
-    for path in export_site(folder, build_pages(sets, key=key), title):
+    pages = build_pages(sets, key=key)
+    if texts or not paths:
+        course = _read_lessons(texts)
+        pages.insert(0, SitePage("lessons.html", lessons.PAGE_TITLE, lessons.render_course(course)))
+    for path in export_site(folder, pages, title):
         click.echo(path)
 
 
@@ -288,11 +346,17 @@ learn_command = click.Command(
     "learn",
     params=[
         click.Argument(["paths"], nargs=-1, metavar="[FILE]...", shell_complete=complete_file_names),
+        click.Option(["--list", "listed"], is_flag=True, help="Print the names of the lessons."),
+        click.Option(["-o", "--output"], metavar="FILE", help="Write the lessons as one HTML file; - is stdout."),
+        click.Option(["--browser/--no-browser"], default=True, help="Open the browser, or print the address only."),
+        click.Option(["--port"], type=click.IntRange(0, 65535), default=0, help="The port; by default any free one."),
         click.Option(
-            ["--export", "folder"], metavar="DIR", help="Write question sets as pages; FILEs are sets in JSON."
+            ["--export", "folder"],
+            metavar="DIR",
+            help="Write a site: FILEs are lessons in Markdown and question sets in JSON.",
         ),
-        click.Option(["--graded"], is_flag=True, help="Export pages without answers, to be graded; needs --key."),
-        click.Option(["--title"], default="Questions", show_default=True, help="The title of the exported site."),
+        click.Option(["--graded"], is_flag=True, help="Export questions without answers, to be graded; needs --key."),
+        click.Option(["--title"], default="Learn", show_default=True, help="The title of the exported site."),
         click.Option(["--new-key"], metavar="FILE", help="Make a key, readable by you alone."),
         click.Option(["--key", "key_file"], metavar="FILE", help="The key that signs sets and results."),
         click.Option(["--grade"], is_flag=True, help="Grade FILE, answers from a graded page; print signed results."),
@@ -300,8 +364,9 @@ learn_command = click.Command(
         no_color_option(),
     ],
     callback=_run_learn,
-    help="Hand out questions as pages, grade answers, and keep a gradebook.\n\n"
-    "An exported page works from disk and checks answers by itself; a graded one holds no answers."
-    "\n\n\b\nExample: wiregrad learn --export site sets.json",
-    short_help="Hand out questions, grade answers, keep a gradebook.",
+    help="Open the lessons on backpropagation: texts with live circuits, and questions that know which mistake was "
+    "made. FILEs are lessons of your own.\n\n"
+    "Progress stays in the browser; the page needs no network. For teachers: export lessons and questions as a site, "
+    "grade answers, and keep a gradebook.\n\n\b\nExample: wiregrad learn -o learn.html",
+    short_help="Open the lessons on backpropagation; for teachers, export and grade.",
 )

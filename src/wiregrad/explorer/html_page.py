@@ -27,6 +27,9 @@ LARGE_STYLE_FILE = "large.css"
 """The script and the style of pages that hold a summary: of a large circuit, or of a training."""
 SHEET_FILES = ("sheet.js", "sheet.css")
 """The script and the style of pages that ask the questions of a set."""
+LEARN_SCRIPT_FILE = "learn.js"
+LEARN_STYLE_FILE = "learn.css"
+"""The script and the style of pages that hold lessons."""
 DATA_ELEMENT_ID = "wiregrad-data"
 """The id of the element that holds the data."""
 ROOT_ELEMENT_ID = "explorer"
@@ -104,10 +107,12 @@ def choose_files(data: object) -> tuple[str, str]:
     >>> choose_files({}), choose_files({"summary": {}})
     (('explorer.js', 'explorer.css'), ('large.js', 'large.css'))
     """
-    if isinstance(data, dict) and "sheet" in data:
+    parts = data.keys() if isinstance(data, dict) else set()
+    if "course" in parts:
+        return LEARN_SCRIPT_FILE, LEARN_STYLE_FILE
+    if "sheet" in parts:
         return SHEET_FILES
-    has_summary = isinstance(data, dict) and bool({"summary", "training"} & data.keys())
-    return (LARGE_SCRIPT_FILE, LARGE_STYLE_FILE) if has_summary else (SCRIPT_FILE, STYLE_FILE)
+    return (LARGE_SCRIPT_FILE, LARGE_STYLE_FILE) if {"summary", "training"} & parts else (SCRIPT_FILE, STYLE_FILE)
 
 
 def _fill_template(data: object, title: str, **parts: str) -> str:

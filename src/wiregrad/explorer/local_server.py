@@ -24,6 +24,8 @@ from wiregrad.errors import FileAccessError, InputError, WiregradError, require_
 from wiregrad.explorer.html_page import (
     LARGE_SCRIPT_FILE,
     LARGE_STYLE_FILE,
+    LEARN_SCRIPT_FILE,
+    LEARN_STYLE_FILE,
     SCRIPT_FILE,
     STYLE_FILE,
     dump_json,
@@ -50,8 +52,10 @@ with require_package("uvicorn", "the explorer's server"):
 STATIC_FILES = {
     SCRIPT_FILE: "text/javascript",
     LARGE_SCRIPT_FILE: "text/javascript",
+    LEARN_SCRIPT_FILE: "text/javascript",
     STYLE_FILE: "text/css",
     LARGE_STYLE_FILE: "text/css",
+    LEARN_STYLE_FILE: "text/css",
 }
 """The files that the page fetches, and their media types."""
 MAX_VIEW_BOXES = 2000
@@ -98,6 +102,17 @@ def build_app(session: ExplorerSession, authority: str) -> RequestGuard:
         Route("/run", _serve_rerun(session), methods=["POST"]),
     ]
     return RequestGuard(build_starlette(routes), authority)
+
+
+def build_page_app(data: object, title: str, authority: str) -> RequestGuard:
+    """Return the web application of a page that holds all it needs, behind its request guard.
+
+    >>> build_page_app({}, "f", "127.0.0.1:8000").launch_url.partition("=")[0]
+    'http://127.0.0.1:8000/?token'
+    """
+    page = render_served_page(data, title)
+    route = Route("/", lambda request: Response(page, media_type="text/html"), methods=["GET"])
+    return RequestGuard(build_starlette([route]), authority)
 
 
 def build_starlette(routes: Sequence[Route]) -> Starlette:

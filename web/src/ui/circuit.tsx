@@ -3,10 +3,11 @@
  * what is selected and how colours are meant all come from outside. Boxes and wires stand in an order that can be run,
  * so that it is also the order in which they are read.
  */
+import type { VNode } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { clip, width as textWidth } from "../layout/letters";
 import { pretty, written } from "../layout/readings";
-import { sceneOf, type Mode } from "../layout/faces";
+import { sceneOf, type Mode, type Scene } from "../layout/faces";
 import { STEPS, type Picture, type PictureBox, type PictureFrame, type PictureWire } from "../layout";
 import type { Known } from "../state/known";
 import { sameSelection, type Selection } from "../state/selection";
@@ -19,6 +20,7 @@ import { paperIn, useGestures, type Extent, type View } from "./circuit-gestures
 import { HoverCard } from "./circuit-hover";
 import { useLeafEditor, type LeafEdits } from "./circuit-leaf";
 import { LitPathMarks } from "./circuit-path";
+import type { Rect } from "./circuit-room";
 import { DragHint, StepMarks } from "./circuit-step";
 import { closedPath, DOCUMENT, LOOKS } from "./circuit-look";
 import { facesOf, Strokes, WireView } from "./circuit-wires";
@@ -42,6 +44,8 @@ export interface CircuitViewProps {
   lit?: Lit | null;
   /** The inputs whose values can be changed in the picture, and what changes them. */
   leaves?: LeafEdits | null;
+  /** What is drawn besides: below all wires, and above everything. */
+  marks?: ((scene: Scene, paper: Rect, above: boolean) => VNode | null) | null;
 }
 
 /** What the pointer is on, and what is lit with it: the whole value, all it depends on, or all that depends on it. */
@@ -72,7 +76,7 @@ export function CircuitView(props: CircuitViewProps) {
   const moves = useAdvance(props.firing ?? null);
   const content = useMemo(
     () => <Content {...props} id={id} pointed={pointed} moves={moves} paper={paperIn(picture, gestures.window)} />,
-    [picture, gestures.window, props.run, props.known, props.mode, JSON.stringify(selection), pointed, props.firing, props.lit, moves],
+    [picture, gestures.window, props.run, props.known, props.mode, JSON.stringify(selection), pointed, props.firing, props.lit, moves, props.marks],
   );
   const editor = useLeafEditor({ picture, run: props.run, leaves: props.leaves ?? null, selection, view, frame });
   const find = (event: Event): Selection | null => pickedFrom(picture, event.target, id);
@@ -269,6 +273,7 @@ function Content(props: ContentProps) {
       <g class="highlights" aria-hidden="true">
         {[...acts.boxes].map(([k, { fires }]) => fires && <Highlight key={`${k} ${firing?.at}`} box={picture.boxes[k]!} />)}
       </g>
+      {props.marks?.(scene, paper, false)}
       <Strokes scene={scene} faces={faces} acts={acts.wires} />
       {picture.boxes.map((box, k) => [
         ...(into[k] ?? []).map(wire),
@@ -282,6 +287,7 @@ function Content(props: ContentProps) {
         <DragHint scene={scene} editable={leaves.editable} paper={paper} />
       )}
       {path && <LitPathMarks scene={scene} path={path} paper={paper} />}
+      {props.marks?.(scene, paper, true)}
     </g>
   );
 }

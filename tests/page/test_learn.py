@@ -1,0 +1,356 @@
+"""The lessons in a real browser, with the keyboard alone: texts, questions, mistakes named, progress kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from wiregrad.frontends import parse_formula
+from wiregrad.learn.answers import show_exactly
+from wiregrad.learn.drawing import build_drawing
+from wiregrad.learn.lessons import (
+    DrawScreen,
+    Lesson,
+    QuestionScreen,
+    TextScreen,
+    fill_placeholders,
+    load_course,
+    render_course,
+)
+from wiregrad.learn.questions import Question
+from wiregrad.learn.quiz import Quiz
+from wiregrad.learn.quiz_run import show_number
+
+from .conftest import Opener
+from .driver import NARROW, WIDE, Explorer
+from .test_drawing import Board, answer_numbers, draw_by_keys
+
+COURSE = {lesson.key: lesson for lesson in load_course()}
+SAMPLE = "upstream"
+SHORT = "forward"
+LESSONS = [SHORT, *(pytest.param(key, marks=pytest.mark.full) for key in COURSE if key != SHORT)]
+STORE_KEY = "wiregrad.learn.v1"
+SMALLEST_PHONE = (360, 740)
+RIGHT_LINES = {
+    "e = a + b; f = e * c": {"de": "df * c", "dc": "e*df", "db": "de", "da": "de"},
+    "p = x * w; h = tanh(p); y = h * x": {"dh": "dy*x", "dp": "dh * (1 - h*h)", "dw": "dp * x", "dx": "dy*h + dp*w"},
+}
+
+
+@pytest.fixture(scope="module")
+def course_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("learn") / "learn.html"
+    path.write_text(render_course(), "utf8")
+    return path
+
+
+@dataclass
+class Learner:
+    """Works through a lesson with the keyboard; the twin of the quiz in Python says what is asked."""
+
+    explorer: Explorer
+    lesson: Lesson
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.explorer.page.keyboard.press(key)
+
+    @property
+    def heading(self) -> Locator:
+        return self.explorer.page.get_by_role("heading", level=1)
+
+    @property
+    def said(self) -> Locator:
+        return self.explorer.page.locator(".said")
+
+    def read(self, screen: TextScreen) -> None:
+        """Read a text: its numbers are those that Python computes for it."""
+        expect(self.heading).to_have_text(screen.title.replace("`", ""))
+        text = " ".join(self.explorer.page.locator(".text > p").all_inner_texts())
+        for part in screen.body:
+            assert plain(fill_placeholders(part, screen.figure)) in plain(text)
+        if screen.guess:
+            self.explorer.page.locator("#guess").focus()
+            self.explorer.page.keyboard.type("0.125")
+            self.press("Enter")
+            expect(self.explorer.page.locator(".guess [role=status]")).to_contain_text("The circuit says")
+            self.heading.focus()
+        if screen.widget and screen.widget["kind"] == "flat":
+            self.write_lines(screen.widget["formula"])
+            self.heading.focus()
+
+    def write_lines(self, formula: str) -> None:
+        """Write the backward lines of a formula, each with a mistake first."""
+        page = self.explorer.page
+        lines = RIGHT_LINES[formula]
+        for done in range(len(lines)):
+            expect(page.locator(".code-lines li")).to_have_count(done + 1)
+            name = page.locator(".code-entry label").inner_text().removesuffix("=").strip()
+            page.locator("#line").focus()
+            page.keyboard.type("df" if "df" in lines[name] or "de" in lines[name] else "dy")
+            self.press("Enter")
+            expect(page.locator(".flat .feedback h2")).to_contain_text("Right" if lines[name] == "df" else "Not")
+            page.keyboard.press("Control+a")
+            page.keyboard.type(lines[name])
+            self.press("Enter")
+        expect(page.locator(".flat")).to_contain_text("The listing is complete")
+
+    def answer(self, quiz: Quiz, question: Question, text: str) -> None:
+        """Give an answer, and compare what is said of it with the verdict of Python."""
+        page = self.explorer.page
+        if question.options:
+            page.locator(".choices input").nth(int(text) - 1).focus()
+            self.press("Space")
+        else:
+            page.keyboard.press("Control+a")
+            page.keyboard.type(text)
+        self.press("Enter")
+        verdict = quiz.check(text)
+        expect(self.said.locator("h2")).to_have_text(verdict.title)
+        # The last digit of tanh differs from library to library, so the exact value is left out.
+        assert plain(verdict.text.partition("Why:")[2] or verdict.text) in plain(self.said.inner_text())
+
+    def work(self, screen: QuestionScreen, *, blunder: bool) -> list[str]:
+        """Answer the questions of a screen; with `blunder`, the first of each kind by a mistake. Return leaks."""
+        quiz = Quiz(parse_formula(screen.formula), screen.seed, leaves=screen.leaves, kinds=screen.kinds)
+        missed: set[str] = set()
+        leaks = []
+        while question := quiz.next():
+            expect(self.heading).to_have_text(question.prompt)
+            leaks += self.find_leaks(question)
+            if blunder and question.kind not in missed:
+                missed.add(question.kind)
+                self.answer(quiz, question, wrong_answer(question))
+            self.answer(quiz, question, right_answer(question))
+            self.press("Enter")
+            expect(self.said.locator("h2")).to_have_count(0)
+        expect(self.heading).to_have_text("These are settled")
+        self.press("Enter")
+        return leaks
+
+    def draw(self, screen: DrawScreen) -> None:
+        """Draw the circuit, fill in its numbers, and go on."""
+        expect(self.heading).to_contain_text("Draw the circuit of")
+        board = Board(self.explorer)
+        draw_by_keys(board, build_drawing(screen.formula))
+        self.press("Control+Enter")
+        answer_numbers(board, screen.formula)
+        expect(board.page.locator(".feedback p")).to_contain_text("complete")
+        self.explorer.page.get_by_role("link", name="Continue").focus()
+        self.press("Enter")
+
+    def find_leaks(self, question: Question) -> list[str]:
+        """Look whether the asked number stands in the picture, seen or heard, before it is answered."""
+        if question.answer is None or question.kind == "paths":
+            return []
+        asked = quoted(show_exactly(question.answer))
+        stage = self.explorer.page.locator(".stage .area")
+        texts = stage.locator("text:visible").all_text_contents()
+        given = " ".join([*question.given, *map(show_number, question.leaves.values())])
+        return [f"{question.prompt} {asked}" for text in texts if text == asked and asked not in given.split()]
+
+
+def quoted(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def plain(text: str) -> str:
+    """Return a text without marks and spaces, in which a name is as the picture sets it."""
+    return "".join(text.replace("`", "").replace("**", "").replace("> ", "").split())
+
+
+def right_answer(question: Question) -> str:
+    if question.options:
+        return str(next(k for k, option in enumerate(question.options, 1) if option.right))
+    assert question.answer is not None
+    return repr(question.answer)
+
+
+def wrong_answer(question: Question) -> str:
+    if question.options:
+        return str(next(k for k, option in enumerate(question.options, 1) if not option.right))
+    return repr(question.mistakes[0].number) if question.mistakes else "12345"
+
+
+@pytest.mark.parametrize("key", LESSONS)
+def test_a_lesson_is_worked_through_with_the_keyboard(opened: Opener, course_file: Path, key: str) -> None:
+    learner = Learner(opened(f"#/{key}", path=course_file, reduced_motion="reduce"), COURSE[key])
+    leaks: list[str] = []
+    for screen in learner.lesson.screens:
+        if isinstance(screen, TextScreen):
+            learner.read(screen)
+            learner.press("PageDown")
+        elif isinstance(screen, QuestionScreen):
+            leaks += learner.work(screen, blunder=True)
+        else:
+            learner.draw(screen)
+
+    assert leaks == []
+    expect(learner.heading).to_contain_text(learner.lesson.title)
+    expect(learner.explorer.page.locator(".card-of-lesson .kicker").first).to_contain_text("done")
+    assert learner.explorer.page.locator(".mistakes .open").count() == 0
+    assert learner.explorer.page.locator(".mistakes .cleared").count() > 0
+    assert learner.explorer.violations() == []
+
+
+def stored(page: Explorer) -> dict[str, object]:
+    found: dict[str, object] = json.loads(page.page.evaluate(f"localStorage.getItem('{STORE_KEY}')"))
+    return found
+
+
+def test_progress_survives_a_reload_in_the_middle_of_a_question(opened: Opener, course_file: Path) -> None:
+    screen = COURSE[SAMPLE].screens[2]
+    assert isinstance(screen, QuestionScreen)
+    learner = Learner(opened(f"#/{SAMPLE}/3", path=course_file), COURSE[SAMPLE])
+    quiz = Quiz(parse_formula(screen.formula), screen.seed, leaves=screen.leaves, kinds=screen.kinds)
+    question = quiz.next()
+    assert question is not None
+    learner.answer(quiz, question, wrong_answer(question))
+    title = learner.said.locator("h2").inner_text()
+    learner.explorer.page.reload()
+
+    expect(learner.said.locator("h2")).to_have_text(title)
+    expect(learner.explorer.page.locator(".ladder .taken")).to_have_count(1)
+    learner.explorer.page.evaluate("location.hash = '#/'")
+    expect(learner.explorer.page.locator(".lesson.now .state")).to_have_text("begun, screen 3 of 7")
+    assert learner.explorer.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("df", "Not yet: that is what arrived"),
+        ("df * c * 2", "Not yet: counted twice"),
+        ("df * e", "Not yet: own input for the other"),
+        ("10", "Not yet"),
+        ("df *", "Not a line yet"),
+        ("dz * c", "Not a line yet"),
+        ("de = df * c", "Right"),
+    ],
+)
+def test_a_line_of_flat_code_is_told_its_mistake(opened: Opener, course_file: Path, line: str, title: str) -> None:
+    page = opened("#/flat/2", path=course_file).page
+    page.locator("#line").focus()
+    page.keyboard.type(line)
+    page.keyboard.press("Enter")
+
+    expect(page.locator(".flat .feedback h2")).to_have_text(title)
+
+
+def test_a_network_learns_step_by_step(opened: Opener, course_file: Path) -> None:
+    page = opened("#/descent/3", path=course_file, reduced_motion="reduce").page
+    told = page.locator(".descent [role=status]")
+    loss = [float(told.inner_text().split("loss ")[1].split(",")[0])]
+    page.locator(".descent").focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    expect(told).to_contain_text("Step 5:")
+    loss.append(float(told.inner_text().split("loss ")[1].split(",")[0]))
+    page.keyboard.press("]")
+
+    assert loss[1] < loss[0]
+    expect(page.get_by_role("slider", name="Learning rate")).to_have_attribute("aria-valuetext", "0.3")
+
+
+def test_a_plan_with_checkpoints_needs_less_memory(opened: Opener, course_file: Path) -> None:
+    page = opened("#/memory/3", path=course_file).page
+    facts = page.locator(".memory dd")
+    expect(facts).to_have_text(["16", "16", "0", "16"])
+    page.get_by_role("slider", name="Keep one value of").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+
+    expect(facts).to_have_text(["16", "4", "12", "7"])
+
+
+@pytest.mark.parametrize(
+    "kept",
+    ["nonsense", '{"version":9}', '{"version":1,"lessons":{"upstream":{"screen":"x"},"order":[]}}', "null"],
+)
+def test_a_progress_that_cannot_be_read_is_begun_anew(opened: Opener, course_file: Path, kept: str) -> None:
+    page = opened(path=course_file)
+    page.page.evaluate("text => localStorage.setItem('wiregrad.learn.v1', text)", kept)
+    page.page.reload()
+
+    expect(page.page.locator(".lesson.begun")).to_have_count(0)
+    expect(page.page.locator(".lesson")).to_have_count(len(COURSE))
+
+
+def test_lessons_work_where_nothing_can_be_kept(opened: Opener, course_file: Path) -> None:
+    opened(path=course_file)
+    page = opened(path=course_file)  # In a context of its own, which ends with the test.
+    page.page.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('off') } })")
+    page.page.goto(f"{course_file.as_uri()}?off#/{SAMPLE}/2")
+    page.page.get_by_role("link", name="Continue").press("Enter")
+    expect(page.page.locator("#answer")).to_be_focused()
+    page.page.evaluate("location.hash = '#/'")
+
+    expect(page.page.get_by_role("alert")).to_contain_text("keeps nothing")
+
+
+def test_progress_is_saved_as_a_file_and_read_again(opened: Opener, course_file: Path, tmp_path: Path) -> None:
+    page = opened(f"#/{SAMPLE}/2", path=course_file)
+    page.page.evaluate("location.hash = '#/'")
+    with page.page.expect_download() as download:
+        page.button("Save progress").press("Enter")
+    saved = tmp_path / "progress.json"
+    download.value.save_as(saved)
+    page.button("Begin anew").press("Enter")
+    expect(page.page.locator(".lesson.begun")).to_have_count(0)
+    page.page.locator("input[type=file]").set_input_files(saved)
+
+    expect(page.page.locator(".lesson.begun")).to_have_count(1)
+    assert stored(page) == json.loads(saved.read_text("utf8"))
+
+
+def test_a_hint_may_be_asked_for_first_and_goes_up_the_ladder(opened: Opener, course_file: Path) -> None:
+    page = opened(f"#/{SAMPLE}/3", path=course_file).page
+    for taken in (1, 2, 3):
+        page.keyboard.press("Alt+h")
+        expect(page.locator(".ladder .taken")).to_have_count(taken)
+
+    expect(page.locator(".hint-text")).to_contain_text("sends")
+    page.keyboard.press("Alt+p")
+    expect(page.locator(".circuit")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#answer")).to_be_focused()
+
+
+def test_nonsense_costs_no_attempt(opened: Opener, course_file: Path) -> None:
+    page = opened(f"#/{SAMPLE}/3", path=course_file).page
+    page.keyboard.type("much")
+    page.keyboard.press("Enter")
+
+    expect(page.locator(".said")).to_contain_text("Type numbers here")
+    expect(page.locator(".ladder .taken")).to_have_count(0)
+
+
+FIRST_SCREENS = [(key, at) for key, lesson in COURSE.items() for at in range(1, len(lesson.screens) + 2)]
+SAMPLED_SCREENS = [(SAMPLE, 2), (SAMPLE, 3)]
+SCREENS = [pytest.param(*each, marks=() if each in SAMPLED_SCREENS else pytest.mark.full) for each in FIRST_SCREENS]
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.mark.parametrize(("key", "at"), SCREENS)
+def test_every_screen_is_accessible_and_fits_a_small_phone(
+    opened: Opener, course_file: Path, key: str, at: int
+) -> None:
+    page = opened(f"#/{key}/{at}", path=course_file, size=SMALLEST_PHONE, color_scheme="dark")
+    expect(page.page.get_by_role("heading", level=1)).to_be_visible()
+
+    assert page.page.evaluate(OVERFLOW) <= 0
+    assert page.violations() == []
+    assert page.small_targets() == []
+
+
+@pytest.mark.parametrize("size", [WIDE, pytest.param(NARROW, marks=pytest.mark.full), SMALLEST_PHONE])
+def test_the_map_is_accessible_and_fits(opened: Opener, course_file: Path, size: tuple[int, int]) -> None:
+    page = opened(path=course_file, size=size)
+
+    assert page.page.evaluate(OVERFLOW) <= 0
+    assert page.violations() == []
+    assert page.small_targets() == []

@@ -1,0 +1,20 @@
+/** A screen on which the learner draws the circuit of a formula and fills in its numbers. */
+import { type DrawScreen } from "./course";
+import { DrawingExercise } from "./drawing";
+import { spaced } from "./figure";
+import { LessonHead, Onward, useHeading, type ScreenProps } from "./lesson";
+
+/** The screen; a complete drawing settles it. */
+export function DrawView(props: ScreenProps & { screen: DrawScreen }) {
+  const { screen: { formula }, at, onProgress } = props;
+  const heading = useHeading();
+  const settle = (): void => onProgress((own) => ({ ...own, logs: { ...own.logs, [at]: ["next"] } }));
+  return (
+    <main class="draw-screen">
+      <LessonHead {...props} />
+      <h1 {...heading} class="aloud">{`Draw the circuit of ${spaced(formula)}`}</h1>
+      <DrawingExercise key={formula} formula={formula} onSolved={settle} onMistake={() => undefined} />
+      <Onward {...props} />
+    </main>
+  );
+}

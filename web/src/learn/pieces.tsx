@@ -1,0 +1,33 @@
+/** Small pieces that the screens of a lesson share. */
+import { Named } from "../ui/named";
+import { inlineParts } from "./course";
+
+/** The sign of what is settled. */
+export function Tick() {
+  return (
+    <svg class="tick" width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
+      <circle cx="8" cy="8" r="8" /><path d="M4.500 8.300l2.400 2.400 4.700-5" />
+    </svg>
+  );
+}
+
+/** A text with its marks. */
+export function Inline({ text }: { text: string }) {
+  return (
+    <>
+      {inlineParts(text).map(({ text: part, look }, key) => {
+        if (look === "bold") return <b key={key}><Inline text={part} /></b>;
+        if (look === "code") return <code key={key}>{part}</code>;
+        return look === "name" ? <Named key={key} text={part} /> : part;
+      })}
+    </>
+  );
+}
+
+/** Words of the engine, in which names of the circuit stand as they are: set them as names. */
+export function WithNames({ text, names }: { text: string; names: readonly string[] }) {
+  const sorted = [...names].sort((one, two) => two.length - one.length).map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
+  if (!sorted.length) return <>{text}</>;
+  const parts = text.split(new RegExp(`(?<![\\p{L}\\p{N}_·])(${sorted.join("|")})(?![\\p{L}\\p{N}_·(])`, "u"));
+  return <>{parts.map((part, key) => (key % 2 ? <Named key={key} text={part} /> : part))}</>;
+}
