@@ -1,5 +1,6 @@
 /** The board on which a circuit is drawn: boxes, ports and wires as SVG, with pointer and keyboard. One tab stop. */
 import { useRef, useState } from "preact/hooks";
+import { SPELLINGS } from "../engine/ops.generated";
 import { DOCUMENT, SYMBOL } from "../ui/circuit-look";
 import { useUnique } from "../ui/parts";
 import { CONSTANT, CURVE, LEAF, OUTPUT, showOp, slotsOf, SPLITTER, type DrawnWire } from "./drawing-check";
@@ -197,7 +198,7 @@ export function DrawingBoard(props: BoardProps) {
         onPointerDown={pressed} onPointerMove={moved} onPointerUp={released} onPointerCancel={released}>
         {sketch.wires.map((wire, k) => (
           <WireView key={`${wire.from} ${wire.port} ${wire.to} ${wire.slot} ${k}`} k={k} a={at(startOf(wire))} b={at(endOf(wire))}
-            down={down} marks={marks} box={boxOf(sketch, wire.from)!} />
+            down={down} marks={marks} />
         ))}
         {from && <path class="loose" d={curved(at(from), pointer ?? (focus?.kind === "in" ? at(focus) : at(from)), down)} />}
         {sketch.nodes.map((box) => (
@@ -205,6 +206,7 @@ export function DrawingBoard(props: BoardProps) {
             <BoxView box={box} down={down} props={props} />
           </g>
         ))}
+        {sketch.wires.map((wire, k) => <WireNumber key={k} k={k} a={at(startOf(wire))} down={down} marks={marks} box={boxOf(sketch, wire.from)!} />)}
         {items.map((item) => (
           <g key={keyOf(item)} id={idOf(item)} {...SYMBOL} aria-roledescription={item.kind === "box" ? "box" : "port"}
             aria-label={describe(sketch, labels, item)} data-item={keyOf(item)}
@@ -235,13 +237,19 @@ function ItemView({ item, at, extent, isNow }: { item: Item; at: Point; extent: 
   );
 }
 
-function WireView({ k, a, b, down, marks, box }: { k: number; a: Point; b: Point; down: boolean; marks: BoardMarks; box: PlacedBox }) {
-  const path = curved(a, b, down);
-  const isMarked = marks.wires.includes(k);
-  const isAsked = marks.askedWire === k;
+/** The gradient on a wire, or the place for it, above all boxes. */
+function WireNumber({ k, a, down, marks, box }: { k: number; a: Point; down: boolean; marks: BoardMarks; box: PlacedBox }) {
   const gradient = marks.gradients.get(k);
   const isFirst = box.op === SPLITTER && (down ? a.x : a.y) < box.v;
   const text: Label = down ? beside(a, isFirst) : { x: a.x + 10, y: a.y + (isFirst ? -9 : 20), end: false };
+  if (marks.askedWire === k) return <Slot {...text} />;
+  return gradient === undefined ? null : <NumberText name="gradient" {...text} text={gradient} />;
+}
+
+function WireView({ k, a, b, down, marks }: { k: number; a: Point; b: Point; down: boolean; marks: BoardMarks }) {
+  const path = curved(a, b, down);
+  const isMarked = marks.wires.includes(k);
+  const isAsked = marks.askedWire === k;
   return (
     <g class={`wire${isMarked ? " marked" : ""}${isAsked ? " asked" : ""}`}>
       {isAsked && <path class="tube" d={path} />}
@@ -249,7 +257,6 @@ function WireView({ k, a, b, down, marks, box }: { k: number; a: Point; b: Point
       <path class="line" d={path} />
       <path class="head" d={down ? `M${b.x} ${b.y}l-5 -10h10z` : `M${b.x} ${b.y}l-10 -5v10z`} />
       {isMarked && <path class="squiggle" d={squiggle(a.x + (down ? -14 : 6), a.y + (down ? 14 : 12), 28)} />}
-      {isAsked ? <Slot {...text} /> : gradient !== undefined && <NumberText name="gradient" {...text} text={gradient} />}
     </g>
   );
 }
@@ -294,6 +301,12 @@ function BoxView({ box, down, props }: { box: PlacedBox; down: boolean; props: B
   );
 }
 
+/** What the box of an op says: its sign, the short spelling of its name, or its name as far as it fits. */
+export function faceOf(op: string): string {
+  const short = Object.entries(SPELLINGS.functions).find(([, name]) => name === op)?.[0];
+  return short ?? showOp(op).slice(0, 7);
+}
+
 function shapeOf(box: PlacedBox, x: number, y: number, down: boolean, props: BoardProps) {
   if (box.op === LEAF || box.op === CONSTANT) {
     const name = box.op === LEAF ? box.name! : showNumber(box.value!);
@@ -324,13 +337,13 @@ function shapeOf(box: PlacedBox, x: number, y: number, down: boolean, props: Boa
       </>
     );
   }
-  const sign = showOp(box.op);
+  const sign = faceOf(box.op);
   const reading = props.readings[box.id]!;
   return (
     <>
       <rect class="shape" x={x - 24} y={y - 24} width="48" height="48" rx="12" />
       <text class={sign.length > 2 ? "sign small" : "sign"} x={x} y={y + (sign.length > 2 ? 4 : 7)} text-anchor="middle">
-        {sign.length > 7 ? sign.slice(0, 3) : sign}
+        {sign}
       </text>
       {!down && !props.fixed && reading.length <= CAPTION && <text class="caption" x={x} y={y + 40} text-anchor="middle">{reading}</text>}
     </>

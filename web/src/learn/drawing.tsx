@@ -6,7 +6,7 @@ import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useMedia, useUnique } from "../ui/parts";
 import { verdict as verdictOf } from "./answers";
-import { DrawingBoard, describe, type BoardMarks } from "./drawing-board";
+import { DrawingBoard, describe, faceOf, type BoardMarks } from "./drawing-board";
 import {
   checkDrawing, CHECKS, CURVE, DrawingFormula, DrawingNumbers, isSpecial, LEAF, OUTPUT, showOp, slotsOf, type DrawingVerdict,
 } from "./drawing-check";
@@ -272,7 +272,7 @@ export function DrawingExercise({ formula: text, onSolved, onMistake }: DrawingE
       <div class="paper">
         {!numbers && (
           <div class="palette" role="toolbar" aria-label="What can be placed">
-            {palette.map(([op, key]) => <Tool key={op} name={op} shortcut={key} onClick={back(() => drop(op))}>{showOp(op).slice(0, 7)}</Tool>)}
+            {palette.map(([op, key]) => <Tool key={op} name={op} shortcut={key} onClick={back(() => drop(op))}>{faceOf(op)}</Tool>)}
             <Tool name="splitter on this wire" shortcut="S" onClick={back(split)}>splitter</Tool>
             <Tool name="wire from here" shortcut="W" pressed={from !== null} onClick={back(() => start(focus))}>wire</Tool>
             <Tool name="wire to the output" shortcut="O" onClick={back(wireToOutput)}>output</Tool>
