@@ -17,7 +17,7 @@ STATIC = ROOT / "src" / "wiregrad" / "explorer" / "static"
 MOST = 265_000
 """More than the goal of 220 kB: see docs/decisions/0041-size-of-the-page.md."""
 BUNDLES = ("explorer.js", "large.js", "learn.js", "widget.js")
-MOST_OF_LESSONS = 300_000
+MOST_OF_LESSONS = 320_000
 """The lessons hold the layout, the renderer and the engine too, and the questions."""
 
 
@@ -54,7 +54,7 @@ def test_a_bundle_is_at_most_265_kb(name: str) -> None:
     assert 0 < (STATIC / name).stat().st_size <= MOST
 
 
-def test_the_bundle_of_the_lessons_is_at_most_300_kb() -> None:
+def test_the_bundle_of_the_lessons_is_at_most_320_kb() -> None:
     assert 0 < (STATIC / "learn.js").stat().st_size <= MOST_OF_LESSONS
 
 
