@@ -519,3 +519,8 @@ def test_an_attribute_error_of_the_users_own_line_is_left_alone() -> None:
         wg.grad(lambda v: v.nosuch)(MATRIX)
 
     assert not isinstance(caught.value, WiregradError)
+
+
+def test_a_whole_number_is_answered_with_the_number_to_write() -> None:
+    with pytest.raises(GradientError, match=r"got int 3; write 3\.0"):
+        wg.grad(lambda x: x**2)(3)

@@ -50,8 +50,9 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
         return data._data
     what = what if isinstance(what, str) else what()
     if isinstance(data, bool | np.bool_) or (strict and isinstance(data, int)):
+        hint = f"; write {data}.0" if type(data) is int else ""
         raise GradientError(
-            f"{what} must be real or complex to be differentiated; got {_describe_data(data)}{format_user_line()}"
+            f"{what} must be real or complex to be differentiated; got {_describe_data(data)}{hint}{format_user_line()}"
         )
     if isinstance(data, int | float) and not isinstance(data, np.generic):
         return float(data)
