@@ -105,7 +105,9 @@ def test_a_wrong_use_is_explained(
     assert "Traceback" not in message
 
 
-def test_without_files_the_course_and_the_worked_examples_are_exported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_files_the_course_and_the_worked_examples_are_exported(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     capsys.readouterr()
     assert main(["learn", "--export", "free", "--title", "Class 11b"]) == 0
     names = [Path(line).name for line in capsys.readouterr().out.splitlines()]

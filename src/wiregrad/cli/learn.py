@@ -290,9 +290,7 @@ def _read_lessons(paths: Sequence[str]) -> Sequence[lessons.Lesson]:
 LESSON_ENDING = ".md"
 
 
-def _open_lessons(
-    course: Sequence[lessons.Lesson], listed: bool, output: str | None, browser: bool, port: int
-) -> None:
+def _open_lessons(course: Sequence[lessons.Lesson], listed: bool, output: str | None, browser: bool, port: int) -> None:
     """Print the names of lessons, write their page, or open it."""
     if listed:
         for lesson in course:
