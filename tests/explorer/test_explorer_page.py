@@ -26,8 +26,7 @@ from wiregrad.explorer import html_page
 from wiregrad.explorer.circuit_views import CircuitViews, extract_part
 from wiregrad.explorer.find_language import match_query
 from wiregrad.explorer.html_page import dump_json, render_page, render_served_page, to_html
-from wiregrad.explorer.offline import MAX_ANSWER_CHARACTERS
-from wiregrad.explorer.page_data import MAX_PAGE_NODES, build_page_data, strip_folders
+from wiregrad.explorer.page_data import MAX_ANSWER_CHARACTERS, MAX_PAGE_NODES, build_page_data, strip_folders
 from wiregrad.ir import Place
 from wiregrad.ir.columns import NameTable, NodeLabels
 

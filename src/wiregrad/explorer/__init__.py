@@ -6,7 +6,7 @@ circuit that a page shows and runs it again.
 
 - `json_encoding` encodes numbers, arrays, nodes and wires.
 - `circuit_views` answers questions about circuits that are too large to send whole, with pictures of parts of them;
-  `group_board` lays out their groups, `find_language` searches them, and `offline` stores answers in a saved page.
+  `group_board` lays out their groups, and `find_language` searches them.
 - `html_page` writes the single file.
 - `local_server` answers requests, and starts and stops; `request_guard` decides which requests may pass.
 - `training_page` is the page of a training.

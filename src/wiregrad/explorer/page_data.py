@@ -9,14 +9,19 @@ The card of an array shows cells of a heat map, a histogram, extremes, and where
 what is sent is bounded, whatever the size of the arrays; a cell that stands for several elements is their mean, unless
 one of them is not finite: then it is that one, so that binning never hides a NaN.
 
+A saved page of a large circuit stores answers, so that it can be explored without a server: each under the URL that the
+page would ask for, the most useful first, up to a size limit. For any other question the page says that the answer is
+not in the file.
+
 The local server and the notebook's widget ask an `ExplorerSession`; it needs no package beyond NumPy.
 """
 
 from __future__ import annotations
 
+import json
 import linecache
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -31,7 +36,6 @@ from wiregrad.errors import CircuitError, InputError, WiregradError, short_repr
 from wiregrad.explorer import json_encoding
 from wiregrad.explorer.circuit_views import CircuitViews
 from wiregrad.explorer.json_encoding import encode_nodes, encode_wire, encode_wires
-from wiregrad.explorer.offline import collect_answers
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.blame import blame
 from wiregrad.ir import CircuitGraph, Pattern, certificates
@@ -713,3 +717,90 @@ def _parse_input(name: str, value: object) -> object:
         return np.array(flat).reshape(cells.shape)
     except ValueError:
         raise InputError(f"input {name} is a ragged list") from None
+
+
+MAX_ANSWER_CHARACTERS = 2_000_000
+"""Maximum number of characters of JSON that the answers in a page may take."""
+MAX_STORED_BOARDS = 80
+"""Maximum number of boards stored in the page."""
+BoardQuery = dict[str, list[str]]
+NodeDescriber = Callable[[int], dict[str, Any]]
+
+
+def collect_answers(views: CircuitViews, summary: dict[str, Any], node: NodeDescriber) -> dict[str, Any]:
+    """Return answers by URL: the important nodes and their surroundings first, then the contents of groups.
+
+    >>> import wiregrad as wg
+    >>> run = wg.circuit("y = log(x)").run(x=0.0)
+    >>> views = CircuitViews(run.circuit, run)
+    >>> sorted(collect_answers(views, summarize_circuit(views)["summary"], views.describe_node))
+    ['/board?', '/locate/1', '/node/0', '/node/1']
+    """
+    urls = {index: f"/node/{index}" for index in _list_stored_nodes(summary)}
+    stored: dict[str, Any] = {url: node(index) for index, url in urls.items()}
+    places = {f"/locate/{index}": views.locate_node(index) for index in _list_visited_nodes(summary)}
+    room = MAX_ANSWER_CHARACTERS - len(json.dumps([stored, places]))
+    for url, query in _list_boards(views, summary["where"], [*places.values()]).items():
+        board = views.draw_board(**query)
+        room -= len(json.dumps(board))
+        if room < 0:
+            break
+        stored[url] = board
+    return stored | {url: query for url, query in places.items() if format_board_url(query) in stored}
+
+
+def format_board_url(query: BoardQuery) -> str:
+    """Return the URL under which the page asks for a board, before it is quoted.
+
+    >>> format_board_url({"opened": ["net"], "focus": ["|t=:3-9"]})
+    '/board?opened=net&focus=|t=:3-9'
+    """
+    return "/board?" + "&".join(f"{name}={text}" for name in ("opened", "focus") for text in query[name])
+
+
+def _list_first_nonfinite(summary: dict[str, Any]) -> list[int]:
+    return [row["node"] for row in summary["nonfinite"]["first"].values() if row is not None]
+
+
+def _list_stored_nodes(summary: dict[str, Any]) -> Iterator[int]:
+    """Yield the nodes to describe in full: the first non-finite ones, large gradients, nodes on the first board."""
+    yield from _list_first_nonfinite(summary)
+    yield from (row["node"] for row in summary["top"])
+    yield from (box["node"] for box in summary["board"]["boxes"] if "node" in box)
+
+
+def _list_visited_nodes(summary: dict[str, Any]) -> list[int]:
+    """Return the nodes to which the page leads: the first non-finite ones and large gradients."""
+    return [*dict.fromkeys([*_list_first_nonfinite(summary), *(row["node"] for row in summary["top"])])]
+
+
+def _list_boards(views: CircuitViews, first: BoardQuery, places: list[BoardQuery]) -> dict[str, BoardQuery]:
+    """Return the boards to store by URL: with one box of the first board opened or closed, all closed, and others."""
+    closed: BoardQuery = {"opened": [], "focus": []}
+    queries = [first, *places[:2], closed]
+    for query in (first, closed):
+        queries += [
+            _turn_box(query, box) for box in views.draw_board(**query)["boxes"] if box["kind"] in ("group", "range")
+        ]
+    queries += places[2:]
+    return dict([(format_board_url(query), query) for query in queries][:MAX_STORED_BOARDS])
+
+
+def _turn_box(query: BoardQuery, box: dict[str, Any]) -> BoardQuery:
+    """Return what is open after a box was opened or closed, in the order in which the page writes it."""
+    if box["kind"] == "range":
+        stretch = box["stretch"]
+        focus = [text for text in query["focus"] if text.rpartition(":")[0] != stretch]
+        return {"opened": query["opened"], "focus": [*focus, f"{stretch}:{box['first']}-{box['last']}"]}
+    path = box["path"]
+    if not box["open"]:
+        return {"opened": [*query["opened"], path], "focus": query["focus"]}
+    outer = path.rpartition("/")[0]
+    opened = [one for one in query["opened"] if not f"{one}/".startswith(f"{path}/")]
+    return {"opened": opened, "focus": [text for text in query["focus"] if not _is_closed_with(text, path, outer)]}
+
+
+def _is_closed_with(focus: str, path: str, outer: str) -> bool:
+    group = focus.partition("|")[0]
+    first, _, last = focus.rpartition(":")[2].partition("-")
+    return f"{group}/".startswith(f"{path}/") or (group == outer and first == last)

@@ -3,15 +3,12 @@
 Read `differentiation` first: the reverse and the forward sweep, and the circuits that compute gradients. `rewriting`
 has the walk that most passes share, and the passes that use it: `simplify` and its parts make circuits smaller without
 changing a value, `insert_splitters` writes fan-out, `with_convention` changes the slopes that nodes take on their
-kinks. `expansion` replaces arrays by their elements.
+kinks, and `expand` replaces arrays by their elements.
 
 Other rooms may call everything in `__all__`, and `Rewriter` to write a pass of their own. The input of a pass is not
 changed.
 """
 
-from typing import TYPE_CHECKING
-
-from wiregrad.lazy import load_names_lazily
 from wiregrad.passes.differentiation import (
     SweepWatcher,
     backward_circuit,
@@ -22,6 +19,7 @@ from wiregrad.passes.differentiation import (
 from wiregrad.passes.rewriting import (
     apply_identities,
     drop_gradient_stops,
+    expand,
     fold_constants,
     insert_splitters,
     merge_duplicates,
@@ -29,10 +27,6 @@ from wiregrad.passes.rewriting import (
     simplify,
     with_convention,
 )
-
-if TYPE_CHECKING:
-    from wiregrad.passes.expansion import expand
-
 
 __all__ = [
     "SweepWatcher",
@@ -50,11 +44,3 @@ __all__ = [
     "sweep_forward",
     "with_convention",
 ]
-
-if not TYPE_CHECKING:
-    __getattr__ = load_names_lazily(
-        __name__,
-        {
-            "expand": "wiregrad.passes.expansion",
-        },
-    )
