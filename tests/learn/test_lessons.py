@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from wiregrad.learn.lessons import (
     Lesson,
     QuestionScreen,
     TextScreen,
+    check_build,
     check_questions,
     fill_placeholders,
     load_course,
@@ -112,7 +114,7 @@ def test_the_numbers_of_a_lesson_are_finite(key: str) -> None:
 @pytest.mark.parametrize("key", COURSE)
 def test_every_figure_has_a_text_equivalent(key: str) -> None:
     for screen in COURSE[key].screens:
-        if isinstance(screen, TextScreen):
+        if isinstance(screen, TextScreen) and "code" not in (screen.widget or {}):
             about = screen.figure.about if screen.figure else (screen.widget or {}).get("about", "")
 
             assert len(about.split()) >= 5, screen.title
@@ -172,3 +174,50 @@ def test_a_circuit_without_a_clear_question_is_refused() -> None:
 
     with pytest.raises(FileFormatError, match=r"lesson sums: .*choose another circuit or kind"):
         check_questions(lesson)
+
+
+def listing_of(key: str) -> str:
+    """Return the program that the blocks of a lesson add up to, without its last one, which checks it."""
+    widgets = [screen.widget for screen in COURSE[key].screens if isinstance(screen, TextScreen) and screen.widget]
+    return "\n\n".join(widget["code"] for widget in widgets[:-1])
+
+
+def build_value(*changes: tuple[str, str]) -> Any:
+    """Run the program of lesson 14 with some changes, and return its class."""
+    program = listing_of("build")
+    for old, new in changes:
+        assert old in program
+        program = program.replace(old, new)
+    names: dict[str, Any] = {}
+    exec(program, names)
+    return names["Value"]
+
+
+def test_the_program_that_a_learner_builds_has_at_most_a_hundred_lines_and_is_complete() -> None:
+    report = check_build(build_value())
+
+    assert report.is_complete, report
+    assert len(listing_of("build").splitlines()) <= 100
+    assert str(report).endswith("Complete: this is where wg.Value begins.")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "part", "text"),
+    [
+        ("source.grad += sent", "source.grad = sent", "a value used twice", "one branch only"),
+        ("(g * other.data, g * self.data)", "(g * self.data, g * other.data)", "a product goes back", "own input"),
+        ("(g * other.data, g * self.data)", "(g, g)", "a product goes back", "that is what arrived"),
+        ("lambda g: (g, g)", "lambda g: (g / 2, g / 2)", "a sum goes back", "Not yet"),
+        ("1 - y * y", "1 - self.data * self.data", "a tanh goes back", "the input of tanh"),
+        ("reversed(nodes)", "nodes", "a product goes back", "Not yet"),
+        ("self.data + other.data", "self.data - other.data", "it computes forward", "1.5 × (−2) + 4 is 1; got -7.0"),
+        ("self.grad = 0.0", "self.grad = None", "it holds a number", "should be 0; it is None"),
+        ("def tanh", "def tan", "a tanh goes back", "raised AttributeError"),
+    ],
+)
+def test_a_program_with_a_mistake_is_told_it_where_it_is(old: str, new: str, part: str, text: str) -> None:
+    report = check_build(build_value((old, new)))
+    wrong = next(each for each in report.parts if not each.right)
+
+    assert wrong.title == part
+    assert text in wrong.text

@@ -10,9 +10,9 @@ clear question of each of its kinds, or the lesson is refused with the line.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -21,7 +21,7 @@ from wiregrad.explorer.html_page import render_page
 from wiregrad.frontends import parse_formula
 from wiregrad.learn.choices import DRAFTERS
 from wiregrad.learn.questions import POSERS
-from wiregrad.learn.quiz import QuestionSource
+from wiregrad.learn.quiz import QuestionSource, judge_answer
 from wiregrad.learn.quiz_run import QuizCircuit, QuizRun, show_factor, show_number
 from wiregrad.learn.sentences import TITLES
 
@@ -29,7 +29,7 @@ COURSE_SCHEMA = 1
 PAGE_TITLE = "Learn backpropagation"
 MAX_WORDS = 70
 """Maximum number of words of a text screen."""
-WIDGETS = ("flat", "descent", "memory", "frameworks", "listing")
+WIDGETS = ("flat", "descent", "memory", "frameworks")
 """The blocks that the page fills with a picture or an exercise of its own."""
 POSITIONS = ("start", "forward", "end")
 """Where a figure may begin: before the run, after the forward pass, after the backward pass."""
@@ -268,10 +268,12 @@ def _read_text_screen(reader: _LessonReader, blocks: Sequence[_Block]) -> TextSc
             figure = _read_figure(reader, block)
         elif block.kind == "guess" and figure:
             guess = _read_guess(reader, block, figure)
+        elif block.kind == "python":
+            widget = {"kind": "python", "code": "\n".join(block.lines).strip("\n")}
         elif block.kind in WIDGETS:
             widget = {"kind": block.kind, **reader.read_fields(block, ("formula", "leaves", "about", "length"))}
         else:
-            wanted = "circuit, guess (after its circuit), questions, draw or " + ", ".join(WIDGETS)
+            wanted = "circuit, guess (after its circuit), questions, draw, python or " + ", ".join(WIDGETS)
             raise reader.fail(block.line - 1, f"wanted a block {wanted}; got {block.kind}")
     words = sum(len(_WORD.findall(part)) for part in body)
     if words > MAX_WORDS:
@@ -424,6 +426,114 @@ def _nudge(run: QuizRun, name: str, by: float, quantity: str) -> float:
         return run.upstream(node) * by
     moved = circuit.run({**run.leaves, name: run.leaves[name] + by})
     return moved.value(circuit.root) - run.value(circuit.root)
+
+
+@dataclass(frozen=True)
+class BuiltPart:
+    """One part of a learner's own autodiff: what it is, whether it works, and what is said of it."""
+
+    title: str
+    right: bool
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.text}"
+
+
+@dataclass(frozen=True, repr=False)
+class BuildReport:
+    """What `check_build` found; as a text, one line for each part."""
+
+    parts: tuple[BuiltPart, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every part is right."""
+        return all(part.right for part in self.parts)
+
+    def __repr__(self) -> str:
+        last = (
+            "Complete: this is where wg.Value begins." if self.is_complete else "Go on with the first part that is not."
+        )
+        return "\n".join([*map(str, self.parts), last])
+
+
+Built = Callable[[Mapping[str, Any]], Any]
+BUILD_SEED = 14
+BUILD_PARTS: dict[str, tuple[str, Built]] = {
+    "a product goes back": ("p = a * b; f = p * c", lambda v: v["a"] * v["b"] * v["c"]),
+    "a sum goes back": ("s = a + b; f = s * c", lambda v: (v["a"] + v["b"]) * v["c"]),
+    "a value used twice": ("p = x * a; y = p + x", lambda v: v["x"] * v["a"] + v["x"]),
+    "the order": ("p = x * a; q = p + x; y = q * p", lambda v: _build_diamond(v["x"], v["a"])),
+    "a tanh goes back": ("n = x * w + b; o = tanh(n)", lambda v: (v["x"] * v["w"] + v["b"]).tanh()),
+}
+"""The parts of an autodiff that have a gradient: the formula of each, and the same with the class of the learner."""
+
+
+def _build_diamond(x: Any, a: Any) -> Any:
+    p = x * a
+    return (p + x) * p
+
+
+def check_build(value_class: Callable[[float], Any]) -> BuildReport:
+    """Check a learner's own autodiff, part by part; lesson 14 builds one.
+
+    The class takes a number. Its instances have `data` and `grad`, add, multiply, `tanh()` and `backward()`.
+
+    >>> class Value:
+    ...     def __init__(self, data):
+    ...         self.data, self.grad = data, 0.0
+    >>> print(check_build(Value).parts[0])
+    it holds a number: right
+    >>> print(check_build(Value).parts[1])
+    it computes forward: raised TypeError: unsupported operand type(s) for *: 'Value' and 'Value'
+    """
+    parts = [
+        _check_part("it holds a number", lambda: _check_leaf(value_class(2.5))),
+        _check_part("it computes forward", lambda: _check_forward(value_class)),
+    ]
+    for title, (formula, build) in BUILD_PARTS.items():
+        parts.append(_check_part(title, partial(_check_gradient, value_class, formula, build)))
+    return BuildReport(tuple(parts))
+
+
+def _check_part(title: str, check: Callable[[], str]) -> BuiltPart:
+    """Run the check of a part; an empty answer means that it is right."""
+    # The learner's code may raise anything.
+    try:
+        text = check()
+    except Exception as error:
+        text = f"raised {type(error).__name__}: {error}"
+    return BuiltPart(title, not text, text or "right")
+
+
+def _check_leaf(leaf: Any) -> str:
+    if leaf.data != 2.5:
+        return f"Value(2.5).data should be 2.5; it is {leaf.data!r}"
+    return "" if leaf.grad == 0 else f"the gradient of a new value should be 0; it is {leaf.grad!r}"
+
+
+def _check_forward(value_class: Callable[[float], Any]) -> str:
+    a, b, c = value_class(1.5), value_class(-2.0), value_class(4.0)
+    found = (a * b + c).data
+    return "" if found == 1.0 else f"1.5 × (−2) + 4 is 1; got {found!r}"
+
+
+def _check_gradient(value_class: Callable[[float], Any], formula: str, build: Built) -> str:
+    """Compare the gradients of all leaves; name the mistake that the first wrong one shows."""
+    source = QuestionSource(parse_formula(formula), BUILD_SEED)
+    for number in range(len(source.owner.leaves)):
+        question = source.draw("leaf", number)
+        leaves = {name: value_class(value) for name, value in question.leaves.items()}
+        build(leaves).backward()
+        name = source.owner.title(question.target[0])
+        found = float(leaves[name].grad)
+        verdict = judge_answer(source, question, found)
+        if not verdict.right:
+            at = ", ".join(f"{each} = {show_number(value)}" for each, value in question.leaves.items())
+            wanted = f"At {at} the gradient of {name} in {formula} is {show_number(question.answer or 0.0)}"
+            return f"{verdict.title}. {wanted}; got {show_number(found)}. {verdict.text}"
+    return ""
 
 
 @cache
