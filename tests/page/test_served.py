@@ -11,8 +11,9 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 import wiregrad as wg
-from wiregrad.explorer.local_server import ExplorerServer
+from wiregrad.explorer.local_server import ExplorerServer, build_page_app
 from wiregrad.explorer.page_data import ExplorerSession
+from wiregrad.learn.lessons import PAGE_TITLE, build_course_data
 
 from .conftest import Opener
 from .driver import PATIENCE, Explorer, Watched
@@ -51,6 +52,21 @@ def test_the_launch_address_opens_the_explorer_and_leaves_no_token_behind(
     page.page.reload()
     page.picture.wait_for()
     page.page.context.close()
+
+
+def test_the_lessons_are_served_with_their_own_script(browser: Browser) -> None:
+    data = build_course_data()
+    lessons = ExplorerServer(lambda authority: build_page_app(data, PAGE_TITLE, authority))
+    lessons.start()
+    page = visit(browser, lessons).open(lessons.url)
+
+    expect(page.page.locator(".lesson")).to_have_count(len(data["course"]["lessons"]))
+    page.page.get_by_role("link", name="Start lesson 1").press("Enter")
+    page.picture.wait_for()
+    assert page.watched.errors == []
+    assert page.watched.foreign == []
+    page.page.context.close()
+    lessons.stop()
 
 
 def test_a_second_browser_is_not_let_in_by_the_same_address(browser: Browser, serving: ExplorerServer) -> None:
