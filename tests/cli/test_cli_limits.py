@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,19 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(unbuffered: str
     done = shell(line, PYTHONUNBUFFERED=unbuffered)
 
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("verb", ["explore", "learn"])
+def test_the_address_of_a_page_is_printed_while_it_is_served(verb: str, unbuffered: str) -> None:
+    command = [sys.executable, "-m", "wiregrad", verb, "--no-browser"]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as served:
+        assert served.stderr is not None
+        line = served.stderr.readline()
+        served.send_signal(signal.SIGINT)
+
+    assert line.startswith("the explorer is ready at http://127.0.0.1:")
 
 
 @pytest.mark.parametrize("number", NUMBERS)

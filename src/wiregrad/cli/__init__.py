@@ -117,7 +117,8 @@ def _buffer_stream(stream: TextIO) -> TextIO:
     raw = getattr(stream, "buffer", None)
     if not isinstance(raw, io.RawIOBase):
         return stream
-    return io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, stream.errors, write_through=True)
+    buffer = io.BufferedWriter(raw)
+    return io.TextIOWrapper(buffer, stream.encoding, stream.errors, line_buffering=True, write_through=True)
 
 
 def _open_unwritable() -> TextIO:
