@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
-from functools import cache
+from functools import cache, partial
 from struct import Struct
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.frontends.recording.recorder_choice import RECORDER, RECORDER_ERROR
 from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
 from wiregrad.frontends.recording.user_code import GroupBlock
 from wiregrad.ir import INPUT, TABLE, Op
@@ -171,6 +172,8 @@ class Tape:
     )
 
     def __init__(self, kind: TapeKind = TapeKind.TRANSFORM, guard: ReplayGuard | None = None) -> None:
+        if RECORDER_ERROR is not None:
+            raise RECORDER_ERROR
         self.buffer = bytearray()
         """The rows."""
         self.extras: dict[int, ExtraNode] = {}
@@ -392,7 +395,7 @@ class SweptGradients:
             zeros = dict.fromkeys(
                 np.flatnonzero(np.frombuffer(self._zero_mask(tape), np.uint8)).tolist(), STRUCTURAL_ZERO
             )
-            assert isinstance(self._adjoints, list)
+            assert not isinstance(self._adjoints, dict)
             left = zeros | {k: flow for k, flow in enumerate(self._adjoints) if flow is not None}
             inner = left.keys() - {offset // STRIDE for offset in tape.leaves}
             # One statement, so that an interrupt cannot leave one of them set without the other.
@@ -401,7 +404,7 @@ class SweptGradients:
 
     def _zero_mask(self, tape: Tape) -> bytearray:
         if self._passed is None:
-            assert isinstance(self._adjoints, list)
+            assert not isinstance(self._adjoints, dict)
             self._passed = mark_reached(tape, self._adjoints)
         return self._passed
 
@@ -484,15 +487,17 @@ def pull_back(
     sweep over the tape, and the data of its nodes is dropped too.
     """
     stop = max([offset for offset, _ in seeds]) + STRIDE
-    adjoints: list[Any] = [None] * ((stop - start) // STRIDE)
+    size = (stop - start) // STRIDE
+    has_rows = len(tape.extras) * STRIDE != len(tape.buffer) or bool(tape.hooks)
+    adjoints: list[Any] = [None] * size if RECORDER is None or not has_rows else RECORDER.GradientList(size)
     for offset, seed in seeds:
         node = (offset - start) // STRIDE
         adjoints[node] = add_flows(adjoints[node], seed)
-    if len(tape.extras) * STRIDE == len(tape.buffer) and not tape.hooks:
+    if not has_rows:
         _pull_extras(tape.extras, adjoints, start, keep=keep, spend=spend)
         return adjoints
     below = len(adjoints)
-    columns = _copy_columns(tape, start, stop)
+    columns = _copy_columns(tape, start, stop) if RECORDER is None else None
     for offset in sorted(tape.hooks, reverse=True):
         if start <= offset < stop:
             hooked = (offset - start) // STRIDE
@@ -522,7 +527,7 @@ def _copy_columns(tape: Tape, start: int, stop: int) -> NDArray[np.void]:
 
 def _pull_rows(
     tape: Tape,
-    columns: NDArray[np.void],
+    columns: NDArray[np.void] | None,
     adjoints: list[Any],
     start: int,
     span: tuple[int, int],
@@ -530,8 +535,12 @@ def _pull_rows(
     keep: KeptGradients,
     spend: bool,
 ) -> None:
-    """Pass on the gradients of the nodes of a span, last one first."""
+    """Pass on the gradients of the nodes of a span, last one first; `columns` is None if the C recorder serves."""
     low, high = span
+    if columns is None:
+        pull_extra = partial(_pull_at, tape.extras, adjoints, start, keep=keep, spend=spend)
+        RECORDER.pull_rows(tape, adjoints, start, low, high, pull_extra)
+        return
     part = columns[low:high][::-1]
     first = _relative_nodes(part["a"], start)
     second = _relative_nodes(part["b"], start)
@@ -693,6 +702,20 @@ UNCHECKED: ScopedSetting[None] = ScopedSetting("wiregrad_unchecked")
 RunningState: TypeAlias = "tuple[Tape | None, list[SettingBlock[None]], RecordingBlock | None]"
 
 
+RUNNING: dict[int, bool] = {}
+"""The threads that may be running a transform, by identifier; `forget_transform` drops those that are not.
+
+In any other thread the C recorder places leaves by itself. An entry is not dropped when its transform ends, because an
+interrupt could come before that.
+"""
+
+
+def forget_transform() -> None:
+    """Note that this thread is not running a transform, if it is not."""
+    if STATE.tape is None:
+        RUNNING.pop(threading.get_ident(), None)
+
+
 class RecordingBlock(OneTimeContext):
     """A `with` block whose code is recorded on one tape, even inside `no_grad`."""
 
@@ -704,6 +727,7 @@ class RecordingBlock(OneTimeContext):
 
     def prepare_entry(self, frame: FrameType) -> None:
         """Begin to record on the tape; `RecordingState.tape` undoes this when it is read after the block has ended."""
+        RUNNING[threading.get_ident()] = True
         self.before = STATE.running_state()
         STATE.innermost, STATE.around, STATE.block = self.tape, PAUSES.active_blocks(), self
 

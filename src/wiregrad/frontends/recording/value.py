@@ -38,6 +38,7 @@ from wiregrad.frontends.recording.hints import (
     name_scipy_call,
     refuse_keywords,
 )
+from wiregrad.frontends.recording.recorder_choice import RECORDER
 from wiregrad.frontends.recording.tape import (
     LITERAL,
     STATE,
@@ -552,6 +553,16 @@ class NumpyScalar(Scalar):
     """A scalar that would be an np.float64 without recording, so that comparisons return an `np.bool_`."""
 
     __slots__ = ()
+
+
+if not TYPE_CHECKING and RECORDER is not None:
+    # The same classes in C, with the operators of the op table; a value of theirs holds its number without an object.
+    _in_python = (Scalar, NumpyScalar)
+    Scalar, NumpyScalar = RECORDER.make_scalar_classes(Value, *(f"{__name__}.{kind.__name__}" for kind in _in_python))
+    for _kind, _plain in zip((Scalar, NumpyScalar), _in_python, strict=True):
+        _kind.__name__ = _plain.__name__
+        _kind.__doc__ = _plain.__doc__
+    del _in_python, _kind, _plain
 
 
 class NumpyNumber(Value):

@@ -1,0 +1,1282 @@
+/* The recorder of real numbers in C: the classes of scalars, the rows of their tape, and the reverse sweep.
+
+It does what `wiregrad.frontends.recording.scalar` and `tape` do in Python, with the same bits, and takes the fast path
+only where they do: everything else (other operands, blocks such as no_grad, numbers where Python raises) is handed to
+the Python functions that `connect` was given. Ops are not named here: their bodies are in op_bodies.h, which is
+written from the op table.
+
+Values, tapes and notes are the Python classes with __slots__; `connect` reads where their slots are. A scalar adds two
+fields to a value, its number and its offset on the tape, so that neither needs a Python object. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if PY_BIG_ENDIAN
+#error "rows are little-endian"
+#endif
+
+/* ---- Numbers as Python computes them: `raised` is set where Python would raise. ---- */
+
+#define MATH_FUNCTION(name, function)                                                          \
+    static inline double math_##name(double x, int *raised)                                    \
+    {                                                                                          \
+        const double y = function(x);                                                          \
+        if (!isfinite(y) && ((isnan(y) && !isnan(x)) || (isinf(y) && isfinite(x))))            \
+            *raised = 1;                                                                       \
+        return y;                                                                              \
+    }
+
+MATH_FUNCTION(exp, exp)
+MATH_FUNCTION(exp2, exp2)
+MATH_FUNCTION(expm1, expm1)
+MATH_FUNCTION(log, log)
+MATH_FUNCTION(log2, log2)
+MATH_FUNCTION(log10, log10)
+MATH_FUNCTION(log1p, log1p)
+MATH_FUNCTION(sqrt, sqrt)
+MATH_FUNCTION(cbrt, cbrt)
+MATH_FUNCTION(sin, sin)
+MATH_FUNCTION(cos, cos)
+MATH_FUNCTION(tan, tan)
+MATH_FUNCTION(asin, asin)
+MATH_FUNCTION(acos, acos)
+MATH_FUNCTION(atan, atan)
+MATH_FUNCTION(sinh, sinh)
+MATH_FUNCTION(cosh, cosh)
+MATH_FUNCTION(tanh, tanh)
+MATH_FUNCTION(asinh, asinh)
+MATH_FUNCTION(acosh, acosh)
+MATH_FUNCTION(atanh, atanh)
+MATH_FUNCTION(erf, erf)
+MATH_FUNCTION(erfc, erfc)
+
+#define WHOLE_FUNCTION(name, function)                                                         \
+    static inline double name(double x, int *raised)                                           \
+    {                                                                                          \
+        if (!isfinite(x))                                                                      \
+            *raised = 1;                                                                       \
+        return function(x);                                                                    \
+    }
+
+WHOLE_FUNCTION(math_floor, floor)
+WHOLE_FUNCTION(math_ceil, ceil)
+WHOLE_FUNCTION(math_trunc, trunc)
+WHOLE_FUNCTION(python_round, rint)
+
+static inline double python_abs(double x, int *raised)
+{
+    (void)raised;
+    return fabs(x);
+}
+
+static inline double math_atan2(double a, double b, int *raised)
+{
+    (void)raised;
+    return atan2(a, b);
+}
+
+static inline double math_copysign(double a, double b, int *raised)
+{
+    (void)raised;
+    return copysign(a, b);
+}
+
+static inline double math_pow(double a, double b, int *raised)
+{
+    const double y = pow(a, b);
+    if (!isfinite(y) && isfinite(a) && isfinite(b))
+        *raised = 1;
+    return y;
+}
+
+static inline double python_divide(double a, double b, int *raised)
+{
+    if (b == 0.0)
+        *raised = 1;
+    return a / b;
+}
+
+static inline double python_floor_divide(double a, double b, int *raised)
+{
+    if (b == 0.0) {
+        *raised = 1;
+        return 0.0;
+    }
+    double rest = fmod(a, b);
+    double quotient = (a - rest) / b;
+    if (rest != 0.0 && (b < 0.0) != (rest < 0.0))
+        quotient -= 1.0;
+    if (quotient == 0.0)
+        return copysign(0.0, a / b);
+    const double whole = floor(quotient);
+    return quotient - whole > 0.5 ? whole + 1.0 : whole;
+}
+
+static inline double python_remain(double a, double b, int *raised)
+{
+    if (b == 0.0) {
+        *raised = 1;
+        return 0.0;
+    }
+    const double rest = fmod(a, b);
+    if (rest == 0.0)
+        return copysign(0.0, b);
+    return (b < 0.0) != (rest < 0.0) ? rest + b : rest;
+}
+
+/* Python's hypot is not the C library's, and differs between versions: so it is called. */
+static PyObject *hypot_function;
+
+static double math_hypot(double a, double b, int *raised)
+{
+    PyObject *result = PyObject_CallFunction(hypot_function, "dd", a, b);
+    if (result == NULL) {
+        PyErr_Clear();
+        *raised = 1;
+        return 0.0;
+    }
+    const double y = PyFloat_AsDouble(result);
+    Py_DECREF(result);
+    return y;
+}
+
+/* ---- Ops ---- */
+
+typedef struct {
+    double y, p, q; /* the value, and for each input its slope, or the number if it is a literal */
+    int blocked;    /* bit k: no gradient flows to input k */
+} Outcome;
+
+typedef int (*OpBody)(double, double, Outcome *);
+
+typedef struct {
+    const char *name;
+    int arity;
+    int has_kinks;
+    OpBody of_values, of_literal_second, of_literal_first;
+    PyCFunction method;
+    PyObject *op;
+    uint16_t code;
+} ScalarOp;
+
+static PyObject *apply_unary(ScalarOp *op, PyObject *self, PyTypeObject *kind);
+static PyObject *apply_binary(ScalarOp *op, PyObject *one, PyObject *two, PyTypeObject *kind);
+
+#include "op_bodies.h"
+
+#define OP_COUNT ((Py_ssize_t)(sizeof(OPS) / sizeof(OPS[0])))
+
+/* ---- What the Python side gave to `connect` ---- */
+
+#define ROW_SIZE 34
+enum { LITERAL = -1, EXTRA = -2, BLOCKED = -3 };
+
+typedef struct {
+    PyObject *quietly, *apart, *general, *recorded;
+} Helpers;
+
+static PyTypeObject *scalar_class, *numpy_scalar_class, *tape_class, *notes_class, *float64_class;
+static PyObject *paused, *chosen_blocks; /* dicts: while they are empty, no block changes how rows are made */
+static PyObject *running;                /* a dict of threads that may be running a transform */
+static PyObject *last_lookup;            /* a list: empty until a recorded number is looked up in a dict */
+static PyObject *chosen_convention;
+static PyObject *place_one, *place_two;
+static PyObject *numpy_true, *numpy_false;
+static PyObject *comparisons[2][6];
+static Helpers helpers[2]; /* of Python's numbers, and of NumPy's */
+static int is_connected, asks_convention;
+static Py_ssize_t max_tape_bytes;
+
+static Py_ssize_t value_data, value_notes, value_tape, scalar_fields, weakrefs;
+static Py_ssize_t tape_buffer, tape_owner, tape_serial, tape_extras;
+static Py_ssize_t notes_constant, notes_serial, notes_offset, notes_home;
+
+#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+
+typedef struct {
+    double number;
+    Py_ssize_t offset;
+} ScalarFields;
+
+#define FIELDS(object) ((ScalarFields *)((char *)(object) + scalar_fields))
+#define IS_SCALAR(object) (Py_TYPE(object) == scalar_class || Py_TYPE(object) == numpy_scalar_class)
+
+/* ---- The classes of scalars ---- */
+
+#define MAX_FREE 256
+static PyObject *free_scalars[MAX_FREE];
+static int free_count;
+
+static int scalar_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(SLOT(self, value_notes));
+    Py_VISIT(SLOT(self, value_tape));
+    return 0; /* the data is a float */
+}
+
+static int scalar_clear(PyObject *self)
+{
+    Py_CLEAR(SLOT(self, value_notes));
+    Py_CLEAR(SLOT(self, value_tape));
+    return 0;
+}
+
+static void scalar_dealloc(PyObject *self)
+{
+    PyTypeObject *kind = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (SLOT(self, weakrefs) != NULL)
+        PyObject_ClearWeakRefs(self);
+    scalar_clear(self);
+    Py_CLEAR(SLOT(self, value_data));
+    if (free_count < MAX_FREE && (kind == scalar_class || kind == numpy_scalar_class))
+        free_scalars[free_count++] = self;
+    else
+        PyObject_GC_Del(self);
+    Py_DECREF(kind);
+}
+
+static PyObject *scalar_alloc(PyTypeObject *kind, Py_ssize_t Py_UNUSED(items))
+{
+    PyObject *self;
+    if (free_count > 0 && (kind == scalar_class || kind == numpy_scalar_class))
+        self = PyObject_Init(free_scalars[--free_count], kind);
+    else {
+        self = PyObject_GC_New(PyObject, kind);
+        if (self == NULL)
+            return NULL;
+    }
+    memset((char *)self + sizeof(PyObject), 0, (size_t)kind->tp_basicsize - sizeof(PyObject));
+    PyObject_GC_Track(self);
+    return self;
+}
+
+static PyObject *get_data(PyObject *self, void *Py_UNUSED(closure))
+{
+    /* The number as an object is made when it is first read, and kept: a caller may tell numbers apart by identity. */
+    PyObject *data = SLOT(self, value_data);
+    if (data == NULL)
+        data = SLOT(self, value_data) = PyFloat_FromDouble(FIELDS(self)->number);
+    return Py_XNewRef(data);
+}
+
+static int set_data(PyObject *self, PyObject *data, void *Py_UNUSED(closure))
+{
+    if (data == NULL || !PyFloat_CheckExact(data)) {
+        PyErr_SetString(PyExc_TypeError, "the data of a scalar is a float");
+        return -1;
+    }
+    FIELDS(self)->number = PyFloat_AS_DOUBLE(data);
+    Py_XSETREF(SLOT(self, value_data), Py_NewRef(data));
+    return 0;
+}
+
+static PyObject *get_index(PyObject *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromSsize_t(FIELDS(self)->offset);
+}
+
+static int set_index(PyObject *self, PyObject *index, void *Py_UNUSED(closure))
+{
+    if (index == NULL) {
+        PyErr_SetString(PyExc_TypeError, "the index of a scalar cannot be deleted");
+        return -1;
+    }
+    const Py_ssize_t offset = PyLong_AsSsize_t(index);
+    if (offset == -1 && PyErr_Occurred())
+        return -1;
+    FIELDS(self)->offset = offset;
+    return 0;
+}
+
+static PyGetSetDef scalar_getset[] = {
+    {"_data", get_data, set_data, "The number.", NULL},
+    {"_index", get_index, set_index, "The offset on the tape.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+/* ---- Rows ---- */
+
+static PyObject *call_helper(PyObject *helper, ScalarOp *op, PyObject *one, PyObject *two)
+{
+    PyObject *operands = two == NULL ? PyTuple_Pack(1, one) : PyTuple_Pack(2, one, two);
+    if (operands == NULL)
+        return NULL;
+    PyObject *result = PyObject_CallFunctionObjArgs(helper, op->op, operands, NULL);
+    Py_DECREF(operands);
+    return result;
+}
+
+static PyObject *call_apart(const Helpers *helper, ScalarOp *op, PyObject *one, PyObject *two, double y)
+{
+    PyObject *number = PyFloat_FromDouble(y);
+    PyObject *operands = two == NULL ? PyTuple_Pack(1, one) : PyTuple_Pack(2, one, two);
+    PyObject *result = NULL;
+    if (number != NULL && operands != NULL)
+        result = PyObject_CallFunctionObjArgs(helper->apart, op->op, operands, number, NULL);
+    Py_XDECREF(number);
+    Py_XDECREF(operands);
+    return result;
+}
+
+/* Whether another convention than that of rows is chosen for kinks; -1 on an error. */
+static int diverts(const ScalarOp *op)
+{
+    if (!op->has_kinks || (!asks_convention && PyDict_GET_SIZE(chosen_blocks) == 0))
+        return 0;
+    PyObject *chosen = PyObject_CallNoArgs(chosen_convention);
+    if (chosen == NULL)
+        return -1;
+    const int truth = PyObject_IsTrue(chosen);
+    Py_DECREF(chosen);
+    return truth;
+}
+
+static int is_own_tape(PyObject *tape)
+{
+    if (tape == NULL || Py_TYPE(tape) != tape_class)
+        return 0;
+    PyObject *owner = SLOT(tape, tape_owner);
+    if (owner == NULL || !PyLong_CheckExact(owner))
+        return 0;
+    const unsigned long ident = PyLong_AsUnsignedLong(owner);
+    if (ident == (unsigned long)-1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return ident == PyThread_get_thread_ident();
+}
+
+/* Append a row; returns its offset, or -1 on an error. */
+static Py_ssize_t append_row(PyObject *tape, const Outcome *outcome, Py_ssize_t first, Py_ssize_t second, uint16_t code)
+{
+    PyObject *buffer = SLOT(tape, tape_buffer);
+    if (buffer == NULL || !PyByteArray_CheckExact(buffer)) {
+        PyErr_SetString(PyExc_SystemError, "a tape has no rows");
+        return -1;
+    }
+    const Py_ssize_t offset = PyByteArray_GET_SIZE(buffer);
+    const Py_ssize_t room = ((PyByteArrayObject *)buffer)->ob_alloc;
+    if (offset + ROW_SIZE >= room && room > 0 && PyByteArray_Resize(buffer, offset + offset / 2 + 64 * ROW_SIZE) < 0)
+        return -1;
+    if (PyByteArray_Resize(buffer, offset + ROW_SIZE) < 0)
+        return -1;
+    char *row = PyByteArray_AS_STRING(buffer) + offset;
+    const int32_t a = (int32_t)first;
+    const int32_t b = (int32_t)second;
+    memcpy(row, outcome, 3 * sizeof(double));
+    memcpy(row + 24, &a, 4);
+    memcpy(row + 28, &b, 4);
+    memcpy(row + 32, &code, 2);
+    return offset;
+}
+
+/* Append a row for a node and return its value. Takes one reference to the tape. */
+static PyObject *make_node(PyTypeObject *kind, PyObject *tape, const Outcome *outcome, Py_ssize_t first,
+                           Py_ssize_t second, uint16_t code)
+{
+    if (outcome->blocked & 1)
+        first = BLOCKED - first;
+    if (outcome->blocked & 2)
+        second = BLOCKED - second;
+    PyObject *result = scalar_alloc(kind, 0);
+    const Py_ssize_t offset = result == NULL ? -1 : append_row(tape, outcome, first, second, code);
+    if (offset < 0) {
+        Py_XDECREF(result);
+        Py_DECREF(tape);
+        return NULL;
+    }
+    SLOT(result, value_tape) = tape;
+    FIELDS(result)->number = outcome->y;
+    FIELDS(result)->offset = offset;
+    return result;
+}
+
+static PyObject *notes_of(PyObject *leaf)
+{
+    PyObject *notes = SLOT(leaf, value_notes);
+    return notes != NULL && PyObject_TypeCheck(notes, notes_class) ? notes : NULL;
+}
+
+/* Whether this thread may be running a transform, whose tape is then the one to record on. */
+static int is_running(void)
+{
+    if (PyDict_GET_SIZE(running) == 0)
+        return 0;
+    PyObject *ident = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+    const int found = ident == NULL ? -1 : PyDict_Contains(running, ident);
+    Py_XDECREF(ident);
+    if (found < 0)
+        PyErr_Clear();
+    return found != 0;
+}
+
+/* The offset of a leaf on a tape where it was used before; -1 if it was not. */
+static Py_ssize_t find_leaf(PyObject *leaf, PyObject *tape)
+{
+    PyObject *notes = notes_of(leaf);
+    if (notes == NULL || SLOT(notes, notes_constant) != Py_False)
+        return -1;
+    PyObject *serial = SLOT(notes, notes_serial);
+    PyObject *wanted = SLOT(tape, tape_serial);
+    PyObject *offset = SLOT(notes, notes_offset);
+    if (serial == NULL || wanted == NULL || offset == NULL)
+        return -1;
+    if (serial != wanted) {
+        int overflow = 0;
+        const long long number = PyLong_AsLongLongAndOverflow(serial, &overflow);
+        if (overflow || number != PyLong_AsLongLongAndOverflow(wanted, &overflow) || overflow)
+            return -1;
+    }
+    return PyLong_AsSsize_t(offset);
+}
+
+/* The tape where a leaf was last used, if more can be recorded there; a borrowed reference. */
+static PyObject *find_home(PyObject *leaf)
+{
+    PyObject *notes = notes_of(leaf);
+    PyObject *home = notes == NULL ? NULL : SLOT(notes, notes_home);
+    if (home == NULL || !PyWeakref_CheckRef(home))
+        return NULL;
+    PyObject *tape = PyWeakref_GET_OBJECT(home);
+    if (!is_own_tape(tape))
+        return NULL;
+    PyObject *buffer = SLOT(tape, tape_buffer);
+    return buffer != NULL && PyByteArray_CheckExact(buffer) && PyByteArray_GET_SIZE(buffer) <= max_tape_bytes ? tape : NULL;
+}
+
+static PyObject *tape_of(PyObject *value)
+{
+    PyObject *tape = SLOT(value, value_tape);
+    return tape == Py_None ? NULL : tape;
+}
+
+static int fits_row(Py_ssize_t offset)
+{
+    return offset < INT32_MAX - ROW_SIZE;
+}
+
+/* Find the tape for a row of one value, and the offset of the value there. Returns a new reference; NULL without an
+   error if the value is not recorded now. */
+static PyObject *place_value(PyObject *value, Py_ssize_t *offset)
+{
+    PyObject *tape = tape_of(value);
+    if (PyDict_GET_SIZE(paused) == 0) {
+        if (is_own_tape(tape)) {
+            *offset = FIELDS(value)->offset;
+            return Py_NewRef(tape);
+        }
+        if (tape == NULL && !is_running()) {
+            PyObject *home = find_home(value);
+            *offset = home == NULL ? -1 : find_leaf(value, home);
+            if (*offset >= 0)
+                return Py_NewRef(home);
+        }
+    }
+    PyObject *place = PyObject_CallOneArg(place_one, value);
+    if (place == NULL)
+        return NULL;
+    PyObject *chosen = NULL;
+    if (!PyTuple_Check(place) || PyTuple_GET_SIZE(place) != 2)
+        PyErr_SetString(PyExc_SystemError, "place_one returns a tape and an offset");
+    else if (PyTuple_GET_ITEM(place, 0) != Py_None) {
+        *offset = PyLong_AsSsize_t(PyTuple_GET_ITEM(place, 1));
+        if (*offset != -1 || !PyErr_Occurred())
+            chosen = Py_NewRef(PyTuple_GET_ITEM(place, 0));
+    }
+    Py_DECREF(place);
+    return chosen;
+}
+
+/* The same for two values. */
+static PyObject *place_values(PyObject *one, PyObject *two, Py_ssize_t *first, Py_ssize_t *second)
+{
+    PyObject *tape = tape_of(one);
+    PyObject *other = tape_of(two);
+    if (PyDict_GET_SIZE(paused) == 0) {
+        if (tape == other && tape != NULL) {
+            if (is_own_tape(tape)) {
+                *first = FIELDS(one)->offset;
+                *second = FIELDS(two)->offset;
+                return Py_NewRef(tape);
+            }
+        }
+        else if ((tape == NULL) != (other == NULL) && !is_running()) {
+            PyObject *chosen = tape != NULL ? tape : other;
+            if (is_own_tape(chosen)) {
+                *first = tape == NULL ? find_leaf(one, chosen) : FIELDS(one)->offset;
+                *second = other == NULL ? find_leaf(two, chosen) : FIELDS(two)->offset;
+                if (*first >= 0 && *second >= 0)
+                    return Py_NewRef(chosen);
+            }
+        }
+        else if (tape == NULL && other == NULL && !is_running()) {
+            PyObject *home = find_home(one);
+            if (home == NULL)
+                home = find_home(two);
+            if (home != NULL) {
+                *first = find_leaf(one, home);
+                *second = find_leaf(two, home);
+                if (*first >= 0 && *second >= 0)
+                    return Py_NewRef(home);
+            }
+        }
+    }
+    PyObject *place = PyObject_CallFunctionObjArgs(place_two, one, two, NULL);
+    if (place == NULL)
+        return NULL;
+    PyObject *chosen = NULL;
+    if (!PyTuple_Check(place) || PyTuple_GET_SIZE(place) != 3)
+        PyErr_SetString(PyExc_SystemError, "place_two returns a tape and two offsets");
+    else if (PyTuple_GET_ITEM(place, 0) != Py_None) {
+        *first = PyLong_AsSsize_t(PyTuple_GET_ITEM(place, 1));
+        *second = PyLong_AsSsize_t(PyTuple_GET_ITEM(place, 2));
+        if (!PyErr_Occurred())
+            chosen = Py_NewRef(PyTuple_GET_ITEM(place, 0));
+    }
+    Py_DECREF(place);
+    return chosen;
+}
+
+/* Apply an op of one input to a scalar; `kind` is the class of the result, NULL for that of the operand. */
+static PyObject *apply_unary(ScalarOp *op, PyObject *self, PyTypeObject *kind)
+{
+    if (!IS_SCALAR(self)) {
+        PyErr_Format(PyExc_TypeError, "%s needs a scalar; got %s", op->name, Py_TYPE(self)->tp_name);
+        return NULL;
+    }
+    if (kind == NULL)
+        kind = Py_TYPE(self);
+    const Helpers *helper = &helpers[kind == numpy_scalar_class];
+    const int diverted = diverts(op);
+    Outcome outcome;
+    if (diverted < 0)
+        return NULL;
+    if (diverted || op->of_values(FIELDS(self)->number, 0.0, &outcome))
+        return call_helper(helper->quietly, op, self, NULL);
+    Py_ssize_t offset = 0;
+    PyObject *tape = place_value(self, &offset);
+    if (tape == NULL)
+        return PyErr_Occurred() ? NULL : call_apart(helper, op, self, NULL, outcome.y);
+    if (!fits_row(offset) || Py_TYPE(tape) != tape_class) {
+        Py_DECREF(tape);
+        return call_helper(helper->recorded, op, self, NULL);
+    }
+    return make_node(kind, tape, &outcome, offset, LITERAL, op->code);
+}
+
+/* Read a plain number that a row can hold: 1 if it is one, 2 if it is NumPy's, 0 if not, -1 if it is too large. */
+static int read_literal(PyObject *operand, double *number)
+{
+    if (PyFloat_CheckExact(operand)) {
+        *number = PyFloat_AS_DOUBLE(operand);
+        return 1;
+    }
+    if (Py_TYPE(operand) == float64_class) {
+        *number = PyFloat_AS_DOUBLE(operand);
+        return 2;
+    }
+    if (PyLong_CheckExact(operand)) {
+        *number = PyLong_AsDouble(operand);
+        if (*number == -1.0 && PyErr_Occurred()) {
+            PyErr_Clear();
+            return -1;
+        }
+        return 1;
+    }
+    return 0;
+}
+
+static PyObject *apply_to_literal(ScalarOp *op, PyObject *self, PyObject *other, int is_first, PyTypeObject *kind)
+{
+    PyObject *one = is_first ? other : self;
+    PyObject *two = is_first ? self : other;
+    double literal = 0.0;
+    const int found = read_literal(other, &literal);
+    if (kind == NULL)
+        kind = found == 2 ? numpy_scalar_class : Py_TYPE(self);
+    const Helpers *helper = &helpers[kind == numpy_scalar_class];
+    if (found == 0)
+        return call_helper(helper->general, op, one, two);
+    const int diverted = diverts(op);
+    if (diverted < 0)
+        return NULL;
+    if (diverted || found < 0)
+        return call_helper(helper->quietly, op, one, two);
+    Outcome outcome;
+    const double number = FIELDS(self)->number;
+    const int raised = is_first ? op->of_literal_first(literal, number, &outcome)
+                                : op->of_literal_second(number, literal, &outcome);
+    if (raised)
+        return call_helper(helper->quietly, op, one, two);
+    Py_ssize_t offset = 0;
+    PyObject *tape = place_value(self, &offset);
+    if (tape == NULL)
+        return PyErr_Occurred() ? NULL : call_apart(helper, op, one, two, outcome.y);
+    if (!fits_row(offset) || Py_TYPE(tape) != tape_class) {
+        Py_DECREF(tape);
+        return call_helper(helper->recorded, op, one, two);
+    }
+    return is_first ? make_node(kind, tape, &outcome, LITERAL, offset, op->code)
+                    : make_node(kind, tape, &outcome, offset, LITERAL, op->code);
+}
+
+/* Apply an op of two inputs, at least one of them a scalar. */
+static PyObject *apply_binary(ScalarOp *op, PyObject *one, PyObject *two, PyTypeObject *kind)
+{
+    if (!IS_SCALAR(one)) {
+        if (!IS_SCALAR(two)) {
+            PyErr_Format(PyExc_TypeError, "%s needs a scalar", op->name);
+            return NULL;
+        }
+        return apply_to_literal(op, two, one, 1, kind);
+    }
+    if (!IS_SCALAR(two))
+        return apply_to_literal(op, one, two, 0, kind);
+    if (kind == NULL)
+        kind = Py_TYPE(one) == scalar_class ? Py_TYPE(two) : numpy_scalar_class;
+    const Helpers *helper = &helpers[kind == numpy_scalar_class];
+    const int diverted = diverts(op);
+    Outcome outcome;
+    if (diverted < 0)
+        return NULL;
+    if (diverted || op->of_values(FIELDS(one)->number, FIELDS(two)->number, &outcome))
+        return call_helper(helper->quietly, op, one, two);
+    Py_ssize_t first = 0;
+    Py_ssize_t second = 0;
+    PyObject *tape = place_values(one, two, &first, &second);
+    if (tape == NULL)
+        return PyErr_Occurred() ? NULL : call_apart(helper, op, one, two, outcome.y);
+    if (first < 0 || second < 0 || !fits_row(first) || !fits_row(second) || Py_TYPE(tape) != tape_class) {
+        Py_DECREF(tape);
+        return call_helper(helper->recorded, op, one, two);
+    }
+    return make_node(kind, tape, &outcome, first, second, op->code);
+}
+
+static PyObject *scalar_compare(PyObject *self, PyObject *other, int sign)
+{
+    const int is_numpy = Py_TYPE(self) == numpy_scalar_class;
+    const int is_known = PyFloat_CheckExact(other) || Py_TYPE(other) == scalar_class ||
+                         (is_numpy && Py_TYPE(other) == numpy_scalar_class);
+    if (!is_known || (!is_numpy && PyDict_GET_SIZE(paused) != 0) || (sign == Py_EQ && PyList_GET_SIZE(last_lookup) != 0))
+        return PyObject_CallFunctionObjArgs(comparisons[is_numpy][sign], self, other, NULL);
+    const double a = FIELDS(self)->number;
+    const double b = PyFloat_CheckExact(other) ? PyFloat_AS_DOUBLE(other) : FIELDS(other)->number;
+    int truth = 0;
+    switch (sign) {
+    case Py_LT: truth = a < b; break;
+    case Py_LE: truth = a <= b; break;
+    case Py_EQ: truth = a == b; break;
+    case Py_NE: truth = a != b; break;
+    case Py_GT: truth = a > b; break;
+    case Py_GE: truth = a >= b; break;
+    }
+    if (is_numpy)
+        return Py_NewRef(truth ? numpy_true : numpy_false);
+    return PyBool_FromLong(truth);
+}
+
+static PyType_Slot scalar_slots[] = {
+    OPERATOR_SLOTS
+    {Py_tp_dealloc, scalar_dealloc},
+    {Py_tp_traverse, scalar_traverse},
+    {Py_tp_clear, scalar_clear},
+    {Py_tp_alloc, scalar_alloc},
+    {Py_tp_richcompare, scalar_compare},
+    {Py_tp_getset, scalar_getset},
+    {0, NULL},
+};
+
+/* ---- Gradients of a sweep ---- */
+
+enum { ABSENT, NUMBER, OBJECT };
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t size;
+    double *numbers;
+    unsigned char *kinds;
+    PyObject *objects; /* a dict: the gradients that are not floats, by index */
+} GradientList;
+
+static PyTypeObject *gradient_list_class;
+
+static PyObject *gradients_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
+{
+    Py_ssize_t size;
+    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) != 0) {
+        PyErr_SetString(PyExc_TypeError, "GradientList takes no keywords");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "n", &size))
+        return NULL;
+    if (size < 0) {
+        PyErr_SetString(PyExc_ValueError, "the size of a GradientList is not negative");
+        return NULL;
+    }
+    GradientList *self = (GradientList *)kind->tp_alloc(kind, 0);
+    if (self == NULL)
+        return NULL;
+    self->objects = PyDict_New();
+    self->numbers = PyMem_Calloc((size_t)size + 1, sizeof(double));
+    self->kinds = PyMem_Calloc((size_t)size + 1, 1);
+    self->size = size;
+    if (self->objects == NULL || self->numbers == NULL || self->kinds == NULL) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    return (PyObject *)self;
+}
+
+static int gradients_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((GradientList *)self)->objects);
+    return 0;
+}
+
+static int gradients_clear(PyObject *self)
+{
+    Py_CLEAR(((GradientList *)self)->objects);
+    return 0;
+}
+
+static void gradients_dealloc(PyObject *self)
+{
+    PyTypeObject *kind = Py_TYPE(self);
+    GradientList *list = (GradientList *)self;
+    PyObject_GC_UnTrack(self);
+    gradients_clear(self);
+    PyMem_Free(list->numbers);
+    PyMem_Free(list->kinds);
+    kind->tp_free(self);
+    Py_DECREF(kind);
+}
+
+static Py_ssize_t gradients_length(PyObject *self)
+{
+    return ((GradientList *)self)->size;
+}
+
+static PyObject *gradients_item(PyObject *self, Py_ssize_t k)
+{
+    GradientList *list = (GradientList *)self;
+    if (k < 0 || k >= list->size) {
+        PyErr_SetString(PyExc_IndexError, "a gradient's index is out of range");
+        return NULL;
+    }
+    if (list->kinds[k] == NUMBER)
+        return PyFloat_FromDouble(list->numbers[k]);
+    if (list->kinds[k] == ABSENT || list->objects == NULL)
+        Py_RETURN_NONE;
+    PyObject *key = PyLong_FromSsize_t(k);
+    if (key == NULL)
+        return NULL;
+    PyObject *found = PyDict_GetItemWithError(list->objects, key);
+    Py_DECREF(key);
+    if (found == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_SystemError, "a gradient is missing");
+        return NULL;
+    }
+    return Py_NewRef(found);
+}
+
+static int gradients_assign(PyObject *self, Py_ssize_t k, PyObject *gradient)
+{
+    GradientList *list = (GradientList *)self;
+    if (k < 0 || k >= list->size || gradient == NULL || list->objects == NULL) {
+        PyErr_SetString(PyExc_IndexError, "a gradient's index is out of range");
+        return -1;
+    }
+    if (gradient != Py_None && !PyFloat_CheckExact(gradient)) {
+        PyObject *key = PyLong_FromSsize_t(k);
+        if (key == NULL)
+            return -1;
+        const int failed = PyDict_SetItem(list->objects, key, gradient);
+        Py_DECREF(key);
+        if (!failed)
+            list->kinds[k] = OBJECT;
+        return failed;
+    }
+    const int was_object = list->kinds[k] == OBJECT;
+    list->kinds[k] = gradient == Py_None ? ABSENT : NUMBER;
+    list->numbers[k] = gradient == Py_None ? 0.0 : PyFloat_AS_DOUBLE(gradient);
+    if (was_object) {
+        PyObject *key = PyLong_FromSsize_t(k);
+        if (key == NULL)
+            return -1;
+        const int failed = PyDict_DelItem(list->objects, key);
+        Py_DECREF(key);
+        return failed;
+    }
+    return 0;
+}
+
+static PyType_Slot gradients_slots[] = {
+    {Py_tp_new, gradients_new},
+    {Py_tp_traverse, gradients_traverse},
+    {Py_tp_clear, gradients_clear},
+    {Py_tp_dealloc, gradients_dealloc},
+    {Py_sq_length, gradients_length},
+    {Py_sq_item, gradients_item},
+    {Py_sq_ass_item, gradients_assign},
+    {Py_tp_doc, "One gradient per node: a float, another object, or None. Floats take 9 bytes."},
+    {0, NULL},
+};
+
+static PyType_Spec gradients_spec = {
+    .name = "wiregrad._recorder.GradientList",
+    .basicsize = sizeof(GradientList),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = gradients_slots,
+};
+
+/* Add g * slope to the gradient of a node, where one of them is not a float. */
+static int add_object(PyObject *self, Py_ssize_t node, PyObject *g, double slope)
+{
+    PyObject *factor = PyFloat_FromDouble(slope);
+    if (factor == NULL)
+        return -1;
+    PyObject *sent = PyNumber_Multiply(g, factor);
+    Py_DECREF(factor);
+    if (sent == NULL)
+        return -1;
+    PyObject *held = gradients_item(self, node);
+    if (held == NULL) {
+        Py_DECREF(sent);
+        return -1;
+    }
+    PyObject *sum = held == Py_None ? Py_NewRef(sent) : PyNumber_Add(held, sent);
+    Py_DECREF(held);
+    Py_DECREF(sent);
+    if (sum == NULL)
+        return -1;
+    const int failed = gradients_assign(self, node, sum);
+    Py_DECREF(sum);
+    return failed;
+}
+
+static int pass_on(GradientList *list, Py_ssize_t from, Py_ssize_t to, double slope)
+{
+    if (list->kinds[from] == NUMBER && list->kinds[to] != OBJECT) {
+        const double sent = list->numbers[from] * slope;
+        list->numbers[to] = list->kinds[to] == ABSENT ? sent : list->numbers[to] + sent;
+        list->kinds[to] = NUMBER;
+        return 0;
+    }
+    PyObject *g = gradients_item((PyObject *)list, from);
+    if (g == NULL)
+        return -1;
+    const int failed = add_object((PyObject *)list, to, g, slope);
+    Py_DECREF(g);
+    return failed;
+}
+
+/* Whether an extra node passes its gradient on by Python code: it has sources, or its gradient is not a float. */
+static int needs_python(PyObject *tape, GradientList *list, Py_ssize_t offset, Py_ssize_t node)
+{
+    PyObject *extras = SLOT(tape, tape_extras);
+    PyObject *key = PyLong_FromSsize_t(offset);
+    if (key == NULL || extras == NULL || !PyDict_Check(extras)) {
+        Py_XDECREF(key);
+        return key == NULL ? -1 : 0;
+    }
+    PyObject *extra = PyDict_GetItemWithError(extras, key);
+    Py_DECREF(key);
+    if (extra == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    if (list->kinds[node] != NUMBER || !PyTuple_Check(extra) || PyTuple_GET_SIZE(extra) < 2)
+        return 1;
+    PyObject *sources = PyTuple_GET_ITEM(extra, 1);
+    return !PyTuple_Check(sources) || PyTuple_GET_SIZE(sources) != 0;
+}
+
+static PyObject *pull_rows(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *tape, *pull_extra;
+    GradientList *list;
+    Py_ssize_t start, low, high;
+    if (!PyArg_ParseTuple(args, "OO!nnnO", &tape, gradient_list_class, &list, &start, &low, &high, &pull_extra))
+        return NULL;
+    if (!is_connected || Py_TYPE(tape) != tape_class) {
+        PyErr_SetString(PyExc_TypeError, "pull_rows needs a tape");
+        return NULL;
+    }
+    PyObject *buffer = SLOT(tape, tape_buffer);
+    if (buffer == NULL || !PyByteArray_CheckExact(buffer) || start < 0 || low < 0 || high > list->size ||
+        start + high * ROW_SIZE > PyByteArray_GET_SIZE(buffer)) {
+        PyErr_SetString(PyExc_IndexError, "the rows of a sweep are out of range");
+        return NULL;
+    }
+    for (Py_ssize_t node = high - 1; node >= low; node--) {
+        if ((node & 0xffff) == 0 && PyErr_CheckSignals() < 0)
+            return NULL;
+        if (list->kinds[node] == ABSENT)
+            continue;
+        const Py_ssize_t offset = start + node * ROW_SIZE;
+        /* What an object's `*` and `+` run may have changed the tape. */
+        if (SLOT(tape, tape_buffer) != buffer || offset + ROW_SIZE > PyByteArray_GET_SIZE(buffer)) {
+            PyErr_SetString(PyExc_RuntimeError, "the tape changed during a sweep");
+            return NULL;
+        }
+        const char *row = PyByteArray_AS_STRING(buffer) + offset;
+        double p, q;
+        int32_t a, b;
+        memcpy(&p, row + 8, 8);
+        memcpy(&q, row + 16, 8);
+        memcpy(&a, row + 24, 4);
+        memcpy(&b, row + 28, 4);
+        /* A source is an earlier row. */
+        if (a >= offset || b >= offset) {
+            PyErr_SetString(PyExc_SystemError, "a row reads a later one");
+            return NULL;
+        }
+        if (b >= start && pass_on(list, node, (b - start) / ROW_SIZE, q) < 0)
+            return NULL;
+        if (a >= start) {
+            if (pass_on(list, node, (a - start) / ROW_SIZE, p) < 0)
+                return NULL;
+        }
+        else if (a == EXTRA) {
+            const int is_needed = needs_python(tape, list, offset, node);
+            if (is_needed < 0)
+                return NULL;
+            if (is_needed) {
+                PyObject *done = PyObject_CallFunction(pull_extra, "n", node);
+                if (done == NULL)
+                    return NULL;
+                Py_DECREF(done);
+            }
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+/* ---- Connecting ---- */
+
+static Py_ssize_t find_slot(PyTypeObject *kind, const char *name)
+{
+    PyObject *descriptor = PyObject_GetAttrString((PyObject *)kind, name);
+    if (descriptor == NULL)
+        return -1;
+    Py_ssize_t offset = -1;
+    if (Py_TYPE(descriptor) == &PyMemberDescr_Type && PyDescr_TYPE(descriptor) == kind &&
+        ((PyMemberDescrObject *)descriptor)->d_member->type == T_OBJECT_EX)
+        offset = ((PyMemberDescrObject *)descriptor)->d_member->offset;
+    else
+        PyErr_Format(PyExc_TypeError, "%s.%s is not a slot", kind->tp_name, name);
+    Py_DECREF(descriptor);
+    return offset;
+}
+
+static int find_slots(PyTypeObject *kind, const char *const names[], Py_ssize_t *const offsets[])
+{
+    for (int k = 0; names[k] != NULL; k++) {
+        *offsets[k] = find_slot(kind, names[k]);
+        if (*offsets[k] < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *make_class(PyObject *module, const char *name, PyTypeObject *base, PyType_Slot *slots)
+{
+    PyType_Spec spec = {
+        .name = name,
+        .basicsize = (int)(scalar_fields + (Py_ssize_t)sizeof(ScalarFields)),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+        .slots = slots,
+    };
+    PyObject *bases = PyTuple_Pack(1, base);
+    if (bases == NULL)
+        return NULL;
+    PyObject *made = PyType_FromModuleAndSpec(module, &spec, bases);
+    Py_DECREF(bases);
+    return made;
+}
+
+/* make_scalar_classes(Value, name, numpy_name): the two classes of scalars. */
+static PyObject *make_scalar_classes(PyObject *module, PyObject *args)
+{
+    PyTypeObject *base;
+    const char *name, *numpy_name;
+    if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &base, &name, &numpy_name))
+        return NULL;
+    if (scalar_class != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the classes of scalars were made before");
+        return NULL;
+    }
+    const char *const names[] = {"_data", "_notes", "_tape", NULL};
+    Py_ssize_t *const offsets[] = {&value_data, &value_notes, &value_tape};
+    if (find_slots(base, names, offsets) < 0)
+        return NULL;
+    weakrefs = base->tp_weaklistoffset;
+    if (weakrefs <= 0 || base->tp_itemsize != 0 || base->tp_dictoffset != 0) {
+        PyErr_SetString(PyExc_TypeError, "values need weak references and no dict");
+        return NULL;
+    }
+    scalar_fields = base->tp_basicsize;
+    PyObject *scalar = make_class(module, name, base, scalar_slots);
+    if (scalar == NULL)
+        return NULL;
+    PyObject *numpy_scalar = make_class(module, numpy_name, (PyTypeObject *)scalar, scalar_slots);
+    if (numpy_scalar == NULL) {
+        Py_DECREF(scalar);
+        return NULL;
+    }
+    scalar_class = (PyTypeObject *)Py_NewRef(scalar);
+    numpy_scalar_class = (PyTypeObject *)Py_NewRef(numpy_scalar);
+    return Py_BuildValue("NN", scalar, numpy_scalar);
+}
+
+/* Store a new reference to an entry of the dict that `connect` is given. */
+static int take(PyObject *given, const char *name, PyTypeObject *kind, PyObject **place)
+{
+    PyObject *found = PyDict_GetItemString(given, name);
+    if (found == NULL || (kind != NULL && !PyObject_TypeCheck(found, kind))) {
+        PyErr_Format(PyExc_TypeError, "connect needs %s", name);
+        return -1;
+    }
+    Py_XSETREF(*place, Py_NewRef(found));
+    return 0;
+}
+
+static int take_helpers(PyObject *given, const char *name, Helpers *place)
+{
+    PyObject *found = PyDict_GetItemString(given, name);
+    if (found == NULL || !PyDict_Check(found)) {
+        PyErr_Format(PyExc_TypeError, "connect needs %s", name);
+        return -1;
+    }
+    return take(found, "quietly", NULL, &place->quietly) < 0 || take(found, "apart", NULL, &place->apart) < 0 ||
+                   take(found, "general", NULL, &place->general) < 0 ||
+                   take(found, "recorded", NULL, &place->recorded) < 0
+               ? -1
+               : 0;
+}
+
+static int take_comparisons(PyObject *given, const char *name, PyObject **place)
+{
+    PyObject *found = PyDict_GetItemString(given, name);
+    if (found == NULL || !PyTuple_Check(found) || PyTuple_GET_SIZE(found) != 6) {
+        PyErr_Format(PyExc_TypeError, "connect needs %s", name);
+        return -1;
+    }
+    for (int k = 0; k < 6; k++)
+        Py_XSETREF(place[k], Py_NewRef(PyTuple_GET_ITEM(found, k)));
+    return 0;
+}
+
+static int take_ops(PyObject *given)
+{
+    PyObject *ops = PyDict_GetItemString(given, "ops");
+    if (ops == NULL || !PyDict_Check(ops)) {
+        PyErr_SetString(PyExc_TypeError, "connect needs ops");
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < OP_COUNT; k++) {
+        PyObject *pair = PyDict_GetItemString(ops, OPS[k].name);
+        PyObject *op;
+        unsigned short code;
+        if (pair == NULL) {
+            PyErr_Format(PyExc_TypeError, "connect needs the op %s", OPS[k].name);
+            return -1;
+        }
+        if (!PyArg_ParseTuple(pair, "OH", &op, &code))
+            return -1;
+        OPS[k].code = code;
+        Py_XSETREF(OPS[k].op, Py_NewRef(op));
+    }
+    return 0;
+}
+
+/* connect(given): take what the Python side knows; a dict, so that every entry is named where it is given. */
+static PyObject *connect(PyObject *Py_UNUSED(module), PyObject *given)
+{
+    if (!PyDict_Check(given) || scalar_class == NULL) {
+        PyErr_SetString(PyExc_TypeError, "connect needs a dict, and the classes of scalars");
+        return NULL;
+    }
+    if (take(given, "tape_class", &PyType_Type, (PyObject **)&tape_class) < 0 ||
+        take(given, "notes_class", &PyType_Type, (PyObject **)&notes_class) < 0 ||
+        take(given, "float64", &PyType_Type, (PyObject **)&float64_class) < 0 ||
+        take(given, "paused", &PyDict_Type, &paused) < 0 || take(given, "running", &PyDict_Type, &running) < 0 ||
+        take(given, "chosen_blocks", &PyDict_Type, &chosen_blocks) < 0 ||
+        take(given, "last_lookup", &PyList_Type, &last_lookup) < 0 ||
+        take(given, "chosen_convention", NULL, &chosen_convention) < 0 ||
+        take(given, "place_one", NULL, &place_one) < 0 || take(given, "place_two", NULL, &place_two) < 0 ||
+        take(given, "numpy_true", NULL, &numpy_true) < 0 || take(given, "numpy_false", NULL, &numpy_false) < 0 ||
+        take(given, "hypot", NULL, &hypot_function) < 0 ||
+        take_helpers(given, "python_helpers", &helpers[0]) < 0 || take_helpers(given, "numpy_helpers", &helpers[1]) < 0 ||
+        take_comparisons(given, "python_comparisons", comparisons[0]) < 0 ||
+        take_comparisons(given, "numpy_comparisons", comparisons[1]) < 0 || take_ops(given) < 0)
+        return NULL;
+    if (!PyType_IsSubtype(float64_class, &PyFloat_Type)) {
+        PyErr_SetString(PyExc_TypeError, "float64 is a kind of float");
+        return NULL;
+    }
+    const char *const tape_names[] = {"buffer", "owner", "serial", "extras", NULL};
+    Py_ssize_t *const tape_offsets[] = {&tape_buffer, &tape_owner, &tape_serial, &tape_extras};
+    const char *const note_names[] = {"constant", "serial", "offset", "home", NULL};
+    Py_ssize_t *const note_offsets[] = {&notes_constant, &notes_serial, &notes_offset, &notes_home};
+    if (find_slots(tape_class, tape_names, tape_offsets) < 0 || find_slots(notes_class, note_names, note_offsets) < 0)
+        return NULL;
+    PyObject *asks = PyDict_GetItemString(given, "asks_convention");
+    PyObject *limit = PyDict_GetItemString(given, "max_tape_bytes");
+    if (asks == NULL || limit == NULL) {
+        PyErr_SetString(PyExc_TypeError, "connect needs asks_convention and max_tape_bytes");
+        return NULL;
+    }
+    asks_convention = PyObject_IsTrue(asks);
+    max_tape_bytes = PyLong_AsSsize_t(limit);
+    if (asks_convention < 0 || (max_tape_bytes == -1 && PyErr_Occurred()))
+        return NULL;
+    is_connected = 1;
+    Py_RETURN_NONE;
+}
+
+static ScalarOp *find_op(const char *name)
+{
+    for (Py_ssize_t k = 0; k < OP_COUNT; k++)
+        if (strcmp(OPS[k].name, name) == 0)
+            return &OPS[k];
+    PyErr_Format(PyExc_KeyError, "the recorder has no op %s", name);
+    return NULL;
+}
+
+/* install_method(owner, name, op name, doc): give a class the method of an op of one input. */
+static PyObject *install_method(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyTypeObject *owner;
+    const char *name, *op_name, *doc;
+    if (!PyArg_ParseTuple(args, "O!sss", &PyType_Type, &owner, &name, &op_name, &doc))
+        return NULL;
+    const ScalarOp *op = find_op(op_name);
+    if (op == NULL)
+        return NULL;
+    if (op->method == NULL) {
+        PyErr_Format(PyExc_TypeError, "%s has two inputs", op_name);
+        return NULL;
+    }
+    /* A method of a class lives as long as the class, which is as long as the process. */
+    const size_t name_size = strlen(name) + 1;
+    const size_t doc_size = strlen(doc) + 1;
+    PyMethodDef *definition = PyMem_Malloc(sizeof(PyMethodDef) + name_size + doc_size);
+    if (definition == NULL)
+        return PyErr_NoMemory();
+    char *text = (char *)(definition + 1);
+    memcpy(text, name, name_size);
+    memcpy(text + name_size, doc, doc_size);
+    definition->ml_name = text;
+    definition->ml_meth = op->method;
+    definition->ml_flags = METH_NOARGS;
+    definition->ml_doc = text + name_size;
+    PyObject *method = PyDescr_NewMethod(owner, definition);
+    if (method == NULL) {
+        PyMem_Free(definition);
+        return NULL;
+    }
+    const int failed = PyObject_SetAttrString((PyObject *)owner, name, method);
+    Py_DECREF(method);
+    if (failed)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *apply_function(PyObject *self, PyObject *const *operands, Py_ssize_t count)
+{
+    ScalarOp *op = PyCapsule_GetPointer(self, NULL);
+    if (op == NULL)
+        return NULL;
+    if (count != op->arity) {
+        PyErr_Format(PyExc_TypeError, "%s takes %d operands; got %zd", op->name, op->arity, count);
+        return NULL;
+    }
+    return count == 1 ? apply_unary(op, operands[0], numpy_scalar_class)
+                      : apply_binary(op, operands[0], operands[1], numpy_scalar_class);
+}
+
+static PyMethodDef apply_definition = {
+    "apply_to_scalars", (PyCFunction)(void (*)(void))apply_function, METH_FASTCALL,
+    "Apply an op to operands, at least one of them a scalar; the result is NumPy's."};
+
+/* make_function(op name): the function that applies an op to scalars and literals. */
+static PyObject *make_function(PyObject *Py_UNUSED(module), PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+    ScalarOp *op = text == NULL ? NULL : find_op(text);
+    PyObject *capsule = op == NULL ? NULL : PyCapsule_New(op, NULL, NULL);
+    if (capsule == NULL)
+        return NULL;
+    PyObject *function = PyCFunction_New(&apply_definition, capsule);
+    Py_DECREF(capsule);
+    return function;
+}
+
+static PyObject *op_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    PyObject *names = PyTuple_New(OP_COUNT);
+    for (Py_ssize_t k = 0; names != NULL && k < OP_COUNT; k++) {
+        PyObject *name = PyUnicode_FromString(OPS[k].name);
+        if (name == NULL)
+            Py_CLEAR(names);
+        else
+            PyTuple_SET_ITEM(names, k, name);
+    }
+    return names;
+}
+
+static PyMethodDef functions[] = {
+    {"make_scalar_classes", make_scalar_classes, METH_VARARGS, "Make the two classes of scalars."},
+    {"connect", connect, METH_O, "Take what the Python side knows."},
+    {"install_method", install_method, METH_VARARGS, "Give a class the method of an op."},
+    {"make_function", make_function, METH_O, "Return the function that applies an op to scalars."},
+    {"op_names", op_names, METH_NOARGS, "Return the names of the ops that have a body here."},
+    {"pull_rows", pull_rows, METH_VARARGS, "Pass on the gradients of the nodes of a span, last one first."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int is_loaded;
+
+static int execute(PyObject *module)
+{
+    if (is_loaded) {
+        PyErr_SetString(PyExc_ImportError, "the recorder serves one interpreter of a process");
+        return -1;
+    }
+    gradient_list_class = (PyTypeObject *)PyType_FromModuleAndSpec(module, &gradients_spec, NULL);
+    if (gradient_list_class == NULL || PyModule_AddObjectRef(module, "GradientList", (PyObject *)gradient_list_class) < 0)
+        return -1;
+    if (PyModule_AddStringConstant(module, "FINGERPRINT", RECORDER_FINGERPRINT) < 0)
+        return -1;
+    is_loaded = 1;
+    return 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, execute},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "wiregrad._recorder",
+    .m_doc = "The recorder of real numbers in C.",
+    .m_methods = functions,
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit__recorder(void)
+{
+    return PyModuleDef_Init(&definition);
+}
