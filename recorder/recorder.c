@@ -179,33 +179,77 @@ typedef struct {
     PyObject *quietly, *apart, *general, *recorded;
 } Helpers;
 
-static PyTypeObject *scalar_class, *numpy_scalar_class, *tape_class, *notes_class, *float64_class;
+static PyTypeObject *scalar_class, *numpy_scalar_class, *tape_class, *notes_class, *extra_class, *float64_class;
+static PyObject *input_op, *user_kind;
+static char extra_row[ROW_SIZE];
 static PyObject *paused, *chosen_blocks; /* dicts: while they are empty, no block changes how rows are made */
 static PyObject *running;                /* a dict of threads that may be running a transform */
 static PyObject *last_lookup;            /* a list: empty until a recorded number is looked up in a dict */
 static PyObject *chosen_convention;
 static PyObject *place_one, *place_two;
+static PyObject *ufunc_ops, *ufunc_fallback;
 static PyObject *numpy_true, *numpy_false;
 static PyObject *comparisons[2][6];
 static Helpers helpers[2]; /* of Python's numbers, and of NumPy's */
 static int is_connected, asks_convention;
-static Py_ssize_t max_tape_bytes;
+static Py_ssize_t max_tape_bytes, max_passes;
 
 static Py_ssize_t value_data, value_notes, value_tape, scalar_fields, weakrefs;
-static Py_ssize_t tape_buffer, tape_owner, tape_serial, tape_extras;
-static Py_ssize_t notes_constant, notes_serial, notes_offset, notes_home;
+static Py_ssize_t tape_buffer, tape_owner, tape_serial, tape_extras, tape_leaves, tape_kind, tape_guard;
+static Py_ssize_t notes_constant, notes_serial, notes_offset, notes_home, notes_grad, notes_hooks, notes_passes;
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+
+typedef struct Link {
+    struct Link *before, *after;
+} Link;
 
 typedef struct {
     double number;
     Py_ssize_t offset;
+    Link link; /* in `untracked`; both NULL for a scalar that the collector knows */
 } ScalarFields;
 
 #define FIELDS(object) ((ScalarFields *)((char *)(object) + scalar_fields))
 #define IS_SCALAR(object) (Py_TYPE(object) == scalar_class || Py_TYPE(object) == numpy_scalar_class)
 
 /* ---- The classes of scalars ---- */
+
+/* A collector that walks over every number of a long recording again and again would take longer than recording it. So
+   the scalars that ops make are hidden from it, and shown to it at the beginning of a full collection, which is where
+   a cycle through one of them (its tape has a hook that refers to it) is found. */
+#if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
+#define HIDES_SCALARS 1
+#else
+#define HIDES_SCALARS 0 /* no collection is full there, unless it is asked for */
+#endif
+#define FULL_COLLECTION 2
+
+static Link untracked = {&untracked, &untracked};
+
+static inline void unlink_scalar(Link *link)
+{
+    link->before->after = link->after;
+    link->after->before = link->before;
+    link->before = link->after = NULL;
+}
+
+static PyObject *watch_collector(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *phase;
+    PyObject *info;
+    if (!PyArg_ParseTuple(args, "sO!", &phase, &PyDict_Type, &info))
+        return NULL;
+    PyObject *generation = PyDict_GetItemString(info, "generation");
+    if (strcmp(phase, "start") == 0 && generation != NULL && PyLong_AsLong(generation) == FULL_COLLECTION) {
+        while (untracked.after != &untracked) {
+            Link *link = untracked.after;
+            unlink_scalar(link);
+            PyObject_GC_Track((char *)link - offsetof(ScalarFields, link) - scalar_fields);
+        }
+    }
+    Py_RETURN_NONE;
+}
 
 #define MAX_FREE 256
 static PyObject *free_scalars[MAX_FREE];
@@ -229,7 +273,11 @@ static int scalar_clear(PyObject *self)
 static void scalar_dealloc(PyObject *self)
 {
     PyTypeObject *kind = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
+    Link *link = &FIELDS(self)->link;
+    if (link->before != NULL)
+        unlink_scalar(link);
+    else
+        PyObject_GC_UnTrack(self);
     if (SLOT(self, weakrefs) != NULL)
         PyObject_ClearWeakRefs(self);
     scalar_clear(self);
@@ -241,7 +289,7 @@ static void scalar_dealloc(PyObject *self)
     Py_DECREF(kind);
 }
 
-static PyObject *scalar_alloc(PyTypeObject *kind, Py_ssize_t Py_UNUSED(items))
+static PyObject *new_scalar(PyTypeObject *kind)
 {
     PyObject *self;
     if (free_count > 0 && (kind == scalar_class || kind == numpy_scalar_class))
@@ -252,7 +300,14 @@ static PyObject *scalar_alloc(PyTypeObject *kind, Py_ssize_t Py_UNUSED(items))
             return NULL;
     }
     memset((char *)self + sizeof(PyObject), 0, (size_t)kind->tp_basicsize - sizeof(PyObject));
-    PyObject_GC_Track(self);
+    return self;
+}
+
+static PyObject *scalar_alloc(PyTypeObject *kind, Py_ssize_t Py_UNUSED(items))
+{
+    PyObject *self = new_scalar(kind);
+    if (self != NULL)
+        PyObject_GC_Track(self);
     return self;
 }
 
@@ -337,11 +392,12 @@ static int diverts(const ScalarOp *op)
     return truth;
 }
 
-static int is_own_tape(PyObject *tape)
+/* The owner of the tape that was last used, and the thread that it stands for. */
+static PyObject *known_owner;
+static unsigned long known_ident;
+
+static int learn_owner(PyObject *owner)
 {
-    if (tape == NULL || Py_TYPE(tape) != tape_class)
-        return 0;
-    PyObject *owner = SLOT(tape, tape_owner);
     if (owner == NULL || !PyLong_CheckExact(owner))
         return 0;
     const unsigned long ident = PyLong_AsUnsignedLong(owner);
@@ -349,24 +405,51 @@ static int is_own_tape(PyObject *tape)
         PyErr_Clear();
         return 0;
     }
-    return ident == PyThread_get_thread_ident();
+    Py_XSETREF(known_owner, Py_NewRef(owner));
+    known_ident = ident;
+    return 1;
+}
+
+static inline int is_own_tape(PyObject *tape)
+{
+    if (tape == NULL || Py_TYPE(tape) != tape_class)
+        return 0;
+    PyObject *owner = SLOT(tape, tape_owner);
+    if ((owner == NULL || owner != known_owner) && !learn_owner(owner))
+        return 0;
+    return known_ident == PyThread_get_thread_ident();
+}
+
+/* Make room for a row at the end of a tape and return it; NULL on an error. */
+static char *grow_tape(PyObject *tape, Py_ssize_t *at)
+{
+    PyObject *buffer = SLOT(tape, tape_buffer);
+    if (buffer == NULL || !PyByteArray_CheckExact(buffer)) {
+        PyErr_SetString(PyExc_SystemError, "a tape has no rows");
+        return NULL;
+    }
+    const Py_ssize_t offset = PyByteArray_GET_SIZE(buffer);
+    PyByteArrayObject *bytes = (PyByteArrayObject *)buffer;
+    const int has_room = offset + ROW_SIZE < bytes->ob_alloc;
+    if (has_room && bytes->ob_exports == 0 && bytes->ob_start == bytes->ob_bytes) {
+        /* What PyByteArray_Resize does where there is room. */
+        Py_SET_SIZE(bytes, offset + ROW_SIZE);
+        bytes->ob_start[offset + ROW_SIZE] = 0;
+    }
+    else if ((!has_room && PyByteArray_Resize(buffer, offset + offset / 2 + 64 * ROW_SIZE) < 0) ||
+             PyByteArray_Resize(buffer, offset + ROW_SIZE) < 0)
+        return NULL;
+    *at = offset;
+    return PyByteArray_AS_STRING(buffer) + offset;
 }
 
 /* Append a row; returns its offset, or -1 on an error. */
 static Py_ssize_t append_row(PyObject *tape, const Outcome *outcome, Py_ssize_t first, Py_ssize_t second, uint16_t code)
 {
-    PyObject *buffer = SLOT(tape, tape_buffer);
-    if (buffer == NULL || !PyByteArray_CheckExact(buffer)) {
-        PyErr_SetString(PyExc_SystemError, "a tape has no rows");
+    Py_ssize_t offset = -1;
+    char *row = grow_tape(tape, &offset);
+    if (row == NULL)
         return -1;
-    }
-    const Py_ssize_t offset = PyByteArray_GET_SIZE(buffer);
-    const Py_ssize_t room = ((PyByteArrayObject *)buffer)->ob_alloc;
-    if (offset + ROW_SIZE >= room && room > 0 && PyByteArray_Resize(buffer, offset + offset / 2 + 64 * ROW_SIZE) < 0)
-        return -1;
-    if (PyByteArray_Resize(buffer, offset + ROW_SIZE) < 0)
-        return -1;
-    char *row = PyByteArray_AS_STRING(buffer) + offset;
     const int32_t a = (int32_t)first;
     const int32_t b = (int32_t)second;
     memcpy(row, outcome, 3 * sizeof(double));
@@ -384,16 +467,24 @@ static PyObject *make_node(PyTypeObject *kind, PyObject *tape, const Outcome *ou
         first = BLOCKED - first;
     if (outcome->blocked & 2)
         second = BLOCKED - second;
-    PyObject *result = scalar_alloc(kind, 0);
-    const Py_ssize_t offset = result == NULL ? -1 : append_row(tape, outcome, first, second, code);
-    if (offset < 0) {
-        Py_XDECREF(result);
+    const Py_ssize_t offset = append_row(tape, outcome, first, second, code);
+    PyObject *result = offset < 0 ? NULL : new_scalar(kind);
+    if (result == NULL) {
         Py_DECREF(tape);
         return NULL;
     }
     SLOT(result, value_tape) = tape;
-    FIELDS(result)->number = outcome->y;
-    FIELDS(result)->offset = offset;
+    ScalarFields *fields = FIELDS(result);
+    fields->number = outcome->y;
+    fields->offset = offset;
+#if HIDES_SCALARS
+    fields->link.before = &untracked;
+    fields->link.after = untracked.after;
+    untracked.after->before = &fields->link;
+    untracked.after = &fields->link;
+#else
+    PyObject_GC_Track(result);
+#endif
     return result;
 }
 
@@ -436,6 +527,56 @@ static Py_ssize_t find_leaf(PyObject *leaf, PyObject *tape)
     return PyLong_AsSsize_t(offset);
 }
 
+/* Append a leaf to a tape of the user's own values as an input, as `place_on_tape` does; -1 if that is not possible. */
+static Py_ssize_t add_leaf(PyObject *leaf, PyObject *tape)
+{
+    PyObject *notes = notes_of(leaf);
+    PyObject *extras = SLOT(tape, tape_extras);
+    PyObject *leaves = SLOT(tape, tape_leaves);
+    PyObject *serial = SLOT(tape, tape_serial);
+    if (notes == NULL || SLOT(notes, notes_constant) != Py_False || SLOT(tape, tape_kind) != user_kind ||
+        SLOT(tape, tape_guard) != Py_None || extras == NULL || !PyDict_CheckExact(extras) || leaves == NULL ||
+        !PyDict_CheckExact(leaves) || serial == NULL)
+        return -1;
+    PyObject *data = get_data(leaf, NULL);
+    PyObject *home = PyWeakref_NewRef(tape, NULL);
+    PyObject *extra = extra_class->tp_alloc(extra_class, 5);
+    PyObject *key = NULL;
+    Py_ssize_t offset = -1;
+    if (data != NULL && home != NULL && extra != NULL) {
+        PyTuple_SET_ITEM(extra, 0, Py_NewRef(input_op));
+        PyTuple_SET_ITEM(extra, 1, PyTuple_New(0));
+        PyTuple_SET_ITEM(extra, 2, PyTuple_New(0));
+        PyTuple_SET_ITEM(extra, 3, Py_NewRef(data));
+        PyTuple_SET_ITEM(extra, 4, PyLong_FromLong(0));
+        char *row = grow_tape(tape, &offset);
+        key = row == NULL ? NULL : PyLong_FromSsize_t(offset);
+        if (row != NULL)
+            memcpy(row, extra_row, ROW_SIZE);
+        if (key == NULL || PyDict_SetItem(extras, key, extra) < 0 || PyDict_SetItem(leaves, key, leaf) < 0)
+            offset = -1;
+        else {
+            Py_XSETREF(SLOT(notes, notes_offset), Py_NewRef(key));
+            Py_XSETREF(SLOT(notes, notes_serial), Py_NewRef(serial));
+            Py_XSETREF(SLOT(notes, notes_home), Py_NewRef(home));
+        }
+    }
+    Py_XDECREF(key);
+    Py_XDECREF(data);
+    Py_XDECREF(home);
+    Py_XDECREF(extra);
+    if (offset < 0)
+        PyErr_Clear();
+    return offset;
+}
+
+/* The offset of a leaf on a tape, where it is added if it is not there yet; -1 if Python has to do that. */
+static Py_ssize_t place_leaf(PyObject *leaf, PyObject *tape)
+{
+    const Py_ssize_t offset = find_leaf(leaf, tape);
+    return offset >= 0 ? offset : add_leaf(leaf, tape);
+}
+
 /* The tape where a leaf was last used, if more can be recorded there; a borrowed reference. */
 static PyObject *find_home(PyObject *leaf)
 {
@@ -473,7 +614,7 @@ static PyObject *place_value(PyObject *value, Py_ssize_t *offset)
         }
         if (tape == NULL && !is_running()) {
             PyObject *home = find_home(value);
-            *offset = home == NULL ? -1 : find_leaf(value, home);
+            *offset = home == NULL ? -1 : place_leaf(value, home);
             if (*offset >= 0)
                 return Py_NewRef(home);
         }
@@ -509,8 +650,8 @@ static PyObject *place_values(PyObject *one, PyObject *two, Py_ssize_t *first, P
         else if ((tape == NULL) != (other == NULL) && !is_running()) {
             PyObject *chosen = tape != NULL ? tape : other;
             if (is_own_tape(chosen)) {
-                *first = tape == NULL ? find_leaf(one, chosen) : FIELDS(one)->offset;
-                *second = other == NULL ? find_leaf(two, chosen) : FIELDS(two)->offset;
+                *first = tape == NULL ? place_leaf(one, chosen) : FIELDS(one)->offset;
+                *second = other == NULL ? place_leaf(two, chosen) : FIELDS(two)->offset;
                 if (*first >= 0 && *second >= 0)
                     return Py_NewRef(chosen);
             }
@@ -520,8 +661,8 @@ static PyObject *place_values(PyObject *one, PyObject *two, Py_ssize_t *first, P
             if (home == NULL)
                 home = find_home(two);
             if (home != NULL) {
-                *first = find_leaf(one, home);
-                *second = find_leaf(two, home);
+                *first = place_leaf(one, home);
+                *second = *first < 0 ? -1 : place_leaf(two, home);
                 if (*first >= 0 && *second >= 0)
                     return Py_NewRef(home);
             }
@@ -682,6 +823,45 @@ static PyObject *scalar_compare(PyObject *self, PyObject *other, int sign)
     return PyBool_FromLong(truth);
 }
 
+/* __array_ufunc__: a ufunc whose op is recorded here, on scalars and literals alone; everything else is Python's. */
+static PyObject *apply_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    const int has_keywords = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
+    if (!has_keywords && count > 2 && ufunc_ops != NULL && PyUnicode_Check(args[1]) &&
+        PyUnicode_CompareWithASCIIString(args[1], "__call__") == 0) {
+        PyObject *found = PyDict_GetItemWithError(ufunc_ops, args[0]);
+        if (found == NULL && PyErr_Occurred())
+            return NULL;
+        ScalarOp *op = found == NULL ? NULL : PyCapsule_GetPointer(found, NULL);
+        double literal;
+        if (op != NULL && count == 2 + op->arity && IS_SCALAR(args[2]) &&
+            (op->arity == 1 || IS_SCALAR(args[3]) || read_literal(args[3], &literal) > 0))
+            return op->arity == 1 ? apply_unary(op, args[2], numpy_scalar_class)
+                                  : apply_binary(op, args[2], args[3], numpy_scalar_class);
+        if (op != NULL && count == 4 && op->arity == 2 && IS_SCALAR(args[3]) && read_literal(args[2], &literal) > 0)
+            return apply_binary(op, args[2], args[3], numpy_scalar_class);
+    }
+    if (ufunc_fallback == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the recorder does not know NumPy's functions yet");
+        return NULL;
+    }
+    const Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
+    PyObject **all = PyMem_Malloc((size_t)(1 + count + named) * sizeof(PyObject *));
+    if (all == NULL)
+        return PyErr_NoMemory();
+    all[0] = self;
+    memcpy(all + 1, args, (size_t)(count + named) * sizeof(PyObject *));
+    PyObject *result = PyObject_Vectorcall(ufunc_fallback, all, (size_t)(1 + count), keywords);
+    PyMem_Free(all);
+    return result;
+}
+
+static PyMethodDef scalar_methods[] = {
+    {"__array_ufunc__", (PyCFunction)(void (*)(void))apply_ufunc, METH_FASTCALL | METH_KEYWORDS,
+     "Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyType_Slot scalar_slots[] = {
     OPERATOR_SLOTS
     {Py_tp_dealloc, scalar_dealloc},
@@ -690,6 +870,7 @@ static PyType_Slot scalar_slots[] = {
     {Py_tp_alloc, scalar_alloc},
     {Py_tp_richcompare, scalar_compare},
     {Py_tp_getset, scalar_getset},
+    {Py_tp_methods, scalar_methods},
     {0, NULL},
 };
 
@@ -959,6 +1140,67 @@ static PyObject *pull_rows(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Add a gradient to that of a leaf as `deliver_gradients` does: 1 if that was done, 0 if Python has to do it. */
+static int deliver_number(PyObject *leaf, double gradient, PyObject *place)
+{
+    PyObject *notes = IS_SCALAR(leaf) && tape_of(leaf) == NULL ? notes_of(leaf) : NULL;
+    PyObject *hooks = notes == NULL ? NULL : SLOT(notes, notes_hooks);
+    PyObject *passes = notes == NULL ? NULL : SLOT(notes, notes_passes);
+    PyObject *held = notes == NULL ? NULL : SLOT(notes, notes_grad);
+    if (hooks == NULL || !PyList_CheckExact(hooks) || PyList_GET_SIZE(hooks) != 0 || passes == NULL ||
+        !PyList_CheckExact(passes) || held == NULL || (held != Py_None && !PyFloat_CheckExact(held)))
+        return 0;
+    PyObject *sum = PyFloat_FromDouble(held == Py_None ? gradient : PyFloat_AS_DOUBLE(held) + gradient);
+    if (sum == NULL)
+        return -1;
+    if (PyList_GET_SIZE(passes) < max_passes && PyList_Append(passes, place) < 0) {
+        Py_DECREF(sum);
+        return -1;
+    }
+    Py_XSETREF(SLOT(notes, notes_home), Py_NewRef(Py_None));
+    Py_XSETREF(SLOT(notes, notes_grad), sum);
+    return 1;
+}
+
+/* deliver(tape, gradients, place, otherwise): add gradients to the leaves of a tape, one after the other;
+   `otherwise(offset, leaf)` does so for those that are not plain numbers. */
+static PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *tape, *place, *otherwise;
+    GradientList *list;
+    if (!PyArg_ParseTuple(args, "OO!OO", &tape, gradient_list_class, &list, &place, &otherwise))
+        return NULL;
+    if (!is_connected || Py_TYPE(tape) != tape_class) {
+        PyErr_SetString(PyExc_TypeError, "deliver needs a tape");
+        return NULL;
+    }
+    /* A list, because a hook may record something and so change the dict. */
+    PyObject *leaves = SLOT(tape, tape_leaves);
+    PyObject *items = leaves == NULL || !PyDict_Check(leaves) ? NULL : PyDict_Items(leaves);
+    if (items == NULL)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items); k++) {
+        PyObject *offset = PyTuple_GET_ITEM(PyList_GET_ITEM(items, k), 0);
+        PyObject *leaf = PyTuple_GET_ITEM(PyList_GET_ITEM(items, k), 1);
+        const Py_ssize_t at = PyLong_AsSsize_t(offset);
+        const Py_ssize_t node = at / ROW_SIZE;
+        int done = at < 0 ? -1 : 0;
+        if (done == 0 && node < list->size && list->kinds[node] == NUMBER)
+            done = deliver_number(leaf, list->numbers[node], place);
+        if (done == 0) {
+            PyObject *result = PyObject_CallFunctionObjArgs(otherwise, offset, leaf, NULL);
+            done = result == NULL ? -1 : 1;
+            Py_XDECREF(result);
+        }
+        if (done < 0) {
+            Py_DECREF(items);
+            return NULL;
+        }
+    }
+    Py_DECREF(items);
+    Py_RETURN_NONE;
+}
+
 /* ---- Connecting ---- */
 
 static Py_ssize_t find_slot(PyTypeObject *kind, const char *name)
@@ -1106,7 +1348,9 @@ static PyObject *connect(PyObject *Py_UNUSED(module), PyObject *given)
     }
     if (take(given, "tape_class", &PyType_Type, (PyObject **)&tape_class) < 0 ||
         take(given, "notes_class", &PyType_Type, (PyObject **)&notes_class) < 0 ||
+        take(given, "extra_class", &PyType_Type, (PyObject **)&extra_class) < 0 ||
         take(given, "float64", &PyType_Type, (PyObject **)&float64_class) < 0 ||
+        take(given, "input_op", NULL, &input_op) < 0 || take(given, "user_kind", NULL, &user_kind) < 0 ||
         take(given, "paused", &PyDict_Type, &paused) < 0 || take(given, "running", &PyDict_Type, &running) < 0 ||
         take(given, "chosen_blocks", &PyDict_Type, &chosen_blocks) < 0 ||
         take(given, "last_lookup", &PyList_Type, &last_lookup) < 0 ||
@@ -1118,25 +1362,35 @@ static PyObject *connect(PyObject *Py_UNUSED(module), PyObject *given)
         take_comparisons(given, "python_comparisons", comparisons[0]) < 0 ||
         take_comparisons(given, "numpy_comparisons", comparisons[1]) < 0 || take_ops(given) < 0)
         return NULL;
-    if (!PyType_IsSubtype(float64_class, &PyFloat_Type)) {
-        PyErr_SetString(PyExc_TypeError, "float64 is a kind of float");
+    if (!PyType_IsSubtype(float64_class, &PyFloat_Type) || !PyType_IsSubtype(extra_class, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "float64 is a kind of float, and an extra node of tuple");
         return NULL;
     }
-    const char *const tape_names[] = {"buffer", "owner", "serial", "extras", NULL};
-    Py_ssize_t *const tape_offsets[] = {&tape_buffer, &tape_owner, &tape_serial, &tape_extras};
-    const char *const note_names[] = {"constant", "serial", "offset", "home", NULL};
-    Py_ssize_t *const note_offsets[] = {&notes_constant, &notes_serial, &notes_offset, &notes_home};
+    PyObject *row = PyDict_GetItemString(given, "extra_row");
+    if (row == NULL || !PyBytes_Check(row) || PyBytes_GET_SIZE(row) != ROW_SIZE) {
+        PyErr_SetString(PyExc_TypeError, "connect needs extra_row");
+        return NULL;
+    }
+    memcpy(extra_row, PyBytes_AS_STRING(row), ROW_SIZE);
+    const char *const tape_names[] = {"buffer", "owner", "serial", "extras", "leaves", "kind", "guard", NULL};
+    Py_ssize_t *const tape_offsets[] = {&tape_buffer, &tape_owner, &tape_serial, &tape_extras,
+                                        &tape_leaves, &tape_kind,  &tape_guard};
+    const char *const note_names[] = {"constant", "serial", "offset", "home", "grad", "hooks", "passes", NULL};
+    Py_ssize_t *const note_offsets[] = {&notes_constant, &notes_serial, &notes_offset, &notes_home,
+                                        &notes_grad,     &notes_hooks,  &notes_passes};
     if (find_slots(tape_class, tape_names, tape_offsets) < 0 || find_slots(notes_class, note_names, note_offsets) < 0)
         return NULL;
     PyObject *asks = PyDict_GetItemString(given, "asks_convention");
     PyObject *limit = PyDict_GetItemString(given, "max_tape_bytes");
-    if (asks == NULL || limit == NULL) {
-        PyErr_SetString(PyExc_TypeError, "connect needs asks_convention and max_tape_bytes");
+    PyObject *passes = PyDict_GetItemString(given, "max_passes");
+    if (asks == NULL || limit == NULL || passes == NULL) {
+        PyErr_SetString(PyExc_TypeError, "connect needs asks_convention, max_tape_bytes and max_passes");
         return NULL;
     }
     asks_convention = PyObject_IsTrue(asks);
     max_tape_bytes = PyLong_AsSsize_t(limit);
-    if (asks_convention < 0 || (max_tape_bytes == -1 && PyErr_Occurred()))
+    max_passes = PyLong_AsSsize_t(passes);
+    if (asks_convention < 0 || PyErr_Occurred())
         return NULL;
     is_connected = 1;
     Py_RETURN_NONE;
@@ -1220,6 +1474,29 @@ static PyObject *make_function(PyObject *Py_UNUSED(module), PyObject *name)
     return function;
 }
 
+/* connect_ufuncs(names, fallback): record the op of each name where NumPy calls a ufunc on scalars. */
+static PyObject *connect_ufuncs(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *names, *fallback, *ufunc, *name;
+    Py_ssize_t position = 0;
+    if (!PyArg_ParseTuple(args, "O!O", &PyDict_Type, &names, &fallback))
+        return NULL;
+    PyObject *ops = PyDict_New();
+    while (ops != NULL && PyDict_Next(names, &position, &ufunc, &name)) {
+        const char *text = PyUnicode_AsUTF8(name);
+        ScalarOp *op = text == NULL ? NULL : find_op(text);
+        PyObject *capsule = op == NULL ? NULL : PyCapsule_New(op, NULL, NULL);
+        if (capsule == NULL || PyDict_SetItem(ops, ufunc, capsule) < 0)
+            Py_CLEAR(ops);
+        Py_XDECREF(capsule);
+    }
+    if (ops == NULL)
+        return NULL;
+    Py_XSETREF(ufunc_ops, ops);
+    Py_XSETREF(ufunc_fallback, Py_NewRef(fallback));
+    Py_RETURN_NONE;
+}
+
 static PyObject *op_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
     PyObject *names = PyTuple_New(OP_COUNT);
@@ -1238,7 +1515,10 @@ static PyMethodDef functions[] = {
     {"connect", connect, METH_O, "Take what the Python side knows."},
     {"install_method", install_method, METH_VARARGS, "Give a class the method of an op."},
     {"make_function", make_function, METH_O, "Return the function that applies an op to scalars."},
+    {"connect_ufuncs", connect_ufuncs, METH_VARARGS, "Record ops where NumPy calls ufuncs on scalars."},
     {"op_names", op_names, METH_NOARGS, "Return the names of the ops that have a body here."},
+    {"watch_collector", watch_collector, METH_VARARGS, "Show all scalars to the collector when a full collection begins."},
+    {"deliver", deliver, METH_VARARGS, "Add the gradients of a sweep to the leaves of a tape."},
     {"pull_rows", pull_rows, METH_VARARGS, "Pass on the gradients of the nodes of a span, last one first."},
     {NULL, NULL, 0, NULL},
 };
@@ -1254,6 +1534,17 @@ static int execute(PyObject *module)
     gradient_list_class = (PyTypeObject *)PyType_FromModuleAndSpec(module, &gradients_spec, NULL);
     if (gradient_list_class == NULL || PyModule_AddObjectRef(module, "GradientList", (PyObject *)gradient_list_class) < 0)
         return -1;
+#if HIDES_SCALARS
+    PyObject *collector = PyImport_ImportModule("gc");
+    PyObject *callbacks = collector == NULL ? NULL : PyObject_GetAttrString(collector, "callbacks");
+    PyObject *watcher = callbacks == NULL ? NULL : PyObject_GetAttrString(module, "watch_collector");
+    const int failed = watcher == NULL || !PyList_Check(callbacks) || PyList_Append(callbacks, watcher) < 0;
+    Py_XDECREF(watcher);
+    Py_XDECREF(callbacks);
+    Py_XDECREF(collector);
+    if (failed)
+        return -1;
+#endif
     if (PyModule_AddStringConstant(module, "FINGERPRINT", RECORDER_FINGERPRINT) < 0)
         return -1;
     is_loaded = 1;

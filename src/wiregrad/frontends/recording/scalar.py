@@ -40,6 +40,7 @@ from wiregrad.frontends.recording.record import SCALAR_NAMESPACE, is_tracing, pl
 from wiregrad.frontends.recording.recorder_choice import RECORDER
 from wiregrad.frontends.recording.tape import (
     BLOCKED,
+    EXTRA_ROW,
     LITERAL,
     MAX_TAPE_ROWS,
     PAUSES,
@@ -47,11 +48,14 @@ from wiregrad.frontends.recording.tape import (
     RUNNING,
     STATE,
     STRIDE,
+    ExtraNode,
     Tape,
+    TapeKind,
 )
 from wiregrad.frontends.recording.user_code import counts_as_int
 from wiregrad.frontends.recording.value import (
     LAST_LOOKUP,
+    MAX_REMEMBERED_PASSES,
     DiscreteValue,
     NumpyScalar,
     PythonFloat,
@@ -582,6 +586,10 @@ def _connect_recorder(helpers: dict[str, Any]) -> None:
         {
             "tape_class": Tape,
             "notes_class": ValueNotes,
+            "extra_class": ExtraNode,
+            "extra_row": EXTRA_ROW,
+            "input_op": INPUT,
+            "user_kind": TapeKind.USER,
             "float64": np.float64,
             "paused": PAUSES.opened,
             "running": RUNNING,
@@ -600,6 +608,7 @@ def _connect_recorder(helpers: dict[str, Any]) -> None:
             "numpy_comparisons": tuple(map(_make_numpy_comparison, RICH_COMPARISONS)),
             "ops": {name: (TABLE[name], TABLE.code_of(TABLE[name])) for name in RECORDER.op_names()},
             "max_tape_bytes": MAX_TAPE_ROWS * STRIDE,
+            "max_passes": MAX_REMEMBERED_PASSES,
         }
     )
     RECORDED_IN_C.update(TABLE[name] for name in RECORDER.op_names())

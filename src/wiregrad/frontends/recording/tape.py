@@ -334,7 +334,7 @@ class BackwardPass:
 class SweptGradients:
     """The gradients that one backward pass left at the nodes of one tape."""
 
-    __slots__ = ("_adjoints", "_inner", "_passed", "_root", "_seed", "backward")
+    __slots__ = ("_inner", "_passed", "_root", "_seed", "adjoints", "backward")
 
     def __init__(
         self, backward: BackwardPass, adjoints: list[Any], root: int | None = None, seed: object = None
@@ -342,7 +342,7 @@ class SweptGradients:
         self.backward = backward
         self._seed = seed
         """What the pass began with, to compute gradients again that it dropped."""
-        self._adjoints: list[Any] | dict[int, Any] = adjoints
+        self.adjoints: list[Any] | dict[int, Any] = adjoints
         """The gradient of each node by index; after `inner_nodes` was called, a dict without the absent ones."""
         self._root = root
         """The offset where the pass began; None if it began on another tape, and zeros are stored already."""
@@ -359,7 +359,7 @@ class SweptGradients:
     def gradient_at(self, tape: Tape, offset: int) -> Any:
         """Return the gradient at a node: a flow, `STRUCTURAL_ZERO`, or None if the pass did not visit the node."""
         index = offset // STRIDE
-        adjoints = self._adjoints
+        adjoints = self.adjoints
         if isinstance(adjoints, dict):
             flow = adjoints.get(index)
             return self._restore_gradients(tape)[index] if flow is DROPPED_GRADIENT else flow
@@ -383,7 +383,7 @@ class SweptGradients:
                 again = pull_back(tape, [(self._root, self._seed)])
         finally:
             tape.hooks = hooks
-        adjoints = self._adjoints
+        adjoints = self.adjoints
         for index, flow in enumerate(again):
             if flow is not None and adjoints[index] is DROPPED_GRADIENT:
                 adjoints[index] = flow
@@ -395,17 +395,17 @@ class SweptGradients:
             zeros = dict.fromkeys(
                 np.flatnonzero(np.frombuffer(self._zero_mask(tape), np.uint8)).tolist(), STRUCTURAL_ZERO
             )
-            assert not isinstance(self._adjoints, dict)
-            left = zeros | {k: flow for k, flow in enumerate(self._adjoints) if flow is not None}
+            assert not isinstance(self.adjoints, dict)
+            left = zeros | {k: flow for k, flow in enumerate(self.adjoints) if flow is not None}
             inner = left.keys() - {offset // STRIDE for offset in tape.leaves}
             # One statement, so that an interrupt cannot leave one of them set without the other.
-            self._adjoints, self._inner = left, inner
+            self.adjoints, self._inner = left, inner
         return self._inner
 
     def _zero_mask(self, tape: Tape) -> bytearray:
         if self._passed is None:
-            assert not isinstance(self._adjoints, dict)
-            self._passed = mark_reached(tape, self._adjoints)
+            assert not isinstance(self.adjoints, dict)
+            self._passed = mark_reached(tape, self.adjoints)
         return self._passed
 
 

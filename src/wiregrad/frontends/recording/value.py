@@ -771,17 +771,19 @@ def _make_seed(value: Value, gradient: object) -> Any:
     """Check the gradient that a backward pass starts from, and give it the dtype of the value; 1 by default."""
     data = value._data
     if gradient is None:
+        if type(data) is float:
+            return 1.0
         if np.ndim(data):
             raise GradientError(
                 f"backward() starts from a number; this value has shape {np.shape(data)}: "
                 f"reduce it (v.sum().backward()) or call v.backward(gradient){format_user_line()}"
             )
-        if type(data) is not float and data.dtype.kind == "c":
+        if data.dtype.kind == "c":
             raise GradientError(
                 f"backward() starts from a real number; this one is complex: take its real part or abs, or call "
                 f"v.backward(gradient){format_user_line()}"
             )
-        return 1.0 if type(data) is float else data.dtype.type(1)
+        return data.dtype.type(1)
     seed = gradient._data if isinstance(gradient, Value) else as_array(gradient, "the gradient")
     if np.asarray(seed).dtype.kind not in ("fc" if np.iscomplexobj(data) else "f") + "iu":
         raise OperandError(
@@ -798,21 +800,31 @@ def _can_repeat(tape: Tape) -> bool:
     """Return whether a backward pass can be run again unnoticed: it runs no code of the user's, and is of one tape."""
     if tape.hooks or tape.copies.origins or tape.copies.readers:
         return False
-    return not any(node.op.per_call or getattr(node.op, "opaque", False) for node in tape.extras.values())
+    return not any(
+        node.op is not INPUT and (node.op.per_call or getattr(node.op, "opaque", False))
+        for node in tape.extras.values()
+    )
 
 
 def deliver_gradients(tape: Tape, sweep: SweptGradients) -> None:
     """Add the gradients of a sweep to the leaves, and hand them to the tapes that rows were copied from."""
     here = user_place()
-    for offset, value in tape.leaves.items():
+
+    def deliver_gradient(offset: int, leaf: Value) -> None:
         left = sweep.gradient_at(tape, offset)
         if left is not None:
             flow = _as_flow(left)
-            notes = notes_of(value)
+            notes = notes_of(leaf)
             notes.home = None
             for hook in notes.hooks:
-                flow = run_hook(hook, value._data, flow)
-            _accumulate_gradient(value, flow, here)
+                flow = run_hook(hook, leaf._data, flow)
+            _accumulate_gradient(leaf, flow, here)
+
+    if RECORDER is not None and type(sweep.adjoints) is RECORDER.GradientList:
+        RECORDER.deliver(tape, sweep.adjoints, here, deliver_gradient)
+    else:
+        for offset, leaf in list(tape.leaves.items()):
+            deliver_gradient(offset, leaf)
     homes: dict[int, tuple[Tape, list[Any]]] = {}
     for offset, (source, origin) in tape.copies.origins.items():
         home = source()
