@@ -251,7 +251,7 @@ static PyObject *watch_collector(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
-#define MAX_FREE 256
+#define MAX_FREE 1024
 static PyObject *free_scalars[MAX_FREE];
 static int free_count;
 
@@ -282,8 +282,11 @@ static void scalar_dealloc(PyObject *self)
         PyObject_ClearWeakRefs(self);
     scalar_clear(self);
     Py_CLEAR(SLOT(self, value_data));
-    if (free_count < MAX_FREE && (kind == scalar_class || kind == numpy_scalar_class))
+    if (free_count < MAX_FREE && (kind == scalar_class || kind == numpy_scalar_class)) {
+        FIELDS(self)->number = 0.0;
+        FIELDS(self)->offset = 0;
         free_scalars[free_count++] = self;
+    }
     else
         PyObject_GC_Del(self);
     Py_DECREF(kind);
@@ -291,15 +294,12 @@ static void scalar_dealloc(PyObject *self)
 
 static PyObject *new_scalar(PyTypeObject *kind)
 {
-    PyObject *self;
+    /* A freed scalar has nothing in its slots, so there is nothing to clear. */
     if (free_count > 0 && (kind == scalar_class || kind == numpy_scalar_class))
-        self = PyObject_Init(free_scalars[--free_count], kind);
-    else {
-        self = PyObject_GC_New(PyObject, kind);
-        if (self == NULL)
-            return NULL;
-    }
-    memset((char *)self + sizeof(PyObject), 0, (size_t)kind->tp_basicsize - sizeof(PyObject));
+        return PyObject_Init(free_scalars[--free_count], kind);
+    PyObject *self = PyObject_GC_New(PyObject, kind);
+    if (self != NULL)
+        memset((char *)self + sizeof(PyObject), 0, (size_t)kind->tp_basicsize - sizeof(PyObject));
     return self;
 }
 
@@ -1044,7 +1044,17 @@ static int add_object(PyObject *self, Py_ssize_t node, PyObject *g, double slope
     return failed;
 }
 
-static int pass_on(GradientList *list, Py_ssize_t from, Py_ssize_t to, double slope)
+static int pass_object_on(GradientList *list, Py_ssize_t from, Py_ssize_t to, double slope)
+{
+    PyObject *g = gradients_item((PyObject *)list, from);
+    if (g == NULL)
+        return -1;
+    const int failed = add_object((PyObject *)list, to, g, slope);
+    Py_DECREF(g);
+    return failed;
+}
+
+static inline int pass_on(GradientList *list, Py_ssize_t from, Py_ssize_t to, double slope)
 {
     if (list->kinds[from] == NUMBER && list->kinds[to] != OBJECT) {
         const double sent = list->numbers[from] * slope;
@@ -1052,12 +1062,7 @@ static int pass_on(GradientList *list, Py_ssize_t from, Py_ssize_t to, double sl
         list->kinds[to] = NUMBER;
         return 0;
     }
-    PyObject *g = gradients_item((PyObject *)list, from);
-    if (g == NULL)
-        return -1;
-    const int failed = add_object((PyObject *)list, to, g, slope);
-    Py_DECREF(g);
-    return failed;
+    return pass_object_on(list, from, to, slope);
 }
 
 /* Whether an extra node passes its gradient on by Python code: it has sources, or its gradient is not a float. */

@@ -68,8 +68,8 @@ from wiregrad.frontends.recording.hints import (
     name_function,
     rename_torch_keywords,
 )
-from wiregrad.frontends.recording.recorder_choice import RECORDER
 from wiregrad.frontends.recording.record import are_discrete, record_op
+from wiregrad.frontends.recording.recorder_choice import RECORDER
 from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
     Value,

@@ -6,10 +6,11 @@ there is a compiler. The environment variable WIREGRAD_RECORDER chooses one of t
 
 from __future__ import annotations
 
-from importlib import import_module
+import sys
 from typing import Any, NamedTuple
 
 from wiregrad.errors import SettingError
+from wiregrad.lazy import load_module_lazily
 from wiregrad.settings import RECORDER_C, RECORDER_PYTHON, RECORDER_VARIABLE, read_setting
 
 EXTENSION_NAME = "wiregrad._recorder"
@@ -34,11 +35,12 @@ def choose_recorder() -> RecorderChoice:
     if wanted == RECORDER_PYTHON:
         return RecorderChoice(None, f"{RECORDER_VARIABLE}={wanted}")
     try:
-        module = import_module(EXTENSION_NAME)
+        load_module_lazily(EXTENSION_NAME).op_names  # noqa: B018 - loads the module
     except ImportError as missing:
         reason = f"the C recorder cannot be loaded: {missing}"
         refused = SettingError(f"{RECORDER_VARIABLE}={wanted}, but {reason}; {BUILD_ADVICE}")
         return RecorderChoice(None, reason, refused if wanted == RECORDER_C else None)
+    module = sys.modules[EXTENSION_NAME]
     return RecorderChoice(module, f"{RECORDER_VARIABLE}={wanted}" if wanted else "it was built with the package")
 
 

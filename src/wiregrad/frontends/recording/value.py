@@ -122,8 +122,11 @@ class Value(ValueMethods, ForeignNames):
         """Make a leaf from a real or complex number or an array of them; `label` is micrograd's word for `name`."""
         if others:
             refuse_keywords(others)
-        value = make_leaf(as_data(data, "a value"), number=number_class(data))
-        if STATE.tape is not None:
+        if type(data) is float:
+            value = make_leaf(data)
+        else:
+            value = make_leaf(as_data(data, "a value"), number=number_class(data))
+        if STATE.innermost is not None and STATE.tape is not None:
             notes_of(value).born = STATE.tape.serial
         if name is not None or label is not None:
             value.name = label if name is None else name
