@@ -26,7 +26,7 @@ $(VENV)/.run: pyproject.toml constraints.txt $(RECORDER) | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt $(RECORDER) | $(VENV)/bin/python
-	$(BIN)/pip install $(PIP_FLAGS) -e ".[test,dev]"
+	WIREGRAD_BUILD_STRICT=1 $(BIN)/pip install $(PIP_FLAGS) -e ".[test,dev]"
 	@touch $@ $(VENV)/.run
 
 # What the tests of the page need: the packages that build it, and a browser.

@@ -95,6 +95,8 @@ double sweep(int inputs, int nodes, const double *x, const int *op, const int *a
 """
 """A tape as one writes it in C: it grows, and stores values and slopes; the graph comes as arrays."""
 C_SIGNS = {"+": 0, "-": 1, "*": 2}
+DEMO_TARGETS = {"micrograd": 20.0, "XAD": 3.0}
+"""The same for a training step of micrograd's demo."""
 BYTES_TARGET, RATIO_TARGET, GROWTH_TARGET = 200.0, 15.0, 1_000_000
 
 Gradient = tuple[float, list[float]]
@@ -395,6 +397,88 @@ class Perceptron:
         return error * error
 
 
+class DemoNetwork:
+    """The network of micrograd's demo: 2-16-16-1 with relu, hinge loss on 100 points, and L2 regularisation."""
+
+    SIZES = (2, 16, 16, 1)
+
+    def __init__(self, kind: Callable[[float], Any], relu: Callable[[Any], Any]) -> None:
+        rng = np.random.default_rng(0)
+        self.kind, self.relu = kind, relu
+        self.points: list[list[float]] = rng.normal(size=(100, 2)).tolist()
+        self.labels = [1.0 if a * b > 0.0 else -1.0 for a, b in self.points]
+        shapes = zip(self.SIZES, self.SIZES[1:], strict=False)
+        self.layers = [
+            [([kind(x) for x in row], kind(0.0)) for row in rng.uniform(-1, 1, (outputs, inputs)).tolist()]
+            for inputs, outputs in shapes
+        ]
+        self.parameters = [p for layer in self.layers for weights, bias in layer for p in (*weights, bias)]
+
+    def score(self, values: list[Any]) -> Any:
+        """Return what the network answers for a point."""
+        for layer in self.layers:
+            sums = [sum((w * x for w, x in zip(weights, values, strict=True)), bias) for weights, bias in layer]
+            values = sums if len(sums) == 1 else [self.relu(total) for total in sums]
+        return values[0]
+
+    def loss(self) -> Any:
+        """Return the loss of all points."""
+        scores = [self.score([self.kind(x) for x in point]) for point in self.points]
+        losses = [self.relu(1 + -label * score) for label, score in zip(self.labels, scores, strict=True)]
+        return sum(losses) * (1.0 / len(losses)) + 1e-4 * sum(p * p for p in self.parameters)
+
+    def step(self) -> float:
+        """Take one step down the gradient of the loss."""
+        for parameter in self.parameters:
+            parameter.grad = 0.0
+        loss = self.loss()
+        loss.backward()
+        for parameter in self.parameters:
+            parameter.data -= RATE * parameter.grad
+        return float(loss.data)
+
+    def step_xad(self, tape: xad.adj_1st.Tape) -> float:
+        """Compute the same gradient with XAD, whose numbers cannot be given new values in place."""
+        tape.clearAll()
+        tape.activate()
+        tape.registerInputs(self.parameters)
+        tape.newRecording()
+        loss = self.loss()
+        tape.registerOutput(loss)
+        loss.derivative = 1.0
+        tape.computeAdjoints()
+        _ = [parameter.value - RATE * parameter.derivative for parameter in self.parameters]
+        tape.deactivate()
+        return float(loss.value)
+
+
+def demo_table() -> tuple[Table, dict[str, float]]:
+    """Measure one training step of micrograd's demo."""
+    tape = xad.adj_1st.Tape()
+    in_xad = DemoNetwork(xad.adj_1st.Real, lambda x: xad.math.max(x, 0.0))
+    tasks: dict[str, Callable[[], float]] = {
+        "wiregrad": DemoNetwork(wg.Value, lambda x: x.relu()).step,
+        "micrograd": DemoNetwork(MicrogradValue, lambda x: x.relu()).step,
+        "XAD": lambda: in_xad.step_xad(tape),
+    }
+    losses = {name: task() for name, task in tasks.items()}
+    if not np.allclose(list(losses.values()), losses["wiregrad"], rtol=1e-9):
+        raise AssertionError(f"the losses differ: {losses}")
+    times = interleaved({name: lambda task=task: seconds(task, 1) for name, task in tasks.items()}, 5)
+    ratios = {name: time / times["wiregrad"] for name, time in times.items()}
+    rows = [
+        [
+            name,
+            milliseconds(time),
+            f"{ratios[name]:.2f}",
+            f"at least {DEMO_TARGETS[name]:g}" if name in DEMO_TARGETS else "",
+        ]
+        for name, time in times.items()
+    ]
+    title = "A training step of micrograd's demo (2-16-16-1, 100 points, hinge loss and L2), median of 5 turns."
+    return Table(title, ["framework", "time", "relative to wiregrad", "target"], rows), ratios
+
+
 def growth(kind: Callable[[float], Any]) -> tuple[float, float]:
     """Return how many bytes training leaves behind with the collector off, by tracemalloc and as the system sees it."""
     model = Perceptron(kind)
@@ -440,9 +524,11 @@ def run() -> Report:
     gc.freeze()
     try:
         races = [Race(nodes) for nodes in SIZES]
+        demo, demo_ratios = demo_table()
         chain, ratios = chain_table()
         memory, held = memory_tables()
     finally:
         gc.unfreeze()
     figures: dict[str, Any] = {f"ratios at {race.nodes}": race.ratios for race in races}
-    return Report([*(race.table() for race in races), chain, *memory], {**figures, "chain": ratios, **held})
+    tables = [*(race.table() for race in races), demo, chain, *memory]
+    return Report(tables, {**figures, "demo": demo_ratios, "chain": ratios, **held})

@@ -584,7 +584,14 @@ static PyObject *find_home(PyObject *leaf)
     PyObject *home = notes == NULL ? NULL : SLOT(notes, notes_home);
     if (home == NULL || !PyWeakref_CheckRef(home))
         return NULL;
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject *tape = NULL;
+    if (PyWeakref_GetRef(home, &tape) <= 0)
+        return NULL;
+    Py_DECREF(tape); /* somebody else holds it: only we run now */
+#else
     PyObject *tape = PyWeakref_GET_OBJECT(home);
+#endif
     if (!is_own_tape(tape))
         return NULL;
     PyObject *buffer = SLOT(tape, tape_buffer);
@@ -1145,6 +1152,71 @@ static PyObject *pull_rows(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
+static void mark_zero(GradientList *list, char *is_zero, Py_ssize_t offset)
+{
+    const Py_ssize_t node = offset / ROW_SIZE;
+    if (offset >= 0 && node < list->size && list->kinds[node] == ABSENT)
+        is_zero[node] = 1;
+}
+
+/* Mark the sources of an extra node; -1 on an error. */
+static int mark_sources(PyObject *tape, GradientList *list, char *is_zero, Py_ssize_t offset)
+{
+    PyObject *extras = SLOT(tape, tape_extras);
+    PyObject *key = PyLong_FromSsize_t(offset);
+    if (key == NULL || extras == NULL || !PyDict_Check(extras)) {
+        Py_XDECREF(key);
+        return key == NULL ? -1 : 0;
+    }
+    PyObject *extra = PyDict_GetItemWithError(extras, key);
+    Py_DECREF(key);
+    if (extra == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *sources = PyTuple_Check(extra) && PyTuple_GET_SIZE(extra) > 1 ? PyTuple_GET_ITEM(extra, 1) : NULL;
+    for (Py_ssize_t k = 0; sources != NULL && PyTuple_Check(sources) && k < PyTuple_GET_SIZE(sources); k++) {
+        const Py_ssize_t source = PyLong_AsSsize_t(PyTuple_GET_ITEM(sources, k));
+        if (source == -1 && PyErr_Occurred())
+            return -1;
+        mark_zero(list, is_zero, source);
+    }
+    return 0;
+}
+
+/* mark_reached(tape, gradients): 1 for each node that a sweep visited without leaving a gradient, in a bytearray. */
+static PyObject *mark_reached(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *tape;
+    GradientList *list;
+    if (!PyArg_ParseTuple(args, "OO!", &tape, gradient_list_class, &list))
+        return NULL;
+    PyObject *buffer = is_connected && Py_TYPE(tape) == tape_class ? SLOT(tape, tape_buffer) : NULL;
+    if (buffer == NULL || !PyByteArray_CheckExact(buffer) || list->size * ROW_SIZE > PyByteArray_GET_SIZE(buffer)) {
+        PyErr_SetString(PyExc_TypeError, "mark_reached needs a tape and the gradients of its nodes");
+        return NULL;
+    }
+    PyObject *marks = PyByteArray_FromStringAndSize(NULL, list->size);
+    if (marks == NULL)
+        return NULL;
+    char *is_zero = PyByteArray_AS_STRING(marks);
+    memset(is_zero, 0, (size_t)list->size);
+    /* A source is an earlier row, so one pass backwards reaches everything. */
+    for (Py_ssize_t node = list->size - 1; node >= 0; node--) {
+        const int is_present = list->kinds[node] != ABSENT;
+        if (!is_present && !is_zero[node])
+            continue;
+        const char *row = PyByteArray_AS_STRING(buffer) + node * ROW_SIZE;
+        int32_t sources[2];
+        memcpy(sources, row + 24, 8);
+        if (sources[0] == EXTRA && mark_sources(tape, list, is_zero, node * ROW_SIZE) < 0) {
+            Py_DECREF(marks);
+            return NULL;
+        }
+        for (int k = 0; k < 2; k++)
+            mark_zero(list, is_zero, sources[k] <= BLOCKED ? BLOCKED - (Py_ssize_t)sources[k] : sources[k]);
+    }
+    return marks;
+}
+
 /* Add a gradient to that of a leaf as `deliver_gradients` does: 1 if that was done, 0 if Python has to do it. */
 static int deliver_number(PyObject *leaf, double gradient, PyObject *place)
 {
@@ -1524,6 +1596,7 @@ static PyMethodDef functions[] = {
     {"op_names", op_names, METH_NOARGS, "Return the names of the ops that have a body here."},
     {"watch_collector", watch_collector, METH_VARARGS, "Show all scalars to the collector when a full collection begins."},
     {"deliver", deliver, METH_VARARGS, "Add the gradients of a sweep to the leaves of a tape."},
+    {"mark_reached", mark_reached, METH_VARARGS, "Mark the nodes that a sweep visited without leaving a gradient."},
     {"pull_rows", pull_rows, METH_VARARGS, "Pass on the gradients of the nodes of a span, last one first."},
     {NULL, NULL, 0, NULL},
 };

@@ -600,6 +600,9 @@ def _iterate_backwards(items: list[Any], high: int) -> Iterator[Any]:
 
 def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
     """Return 1 for each node that a sweep visited without leaving a gradient: its gradient is zero by structure."""
+    if RECORDER is not None and type(adjoints) is RECORDER.GradientList:
+        marks: bytearray = RECORDER.mark_reached(tape, adjoints)
+        return marks
     is_zero = bytearray(len(adjoints))
     stack = list[int]()
     columns = _copy_columns(tape, 0, len(adjoints) * STRIDE)
