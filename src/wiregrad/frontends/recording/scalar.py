@@ -582,6 +582,7 @@ RICH_COMPARISONS = ("<", "<=", "==", "!=", ">", ">=")
 def _connect_recorder(helpers: dict[str, Any]) -> None:
     """Give the C recorder, whose scalars have their operators, what it needs of the Python side."""
     names = [*helpers, "apart"]
+    known = [name for name in RECORDER.op_names() if name in TABLE]
     RECORDER.connect(
         {
             "tape_class": Tape,
@@ -606,12 +607,12 @@ def _connect_recorder(helpers: dict[str, Any]) -> None:
             "numpy_helpers": {name: SCALAR_NAMESPACE[name] for name in names},
             "python_comparisons": tuple(map(_make_comparison, RICH_COMPARISONS)),
             "numpy_comparisons": tuple(map(_make_numpy_comparison, RICH_COMPARISONS)),
-            "ops": {name: (TABLE[name], TABLE.code_of(TABLE[name])) for name in RECORDER.op_names()},
+            "ops": {name: (TABLE[name], TABLE.code_of(TABLE[name])) for name in known},
             "max_tape_bytes": MAX_TAPE_ROWS * STRIDE,
             "max_passes": MAX_REMEMBERED_PASSES,
         }
     )
-    RECORDED_IN_C.update(TABLE[name] for name in RECORDER.op_names())
+    RECORDED_IN_C.update(TABLE[name] for name in known)
 
 
 install_scalars()

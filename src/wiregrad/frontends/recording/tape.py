@@ -248,11 +248,17 @@ class Tape:
 
     def copies_of(self, offset: int) -> Iterator[tuple[Tape, int]]:
         """Walk over a node and its copies: each tape that has it, and the offset there."""
-        yield self, offset
-        for reader in self.copies.readers:
-            tape = reader()
-            if tape is not None and (self.serial, offset) in tape.copies.offsets:
-                yield from tape.copies_of(tape.copies.offsets[self.serial, offset])
+        waiting: list[tuple[Tape, int]] = [(self, offset)]
+        # Two tapes may have copied rows of each other.
+        seen = {(self.serial, offset)}
+        while waiting:
+            home, at = waiting.pop()
+            yield home, at
+            for tape in [reader() for reader in home.copies.readers]:
+                copy = None if tape is None else tape.copies.offsets.get((home.serial, at))
+                if tape is not None and copy is not None and (tape.serial, copy) not in seen:
+                    seen.add((tape.serial, copy))
+                    waiting.append((tape, copy))
 
     def is_long(self) -> bool:
         """Return whether the next op on a leaf should begin a new tape, however many rows were copied here."""
