@@ -21,7 +21,7 @@ from setuptools.command.build_ext import build_ext
 ROOT = Path(__file__).parent
 SOURCES = ROOT / "recorder"
 STRICT_VARIABLE = "WIREGRAD_BUILD_STRICT"
-SAME_BITS = ["-O2", "-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-sin", "-fno-builtin-cos"]
+SAME_BITS = ["-std=c11", "-ffp-contract=off", "-fno-math-errno", "-fno-builtin-sin", "-fno-builtin-cos"]
 """Options under which C rounds as Python does: no fused products, and no sine and cosine computed together."""
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Werror"]
 

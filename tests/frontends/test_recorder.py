@@ -1,4 +1,7 @@
-"""The recorder in C: the same results as the recorder in Python, to the last bit, and no memory lost or misused."""
+"""The recorder in C: the same results as the recorder in Python, to the last bit, and no memory lost or misused.
+
+These tests compare both recorders, so they are not among those that are run a second time on the Python recorder.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.recording import recorder_choice
 from wiregrad.frontends.recording.recorder_choice import RECORDER, choose_recorder
+from wiregrad.frontends.recording.recorder_choice import RECORDER_CHOICE as CHOICE
 from wiregrad.frontends.recording.scalar import NUMPY_FLAVOUR, SCALAR_OPS, generate_scalar_function
 from wiregrad.frontends.recording.tape import ROW_FORMAT
 from wiregrad.frontends.recording.value import NumpyScalar, Scalar
@@ -57,12 +60,6 @@ def run_recorder(code: str, recorder: str, *args: str, **environment: str) -> st
 
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
-
-
-def needs_c_recorder() -> None:
-    """Fail where the extension is missing; in a run on the Python recorder, these tests compare nothing."""
-    if os.environ.get(RECORDER_VARIABLE) != RECORDER_PYTHON:
-        assert RECORDER is not None, recorder_choice.RECORDER_CHOICE.reason
 
 
 def test_the_op_bodies_are_those_of_the_op_table() -> None:
@@ -113,7 +110,7 @@ def outcome_of(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
 
 @pytest.mark.parametrize("op", IN_C, ids=lambda op: op.name)
 def test_an_op_computes_the_same_row_in_c_and_in_python(op: Elementwise) -> None:
-    needs_c_recorder()
+    assert RECORDER is not None, CHOICE.reason
     in_python = generate_scalar_function(op, flavour=NUMPY_FLAVOUR)
     reflected = generate_scalar_function(op, flavour=NUMPY_FLAVOUR, reflected=len(op.inputs) == 2)
     assert in_python is not None
@@ -130,16 +127,12 @@ def test_an_op_computes_the_same_row_in_c_and_in_python(op: Elementwise) -> None
         ]
     with np.errstate(all="ignore"):
         differing = [
-            (operands, outcome_of(SCALAR_OPS[op], operands), outcome_of(function, operands))
+            (operands, in_c, expected)
             for function, operands in cases
-            if not _is_same(outcome_of(SCALAR_OPS[op], operands), outcome_of(function, operands))
+            if (in_c := outcome_of(SCALAR_OPS[op], operands)) != (expected := outcome_of(function, operands))
         ]
 
     assert differing == []
-
-
-def _is_same(one: Any, two: Any) -> bool:
-    return bool(one == two)
 
 
 def test_scalars_have_the_methods_and_names_of_the_python_recorder() -> None:
@@ -190,7 +183,7 @@ def make_chain(size: int) -> tuple[list[Any], Any]:
 
 @pytest.mark.parametrize("size", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
 def test_a_long_chain_is_recorded_swept_and_freed_in_little_memory(size: int) -> None:
-    needs_c_recorder()
+    assert RECORDER is not None, CHOICE.reason
     make_chain(300)
     gc.collect()
     tracemalloc.start()
@@ -204,9 +197,8 @@ def test_a_long_chain_is_recorded_swept_and_freed_in_little_memory(size: int) ->
     tracemalloc.stop()
 
     assert all(isinstance(gradient, float) for gradient in gradients)
-    if RECORDER is not None:
-        assert held < 64 * size
-        assert peak < 2 * held
+    assert held < 64 * size
+    assert peak < 2 * held
     assert left < 100_000
 
 
@@ -316,12 +308,11 @@ def test_an_interrupt_leaves_a_recording_that_goes_on() -> None:
 
 
 def test_the_fields_of_a_scalar_are_checked() -> None:
-    needs_c_recorder()
+    assert RECORDER is not None, CHOICE.reason
     value: Any = wg.Value(1.0) * 2.0
     for name, wrong in [("_data", "text"), ("_data", np.ones(2)), ("_index", "text"), ("_index", 1 << 80)]:
-        if RECORDER is not None:
-            with pytest.raises((TypeError, OverflowError)):
-                setattr(value, name, wrong)
+        with pytest.raises((TypeError, OverflowError)):
+            setattr(value, name, wrong)
 
     assert value._data is value._data
     assert value._data == 2.0
@@ -345,9 +336,7 @@ def test_a_class_of_users_may_derive_from_scalars() -> None:
 
 
 def test_a_gradient_list_acts_as_a_list_of_gradients() -> None:
-    needs_c_recorder()
-    if RECORDER is None:
-        return
+    assert RECORDER is not None, CHOICE.reason
     gradients = RECORDER.GradientList(4)
     array = np.ones(2)
     gradients[0] = 1.5
