@@ -21,13 +21,16 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "wiregrad needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: pyproject.toml constraints.txt | $(VENV)/bin/python
+# The C recorder is built by installing: hatch_build.py.
+RECORDER := hatch_build.py $(wildcard recorder/*)
+
+$(VENV)/.run: pyproject.toml constraints.txt $(RECORDER) | $(VENV)/bin/python
 	$(BIN)/pip install $(PIP_FLAGS) -e .
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/pip install $(PIP_FLAGS) -e ".[test,dev]"
+$(VENV)/.test: pyproject.toml constraints.txt $(RECORDER) | $(VENV)/bin/python
+	WIREGRAD_BUILD_STRICT=1 $(BIN)/pip install $(PIP_FLAGS) -e ".[test,dev]"
 	@$(BIN)/python -m compileall -q src tests/support
 	@touch $@ $(VENV)/.run
 
@@ -68,14 +71,20 @@ page: web/node_modules/.done ## Build the explorer's page into the package
 test: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## Everything that needs no other framework
 	@$(MAKE) --no-print-directory --jobs=2 check run-tests
 
+# What is run on the Python recorder too, where the C recorder was built.
+SECOND_RECORDER := $(addprefix tests/frontends/,test_scalars.py test_values.py test_number_classes.py)
+
 run-tests:
 	$(ONE_BLAS_THREAD) $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers and not full"
+	WIREGRAD_RECORDER=python $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers and not full" $(SECOND_RECORDER)
 
 test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
 	$(ONE_BLAS_THREAD) $(PEERS)/bin/pytest $(PYTEST_WORKERS) -m peers tests/peers
 
 test-all: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## The full counts, too long for every change
 	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers"
+	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 WIREGRAD_RECORDER=python $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers" \
+		tests/frontends --ignore=tests/frontends/test_recorder.py
 
 format: $(VENV)/.test ## Format the code
 	$(BIN)/ruff format .

@@ -16,6 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 WRITERS = (
     "tools/write_stubs.py",
+    "tools/write_recorder.py",
     "docs/generate.py",
     "tests/golden/write_engine.py",
     "tests/golden/write_layout.py",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from wiregrad import ops
 from wiregrad.api import Builder, Circuit, Run, circuit, diff, load
 from wiregrad.errors import WiregradError
+from wiregrad.ir import TABLE as _TABLE
 from wiregrad.lazy import load_module_lazily, load_names_lazily
 
 if TYPE_CHECKING:
@@ -107,11 +108,19 @@ if TYPE_CHECKING:
 
 
 def _find_function(name: str) -> object:
-    """Return a function made of ops, or an op; an op is not remembered, because users may define it again."""
+    """Return a function made of ops, or an op; users may define an op again, so it is compared with the table."""
+    op = _found_ops.get(name)
+    if op is not None and name in _TABLE and _TABLE[name] is op:
+        return op
     function = _values.find_function(name, __all__)
     if name in _values.FUNCTIONS:
         globals()[name] = function
+    else:
+        _found_ops[name] = function
     return function
+
+
+_found_ops: dict[str, object] = {}
 
 
 if not TYPE_CHECKING:

@@ -8,6 +8,7 @@ import pickle
 import threading
 import tracemalloc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -449,3 +450,15 @@ def test_methods_are_those_of_numpy_and_of_the_op_table() -> None:
     assert x.T.shape == (3, 2)
     assert x.reshape(3, 2).shape == x.reshape((3, 2)).shape == (3, 2)
     assert [row.shape for row in x] == [(3,), (3,)]
+
+
+def test_a_hook_is_registered_once_where_two_tapes_have_copied_rows_of_each_other() -> None:
+    x = wg.Value(2.0)
+    a = x * 3.0
+    with ThreadPoolExecutor(max_workers=1) as other:
+        b = other.submit(lambda: a * 2.0).result()
+    c = a + b
+    a.register_hook(lambda grad: 10.0 * grad)
+    c.backward()
+
+    assert x.grad == 90.0

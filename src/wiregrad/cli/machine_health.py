@@ -15,6 +15,7 @@ from wiregrad.backends.compiled import INTERPRETER_TIER
 from wiregrad.backends.native import batch, jit, vector_math
 from wiregrad.backends.native.tiers import LLVM_TIER, STENCIL_TIER
 from wiregrad.errors import NotNativeError, SettingError
+from wiregrad.frontends.recording.recorder_choice import BUILD_ADVICE, RECORDER_CHOICE
 from wiregrad.inspect.report import Report
 
 
@@ -66,7 +67,15 @@ def examine_machine() -> MachineHealth:
     if unknown:
         return MachineHealth(False, (), (*versions, *unknown))
     native = _check_native_code()
-    findings = (*versions, _check_processor(), _check_memory(), _check_vector_math(), _check_switch(), native)
+    findings = (
+        *versions,
+        _check_recorder(),
+        _check_processor(),
+        _check_memory(),
+        _check_vector_math(),
+        _check_switch(),
+        native,
+    )
     stencils = (STENCIL_TIER,) if jit.supports_stencils() else ()
     tiers = (*stencils, LLVM_TIER, INTERPRETER_TIER) if native.ok else (INTERPRETER_TIER,)
     return MachineHealth(native.ok, tiers, findings)
@@ -81,6 +90,16 @@ def _check_package(name: str) -> MachineFinding:
         return MachineFinding(name, metadata.version(name))
     except metadata.PackageNotFoundError:
         return MachineFinding(name, "missing", ok=False, remedy=f"native code needs it: pip install {name}")
+
+
+def _check_recorder() -> MachineFinding:
+    """Say which recorder serves values and transforms, and why."""
+    module, reason, error = RECORDER_CHOICE
+    if module is not None:
+        return MachineFinding("recorder", f"in C: {reason}")
+    is_wanted = error is None and settings.read_setting(settings.RECORDER_VARIABLE) == settings.RECORDER_PYTHON
+    remedy = "" if is_wanted else f"the results are the same, more slowly; {BUILD_ADVICE}"
+    return MachineFinding("recorder", f"in Python: {reason}", ok=is_wanted, remedy=remedy)
 
 
 def _check_processor() -> MachineFinding:

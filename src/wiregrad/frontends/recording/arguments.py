@@ -9,6 +9,7 @@ read-only, so nobody can change it later. Several results of one node travel on 
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -101,7 +102,9 @@ def as_array(data: object, what: str) -> NDArray[Any]:
 
 def refuse_subclass(data: object, what: str) -> None:
     """Raise for an array of a subclass with its own operators, which would be lost without notice."""
-    if isinstance(data, np.ma.MaskedArray):
+    # NumPy imports this module late, and it takes 10 ms; before that there is no masked array.
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(data, masked.MaskedArray):
         raise OperandError(f"{what} is a masked array, whose mask would be lost; fill it first{format_user_line()}")
     if isinstance(data, np.ndarray) and type(data) not in PLAIN_ARRAY_CLASSES:
         name = type(data).__name__

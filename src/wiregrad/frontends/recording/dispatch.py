@@ -72,6 +72,7 @@ from wiregrad.frontends.recording.hints import (
     rename_torch_keywords,
 )
 from wiregrad.frontends.recording.record import are_discrete, record_op
+from wiregrad.frontends.recording.recorder_choice import RECORDER
 from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
     Value,
@@ -459,6 +460,9 @@ def _collect_ufuncs() -> dict[Any, Op]:
 
 
 UFUNCS = _collect_ufuncs()
+if RECORDER is not None:
+    _in_c = frozenset(RECORDER.op_names())
+    RECORDER.connect_ufuncs({ufunc: op.name for ufunc, op in UFUNCS.items() if op.name in _in_c}, apply_ufunc)
 PROPERTY_METHODS = ("T", "mT", "real", "imag", "flat")
 """Methods that are properties: written without parentheses."""
 

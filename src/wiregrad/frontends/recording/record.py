@@ -41,12 +41,14 @@ from wiregrad.frontends.recording.tape import (
     PAUSES,
     PLACES,
     ROW_FORMAT,
+    RUNNING,
     STATE,
     WATCHES,
     DroppedArray,
     ExtraNode,
     Tape,
     TapeKind,
+    forget_transform,
     mode_of,
 )
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
@@ -590,12 +592,16 @@ def broadcast_operands(op: Op, operands: Sequence[Any]) -> Sequence[Any]:
 
 def place_one(value: Value) -> tuple[Tape | None, int]:
     """Return the tape for a packed row of one value, and the offset of the value there."""
+    if RUNNING:
+        forget_transform()
     tape = None if PAUSES.opened and STATE.is_careful else common_tape((value,))
     return tape, LITERAL if tape is None else place_on_tape(tape, value)
 
 
 def place_two(one: Value, two: Value) -> tuple[Tape | None, int, int]:
     """Return the tape for a packed row of two values, and the offsets of the values there."""
+    if RUNNING:
+        forget_transform()
     tape = None if PAUSES.opened and STATE.is_careful else common_tape((one, two))
     if tape is None:
         return None, LITERAL, LITERAL

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -36,16 +37,32 @@ import numpy as np
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import AmbiguousIndexError, OperandError, find_user_frame, format_user_line
 from wiregrad.frontends.recording.record import SCALAR_NAMESPACE, is_tracing, place_one, place_two, record_op
-from wiregrad.frontends.recording.tape import BLOCKED, LITERAL, ROW_FORMAT, STATE
+from wiregrad.frontends.recording.recorder_choice import RECORDER
+from wiregrad.frontends.recording.tape import (
+    BLOCKED,
+    EXTRA_ROW,
+    LITERAL,
+    MAX_TAPE_ROWS,
+    PAUSES,
+    ROW_FORMAT,
+    RUNNING,
+    STATE,
+    STRIDE,
+    ExtraNode,
+    Tape,
+    TapeKind,
+)
 from wiregrad.frontends.recording.user_code import counts_as_int
 from wiregrad.frontends.recording.value import (
     LAST_LOOKUP,
+    MAX_REMEMBERED_PASSES,
     DiscreteValue,
     NumpyScalar,
     PythonFloat,
     PythonInt,
     Scalar,
     Value,
+    ValueNotes,
     as_python_number,
     describe_method,
     is_numeric_operand,
@@ -57,14 +74,25 @@ from wiregrad.frontends.recording.value import (
 )
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, SIGN_METHODS
-from wiregrad.ir.types_and_kinks import Convention, chosen_convention, default_convention, encode_mode, has_kinks
+from wiregrad.ir.types_and_kinks import (
+    CHOSEN_CONVENTIONS,
+    Convention,
+    chosen_convention,
+    default_convention,
+    encode_mode,
+    has_kinks,
+)
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import inline_ops, parse_c_text, write_python_expression
 from wiregrad.ops.gradient_flow import MaskedFlow
 from wiregrad.passes import simplify
+from wiregrad.settings import CONVENTION_VARIABLE
 
 SCALAR_OPS: dict[Op, Callable[..., Any]] = {}
 """The function that applies each op to scalars."""
+
+RECORDED_IN_C: set[Op] = set()
+"""The ops that the C recorder records; users' own ops are not among them."""
 
 SCALAR_NAMESPACE.update(
     chosen=chosen_convention,
@@ -454,7 +482,13 @@ def _install_operators(owner: type[Scalar]) -> None:
 
 def install_scalar_op(op: Elementwise) -> None:
     """Give scalars the generated function of an op, and its method if it has one input."""
-    if is_quick(op):
+    if op in RECORDED_IN_C:
+        SCALAR_OPS[op] = RECORDER.make_function(op.name)
+        if len(op.inputs) == 1:
+            for name in (op.name, *op.aliases):
+                for owner in CLASS_FLAVOURS:
+                    RECORDER.install_method(owner, name, op.name, f"{name}($self, /)\n--\n\n{op.doc}")
+    elif is_quick(op):
         SCALAR_OPS[op] = _make_scalar_apply(op)
         if len(op.inputs) == 1:
             for name in (op.name, *op.aliases):
@@ -521,16 +555,64 @@ def install_scalars() -> None:
     helpers: dict[str, Any] = {"general": _apply_general, "quietly": _record_quietly, "recorded": record_op}
     SCALAR_NAMESPACE.update(helpers, apart=_make_unrecorded, python_apart=_make_unrecorded_python)
     SCALAR_NAMESPACE.update({f"python_{name}": _with_python_result(helper) for name, helper in helpers.items()})
+    if RECORDER is None:
+        _install_python_recorder()
+    else:
+        _connect_recorder(helpers)
+    for owner in CLASS_FLAVOURS:
+        owner.__hash__ = Value.__hash__  # type: ignore[method-assign]
+    for op in TABLE:
+        if isinstance(op, Elementwise):
+            install_scalar_op(op)
+
+
+def _install_python_recorder() -> None:
+    """Give scalars their operators as Python functions."""
     for owner in CLASS_FLAVOURS:
         _install_operators(owner)
     for spelling, python in COMPARISON_METHODS.items():
         setattr(Scalar, f"__{python}__", _make_comparison(spelling))
         setattr(NumpyScalar, f"__{python}__", _make_numpy_comparison(spelling))
-    for op in TABLE:
-        if isinstance(op, Elementwise):
-            install_scalar_op(op)
-    for owner in CLASS_FLAVOURS:
-        owner.__hash__ = Value.__hash__  # type: ignore[method-assign]
+
+
+RICH_COMPARISONS = ("<", "<=", "==", "!=", ">", ">=")
+"""The comparisons in the order of Python's C interface."""
+
+
+def _connect_recorder(helpers: dict[str, Any]) -> None:
+    """Give the C recorder, whose scalars have their operators, what it needs of the Python side."""
+    names = [*helpers, "apart"]
+    known = [name for name in RECORDER.op_names() if name in TABLE]
+    RECORDER.connect(
+        {
+            "tape_class": Tape,
+            "notes_class": ValueNotes,
+            "extra_class": ExtraNode,
+            "extra_row": EXTRA_ROW,
+            "input_op": INPUT,
+            "user_kind": TapeKind.USER,
+            "float64": np.float64,
+            "paused": PAUSES.opened,
+            "running": RUNNING,
+            "chosen_blocks": CHOSEN_CONVENTIONS.opened,
+            "chosen_convention": chosen_convention,
+            "asks_convention": CONVENTION_VARIABLE in os.environ,
+            "last_lookup": LAST_LOOKUP,
+            "place_one": place_one,
+            "place_two": place_two,
+            "numpy_true": np.True_,
+            "numpy_false": np.False_,
+            "hypot": math.hypot,
+            "python_helpers": {name: SCALAR_NAMESPACE[f"python_{name}"] for name in names},
+            "numpy_helpers": {name: SCALAR_NAMESPACE[name] for name in names},
+            "python_comparisons": tuple(map(_make_comparison, RICH_COMPARISONS)),
+            "numpy_comparisons": tuple(map(_make_numpy_comparison, RICH_COMPARISONS)),
+            "ops": {name: (TABLE[name], TABLE.code_of(TABLE[name])) for name in known},
+            "max_tape_bytes": MAX_TAPE_ROWS * STRIDE,
+            "max_passes": MAX_REMEMBERED_PASSES,
+        }
+    )
+    RECORDED_IN_C.update(TABLE[name] for name in known)
 
 
 install_scalars()

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
 from wiregrad.frontends.recording.tape import (
     LITERAL,
     PAUSES,
+    RUNNING,
     STATE,
     STRIDE,
     WATCHES,
@@ -401,6 +403,7 @@ class LiftedCall:
         filled_before = FilledMemory.count
         entered = False
         try:
+            RUNNING[get_ident()] = True
             STATE.innermost, STATE.around = self.session.tape, PAUSES.active_blocks()
             self._lift_arguments(f, chosen, len(args))
             entered = OVERLAY.enter(outermost=before[0] is None)

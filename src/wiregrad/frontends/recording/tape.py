@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
-from functools import cache
+from functools import cache, partial
 from struct import Struct
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.frontends.recording.recorder_choice import RECORDER, RECORDER_ERROR
 from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
 from wiregrad.frontends.recording.user_code import GroupBlock
 from wiregrad.ir import INPUT, TABLE, Op
@@ -176,6 +177,8 @@ class Tape:
     )
 
     def __init__(self, kind: TapeKind = TapeKind.TRANSFORM, guard: ReplayGuard | None = None) -> None:
+        if RECORDER_ERROR is not None:
+            raise RECORDER_ERROR
         self.buffer = bytearray()
         """The rows."""
         self.extras: dict[int, ExtraNode] = {}
@@ -250,11 +253,17 @@ class Tape:
 
     def copies_of(self, offset: int) -> Iterator[tuple[Tape, int]]:
         """Walk over a node and its copies: each tape that has it, and the offset there."""
-        yield self, offset
-        for reader in self.copies.readers:
-            tape = reader()
-            if tape is not None and (self.serial, offset) in tape.copies.offsets:
-                yield from tape.copies_of(tape.copies.offsets[self.serial, offset])
+        waiting: list[tuple[Tape, int]] = [(self, offset)]
+        # Two tapes may have copied rows of each other.
+        seen = {(self.serial, offset)}
+        while waiting:
+            home, at = waiting.pop()
+            yield home, at
+            for tape in [reader() for reader in home.copies.readers]:
+                copy = None if tape is None else tape.copies.offsets.get((home.serial, at))
+                if tape is not None and copy is not None and (tape.serial, copy) not in seen:
+                    seen.add((tape.serial, copy))
+                    waiting.append((tape, copy))
 
     def is_long(self) -> bool:
         """Return whether the next op on a leaf should begin a new tape, however many rows were copied here."""
@@ -336,7 +345,7 @@ class BackwardPass:
 class SweptGradients:
     """The gradients that one backward pass left at the nodes of one tape."""
 
-    __slots__ = ("_adjoints", "_inner", "_passed", "_root", "_seed", "backward")
+    __slots__ = ("_inner", "_passed", "_root", "_seed", "adjoints", "backward")
 
     def __init__(
         self, backward: BackwardPass, adjoints: list[Any], root: int | None = None, seed: object = None
@@ -344,7 +353,7 @@ class SweptGradients:
         self.backward = backward
         self._seed = seed
         """What the pass began with, to compute gradients again that it dropped."""
-        self._adjoints: list[Any] | dict[int, Any] = adjoints
+        self.adjoints: list[Any] | dict[int, Any] = adjoints
         """The gradient of each node by index; after `inner_nodes` was called, a dict without the absent ones."""
         self._root = root
         """The offset where the pass began; None if it began on another tape, and zeros are stored already."""
@@ -361,7 +370,7 @@ class SweptGradients:
     def gradient_at(self, tape: Tape, offset: int) -> Any:
         """Return the gradient at a node: a flow, `STRUCTURAL_ZERO`, or None if the pass did not visit the node."""
         index = offset // STRIDE
-        adjoints = self._adjoints
+        adjoints = self.adjoints
         if isinstance(adjoints, dict):
             flow = adjoints.get(index)
             return self._restore_gradients(tape)[index] if flow is DROPPED_GRADIENT else flow
@@ -385,7 +394,7 @@ class SweptGradients:
                 again = pull_back(tape, [(self._root, self._seed)])
         finally:
             tape.hooks = hooks
-        adjoints = self._adjoints
+        adjoints = self.adjoints
         for index, flow in enumerate(again):
             if flow is not None and adjoints[index] is DROPPED_GRADIENT:
                 adjoints[index] = flow
@@ -397,17 +406,17 @@ class SweptGradients:
             zeros = dict.fromkeys(
                 np.flatnonzero(np.frombuffer(self._zero_mask(tape), np.uint8)).tolist(), STRUCTURAL_ZERO
             )
-            assert isinstance(self._adjoints, list)
-            left = zeros | {k: flow for k, flow in enumerate(self._adjoints) if flow is not None}
+            assert not isinstance(self.adjoints, dict)
+            left = zeros | {k: flow for k, flow in enumerate(self.adjoints) if flow is not None}
             inner = left.keys() - {offset // STRIDE for offset in tape.leaves}
             # One statement, so that an interrupt cannot leave one of them set without the other.
-            self._adjoints, self._inner = left, inner
+            self.adjoints, self._inner = left, inner
         return self._inner
 
     def _zero_mask(self, tape: Tape) -> bytearray:
         if self._passed is None:
-            assert isinstance(self._adjoints, list)
-            self._passed = mark_reached(tape, self._adjoints)
+            assert not isinstance(self.adjoints, dict)
+            self._passed = mark_reached(tape, self.adjoints)
         return self._passed
 
 
@@ -489,15 +498,17 @@ def pull_back(
     sweep over the tape, and the data of its nodes is dropped too.
     """
     stop = max([offset for offset, _ in seeds]) + STRIDE
-    adjoints: list[Any] = [None] * ((stop - start) // STRIDE)
+    size = (stop - start) // STRIDE
+    has_rows = len(tape.extras) * STRIDE != len(tape.buffer) or bool(tape.hooks)
+    adjoints: list[Any] = [None] * size if RECORDER is None or not has_rows else RECORDER.GradientList(size)
     for offset, seed in seeds:
         node = (offset - start) // STRIDE
         adjoints[node] = add_flows(adjoints[node], seed)
-    if len(tape.extras) * STRIDE == len(tape.buffer) and not tape.hooks:
+    if not has_rows:
         _pull_extras(tape.extras, adjoints, start, keep=keep, spend=spend)
         return adjoints
     below = len(adjoints)
-    columns = _copy_columns(tape, start, stop)
+    columns = _copy_columns(tape, start, stop) if RECORDER is None else None
     for offset in sorted(tape.hooks, reverse=True):
         if start <= offset < stop:
             hooked = (offset - start) // STRIDE
@@ -527,7 +538,7 @@ def _copy_columns(tape: Tape, start: int, stop: int) -> NDArray[np.void]:
 
 def _pull_rows(
     tape: Tape,
-    columns: NDArray[np.void],
+    columns: NDArray[np.void] | None,
     adjoints: list[Any],
     start: int,
     span: tuple[int, int],
@@ -535,8 +546,12 @@ def _pull_rows(
     keep: KeptGradients,
     spend: bool,
 ) -> None:
-    """Pass on the gradients of the nodes of a span, last one first."""
+    """Pass on the gradients of the nodes of a span, last one first; `columns` is None if the C recorder serves."""
     low, high = span
+    if columns is None:
+        pull_extra = partial(_pull_at, tape.extras, adjoints, start, keep=keep, spend=spend)
+        RECORDER.pull_rows(tape, adjoints, start, low, high, pull_extra)
+        return
     part = columns[low:high][::-1]
     first = _relative_nodes(part["a"], start)
     second = _relative_nodes(part["b"], start)
@@ -596,6 +611,9 @@ def _iterate_backwards(items: list[Any], high: int) -> Iterator[Any]:
 
 def mark_reached(tape: Tape, adjoints: list[Any]) -> bytearray:
     """Return 1 for each node that a sweep visited without leaving a gradient: its gradient is zero by structure."""
+    if RECORDER is not None and type(adjoints) is RECORDER.GradientList:
+        marks: bytearray = RECORDER.mark_reached(tape, adjoints)
+        return marks
     is_zero = bytearray(len(adjoints))
     stack = list[int]()
     columns = _copy_columns(tape, 0, len(adjoints) * STRIDE)
@@ -695,6 +713,20 @@ UNCHECKED: ScopedSetting[None] = ScopedSetting("wiregrad_unchecked")
 RunningState: TypeAlias = "tuple[Tape | None, list[SettingBlock[None]], RecordingBlock | None]"
 
 
+RUNNING: dict[int, bool] = {}
+"""The threads that may be running a transform, by identifier; `forget_transform` drops those that are not.
+
+In any other thread the C recorder places leaves by itself. An entry is not dropped when its transform ends, because an
+interrupt could come before that.
+"""
+
+
+def forget_transform() -> None:
+    """Note that this thread is not running a transform, if it is not."""
+    if STATE.tape is None:
+        RUNNING.pop(threading.get_ident(), None)
+
+
 class RecordingBlock(OneTimeContext):
     """A `with` block whose code is recorded on one tape, even inside `no_grad`."""
 
@@ -706,6 +738,7 @@ class RecordingBlock(OneTimeContext):
 
     def prepare_entry(self, frame: FrameType) -> None:
         """Begin to record on the tape; `RecordingState.tape` undoes this when it is read after the block has ended."""
+        RUNNING[threading.get_ident()] = True
         self.before = STATE.running_state()
         STATE.innermost, STATE.around, STATE.block = self.tape, PAUSES.active_blocks(), self
 

@@ -39,6 +39,7 @@ from wiregrad.frontends.recording.hints import (
     name_scipy_call,
     refuse_keywords,
 )
+from wiregrad.frontends.recording.recorder_choice import RECORDER
 from wiregrad.frontends.recording.tape import (
     LITERAL,
     STATE,
@@ -122,8 +123,11 @@ class Value(ValueMethods, ForeignNames):
         """Make a leaf from a real or complex number or an array of them; `label` is micrograd's word for `name`."""
         if others:
             refuse_keywords(others)
-        value = make_leaf(as_data(data, "a value"), number=number_class(data))
-        if STATE.tape is not None:
+        if type(data) is float:
+            value = make_leaf(data)
+        else:
+            value = make_leaf(as_data(data, "a value"), number=number_class(data))
+        if STATE.innermost is not None and STATE.tape is not None:
             notes_of(value).born = STATE.tape.serial
         if name is not None or label is not None:
             value.name = label if name is None else name
@@ -555,6 +559,16 @@ class NumpyScalar(Scalar):
     __slots__ = ()
 
 
+if not TYPE_CHECKING and RECORDER is not None:
+    # The same classes in C, with the operators of the op table; a value of theirs holds its number without an object.
+    _in_python = (Scalar, NumpyScalar)
+    Scalar, NumpyScalar = RECORDER.make_scalar_classes(Value, *(f"{__name__}.{kind.__name__}" for kind in _in_python))
+    for _kind, _plain in zip((Scalar, NumpyScalar), _in_python, strict=True):
+        _kind.__name__ = _plain.__name__
+        _kind.__doc__ = _plain.__doc__
+    del _in_python, _kind, _plain
+
+
 class NumpyNumber(Value):
     """A number that is not a `Scalar`: complex, float32, or any traced number that NumPy computes."""
 
@@ -761,17 +775,19 @@ def _make_seed(value: Value, gradient: object) -> Any:
     """Check the gradient that a backward pass starts from, and give it the dtype of the value; 1 by default."""
     data = value._data
     if gradient is None:
+        if type(data) is float:
+            return 1.0
         if np.ndim(data):
             raise GradientError(
                 f"backward() starts from a number; this value has shape {np.shape(data)}: "
                 f"reduce it (v.sum().backward()) or call v.backward(gradient){format_user_line()}"
             )
-        if type(data) is not float and data.dtype.kind == "c":
+        if data.dtype.kind == "c":
             raise GradientError(
                 f"backward() starts from a real number; this one is complex: take its real part or abs, or call "
                 f"v.backward(gradient){format_user_line()}"
             )
-        return 1.0 if type(data) is float else data.dtype.type(1)
+        return data.dtype.type(1)
     seed = gradient._data if isinstance(gradient, Value) else as_array(gradient, "the gradient")
     if np.asarray(seed).dtype.kind not in ("fc" if np.iscomplexobj(data) else "f") + "iu":
         raise OperandError(
@@ -788,21 +804,31 @@ def _can_repeat(tape: Tape) -> bool:
     """Return whether a backward pass can be run again unnoticed: it runs no code of the user's, and is of one tape."""
     if tape.hooks or tape.copies.origins or tape.copies.readers:
         return False
-    return not any(node.op.per_call or getattr(node.op, "opaque", False) for node in tape.extras.values())
+    return not any(
+        node.op is not INPUT and (node.op.per_call or getattr(node.op, "opaque", False))
+        for node in tape.extras.values()
+    )
 
 
 def deliver_gradients(tape: Tape, sweep: SweptGradients) -> None:
     """Add the gradients of a sweep to the leaves, and hand them to the tapes that rows were copied from."""
     here = user_place()
-    for offset, value in tape.leaves.items():
+
+    def deliver_gradient(offset: int, leaf: Value) -> None:
         left = sweep.gradient_at(tape, offset)
         if left is not None:
             flow = _as_flow(left)
-            notes = notes_of(value)
+            notes = notes_of(leaf)
             notes.home = None
             for hook in notes.hooks:
-                flow = run_hook(hook, value._data, flow)
-            _accumulate_gradient(value, flow, here)
+                flow = run_hook(hook, leaf._data, flow)
+            _accumulate_gradient(leaf, flow, here)
+
+    if RECORDER is not None and type(sweep.adjoints) is RECORDER.GradientList:
+        RECORDER.deliver(tape, sweep.adjoints, here, deliver_gradient)
+    else:
+        for offset, leaf in list(tape.leaves.items()):
+            deliver_gradient(offset, leaf)
     homes: dict[int, tuple[Tape, list[Any]]] = {}
     for offset, (source, origin) in tape.copies.origins.items():
         home = source()

@@ -1,0 +1,383 @@
+"""The recorder in C: the same results as the recorder in Python, to the last bit, and no memory lost or misused.
+
+These tests compare both recorders, so they are not among those that are run a second time on the Python recorder.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import os
+import random
+import runpy
+import signal
+import struct
+import subprocess
+import sys
+import tracemalloc
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.frontends.recording.recorder_choice import RECORDER, choose_recorder
+from wiregrad.frontends.recording.recorder_choice import RECORDER_CHOICE as CHOICE
+from wiregrad.frontends.recording.scalar import NUMPY_FLAVOUR, SCALAR_OPS, generate_scalar_function
+from wiregrad.frontends.recording.tape import ROW_FORMAT
+from wiregrad.frontends.recording.value import NumpyScalar, Scalar
+from wiregrad.ops import Elementwise
+from wiregrad.settings import RECORDER_C, RECORDER_PYTHON, RECORDER_VARIABLE
+
+from ..support.recorder_programs import BINARY, ODD_NUMBERS, UNARY
+
+ROOT = Path(__file__).parents[2]
+BLOCK = 250
+SAMPLE = 1
+FULL = [pytest.param(k * BLOCK, marks=pytest.mark.full) for k in range(SAMPLE, 40)]
+IN_C = [op for op in SCALAR_OPS if isinstance(op, Elementwise) and op.name in (*UNARY, *BINARY)]
+POINTS = [
+    *ODD_NUMBERS,
+    *random.Random(0).choices(range(-4, 5), k=6),
+    *(random.Random(1).gauss(0, 2) for _ in range(40)),
+]
+
+
+def run_recorder(code: str, recorder: str, *args: str, **environment: str) -> str:
+    """Run code in a new process on one of the recorders; returns what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, *args],
+        cwd=ROOT,
+        env=os.environ | {RECORDER_VARIABLE: recorder} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_the_op_bodies_are_those_of_the_op_table() -> None:
+    writer = runpy.run_path(str(ROOT / "tools" / "write_recorder.py"))
+
+    assert writer["TARGET"].read_text(encoding="utf-8") == writer["write_op_bodies"](), "run make derive"
+
+
+def test_the_extension_was_built_from_these_sources() -> None:
+    builder = runpy.run_path(str(ROOT / "hatch_build.py"))
+    extension = run_recorder("import wiregrad._recorder as r; print(r.FINGERPRINT)", RECORDER_C).strip()
+
+    assert extension == builder["fingerprint_sources"](), "run make .venv/.test"
+
+
+def test_every_op_of_scalars_has_a_body_in_c() -> None:
+    names = run_recorder("import wiregrad._recorder as r; print(*r.op_names())", RECORDER_C).split()
+
+    assert sorted(names) == sorted([*UNARY, *BINARY])
+
+
+PROGRAMS = "import runpy; runpy.run_module('tests.support.recorder_programs', run_name='__main__')"
+
+
+@pytest.mark.parametrize("first", [*(k * BLOCK for k in range(SAMPLE)), *FULL])
+def test_both_recorders_give_the_same_bits(first: int) -> None:
+    here, there = (run_recorder(PROGRAMS, kind, str(first), str(BLOCK)) for kind in (RECORDER_C, RECORDER_PYTHON))
+    programs = zip(here.split("program "), there.split("program "), strict=True)
+
+    assert [one for one, two in programs if one != two] == []
+
+
+def row_of(value: Any) -> tuple[Any, ...]:
+    """Return the packed row of a value, with NaN as text: its sign is not promised."""
+    row = ROW_FORMAT.unpack_from(value._tape.buffer, value._index)
+    return tuple("nan" if math.isnan(number) else struct.pack("<d", number) for number in row[:3]) + row[3:]
+
+
+def outcome_of(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
+    """Return what an op gives for operands: its row, or the number and op of a node that has none."""
+    result = function(*operands)
+    if not isinstance(result, Scalar) or result._tape is None:
+        return type(result), repr(result)
+    if result._index in result._tape.extras:
+        return type(result), repr(result._data), result.op
+    return type(result), row_of(result)
+
+
+@pytest.mark.parametrize("op", IN_C, ids=lambda op: op.name)
+def test_an_op_computes_the_same_row_in_c_and_in_python(op: Elementwise) -> None:
+    assert RECORDER is not None, CHOICE.reason
+    in_python = generate_scalar_function(op, flavour=NUMPY_FLAVOUR)
+    reflected = generate_scalar_function(op, flavour=NUMPY_FLAVOUR, reflected=len(op.inputs) == 2)
+    assert in_python is not None
+    assert reflected is not None
+    cases: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+    for a in POINTS if len(op.inputs) == 1 else []:
+        cases.append((in_python, (wg.Value(float(a)) * 1.0,)))
+    for a, b in itertools.product(POINTS, POINTS) if len(op.inputs) == 2 else []:
+        one = wg.Value(float(a))
+        cases += [
+            (in_python, (one * 1.0, one * 0.0 + b)),
+            (in_python, (one * 1.0, b)),
+            (lambda x, y: reflected(y, x), (b, one * 1.0)),
+        ]
+    with np.errstate(all="ignore"):
+        differing = [
+            (operands, in_c, expected)
+            for function, operands in cases
+            if (in_c := outcome_of(SCALAR_OPS[op], operands)) != (expected := outcome_of(function, operands))
+        ]
+
+    assert differing == []
+
+
+def test_scalars_have_the_methods_and_names_of_the_python_recorder() -> None:
+    code = (
+        "import inspect, wiregrad as wg\n"
+        "v = wg.Value(2.0)\n"
+        "print(type(v), type(v * v).__name__, type(v).__module__, v.tanh.__name__, wg.Value.tanh.__name__)\n"
+        "print(sorted(dir(type(v))), v.tanh.__doc__, inspect.signature(v.tanh))"
+    )
+
+    assert run_recorder(code, RECORDER_C) == run_recorder(code, RECORDER_PYTHON)
+
+
+@pytest.mark.parametrize(
+    ("setting", "module", "error"),
+    [("", None, None), (RECORDER_C, None, "cannot be loaded"), ("bogus", None, "must be one of python, c")],
+)
+def test_without_the_extension_the_python_recorder_serves(
+    setting: str, module: Any, error: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wiregrad._recorder", None)
+    monkeypatch.setenv(RECORDER_VARIABLE, setting)
+    choice = choose_recorder()
+
+    assert choice.module is module
+    assert (choice.error is None) if error is None else (error in str(choice.error))
+
+
+def test_a_recorder_that_there_is_not_is_refused_when_something_is_recorded() -> None:
+    code = (
+        "import sys; sys.modules['wiregrad._recorder'] = None\n"
+        "import wiregrad as wg\n"
+        "try: wg.Value(1.0) + 1.0\n"
+        "except wg.errors.SettingError as error: print(error)"
+    )
+
+    assert "WIREGRAD_RECORDER=c, but the C recorder cannot be loaded" in run_recorder(code, RECORDER_C)
+
+
+def make_chain(size: int) -> tuple[list[Any], Any]:
+    """Return leaves and the last value of a chain of `size` nodes."""
+    x, w, b = (wg.Value(number) for number in (0.5, 0.9, 0.1))
+    y = x
+    for _ in range(size // 3):
+        y = (y * w + b).tanh()
+    return [x, w, b], y
+
+
+@pytest.mark.parametrize("size", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
+def test_a_long_chain_is_recorded_swept_and_freed_in_little_memory(size: int) -> None:
+    assert RECORDER is not None, CHOICE.reason
+    make_chain(300)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    leaves, y = make_chain(size)
+    y.backward()
+    held, peak = (number - before for number in tracemalloc.get_traced_memory())
+    gradients = [leaf.grad for leaf in leaves]
+    del leaves, y
+    left = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+
+    assert all(isinstance(gradient, float) for gradient in gradients)
+    assert held < 64 * size
+    assert peak < 2 * held
+    assert left < 100_000
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_values_die_with_their_last_reference_in_any_order(seed: int) -> None:
+    rng = random.Random(seed)
+    gc.disable()
+    try:
+        pool = [wg.Value(rng.gauss(0, 1)) for _ in range(3)]
+        for _ in range(50):
+            pool.append(rng.choice(pool) * rng.choice(pool) + 1.0)
+        pool[-1].backward()
+        references = [weakref.ref(value) for value in pool]
+        tape = weakref.ref(pool[-1]._tape)
+        rng.shuffle(pool)
+        while pool:
+            pool.pop()
+        alive = [reference for reference in references if reference() is not None]
+        tape_lives = tape() is not None
+    finally:
+        gc.enable()
+
+    assert alive == []
+    assert not tape_lives
+
+
+def make_cycle() -> weakref.ref[Any]:
+    """Return a reference to a value whose hook refers to it."""
+    held: list[Any] = []
+    y = wg.Value(2.0) * 3.0
+    held.append(y)
+    y.register_hook(held.append)
+    return weakref.ref(y)
+
+
+def test_a_cycle_through_a_hook_is_collected() -> None:
+    reference = make_cycle()
+    gc.collect()
+
+    assert reference() is None
+
+
+def use_many_ways(value: Any) -> None:
+    """Use a scalar in ways that take every path of the recorder, errors included."""
+    leaf = wg.Value(1.5)
+    y = (value * leaf + 2.0) / (1.0 + leaf * leaf)
+    y = (y - 3 + np.float64(2.0)).tanh().exp() ** 2
+    assert y > -1.0
+    z = (y / 0.0, wg.maximum(y, leaf), np.hypot(y, leaf), -y % 3.0, y * np.ones(2))
+    for bad in ("text", None, 10**400):
+        with pytest.raises((TypeError, ValueError, ArithmeticError)):
+            _ = y * bad
+    with wg.no_grad():
+        _ = y * leaf
+    z[1].backward()
+    assert leaf.grad is not None
+
+
+@pytest.mark.parametrize("rounds", [2_000, pytest.param(200_000, marks=pytest.mark.full)])
+def test_no_memory_is_lost_on_any_path(rounds: int) -> None:
+    start = wg.Value(0.5)
+    for _ in range(300):
+        use_many_ways(start * 1.0)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(rounds):
+        use_many_ways(start * 1.0)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+
+    assert grown < 200_000
+
+
+def test_an_interrupt_leaves_a_recording_that_goes_on() -> None:
+    x = wg.Value(0.5)
+    gradients = set()
+
+    class InterruptError(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise InterruptError
+
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for k in range(30):
+            y = x
+            signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0003 * k)
+            try:
+                while True:
+                    y = (y * x + 1.0).tanh()
+                    if y._index > 3_000_000:
+                        y.backward()
+                        y = x
+            except InterruptError:
+                pass
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            x.grad = None
+            (x * x * 3.0).backward()
+            gradients.add(x.grad)
+    finally:
+        signal.signal(signal.SIGALRM, old)
+
+    assert gradients == {3.0}
+
+
+def test_the_fields_of_a_scalar_are_checked() -> None:
+    assert RECORDER is not None, CHOICE.reason
+    value: Any = wg.Value(1.0) * 2.0
+    for name, wrong in [("_data", "text"), ("_data", np.ones(2)), ("_index", "text"), ("_index", 1 << 80)]:
+        with pytest.raises((TypeError, OverflowError)):
+            setattr(value, name, wrong)
+
+    assert value._data is value._data
+    assert value._data == 2.0
+
+
+def test_a_class_of_users_may_derive_from_scalars() -> None:
+    class Mine(Scalar):
+        __slots__ = ("extra",)
+
+    mine: Any = object.__new__(Mine)
+    mine._data = 2.0
+    mine._tape = None
+    mine._index = 0
+    mine.extra = [mine]
+    reference = weakref.ref(mine)
+    del mine
+    gc.collect()
+
+    assert reference() is None
+    assert issubclass(NumpyScalar, Scalar)
+
+
+def test_a_gradient_list_acts_as_a_list_of_gradients() -> None:
+    assert RECORDER is not None, CHOICE.reason
+    gradients = RECORDER.GradientList(4)
+    array = np.ones(2)
+    gradients[0] = 1.5
+    gradients[1] = array
+    gradients[2] = array
+    gradients[2] = None
+
+    assert [*gradients] == [1.5, array, None, None]
+    assert gradients[1] is array
+    assert len(gradients) == 4
+    with pytest.raises(IndexError):
+        gradients[4] = 1.0
+    with pytest.raises(IndexError):
+        _ = gradients[4]
+
+
+UNDER_SANITIZERS = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("wiregrad._recorder", sys.argv.pop(1))
+module = importlib.util.module_from_spec(spec)
+sys.modules["wiregrad._recorder"] = module
+spec.loader.exec_module(module)
+import runpy
+runpy.run_module("tests.support.recorder_programs", run_name="__main__")
+"""
+
+
+@pytest.mark.full
+def test_the_sanitizers_find_nothing(tmp_path: Path) -> None:
+    builder = runpy.run_path(str(ROOT / "hatch_build.py"))
+    options = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    extension = builder["compile_recorder"](tmp_path, options)
+    libraries = [
+        subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    environment = {
+        "LD_PRELOAD": " ".join(libraries),
+        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",
+        "PYTHONMALLOC": "malloc",
+    }
+    checked = run_recorder(UNDER_SANITIZERS, RECORDER_C, str(extension), "0", "2000", **environment)
+
+    assert checked == run_recorder(PROGRAMS, RECORDER_PYTHON, "0", "2000")
