@@ -15,3 +15,8 @@ def recursion_limit_1000() -> Iterator[None]:
     sys.setrecursionlimit(1000)
     yield
     sys.setrecursionlimit(before)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest test, so that the other workers do not wait for it at the end."""
+    items.sort(key=lambda item: item.path.name != "test_contributing.py")

@@ -11,13 +11,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Route, sync_playwright
+
+from wiregrad.cli.explore import PRESETS
 
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--renderer-process-limit=1"]
 WIDE = (1280, 800)
 NARROW = (360, 740)
+SAMPLED_PRESETS = [
+    key if key in ("neuron", "fan-out", "nan") else pytest.param(key, marks=pytest.mark.full) for key in PRESETS
+]
+"""The presets, of which an ordinary run tries three."""
 PATIENCE = 300_000
 """Milliseconds that an answer may take on a busy machine."""
 

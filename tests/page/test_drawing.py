@@ -319,8 +319,15 @@ def test_after_three_wrong_numbers_the_number_can_be_shown(board_of: Callable[..
     assert board.page.locator("svg .value").text_content() == "2.99"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, NARROW])
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        (WIDE, "light"),
+        (NARROW, "dark"),
+        pytest.param(WIDE, "dark", marks=pytest.mark.full),
+        pytest.param(NARROW, "light", marks=pytest.mark.full),
+    ],
+)
 def test_the_exercise_is_accessible_at_every_stage(
     board_of: Callable[..., Board], size: tuple[int, int], scheme: str
 ) -> None:
