@@ -1,8 +1,8 @@
-// Builds the page into the Python package: one classic script for the page and the single file, one module for notebooks.
+// Builds the page into the Python package: classic scripts for the page and the single file, one module for notebooks.
 // `node build.mjs --check` builds nothing: it fails where what is committed is not what would be built.
 import { build } from "esbuild";
 import { readFile, writeFile, mkdir } from "node:fs/promises";
-import { dirname, extname, join } from "node:path";
+import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import ts from "typescript";
 
@@ -40,7 +40,7 @@ const common = {
   write: false,
   target: "es2022",
   legalComments: "inline",
-  charset: "ascii",
+  charset: "utf8",
   // Children as arguments and not as a property: the page is 2 % smaller.
   tsconfigRaw: { compilerOptions: { jsx: "react", jsxFactory: "h", jsxFragmentFactory: "Fragment" } },
   inject: ["src/jsx.ts"],
@@ -52,8 +52,36 @@ async function made(entry, format, more = {}) {
   return result.outputFiles[0].text;
 }
 
+// The explorer is two classic scripts: the first draws the circuit, the second is one function that makes the drawers from
+// what the first shares with it. esbuild splits modules only, so its imports and exports are turned into plain names here.
+async function madeInTwo(entry, late) {
+  const { outputFiles } = await build({
+    ...common, entryPoints: { entry, late }, format: "esm", splitting: true, outdir: "out", chunkNames: "shared",
+  });
+  const parts = Object.fromEntries(outputFiles.map(({ path, text }) => [basename(path), withoutModules(text)]));
+  const { "entry.js": first, "late.js": second, "shared.js": shared, ...rest } = parts;
+  if (Object.keys(rest).length) throw new Error(`more parts than two scripts can hold: ${Object.keys(rest)}`);
+  return [
+    `globalThis.wgShared=(()=>{${shared.body}return{${shared.exported}}})();(()=>{const{${first.imported}}=wgShared;${first.body}})();`,
+    `globalThis.wgDrawers=$shared=>{const{${second.imported}}=$shared;${second.body}return{${second.exported}}};`,
+  ];
+}
+
+// Take imports and exports from a minified module: `a as b` is `a:b` where it is imported, and `b:a` where it is exported.
+function withoutModules(text) {
+  const [imports, exports] = [/\bimport\{([^}]*)\}from"\.\/shared\.js";/g, /\bexport\{([^}]*)\};?\s*$/];
+  const names = (list) => list.split(",").map((name) => name.trim().split(" as "));
+  const imported = [...text.matchAll(imports)].flatMap(([, list]) => names(list).map(([name, own = name]) => `${name}:${own}`));
+  const exported = names(text.match(exports)?.[1] ?? "").map(([own, name = own]) => (own ? `${name}:${own}` : ""));
+  const body = text.replace(imports, "").replace(exports, "");
+  if (/\b(import|export)\{/.test(body)) throw new Error("the modules of the page could not be taken apart");
+  return { body, imported: imported.join(), exported: exported.join() };
+}
+
+const [explorer, drawers] = await madeInTwo("src/main.tsx", "src/ui/drawers.ts");
 const files = {
-  "explorer.js": await made("src/main.tsx", "iife"),
+  "explorer.js": explorer,
+  "drawers.js": drawers,
   "large.js": await made("src/large/main.tsx", "iife"),
   "learn.js": await made("src/learn/main.tsx", "iife"),
   "widget.js": await made("src/widget.tsx", "esm"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+import simulated_learners
 import write_learn
 
 STALE = "stale: run `make derive` and read the diff"
@@ -37,14 +38,38 @@ def test_golden_questions_are_fresh(seed: int) -> None:
     assert stored["absent"] == fresh["absent"], STALE
 
 
+@pytest.mark.parametrize("k", range(len(write_learn.LEARNERS)))
+def test_golden_learners_are_fresh(k: int) -> None:
+    stored = json.loads(write_learn.LESSONS_FILE.read_text(encoding="utf-8"))["learners"][k]
+    fresh = json.loads(json.dumps(write_learn.work_through_lessons(write_learn.LEARNERS[k])))
+
+    for key, lesson in stored["lessons"].items():
+        facts = ("seen", "round", "met", "answered", "first", "done")
+        assert {name: lesson[name] for name in facts} == {name: fresh["lessons"][key][name] for name in facts}, STALE
+
+
+def run_page_tests(golden: Path, variable: str, tests: str) -> None:
+    """Run tests of the page on a golden file of one's own."""
+    node = shutil.which("node") or "node"
+    environment = {**os.environ, variable: str(golden)}
+    done = subprocess.run(
+        [node, "test.mjs", tests], cwd=WEB, capture_output=True, text=True, check=False, env=environment
+    )
+
+    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+
+
+@pytest.mark.full
+def test_a_hundred_learners_have_the_same_progress_in_the_page(tmp_path: Path) -> None:
+    golden = tmp_path / "lessons.json"
+    golden.write_text(write_learn.write_lessons(range(simulated_learners.LEARNERS)), encoding="utf-8")
+
+    run_page_tests(golden, "LESSONS_GOLDEN", "lessons")
+
+
 @pytest.mark.full
 def test_500_seeds_give_the_same_questions_and_verdicts_in_the_page(tmp_path: Path) -> None:
     golden = tmp_path / "learn.json"
     golden.write_text(write_learn.write_document(range(500)), encoding="utf-8")
-    node = shutil.which("node") or "node"
-    environment = {**os.environ, "LEARN_GOLDEN": str(golden)}
-    done = subprocess.run(
-        [node, "test.mjs", "learn"], cwd=WEB, capture_output=True, text=True, check=False, env=environment
-    )
 
-    assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    run_page_tests(golden, "LEARN_GOLDEN", "learn")

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 import wiregrad as wg
 from wiregrad.errors import NoQuestionError
 from wiregrad.learn.answers import is_accepted
+from wiregrad.learn.lessons import load_course
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import QuestionSource, judge_answer
+from wiregrad.learn.sentences import TITLES
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+from simulated_learners import LEARNERS, MISCONCEPTIONS, Encounter, SimulatedLearner, enroll
 
 FORMULAS = (
     "n = x1*w1 + x2*w2 + b; o = tanh(n)",
@@ -106,3 +114,63 @@ def draw_questions(kind: str, count: int) -> Iterator[tuple[wg.Circuit, Question
             yield circuit, source, source.draw(kind, number)
         except NoQuestionError:
             yield circuits[1], sources[1][1], sources[1][1].draw(kind, number)
+
+
+NO_MISCONCEPTIONS = {
+    "near", "neutral", "unreadable", "only-here", "right", "right-1", "right-2", "right-3", "claim-true", "claim-false",
+    "fired", "router-all", "branch-one",
+}  # fmt: skip
+"""Titles that are no belief: verdicts without a mistake, and other names of mistakes that are in the list."""
+DRAWN_ONLY = {
+    "two-drivers", "leaf-unknown", "leaf-twice", "leaf-missing", "output-missing", "output-twice", "cycle",
+    "open-input", "loose-end", "wrong-op", "other-grouping", "not-in-formula", "output-early", "computed-twice",
+}  # fmt: skip
+"""Mistakes of drawings, which questions cannot show."""
+
+
+@cache
+def worked_through(number: int) -> SimulatedLearner:
+    """Return a learner at the end of the last lesson."""
+    learner = enroll(number)
+    for lesson in load_course():
+        learner.work_through(lesson)
+    return learner
+
+
+def test_every_mistake_that_a_question_can_show_is_believed_by_someone() -> None:
+    named = {key for key in TITLES if "." not in key} - NO_MISCONCEPTIONS - DRAWN_ONLY
+
+    assert named == {belief.key for belief in MISCONCEPTIONS}
+    assert {belief.key for k in range(LEARNERS) for belief in enroll(k).beliefs} == named
+
+
+@pytest.mark.parametrize(
+    "number",
+    [*range(0, 60, 12), *(pytest.param(k, marks=pytest.mark.full) for k in range(LEARNERS) if k % 12 or k >= 60)],
+)
+def test_a_misconception_is_named_within_three_questions_of_its_kind(number: int) -> None:
+    learner = worked_through(number)
+
+    for belief in learner.beliefs:
+        own = [each for each in learner.encounters if each.belief == belief.key]
+        kinds = dict.fromkeys(each.kind for each in own)
+        late = {kind: turns for kind in kinds if (turns := count_until_named(own, kind)) > 3}
+        assert own, f"{belief.key} never showed in the lessons"
+        assert late == {}, [each for each in own if each.kind in late][:4]
+
+
+def count_until_named(encounters: list[Encounter], kind: str) -> float:
+    """Return at which question of a kind, counted from 1, a misconception was named."""
+    turns = (k for k, each in enumerate((each for each in encounters if each.kind == kind), 1) if each.is_named)
+    return next(turns, math.inf)
+
+
+@pytest.mark.full
+def test_a_hundred_learners_are_named_rightly() -> None:
+    encounters = [each for number in range(LEARNERS) for each in worked_through(number).encounters]
+    missed = [each for each in encounters if not each.is_named]
+    accused = [each for each in missed if each.said not in ("neutral", "near")]
+
+    assert len(encounters) > 10_000
+    assert len(missed) <= 0.02 * len(encounters), missed[:5]
+    assert len(accused) <= 0.001 * len(encounters), accused

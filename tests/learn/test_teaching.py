@@ -6,12 +6,15 @@ import base64
 import json
 import re
 import stat
+import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wiregrad.errors import FileAccessError, FileFormatError, InputError, NoQuestionError, WiregradError
+from wiregrad.learn.lessons import load_course
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz_run import show_number
 from wiregrad.learn.teaching import (
@@ -30,7 +33,11 @@ from wiregrad.learn.teaching import (
     read_question_file,
     read_question_set,
     read_results,
+    render_gradebook,
 )
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
+from simulated_learners import MISCONCEPTIONS, SimulatedLearner
 
 KEY = bytes(range(32))
 SPLITTERS = QuestionSet("Splitters add", "y = x*x + x", seed=3, kinds=("gather", "structure", "leaf"))
@@ -159,9 +166,13 @@ def test_a_gradebook_marks_changed_and_unsigned_files(tmp_path: Path) -> None:
 
 def test_a_gradebook_counts_who_makes_a_mistake(tmp_path: Path) -> None:
     wrong = show_number(SPLITTERS.draw()[0].mistakes[0].number)
-    path = save(tmp_path / "a.json", grade_answers(answer_page(SPLITTERS, [wrong, None, None]), KEY))
+    answers = [wrong, None, None]
+    paths = [
+        save(tmp_path / f"{learner}.json", grade_answers(answer_page(SPLITTERS, answers, learner), KEY))
+        for learner in ("Amara", "Bao")
+    ]
 
-    assert str(read_gradebook([path, path], KEY)).splitlines()[-1] == "one branch only: 2 of 2"
+    assert str(read_gradebook([*paths, paths[0]], KEY)).splitlines()[-1] == "one branch only: 2 of 2"
 
 
 @pytest.mark.parametrize(
@@ -256,3 +267,62 @@ def test_a_site_has_an_index_that_links_to_each_page(tmp_path: Path) -> None:
     assert "Lesson &lt;1&gt;" in index
     with pytest.raises(FileAccessError, match="cannot write"):
         export_site(paths[0], [])
+
+
+def save_progress(folder: Path, name: str, belief: str, lessons: int, **changes: object) -> str:
+    """Write the progress of a learner who has worked through the first lessons; `changes` are made to the first one."""
+    learner = SimulatedLearner(tuple(each for each in MISCONCEPTIONS if each.key == belief), 0)
+    done = {lesson.key: {"screen": 0, **asdict(learner.work_through(lesson))} for lesson in load_course()[:lessons]}
+    done["circuit"] |= changes
+    return save(folder / f"{name}.json", {"version": 1, "last": "", "learner": name.title(), "lessons": done})
+
+
+def test_a_gradebook_reads_progress_in_the_lessons(tmp_path: Path) -> None:
+    path = save_progress(tmp_path, "amara", "other-op", 3)
+    [row] = read_gradebook([path], KEY).rows
+
+    assert (row.learner, row.right, row.count, row.state) == ("Amara", 1, 14, "played")
+    assert row.lessons[:4] == ("begun", "begun", "done", "new")
+    assert row.mistakes == {"another op": 1}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"done": True}, {"met": []}, {"answered": 99}, {"first": 0}, {"logs": {}}, {"round": 7}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_progress_that_was_changed_is_marked(tmp_path: Path, changes: dict[str, object]) -> None:
+    path = save_progress(tmp_path, "amara", "other-op", 1, **changes)
+    book = read_gradebook([path], KEY)
+
+    assert [row.state for row in book.rows] == ["changed"]
+    assert "says something else than its answers" in str(book)
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        ({"version": 2, "lessons": {}}, "wanted version 1"),
+        ({"version": 1, "lessons": []}, "wanted version 1"),
+        ({"version": 1, "lessons": {"circuit": 3}}, "is an object"),
+        ({"version": 1, "lessons": {"circuit": {"logs": {"x": []}}}}, "by the number of the screen"),
+        ({"version": 1, "lessons": {"circuit": {"logs": {"1": ["a"] * 500}}}}, "at most 400 texts"),
+        ({"version": 1, "name": "x"}, "has no entry 'name'"),
+    ],
+)
+def test_progress_that_cannot_be_read_is_refused(tmp_path: Path, data: object, part: str) -> None:
+    with pytest.raises(FileFormatError, match=part):
+        read_gradebook([save(tmp_path / "a.json", data)], KEY)
+
+
+def test_the_table_of_a_class_joins_the_files_of_a_learner(tmp_path: Path) -> None:
+    results = grade_answers(answer_page(SPLITTERS, [*RIGHT]), KEY)
+    paths = [save_progress(tmp_path, "amara", "other-op", 2), save(tmp_path / "results.json", results)]
+    book = read_gradebook(paths, KEY)
+    data = book.to_data()
+
+    assert [row["learner"] for row in data["rows"]] == ["Amara"]
+    assert data["rows"][0]["sets"] == {"Splitters add": [3, 3]}
+    assert data["rows"][0]["mistakes"] == {"another op": "open"}
+    assert (data["files"], data["signed"], data["played"]) == (2, 1, 1)
+    assert "gradebook" in render_gradebook(book, "Class 11b")

@@ -2,7 +2,8 @@
 
 `python -m tests.page.contact_sheet FILE.png` writes the sheet; `--shots FOLDER` keeps the single pictures; `--mock
 FOLDER` writes beside FILE.png one picture for each of the mock-up's: the mock-up on the left, the page on the right.
-`--docs FOLDER` writes the pictures of the documentation alone.
+`--presets FOLDER` writes one sheet for each size and light, with every preset at four moments. `--docs FOLDER` writes
+the pictures of the documentation alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ from tempfile import TemporaryDirectory
 from playwright.sync_api import Browser
 
 from .driver import chromium
-from .screenshots import DOCS, SHOTS, SIGNS, Shot, photograph_all, photograph_signs
+from .screenshots import (
+    DOCS,
+    LOOKS,
+    MOMENTS,
+    SHOTS,
+    SIGNS,
+    Shot,
+    list_preset_shots,
+    photograph_all,
+    photograph_signs,
+)
 
 STYLE = """body { margin: 24px; background: #fff; color: #15171c; font: 15px Arial, sans-serif }
 main { display: grid; grid-template-columns: repeat(var(--columns), 1fr); gap: 20px }
@@ -71,6 +82,19 @@ def write_contact_sheet(browser: Browser, shots: Iterable[Shot], folder: Path, p
     write_sheet(browser, figures, 4, (640, 400), path)
 
 
+def write_preset_sheets(browser: Browser, folder: Path) -> list[Path]:
+    """Write a sheet for each size and light: a row for every preset, from before its run to its end."""
+    sheets = []
+    for scheme, size in LOOKS:
+        shots = list_preset_shots(scheme, size)
+        with TemporaryDirectory() as scratch:
+            pictures = photograph_all(browser, shots, Path(scratch))
+            figures = [draw_figure(picture, shot.caption) for picture, shot in zip(pictures, shots, strict=True)]
+            sheets.append(folder / f"presets-{size[0]}-{scheme}.png")
+            write_sheet(browser, figures, len(MOMENTS), (round(400 * size[0] / size[1]), 400), sheets[-1])
+    return sheets
+
+
 def write_comparisons(browser: Browser, mock: Path, folder: Path) -> list[Path]:
     """Write a picture for each of the mock-up's: the mock-up on the left, the page on the right."""
     by_name = {shot.name: shot for shot in SHOTS}
@@ -118,6 +142,7 @@ def main() -> None:
     parser.add_argument("sheet", type=Path, nargs="?", help="where the sheet goes")
     parser.add_argument("--shots", type=Path, metavar="FOLDER", help="keep the single pictures here")
     parser.add_argument("--mock", type=Path, metavar="FOLDER", help="compare with the pictures of a mock-up")
+    parser.add_argument("--presets", type=Path, metavar="FOLDER", help="write sheets of every preset here")
     parser.add_argument("--docs", type=Path, metavar="FOLDER", help="write the pictures of the documentation here")
     parser.add_argument("--only", default="", metavar="TEXT", help="only states whose name has this in it")
     options = parser.parse_args()
@@ -130,6 +155,9 @@ def main() -> None:
             write_contact_sheet(browser, [shot for shot in SHOTS if options.only in shot.name], folder, options.sheet)
         if options.mock:
             write_comparisons(browser, options.mock, options.sheet.parent)
+        if options.presets:
+            options.presets.mkdir(parents=True, exist_ok=True)
+            write_preset_sheets(browser, options.presets)
         if options.docs:
             write_docs_pictures(browser, options.docs)
 

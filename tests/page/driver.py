@@ -279,8 +279,9 @@ class Explorer:
         return found
 
     def violations(self) -> list[str]:
-        """Ask the accessibility checker about the page as it is now."""
+        """Ask the accessibility checker about the page once nothing moves: colours in between have less contrast."""
         self.page.evaluate(AXE.read_text("utf8"))
+        self.page.evaluate(SETTLED)
         found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
         return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 
@@ -306,6 +307,16 @@ BACKGROUND = """() => {
   const clear = () => getComputedStyle(element).backgroundColor.endsWith(", 0)");
   while (clear() && element.parentElement) element = element.parentElement;
   return getComputedStyle(element).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number);
+}"""
+SETTLED = """async () => {
+  await document.fonts.ready;
+  const frame = () => new Promise(requestAnimationFrame);
+  // A picture is fitted to its frame after the first one, and what it shows may move then.
+  for (let still = 0; still < 2; await frame()) {
+    const moving = document.getAnimations().filter(each => each.effect.getComputedTiming().endTime < Infinity);
+    still = moving.length ? 0 : still + 1;
+    await Promise.all(moving.map(each => each.finished.catch(() => null)));
+  }
 }"""
 MOVING = """() => [...document.querySelectorAll("*")].filter(element => {
   const style = getComputedStyle(element);

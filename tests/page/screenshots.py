@@ -12,9 +12,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, FloatRect
 
+import wiregrad as wg
 from wiregrad.cli.explore import PRESETS
 
-from .driver import NARROW, PATIENCE, WIDE, Explorer, Watched
+from .driver import PATIENCE, Explorer, Watched
 from .subjects import Pages
 
 CARDS = {
@@ -188,14 +189,25 @@ DOCS = [
     Shot("explorer-notebook", "A notebook cell", page="cell", size=(1000, 420), scale=2),
 ]  # fmt: skip
 """The pictures of the documentation."""
-LOOKS = [("light", WIDE), ("dark", WIDE), ("light", NARROW)]
+LOOKS = [(scheme, size) for size in (WALL, LAPTOP, PHONE) for scheme in ("light", "dark")]
 """How every preset is looked at: colours and size."""
+MOMENTS = ("idle", "forward", "backward", "done")
 
 
 def list_preset_shots(scheme: str, size: tuple[int, int]) -> list[Shot]:
-    """List every preset in one light and size."""
+    """List every preset in one light and size: before its run, in the middle of both passes, and after."""
     media = {"color_scheme": scheme}
-    return [Shot(f"preset-{key}", key, f"#v=1&p={key}&s=d", size=size, media=media) for key in PRESETS]
+    return [
+        Shot(f"preset-{key}-{moment}", f"{key}, {moment}", f"#v=1&p={key}&s={code}", size=size, media=media)
+        for key, preset in PRESETS.items()
+        for moment, code in zip(MOMENTS, list_codes(preset.formula), strict=True)
+    ]
+
+
+def list_codes(formula: str) -> tuple[str, str, str, str]:
+    """Return where a run of a formula is at each of the moments, as addresses write it."""
+    middle = len(wg.circuit(formula)) // 2
+    return "i", f"f{middle}", f"b{middle}", "d"
 
 
 def photograph(browser: Browser, pages: Pages, shot: Shot, folder: Path, symbol: str = "") -> Path:

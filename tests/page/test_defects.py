@@ -27,7 +27,13 @@ SET_FONT = """async size => {
   document.querySelectorAll(".wg-app, svg").forEach(part => part.style.fontFamily = "Adjusted");
   await new Promise(requestAnimationFrame);
 }"""
-STATES = ["#v=1&p=neuron&s=b4", "#v=1&p=neuron&s=f4", "#v=1&p=softmax&s=d", "#v=1&p=neuron&s=b4&sel=n:o"]
+STATES = [
+    "#v=1&p=neuron&s=b4",
+    "#v=1&p=neuron&s=f4",
+    "#v=1&p=softmax&s=d",
+    "#v=1&p=neuron&s=b4&sel=n:o",
+    "#v=1&p=mlp&s=b11",
+]
 WORDS = PARTS.replace(".say", ".say-head, .sentence")
 """The words themselves: long ones grow beyond the room that they have."""
 CUT = """panel => [...panel.querySelectorAll("text")].filter(text => {

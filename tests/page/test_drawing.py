@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
-from wiregrad.learn.drawing import EXERCISES, DrawingNumbers, build_drawing
+from wiregrad.learn.drawing import EXERCISES, DrawingNumbers, build_drawing, check_drawing
 from wiregrad.learn.sentences import TITLES
 
 from .conftest import Opener
@@ -193,18 +193,34 @@ def board_of(opened: Opener, drawing_page: Path) -> Callable[..., Board]:
     return open_board
 
 
+def spoil(formula: str) -> tuple[Data, str]:
+    """Return the drawing of a formula with a mistake, and its name: another op in the first box that has one."""
+    data = build_drawing(formula)
+    swaps = {"add": "multiply", "multiply": "add", "subtract": "add", "divide": "multiply"}
+    box = next(node for node in data["nodes"] if node["op"] in swaps)
+    box["op"] = swaps[box["op"]]
+    return data, check_drawing(formula, data).mistakes[0].key
+
+
 @pytest.mark.parametrize("formula", SOLVED)
 def test_an_exercise_is_solved_by_keys_alone(board_of: Callable[..., Board], formula: str) -> None:
     board = board_of(formula)
     board.reach()
     board.press("Control+Enter")
     assert board.feedback == TITLES["open-input"]
+    spoilt, mistake = spoil(formula)
+    draw_by_keys(board, spoilt)
+    board.press("Control+Enter")
+    assert board.feedback == (TITLES.get(f"draw.{mistake}") or TITLES[mistake])
+    board.reach()
+    while board.page.get_by_role("button", name="Undo").is_enabled():
+        board.press("Control+z")
     draw_by_keys(board, build_drawing(formula))
     board.press("Control+Enter")
     assert board.feedback == "Right"
     answer_numbers(board, formula, wrong="1e6")
 
-    assert board.log == ["open-input", "neutral", "solved"]
+    assert board.log == ["open-input", mistake, "neutral", "solved"]
     assert "complete" in board.page.locator(".feedback p").inner_text()
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, expect
 
-from wiregrad.frontends import parse_formula
 from wiregrad.learn.answers import show_exactly
 from wiregrad.learn.drawing import build_drawing
 from wiregrad.learn.lessons import (
@@ -19,11 +18,13 @@ from wiregrad.learn.lessons import (
     TextScreen,
     fill_placeholders,
     load_course,
+    open_quiz,
     render_course,
 )
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import Quiz
 from wiregrad.learn.quiz_run import show_number
+from wiregrad.learn.sentences import TITLES
 
 from .conftest import Opener
 from .driver import NARROW, WIDE, Explorer
@@ -116,7 +117,7 @@ class Learner:
 
     def work(self, screen: QuestionScreen, *, blunder: bool) -> list[str]:
         """Answer the questions of a screen; with `blunder`, the first of each kind by a mistake. Return leaks."""
-        quiz = Quiz(parse_formula(screen.formula), screen.seed, leaves=screen.leaves, kinds=screen.kinds)
+        quiz = open_quiz(screen)
         missed: set[str] = set()
         leaks = []
         while question := quiz.next():
@@ -133,12 +134,15 @@ class Learner:
         return leaks
 
     def draw(self, screen: DrawScreen) -> None:
-        """Draw the circuit, fill in its numbers, and go on."""
+        """Check an empty board, then draw the circuit, fill in its numbers, the first wrongly, and go on."""
         expect(self.heading).to_contain_text("Draw the circuit of")
         board = Board(self.explorer)
+        board.reach()
+        self.press("Control+Enter")
+        expect(board.page.locator(".feedback h2")).to_have_text(TITLES["open-input"])
         draw_by_keys(board, build_drawing(screen.formula))
         self.press("Control+Enter")
-        answer_numbers(board, screen.formula)
+        answer_numbers(board, screen.formula, wrong="1e6")
         expect(board.page.locator(".feedback p")).to_contain_text("complete")
         self.explorer.page.get_by_role("link", name="Continue").focus()
         self.press("Enter")
@@ -206,7 +210,7 @@ def test_progress_survives_a_reload_in_the_middle_of_a_question(opened: Opener, 
     screen = COURSE[SAMPLE].screens[2]
     assert isinstance(screen, QuestionScreen)
     learner = Learner(opened(f"#/{SAMPLE}/3", path=course_file), COURSE[SAMPLE])
-    quiz = Quiz(parse_formula(screen.formula), screen.seed, leaves=screen.leaves, kinds=screen.kinds)
+    quiz = open_quiz(screen)
     question = quiz.next()
     assert question is not None
     learner.answer(quiz, question, wrong_answer(question))
@@ -316,10 +320,80 @@ def test_a_hint_may_be_asked_for_first_and_goes_up_the_ladder(opened: Opener, co
         expect(page.locator(".ladder .taken")).to_have_count(taken)
 
     expect(page.locator(".hint-text")).to_contain_text("sends")
+    expect(page.get_by_role("button", name="Play it again")).to_be_visible()
     page.keyboard.press("Alt+p")
     expect(page.locator(".circuit")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.locator("#answer")).to_be_focused()
+
+
+@pytest.mark.parametrize("motion", ["no-preference", "reduce"])
+def test_the_last_hint_plays_the_step(opened: Opener, course_file: Path, motion: str) -> None:
+    page = opened(f"#/{SAMPLE}/3", path=course_file, reduced_motion=motion).page
+    for _ in range(3):
+        page.keyboard.press("Alt+h")
+    # Pulses run along the wires where motion is wanted; the marks of the step stand there in any case.
+    expect(page.locator(".slowly .step-marks")).to_have_count(1)
+    expect(page.locator(".slowly .pulse")).to_have_count(0 if motion == "reduce" else 2)
+    expect(page.locator(".slowly .content.moves")).to_have_count(0 if motion == "reduce" else 1)
+
+    expect(page.locator("#answer")).to_be_focused()
+
+
+def test_a_branch_that_is_missing_is_lit_and_the_sum_has_open_places(opened: Opener, course_file: Path) -> None:
+    screen = COURSE["splitters"].screens[2]
+    assert isinstance(screen, QuestionScreen)
+    question = open_quiz(screen).next()
+    assert question is not None
+    page = opened("#/splitters/3", path=course_file, reduced_motion="reduce").page
+    first = next(mistake for mistake in question.mistakes if mistake.key == "branch-first")
+    page.keyboard.type(repr(first.number))
+    page.keyboard.press("Enter")
+
+    expect(page.locator(".sum-card .open text")).to_have_text(["?", "?"])
+    expect(page.locator(".sum-card .counted text")).to_have_text(show_number(first.number))
+    expect(page.locator(".sum-card .note")).to_have_text("1 of 3 branches counted")
+    expect(page.locator(".branches .missing")).to_have_text(["missing", "missing"])
+
+
+def test_a_hunt_leaves_a_trail(opened: Opener, course_file: Path) -> None:
+    screen = COURSE["broken"].screens[1]
+    assert isinstance(screen, QuestionScreen)
+    question = open_quiz(screen).next()
+    assert question is not None
+    page = opened("#/broken/2", path=course_file, reduced_motion="reduce")
+    wrong = [k for k, option in enumerate(question.options) if not option.right]
+    right = [k for k, option in enumerate(question.options) if option.right]
+    for k in (*wrong, *right):
+        page.page.locator(".choices input").nth(k).focus()
+        page.page.keyboard.press("Space")
+        page.page.keyboard.press("Enter")
+    places = ["not here"] * len(wrong) + ["here"]
+
+    expect(page.page.locator(".trail li span:is(.open, .cleared)")).to_have_text(places)
+    expect(page.page.locator(".trail-marks text")).to_have_text([str(k + 1) for k in range(len(places))])
+    expect(page.page.locator(".feedback")).to_contain_text("Born at")
+    assert page.violations() == []
+
+
+def test_a_mistake_in_a_drawing_is_kept_and_shown_on_the_map(opened: Opener, course_file: Path) -> None:
+    formula = "f = a * b"
+    at = 1 + [screen.formula for screen in COURSE[SAMPLE].screens if isinstance(screen, DrawScreen)].index(formula)
+    at += next(k for k, screen in enumerate(COURSE[SAMPLE].screens) if isinstance(screen, DrawScreen))
+    page = opened(f"#/{SAMPLE}/{at}", path=course_file)
+    board = Board(page)
+    board.reach()
+    board.press("Control+Enter")
+    page.page.reload()
+    page.page.evaluate("location.hash = '#/'")
+    expect(page.page.locator(".met .open")).to_have_text("an input is open")
+    page.page.evaluate(f"location.hash = '#/{SAMPLE}/{at}'")
+    draw_by_keys(board, build_drawing(formula))
+    board.press("Control+Enter")
+    expect(page.page.locator(".feedback h2")).to_have_text("Right")
+    page.page.evaluate("location.hash = '#/'")
+
+    expect(page.page.locator(".met .cleared")).to_have_text("an input is open")
 
 
 def test_nonsense_costs_no_attempt(opened: Opener, course_file: Path) -> None:

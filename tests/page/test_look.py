@@ -131,6 +131,54 @@ def test_bars_legend_and_drawers_cover_neither_each_other_nor_the_picture(opened
     assert {where: pairs for where, pairs in found.items() if pairs} == {}
 
 
+LEGEND_CUT = """() => [...document.querySelectorAll(".legend text")].filter(text => {
+  const {left, right} = text.getBoundingClientRect();
+  return left < 0 || right > innerWidth;
+}).map(text => text.textContent)"""
+CROWDED_CELLS = """() => [...document.querySelectorAll(".timeline .cell text")].filter(text =>
+  text.getBoundingClientRect().width > text.parentNode.querySelector(".body").getBoundingClientRect().width
+).map(text => text.textContent)"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_no_label_of_legend_or_timeline_is_wider_than_its_room(opened: Opener, size: tuple[int, int]) -> None:
+    page = opened(size=size, reduced_motion="reduce")
+    wrong = {}
+    for key in PRESETS:
+        page.choose(key)
+        page.button("Run backward").click()
+        wrong[key] = page.page.evaluate(LEGEND_CUT) + page.page.evaluate(CROWDED_CELLS)
+
+    assert {key: labels for key, labels in wrong.items() if labels} == {}
+
+
+ENLARGED = (640, 400)
+"""What is left of a window of 1280 by 800 at 200 percent zoom."""
+SENTENCE_CUT = """() => {
+  const [say, sheet] = [document.querySelector(".say"), document.querySelector(".sheet")];
+  const {left, right, top, bottom} = say.getBoundingClientRect();
+  const end = Math.min(right, sheet ? sheet.getBoundingClientRect().left : innerWidth);
+  const range = document.createRange();
+  range.selectNodeContents(say);
+  return [...range.getClientRects()].filter(word => word.width && (word.left < left - 1 || word.right > end + 1
+    || word.top < top - 1 || word.bottom > bottom + 1)).length;
+}"""
+
+
+@pytest.mark.parametrize("card", ["", "&sel=n:p"], ids=["alone", "card"])
+def test_every_word_of_a_step_is_seen_at_twice_the_size(opened: Opener, card: str) -> None:
+    page = opened(f"#v=1&p=softmax{card}", size=ENLARGED)
+    picture = page.box_of(".drawing")
+    cut, moved = {}, {}
+    for _ in range(20):
+        page.page.keyboard.press("ArrowRight")
+        cut[page.said] = page.page.evaluate(SENTENCE_CUT)
+        moved[page.said] = page.box_of(".drawing") != picture
+
+    assert {words: count for words, count in cut.items() if count} == {}
+    assert not any(moved.values())
+
+
 CALLOUTS_OUTSIDE = """() => {
   const {left, right, top, bottom} = document.querySelector(".drawing").getBoundingClientRect();
   return [...document.querySelectorAll(".step-marks rect")].filter(part => {

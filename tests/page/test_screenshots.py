@@ -12,7 +12,7 @@ from wiregrad.cli.explore import PRESETS
 
 from .contact_sheet import MOCKED, write_contact_sheet
 from .driver import ROOT
-from .screenshots import DOCS, LOOKS, SHOTS, list_preset_shots, photograph_all
+from .screenshots import DOCS, LOOKS, MOMENTS, SHOTS, list_preset_shots, photograph_all
 
 
 def size_of(picture: Path) -> tuple[int, int]:
@@ -26,7 +26,7 @@ def size_of(picture: Path) -> tuple[int, int]:
 def test_every_preset_is_photographed(browser: Browser, tmp_path: Path, scheme: str, size: tuple[int, int]) -> None:
     pictures = photograph_all(browser, list_preset_shots(scheme, size), tmp_path)
 
-    assert {path.name for path in pictures} == {f"preset-{key}.png" for key in PRESETS}
+    assert {path.name for path in pictures} == {f"preset-{key}-{moment}.png" for key in PRESETS for moment in MOMENTS}
     assert {size_of(path) for path in pictures} == {size}
     assert min(path.stat().st_size for path in pictures) > 5_000
 

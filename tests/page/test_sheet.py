@@ -7,8 +7,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from wiregrad.learn.lessons import QuestionScreen, load_course, open_quiz, render_course
 from wiregrad.learn.quiz_run import show_number
-from wiregrad.learn.teaching import QuestionSet, build_pages, export_site, grade_answers, read_json_file
+from wiregrad.learn.teaching import (
+    QuestionSet,
+    build_pages,
+    export_site,
+    grade_answers,
+    read_gradebook,
+    read_json_file,
+    render_gradebook,
+)
 
 from .driver import AXE, NARROW, PATIENCE, WIDE, Watched
 
@@ -88,3 +97,56 @@ def test_a_graded_page_saves_answers_that_python_grades(browser: Browser, tmp_pa
     assert results["learner"] == "Amara"
     assert (watched.errors, watched.foreign, violations(page)) == ([], [], [])
     page.context.close()
+
+
+def test_progress_that_a_learner_saves_comes_into_the_table_of_the_class(browser: Browser, tmp_path: Path) -> None:
+    lesson = next(lesson for lesson in load_course() if lesson.key == "forward")
+    screen = lesson.screens[1]
+    assert isinstance(screen, QuestionScreen)
+    question = open_quiz(screen).next()
+    assert question is not None
+    (tmp_path / "lessons.html").write_text(render_course(), "utf8")
+    page, watched = open_page(browser, tmp_path / "lessons.html", WIDE, "light")
+    page.evaluate("location.hash = '#/forward/2'")
+    page.locator("#answer").fill(show_number(question.mistakes[0].number))
+    page.keyboard.press("Enter")
+    expect(page.locator(".said h2")).to_have_text(question.mistakes[0].title)
+    page.evaluate("location.hash = '#/'")
+    page.get_by_label("Your name").fill("Amara B.")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save progress").click()
+    saved = tmp_path / download.value.suggested_filename
+    download.value.save_as(saved)
+    changed = tmp_path / "bao.json"
+    changed.write_text(
+        saved.read_text("utf8").replace("Amara B.", "Bao").replace('"done": false', '"done": true'), "utf8"
+    )
+    page.context.close()
+    book = read_gradebook([saved, changed], KEY)
+
+    assert saved.name == "progress-amara-b.json"
+    assert [(row.learner, row.state) for row in book.rows] == [("Amara B.", "played"), ("Bao", "changed")]
+    assert look_at_class(browser, tmp_path / "class.html", render_gradebook(book, "Class 11b")) == []
+    assert (watched.errors, watched.foreign) == ([], [])
+
+
+def look_at_class(browser: Browser, path: Path, text: str) -> list[str]:
+    """Look at the table of a class with one learner and a changed file; return violations."""
+    path.write_text(text, "utf8")
+    found: list[str] = []
+    for size, scheme in ((WIDE, "light"), (NARROW, "dark")):
+        page, _ = open_page(browser, path, size, scheme)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Class 11b")
+        expect(page.locator("tbody tr")).to_have_count(2)
+        expect(page.locator("tbody tr").nth(1).locator(".doubt")).to_contain_text("!")
+        expect(page.locator("tbody tr").nth(0).locator(".mistake .still")).to_have_count(1)
+        expect(page.locator(".advice")).to_contain_text("2 of the 2 who met")
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Export CSV").click()
+        csv = Path(download.value.path()).read_text("utf8").splitlines()
+        assert csv[0].startswith("learner,A formula is a circuit,")
+        assert csv[1].startswith("Amara B.,not begun,begun,")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        found += violations(page)
+        page.context.close()
+    return found

@@ -10,6 +10,8 @@ import { selectionCode, selectionOf } from "./state/selection";
 import { canRun, OPTIONS, type Action, type Options, type Session } from "./state/session";
 import { positionCode, positionOf } from "./state/timeline";
 import { App } from "./ui/app";
+import * as drawers from "./ui/drawers";
+import { provideDrawers } from "./ui/late";
 
 type Hear = (content: { id?: string } | undefined, buffers: (DataView | ArrayBuffer)[]) => void;
 
@@ -204,6 +206,8 @@ function show({ model, el }: Place): () => void {
     render(null, el);
   };
 }
+
+provideDrawers(() => drawers);
 
 type Show = typeof show;
 const SHARED = Symbol.for("wiregrad.explorer");

@@ -1,23 +1,10 @@
 // Answers of the page beside Python's: paths, faults, kinks and searches from the golden file; nudges by hand.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { branches, callable, evaluate, kinksOf, parse, split } from "../src/engine";
 import {
-  branches,
-  callable,
-  check,
-  evaluate,
-  find,
-  FindMistake,
-  firstNonFinite,
-  kinksOf,
-  nudge,
-  parse,
-  paths,
-  pathText,
-  split,
-  spoiledText,
-  spotText,
-} from "../src/engine";
+  check, find, FindMistake, firstNonFinite, nudge, paths, pathText, spoiledText, spotText,
+} from "../src/engine/questions";
 import { plain, plus, scaled, times } from "../src/engine/scaled";
 import { suggest } from "../src/engine/words";
 import { ascii, decoded, given, golden, type Golden } from "./golden";

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { evaluate, find, parse, ranksOf, sizeOf } from "../src/engine";
+import { evaluate, parse, ranksOf, sizeOf } from "../src/engine";
+import { find } from "../src/engine/questions";
 import { heatOf, heatQuery, heatText, type Heat } from "../src/layout/heat";
 
 const heat: Heat = { ranks: 6, low: -2, high: 2, counts: [[1, 0, 0, 3], [0, 0, 0, 0]], zero: [0, 2], absent: [0, 0], bad: [0, 0] };

@@ -107,7 +107,9 @@ function overlapping(made: Picture): string[] {
 
 test("no two boxes overlap at any detail level", () => {
   for (const detail of [0, 1, 2, 3, 4, 5]) {
-    const found = golden.pictures.map((given) => overlapping(drawn(given, { detail, chain: 2, split: true })));
+    // An ordinary run draws every picture at two of the levels.
+    const chosen = golden.pictures.filter((_, k) => process.env.WIREGRAD_TEST_ALL || k % 3 === detail % 3);
+    const found = chosen.map((given) => overlapping(drawn(given, { detail, chain: 2, split: true })));
 
     assert.deepEqual(found.flat(), []);
   }
@@ -139,8 +141,9 @@ test("no number, caption or local derivative overlaps a box or another one", () 
     for (const [k, one] of places.entries()) {
       for (const two of [...places.slice(k + 1), ...made.boxes]) {
         const apart = one.x >= two.x + two.width || two.x >= one.x + one.width;
+        if (apart || one.y >= two.y + two.height || two.y >= one.y + one.height) continue;
 
-        assert.ok(apart || one.y >= two.y + two.height || two.y >= one.y + one.height, `${given.name}: ${JSON.stringify([one, two])}`);
+        assert.fail(`${given.name}: ${JSON.stringify([one, two])}`);
       }
     }
   }

@@ -32,7 +32,7 @@ test("texts are made harmless, measured and cut as Python does", () => {
 test("what was not computed reads as a dash, and what is blocked says so", () => {
   assert.equal(read(null), NOT_COMPUTED);
   assert.notEqual(NOT_COMPUTED.text, "0");
-  assert.equal(BLOCKED.text, "blocked");
+  assert.equal(BLOCKED.text, "no gradient");
 });
 
 test("NaN and infinities are no numbers", () => {

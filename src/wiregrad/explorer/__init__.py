@@ -8,7 +8,7 @@ circuit that a page shows and runs it again.
 - `circuit_views` answers questions about circuits that are too large to send whole, with pictures of parts of them;
   `group_board` lays out their groups, and `find_language` searches them.
 - `html_page` writes the single file.
-- `local_server` answers requests, and starts and stops; `request_guard` decides which requests may pass.
+- `local_server` decides which requests may pass (`RequestGuard`) and answers them; it starts and stops.
 - `training_page` is the page of a training.
 - `widget` shows the page in a notebook.
 

@@ -153,7 +153,7 @@ def _extract_names(circuit: CircuitGraph, keep: NDArray[np.bool_], position: NDA
 def _choose_outputs(
     circuit: CircuitGraph, inside: NDArray[np.bool_], chosen: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return the outputs of the whole circuit that lie in the part; if there are none, the last node of the part."""
+    """Return the outputs of the whole circuit that are in the part; if there are none, the last node of the part."""
     c = circuit.columns
     outputs = [(node, label) for node, label in zip(c.outputs.tolist(), c.labels, strict=True) if inside[node]]
     if not outputs:
@@ -196,7 +196,7 @@ class BoxContents:
         return self._label_masks[path]
 
     def mask_group(self, path: str, first: int, last: int) -> NDArray[np.bool_]:
-        """Return which nodes from `first` to `last` lie in a group; an empty path is the whole circuit.
+        """Return which nodes from `first` to `last` are in a group; an empty path is the whole circuit.
 
         >>> import wiregrad as wg
         >>> BoxContents(wg.circuit("x * x")).mask_group("", 0, 1).tolist()
@@ -282,7 +282,7 @@ def encode_picture(
     cap: int,
     down: bool,
 ) -> dict[str, Any]:
-    """Encode the picture of a part of a circuit that lies in a group; nodes have the indices of the whole circuit.
+    """Encode the picture of a part of a circuit that is in a group; nodes have the indices of the whole circuit.
 
     >>> import wiregrad as wg
     >>> import numpy as np

@@ -1,7 +1,8 @@
 """The page as one HTML file that contains its style, script and data and fetches nothing.
 
-Invariants: the content security policy allows one script and one style by their hashes, so no text of a circuit can
-become either; the data is JSON in which `<`, `>` and `&` are escaped.
+Invariants: the content security policy allows the page's own scripts and its style by their hashes, so no text of a
+circuit can become either; the data is JSON in which `<`, `>` and `&` are escaped. The explorer has two scripts: the
+first draws the circuit, the second waits until a drawer or a card is opened.
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ import html
 import json
 import re
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 
 from wiregrad.backends import RunRecord
 from wiregrad.draw.layout.labels import escape_unprintable
 from wiregrad.errors import FileAccessError, FileFormatError
-from wiregrad.explorer.page_data import build_page_data
+from wiregrad.explorer.page_data import build_file_data
 from wiregrad.ir import CircuitGraph
 
 SCRIPT_FILE = "explorer.js"
+DRAWERS_SCRIPT_FILE = "drawers.js"
+"""The script of the drawers and cards: it only defines a function, which the first script calls when it needs it."""
 STYLE_FILE = "explorer.css"
 LARGE_SCRIPT_FILE = "large.js"
 LARGE_STYLE_FILE = "large.css"
 """The script and the style of pages that hold a summary: of a large circuit, or of a training."""
 SHEET_FILES = ("sheet.js", "sheet.css")
-"""The script and the style of pages that ask the questions of a set."""
+"""The script and the style of pages that ask the questions of a set, and of the table of a class."""
 LEARN_SCRIPT_FILE = "learn.js"
 LEARN_STYLE_FILE = "learn.css"
 """The script and the style of pages that hold lessons."""
@@ -74,7 +78,7 @@ def to_html(
     >>> page.startswith("<!doctype html>"), "connect-src 'none'" in page
     (True, True)
     """
-    return render_page(build_page_data(circuit, run, source=source, formula=formula), title or circuit.name)
+    return render_page(build_file_data(circuit, run, source=source, formula=formula), title or circuit.name)
 
 
 def render_page(data: object, title: str) -> str:
@@ -83,10 +87,13 @@ def render_page(data: object, title: str) -> str:
     >>> "<title>a &lt; b" in render_page({}, "a < b")
     True
     """
-    script, style = map(read_inline_file, choose_files(data))
-    meta = f'<meta http-equiv="Content-Security-Policy" content="{build_content_policy(script, style)}">\n'
-    parts = {"style": f"<style>{style}</style>", "script": f"<script>{script}</script>"}
-    return _fill_template(data, title, policy=meta, **parts)
+    names, style_name = choose_files(data)
+    # The page writes itself down when its main script begins, so everything else must be there before it.
+    scripts = [read_inline_file(name) for name in reversed(names)]
+    style = read_inline_file(style_name)
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{build_content_policy(scripts, style)}">\n'
+    elements = "\n".join(f"<script>{script}</script>" for script in scripts)
+    return _fill_template(data, title, policy=meta, style=f"<style>{style}</style>", script=elements)
 
 
 def render_served_page(data: object, title: str) -> str:
@@ -96,23 +103,26 @@ def render_served_page(data: object, title: str) -> str:
     True
     """
     # An empty icon keeps browsers from requesting /favicon.ico.
-    script, style = choose_files(data)
+    names, style = choose_files(data)
     links = f'<link rel="icon" href="data:,">\n<link rel="stylesheet" href="/{style}">'
-    return _fill_template(data, title, policy="", style=links, script=f'<script src="/{script}" defer></script>')
+    scripts = "\n".join(f'<script src="/{name}" defer></script>' for name in names)
+    return _fill_template(data, title, policy="", style=links, script=scripts)
 
 
-def choose_files(data: object) -> tuple[str, str]:
-    """Return the script and the style of a page.
+def choose_files(data: object) -> tuple[tuple[str, ...], str]:
+    """Return the scripts of a page, the main one first, and its style.
 
     >>> choose_files({}), choose_files({"summary": {}})
-    (('explorer.js', 'explorer.css'), ('large.js', 'large.css'))
+    ((('explorer.js', 'drawers.js'), 'explorer.css'), (('large.js',), 'large.css'))
     """
     parts = data.keys() if isinstance(data, dict) else set()
     if "course" in parts:
-        return LEARN_SCRIPT_FILE, LEARN_STYLE_FILE
-    if "sheet" in parts:
-        return SHEET_FILES
-    return (LARGE_SCRIPT_FILE, LARGE_STYLE_FILE) if {"summary", "training"} & parts else (SCRIPT_FILE, STYLE_FILE)
+        return (LEARN_SCRIPT_FILE,), LEARN_STYLE_FILE
+    if {"sheet", "gradebook"} & parts:
+        return (SHEET_FILES[0],), SHEET_FILES[1]
+    if {"summary", "training"} & parts:
+        return (LARGE_SCRIPT_FILE,), LARGE_STYLE_FILE
+    return (SCRIPT_FILE, DRAWERS_SCRIPT_FILE), STYLE_FILE
 
 
 def _fill_template(data: object, title: str, **parts: str) -> str:
@@ -120,14 +130,15 @@ def _fill_template(data: object, title: str, **parts: str) -> str:
     return PAGE_TEMPLATE.format(title=f"{escape_title(title)} - wiregrad", root=ROOT_ELEMENT_ID, data=block, **parts)
 
 
-def build_content_policy(script: str, style: str) -> str:
-    """Return the content security policy of a single file: this script, this style, images in data URLs, nothing else.
+def build_content_policy(scripts: Sequence[str], style: str) -> str:
+    """Return the content security policy of a single file: its scripts, its style, images in data URLs, nothing else.
 
-    >>> build_content_policy("", "").startswith("default-src 'none'; script-src 'sha256-")
+    >>> build_content_policy([""], "").startswith("default-src 'none'; script-src 'sha256-")
     True
     """
+    hashes = " ".join(f"'{hash_source(script)}'" for script in scripts)
     return (
-        f"default-src 'none'; script-src '{hash_source(script)}'; style-src '{hash_source(style)}'; img-src data:; "
+        f"default-src 'none'; script-src {hashes}; style-src '{hash_source(style)}'; img-src data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
 

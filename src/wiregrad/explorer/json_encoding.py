@@ -21,7 +21,7 @@ from wiregrad.draw.layout.picture import MAX_SOURCE_COLUMNS, collect_captions
 from wiregrad.dtypes import JsonValue, WireType, format_short
 from wiregrad.inspect.report import format_operand
 from wiregrad.ir import CONSTANT, CircuitGraph, Pattern, Place, Row
-from wiregrad.ir.node_titles import find_given_name, write_expression
+from wiregrad.ir.circuit import find_given_name, write_expression
 from wiregrad.ir.op import CONSTANT_CODE
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent

@@ -39,8 +39,8 @@ from wiregrad.explorer.json_encoding import encode_nodes, encode_wire, encode_wi
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.blame import blame
 from wiregrad.ir import CircuitGraph, Pattern, certificates
+from wiregrad.ir.circuit import ATOM_LEVEL, FORMULA_FILE, binding_level, write_expression
 from wiregrad.ir.columns import NodeLabels
-from wiregrad.ir.node_titles import ATOM_LEVEL, FORMULA_FILE, binding_level, write_expression
 from wiregrad.ir.types_and_kinks import Convention, decode_mode
 from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
@@ -249,6 +249,22 @@ def build_page_data(
         return data
     note = describe_flipped_branch(bare_run)
     return data | encode_run(bare_run) | ({"note": note} if note else {})
+
+
+def build_file_data(
+    circuit: CircuitGraph, run: RunRecord | None = None, *, source: bool = False, formula: str | None = None
+) -> dict[str, Any]:
+    """Return the data of a page that is written to a file: where the page computes a formula itself, nothing else.
+
+    >>> import wiregrad as wg
+    >>> run = wg.circuit("y = x * 2").run(x=3.0)
+    >>> build_file_data(run.circuit, run, formula="y = x * 2")
+    {'schema': 1, 'live': True, 'formula': 'y = x * 2', 'leaves': {'x': 3.0}}
+    """
+    data = build_page_data(circuit, run, source=source, formula=formula)
+    if not data.get("live") or "formula" not in data:
+        return data
+    return {key: data[key] for key in ("schema", "live", "formula", "leaves", "note") if key in data}
 
 
 def _build_offline_summary(views: CircuitViews, source: CircuitGraph | None) -> dict[str, Any]:
@@ -683,7 +699,7 @@ class ExplorerSession:
     def offline_data(self) -> dict[str, Any]:
         """Return the JSON for a saved page, which has no server to ask."""
         with self._lock:
-            return build_page_data(self.circuit, self.run, source=self.source, formula=self.formula)
+            return build_file_data(self.circuit, self.run, source=self.source, formula=self.formula)
 
 
 def _set_element(point: dict[str, Any], element: str, value: object) -> None:

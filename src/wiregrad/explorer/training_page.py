@@ -1,7 +1,7 @@
 """The page of a training: the loss as a timeline, gradients and parameters beside it, and the step where it broke.
 
 A `TrainingSession` holds a flight, which may still be growing in another thread. The page asks for its state and gets a
-new one over server-sent events whenever steps were added. `request_guard` decides which requests reach the app.
+new one over server-sent events whenever steps were added. `RequestGuard` decides which requests reach the app.
 
 Invariants: an answer is small whatever the number of steps; a training that waits because of the page goes on when the
 page is closed.
@@ -22,9 +22,8 @@ from wiregrad.backends import RunRecord
 from wiregrad.errors import InputError, WiregradError, require_package
 from wiregrad.explorer import json_encoding
 from wiregrad.explorer.html_page import dump_json, render_served_page
-from wiregrad.explorer.local_server import ExplorerServer, build_starlette, respond_json, serve_json
+from wiregrad.explorer.local_server import ExplorerServer, RequestGuard, build_starlette, respond_json, serve_json
 from wiregrad.explorer.page_data import ExplorerSession
-from wiregrad.explorer.request_guard import RequestGuard
 from wiregrad.inspect.flight_recorder import Band, CurveBand, Event, Flight, GroupRecord
 from wiregrad.ir import strict_json
 

@@ -3,8 +3,9 @@
 Start with `quiz`: `Quiz` asks, checks and adapts. `questions` has the kinds with a number as answer and the filter that
 keeps out unclear questions, `choices` those with choices. `answers` runs mutant backward rules and reads what learners
 type, `sentences` holds every text, and `quiz_run` the circuit, the run and the random numbers that all of them share.
-`lessons` reads the lessons of `course/`, which are Markdown, for the page. `drawing` checks circuits that learners
-draw. `teaching` writes question sets as pages, grades answers and keeps a gradebook.
+`lessons` reads the lessons of `course/`, which are Markdown, for the page, and plays again what a learner did in one.
+`drawing` checks circuits that learners draw. `teaching` writes question sets as pages, grades answers and keeps a
+gradebook.
 
 Other rooms call `Quiz`, `QuestionSource`, `lessons` and what `teaching` has. All but the questions for a backward rule
 and grading has a twin in `web/src/learn`: the same seed gives the same questions and verdicts there.

@@ -165,20 +165,26 @@ def combine_branches(key: str, parts: Sequence[float]) -> float:
 
 
 def sweep_recursively(run: QuizRun) -> dict[int, float] | None:
-    """Run the backward pass as a recursion that sends on at every arrival; None if there are too many paths."""
+    """Run the backward pass as a plain recursion: add to each input in turn, which sends on at once all that it has.
+
+    None if there are too many paths.
+    """
     owner = run.owner
     grads = {owner.root: 1.0}
-    waiting = [(owner.root, 1.0)]
-    for _ in range(MAX_RECURSIONS * 4):
-        if not waiting:
+    # The calls that have not returned, each with the input that is next.
+    calls = [(owner.root, 0)]
+    for _ in range(MAX_RECURSIONS * 16):
+        if not calls:
             return grads
-        node, gradient = waiting.pop()
-        for slot in range(len(owner.sources[node])):
-            source = owner.sources[node][slot]
-            factor = run.local((node, slot)) if owner.active[source] and owner.active[node] else None
-            if factor is not None:
-                grads[source] = grads.get(source, 0.0) + gradient * factor
-                waiting.append((source, grads[source]))
+        node, slot = calls.pop()
+        if slot == len(owner.sources[node]):
+            continue
+        calls.append((node, slot + 1))
+        source = owner.sources[node][slot]
+        factor = run.local((node, slot)) if owner.active[source] and owner.active[node] else None
+        if factor is not None:
+            grads[source] = grads.get(source, 0.0) + grads[node] * factor
+            calls.append((source, 0))
     return None
 
 

@@ -33,6 +33,7 @@ MAX_CHOICES: Final = 4
 MAX_FIRED: Final = 3
 """Maximum number of nodes that have fired before the one that is asked for."""
 MAX_CHOICE_ATTEMPTS: Final = 80
+STRUCTURE_FORMS: Final = ("structure.count", "structure.where", "structure.outputs")
 SPOT_MISTAKES: Final = (
     "upstream-only",
     "own-not-other",
@@ -111,7 +112,7 @@ class ChoiceDraft:
         return fill_sentence(WORDS["hint.choice"], {"choice": wrongs[0].text})
 
 
-def draft_order(run: QuizRun, draws: Draws) -> ChoiceDraft | None:
+def draft_order(run: QuizRun, draws: Draws, turn: int) -> ChoiceDraft | None:
     """Ask which node may fire next, forward or backward."""
     owner = run.owner
     backward = draws.below(2) == 1
@@ -155,7 +156,7 @@ def _name_haste(needs: Sequence[int], fired: Sequence[int], backward: bool) -> s
     return "recursing" if any(node in fired for node in needs) else "not-reached"
 
 
-def draft_router(run: QuizRun, draws: Draws) -> ChoiceDraft | None:
+def draft_router(run: QuizRun, draws: Draws, turn: int) -> ChoiceDraft | None:
     """Ask which input of a node that selects receives nothing."""
     owner = run.owner
     routers = [node for node in owner.functions if has_pattern(run, node, Pattern.ROUTE) and owner.active[node]]
@@ -200,10 +201,10 @@ def _draft_gate(run: QuizRun, wire: Wire, fields: dict[str, str]) -> ChoiceDraft
     return draft
 
 
-def draft_structure(run: QuizRun, draws: Draws) -> ChoiceDraft | None:
-    """Ask for splitters and output wires."""
+def draft_structure(run: QuizRun, draws: Draws, turn: int) -> ChoiceDraft | None:
+    """Ask for splitters and output wires, in turn."""
     owner = run.owner
-    form = draws.choose(("structure.count", "structure.where", "structure.outputs"))
+    form = STRUCTURE_FORMS[turn % len(STRUCTURE_FORMS)]
     forks = [node for node in owner.nodes if owner.fan[node] > 1 and (owner.active[node] or owner.sources[node])]
     if form == "structure.where":
         return _draft_where(owner, forks, draws)
@@ -237,7 +238,7 @@ def _draft_where(owner: QuizCircuit, forks: Sequence[int], draws: Draws) -> Choi
     return draft
 
 
-def draft_claim(run: QuizRun, draws: Draws) -> ChoiceDraft | None:
+def draft_claim(run: QuizRun, draws: Draws, turn: int) -> ChoiceDraft | None:
     """Make a claim that holds or does not."""
     claims = [*_claim_of_nodes(run), *_claim_of_leaves(run)]
     if not claims:
@@ -305,7 +306,7 @@ def _claim_of_leaves(run: QuizRun) -> list[Claim]:
     return claims
 
 
-def draft_spot(run: QuizRun, draws: Draws) -> ChoiceDraft | None:
+def draft_spot(run: QuizRun, draws: Draws, turn: int) -> ChoiceDraft | None:
     """Show gradients of which one comes from a mistaken rule; the rest follow honestly."""
     owner = run.owner
     inner = [wire for wire in owner.wires if owner.sources[owner.source_of(wire)]]
@@ -388,7 +389,7 @@ def _name_spotted(run: QuizRun, wire: Wire, key: str, mutants: Mapping[str, floa
     return draft
 
 
-def draft_debug(run: QuizRun, draws: Draws) -> ChoiceDraft | None:
+def draft_debug(run: QuizRun, draws: Draws, turn: int) -> ChoiceDraft | None:
     """Ask where the first number that is not finite comes from."""
     owner = run.owner
     lost = [node for node in owner.functions if not is_condition(owner, node) and not math.isfinite(run.value(node))]
@@ -405,7 +406,7 @@ def draft_debug(run: QuizRun, draws: Draws) -> ChoiceDraft | None:
     return draft
 
 
-DRAFTERS: Final[dict[str, Callable[[QuizRun, Draws], ChoiceDraft | None]]] = {
+DRAFTERS: Final[dict[str, Callable[[QuizRun, Draws, int], ChoiceDraft | None]]] = {
     "order": draft_order,
     "router": draft_router,
     "structure": draft_structure,
@@ -413,7 +414,7 @@ DRAFTERS: Final[dict[str, Callable[[QuizRun, Draws], ChoiceDraft | None]]] = {
     "spot": draft_spot,
     "debug": draft_debug,
 }
-"""The kinds with choices."""
+"""The kinds with choices; the last argument counts questions, for kinds whose forms take turns."""
 
 
 def _draw_breaking_leaves(owner: QuizCircuit, draws: Draws, fixed: Mapping[str, float]) -> dict[str, float]:
@@ -444,7 +445,7 @@ def draw_choice_question(
             run = owner.run(leaves)
             if kind != "debug" and not run.is_clean:
                 continue
-            draft = DRAFTERS[kind](run, draws)
+            draft = DRAFTERS[kind](run, draws, seed + number + attempt)
             if draft is None:
                 continue
             draft.leaves = run.leaves

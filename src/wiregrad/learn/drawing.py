@@ -22,7 +22,7 @@ from wiregrad.errors import FileFormatError, InputError, short_repr, suggest_nam
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.report import Report, join_with_and
 from wiregrad.ir import TABLE, Level, Op
-from wiregrad.ir.node_titles import shorten_middle
+from wiregrad.ir.circuit import shorten_middle
 from wiregrad.learn.answers import PredictedMistake, Verdict, judge_number, read_answer, refuse_answer
 from wiregrad.learn.questions import POSERS, NumericGenerator, Target
 from wiregrad.learn.quiz_run import Draws, QuizCircuit, QuizRun, Wire, show_number

@@ -5,24 +5,32 @@ page shows; docs/lessons.md describes the format. The page fills the placeholder
 draws beside it (`web/src/learn/course.ts`), so that a number changes with the picture; `fill_placeholders` does the
 same here. Kept true: every placeholder of a lesson names something of its circuit, and every block of questions has a
 clear question of each of its kinds, or the lesson is refused with the line.
+
+At the end, what a learner has done in a lesson: logs, played again, add up to answers, mistakes and whether it is done
+(`sum_up_lesson`). The log of a screen is a list of lines. Questions: `a:` and an answer, `hint`, `next`. A drawing:
+`m:` with the kind and the key of a mistake, `right` where the circuit or a number is, `shown` where a number was given
+away, and `next` when all of it is complete. Flat code: the lines that were accepted, and `m:` as in a drawing. So
+nothing but logs has to be kept, and whether a file of progress says the truth can be found out. The twin of this part
+is `web/src/learn/lesson-run.ts`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError, WiregradError, short_repr
 from wiregrad.explorer.html_page import render_page
 from wiregrad.frontends import parse_formula
+from wiregrad.ir import CircuitGraph
 from wiregrad.learn.choices import DRAFTERS
-from wiregrad.learn.questions import POSERS
-from wiregrad.learn.quiz import QuestionSource, judge_answer
+from wiregrad.learn.questions import POSERS, Question
+from wiregrad.learn.quiz import QuestionSource, Quiz, judge_answer
 from wiregrad.learn.quiz_run import QuizCircuit, QuizRun, show_factor, show_number
 from wiregrad.learn.sentences import TITLES
 
@@ -78,6 +86,8 @@ class QuestionScreen:
     leaves: dict[str, float]
     kinds: tuple[str, ...]
     seed: int
+    each: int = 1
+    """How many questions of each kind are asked at least."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,7 @@ class _Block:
 
 
 class _LessonReader:
-    """Reads one lesson; `name` stands before every message."""
+    """Reads one lesson; `name` precedes every message."""
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
@@ -127,7 +137,7 @@ class _LessonReader:
         return FileFormatError(f"{self.name}, line {line}: {message}")
 
     def _split(self, text: str) -> Iterator[_Block]:
-        """Split a text into its head, headings, fenced blocks and what stands between them."""
+        """Split a text into its head, headings, fenced blocks and what is between them."""
         kind, first, lines = "", 1, list[str]()
         for number, line in enumerate(text.splitlines(), 1):
             fence = _FENCE.fullmatch(line.strip())
@@ -322,7 +332,7 @@ def _check_placeholders(
 
 
 def _read_questions(reader: _LessonReader, block: _Block) -> QuestionScreen:
-    fields = reader.read_fields(block, ("formula", "leaves", "kinds", "seed"), ("formula", "kinds"))
+    fields = reader.read_fields(block, ("formula", "leaves", "kinds", "seed", "each"), ("formula", "kinds"))
     circuit = reader.read_circuit(block, fields)
     known = (*POSERS, *DRAFTERS)
     kinds = tuple(fields["kinds"].replace(",", " ").split())
@@ -332,7 +342,9 @@ def _read_questions(reader: _LessonReader, block: _Block) -> QuestionScreen:
     if len(set(kinds)) < len(kinds):
         raise reader.fail(block.line, f"a block asks each kind once; got {' '.join(kinds)}")
     leaves = reader.read_leaves(block, fields.get("leaves", ""), circuit)
-    return QuestionScreen(fields["formula"], leaves, kinds, _read_count(reader, "seed", fields.get("seed", "1")))
+    seed = _read_count(reader, "seed", fields.get("seed", "1"))
+    each = _read_count(reader, "each", fields.get("each", "1"))
+    return QuestionScreen(fields["formula"], leaves, kinds, seed, max(1, each))
 
 
 def _read_draw(reader: _LessonReader, block: _Block) -> DrawScreen:
@@ -596,3 +608,163 @@ def render_course(lessons: Sequence[Lesson] | None = None) -> str:
     True
     """
     return render_page(build_course_data(lessons), PAGE_TITLE)
+
+
+ROUND_SEEDS: Final = 1000
+"""How far the seeds of two rounds of a lesson are apart."""
+ANSWER_LINE: Final = "a:"
+MISTAKE_LINE: Final = "m:"
+OPEN: Final = "open"
+CLEARED: Final = "cleared"
+NAMELESS: Final = frozenset({"neutral", "near", "unreadable", "only-here", "right", "claim-true", "claim-false"})
+"""Keys of verdicts that are no mistakes with a name."""
+
+
+@dataclass(frozen=True)
+class MetMistake:
+    """A mistake of a lesson: still open, or put right since."""
+
+    key: str
+    kind: str
+    state: str
+
+
+@dataclass(frozen=True)
+class LessonProgress:
+    """Where a learner is in one lesson; `logs` have the lines of each screen, by its index from 0."""
+
+    seen: tuple[int, ...] = ()
+    round: int = 0
+    logs: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    met: tuple[MetMistake, ...] = ()
+    answered: int = 0
+    first: int = 0
+    done: bool = False
+
+
+def name_met_mistake(key: str, kind: str) -> str:
+    """Return what a mistake is called wherever it is listed; empty if it has no name.
+
+    >>> name_met_mistake("no-splitter", "draw"), name_met_mistake("near", "send")
+    ('one wire, two readers', '')
+    """
+    if key in NAMELESS:
+        return ""
+    title = TITLES.get(f"{kind}.{key}") or TITLES.get(key, "")
+    return title.partition(": ")[2].replace("{op}", "a function")
+
+
+class _RememberingSource(QuestionSource):
+    """Draws every question once: a log is played again at each answer."""
+
+    def __init__(self, circuit: CircuitGraph, seed: int, leaves: Mapping[str, float]) -> None:
+        super().__init__(circuit, seed, leaves)
+        self._drawn: dict[tuple[str, int], Question] = {}
+
+    def draw(self, kind: str, number: int) -> Question:
+        question = self._drawn.get((kind, number))
+        if question is None:
+            question = self._drawn[kind, number] = super().draw(kind, number)
+        return question
+
+
+@cache
+def _open_source(formula: str, leaves: tuple[tuple[str, float], ...], seed: int) -> QuestionSource:
+    return _RememberingSource(parse_formula(formula), seed, dict(leaves))
+
+
+def open_quiz(screen: QuestionScreen, round_number: int = 0) -> Quiz:
+    """Return the quiz of a screen; every round has numbers of its own."""
+    seed = screen.seed + ROUND_SEEDS * round_number
+    return Quiz(_open_source(screen.formula, tuple(screen.leaves.items()), seed), kinds=screen.kinds, each=screen.each)
+
+
+def play_log(screen: QuestionScreen, round_number: int, log: Sequence[str]) -> Quiz:
+    """Return the quiz of a screen as far as it was answered; its `question` is the one that is asked, if any."""
+    quiz = open_quiz(screen, round_number)
+    quiz.next()
+    for line in log:
+        if quiz.question is None:
+            break
+        is_right = quiz.records[-1].right
+        if line == "next" and is_right:
+            quiz.next()
+        elif line == "hint" and not is_right:
+            quiz.hint()
+        elif line.startswith(ANSWER_LINE):
+            quiz.check(line.removeprefix(ANSWER_LINE))
+    return quiz
+
+
+def _list_quiz_mistakes(quiz: Quiz) -> Iterator[MetMistake]:
+    """Yield the mistakes with a name, and whether their kind has been answered twice in a row since."""
+    cleared = quiz.results.cleared_kinds
+    for record in quiz.records:
+        kind = record.question.kind
+        for key in record.mistakes:
+            if name_met_mistake(key, kind):
+                yield MetMistake(key, kind, CLEARED if kind in cleared else OPEN)
+
+
+def _list_logged_mistakes(log: Sequence[str], is_complete: bool) -> Iterator[MetMistake]:
+    """Yield the mistakes of a drawing or of flat code: open until what they were made in is put right."""
+    waiting: list[tuple[str, str]] = []
+    for line in log:
+        if line.startswith(MISTAKE_LINE):
+            kind, _, key = line.removeprefix(MISTAKE_LINE).partition(" ")
+            waiting.append((key, kind))
+            continue
+        state = OPEN if line == "shown" else CLEARED
+        yield from (MetMistake(key, kind, state) for key, kind in waiting if name_met_mistake(key, kind))
+        waiting.clear()
+    state = CLEARED if is_complete else OPEN
+    yield from (MetMistake(key, kind, state) for key, kind in waiting if name_met_mistake(key, kind))
+
+
+@cache
+def count_flat_lines(formula: str) -> int:
+    """Return how many lines the backward pass of a formula has, as flat code asks for them.
+
+    >>> count_flat_lines("e = a + b; f = e * c")
+    4
+    """
+    circuit = QuizCircuit(parse_formula(formula))
+    return sum(bool(node != circuit.root and circuit.active[node] and circuit.readers[node]) for node in circuit.nodes)
+
+
+def is_screen_over(lesson: Lesson, at: int, progress: LessonProgress) -> bool:
+    """Return whether all that a screen asks for is answered, drawn or written."""
+    screen = lesson.screens[at]
+    log = progress.logs.get(at, ())
+    if isinstance(screen, DrawScreen):
+        return "next" in log
+    if isinstance(screen, QuestionScreen):
+        return play_log(screen, progress.round, log).question is None
+    if screen.widget is None or screen.widget["kind"] != "flat":
+        return True
+    accepted = [line for line in log if not line.startswith(MISTAKE_LINE)]
+    return len(accepted) >= count_flat_lines(screen.widget.get("formula", ""))
+
+
+def sum_up_lesson(lesson: Lesson, progress: LessonProgress) -> LessonProgress:
+    """Return the progress with what its logs add up to: questions, mistakes, and whether the lesson is done."""
+    met: dict[str, MetMistake] = {}
+    answered = first = 0
+    for at, screen in enumerate(lesson.screens):
+        log = progress.logs.get(at, ())
+        if isinstance(screen, QuestionScreen):
+            quiz = play_log(screen, progress.round, log)
+            answered += sum(record.right for record in quiz.records)
+            first += sum(record.is_clean for record in quiz.records)
+            mistakes = _list_quiz_mistakes(quiz)
+        else:
+            mistakes = _list_logged_mistakes(log, is_screen_over(lesson, at, progress))
+        for mistake in mistakes:
+            name = name_met_mistake(mistake.key, mistake.kind)
+            if name not in met or met[name].state != OPEN:
+                met[name] = mistake
+    seen = all(at in progress.seen for at, screen in enumerate(lesson.screens) if isinstance(screen, TextScreen))
+    over = all(is_screen_over(lesson, at, progress) for at in range(len(lesson.screens)))
+    is_open = any(mistake.state == OPEN for mistake in met.values())
+    done = progress.done or (seen and over and not is_open)
+    return replace(progress, met=tuple(met.values()), answered=answered, first=first, done=done)

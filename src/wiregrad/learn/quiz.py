@@ -1,10 +1,11 @@
 """A quiz: questions in turn, answers checked, hints, and what was learnt.
 
-Every kind is asked once. A kind that was missed comes back at once with other numbers, until it is answered twice in a
-row at the first try and without a hint, at most six times. The n-th question of a kind depends on the seed alone, so
-answers change which questions come, not what they say. The twin is `web/src/learn/quiz.ts`.
+Every kind is asked once, or as often as is wanted. A kind that was missed comes back at once with other numbers, until
+it is answered twice in a row at the first try and without a hint, at most six times. The n-th question of a kind
+depends on the seed alone, so answers change which questions come, not what they say. The twin is
+`web/src/learn/quiz.ts`.
 
-At the end stand the questions that ask for a backward rule in Python; a rule is compared with slopes measured at random
+At the end come the questions that ask for a backward rule in Python; a rule is compared with slopes measured at random
 points. They belong to notebooks: the page has no Python, so they have no twin there.
 """
 
@@ -77,7 +78,7 @@ class QuestionSource:
 
 
 ASKED: Final = Reading("?", signed=False)
-"""What stands in a picture where a number is asked for."""
+"""What a picture shows where a number is asked for."""
 
 
 def draw_question(owner: QuizCircuit, question: Question) -> str:
@@ -225,7 +226,8 @@ def _describe_outcome(record: QuestionRecord) -> str:
 class Quiz:
     """Questions about a circuit, generated from a seed, that know which mistake was made.
 
-    `circuit` is a circuit of numbers or a formula; `leaves` are inputs that keep their value, all others are drawn.
+    `circuit` is a circuit of numbers or a formula; `leaves` are inputs that keep their value, all others are drawn. A
+    `QuestionSource` in its place brings its own seed and leaves. At least `each` questions of a kind are asked.
 
     >>> quiz = Quiz("y = x*x + x", seed=7, kinds=["gather"])
     >>> quiz.next()
@@ -245,17 +247,16 @@ add what comes back from all of them.
 
     def __init__(
         self,
-        circuit: CircuitGraph | str,
+        circuit: CircuitGraph | str | QuestionSource,
         seed: int = 7,
         *,
         leaves: Mapping[str, object] | None = None,
         kinds: Sequence[str] | None = None,
+        each: int = 1,
     ) -> None:
-        graph = parse_formula(circuit) if isinstance(circuit, str) else circuit
-        if not isinstance(graph, CircuitGraph):
-            raise InputError(f"a quiz needs a circuit or a formula; got {type(circuit).__name__}")
-        self.source = QuestionSource(graph, seed, leaves)
+        self.source = circuit if isinstance(circuit, QuestionSource) else _open_source(circuit, seed, leaves)
         self.kinds = check_kinds(kinds)
+        self.each = each
         self.question: Question | None = None
         self.records: list[QuestionRecord] = []
         self.progress = {kind: KindProgress() for kind in self.kinds}
@@ -278,7 +279,7 @@ add what comes back from all of them.
         while self._place < len(self.kinds):
             kind = self.kinds[self._place]
             progress = self.progress[kind]
-            if progress.asked and not self._is_due(progress):
+            if progress.asked >= self.each and not self._is_due(progress):
                 self._place += 1
                 continue
             try:
@@ -364,6 +365,13 @@ add what comes back from all of them.
         cleared = [kind for kind, progress in states.items() if progress.streak >= WANTED_STREAK]
         still_open = [kind for kind in states if kind not in cleared]
         return QuizResults(tuple(self.records), tuple(still_open), tuple(cleared), tuple(self.skipped))
+
+
+def _open_source(circuit: CircuitGraph | str, seed: int, leaves: Mapping[str, object] | None) -> QuestionSource:
+    graph = parse_formula(circuit) if isinstance(circuit, str) else circuit
+    if not isinstance(graph, CircuitGraph):
+        raise InputError(f"a quiz needs a circuit or a formula; got {type(circuit).__name__}")
+    return QuestionSource(graph, seed, leaves)
 
 
 def check_kinds(kinds: Sequence[str] | None) -> tuple[str, ...]:

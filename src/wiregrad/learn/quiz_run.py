@@ -19,8 +19,8 @@ from wiregrad.backends.interpreter import check_input_names, convert_to_float, r
 from wiregrad.dtypes import FLOAT, to_python_number
 from wiregrad.errors import InputError, OutputError, short_repr
 from wiregrad.ir import CircuitGraph, Node, Op, Pattern
+from wiregrad.ir.circuit import shorten_middle
 from wiregrad.ir.columns import normalize_name
-from wiregrad.ir.node_titles import shorten_middle
 from wiregrad.ir.op import Level
 from wiregrad.ops import Elementwise
 
@@ -109,7 +109,7 @@ def show_number(value: float | bool) -> str:
 
 
 def show_factor(value: float) -> str:
-    """Write a number to stand behind a sign of arithmetic: a negative one in brackets.
+    """Write a number to follow a sign of arithmetic: a negative one in brackets.
 
     >>> show_factor(-3.0), show_factor(0.5)
     ('(−3)', '0.5')
@@ -317,7 +317,7 @@ class QuizRun:
 
     @cached_property
     def is_clean(self) -> bool:
-        """Whether every number is finite and no node stands on a kink."""
+        """Whether every number is finite and no node is on a kink."""
         nodes = self.owner.nodes
         numbers = [*(self.values[node] for node in nodes), *(self.upstream(node) for node in nodes)]
         return all(map(math.isfinite, numbers)) and not any(self._is_on_kink(node) for node in self.owner.functions)

@@ -196,6 +196,7 @@ TEXTS: Final[dict[str, str]] = {
     "claim.branch-last": "Each reader sends something back. {node} adds all of it: across paths add.",
     "claim.recursing": "A node sends once, when its gradient is complete. Until then one reader is missing.",
     "claim.twice": "A pass adds to what is there. Without clearing, the old gradient is counted again.",
+    "claim.same-to-all": "Each input has its own local derivative. Compare what {node} sends along its two wires.",
     "claim.own-not-other": "For a product the local derivative is the other input. The wire's own value plays no part.",
     "claim-true": "Check it with the numbers on the wires: the sentence holds.",
     "claim-false": "Check it with the numbers on the wires: the sentence does not hold.",

@@ -3,7 +3,8 @@
 A question set is a formula, a seed, kinds and a count; the questions follow from it. An exported page checks answers by
 itself. A graded page holds no answers: it saves what was typed as a file, which is graded here. The set in such a file
 is signed, and so are the results, with a key that only the teacher has: HMAC-SHA256 over canonical JSON. A signature
-shows that a file was not changed; it does not hide anything.
+shows that a file was not changed; it does not hide anything. Progress that learners save in the lessons is not signed:
+its logs are played again, and must add up to what it says.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 import secrets
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,10 +26,19 @@ from wiregrad.errors import FileAccessError, FileFormatError, NoQuestionError, s
 from wiregrad.explorer.html_page import build_content_policy, read_inline_file, render_page
 from wiregrad.frontends import parse_formula
 from wiregrad.inspect.report import Report
+from wiregrad.learn.lessons import (
+    CLEARED,
+    OPEN,
+    Lesson,
+    LessonProgress,
+    MetMistake,
+    load_course,
+    name_met_mistake,
+    sum_up_lesson,
+)
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import KINDS, QuestionSource, check_kinds, draw_question, judge_answer
 from wiregrad.learn.quiz_run import check_seed, show_number
-from wiregrad.learn.sentences import TITLES
 
 SCHEMA: Final = 1
 """Version of the files: question sets, answers and results."""
@@ -330,7 +340,7 @@ def export_site(folder: str | Path, pages: Sequence[SitePage], title: str = "Que
         f'<li><a href="{html.escape(page.name)}">{html.escape(page.title)}</a> {html.escape(page.about)}</li>'
         for page in pages
     )
-    parts = {"policy": build_content_policy("", style), "style": style, "items": items}
+    parts = {"policy": build_content_policy([""], style), "style": style, "items": items}
     index = SitePage("index.html", title, INDEX_TEMPLATE.format(title=html.escape(title), **parts))
     paths = []
     try:
@@ -415,11 +425,17 @@ def _grade_question(source: QuestionSource, question: Question, k: int, answer: 
 SIGNED: Final = "signed"
 CHANGED: Final = "changed"
 UNSIGNED: Final = "unsigned"
+PLAYED: Final = "played"
+"""The state of a file of progress whose logs, played again, give what it says."""
 
 
 @dataclass(frozen=True)
 class GradebookRow:
-    """The results of one learner, and whether their file is as it was signed."""
+    """What one file says of a learner: results of a question set, or progress in the lessons; and whether it holds.
+
+    `mistakes` counts those that are open, by name, `cleared` has those that were put right. `lessons` says of each
+    lesson whether it is done, begun or new; results have none.
+    """
 
     file: str
     learner: str
@@ -428,6 +444,13 @@ class GradebookRow:
     count: int
     mistakes: dict[str, int]
     state: str
+    cleared: tuple[str, ...] = ()
+    lessons: tuple[str, ...] = ()
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the file was changed, or has no signature where one belongs."""
+        return self.state in (CHANGED, UNSIGNED)
 
 
 @dataclass(frozen=True, repr=False)
@@ -435,11 +458,22 @@ class Gradebook(Report):
     """The results of a class."""
 
     rows: tuple[GradebookRow, ...]
+    lessons: tuple[str, ...] = ()
+    """The titles of the lessons."""
 
     @property
     def doubtful(self) -> tuple[GradebookRow, ...]:
         """The rows whose file was changed, or has no signature."""
-        return tuple(row for row in self.rows if row.state != SIGNED)
+        return tuple(row for row in self.rows if row.is_doubtful)
+
+    def count_learners(self) -> dict[str, int]:
+        """Return how many learners make each mistake, the commonest first."""
+        totals: dict[str, set[str]] = {}
+        for row in self.rows:
+            for name in row.mistakes:
+                totals.setdefault(name, set()).add(row.learner)
+        counts = {name: len(learners) for name, learners in totals.items()}
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def lines(self) -> Iterator[str]:
         """Return the table, what is doubtful, and which mistakes the class makes."""
@@ -449,29 +483,50 @@ class Gradebook(Report):
             padded = [text.ljust(width) for text, width in zip(texts, widths, strict=False)]
             yield "  ".join([*padded, texts[3]]).rstrip()
         for row in self.doubtful:
-            reason = "was changed after it was signed, or signed with another key"
-            yield f"! {row.file} {reason if row.state == CHANGED else 'has no signature'}"
-        totals: dict[str, int] = {}
+            yield f"! {row.file} {_explain_doubt(row)}"
+        learners = len({row.learner for row in self.rows})
+        for name, count in self.count_learners().items():
+            yield f"{name}: {count} of {learners}"
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the class as the page shows it: a row for each learner."""
+        rows: dict[str, dict[str, Any]] = {}
         for row in self.rows:
-            for key in row.mistakes:
-                totals[key] = totals.get(key, 0) + 1
-        for key, count in sorted(totals.items(), key=lambda item: (-item[1], item[0])):
-            yield f"{name_mistake(key)}: {count} of {len(self.rows)}"
+            own = rows.setdefault(row.learner, {"learner": row.learner, "doubts": [], "lessons": [], "sets": {}})
+            met = own.setdefault("mistakes", {})
+            met |= {name: met.get(name, CLEARED) for name in row.cleared} | dict.fromkeys(row.mistakes, OPEN)
+            own["lessons"] = list(row.lessons) or own["lessons"]
+            if not row.lessons:
+                own["sets"][row.title] = [row.right, row.count]
+            if row.is_doubtful:
+                own["doubts"].append(f"{Path(row.file).name} {_explain_doubt(row)}")
+        signed = sum(row.state == SIGNED for row in self.rows)
+        facts = {"files": len(self.rows), "signed": signed, "played": sum(row.state == PLAYED for row in self.rows)}
+        return {"lessons": list(self.lessons), "rows": list(rows.values()), **facts}
+
+
+def _explain_doubt(row: GradebookRow) -> str:
+    if row.lessons:
+        return "says something else than its answers, or comes from other lessons"
+    return (
+        "has no signature" if row.state == UNSIGNED else "was changed after it was signed, or signed with another key"
+    )
 
 
 def _write_row(row: GradebookRow) -> tuple[str, str, str, str]:
-    names = ", ".join(f"{name_mistake(key)} ({count})" for key, count in row.mistakes.items())
-    mark = "" if row.state == SIGNED else " !"
-    return f"{row.learner}{mark}", row.title, f"{row.right} of {row.count}", names
+    names = ", ".join(f"{name} ({count})" for name, count in row.mistakes.items())
+    mark = " !" if row.is_doubtful else ""
+    done = " done" if row.lessons else ""
+    return f"{row.learner}{mark}", row.title, f"{row.right} of {row.count}{done}", names
 
 
-def name_mistake(key: str) -> str:
+def name_mistake(key: str, kind: str = "") -> str:
     """Return what a mistake is called in tables.
 
     >>> name_mistake("branch-first"), name_mistake("neutral")
     ('one branch only', 'other')
     """
-    return TITLES.get(key, "").partition(": ")[2] or {"neutral": "other", "unreadable": "no answer"}.get(key, key)
+    return name_met_mistake(key, kind) or {"neutral": "other", "unreadable": "no answer"}.get(key, key)
 
 
 def read_results(data: object, key: bytes, file: str) -> GradebookRow:
@@ -486,7 +541,8 @@ def read_results(data: object, key: bytes, file: str) -> GradebookRow:
         if not isinstance(mistake, str) or len(mistake) > MAX_TEXT:
             raise FileFormatError(f"mistake of questions[{k}] of {file} is a text; got {short_repr(mistake)}")
         if mistake:
-            mistakes[mistake] = mistakes.get(mistake, 0) + 1
+            name = name_mistake(mistake)
+            mistakes[name] = mistakes.get(name, 0) + 1
     is_unsigned = fields.data.get("signature") is None
     state = UNSIGNED if is_unsigned else SIGNED if is_signed_by(fields.data, key) else CHANGED
     return GradebookRow(
@@ -500,6 +556,83 @@ def read_results(data: object, key: bytes, file: str) -> GradebookRow:
     )
 
 
-def read_gradebook(paths: Sequence[str | Path], key: bytes) -> Gradebook:
-    """Return the gradebook of some results files."""
-    return Gradebook(tuple(read_results(read_json_file(path), key, str(path)) for path in paths))
+PROGRESS_ENTRIES: Final = ("version", "last", "learner", "lessons")
+LESSON_ENTRIES: Final = ("screen", "seen", "round", "logs", "met", "answered", "first", "done")
+MAX_LOG: Final = 400
+"""Maximum number of lines of the log of a screen."""
+
+
+def read_progress(data: object, file: str, course: Sequence[Lesson]) -> GradebookRow:
+    """Return the row of a file that the page of the lessons has saved; its logs are played again to check it."""
+    fields = _Fields(data, file, PROGRESS_ENTRIES)
+    if fields.data.get("version") != 1 or not isinstance(fields.data.get("lessons"), dict):
+        raise FileFormatError(f"{file} is no progress of the lessons that can be read: wanted version 1 and lessons")
+    stored = fields.data["lessons"]
+    learner = fields.data.get("learner")
+    states: list[str] = []
+    met: dict[str, str] = {}
+    is_changed = False
+    for lesson in course:
+        if lesson.key not in stored:
+            states.append("new")
+            continue
+        claimed = _read_lesson_progress(stored[lesson.key], f"lesson {lesson.key} of {file}")
+        found = sum_up_lesson(lesson, replace(claimed, done=claimed.done and claimed.round > 0))
+        # A lesson that was done stays done when its questions are asked anew; what it was then cannot be played again.
+        is_changed = is_changed or found != claimed
+        states.append("done" if claimed.done else "begun")
+        for mistake in found.met:
+            name = name_mistake(mistake.key, mistake.kind)
+            met[name] = OPEN if OPEN in (met.get(name), mistake.state) else CLEARED
+    return GradebookRow(
+        file=file,
+        learner=learner.strip() if isinstance(learner, str) and learner.strip() else Path(file).stem,
+        title="lessons",
+        right=states.count("done"),
+        count=len(states),
+        mistakes={name: 1 for name, state in met.items() if state == OPEN},
+        state=CHANGED if is_changed else PLAYED,
+        cleared=tuple(name for name, state in met.items() if state == CLEARED),
+        lessons=tuple(states),
+    )
+
+
+def _read_lesson_progress(data: object, what: str) -> LessonProgress:
+    """Return what a file says of one lesson."""
+    fields = _Fields(data, what, LESSON_ENTRIES)
+    logs = fields.data.get("logs")
+    if not isinstance(logs, dict) or not all(map(_is_log, logs.items())):
+        raise fields.refuse("logs", f"an object of lists of at most {MAX_LOG} texts, by the number of the screen")
+    met = [_Fields(each, f"met of {what}", ("key", "kind", "state")) for each in fields.items("met", MAX_LOG)]
+    return LessonProgress(
+        seen=tuple(k for k in fields.items("seen", MAX_LOG) if isinstance(k, int)),
+        round=fields.integer("round", 0, 1_000_000),
+        logs={int(k): tuple(log) for k, log in logs.items()},
+        met=tuple(MetMistake(each.text("key"), each.text("kind"), each.text("state")) for each in met),
+        answered=fields.integer("answered", 0, MAX_LOG * MAX_LOG),
+        first=fields.integer("first", 0, MAX_LOG * MAX_LOG),
+        done=fields.data.get("done") is True,
+    )
+
+
+def _is_log(entry: tuple[str, object]) -> bool:
+    at, log = entry
+    if not isinstance(log, list) or len(log) > MAX_LOG:
+        return False
+    return at.isdecimal() and all(isinstance(line, str) for line in log)
+
+
+def read_gradebook(paths: Sequence[str | Path], key: bytes, course: Sequence[Lesson] | None = None) -> Gradebook:
+    """Return the gradebook of some files: results of graded pages, and progress that learners have saved."""
+    lessons = load_course() if course is None else course
+    rows = []
+    for path in paths:
+        data = read_json_file(path)
+        is_progress = isinstance(data, dict) and "version" in data
+        rows.append(read_progress(data, str(path), lessons) if is_progress else read_results(data, key, str(path)))
+    return Gradebook(tuple(rows), tuple(lesson.title for lesson in lessons))
+
+
+def render_gradebook(book: Gradebook, title: str) -> str:
+    """Return the table of a class as one HTML file that needs no network."""
+    return render_page({"gradebook": {"title": title, **book.to_data()}}, title)

@@ -8,7 +8,7 @@
  */
 import type { Run, Value } from "../types";
 import { titleOf, readers, told } from "./circuits";
-import { number, operand, sizeOf } from "./numbers";
+import { isBad, isNan, number, operand } from "./numbers";
 import { opOf } from "./table";
 
 /** A value, or a gradient where `back`. */
@@ -87,17 +87,6 @@ export function firstNonFinite(run: Run): NonFinite {
     origins,
     harmless: all.filter(({ spoils }) => !spoils.length),
   };
-}
-
-/** Whether a value or gradient is not finite everywhere; what is absent, or no number, is fine. */
-export function isBad(value: Value | null | undefined): boolean {
-  if (typeof value === "object" && value !== null) return value.bad > 0;
-  return typeof value === "number" && !isFinite(value);
-}
-
-/** Whether a value or gradient is NaN, of an array any of it. */
-export function isNan(value: Value): boolean {
-  return isBad(value) && isNaN(sizeOf(value));
 }
 
 /** Whether a result fails a test though all that it was made from passes. */

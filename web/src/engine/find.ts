@@ -8,9 +8,8 @@
  */
 import type { Circuit, Run } from "../types";
 import { ranksOf } from "./circuits";
-import { isBad, isNan } from "./faults";
 import { nameRegex } from "./name-regex";
-import { sizeOf } from "./numbers";
+import { isBad, isNan, sizeOf } from "./numbers";
 import { callable, opOf } from "./table";
 import { shown, suggest } from "./words";
 

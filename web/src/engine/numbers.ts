@@ -1,6 +1,6 @@
 /**
  * Numbers as text: `short` wherever they are shown to be read, `exact` so that they are read back. The same functions
- * in Python are `dtypes.py: format_short` and `ir/node_titles.py: repr_number`; `tests/golden/numbers.json` ties them.
+ * in Python are `dtypes.py: format_short` and `ir/circuit.py: repr_number`; `tests/golden/numbers.json` ties them.
  */
 import type { Value } from "../types";
 
@@ -95,4 +95,23 @@ function positional(digits: string, exponent: number): string {
   const whole = digits.padEnd(exponent + 1, "0");
   const rest = whole.slice(exponent + 1);
   return whole.slice(0, exponent + 1) + (rest ? `.${rest}` : "");
+}
+
+/** Whether a value or gradient is not finite everywhere; what is absent, or no number, is fine. */
+export function isBad(value: Value | null | undefined): boolean {
+  if (typeof value === "object" && value !== null) return value.bad > 0;
+  return typeof value === "number" && !isFinite(value);
+}
+
+/** Whether a value or gradient is NaN, of an array any of it. */
+export function isNan(value: Value): boolean {
+  return isBad(value) && isNaN(sizeOf(value));
+}
+
+/** A number that a person typed; null where it is none. */
+export function typedNumber(text: string): number | null {
+  const plain = text.trim().replace("−", "-").replace(/^(-?\d*),(\d+)$/, "$1.$2");
+  if (/^[+-]?(inf|infinity)$/i.test(plain)) return plain.startsWith("-") ? -Infinity : Infinity;
+  if (/^nan$/i.test(plain)) return NaN;
+  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(plain) ? Number(plain) : null;
 }

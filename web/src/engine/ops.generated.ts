@@ -1,4 +1,4 @@
-// Written by wiregrad.codegen.page from the op table; `make derive` writes it again.
+// Written by tools/write_page_ops.py from the op table; `make derive` writes it again.
 
 /** Where an op has no single slope: `on` says whether inputs are exactly there; a jump is a step of the value. */
 export interface Kink {

@@ -4,7 +4,7 @@
 import type { Run, Scalar, Value } from "../types";
 import { computed, kinksOf, scalar } from "./evaluate";
 
-export { firstNonFinite, isBad, spoiledText, spotText, type NonFinite, type Origin, type Spot } from "./faults";
+export { firstNonFinite, spoiledText, spotText, type NonFinite, type Origin, type Spot } from "./faults";
 export { find, FindMistake } from "./find";
 export { paths, pathText, type Path, type Paths } from "./paths";
 

@@ -5,7 +5,8 @@
  */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { counted } from "../layout/letters";
-import { Button, Choice, useTheme } from "../ui/parts";
+import { Choice } from "../ui/card-parts";
+import { Button, useTheme } from "../ui/parts";
 import { ask, Asking, keptIn, useAsked, type Blamed, type Board, type BoardBox, type LargeData, type Where } from "./answers";
 import { BoardView } from "./board-view";
 import { Inspector } from "./cards";

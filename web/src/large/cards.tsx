@@ -2,7 +2,8 @@
 import { useContext, useState } from "preact/hooks";
 import { counted } from "../layout/letters";
 import { readValue } from "../state/data";
-import { Button, Card, Fact, Link, Table } from "../ui/parts";
+import { Card, Fact, Link, Table } from "../ui/card-parts";
+import { Button } from "../ui/parts";
 import { operandText } from "../ui/text";
 import { ask, Asking, useAsked, type Board, type BoardBox, type ToldNode, type ToldWire } from "./answers";
 import { told } from "./parts";

@@ -3,7 +3,7 @@ import { render } from "preact";
 import { isTraining } from "../training/answers";
 import { TrainingApp } from "../training/app";
 import type { PageData } from "../state/data";
-import { DATA, ROOT } from "../ui/save";
+import { DATA, ROOT } from "../ui/page";
 import { isLarge } from "./answers";
 import { LargeApp } from "./app";
 

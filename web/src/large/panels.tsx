@@ -2,7 +2,8 @@
 import { useContext, useState } from "preact/hooks";
 import { counted } from "../layout/letters";
 import { pretty } from "../layout/readings";
-import { Button, Link, SearchForm, Table } from "../ui/parts";
+import { Link, SearchForm, Table } from "../ui/card-parts";
+import { Button } from "../ui/parts";
 import { Asking, useAsked, type Board, type BoardBox, type Found, type LargeData, type NodeRow, type OutlineRow, type Slices, type Where } from "./answers";
 import { told } from "./parts";
 import { isChild, isSame, nodeOfPicked, opens, pickedBox, type Picked } from "./where";

@@ -1,6 +1,7 @@
 /** The transport of a large circuit: one bar for both passes, buttons, and how far a step goes. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Button, Choice } from "../ui/parts";
+import { Choice } from "../ui/card-parts";
+import { Button } from "../ui/parts";
 import type { Loop } from "./answers";
 import { spotAt, type Passage, type Size } from "./passage";
 

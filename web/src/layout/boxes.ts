@@ -212,7 +212,7 @@ function operandOf(artist: Artist, node: number, depth: number): Written {
   return written(artist, node, depth) ?? atom;
 }
 
-/** Return the reading of a gradient: a dash where none was asked for, `blocked` where none arrived. */
+/** Return the reading of a gradient: a dash where none was asked for, `no gradient` where none arrived. */
 export function flowReading(artist: Artist, found: Reading | null, node: number): Reading {
   return artist.active[node] ? (found ?? BLOCKED) : NOT_COMPUTED;
 }

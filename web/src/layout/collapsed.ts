@@ -1,7 +1,6 @@
 /** Draws pieces of a circuit, each a group or a single node, and the wires between them. */
 import { nameOf, startsOf } from "../engine/circuits";
-import { isBad, isNan } from "../engine/faults";
-import { sizeOf } from "../engine/numbers";
+import { isBad, isNan, sizeOf } from "../engine/numbers";
 import { printable } from "../engine/words";
 import type { Value } from "../types";
 import { listOf, most } from "./arrays";

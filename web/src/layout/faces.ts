@@ -9,7 +9,7 @@ import type { Run, Value } from "../types";
 import { DASH } from "./letters";
 import { called } from "./names";
 import type { Picture, PictureBox, PictureWire } from "./picture";
-import { bare, factorText, pretty, read, slotText, type Reading } from "./readings";
+import { bare, factorText, NO_GRADIENT, pretty, read, slotText, type Reading } from "./readings";
 import { clips, PLAIN_WIDTH, scaleOf, thickness, tone, wireColour, type Scale } from "./scale";
 
 /** What colours say: the signed gradient, its size, or gradient times value. */
@@ -107,7 +107,7 @@ function gradRow(scene: Scene, node: number, value: Value | null): Row {
   const row: Row = { what: "gradient", text: DASH, mark: "none", tone: "", clipped: false };
   if (mark === "none" || !scene.active[node]) return row;
   const grad = (mark === "partial" ? scene.known.partial[node] : scene.run.grads[node]) ?? null;
-  if (grad === null) return mark === "partial" ? row : { ...row, text: "blocked", mark: "blocked" };
+  if (grad === null) return mark === "partial" ? row : { ...row, text: NO_GRADIENT, mark: "blocked" };
   const found = read(grad);
   const text = slotText(found);
   if (mark === "stale") return { ...row, text, mark };
@@ -143,6 +143,7 @@ function boxName(scene: Scene, box: PictureBox, rows: readonly Row[], kink: stri
   if (box.kind === "splitter") return splitterName(scene, box);
   const op = box.kind === "node" ? `${box.sign} node` : box.kind === "group" ? `group of ${box.text}` : box.kind;
   const said = rows.map(({ what, text, mark }) => {
+    if (mark === "blocked") return NO_GRADIENT;
     const words = mark === "none" ? SAID.none : `${text.replace(" …", "")} ${SAID[mark]}`.trim();
     return `${box.kind === "group" && what === "gradient" ? "gradient norm" : what} ${words}`;
   });
@@ -215,8 +216,8 @@ export function wireFace(scene: Scene, wire: PictureWire): WireFace {
     colour: wireColour(scene.scale, size, ink),
     width: coloured ? thickness(scene.scale, size) : PLAIN_WIDTH,
     local: texts.local,
-    sent: mark === "blocked" ? "blocked" : texts.sent || (scene.backward && mark === "none" ? DASH : ""),
-    name: wireName(scene, wire, texts.local, mark === "blocked" ? "blocked" : texts.sent, mark),
+    sent: mark === "blocked" ? NO_GRADIENT : texts.sent || (scene.backward && mark === "none" ? DASH : ""),
+    name: wireName(scene, wire, texts.local, texts.sent, mark),
   };
 }
 
@@ -254,6 +255,7 @@ function wireName(scene: Scene, wire: PictureWire, local: string, sent: string, 
   if (local) parts.push(`local derivative ${local.replace(/^\u00d7\(?|\)$/g, "")}`);
   const said = sent || (mark === "none" ? SAID.none : "");
   const state = mark === "none" ? "" : SAID[mark];
-  if (said && scene.active[wire.source]) parts.push(`gradient ${said} ${state}`.trim());
+  if (mark === "blocked") parts.push(NO_GRADIENT);
+  else if (said && scene.active[wire.source]) parts.push(`gradient ${said} ${state}`.trim());
   return parts.join(", ");
 }

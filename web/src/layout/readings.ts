@@ -1,6 +1,6 @@
 /**
  * A number or an array as a picture shows it: a short text, and what the colour scale needs to know. Kept true: any
- * value has a reading. What was not computed reads as a dash and never as 0, what is blocked reads `blocked`, and NaN
+ * value has a reading. What was not computed reads as a dash and never as 0, where none can come it reads `no gradient`, and NaN
  * and infinities are told apart from numbers.
  */
 import { number } from "../engine/numbers";
@@ -26,7 +26,9 @@ export interface Reading {
   shape: string;
 }
 
-export const BLOCKED: Reading = reading("blocked", 0, "blocked");
+/** What is said where no gradient can come. */
+export const NO_GRADIENT = "no gradient";
+export const BLOCKED: Reading = reading(NO_GRADIENT, 0, "blocked");
 export const NOT_COMPUTED: Reading = reading(DASH, 0, "not computed");
 
 function reading(text: string, size: number, state: State = "number", signed = true, shape = ""): Reading {

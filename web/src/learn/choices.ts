@@ -23,6 +23,7 @@ import { CLAIMS, PROMPTS, TEXTS, TITLES, WORDS } from "./sentences.generated";
 const MAX_CHOICES = 4;
 const MAX_FIRED = 3;
 const MAX_CHOICE_ATTEMPTS = 80;
+const STRUCTURE_FORMS = ["structure.count", "structure.where", "structure.outputs"] as const;
 const SPOT_MISTAKES = [
   "upstream-only",
   "own-not-other",
@@ -158,9 +159,9 @@ function draftGate(run: QuizRun, wire: Wire, fields: Fields): ChoiceDraft | null
   return draft;
 }
 
-function draftStructure(run: QuizRun, draws: Draws): ChoiceDraft | null {
+function draftStructure(run: QuizRun, draws: Draws, turn: number): ChoiceDraft | null {
   const { owner } = run;
-  const form = draws.choose(["structure.count", "structure.where", "structure.outputs"]);
+  const form = STRUCTURE_FORMS[turn % STRUCTURE_FORMS.length]!;
   const shown = owner.nodes.filter((node) => owner.active[node] || owner.sources[node]!.length);
   const forks = shown.filter((node) => owner.fan[node]! > 1);
   if (form === "structure.where") return draftWhere(owner, forks, shown.filter((node) => owner.fan[node] === 1), draws);
@@ -350,8 +351,8 @@ function draftDebug(run: QuizRun, draws: Draws): ChoiceDraft | null {
   return draft;
 }
 
-/** The kinds with choices. */
-export const DRAFTERS: Readonly<Record<string, (run: QuizRun, draws: Draws) => ChoiceDraft | null>> = {
+/** The kinds with choices; the last argument counts questions, for kinds whose forms take turns. */
+export const DRAFTERS: Readonly<Record<string, (run: QuizRun, draws: Draws, turn: number) => ChoiceDraft | null>> = {
   order: draftOrder,
   router: draftRouter,
   structure: draftStructure,
@@ -384,7 +385,7 @@ export function drawChoiceQuestion(
   for (let attempt = 0; attempt < attempts; attempt++) {
     const isHunt = kind === "debug";
     const run = owner.run(isHunt ? breakingLeaves(owner, draws, fixed) : owner.drawLeaves(draws, attempt, fixed));
-    const draft = isHunt || run.isClean ? DRAFTERS[kind]!(run, draws) : null;
+    const draft = isHunt || run.isClean ? DRAFTERS[kind]!(run, draws, seed + number + attempt) : null;
     if (!draft) continue;
     draft.leaves = run.leaves;
     draft.given = kind === "order" || kind === "structure" ? [] : givenValues(run, owner.nodes);

@@ -105,16 +105,24 @@ export function MetList({ met }: { met: readonly MetMistake[] }) {
   );
 }
 
+/** The file of a learner; teachers collect many of them in one folder. */
+function fileOf(learner: string): string {
+  const name = learner.trim().toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "");
+  return name ? `progress-${name}.json` : "wiregrad-progress.json";
+}
+
+const MAX_NAME = 80;
+
 /** The progress as a file: saved, read again, or begun anew. */
 function ProgressFile({ progress, onProgress }: Props) {
   const [said, setSaid] = useState("");
   const save = (): void => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([`${JSON.stringify(progress, null, 1)}\n`], { type: "application/json" }));
-    link.download = "wiregrad-progress.json";
+    link.download = fileOf(progress.learner);
     link.click();
     URL.revokeObjectURL(link.href);
-    setSaid("Saved as wiregrad-progress.json.");
+    setSaid(`Saved as ${link.download}.`);
   };
   const read = async (file: File | undefined): Promise<void> => {
     const found = file ? readProgress(await file.text()) : null;
@@ -123,13 +131,15 @@ function ProgressFile({ progress, onProgress }: Props) {
   };
   return (
     <section class="file" aria-label="Progress as a file">
+      <label class="own-name">Your name <input type="text" value={progress.learner} maxLength={MAX_NAME} autocomplete="name" placeholder="if a teacher wants the file"
+        onChange={(event) => onProgress({ ...progress, learner: event.currentTarget.value })} /></label>
       <button type="button" onClick={save}>Save progress</button>
       <label class="button">Open progress
         <input type="file" accept="application/json,.json" class="aloud" onChange={(event) => void read(event.currentTarget.files?.[0])} />
       </label>
       <button type="button" onClick={() => {
         if (!Object.keys(progress.lessons).length) return setSaid("There is no progress yet.");
-        onProgress(noProgress());
+        onProgress({ ...noProgress(), learner: progress.learner });
         return setSaid("All lessons are as new.");
       }}>Begin anew</button>
       <p role="status" class="note">{said}</p>

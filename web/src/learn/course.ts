@@ -35,6 +35,8 @@ export interface QuestionScreen {
   leaves: Leaves;
   kinds: string[];
   seed: number;
+  /** How many questions of each kind are asked at least. */
+  each: number;
 }
 
 export interface DrawScreen {

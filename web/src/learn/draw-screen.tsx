@@ -3,17 +3,22 @@ import { type DrawScreen } from "./course";
 import { DrawingExercise } from "./drawing";
 import { spaced } from "./figure";
 import { LessonHead, Onward, useHeading, type ScreenProps } from "./lesson";
+import { mistakeLine } from "./progress";
 
 /** The screen; a complete drawing settles it. */
 export function DrawView(props: ScreenProps & { screen: DrawScreen }) {
   const { screen: { formula }, at, onProgress } = props;
   const heading = useHeading();
-  const settle = (): void => onProgress((own) => ({ ...own, logs: { ...own.logs, [at]: ["next"] } }));
+  const write = (line: string): void => onProgress((own) => {
+    const log = own.logs[at] ?? [];
+    return log.includes("next") ? own : { ...own, logs: { ...own.logs, [at]: [...log, line] } };
+  });
   return (
     <main class="draw-screen">
       <LessonHead {...props} />
       <h1 {...heading} class="aloud">{`Draw the circuit of ${spaced(formula)}`}</h1>
-      <DrawingExercise key={formula} formula={formula} onSolved={settle} onMistake={() => undefined} />
+      <DrawingExercise key={formula} formula={formula} onSolved={() => write("next")} onRight={(shown) => write(shown ? "shown" : "right")}
+        onMistake={(kind, key) => write(mistakeLine(kind, key))} />
       <Onward {...props} />
     </main>
   );

@@ -124,7 +124,7 @@ export function DrawingBoard(props: BoardProps) {
   const at = (item: Item): Point => placeOf(sketch, item, down);
   const idOf = (item: Item): string => `${id}-${keyOf(item)}`;
 
-  const pointOf = (event: PointerEvent): Point => {
+  const pointOf = (event: { clientX: number; clientY: number }): Point => {
     const { a, d, e, f } = svg.current!.getScreenCTM()!;
     return { x: (event.clientX - e) / a, y: (event.clientY - f) / d };
   };
@@ -144,12 +144,13 @@ export function DrawingBoard(props: BoardProps) {
   const pressed = (event: PointerEvent): void => {
     if (fixed) return;
     const point = pointOf(event);
-    const item = itemAt(point, from ? ["in"] : ["in", "out", "box"]);
+    // Who has begun a wire and presses another output begins there.
+    const item = (from && itemAt(point, ["in"])) || itemAt(point, from ? ["out"] : ["in", "out", "box"]);
     const wire = (event.target as Element).closest("[data-wire]")?.getAttribute("data-wire");
-    if (from) {
+    if (from && item?.kind !== "out") {
       event.preventDefault();
       props.boardRef.current?.focus();
-      if (item) return props.onConnect(item);
+      if (item) props.onConnect(item);
       return;
     }
     if (!item) {
@@ -163,6 +164,11 @@ export function DrawingBoard(props: BoardProps) {
     svg.current!.setPointerCapture(event.pointerId);
     props.onFocus(item);
     if (item.kind === "out") props.onStart(item);
+  };
+  /** A finger on a box or a port draws; everywhere else it scrolls the page. */
+  const touched = (event: TouchEvent): void => {
+    const finger = event.touches[0];
+    if (!fixed && event.touches.length === 1 && finger && itemAt(pointOf(finger), ["in", "out", "box"])) event.preventDefault();
   };
   const moved = (event: PointerEvent): void => {
     const held = drag.current;
@@ -195,7 +201,7 @@ export function DrawingBoard(props: BoardProps) {
       onFocus={props.onEnter}>
       <svg ref={svg} {...DOCUMENT} aria-roledescription="drawing" aria-label={`Drawing of ${props.output}`}
         viewBox={`0 0 ${width} ${height}`} class={`${down ? "down" : "right"}${from ? " wiring" : ""}`}
-        onPointerDown={pressed} onPointerMove={moved} onPointerUp={released} onPointerCancel={released}>
+        onTouchStart={touched} onPointerDown={pressed} onPointerMove={moved} onPointerUp={released} onPointerCancel={released}>
         {sketch.wires.map((wire, k) => (
           <WireView key={`${wire.from} ${wire.port} ${wire.to} ${wire.slot} ${k}`} k={k} a={at(startOf(wire))} b={at(endOf(wire))}
             down={down} marks={marks} />

@@ -17,8 +17,10 @@ export interface DrawingExerciseProps {
   formula: string;
   /** Called once, when the circuit, all values and all gradients are right. */
   onSolved: () => void;
-  /** Called with the key of each mistake that a check names. */
-  onMistake: (key: string) => void;
+  /** Called with each mistake that a check names: "draw" and its key, or the kind of the number that was asked for. */
+  onMistake: (kind: string, key: string) => void;
+  /** Called when the circuit or a number is right; `shown` says that the number was given away. */
+  onRight: (shown: boolean) => void;
 }
 
 interface Feedback {
@@ -40,7 +42,7 @@ const KEYS: readonly (readonly [string, string])[] = [
 const PATIENCE = 3;
 
 /** One exercise; give it the formula as its `key`, so that another formula begins anew. */
-export function DrawingExercise({ formula: text, onSolved, onMistake }: DrawingExerciseProps) {
+export function DrawingExercise({ formula: text, onSolved, onMistake, onRight }: DrawingExerciseProps) {
   const formula = useMemo(() => new DrawingFormula(text), [text]);
   const size = useMemo(() => boardSize(formula), [formula]);
   const [sketch, setSketch] = useState(() => startingSketch(formula));
@@ -161,9 +163,10 @@ export function DrawingExercise({ formula: text, onSolved, onMistake }: DrawingE
       setFlagged(first);
       setFeedback(first);
       setSaid(`${first.title}. ${first.text}`);
-      onMistake(first.key);
+      onMistake("draw", first.key);
       return;
     }
+    onRight(false);
     setFrom(null);
     setFlagged(null);
     setFocus(null);
@@ -181,14 +184,15 @@ export function DrawingExercise({ formula: text, onSolved, onMistake }: DrawingE
       setSaid(`${found.title}. ${found.text}`);
       if (found.costs) {
         setTries(tries + 1);
-        onMistake(found.key);
+        onMistake(asked.kind === "value" ? "value" : "send", found.key);
       }
       field.current?.select();
       return;
     }
     accept(numbers, asked.answer, verdictOf(true, "right").title);
   };
-  const accept = (asking: DrawingNumbers, number: number, title: string): void => {
+  const accept = (asking: DrawingNumbers, number: number, title: string, shown = false): void => {
+    onRight(shown);
     const now = [...filledIn, showNumber(number)];
     const next = asking.slots[now.length];
     setFilledIn(now);
@@ -254,7 +258,7 @@ export function DrawingExercise({ formula: text, onSolved, onMistake }: DrawingE
           )}
           {feedback && <div class="feedback" id={`${id}-said`}><h2>{feedback.title}</h2><p>{feedback.text}</p></div>}
           {asked && tries >= PATIENCE && (
-            <button type="button" class="quiet" onClick={() => { accept(numbers!, asked.answer, "Shown"); field.current?.focus(); }}>Show this number</button>
+            <button type="button" class="quiet" onClick={() => { accept(numbers!, asked.answer, "Shown", true); field.current?.focus(); }}>Show this number</button>
           )}
         </div>
         <div class="state">

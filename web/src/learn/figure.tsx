@@ -7,9 +7,11 @@ import { firingOf } from "../state/firing";
 import { fromFormula, OPTIONS, reduce, shown as shownOf, type Action, type Session } from "../state/session";
 import type { Circuit, Run } from "../types";
 import { CircuitView } from "../ui/circuit";
+import * as extras from "../ui/circuit-extras";
 import { leafEdits } from "../ui/circuit-leaf";
 import { Named } from "../ui/named";
-import { NumberField, useUnique } from "../ui/parts";
+import { NumberField } from "../ui/card-parts";
+import { useUnique } from "../ui/parts";
 import { Stepper, usePlay } from "../ui/stepper";
 import { circuitOf, nodeOf, type Figure } from "./course";
 import type { Leaves } from "./quiz-run";
@@ -82,7 +84,7 @@ export function LiveFigure({ figure, moved, onLeaves }: Props) {
     <figure class="live" aria-label="Circuit">
       <p class="formula-line"><Named text={spaced(figure.formula)} /></p>
       <div class="area" ref={area} onKeyDown={press}>
-        <CircuitView picture={drawn} minimap={minimap} {...view} selection={state.selection} mode="signed" firing={firing} leaves={leaves}
+        <CircuitView picture={drawn} minimap={minimap} extras={extras} {...view} selection={state.selection} mode="signed" firing={firing} leaves={leaves}
           onSelect={(selection) => dispatch({ type: "select", selection })} />
       </div>
       <LeafFields state={state} dispatch={dispatch} />

@@ -4,6 +4,7 @@ import { evaluated, isAccepted, readAnswer } from "./answers";
 import { circuitOf, mistakeName } from "./course";
 import { mutantOf, RULE_MISTAKES, sumOf } from "./mistakes";
 import { Tick } from "./pieces";
+import { acceptedLines, mistakeLine } from "./progress";
 import { Draws, type Leaves, type QuizCircuit, type QuizRun } from "./quiz-run";
 import { filled, sentence } from "./sentences";
 import { TEXTS } from "./sentences.generated";
@@ -42,6 +43,8 @@ export interface LineVerdict {
   right: boolean;
   title: string;
   text: string;
+  /** The mistake that the line shows; empty if none is known. */
+  key: string;
 }
 
 /** Check one line: it must give the gradient at every drawn point. */
@@ -51,16 +54,16 @@ export function checkLine(formula: string, node: number, known: readonly number[
   const own = `d${circuit.title(node)}`;
   const line = text.replace(new RegExp(`^\\s*${own}\\s*\\+?=`), "");
   const read = readAnswer(line, namesAt(runs[0]!, known));
-  if (read.number === null) return { right: false, title: "Not a line yet", text: read.problem.replace("leaf of the circuit", "value of this run").replace("The leaves are", "The names are") };
+  if (read.number === null) return { right: false, key: "", title: "Not a line yet", text: read.problem.replace("leaf of the circuit", "value of this run").replace("The leaves are", "The names are") };
   const given = runs.map((run) => (read.formula ? evaluated(read.formula, namesAt(run, known)) : read.number));
   const agrees = (wanted: (run: QuizRun) => number): boolean =>
     runs.every((run, k) => given[k] !== null && Math.abs(given[k]! - wanted(run)) <= TOLERANCE * Math.max(1, Math.abs(wanted(run))));
-  if (agrees((run) => run.upstream(node))) return { right: true, title: "Right", text: `At ${runs.length} points the line gives the gradient that the circuit gives.` };
-  if (isAccepted(read.number, runs[0]!.upstream(node)) && !read.formula) return { right: false, title: "Not yet: a number", text: "Write it with names, so that it holds for all values." };
+  if (agrees((run) => run.upstream(node))) return { right: true, key: "", title: "Right", text: `At ${runs.length} points the line gives the gradient that the circuit gives.` };
+  if (isAccepted(read.number, runs[0]!.upstream(node)) && !read.formula) return { right: false, key: "", title: "Not yet: a number", text: "Write it with names, so that it holds for all values." };
   const key = Object.keys(MISTAKES).find((name) => agrees((run) => MISTAKES[name]!(run, node)));
-  if (!key) return { right: false, title: "Not yet", text: `What comes back to ${circuit.title(node)}? For each reader: the gradient of the reader, times a local derivative.` };
+  if (!key) return { right: false, key: "", title: "Not yet", text: `What comes back to ${circuit.title(node)}? For each reader: the gradient of the reader, times a local derivative.` };
   const words = key.startsWith("branch") ? TEXTS["claim.branch-last"]! : sentence(TEXTS, `rule.${key}`);
-  return { right: false, title: `Not yet: ${mistakeName(key)}`, text: filled(words.replace("Your rule", "Your line"), { node: circuit.title(node) }) };
+  return { right: false, key, title: `Not yet: ${mistakeName(key)}`, text: filled(words.replace("Your rule", "Your line"), { node: circuit.title(node) }) };
 }
 
 const wiresOf = (run: QuizRun, node: number) => run.owner.readers[node]!;
@@ -81,7 +84,7 @@ interface Props {
   formula: string;
   about: string;
   log: readonly string[];
-  onLog: (log: string[]) => void;
+  onLog: (line: string) => void;
 }
 
 /** The listing: forward as it is, backward to be written. */
@@ -90,15 +93,16 @@ export function FlatCode({ formula, about, log, onLog }: Props) {
   const lines = flatLines(formula);
   const [draft, setDraft] = useState("");
   const [said, setSaid] = useState<LineVerdict | null>(null);
-  const done = Math.min(log.length, lines.length);
+  const accepted = acceptedLines(log);
+  const done = Math.min(accepted.length, lines.length);
   const node = lines[done];
   const check = (event: Event): void => {
     event.preventDefault();
     if (node === undefined) return;
     const verdict = checkLine(formula, node, lines.slice(0, done), draft);
     setSaid(verdict);
-    if (!verdict.right) return;
-    onLog([...log, draft.trim()]);
+    if (!verdict.right) return verdict.key ? onLog(mistakeLine("flat", verdict.key)) : undefined;
+    onLog(draft.trim());
     setDraft("");
   };
   return (
@@ -109,7 +113,7 @@ export function FlatCode({ formula, about, log, onLog }: Props) {
       <p class="kicker"><span>backward</span><span>{`${done} of ${lines.length} lines`}</span></p>
       <ol class="code-lines">
         <li><code>{`d${circuit.title(circuit.root)} = 1`}</code></li>
-        {lines.slice(0, done).map((found, k) => <li key={found}><code>{`d${circuit.title(found)} = ${log[k]!.replace(/^\s*\w+\s*\+?=\s*/, "")}`}</code> <Tick /></li>)}
+        {lines.slice(0, done).map((found, k) => <li key={found}><code>{`d${circuit.title(found)} = ${accepted[k]!.replace(/^\s*\w+\s*\+?=\s*/, "")}`}</code> <Tick /></li>)}
       </ol>
       {node !== undefined && (
         <form onSubmit={check} class="code-entry">

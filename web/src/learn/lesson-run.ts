@@ -1,8 +1,11 @@
-/** The questions of a screen while they are answered: a quiz and its log, which brings the quiz back after a reload. */
+/**
+ * What a learner has done in a lesson: the logs of its screens are played again, so that nothing else has to be kept. The
+ * twin of `src/wiregrad/learn/lessons.py`, which describes the lines of a log.
+ */
 import type { Verdict } from "./answers";
 import { circuitOf, mistakeName, type Lesson, type QuestionScreen } from "./course";
 import { flatLines } from "./flat";
-import type { LessonProgress, MetMistake } from "./progress";
+import { acceptedLines, MISTAKE, type LessonProgress, type MetMistake } from "./progress";
 import type { Question } from "./questions";
 import { QuestionSource, Quiz, type QuestionRecord } from "./quiz";
 
@@ -46,7 +49,7 @@ function sourceOf({ formula, leaves }: QuestionScreen, seed: number): QuestionSo
 /** Play a log: the questions of a screen as far as they were answered. */
 export function playLog(screen: QuestionScreen, round: number, log: readonly string[]): Asked {
   const source = sourceOf(screen, screen.seed + ROUND * round);
-  const quiz = new Quiz(source, [...new Set(screen.kinds)]);
+  const quiz = new Quiz(source, [...new Set(screen.kinds)], screen.each);
   const asked: Asked = { quiz, question: quiz.next(), record: null, verdict: null, hint: "", answer: "" };
   for (const line of log) {
     if (!asked.question) break;
@@ -73,26 +76,50 @@ function metIn(quiz: Quiz): MetMistake[] {
   return found.map((mistake) => ({ ...mistake, state: quiz.clearedKinds.includes(mistake.kind) ? "cleared" : "open" }));
 }
 
+/** The mistakes of a drawing or of flat code: open until what they were made in is put right. */
+function metInLog(log: readonly string[], complete: boolean): MetMistake[] {
+  const found: MetMistake[] = [];
+  let waiting: Omit<MetMistake, "state">[] = [];
+  const settle = (state: MetMistake["state"]): void => {
+    found.push(...waiting.filter(({ key, kind }) => mistakeName(key, kind)).map((mistake) => ({ ...mistake, state })));
+    waiting = [];
+  };
+  for (const line of log) {
+    const [kind = "", key = ""] = line.startsWith(MISTAKE) ? line.slice(MISTAKE.length).split(" ") : [];
+    if (kind) waiting.push({ key, kind });
+    else settle(line === "shown" ? "open" : "cleared");
+  }
+  settle(complete ? "cleared" : "open");
+  return found;
+}
+
+/** Whether all that a screen asks for is answered, drawn or written. */
+export function isOver(lesson: Lesson, at: number, { logs, round }: LessonProgress): boolean {
+  const screen = lesson.screens[at]!;
+  const log = logs[at] ?? [];
+  if (screen.type === "draw") return log.includes("next");
+  if (screen.type === "questions") return playLog(screen, round, log).question === null;
+  const { widget } = screen;
+  return widget?.kind !== "flat" || acceptedLines(log).length >= flatLines(widget.formula ?? "").length;
+}
+
 /** What the logs of a lesson add up to: questions, mistakes, and whether it is done. */
 export function summed(lesson: Lesson, progress: LessonProgress): LessonProgress {
   const met = new Map<string, MetMistake>();
   let [answered, first, over] = [0, 0, true];
   for (const [k, screen] of lesson.screens.entries()) {
-    if (screen.type === "text") {
-      const { widget } = screen;
-      if (widget?.kind === "flat") over &&= (progress.logs[k]?.length ?? 0) >= flatLines(widget.formula ?? "").length;
-      continue;
+    const log = progress.logs[k] ?? [];
+    const complete = isOver(lesson, k, progress);
+    over &&= complete;
+    let mistakes = metInLog(log, complete);
+    if (screen.type === "questions") {
+      const { quiz } = playLog(screen, progress.round, log);
+      const right = quiz.records.filter((record) => record.right);
+      answered += right.length;
+      first += right.filter(({ rung }) => rung === 0).length;
+      mistakes = metIn(quiz);
     }
-    if (screen.type === "draw") {
-      over &&= progress.logs[k]?.includes("next") ?? false;
-      continue;
-    }
-    const { quiz, question } = playLog(screen, progress.round, progress.logs[k] ?? []);
-    const right = quiz.records.filter((record) => record.right);
-    answered += right.length;
-    first += right.filter(({ rung }) => rung === 0).length;
-    over &&= question === null;
-    for (const mistake of metIn(quiz)) {
+    for (const mistake of mistakes) {
       const name = mistakeName(mistake.key, mistake.kind);
       if (met.get(name)?.state !== "open") met.set(name, mistake);
     }
@@ -120,8 +147,9 @@ export function marksOf(lesson: Lesson, progress: LessonProgress, at: number): M
     const marks = quiz.records.map(({ right, question: asked }): Mark => {
       return { screen: k, kind: "question", state: right && asked !== question ? "done" : k === at ? "now" : right ? "done" : "open" };
     });
-    const kinds = new Set(quiz.records.map((record) => record.question.kind));
-    const rest = question ? new Set(screen.kinds).size - kinds.size : 0;
-    return [...marks, ...Array.from({ length: Math.max(0, rest) }, (): Mark => ({ screen: k, kind: "question", state: "open" }))];
+    const asked = (kind: string): number => quiz.records.filter((record) => record.question.kind === kind).length;
+    const open = screen.kinds.map((kind) => Math.max(0, screen.each - asked(kind)));
+    const rest = question ? open.reduce((sum, count) => sum + count, 0) : 0;
+    return [...marks, ...Array.from({ length: rest }, (): Mark => ({ screen: k, kind: "question", state: "open" }))];
   });
 }

@@ -5,7 +5,7 @@ import { addressOf, type Route } from "./app";
 import { measured, fillPlaceholders, type Course, type Lesson, type TextScreen } from "./course";
 import { DrawView } from "./draw-screen";
 import { LiveFigure } from "./figure";
-import { marksOf, playLog, type Mark } from "./lesson-run";
+import { marksOf, type Mark } from "./lesson-run";
 import { readAnswer, isAccepted } from "./answers";
 import { Inline, Tick } from "./pieces";
 import type { Edit, LessonProgress } from "./progress";
@@ -179,10 +179,4 @@ function GuessForm({ screen, onTry }: { screen: TextScreen; onTry: () => void })
       <p role="status" class="note">{said}</p>
     </form>
   );
-}
-
-/** Whether all questions of a screen are answered. */
-export function isOver(lesson: Lesson, at: number, progress: LessonProgress): boolean {
-  const screen = lesson.screens[at];
-  return screen?.type !== "questions" || playLog(screen, progress.round, progress.logs[at] ?? []).question === null;
 }

@@ -1,6 +1,6 @@
 /** The page of the lessons: reads the course from the data block, and puts the lessons into their place. */
 import { render } from "preact";
-import { DATA, ROOT } from "../ui/save";
+import { DATA, ROOT } from "../ui/page";
 import { LearnApp } from "./app";
 import type { Course } from "./course";
 

@@ -6,10 +6,13 @@ import { width } from "../layout/letters";
 import { boxOf } from "../ui/circuit-acts";
 import { aroundBox, freePlace, roomOf, type Rect } from "../ui/circuit-room";
 import { pathsOf, pillRect } from "../ui/circuit-wires";
+import { BranchMarks, BranchTubes, type BranchSum } from "./branch-marks";
 import type { AskedPlace } from "./question-picture";
 
 export interface QuestionMarks {
   place: AskedPlace;
+  /** The branches that meet at the asked place; null where none do, or nothing is told of them yet. */
+  sum: BranchSum | null;
   /** Whether the factor is asked for at the port: from the first hint on. */
   factor: boolean;
   /** What the learner typed last and was not right; empty for nothing. */
@@ -43,6 +46,7 @@ function LitWire(props: Props) {
   return (
     <g class="asked-wire" aria-hidden="true">
       {wiresOf(props).flatMap((wire) => pathsOf(wire, corner)).map((path) => <path key={path} d={path} />)}
+      {props.sum && !props.answered && <BranchTubes {...props} sum={props.sum} />}
     </g>
   );
 }
@@ -59,7 +63,7 @@ function askedSlot(props: Props): Slot | null {
 }
 
 function Above(props: Props) {
-  const { scene, paper, place, factor, typed, answered } = props;
+  const { scene, paper, place, sum, factor, typed, answered } = props;
   const slot = askedSlot(props);
   if (!slot || answered) return null;
   const { sizes } = scene.picture;
@@ -70,7 +74,8 @@ function Above(props: Props) {
     <g class="asked" aria-hidden="true" pointer-events="none">
       <Tag rect={asked} text={place.what === "local" ? "×?" : "?"} font={sizes.numberFont} />
       {port && <Tag rect={port} text="×?" font={sizes.pillFont} />}
-      {typed && <Pencil scene={scene} paper={paper} near={asked} taken={port ? [asked, port] : [asked]} text={typed} />}
+      {sum && <BranchMarks scene={scene} paper={paper} sum={sum} />}
+      {typed && !sum && <Pencil scene={scene} paper={paper} near={asked} taken={port ? [asked, port] : [asked]} text={typed} />}
     </g>
   );
 }
@@ -90,7 +95,7 @@ function Tag({ rect, text, font }: { rect: Rect; text: string; font: number }) {
   );
 }
 
-const PENCIL = "M0 9l1-3.500 6-6 2.500 2.500-6 6zM6 1l2.500 2.500";
+export const PENCIL = "M0 9l1-3.500 6-6 2.500 2.500-6 6zM6 1l2.500 2.500";
 
 /** The learner's number, where there is room for it near the asked slot. */
 function Pencil({ scene, paper, near, taken, text }: { scene: Scene; paper: Rect; near: Rect; taken: Rect[]; text: string }) {

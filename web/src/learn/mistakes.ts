@@ -130,22 +130,26 @@ function combined(key: string, parts: readonly number[]): number {
   return key === "branch-product" ? productOf(parts) : sumOf(parts) / parts.length;
 }
 
-/** Run the backward pass as a recursion that sends on at every arrival; null if there are too many paths. */
+/**
+ * Run the backward pass as a plain recursion: add to each input in turn, which sends on at once all that it has; null if
+ * there are too many paths.
+ */
 function sweepRecursively(run: QuizRun): Map<number, number> | null {
   const { owner } = run;
   const grads = new Map([[owner.root, 1]]);
-  const waiting: [number, number][] = [[owner.root, 1]];
-  for (let step = 0; step < MAX_RECURSIONS * 4; step++) {
-    const next = waiting.pop();
-    if (!next) return grads;
-    const [node, gradient] = next;
-    for (const [slot, source] of owner.sources[node]!.entries()) {
-      const factor = owner.active[source] && owner.active[node] ? run.local([node, slot]) : null;
-      if (factor === null) continue;
-      const sum = (grads.get(source) ?? 0) + gradient * factor;
-      grads.set(source, sum);
-      waiting.push([source, sum]);
-    }
+  // The calls that have not returned, each with the input that is next.
+  const calls: [number, number][] = [[owner.root, 0]];
+  for (let step = 0; step < MAX_RECURSIONS * 16; step++) {
+    const call = calls.pop();
+    if (!call) return grads;
+    const [node, slot] = call;
+    const source = owner.sources[node]![slot];
+    if (source === undefined) continue;
+    calls.push([node, slot + 1]);
+    const factor = owner.active[source] && owner.active[node] ? run.local([node, slot]) : null;
+    if (factor === null) continue;
+    grads.set(source, (grads.get(source) ?? 0) + grads.get(node)! * factor);
+    calls.push([source, 0]);
   }
   return null;
 }

@@ -12,7 +12,7 @@ export interface MetMistake {
   state: MistakeState;
 }
 
-/** Where a learner is in one lesson. The log of a screen replays its questions: "a:ANSWER", "hint", "next". */
+/** Where a learner is in one lesson; `lesson-run.ts` plays the logs of its screens again. */
 export interface LessonProgress {
   screen: number;
   seen: number[];
@@ -25,6 +25,15 @@ export interface LessonProgress {
   done: boolean;
 }
 
+/** How the line of a mistake begins that was made in a drawing or in flat code. */
+export const MISTAKE = "m:";
+
+/** The line of such a mistake. */
+export const mistakeLine = (kind: string, key: string): string => `${MISTAKE}${kind} ${key}`;
+
+/** The lines of flat code that were accepted. */
+export const acceptedLines = (log: readonly string[]): string[] => log.filter((line) => !line.startsWith(MISTAKE));
+
 /** A change of the progress of a lesson. */
 export type Edit = (own: LessonProgress) => LessonProgress;
 
@@ -32,6 +41,8 @@ export interface Progress {
   version: 1;
   /** The lesson that was open last. */
   last: string;
+  /** The name under which a file of it was saved; empty before. */
+  learner: string;
   lessons: Record<string, LessonProgress>;
 }
 
@@ -42,7 +53,7 @@ export const noLesson = (): LessonProgress => ({
   screen: 0, seen: [], round: 0, logs: {}, met: [], answered: 0, first: 0, done: false,
 });
 
-export const noProgress = (): Progress => ({ version: 1, last: "", lessons: {} });
+export const noProgress = (): Progress => ({ version: 1, last: "", learner: "", lessons: {} });
 
 /** Read a progress; null if it is none. What is not as it should be in a lesson is left out. */
 export function readProgress(text: string): Progress | null {
@@ -57,8 +68,10 @@ export function readProgress(text: string): Progress | null {
     const read = readLesson(lesson);
     return read ? [[key, read] as const] : [];
   });
-  return { version: 1, last: typeof data.last === "string" ? data.last : "", lessons: Object.fromEntries(lessons) };
+  return { version: 1, last: textOf(data.last), learner: textOf(data.learner), lessons: Object.fromEntries(lessons) };
 }
+
+const textOf = (data: unknown): string => (typeof data === "string" ? data : "");
 
 function isRecord(data: unknown): data is Record<string, unknown> {
   return typeof data === "object" && data !== null && !Array.isArray(data);

@@ -5,15 +5,20 @@ import { circuitOf, type QuestionScreen } from "./course";
 import { spaced, useFitted, useFrame } from "./figure";
 import { answerLine, marksOf, playLog, type Asked } from "./lesson-run";
 import { Column, go, type ScreenProps } from "./lesson";
+import { branchSum } from "./branch-marks";
+import { birthText, drawTrail, Trail, trailOf } from "./hunt";
 import { drawMarks } from "./marks";
 import { Tick, WithNames } from "./pieces";
 import { askedPlace, optionAt, selectionOf, shownOf } from "./question-picture";
 import type { Question } from "./questions";
 import { showFactor, showNumber, type QuizCircuit } from "./quiz-run";
+import { useWatched } from "./watched";
 import { signClass } from "../ui/text";
 import { CircuitView } from "../ui/circuit";
+import * as extras from "../ui/circuit-extras";
 import { Named } from "../ui/named";
-import { nudge } from "../engine";
+import { nudge } from "../engine/questions";
+import type { Firing } from "../state/firing";
 import type { Shown } from "../state/known";
 
 /** What a kind of question is called. */
@@ -22,7 +27,13 @@ const KIND_NAMES: Readonly<Record<string, string>> = {
   nudge: "nudge", paths: "paths", order: "order", router: "router", structure: "structure", claim: "true or not",
   spot: "spot the mistake", debug: "hunt",
 };
-const RUNGS = ["the mistake, named", "one factor shown", "watch the step"] as const;
+const MAX_RUNG = 3;
+
+/** What each rung of the ladder gives. */
+function rungsOf({ kind, options }: Question): string[] {
+  const second = options.length > 2 ? "one choice less" : options.length ? "where to look" : kind === "gather" ? "one branch shown" : "one factor shown";
+  return ["the mistake, named", second, "watch the step"];
+}
 const KEYS = [["−", "-"], ["×", "*"], ["÷", "/"], ["(", "("], [")", ")"]] as const;
 
 interface Props extends ScreenProps {
@@ -93,9 +104,11 @@ function OneQuestion(props: OneProps) {
     else if (numeric) field.current?.focus({ preventScroll: true });
     else document.querySelector<HTMLElement>(".choices input")?.focus({ preventScroll: true });
   }, [isRight]);
+  const status = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     if (verdict && !verdict.right) field.current?.select();
-  }, [record?.answers.length]);
+    if (verdict || hint) status.current?.scrollIntoView({ block: "nearest" });
+  }, [record?.answers.length, record?.rung]);
   const check = (event: Event): void => {
     event.preventDefault();
     if (isRight) return write("next");
@@ -108,8 +121,11 @@ function OneQuestion(props: OneProps) {
     if (verdict && !verdict.right && answer === asked.answer) return undefined;
     return write(answerLine(answer));
   };
+  const [turn, setTurn] = useState(0);
   const askHint = (): void => {
-    if (!isRight && record!.rung < RUNGS.length) write("hint");
+    if (isRight) return;
+    if (record!.rung < MAX_RUNG) write("hint");
+    else setTurn(turn + 1);
   };
   const toPicture = (): void => stage.current?.querySelector<HTMLElement>(".circuit")?.focus();
   const press = (event: KeyboardEvent): void => {
@@ -137,17 +153,18 @@ function OneQuestion(props: OneProps) {
             )}
             {!numeric && <button ref={next} class="black check">{isRight ? "Next" : "Check"}</button>}
           </form>
-          <div role="status" class="said">
+          {question.kind === "debug" && <Trail clicks={trailOf(question, record!.answers)} names={names} />}
+          <div role="status" class="said" ref={status}>
             {said && <Feedback verdict={said} names={names} isRight={isRight} circuit={circuit} question={question} shown={null} />}
             {!isRight && hint && hint !== said?.text && <p class="hint-text"><b>{`Hint ${record!.rung}`}</b> <WithNames text={hint} names={names} /></p>}
           </div>
-          {!isRight && <Ladder rung={record!.rung} onHint={askHint} onPicture={toPicture} />}
+          {!isRight && <Ladder rungs={rungsOf(question)} rung={record!.rung} onHint={askHint} onPicture={toPicture} />}
           {numeric && !isRight && <p class="note ways">Type it as you like: <code>0,25</code> <code>1/4</code> <code>2.5e-1</code> <code>-3*10</code></p>}
         </div>
       </Column>
       <div class="stage" ref={stage}>
         <QuestionPicture asked={asked} question={question} circuit={circuit} typed={!isRight && verdict && numeric ? asked.answer : ""}
-          isRight={isRight} formula={screen.formula} onOption={(k) => !isRight && setChoice(k)} choice={choice} />
+          isRight={isRight} formula={screen.formula} turn={turn} onOption={(k) => !isRight && setChoice(k)} choice={choice} />
       </div>
     </main>
   );
@@ -159,10 +176,9 @@ function NumberEntry({ draft, onDraft, field, isRight, isWrong, next }: {
 }) {
   const type = (text: string): void => {
     const input = field.current!;
-    const [from, to] = [input.selectionStart ?? draft.length, input.selectionEnd ?? draft.length];
-    onDraft(draft.slice(0, from) + text + draft.slice(to));
     input.focus();
-    requestAnimationFrame(() => input.setSelectionRange(from + text.length, from + text.length));
+    input.setRangeText(text, input.selectionStart ?? draft.length, input.selectionEnd ?? draft.length, "end");
+    onDraft(input.value);
   };
   return (
     <>
@@ -216,6 +232,7 @@ function Feedback({ verdict, names, isRight, circuit, question }: {
       )}
       <p><WithNames text={text} names={names} /></p>
       {isRight && <Proof circuit={circuit} question={question} names={names} />}
+      {isRight && question.kind === "debug" && <p><WithNames text={birthText(question, circuit)} names={names} /></p>}
     </div>
   );
 }
@@ -235,45 +252,54 @@ function Proof({ circuit, question, names }: { circuit: QuizCircuit; question: Q
   return <p><WithNames text={text} names={names} /></p>;
 }
 
-function Ladder({ rung, onHint, onPicture }: { rung: number; onHint: () => void; onPicture: () => void }) {
+function Ladder({ rungs, rung, onHint, onPicture }: { rungs: readonly string[]; rung: number; onHint: () => void; onPicture: () => void }) {
   return (
     <>
       <ol class="ladder" aria-label="Hints">
-        {RUNGS.map((what, k) => (
+        {rungs.map((what, k) => (
           <li key={what} class={k < rung ? "taken" : k === rung ? "next" : ""}>
             <b>{`hint ${k + 1}`}</b> <span>{what}</span><span class="aloud">{k < rung ? ", taken" : ""}</span>
           </li>
         ))}
       </ol>
       <div class="quiet-row">
-        <button type="button" onClick={onHint} disabled={rung >= RUNGS.length} aria-keyshortcuts="Alt+H">{`Hint ${Math.min(rung + 1, RUNGS.length)}`} <kbd>Alt H</kbd></button>
+        <button type="button" onClick={onHint} aria-keyshortcuts="Alt+H">{rung < MAX_RUNG ? `Hint ${rung + 1}` : "Play it again"} <kbd>Alt H</kbd></button>
         <button type="button" onClick={onPicture} aria-keyshortcuts="Alt+P">Show the place <kbd>Alt P</kbd></button>
       </div>
     </>
   );
 }
 
-function QuestionPicture({ asked, question, circuit, typed, isRight, formula, onOption, choice }: {
-  asked: Asked; question: Question; circuit: QuizCircuit; typed: string; isRight: boolean; formula: string;
+function QuestionPicture({ asked, question, circuit, typed, isRight, formula, turn, onOption, choice }: {
+  asked: Asked; question: Question; circuit: QuizCircuit; typed: string; isRight: boolean; formula: string; turn: number;
   onOption: (k: number) => void; choice: number;
 }) {
   const area = useRef<HTMLDivElement>(null);
   const frame = useFrame(area);
-  const reveal = isRight || asked.record!.rung >= RUNGS.length;
-  const shown = useMemo(() => shownOf(question, circuit, reveal), [question, reveal]);
+  const reveal = isRight || asked.record!.rung >= MAX_RUNG;
+  const whole = useMemo(() => shownOf(question, circuit, reveal), [question, reveal]);
+  const pace = isRight ? "once" : reveal ? "slowly" : null;
+  const played = useWatched(question, circuit, formula, pace, turn);
+  // After a right answer the whole run is shown, after the last hint what the step has done.
+  const watched = isRight && !played?.isPlaying ? null : played;
+  const trail = useMemo(() => (question.kind === "debug" ? trailOf(question, asked.record!.answers) : []), [question, asked.record!.answers.length]);
+  const shown = watched ?? whole;
   const place = useMemo(() => askedPlace(question, circuit), [question]);
   const factor = asked.record!.rung > 0;
+  const { rung } = asked.record!;
+  const number = typed ? (asked.verdict?.number ?? null) : null;
+  const sum = useMemo(() => branchSum(question, circuit, number, rung), [question, number, rung]);
   const marks = useMemo(
-    () => (place ? drawMarks({ place, factor, typed, answered: reveal }) : null),
-    [place, factor, typed, reveal],
+    () => (place ? drawMarks({ place, sum, factor, typed, answered: reveal }) : trail.length ? drawTrail(trail) : null),
+    [place, sum, factor, typed, reveal, trail],
   );
   const [inside, setInside] = useState(false);
   const target = question.options.length ? (question.options[choice]?.target ?? []) : place?.wire ?? (place ? [place.node] : []);
   return (
     <>
       <p class="formula-line"><Named text={spaced(formula)} /></p>
-      <div class="area" ref={area} onFocusIn={() => setInside(true)} onFocusOut={() => setInside(false)}>
-        {shown && <Pictured circuit={circuit} shown={shown} frame={frame} marks={marks} selection={inside || question.options.length ? selectionOf(target) : null}
+      <div class={pace === "slowly" ? "area slowly" : "area"} ref={area} onFocusIn={() => setInside(true)} onFocusOut={() => setInside(false)}>
+        {shown && <Pictured circuit={circuit} shown={shown} firing={(question.kind === "debug" ? played : watched)?.firing ?? null} frame={frame} marks={marks} selection={inside || question.options.length ? selectionOf(target) : null}
           onSelect={(selection) => onOption(optionAt(question, circuit, selection))} />}
         {!shown && <p class="no-picture">Read the formula: the circuit comes with the answer.</p>}
       </div>
@@ -285,10 +311,13 @@ function QuestionPicture({ asked, question, circuit, typed, isRight, formula, on
   );
 }
 
-function Pictured({ circuit, shown, frame, marks, selection, onSelect }: {
-  circuit: QuizCircuit; shown: Shown; frame: ReturnType<typeof useFrame>; marks: ReturnType<typeof drawMarks> | null;
+function Pictured({ circuit, shown, firing, frame, marks, selection, onSelect }: {
+  circuit: QuizCircuit; shown: Shown; firing: Firing | null; frame: ReturnType<typeof useFrame>; marks: ReturnType<typeof drawMarks> | null;
   selection: ReturnType<typeof selectionOf>; onSelect: (selection: ReturnType<typeof selectionOf>) => void;
 }) {
   const { drawn, minimap } = useFitted(circuit.circuit, shown.run, frame);
-  return <CircuitView picture={drawn} minimap={minimap} {...shown} selection={selection} mode="signed" marks={marks} onSelect={onSelect} />;
+  return (
+    <CircuitView picture={drawn} minimap={minimap} extras={extras} run={shown.run} known={shown.known} firing={firing} selection={selection} mode="signed" marks={marks}
+      onSelect={onSelect} />
+  );
 }

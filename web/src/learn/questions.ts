@@ -279,7 +279,7 @@ function poseNudge(run: QuizRun, [node, choice]: Target): Posed {
 }
 
 /** The paths from a node to the output, each as its wires; null if there are too many. */
-function pathsFrom(owner: QuizCircuit, node: number): Wire[][] | null {
+export function findPaths(owner: QuizCircuit, node: number): Wire[][] | null {
   const waiting: [number, Wire[]][] = [[node, []]];
   const found: Wire[][] = [];
   for (let next = waiting.pop(); next; next = waiting.pop()) {
@@ -292,7 +292,7 @@ function pathsFrom(owner: QuizCircuit, node: number): Wire[][] | null {
 }
 
 function posePaths(run: QuizRun, [node, choice]: Target): Posed | null {
-  const paths = pathsFrom(run.owner, node!);
+  const paths = findPaths(run.owner, node!);
   if (!paths) return null;
   return choice! < 0 ? poseCount(run, node!, paths) : poseProduct(run, node!, paths, choice!);
 }
@@ -337,7 +337,7 @@ function poseProduct(run: QuizRun, node: number, paths: readonly Wire[][], choic
 
 function pathTargets(owner: QuizCircuit): Target[] {
   return owner.leaves.flatMap((node): Target[] => {
-    const paths = pathsFrom(owner, node);
+    const paths = findPaths(owner, node);
     if (!owner.active[node] || !paths) return [];
     const forks = paths.some((path) => path.some(([reader]) => owner.readers[reader]!.length > 1 || paths.length > 2));
     const count: Target[] = paths.length > 1 && forks ? [[node, -1]] : [];

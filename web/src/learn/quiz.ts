@@ -68,6 +68,8 @@ export class Quiz {
   constructor(
     readonly source: QuestionSource,
     readonly kinds: readonly string[] = KINDS,
+    /** How many questions of a kind are asked at least. */
+    readonly each = 1,
   ) {
     this.progress = new Map(kinds.map((kind) => [kind, { asked: 0, returns: 0, streak: 0, missed: false }]));
   }
@@ -80,7 +82,7 @@ export class Quiz {
     while (this.place < this.kinds.length) {
       const kind = this.kinds[this.place]!;
       const progress = this.progress.get(kind)!;
-      if (progress.asked && !isDue(progress)) {
+      if (progress.asked >= this.each && !isDue(progress)) {
         this.place++;
         continue;
       }

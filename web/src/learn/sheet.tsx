@@ -6,7 +6,9 @@ import { render } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { parse } from "../engine";
 import { useMedia, useUnique } from "../ui/parts";
-import { DATA, ROOT, save } from "../ui/save";
+import { DATA, ROOT } from "../ui/page";
+import { save } from "../ui/save";
+import { ClassTable, type ClassBook } from "./class-table";
 import { NoQuestion, type Question } from "./questions";
 import { judge, QuestionSource } from "./quiz";
 
@@ -146,10 +148,20 @@ function judged(source: QuestionSource, question: Question, text: string, tries:
   return { title: found.title, text: [found.text, hint].filter(Boolean).join(" "), right: false, tries: now };
 }
 
-function Themed({ sheet }: { sheet: Sheet }) {
+function Themed({ sheet, gradebook }: PageData) {
   const dark = useMedia("(prefers-color-scheme: dark)");
-  return <div class="wg-app sheet" data-theme={dark ? "dark" : "light"}><SheetApp sheet={sheet} /></div>;
+  return (
+    <div class="wg-app sheet" data-theme={dark ? "dark" : "light"}>
+      {sheet && <SheetApp sheet={sheet} />}
+      {gradebook && <ClassTable book={gradebook} />}
+    </div>
+  );
 }
 
-const { sheet } = JSON.parse(document.getElementById(DATA)!.textContent) as { sheet: Sheet };
-render(<Themed sheet={sheet} />, document.getElementById(ROOT)!);
+/** What a page holds: a question set, or the table of a class. */
+interface PageData {
+  sheet?: Sheet;
+  gradebook?: ClassBook;
+}
+
+render(<Themed {...(JSON.parse(document.getElementById(DATA)!.textContent) as PageData)} />, document.getElementById(ROOT)!);

@@ -2,7 +2,8 @@
 import { addressOf } from "./app";
 import { mistakeName, type Course } from "./course";
 import { MetList } from "./course-map";
-import { Column, go, isOver, useHeading, type ScreenProps } from "./lesson";
+import { Column, go, useHeading, type ScreenProps } from "./lesson";
+import { isOver } from "./lesson-run";
 import { Inline, Tick } from "./pieces";
 import { Thumbnail } from "./thumbnails";
 
@@ -12,14 +13,16 @@ export function Summary(props: ScreenProps & { course: Course }) {
   const heading = useHeading();
   const next = course.lessons[course.lessons.indexOf(lesson) + 1];
   const open = progress.met.filter(({ state }) => state === "open");
-  const skipped = lesson.screens.findIndex((screen, k) => (screen.type === "text" ? !progress.seen.includes(k) : !isOver(lesson, k, progress)));
+  const skipped = lesson.screens.findIndex((screen, k) => (screen.type === "text" && !progress.seen.includes(k)) || !isOver(lesson, k, progress));
   const never = [...new Set(lesson.mistakes.map((key) => mistakeName(key)))].filter(
     (name) => !progress.met.some(({ key, kind }) => mistakeName(key, kind) === name),
   );
   const again = (): void => {
-    const keptLogs = Object.fromEntries(Object.entries(progress.logs).filter(([k]) => lesson.screens[Number(k)]?.type !== "questions"));
-    onProgress((own) => ({ ...own, round: own.round + 1, logs: keptLogs, met: [], screen: 0 }));
-    go(lesson, Math.max(0, lesson.screens.findIndex(({ type }) => type === "questions")));
+    // A drawing of which a number was given away is drawn again.
+    const isKept = (type: string | undefined, log: readonly string[]): boolean => type === "text" || (type === "draw" && !log.includes("shown"));
+    const logs = Object.fromEntries(Object.entries(progress.logs).filter(([k, log]) => isKept(lesson.screens[Number(k)]?.type, log)));
+    onProgress((own) => ({ ...own, round: own.round + 1, logs, met: [], screen: 0 }));
+    go(lesson, Math.max(0, lesson.screens.findIndex(({ type }, k) => type !== "text" && !(k in logs))));
   };
   return (
     <main class="screen">

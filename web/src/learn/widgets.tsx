@@ -15,7 +15,7 @@ interface Props extends ScreenProps {
 export function Widget({ widget, at, progress, onProgress }: Props) {
   const { formula = "", about = "" } = widget;
   switch (widget.kind) {
-    case "flat": return <FlatCode formula={formula} about={about} log={progress.logs[at] ?? []} onLog={(log) => onProgress((own) => ({ ...own, logs: { ...own.logs, [at]: log } }))} />;
+    case "flat": return <FlatCode formula={formula} about={about} log={progress.logs[at] ?? []} onLog={(line) => onProgress((own) => ({ ...own, logs: { ...own.logs, [at]: [...(own.logs[at] ?? []), line] } }))} />;
     case "python": return <pre class="program" tabIndex={0} aria-label="Python code">{widget.code}</pre>;
     case "descent": return <Descent about={about} />;
     case "memory": return <MemoryPlan length={Number(widget.length ?? 12)} about={about} />;

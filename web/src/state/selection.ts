@@ -40,3 +40,9 @@ export function selectionOf(circuit: Circuit, code: string): Selection | null {
   if (node < 0) return null;
   return kind === "n:" ? { kind: "node", node } : kind === "s:" ? { kind: "splitter", node } : null;
 }
+
+/** The node to start from: the output. */
+export function firstNode(circuit: Circuit): Selection | null {
+  const node = circuit.outputs[0]?.node ?? circuit.nodes.length - 1;
+  return node < 0 ? null : { kind: "node", node };
+}

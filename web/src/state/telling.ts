@@ -45,8 +45,17 @@ const MAX_TOLD = 3;
 /** Longer expressions are left out where the numbers of the same step say it. */
 const MAX_LETTERS = 28;
 
+/** What was told: sentence, picture and timeline of a step all ask. */
+const tellings = new WeakMap<Session, Telling>();
+
 /** Tell what the step did that led to the position of a session. */
 export function tell(state: Session): Telling {
+  const telling = tellings.get(state) ?? tellingOf(state);
+  tellings.set(state, telling);
+  return telling;
+}
+
+function tellingOf(state: Session): Telling {
   const { line, at, options } = state;
   const phase = phaseAt(line, at);
   const cells = cellStops(state);

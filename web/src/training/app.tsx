@@ -7,7 +7,8 @@ import { refusal, useAsked } from "../large/answers";
 import { told } from "../large/parts";
 import { Icon } from "../large/transport";
 import { counted } from "../layout/letters";
-import { Button, Choice, useTheme } from "../ui/parts";
+import { Choice } from "../ui/card-parts";
+import { Button, useTheme } from "../ui/parts";
 import { firstBreak, type Band, type StepRecord, type TrainingState } from "./answers";
 import { LossChart, Sparkline } from "./chart";
 

@@ -3,6 +3,15 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Action, Session } from "../state/session";
 import { faultOf, hashOf, stateOf } from "../state/url";
 
+/** Steps and drags come many times a second: the address follows once they pause for so many milliseconds. */
+const PAUSE = 120;
+
+/** A state that the address does not have yet. */
+interface Waiting {
+  state: Session;
+  timer: ReturnType<typeof setTimeout>;
+}
+
 /**
  * Write every state into the address: another circuit is a new entry of the history, a step is not. What an address asks
  * for in vain is said.
@@ -13,25 +22,40 @@ export function useAddress(
   const last = useRef(state.source);
   const current = useRef(state);
   current.current = state;
-  // Before anything is painted: whoever reads the address then reads what is shown.
+  const waiting = useRef<Waiting | null>(null);
+  const forget = (): Session | null => {
+    clearTimeout(waiting.current?.timer);
+    const state = waiting.current?.state ?? null;
+    waiting.current = null;
+    return state;
+  };
+  const settle = (): void => write(forget(), false);
   useLayoutEffect(() => {
     if (!whole) return;
-    const hash = hashOf(state);
     const other = last.current !== state.source;
     last.current = state.source;
-    if (hash !== null && hash !== location.hash) write(hash, other);
+    if (other) {
+      settle();
+      write(state, true);
+    } else {
+      forget();
+      waiting.current = { state, timer: setTimeout(settle, PAUSE) };
+    }
   }, [state.source, state.leaves, state.at, state.selection, state.options]);
   useEffect(() => {
     if (!whole) return;
     const read = (): void => {
+      forget();
       say(badLink(location.hash, "What was shown stays"));
       const found = stateOf(location.hash, current.current.options);
       if (!found || location.hash === hashOf(current.current)) return;
       last.current = found.source;
       dispatch({ type: "load", session: found });
     };
-    addEventListener("popstate", read);
-    return () => removeEventListener("popstate", read);
+    const stop = new AbortController();
+    addEventListener("popstate", read, stop);
+    addEventListener("pagehide", settle, stop);
+    return () => stop.abort();
   }, [whole]);
 }
 
@@ -42,7 +66,9 @@ export function badLink(hash: string, instead: string): string {
 }
 
 /** Some hosts do not let a page write its address; everything else works without it. */
-function write(hash: string, entry: boolean): void {
+function write(state: Session | null, entry: boolean): void {
+  const hash = state && hashOf(state);
+  if (hash === null || hash === location.hash) return;
   try {
     if (entry) history.pushState(null, "", hash);
     else history.replaceState(null, "", hash);

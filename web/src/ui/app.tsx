@@ -3,26 +3,20 @@ import type { RefObject } from "preact";
 import { useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import type { FrameSize } from "../layout";
 import type { Lit } from "../types";
+import type { Shown } from "../state/known";
 import { reduce, shown as shownOf, type Action, type Session } from "../state/session";
 import { useAddress } from "./address";
 import { useCommands } from "./commands";
-import { CompareTab } from "./compare";
 import { Drawing, usePicture, type Rooms } from "./drawing";
-import { FindTab } from "./find";
-import { Outline } from "./group-card";
 import { openGroups } from "./groups";
-import { HeatTab } from "./heat";
-import { Help } from "./help";
-import { Inspector } from "./inspector";
-import { LeavesPanel, SourcePanel } from "./leaves";
+import { useDrawers, type Drawers } from "./late";
 import { usePanels, type Panels } from "./panels";
 import { Button, useTheme } from "./parts";
-import { savesOf, type OwnPage } from "./save";
+import type { OwnPage } from "./page";
 import { useServer } from "./server";
 import { Sheet } from "./sheet";
 import { Stepper, usePlay } from "./stepper";
-import { TableTab } from "./table";
-import { Tabs, TABS, type TabKey } from "./tabs";
+import { TABS, type TabKey } from "./panels";
 import { TopBar } from "./topbar";
 
 interface Props {
@@ -77,53 +71,50 @@ export function App({ first, page, whole, notice: firstNotice = "", useHost = us
     setTab("find");
   };
   const { tab } = panels;
+  const drawers = useDrawers(Boolean(tab || help || state.selection || panels.sides.length || state.at));
   return (
     <div ref={root} class={whole ? "wg-app shell whole" : "wg-app shell"} data-theme={useTheme(state.options.theme)} tabIndex={-1}>
       <div class={state.mistake ? "frame typing" : "frame"}>
-        <TopBar state={state} dispatch={dispatch} saves={savesOf(state, page, () => root.current)} whole={whole}
+        <TopBar state={state} dispatch={dispatch} page={page} root={root} drawers={drawers} whole={whole}
           panels={panels} onPanels={setPanels} onHelp={() => setHelp(true)} onChosen={toCircuit} />
         <main class="desk">
           <Notices state={state} notice={notice} onClose={() => setNotice("")} />
-          <Drawing state={state} whole={drawn} open={groups} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} lit={lit} />
+          <Drawing state={state} whole={drawn} open={groups} view={view} dispatch={dispatch} inside={commands.inside} onInside={commands.onInside} lit={lit} extras={drawers} />
           <div class="foot">
             <Stepper state={state} dispatch={dispatch} playing={play[0]} onPlay={play[1]} />
           </div>
-          {tab && (
-            <Tabs tabs={TABS} tab={tab} onTab={setTab} onClose={() => setTab(null)}>
-              {tab === "table" && <TableTab state={state} shown={view} dispatch={dispatch} />}
-              {tab === "heat" && <HeatTab state={state} shown={view} onFind={find} />}
-              {tab === "find" && <FindTab state={state} dispatch={dispatch} query={query} onQuery={setQuery} />}
-              {tab === "compare" && <CompareTab state={state} shown={view} dispatch={dispatch} />}
-            </Tabs>
+          {drawers && tab && (
+            <drawers.Tabs tabs={TABS} tab={tab} onTab={setTab} onClose={() => setTab(null)}>
+              {tab === "table" && <drawers.TableTab state={state} shown={view} dispatch={dispatch} />}
+              {tab === "heat" && <drawers.HeatTab state={state} shown={view} onFind={find} />}
+              {tab === "find" && <drawers.FindTab state={state} dispatch={dispatch} query={query} onQuery={setQuery} />}
+              {tab === "compare" && <drawers.CompareTab state={state} shown={view} dispatch={dispatch} />}
+            </drawers.Tabs>
           )}
         </main>
-        <Side panels={panels} onClose={() => setPanels({ sides: [] })}>
-          {{
-            leaves: <LeavesPanel state={state} shown={view} dispatch={dispatch} />,
-            source: <SourcePanel state={state} />,
-            outline: <Outline state={state} dispatch={dispatch} />,
-          }}
-        </Side>
-        {state.selection && (
+        {drawers && <Side drawers={drawers} panels={panels} onClose={() => setPanels({ sides: [] })} state={state} view={view} dispatch={dispatch} />}
+        {drawers && state.selection && (
           <Sheet height={panels.sheet} onHeight={(sheet) => setPanels({ sheet })}>
-            <Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} open={groups} onLight={setLit} />
+            <drawers.Inspector state={state} shown={view} dispatch={dispatch} why={why} onWhy={setWhy} open={groups} onLight={setLit} />
           </Sheet>
         )}
       </div>
-      {help && <Help letters={state.options.letters} onClose={() => setHelp(false)} />}
+      {drawers && help && <drawers.Help letters={state.options.letters} onClose={() => setHelp(false)} />}
     </div>
   );
 }
 
 /** The drawer of lists on the left. */
-function Side({ panels, onClose, children }: {
-  panels: Panels; onClose: () => void; children: Record<Panels["sides"][number], preact.ComponentChild>;
+function Side({ drawers, panels: { sides }, onClose, state, view, dispatch }: {
+  drawers: Drawers; panels: Panels; onClose: () => void; state: Session; view: Shown; dispatch: (action: Action) => void;
 }) {
-  if (!panels.sides.length) return null;
+  if (!sides.length) return null;
   return (
     <div class="side">
       <Button quiet label="Close the lists" keys="Esc" onClick={onClose}>✕</Button>
-      {(["leaves", "source", "outline"] as const).map((key) => panels.sides.includes(key) && children[key])}
+      {sides.includes("leaves") && <drawers.LeavesPanel state={state} shown={view} dispatch={dispatch} />}
+      {sides.includes("source") && <drawers.SourcePanel state={state} />}
+      {sides.includes("outline") && <drawers.Outline state={state} dispatch={dispatch} />}
     </div>
   );
 }

@@ -2,7 +2,8 @@
 import { useState } from "preact/hooks";
 import type { Detail, Value } from "../types";
 import type { Shown } from "../state/known";
-import { Fact, useUnique } from "./parts";
+import { Fact } from "./card-parts";
+import { useUnique } from "./parts";
 import { NO_GRADIENT, show } from "./text";
 
 const WIDTH = 300;

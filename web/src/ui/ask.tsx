@@ -1,11 +1,13 @@
 /** Questions about what is selected: why this gradient, is it right, what if it moved. */
 import { useEffect, useState } from "preact/hooks";
-import { check, nudge, operand, paths, titleOf, type Checked, type Path, type Paths, type Target } from "../engine";
+import { operand, titleOf } from "../engine";
+import { check, nudge, paths, type Checked, type Path, type Paths, type Target } from "../engine/questions";
 import { Explained } from "../large/why";
 import { canRun } from "../state/session";
 import type { Lit, Run } from "../types";
 import type { CardProps } from "./inspector";
-import { Button, Fact, useUnique } from "./parts";
+import { Fact } from "./card-parts";
+import { Button, useUnique } from "./parts";
 import { gradText, numeric, show, signClass, signOf } from "./text";
 
 interface NodeProps extends CardProps {

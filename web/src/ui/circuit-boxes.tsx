@@ -1,5 +1,5 @@
 /** Boxes of the circuit: function nodes with their sign, leaves with two rows, splitters, closed groups, outputs. */
-import { useMemo } from "preact/hooks";
+import type { VNode } from "preact";
 import { mathParts, type PictureBox, type Slot, type Sizes } from "../layout";
 import { boxFace, type BoxFace, type Row, type Scene } from "../layout/faces";
 import { GRADIENT, type Rect } from "../layout/figure";
@@ -8,7 +8,9 @@ import { read, slotText } from "../layout/readings";
 import { thickness, tone, wireColour } from "../layout/scale";
 import type { BoxAct } from "./circuit-acts";
 import { cellPath, hatchPath, headPath, LOOKS, numberLook, SYMBOL } from "./circuit-look";
-import { Hollow } from "./circuit-wires";
+import { Hollow, NoGradient } from "./circuit-wires";
+import { inkWidth } from "./ink";
+import type { Keep } from "./kept";
 
 interface Props {
   scene: Scene;
@@ -21,14 +23,14 @@ interface Props {
   editable: boolean;
 }
 
-/** One box, with the name that assistive technology reads; it is drawn anew only if its own look changes. */
-export function BoxView({ scene, box, id, chosen, lit, act, editable }: Props) {
+/** Draw a box, with the name that assistive technology reads; anew only if its own look has changed. */
+export function drawBox(keep: Keep, { scene, box, id, chosen, lit, act, editable }: Props): VNode {
   const face = boxFace(scene, box);
   const sum = accumulated(scene, box);
   const colour = box.mark ? outputColour(scene, box) : "";
   const look = JSON.stringify([face, sum, colour, chosen, lit, act, editable, id, scene.backward, progressOf(scene, box)]);
-  const draw = () => (
-    <g id={id} class={`box ${box.kind}${chosen ? " chosen" : ""}`} {...SYMBOL} aria-roledescription={box.kind}
+  return keep(id, look, box, () => (
+    <g key={id} id={id} class={`box ${box.kind}${chosen ? " chosen" : ""}`} {...SYMBOL} aria-roledescription={box.kind}
       aria-label={sum ? `${face.name}, ${sum.told}` : face.name} data-box={id} cursor="pointer">
       <rect fill="transparent" {...pressable(box)} />
       {lit && <Ring box={box} />}
@@ -43,8 +45,7 @@ export function BoxView({ scene, box, id, chosen, lit, act, editable }: Props) {
       {chosen && <Focus box={box} />}
       {face.kink && <Badge x={box.x + box.width} y={box.y} />}
     </g>
-  );
-  return useMemo(draw, [look, box]);
+  ));
 }
 
 /** What an input had before this pass, and what it has now; null where nothing was carried over. */
@@ -141,8 +142,9 @@ interface FiguresProps {
 /** A number in its slot: hollow while there is none, inverted if it is not finite, squeezed if it is too long. */
 function Figures({ row, slot, font, plain, act, editable }: FiguresProps) {
   if (row.mark === "none") return <Hollow slot={slot} font={font} />;
+  if (row.mark === "blocked") return <NoGradient slot={slot} plain={plain === true} />;
   const bold = row.mark === "bad" || row.what === "gradient";
-  const natural = width(row.text, font, bold);
+  const natural = inkWidth(row.text, font, bold);
   const wide = Math.min(slot.width, natural);
   const left = slot.anchor === "start" ? slot.at.x : slot.anchor === "end" ? slot.at.x - wide : slot.at.x - wide / 2;
   const reads = act?.reads === row.what && row.mark !== "bad";
@@ -242,7 +244,7 @@ function Rows({ box, face, sizes, act, sum, editable }: RowsProps) {
 /** What stands before a gradient: the word for it, or what it is the sum of. */
 function Word({ box, row, sizes, sum }: { box: PictureBox; row: Row; sizes: Sizes; sum: Accumulated | null }) {
   const { wordSlot, gradSlot } = box;
-  if (!gradSlot || (!wordSlot && !sum)) return null;
+  if (!gradSlot || (!wordSlot && !sum) || (row.mark === "blocked" && !sum)) return null;
   const at = wordSlot?.at ?? { x: box.x + sizes.pad, y: gradSlot.at.y };
   const waits = row.mark === "none";
   const text = sum?.label ?? (row.mark === "partial" ? "so far" : GRADIENT);

@@ -6,7 +6,6 @@ import type { Point } from "../types";
 interface Props {
   /** What the pointer is on; the card is for as long as that stays the same. */
   pointed: object | null;
-  id: string;
   frame: RefObject<HTMLElement>;
 }
 

@@ -11,7 +11,7 @@ import { canEdit, type Action, type Session } from "../state/session";
 import type { Point, Run } from "../types";
 import { boxOf } from "./circuit-acts";
 import type { Gestures, View } from "./circuit-gestures";
-import { typedNumber } from "./text";
+import { typedNumber } from "../engine/numbers";
 
 /** The inputs that can be changed, and what changes them; `drag` joins changes to one. */
 export interface LeafEdits {

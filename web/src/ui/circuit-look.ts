@@ -59,7 +59,7 @@ export function sentLook(mark: Mark, tone: string): Look {
 export function numberLook({ what, mark, tone }: Row, plain: boolean): Look {
   const gradient = what === "gradient";
   const signed = tone && !plain ? `var(--wg-w_${tone[0] ?? "x"})` : INK;
-  const quiet = mark === "blocked" || mark === "stale";
+  const quiet = mark === "stale";
   return {
     fill: mark === "bad" ? "var(--wg-paper)" : quiet ? MUTED : signed,
     ...(mark === "bad" ? { stroke: "none" } : {}),

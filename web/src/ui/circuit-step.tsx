@@ -14,6 +14,7 @@ import type { Point, Value, WireFlow } from "../types";
 import { boxOf, splitterOf, wiresInto, type Acts } from "./circuit-acts";
 import { aroundBox, besideWire, covers, freePlace, roomOf, type Rect, type Room } from "./circuit-room";
 import { pathsOf, Pill, pillRect } from "./circuit-wires";
+import { inkWidth } from "./ink";
 
 interface Props {
   scene: Scene;
@@ -104,7 +105,7 @@ const [FONT, SMALL_FONT] = [15, 12];
 
 /** How wide a piece of an equation is. */
 function pieceWidth([text, look]: Piece, font: number): number {
-  return look === "open" ? 26 : width(text, font, look !== undefined);
+  return look === "open" ? 26 : inkWidth(text, font, look !== undefined);
 }
 
 function equationSize(pieces: readonly Piece[], font = FONT): { width: number; height: number } {
@@ -218,7 +219,7 @@ function upstreamMark(desk: Desk, box: PictureBox) {
   const slot = box.gradSlot;
   const grad = scene.run.grads[box.node] ?? null;
   if (!slot || grad === null) return null;
-  const wide = width(slotText(read(grad)), scene.picture.sizes.numberFont, true);
+  const wide = inkWidth(slotText(read(grad)), scene.picture.sizes.numberFont, true);
   const right = slot.anchor === "start" ? slot.at.x + wide : slot.at.x;
   return <g class="appears first">{badge({ x: right + 20, y: slot.at.y - 4 }, "1", desk)}</g>;
 }
@@ -339,19 +340,22 @@ function sumMark(desk: Desk, node: number) {
   const [text, look] = numberPiece(total);
   const pieces: Piece[] = [...parts.flatMap((part, k): Piece[] => (k ? [["+"], part] : [part])), ["="], [done ? text : `${text} \u2026`, look ?? "strong"]];
   const size = equationSize(pieces);
-  const place = freePlace(room, taken, aroundBox(box, Math.max(size.width, 150), 46));
+  const words = open ? `${back.length} of ${back.length + open} branches are back` : "all branches are back";
+  const place = freePlace(room, taken, aroundBox(box, Math.max(size.width, inkWidth(words, WORDS_FONT) + 20), 46));
   if (!place) return null;
   taken.push(place);
-  const words = open ? `${back.length} of ${back.length + open} branches are back` : "all branches are back";
   return (
     <g class="appears third" key={`sum${node}`}>
       <Stem box={box} place={place} />
       <rect class="card" x={place.x} y={place.y} width={place.width} height={place.height} rx={10} />
       <Equation pieces={pieces} place={{ ...place, x: place.x + (place.width - size.width) / 2, height: 27 }} look="bare" />
-      <text class="words" x={place.x + place.width / 2} y={place.y + 39} text-anchor="middle">{words}</text>
+      <text class="words" x={place.x + place.width / 2} y={place.y + 39} font-size={WORDS_FONT} text-anchor="middle">{words}</text>
     </g>
   );
 }
+
+/** The size of the words beneath a sum. */
+const WORDS_FONT = 12;
 
 /** A sum of more parts than this is only told in the sentence. */
 const MAX_PARTS = 6;

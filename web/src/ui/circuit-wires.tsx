@@ -1,12 +1,13 @@
 /** Wires of the circuit: strokes in the state they are in, and on top of them what is pressed and read. */
-import { useMemo } from "preact/hooks";
 import type { PictureWire, Sizes, Slot } from "../layout";
 import { wireFace, type Scene, type WireFace } from "../layout/faces";
 import { width } from "../layout/letters";
-import { read } from "../layout/readings";
+import { NO_GRADIENT, read } from "../layout/readings";
 import type { Point } from "../types";
 import type { WireAct } from "./circuit-acts";
 import { headPath, LOOKS, roundedPath, sentLook, SYMBOL } from "./circuit-look";
+import { inkWidth } from "./ink";
+import { useKept } from "./kept";
 
 /** The state of a wire, which says how its line is drawn. */
 type WireState = "future" | "stored" | "spoilt" | "waits" | "partial" | "final" | "blocked" | "stale" | "bad";
@@ -29,28 +30,18 @@ function stateOf(scene: Scene, wire: PictureWire, { mark }: WireFace): WireState
 export function Strokes({ scene, faces, acts }: {
   scene: Scene; faces: readonly WireFace[]; acts: ReadonlyMap<number, WireAct>;
 }) {
+  const keep = useKept();
   const order = [...faces.keys()].sort((a, b) => (faces[a]?.width ?? 1) - (faces[b]?.width ?? 1));
   return (
     <g aria-hidden="true" class="strokes">
-      {order.map((k) => (
-        <Stroke key={k} scene={scene} wire={scene.picture.wires[k]!} face={faces[k]!} act={acts.get(k)} />
-      ))}
+      {order.map((k) => {
+        const [wire, face, act] = [scene.picture.wires[k]!, faces[k]!, acts.get(k)];
+        const state = stateOf(scene, wire, face);
+        const look = JSON.stringify([state, face.colour, face.width, act]);
+        return keep(String(k), look, wire, () => drawnStroke(k, scene, wire, face, state, act));
+      })}
     </g>
   );
-}
-
-interface StrokeProps {
-  scene: Scene;
-  wire: PictureWire;
-  face: WireFace;
-  act: WireAct | undefined;
-}
-
-/** One stroke; it is drawn anew only if its own look changes. */
-function Stroke({ scene, wire, face, act }: StrokeProps) {
-  const state = stateOf(scene, wire, face);
-  const look = JSON.stringify([state, face.colour, face.width, act]);
-  return useMemo(() => drawnStroke(scene, wire, face, state, act), [look, wire]);
 }
 
 /** States in which the head is at the producer and points back. */
@@ -58,7 +49,7 @@ const TURNED: readonly WireState[] = ["waits", "partial", "final", "bad"];
 /** States in which the head is hollow. */
 const HOLLOW: readonly WireState[] = ["future", "waits", "partial"];
 
-function drawnStroke({ picture }: Scene, wire: PictureWire, face: WireFace, state: WireState, act?: WireAct) {
+function drawnStroke(key: number, { picture }: Scene, wire: PictureWire, face: WireFace, state: WireState, act?: WireAct) {
   const { boxes, down, sizes } = picture;
   const back = TURNED.includes(state);
   const reads = act?.reads === true && !back;
@@ -72,7 +63,7 @@ function drawnStroke({ picture }: Scene, wire: PictureWire, face: WireFace, stat
   const hollow = HOLLOW.includes(state);
   const sent = act?.goes === "backward" && state !== "blocked";
   return (
-    <g class={`stroke ${state}`} data-head={headed ? (back ? "producer" : "reader") : "none"}>
+    <g key={key} class={`stroke ${state}`} data-head={headed ? (back ? "producer" : "reader") : "none"}>
       {sent && paths.map((path) => <path key={`${path}under`} {...lineLook("waits", face, false)} d={path} />)}
       <g class={sent ? "sends" : undefined}>
         {paths.map((path) => linesOf(state, face, wire.shape !== "", reads).map((line, k) => (
@@ -133,8 +124,8 @@ function trimmedLines(lines: readonly Point[][], back: boolean, by: number): Poi
   return found;
 }
 
-interface Props {
-  scene: Scene;
+export interface WireProps {
+  sizes: Sizes;
   wire: PictureWire;
   face: WireFace;
   id: string;
@@ -146,12 +137,7 @@ interface Props {
 }
 
 /** One wire as it is pressed and read: a wide place to press, labels, and the name. */
-export function WireView({ scene, wire, face, id, chosen, lit, named, act }: Props) {
-  const look = JSON.stringify([face, chosen, lit, named, act, id]);
-  return useMemo(() => drawnWire(scene.picture.sizes, wire, face, { id, chosen, lit, named, act }), [look, wire]);
-}
-
-function drawnWire(sizes: Sizes, wire: PictureWire, face: WireFace, { id, chosen, lit, named, act }: Omit<Props, "scene" | "wire" | "face">) {
+export function WireView({ sizes, wire, face, id, chosen, lit, named, act }: WireProps) {
   const glow = { ...LOOKS.halo, "pointer-events": "none", "stroke-width": chosen ? 12 : 10, "stroke-opacity": chosen ? 0.4 : 0.22 };
   return (
     <g id={id} class={`wire ${face.mark}${chosen ? " chosen" : ""}`} {...SYMBOL} aria-roledescription="wire"
@@ -180,7 +166,8 @@ function Sent({ wire, face, sizes, lands }: { wire: PictureWire; face: WireFace;
   const { at, anchor } = slot;
   const font = sizes.numberFont;
   if (face.mark === "none") return <Hollow slot={slot} font={font} />;
-  const wide = width(face.sent, font, true);
+  if (face.mark === "blocked") return <NoGradient slot={slot} plain={false} />;
+  const wide = inkWidth(face.sent, font, true);
   const left = anchor === "start" ? at.x : anchor === "end" ? at.x - wide : at.x - wide / 2;
   const bad = face.mark === "bad";
   return (
@@ -202,6 +189,15 @@ export function Hollow({ slot, font }: { slot: Slot; font: number }) {
     <g class="hollow">
       <rect {...LOOKS.hollow} x={x} y={middle - 7} width={room} height={14} rx={7} />
       <path {...LOOKS.dash} d={`M${x + room / 2 - 3.5} ${middle}h7`} />
+    </g>
+  );
+}
+
+/** The words where no gradient can come, in small letters: they are longer than most numbers. */
+export function NoGradient({ slot: { at, anchor }, plain }: { slot: Slot; plain: boolean }) {
+  return (
+    <g class="figure blocked">
+      <text {...LOOKS.small} {...(plain ? {} : LOOKS.outlined)} x={at.x} y={at.y} text-anchor={anchor}>{NO_GRADIENT}</text>
     </g>
   );
 }

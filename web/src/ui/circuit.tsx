@@ -4,8 +4,8 @@
  * so that it is also the order in which they are read.
  */
 import type { VNode } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { clip, width as textWidth } from "../layout/letters";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { clip } from "../layout/letters";
 import { pretty, written } from "../layout/readings";
 import { sceneOf, type Mode, type Scene } from "../layout/faces";
 import { STEPS, type Picture, type PictureBox, type PictureFrame, type PictureWire } from "../layout";
@@ -15,16 +15,18 @@ import { useMedia, useUnique } from "./parts";
 import type { Circuit, Lit, Point, Run } from "../types";
 import type { Firing } from "../state/firing";
 import { actsOf } from "./circuit-acts";
-import { BoxView, Highlight } from "./circuit-boxes";
+import { drawBox, Highlight } from "./circuit-boxes";
 import { paperIn, useGestures, type Extent, type View } from "./circuit-gestures";
-import { HoverCard } from "./circuit-hover";
+import type * as Extras from "./circuit-extras";
 import { useLeafEditor, type LeafEdits } from "./circuit-leaf";
-import { LitPathMarks } from "./circuit-path";
 import type { Rect } from "./circuit-room";
-import { DragHint, StepMarks } from "./circuit-step";
 import { closedPath, DOCUMENT, LOOKS } from "./circuit-look";
 import { facesOf, Strokes, WireView } from "./circuit-wires";
-import { Minimap } from "./minimap";
+import { FONTS, inkWidth } from "./ink";
+import { useKept } from "./kept";
+
+/** The marks of a step, cards under the pointer, the minimap. */
+export type CircuitExtras = typeof Extras;
 
 export interface CircuitViewProps {
   picture: Picture;
@@ -44,6 +46,8 @@ export interface CircuitViewProps {
   lit?: Lit | null;
   /** The inputs whose values can be changed in the picture, and what changes them. */
   leaves?: LeafEdits | null;
+  /** Draws what is not the circuit itself; null while that is not there yet. */
+  extras: CircuitExtras | null;
   /** What is drawn besides: below all wires, and above everything. */
   marks?: ((scene: Scene, paper: Rect, above: boolean) => VNode | null) | null;
 }
@@ -56,7 +60,7 @@ interface Pointed {
 
 /** The circuit with pan, zoom and selection; one tab stop. */
 export function CircuitView(props: CircuitViewProps) {
-  const { picture, selection } = props;
+  const { picture, selection, extras } = props;
   const frame = useRef<HTMLDivElement>(null);
   const id = useUnique();
   const gestures = useGestures(picture, frame, props.minimap);
@@ -76,7 +80,7 @@ export function CircuitView(props: CircuitViewProps) {
   const moves = useAdvance(props.firing ?? null);
   const content = useMemo(
     () => <Content {...props} id={id} pointed={pointed} moves={moves} paper={paperIn(picture, gestures.window)} />,
-    [picture, gestures.window, props.run, props.known, props.mode, JSON.stringify(selection), pointed, props.firing, props.lit, moves, props.marks],
+    [picture, gestures.window, props.run, props.known, props.mode, JSON.stringify(selection), pointed, props.firing, props.lit, moves, props.marks, extras],
   );
   const editor = useLeafEditor({ picture, run: props.run, leaves: props.leaves ?? null, selection, view, frame });
   const find = (event: Event): Selection | null => pickedFrom(picture, event.target, id);
@@ -92,16 +96,15 @@ export function CircuitView(props: CircuitViewProps) {
         <g transform={placed(view)}>{content}</g>
       </svg>
       {editor.field}
-      <HoverCard {...props} pointed={pointed} id={id} frame={frame} />
+      {extras && <extras.HoverCard pointed={pointed} frame={frame} />}
       <Controls onZoom={gestures.zoomBy} onFit={gestures.fit} />
-      <Legend {...props} />
-      <Minimap picture={picture} gestures={gestures} />
+      <Legend {...props} narrow={gestures.window.width < NARROW} />
+      {extras && <extras.Minimap picture={picture} gestures={gestures} />}
     </div>
   );
 }
 
 const FILLING = { position: "absolute", inset: 0, overflow: "hidden", touchAction: "none" } as const;
-const FONTS = "'Helvetica Neue', Arial, 'Liberation Sans', sans-serif";
 
 function placed({ x, y, zoom }: View): string {
   return `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${zoom.toFixed(4)})`;
@@ -148,7 +151,7 @@ const FOLLOWED = 6;
 /** Show what a step has changed, if it is outside the view. */
 function useChanges({ picture, known }: CircuitViewProps, reveal: (rect: Point & Extent) => void): void {
   const before = useRef({ picture, known });
-  useEffect(() => {
+  useLayoutEffect(() => {
     const old = before.current;
     before.current = { picture, known };
     if (old.picture.boxes.length !== picture.boxes.length || old.known.grad.length !== known.grad.length) return;
@@ -244,31 +247,34 @@ interface ContentProps extends CircuitViewProps {
   paper: Point & Extent;
 }
 
+/** Pictures of more wires than this have dashes that are sooner painted: dashes take most of the time of a move. */
+const CROWD = 300;
+
 /** Everything that moves with the view. */
 function Content(props: ContentProps) {
-  const { picture, run, known, mode, selection, id, pointed, leaves, moves, paper } = props;
+  const { picture, run, known, mode, selection, id, pointed, leaves, moves, paper, extras } = props;
   const firing = props.firing ?? null;
   const path = props.lit ?? null;
   const scene = sceneOf(picture, run, known, mode);
   const faces = facesOf(scene);
+  const keep = useKept();
   const acts = useMemo(() => actsOf(picture, run, firing), [picture, run, firing]);
   const lit = litNodes(run.circuit, pointed);
   const chosen = boxIndex(picture, selection);
   const named = new Set<number>();
   const into = picture.boxes.map((): number[] => []);
   for (const [k, wire] of picture.wires.entries()) into[wire.to]?.push(k);
-  const wire = (k: number) => {
-    const [found, face] = [picture.wires[k], faces[k]];
-    if (!found || !face) return null;
+  const wire = (k: number): VNode => {
+    const [found, face] = [picture.wires[k]!, faces[k]!];
     const first = !named.has(found.from);
     if (found.stub) named.add(found.from);
-    return (
-      <WireView key={`w${k}`} scene={scene} wire={found} face={face} id={`${id}-w-${k}`} named={first}
-        chosen={isWire(found, selection)} lit={lit.wire(found)} act={acts.wires.get(k)} />
-    );
+    const look = { id: `${id}-w-${k}`, named: first, chosen: isWire(found, selection), lit: lit.wire(found), act: acts.wires.get(k) };
+    return keep(look.id, JSON.stringify([face, look]), found, () => (
+      <WireView key={look.id} {...look} sizes={picture.sizes} wire={found} face={face} />
+    ));
   };
   return (
-    <g class={`content ${moves}${path ? " dimmed" : ""}${firing?.stages[0]?.kind === "send" ? " sending" : ""}`}>
+    <g class={`content ${moves}${path ? " dimmed" : ""}${firing?.stages[0]?.kind === "send" ? " sending" : ""}${picture.wires.length > CROWD ? " crowded" : ""}`}>
       {picture.frames.map((frame, k) => <FrameView key={k} frame={frame} />)}
       <g class="highlights" aria-hidden="true">
         {[...acts.boxes].map(([k, { fires }]) => fires && <Highlight key={`${k} ${firing?.at}`} box={picture.boxes[k]!} />)}
@@ -277,16 +283,18 @@ function Content(props: ContentProps) {
       <Strokes scene={scene} faces={faces} acts={acts.wires} />
       {picture.boxes.map((box, k) => [
         ...(into[k] ?? []).map(wire),
-        <BoxView key={`b${k}`} scene={scene} box={box} id={`${id}-b-${k}`} chosen={k === chosen} lit={lit.box(box)}
-          act={acts.boxes.get(k)} editable={leaves?.editable(box.node) === true && box.kind === "input"} />,
+        drawBox(keep, {
+          scene, box, id: `${id}-b-${k}`, chosen: k === chosen, lit: lit.box(box), act: acts.boxes.get(k),
+          editable: leaves?.editable(box.node) === true && box.kind === "input",
+        }),
       ])}
-      {firing && !path && (
-        <StepMarks key={firing.at} scene={scene} faces={faces} firing={firing} acts={acts} moves={moves !== "still"} paper={paper} />
+      {extras && firing && !path && (
+        <extras.StepMarks key={firing.at} scene={scene} faces={faces} firing={firing} acts={acts} moves={moves !== "still"} paper={paper} />
       )}
-      {!firing && leaves && !known.value.some((there, k) => there && run.circuit.nodes[k]!.sources.length) && (
-        <DragHint scene={scene} editable={leaves.editable} paper={paper} />
+      {extras && !firing && leaves && !known.value.some((there, k) => there && run.circuit.nodes[k]!.sources.length) && (
+        <extras.DragHint scene={scene} editable={leaves.editable} paper={paper} />
       )}
-      {path && <LitPathMarks scene={scene} path={path} paper={paper} />}
+      {extras && path && <extras.LitPathMarks scene={scene} path={path} paper={paper} />}
       {props.marks?.(scene, paper, true)}
     </g>
   );
@@ -361,10 +369,11 @@ function Controls({ onZoom, onFit }: { onZoom: (by: number) => void; onFit: () =
   );
 }
 
-const SWATCH = 13;
+/** How far swatches are apart; in a frame narrower than this they are closer, because two scales stand side by side. */
+const [SWATCH, CLOSE, NARROW] = [13, 9, 500];
 
 /** The colour scale with its limit, once there are gradients; norms have tones of their own. */
-function Legend({ picture, run, known, mode }: CircuitViewProps) {
+function Legend({ picture, run, known, mode, narrow }: CircuitViewProps & { narrow: boolean }) {
   if (known.grad.every((mark) => mark === "none")) return null;
   const { scale } = sceneOf(picture, run, known, mode);
   const limit = written(scale.limit, 3);
@@ -375,8 +384,8 @@ function Legend({ picture, run, known, mode }: CircuitViewProps) {
   const ends = signed ? [`-${limit}`, limit] : ["0", limit];
   return (
     <div style={{ ...CORNER, bottom: "6px", display: "flex", gap: "12px" }} class="legend">
-      <Swatches before={`${what} ${pretty(ends[0] ?? "")}`} tones={tones} behind={pretty(ends[1] ?? "")} />
-      {norms && <Swatches before="norm 0" tones={tonesOf("m")} behind={pretty(limit)} />}
+      <Swatches pitch={narrow ? CLOSE : SWATCH} before={`${what} ${pretty(ends[0] ?? "")}`} tones={tones} behind={pretty(ends[1] ?? "")} />
+      {norms && <Swatches pitch={narrow ? CLOSE : SWATCH} before="norm 0" tones={tonesOf("m")} behind={pretty(limit)} />}
     </div>
   );
 }
@@ -385,16 +394,16 @@ function tonesOf(sign: string): string[] {
   return Array.from({ length: STEPS }, (_, k) => `${sign}${k + 1}`);
 }
 
-function Swatches({ before, tones, behind }: { before: string; tones: readonly string[]; behind: string }) {
-  const start = textWidth(before, 10) + 6;
-  const end = start + SWATCH * tones.length;
-  const extent = { width: end + 6 + textWidth(behind, 10), height: 18 };
+function Swatches({ pitch, before, tones, behind }: { pitch: number; before: string; tones: readonly string[]; behind: string }) {
+  const start = inkWidth(before, 11) + 6;
+  const end = start + pitch * tones.length;
+  const extent = { width: end + 6 + inkWidth(behind, 11), height: 18 };
   return (
     <svg {...extent} role="img" aria-label={`Colours from ${before} to ${behind}, log scale`}
       style={{ width: `${extent.width}px`, height: "18px" }}>
       <text {...LOOKS.small} x={start - 6} y={13} text-anchor="end">{before}</text>
       {tones.map((tone, k) => (
-        <rect key={tone} x={start + SWATCH * k} y={4} width={12} height={11} rx={2} fill={`var(--wg-s_${tone})`} />
+        <rect key={tone} x={start + pitch * k} y={4} width={pitch - 1} height={11} rx={2} fill={`var(--wg-s_${tone})`} />
       ))}
       <text {...LOOKS.small} x={end + 5} y={13}>{behind}</text>
     </svg>

@@ -1,14 +1,9 @@
-/** What the keys do. */
+/** Listens to the keyboard; what the keys do is in `key-commands.ts`. */
 import type { RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { firstNonFinite } from "../engine";
-import { nodeOf, type Selection } from "../state/selection";
-import { blameOf, type Action, type Session } from "../state/session";
-import { results } from "./find";
-import { toggled } from "./groups";
-import { commandOf, type Command } from "./keys";
-import type { TabKey } from "./tabs";
-import { firstNode, nextWire, sibling, towardsReader, towardsSource } from "./walk";
+import type { Action, Session } from "../state/session";
+import { findDrawers } from "./late";
+import type { TabKey } from "./panels";
 
 interface Wiring {
   state: Session;
@@ -34,7 +29,7 @@ export function useCommands(wiring: Wiring): { inside: boolean; onInside: (insid
   const now = useRef<Now>({ ...wiring, inside, setInside, anchor });
   now.current = { ...wiring, inside, setInside, anchor };
   useEffect(() => {
-    const listen = (event: KeyboardEvent): void => pressed(event, now.current);
+    const listen = (event: KeyboardEvent): void | undefined => findDrawers()?.answerKey(event, now.current);
     const target: HTMLElement | Document | null = wiring.whole ? document : wiring.root.current;
     target?.addEventListener("keydown", listen as EventListener);
     return () => target?.removeEventListener("keydown", listen as EventListener);
@@ -42,136 +37,10 @@ export function useCommands(wiring: Wiring): { inside: boolean; onInside: (insid
   return { inside, onInside: setInside };
 }
 
-interface Now extends Wiring {
+/** What a key can act on. */
+export interface Now extends Wiring {
   inside: boolean;
   setInside: (inside: boolean) => void;
   /** The node from which W goes round its wires. */
   anchor: { current: number };
-}
-
-function pressed(event: KeyboardEvent, now: Now): void {
-  if (event.defaultPrevented || document.querySelector("dialog[open]")) return;
-  const control = event.ctrlKey || event.metaKey;
-  const press = { key: event.key, control, shift: event.shiftKey, alt: event.altKey };
-  const command = commandOf(press, now.inside, now.state.options.letters);
-  if (!command || belongsTo(event.target, event.key)) return;
-  event.preventDefault();
-  carryOut(command, now);
-}
-
-/** Whether a key means something to the control it was pressed in. */
-function belongsTo(target: EventTarget | null, key: string): boolean {
-  if (!(target instanceof HTMLElement)) return false;
-  if (target.matches("input[type=checkbox], button, summary, a")) return key === " " || key === "Enter";
-  if (target.matches("input[type=range]")) return key.startsWith("Arrow") || key === "Home" || key === "End";
-  if (target.matches("input, textarea")) return key !== "Escape";
-  return target.matches("select") && key !== "Escape" && key !== "0";
-}
-
-function carryOut(command: Command, now: Now): void {
-  const { dispatch } = now;
-  const [kind, size] = command.split("-") as [string, Session["options"]["size"]];
-  if (kind === "size") return dispatch({ type: "option", change: { size } });
-  const plain: Partial<Record<Command, Action>> = {
-    step: { type: "step", by: 1 },
-    back: { type: "step", by: -1 },
-    start: { type: "to", where: "start" },
-    end: { type: "to", where: "end" },
-    forward: { type: "to", where: "forward" },
-    backward: { type: "to", where: "end" },
-    reset: { type: "reset" },
-    undo: { type: "undo" },
-    redo: { type: "redo" },
-  };
-  const action = plain[command];
-  if (action) return dispatch(action);
-  if (walks(command)) return walk(command, now);
-  open(command, now);
-  if (command === "non-finite") visit(now);
-  if (command === "next-result") select(dispatch, result(now, 1));
-  if (command === "previous-result") select(dispatch, result(now, -1));
-}
-
-const WALKS = ["reader", "source", "above", "below", "next-wire"] as const;
-
-function walks(command: Command): command is (typeof WALKS)[number] {
-  return (WALKS as readonly Command[]).includes(command);
-}
-
-function select(dispatch: (action: Action) => void, selection: Selection | null): void {
-  if (selection) dispatch({ type: "select", selection });
-}
-
-function walk(command: (typeof WALKS)[number], { state, dispatch, anchor }: Now): void {
-  const { circuit, selection: from } = state;
-  if (!from) return select(dispatch, firstNode(circuit));
-  if (from.kind === "node") anchor.current = from.node;
-  const round = circuit.nodes[anchor.current] ? anchor.current : (nodeOf(from) ?? 0);
-  const next = {
-    reader: () => towardsReader(circuit, from),
-    source: () => towardsSource(circuit, from),
-    above: () => sibling(state.line.ranks, from, -1),
-    below: () => sibling(state.line.ranks, from, 1),
-    "next-wire": () => nextWire(circuit, round, from),
-  }[command]();
-  select(dispatch, next);
-}
-
-const ZOOMS = { fit: "0", "zoom-in": "+", "zoom-out": "-" };
-
-/** Commands that open or close something on the page. */
-function open(command: Command, now: Now): void {
-  const { root } = now;
-  const focus = (...selectors: string[]): void => {
-    const seek = (selector: string) => root.current?.querySelector<HTMLElement>(selector);
-    setTimeout(() => selectors.map(seek).find(Boolean)?.focus());
-  };
-  const key = ZOOMS[command as keyof typeof ZOOMS];
-  // The circuit keeps its view to itself, and answers to these keys.
-  if (key) root.current?.querySelector(".circuit")?.dispatchEvent(new KeyboardEvent("keydown", { key }));
-  if (command === "play") now.onPlay();
-  if (command === "help") now.onHelp();
-  if (command === "why") now.onWhy();
-  if (command === "table") {
-    now.onTab("table");
-    focus("[data-tab=table]");
-  }
-  if (command === "find") {
-    now.onTab("find");
-    focus(".find input");
-  }
-  if (command === "edit") {
-    if (!root.current?.querySelector(".inspector input.number")) now.onLeaves();
-    focus(".inspector input.number", ".leaves input.number");
-  }
-  if (command === "leave") leave(now);
-  if (command === "open") toggleGroup(now);
-}
-
-function leave({ state, dispatch, inside, setInside, onClose }: Now): void {
-  if (inside) setInside(false);
-  else if (document.activeElement && onClose(document.activeElement)) return;
-  else if (state.selection) dispatch({ type: "select", selection: null });
-  else if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-}
-
-function toggleGroup({ state, dispatch, groups }: Now): void {
-  const { selection } = state;
-  const node = nodeOf(selection);
-  const path = selection?.kind === "group" ? selection.path : node === null ? "" : state.circuit.nodes[node]!.group;
-  if (path) dispatch({ type: "open", opened: toggled(groups, path) });
-}
-
-/** Go to the op that first made something non-finite, forward or else backward; of arrays Python knows more. */
-function visit({ state, dispatch }: Now): void {
-  const { forward, backward } = firstNonFinite(state.run);
-  const first = blameOf(state)?.origins[0] ?? forward ?? backward;
-  if (first) dispatch({ type: "visit", node: first.node, phase: first.phase });
-}
-
-function result({ state, query }: Now, by: 1 | -1): Selection | null {
-  const { found } = results(state, query);
-  if (!found.length) return null;
-  const index = found.indexOf(nodeOf(state.selection) ?? -1);
-  return { kind: "node", node: found[(index + by + found.length) % found.length]! };
 }

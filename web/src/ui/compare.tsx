@@ -4,7 +4,8 @@ import { nameOf, titleOf } from "../engine";
 import { changedFrom, type Shown } from "../state/known";
 import { leavesText, type Action, type Session } from "../state/session";
 import type { Run, Value } from "../types";
-import { Button, Link, Switch, Table } from "./parts";
+import { Link, Switch, Table } from "./card-parts";
+import { Button } from "./parts";
 import { numeric, show } from "./text";
 
 interface Props {

@@ -2,14 +2,14 @@
 import { useMemo } from "preact/hooks";
 import { fitted, picture, refitted, scaleOf, type FrameSize, type Picture } from "../layout";
 import { changedFrom, type Shown } from "../state/known";
+import { firstNode } from "../state/selection";
 import type { Action, Session } from "../state/session";
 import { firingOf } from "../state/firing";
 import type { Lit } from "../types";
-import { CircuitView } from "./circuit";
+import { CircuitView, type CircuitExtras } from "./circuit";
 import { leafEdits } from "./circuit-leaf";
 import { toggled } from "./groups";
 import { Hidden, without } from "./slices";
-import { firstNode } from "./walk";
 
 /** How many boxes there may be once a person has opened groups. */
 const MOST_BOXES = 600;
@@ -25,6 +25,7 @@ interface Props {
   onInside: (inside: boolean) => void;
   /** A path that "why" points at. */
   lit?: Lit | null;
+  extras: CircuitExtras | null;
 }
 
 /** The picture of a circuit in a frame, and whether a part of it is outside. */
@@ -61,8 +62,15 @@ export function usePicture({ circuit, run, opened, options: { direction } }: Ses
   return { picture: drawn, minimap: places.minimap };
 }
 
+/** What has to be known about the picture: the first words of it, and the rest where there is more. */
+function Message({ text }: { text: string }) {
+  const [first, ...rest] = text.split("; ");
+  if (!rest.length) return <p class="message">{first}</p>;
+  return <details class="message"><summary>{first} {"\u2026"}</summary><p>{rest.join("; ")}</p></details>;
+}
+
 /** The drawing; Enter goes inside, where arrow keys follow wires. */
-export function Drawing({ state, whole, open, view, dispatch, inside, onInside, lit = null }: Props) {
+export function Drawing({ state, whole, open, view, dispatch, inside, onInside, lit = null, extras }: Props) {
   const { circuit, options } = state;
   const { pinned } = state;
   const changed = useMemo(() => (pinned?.drawn ? changedFrom(view, pinned.run) : null), [view, pinned]);
@@ -82,12 +90,12 @@ export function Drawing({ state, whole, open, view, dispatch, inside, onInside, 
   return (
     <section class={inside ? "drawing inside" : "drawing"} aria-label="Circuit" onKeyDown={enter}
       onFocusOut={() => onInside(false)}>
-      <CircuitView picture={drawn} minimap={whole.minimap} {...(changed ?? view)} selection={state.selection} mode={options.mode}
+      <CircuitView picture={drawn} minimap={whole.minimap} {...(changed ?? view)} selection={state.selection} mode={options.mode} extras={extras}
         firing={changed ? null : firing} lit={lit} leaves={changed ? null : leaves}
         onSelect={(selection) => dispatch({ type: "select", selection })}
         onOpen={(path) => dispatch({ type: "open", opened: toggled(open, path) })} />
       <Hidden state={state} dispatch={dispatch} />
-      {note && <p class="message">{note}</p>}
+      {note && <Message text={note} />}
     </section>
   );
 }

@@ -1,9 +1,11 @@
 /** The search: nodes by op, name, group, sizes and what is not finite, and where that came from. */
-import { find, FindMistake, firstNonFinite, titleOf, spoiledText, type Origin } from "../engine";
+import { titleOf } from "../engine";
+import { find, FindMistake, firstNonFinite, spoiledText, type Origin } from "../engine/questions";
 import type { Blame } from "../state/data";
 import { nodeOf } from "../state/selection";
 import { blameOf, type Action, type Session } from "../state/session";
-import { Button, SearchForm, useUnique } from "./parts";
+import { SearchForm } from "./card-parts";
+import { Button, useUnique } from "./parts";
 
 interface Props {
   state: Session;

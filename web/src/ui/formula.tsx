@@ -6,7 +6,6 @@ import type { ComponentChild } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { notesOf, type Action, type Session } from "../state/session";
 import type { Mistake } from "../types";
-import { statements } from "./leaves";
 import { useUnique } from "./parts";
 
 interface Props {
@@ -108,4 +107,24 @@ function MistakeLine({ id, text, mistake, scrolled }: { id: string; text: string
 export function placeOf(text: string, offset: number): { line: number; column: number; row: string } {
   const before = text.slice(0, offset).split("\n");
   return { line: before.length, column: [...before.at(-1)!].length, row: text.split("\n")[before.length - 1]! };
+}
+
+interface Statement {
+  text: string;
+  line: number;
+  /** Columns, from 0; `last` is the column behind it. */
+  first: number;
+  last: number;
+}
+
+/** The statements of a formula and where they stand. */
+export function statements(text: string): Statement[] {
+  return text.split("\n").flatMap((row, index) => {
+    let first = 0;
+    return row.split(";").flatMap((part) => {
+      const made = { text: part.trim(), line: index + 1, first, last: first + part.length };
+      first += part.length + 1;
+      return made.text ? [made] : [];
+    });
+  });
 }

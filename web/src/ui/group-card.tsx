@@ -5,7 +5,8 @@ import type { Circuit, Run, Value } from "../types";
 import type { Action, Session } from "../state/session";
 import type { CardProps } from "./inspector";
 import { groupsOf, isWithin, toggled } from "./groups";
-import { Button, Fact, Link } from "./parts";
+import { Fact, Link } from "./card-parts";
+import { Button } from "./parts";
 import { show } from "./text";
 
 /** What is known of the nodes inside a group. */

@@ -6,7 +6,7 @@ import type { Action, Session } from "../state/session";
 import type { Lit } from "../types";
 import { GroupCard } from "./group-card";
 import { LeafCard, NodeCard } from "./node-card";
-import { Card, Hint } from "./parts";
+import { Card } from "./card-parts";
 import { SplitterCard } from "./splitter-card";
 import { kindText, wireText } from "./text";
 import { WireCard } from "./wire-card";
@@ -28,20 +28,14 @@ export interface CardProps {
 export function Inspector(props: CardProps) {
   const { state, dispatch } = props;
   const { selection } = state;
+  if (!selection) return null;
   return (
-    <aside class={selection ? "inspector open" : "inspector"} aria-label="Inspector">
-      {selection ? (
-        <Card title={titleOf(state, selection)} about={kindOf(state, selection)}
-          back={state.trail.length > 0 && (() => dispatch({ type: "back" }))}
-          close={() => dispatch({ type: "select", selection: null })}>
-          <Body {...props} selection={selection} />
-        </Card>
-      ) : (
-        <Hint>
-          Pick a node, a wire or a splitter in the circuit to see its numbers: what arrives, the local derivative, and what is
-          sent on.
-        </Hint>
-      )}
+    <aside class="inspector open" aria-label="Inspector">
+      <Card title={titleOf(state, selection)} about={kindOf(state, selection)}
+        back={state.trail.length > 0 && (() => dispatch({ type: "back" }))}
+        close={() => dispatch({ type: "select", selection: null })}>
+        <Body {...props} selection={selection} />
+      </Card>
     </aside>
   );
 }

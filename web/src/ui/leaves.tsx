@@ -4,7 +4,9 @@ import { nodeOf } from "../state/selection";
 import { canEdit, inputNames, type Action, type Session } from "../state/session";
 import type { Shown } from "../state/known";
 import type { Circuit } from "../types";
-import { NumberField, useUnique } from "./parts";
+import { statements } from "./formula";
+import { NumberField } from "./card-parts";
+import { useUnique } from "./parts";
 import { gradText, show } from "./text";
 
 interface Props {
@@ -41,26 +43,6 @@ function Statements({ text, line, column }: { text: string; line: number; column
       })}
     </ol>
   );
-}
-
-interface Statement {
-  text: string;
-  line: number;
-  /** Columns, from 0; `last` is the column behind it. */
-  first: number;
-  last: number;
-}
-
-/** The statements of a formula and where they stand. */
-export function statements(text: string): Statement[] {
-  return text.split("\n").flatMap((row, index) => {
-    let first = 0;
-    return row.split(";").flatMap((part) => {
-      const made = { text: part.trim(), line: index + 1, first, last: first + part.length };
-      first += part.length + 1;
-      return made.text ? [made] : [];
-    });
-  });
 }
 
 /** The leaves, each with a field, a slider and a way back. */

@@ -1,6 +1,15 @@
 /** Which drawers are open. It is remembered where the browser lets a page remember something. */
 import { useState } from "preact/hooks";
-import type { TabKey } from "./tabs";
+
+/** The tabs in the drawer at the foot. */
+export const TABS = [
+  ["table", "Table"],
+  ["heat", "Heat strip"],
+  ["find", "Find"],
+  ["compare", "Compare"],
+] as const;
+
+export type TabKey = (typeof TABS)[number][0];
 
 /** The lists in the drawer on the left. */
 export const SIDES = [

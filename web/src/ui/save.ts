@@ -1,39 +1,24 @@
 /** Ways to keep what is shown: a page, a picture, data. Everything is made from what the page already has. */
-import { refusal } from "../large/answers";
+import type { RefObject } from "preact";
 import { asJson, documentOf, pageData } from "../state/data";
 import type { Session } from "../state/session";
-import type { Saves } from "./share";
-
-/** The id of the data block of a page, and of the element in which the explorer stands. */
-export const DATA = "wiregrad-data";
-export const ROOT = "explorer";
-
-/** The text of a page that holds its own script and nothing drawn: this one as it was, or one from the server. What it
- * throws can be shown. */
-export type OwnPage = () => Promise<string>;
-
-/** Take the page down before the explorer fills it. */
-export function untouchedPage(): OwnPage {
-  if ([...document.scripts].some((script) => script.src)) return served;
-  const text = `<!doctype html>\n${document.documentElement.outerHTML}`;
-  return async () => text;
-}
-
-async function served(): Promise<string> {
-  const response = await fetch("/export").catch(() => null);
-  if (!response) throw new Error("Not saved: the server does not answer. Is it still running?");
-  const text = await response.text();
-  if (!response.ok) throw new Error(`Not saved: ${refusal(text, response.status)}`);
-  return text;
-}
+import { DATA, type OwnPage } from "./page";
 
 /** The ways to save a state. */
-export function savesOf(state: Session, page: OwnPage | null, root: () => HTMLElement | null): Saves {
+interface Saves {
+  /** Null where the page cannot write itself down; fails with words where the server does. */
+  html: (() => Promise<void>) | null;
+  svg: () => void;
+  json: () => void;
+}
+
+/** Return the ways to save a state. */
+export function savesOf(state: Session, page: OwnPage | null, root: RefObject<HTMLElement>): Saves {
   const name = fileName(state.circuit.name);
   return {
     html: page && (async () => save(`${name}.html`, "text/html", pageText(await page(), state))),
     svg: () => {
-      const drawn = root()?.querySelector<SVGSVGElement>(".circuit > svg");
+      const drawn = root.current?.querySelector<SVGSVGElement>(".circuit > svg");
       if (drawn) save(`${name}.svg`, "image/svg+xml", svgText(drawn));
     },
     json: () => save(`${name}.json`, "application/json", asJson(documentOf(state))),

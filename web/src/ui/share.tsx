@@ -1,15 +1,10 @@
 /** Ways to hand on what is shown that work elsewhere: a link, a command, a file. */
+import type { RefObject } from "preact";
 import { useState } from "preact/hooks";
 import type { Session } from "../state/session";
 import { hashOf } from "../state/url";
-import { Menu } from "./parts";
-
-export interface Saves {
-  /** Null where the page cannot write itself down; fails with words where the server does. */
-  html: (() => Promise<void>) | null;
-  svg: () => void;
-  json: () => void;
-}
+import type { OwnPage } from "./page";
+import { savesOf } from "./save";
 
 /** The address that shows a state to anybody; null where this page is on one machine only, or has data from Python. */
 export function linkOf(state: Session, whole: boolean, { protocol, hostname, href }: Location = location): string | null {
@@ -36,8 +31,11 @@ function quoted(text: string): string {
   return `"${text.replace(/[\\"$`]/g, "\\$&")}"`;
 }
 
-/** The menu: what to copy, and what to save as a file. */
-export function ShareMenu({ state, saves, whole }: { state: Session; saves: Saves; whole: boolean }) {
+/** What the menu holds: what to copy, and what to save as a file. */
+export function ShareItems({ state, page, root, whole }: {
+  state: Session; page: OwnPage | null; root: RefObject<HTMLElement>; whole: boolean;
+}) {
+  const saves = savesOf(state, page, root);
   const [said, setSaid] = useState("");
   const [link, command] = [linkOf(state, whole), commandOf(state)];
   const copy = (text: string, what: string): void => void copied(text).then((done) => {
@@ -50,7 +48,7 @@ export function ShareMenu({ state, saves, whole }: { state: Session; saves: Save
     </div>
   );
   return (
-    <Menu label="Share">
+    <>
       {link && line("Link", link)}
       {command && line("Command", command)}
       {!link && !command && <p class="note">Data from Python is in no link and no command: save a file.</p>}
@@ -63,7 +61,7 @@ export function ShareMenu({ state, saves, whole }: { state: Session; saves: Save
         <button type="button" onClick={saves.json}>JSON data</button>
       </div>
       <p role="status" class={said ? "said" : "aloud"}>{said}</p>
-    </Menu>
+    </>
   );
 }
 

@@ -3,28 +3,11 @@ import { nameOf } from "../engine";
 import type { Picture } from "../layout";
 import type { Action, Session } from "../state/session";
 import type { Circuit } from "../types";
-import { ancestors, descendants } from "./circuit";
 import { Button } from "./parts";
 
 interface Props {
   state: Session;
   dispatch: (action: Action) => void;
-}
-
-/** Buttons on a card that hide a part of the circuit. */
-export function Slices({ state, dispatch, node }: Props & { node: number }) {
-  const { circuit, hidden } = state;
-  const keep = (kept: Set<number>) => (): void => {
-    const names = circuit.nodes.flatMap((_, index) => (kept.has(index) ? [] : [nameOf(circuit, index)]));
-    dispatch({ type: "hide", names: [...new Set([...hidden, ...names])] });
-  };
-  return (
-    <div class="buttons" role="group" aria-label="Show a part">
-      <Button label="Show only what this depends on" onClick={keep(ancestors(circuit, node))}>Sources only</Button>
-      <Button label="Show only what depends on this" onClick={keep(descendants(circuit, node))}>Readers only</Button>
-      <Button onClick={() => dispatch({ type: "hide", names: [...hidden, nameOf(circuit, node)] })}>Hide</Button>
-    </div>
-  );
 }
 
 /** How many nodes are hidden, and the way back. */

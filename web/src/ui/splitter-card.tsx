@@ -3,7 +3,7 @@ import { branches, operand, titleOf } from "../engine";
 import { Why } from "./ask";
 import type { CardProps } from "./inspector";
 import { Where } from "./node-card";
-import { Fact, Link, Table } from "./parts";
+import { Fact, Link, Table } from "./card-parts";
 import { gradText, NO_GRADIENT, patternText, show, signClass, valueText, wireIndex } from "./text";
 
 interface Props extends CardProps {

@@ -2,16 +2,6 @@
 import type { ComponentChildren } from "preact";
 import { Button, useUnique } from "./parts";
 
-/** The tabs of a circuit that the page holds. */
-export const TABS = [
-  ["table", "Table"],
-  ["heat", "Heat strip"],
-  ["find", "Find"],
-  ["compare", "Compare"],
-] as const;
-
-export type TabKey = (typeof TABS)[number][0];
-
 interface Props<Key extends string> {
   tabs: readonly (readonly [Key, string])[];
   tab: Key;

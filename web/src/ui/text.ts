@@ -1,11 +1,11 @@
 /** Numbers and names as the page writes them. */
 import { exact, MINUS, opOf, operand, PATTERNS, readers, short, titleOf } from "../engine";
+import { NO_GRADIENT } from "../layout/readings";
 import { signOf as typesetSign } from "../layout/signs";
 import type { Known } from "../state/known";
 import type { Circuit, Run, Value } from "../types";
 
-/** What stands where no gradient comes; what is only not there yet is "not computed". */
-export const NO_GRADIENT = "no gradient";
+export { NO_GRADIENT };
 
 /** Format a value for people; null is an absent gradient. */
 export function show(value: Value | null | undefined): string {
@@ -93,10 +93,3 @@ export function readersOf(run: Run, node: number): number[] {
   return readers(run.circuit)[node]!.map(({ reader, slot }) => wireIndex(run, reader, slot)).reverse();
 }
 
-/** A number that a person typed; null where it is none. */
-export function typedNumber(text: string): number | null {
-  const plain = text.trim().replace("−", "-").replace(/^(-?\d*),(\d+)$/, "$1.$2");
-  if (/^[+-]?(inf|infinity)$/i.test(plain)) return plain.startsWith("-") ? -Infinity : Infinity;
-  if (/^nan$/i.test(plain)) return NaN;
-  return /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(plain) ? Number(plain) : null;
-}

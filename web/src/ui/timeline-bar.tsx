@@ -2,7 +2,7 @@
  * The timeline: one cell for each step with its op, plain ticks where there is less room, one bar where there is almost
  * none. It is a slider for the keyboard; the pointer goes to the cell it presses.
  */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { isSplitter, opOf } from "../engine";
 import { signOf } from "../layout/signs";
 import { nodeOf } from "../state/selection";
@@ -10,6 +10,8 @@ import type { Action, Session } from "../state/session";
 import { cellStops, stepSize, type Telling } from "../state/telling";
 import { stagesDone, stops, type Stage } from "../state/timeline";
 import type { Circuit } from "../types";
+import { inkWidth } from "./ink";
+import { useKept } from "./kept";
 
 /** The widest cell, the least width of a cell with its op, and of a tick. */
 const [WIDEST, LETTERED, TICK] = [44, 24, 6];
@@ -34,11 +36,13 @@ export function TimelineBar({ state, dispatch, telling }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const room = useWidth(frame);
   const { line, run, options, selection } = state;
+  const keep = useKept();
   const found = stops(run, line, stepSize(options), nodeOf(selection));
   const value = found.findIndex((stop) => stop >= state.at);
   const ends = cellStops(state);
-  const cells = cellsOf(state.circuit, line.stages, ends, (at) => stagesDone(line, at));
+  const cells = useMemo(() => cellsOf(state.circuit, line.stages, ends, (at) => stagesDone(line, at)), [line, ends.join()]);
   const pitch = Math.min(WIDEST, room / Math.max(1, cells.length));
+  const lettered = useMemo(() => cells.every(({ sign }) => signFits(sign, pitch)), [cells, pitch]);
   const go = (event: PointerEvent): void => {
     const { left, width } = frame.current!.getBoundingClientRect();
     const start = (width - pitch * cells.length) / 2;
@@ -57,13 +61,16 @@ export function TimelineBar({ state, dispatch, telling }: Props) {
         aria-valuetext={[`step ${telling.step} of ${telling.of}`, telling.inner, telling.phase].filter(Boolean).join(", ")}
         onInput={(event) => dispatch({ type: "go", at: found[Number(event.currentTarget.value)] ?? 0 })} />
       <RunForward cells={cells} pitch={pitch} onRun={() => dispatch({ type: "to", where: "forward" })} />
-      <svg aria-hidden="true" width={pitch * cells.length} height={HEIGHT} class={pitch < LETTERED ? "ticks" : undefined}>
+      <svg aria-hidden="true" width={pitch * cells.length} height={HEIGHT} class={lettered ? undefined : "ticks"}>
         {pitch < TICK ? (
           <Bar cells={cells} pitch={pitch} step={telling.step} />
         ) : (
-          cells.map((cell, k) => <CellView key={k} cell={cell} pitch={pitch} k={k} step={telling.step} />)
+          cells.map((cell, k) => {
+            const time = k + 1 < telling.step ? "past" : k + 1 === telling.step ? "now" : "future";
+            return keep(String(k), `${time} ${pitch}`, cell, () => <CellView key={k} cell={cell} pitch={pitch} k={k} time={time} lettered={lettered} />);
+          })
         )}
-        <Brackets cells={cells} pitch={pitch} />
+        {keep("brackets", String(pitch), cells, () => <Brackets cells={cells} pitch={pitch} />)}
         {pitch >= TICK && <Arc state={state} cells={cells} pitch={pitch} telling={telling} />}
       </svg>
     </div>
@@ -92,20 +99,45 @@ function stageSign(circuit: Circuit, { kind, node }: Stage): string {
   return sign.length > 5 ? `${sign.slice(0, 4)}\u2026` : sign;
 }
 
-function CellView({ cell, pitch, k, step }: { cell: Cell; pitch: number; k: number; step: number }) {
-  const lettered = pitch >= LETTERED;
-  const side = lettered ? Math.min(32, pitch - 5) : pitch - 2;
+/** How large signs of one or two letters are, and words. */
+const [SIGN_FONT, WORD_FONT] = [15, 10.5];
+/** How much a word may be narrowed: more could not be read. */
+const NARROWED = 0.8;
+
+function sideOf(pitch: number): number {
+  return Math.min(32, pitch - 5);
+}
+
+function signFont(sign: string): number {
+  return sign.length > 2 ? WORD_FONT : SIGN_FONT;
+}
+
+/** Whether a cell of a pitch has room for its sign. */
+function signFits(sign: string, pitch: number): boolean {
+  return pitch >= LETTERED && inkWidth(sign, signFont(sign)) * NARROWED <= sideOf(pitch) - 3;
+}
+
+interface CellProps {
+  cell: Cell;
+  pitch: number;
+  k: number;
+  time: "past" | "now" | "future";
+  lettered: boolean;
+}
+
+function CellView({ cell, pitch, k, time, lettered }: CellProps) {
+  const side = lettered ? sideOf(pitch) : pitch - 2;
   const x = pitch * k + (pitch - side) / 2;
   const high = lettered ? side : 20;
-  const round = cell.phase === "seed" ? high / 2 : lettered ? 8 : Math.min(4, side / 2);
+  const round = cell.phase === "seed" ? Math.min(side, high) / 2 : lettered ? 8 : Math.min(4, side / 2);
   const place = { x, y: MIDDLE - high / 2, width: side, height: high, rx: round };
-  const state = k + 1 < step ? "past" : k + 1 === step ? "now" : "future";
   return (
-    <g class={`cell ${state}`}>
-      {state === "now" && <rect class="halo" x={x - 3} y={place.y - 3} width={side + 6} height={high + 6} rx={round + 3} />}
+    <g class={`cell ${time}`}>
+      {time === "now" && <rect class="halo" x={x - 3} y={place.y - 3} width={side + 6} height={high + 6} rx={round + 3} />}
       <rect class="body" {...place} />
       {lettered && (
-        <text x={pitch * (k + 0.5)} y={MIDDLE + 5} text-anchor="middle" class={cell.sign.length > 2 ? "word" : undefined}>
+        <text x={pitch * (k + 0.5)} y={MIDDLE + 5} text-anchor="middle" font-size={signFont(cell.sign)}
+          {...(inkWidth(cell.sign, signFont(cell.sign)) > side - 3 ? { textLength: side - 3, lengthAdjust: "spacingAndGlyphs" } : {})}>
           {cell.sign}
         </text>
       )}

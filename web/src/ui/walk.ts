@@ -3,12 +3,6 @@ import { readers } from "../engine";
 import type { Circuit } from "../types";
 import type { Selection } from "../state/selection";
 
-/** The node to start from: the output. */
-export function firstNode(circuit: Circuit): Selection | null {
-  const node = circuit.outputs[0]?.node ?? circuit.nodes.length - 1;
-  return node < 0 ? null : { kind: "node", node };
-}
-
 /** Along the output wire to the first reader; from a wire, to its reader. */
 export function towardsReader(circuit: Circuit, from: Selection): Selection {
   if (from.kind === "group") return from;

@@ -5,7 +5,7 @@ import { Actions, Nudge, Why } from "./ask";
 import type { CardProps } from "./inspector";
 import { Product } from "./math";
 import { localText } from "./node-card";
-import { Fact, Link } from "./parts";
+import { Fact, Link } from "./card-parts";
 import { Quoted } from "./source";
 import { allDigits, NO_GRADIENT, numeric, operandText, show, signClass, valueText, wireIndex } from "./text";
 

@@ -9,7 +9,8 @@ function TestPage() {
   return (
     <main>
       <h1 class="aloud">Draw it yourself</h1>
-      <DrawingExercise key={formula} formula={formula} onSolved={() => setLog((old) => [...old, "solved"])} onMistake={(key) => setLog((old) => [...old, key])} />
+      <DrawingExercise key={formula} formula={formula} onSolved={() => setLog((old) => [...old, "solved"])} onRight={() => undefined}
+        onMistake={(_, key) => setLog((old) => [...old, key])} />
       <p id="log" hidden>{log.join(" ")}</p>
     </main>
   );
