@@ -1,6 +1,6 @@
 /* Written by tools/write_recorder.py from the op table; `make derive` writes it again. */
 
-static int split_of_values(double x, double unused, Outcome *outcome)
+static inline int split_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = x;
@@ -12,7 +12,7 @@ static int split_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int positive_of_values(double x, double unused, Outcome *outcome)
+static inline int positive_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = x;
@@ -24,7 +24,7 @@ static int positive_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int negative_of_values(double x, double unused, Outcome *outcome)
+static inline int negative_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = (-x);
@@ -36,7 +36,7 @@ static int negative_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int add_of_values(double a, double b, Outcome *outcome)
+static inline int add_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (a + b);
@@ -49,7 +49,7 @@ static int add_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int add_of_literal_second(double a, double b, Outcome *outcome)
+static inline int add_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (a + b);
@@ -61,7 +61,7 @@ static int add_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int add_of_literal_first(double a, double b, Outcome *outcome)
+static inline int add_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (a + b);
@@ -73,7 +73,7 @@ static int add_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int subtract_of_values(double a, double b, Outcome *outcome)
+static inline int subtract_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (a - b);
@@ -86,7 +86,7 @@ static int subtract_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int subtract_of_literal_second(double a, double b, Outcome *outcome)
+static inline int subtract_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (a - b);
@@ -98,7 +98,7 @@ static int subtract_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int subtract_of_literal_first(double a, double b, Outcome *outcome)
+static inline int subtract_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (a - b);
@@ -110,7 +110,7 @@ static int subtract_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int multiply_of_values(double a, double b, Outcome *outcome)
+static inline int multiply_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (a * b);
@@ -121,7 +121,7 @@ static int multiply_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int multiply_of_literal_second(double a, double b, Outcome *outcome)
+static inline int multiply_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (a * b);
@@ -132,7 +132,7 @@ static int multiply_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int multiply_of_literal_first(double a, double b, Outcome *outcome)
+static inline int multiply_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (a * b);
@@ -143,7 +143,7 @@ static int multiply_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int divide_of_values(double a, double b, Outcome *outcome)
+static inline int divide_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_divide(a, b, &raised);
@@ -156,7 +156,7 @@ static int divide_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int divide_of_literal_second(double a, double b, Outcome *outcome)
+static inline int divide_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_divide(a, b, &raised);
@@ -168,7 +168,7 @@ static int divide_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int divide_of_literal_first(double a, double b, Outcome *outcome)
+static inline int divide_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_divide(a, b, &raised);
@@ -180,7 +180,7 @@ static int divide_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int power_of_values(double a, double b, Outcome *outcome)
+static inline int power_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((b == 0.5) ? math_sqrt(a, &raised) : math_pow(a, b, &raised));
@@ -196,7 +196,7 @@ static int power_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int power_of_literal_second(double a, double b, Outcome *outcome)
+static inline int power_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((b == 0.5) ? math_sqrt(a, &raised) : math_pow(a, b, &raised));
@@ -208,7 +208,7 @@ static int power_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int power_of_literal_first(double a, double b, Outcome *outcome)
+static inline int power_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((b == 0.5) ? math_sqrt(a, &raised) : math_pow(a, b, &raised));
@@ -220,7 +220,7 @@ static int power_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int square_of_values(double x, double unused, Outcome *outcome)
+static inline int square_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = (x * x);
@@ -232,7 +232,7 @@ static int square_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int reciprocal_of_values(double x, double unused, Outcome *outcome)
+static inline int reciprocal_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_divide(1.0, x, &raised);
@@ -244,7 +244,7 @@ static int reciprocal_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int sqrt_of_values(double x, double unused, Outcome *outcome)
+static inline int sqrt_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_sqrt(x, &raised);
@@ -256,7 +256,7 @@ static int sqrt_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int cbrt_of_values(double x, double unused, Outcome *outcome)
+static inline int cbrt_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_cbrt(x, &raised);
@@ -268,7 +268,7 @@ static int cbrt_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int absolute_of_values(double x, double unused, Outcome *outcome)
+static inline int absolute_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_abs(x, &raised);
@@ -280,7 +280,7 @@ static int absolute_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int hypot_of_values(double a, double b, Outcome *outcome)
+static inline int hypot_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_hypot(a, b, &raised);
@@ -294,7 +294,7 @@ static int hypot_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int hypot_of_literal_second(double a, double b, Outcome *outcome)
+static inline int hypot_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_hypot(a, b, &raised);
@@ -306,7 +306,7 @@ static int hypot_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int hypot_of_literal_first(double a, double b, Outcome *outcome)
+static inline int hypot_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_hypot(a, b, &raised);
@@ -318,7 +318,7 @@ static int hypot_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int exp_of_values(double x, double unused, Outcome *outcome)
+static inline int exp_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_exp(x, &raised);
@@ -329,7 +329,7 @@ static int exp_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int exp2_of_values(double x, double unused, Outcome *outcome)
+static inline int exp2_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_exp2(x, &raised);
@@ -341,7 +341,7 @@ static int exp2_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int expm1_of_values(double x, double unused, Outcome *outcome)
+static inline int expm1_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_expm1(x, &raised);
@@ -353,7 +353,7 @@ static int expm1_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int log_of_values(double x, double unused, Outcome *outcome)
+static inline int log_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_log(x, &raised);
@@ -365,7 +365,7 @@ static int log_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int log2_of_values(double x, double unused, Outcome *outcome)
+static inline int log2_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_log2(x, &raised);
@@ -377,7 +377,7 @@ static int log2_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int log10_of_values(double x, double unused, Outcome *outcome)
+static inline int log10_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_log10(x, &raised);
@@ -389,7 +389,7 @@ static int log10_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int log1p_of_values(double x, double unused, Outcome *outcome)
+static inline int log1p_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_log1p(x, &raised);
@@ -401,7 +401,7 @@ static int log1p_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int sin_of_values(double x, double unused, Outcome *outcome)
+static inline int sin_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_sin(x, &raised);
@@ -413,7 +413,7 @@ static int sin_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int cos_of_values(double x, double unused, Outcome *outcome)
+static inline int cos_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_cos(x, &raised);
@@ -425,7 +425,7 @@ static int cos_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int tan_of_values(double x, double unused, Outcome *outcome)
+static inline int tan_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_tan(x, &raised);
@@ -437,7 +437,7 @@ static int tan_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int sinc_of_values(double x, double unused, Outcome *outcome)
+static inline int sinc_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((x == 0.0) ? 1.0 : python_divide(math_sin((3.141592653589793 * x), &raised), (3.141592653589793 * x), &raised));
@@ -451,7 +451,7 @@ static int sinc_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int arcsin_of_values(double x, double unused, Outcome *outcome)
+static inline int arcsin_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_asin(x, &raised);
@@ -463,7 +463,7 @@ static int arcsin_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int arccos_of_values(double x, double unused, Outcome *outcome)
+static inline int arccos_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_acos(x, &raised);
@@ -475,7 +475,7 @@ static int arccos_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int arctan_of_values(double x, double unused, Outcome *outcome)
+static inline int arctan_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_atan(x, &raised);
@@ -487,7 +487,7 @@ static int arctan_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int sinh_of_values(double x, double unused, Outcome *outcome)
+static inline int sinh_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_sinh(x, &raised);
@@ -499,7 +499,7 @@ static int sinh_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int cosh_of_values(double x, double unused, Outcome *outcome)
+static inline int cosh_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_cosh(x, &raised);
@@ -511,7 +511,7 @@ static int cosh_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int tanh_of_values(double x, double unused, Outcome *outcome)
+static inline int tanh_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_tanh(x, &raised);
@@ -523,7 +523,7 @@ static int tanh_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int arcsinh_of_values(double x, double unused, Outcome *outcome)
+static inline int arcsinh_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_asinh(x, &raised);
@@ -535,7 +535,7 @@ static int arcsinh_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int arccosh_of_values(double x, double unused, Outcome *outcome)
+static inline int arccosh_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_acosh(x, &raised);
@@ -547,7 +547,7 @@ static int arccosh_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int arctanh_of_values(double x, double unused, Outcome *outcome)
+static inline int arctanh_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_atanh(x, &raised);
@@ -559,7 +559,7 @@ static int arctanh_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int erf_of_values(double x, double unused, Outcome *outcome)
+static inline int erf_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_erf(x, &raised);
@@ -571,7 +571,7 @@ static int erf_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int erfc_of_values(double x, double unused, Outcome *outcome)
+static inline int erfc_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_erfc(x, &raised);
@@ -583,7 +583,7 @@ static int erfc_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int xlogy_of_values(double a, double b, Outcome *outcome)
+static inline int xlogy_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a == 0.0) && (b == b)) ? 0.0 : (a * math_log(b, &raised)));
@@ -596,7 +596,7 @@ static int xlogy_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int xlogy_of_literal_second(double a, double b, Outcome *outcome)
+static inline int xlogy_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a == 0.0) && (b == b)) ? 0.0 : (a * math_log(b, &raised)));
@@ -608,7 +608,7 @@ static int xlogy_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int xlogy_of_literal_first(double a, double b, Outcome *outcome)
+static inline int xlogy_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a == 0.0) && (b == b)) ? 0.0 : (a * math_log(b, &raised)));
@@ -620,7 +620,7 @@ static int xlogy_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int xlog1py_of_values(double a, double b, Outcome *outcome)
+static inline int xlog1py_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a == 0.0) && (b == b)) ? 0.0 : (a * math_log1p(b, &raised)));
@@ -633,7 +633,7 @@ static int xlog1py_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int xlog1py_of_literal_second(double a, double b, Outcome *outcome)
+static inline int xlog1py_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a == 0.0) && (b == b)) ? 0.0 : (a * math_log1p(b, &raised)));
@@ -645,7 +645,7 @@ static int xlog1py_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int xlog1py_of_literal_first(double a, double b, Outcome *outcome)
+static inline int xlog1py_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a == 0.0) && (b == b)) ? 0.0 : (a * math_log1p(b, &raised)));
@@ -657,7 +657,7 @@ static int xlog1py_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int entr_of_values(double x, double unused, Outcome *outcome)
+static inline int entr_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((x > 0.0) ? ((-x) * math_log(x, &raised)) : ((x == 0.0) ? 0.0 : ((x < 0.0) ? (-INFINITY) : x)));
@@ -669,7 +669,7 @@ static int entr_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int rel_entr_of_values(double a, double b, Outcome *outcome)
+static inline int rel_entr_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a > 0.0) && (b > 0.0)) ? (a * (((python_divide(a, b, &raised) > 0.5) && (python_divide(a, b, &raised) < 2.0)) ? math_log1p(python_divide((a - b), b, &raised), &raised) : (((python_divide(a, b, &raised) > 2.2250738585072014e-308) && (python_divide(a, b, &raised) < INFINITY)) ? math_log(python_divide(a, b, &raised), &raised) : (math_log(a, &raised) - math_log(b, &raised))))) : (((a == 0.0) && (b >= 0.0)) ? 0.0 : (((a != a) || (b != b)) ? (a + b) : INFINITY)));
@@ -684,7 +684,7 @@ static int rel_entr_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int rel_entr_of_literal_second(double a, double b, Outcome *outcome)
+static inline int rel_entr_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a > 0.0) && (b > 0.0)) ? (a * (((python_divide(a, b, &raised) > 0.5) && (python_divide(a, b, &raised) < 2.0)) ? math_log1p(python_divide((a - b), b, &raised), &raised) : (((python_divide(a, b, &raised) > 2.2250738585072014e-308) && (python_divide(a, b, &raised) < INFINITY)) ? math_log(python_divide(a, b, &raised), &raised) : (math_log(a, &raised) - math_log(b, &raised))))) : (((a == 0.0) && (b >= 0.0)) ? 0.0 : (((a != a) || (b != b)) ? (a + b) : INFINITY)));
@@ -696,7 +696,7 @@ static int rel_entr_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int rel_entr_of_literal_first(double a, double b, Outcome *outcome)
+static inline int rel_entr_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a > 0.0) && (b > 0.0)) ? (a * (((python_divide(a, b, &raised) > 0.5) && (python_divide(a, b, &raised) < 2.0)) ? math_log1p(python_divide((a - b), b, &raised), &raised) : (((python_divide(a, b, &raised) > 2.2250738585072014e-308) && (python_divide(a, b, &raised) < INFINITY)) ? math_log(python_divide(a, b, &raised), &raised) : (math_log(a, &raised) - math_log(b, &raised))))) : (((a == 0.0) && (b >= 0.0)) ? 0.0 : (((a != a) || (b != b)) ? (a + b) : INFINITY)));
@@ -708,7 +708,7 @@ static int rel_entr_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int arctan2_of_values(double a, double b, Outcome *outcome)
+static inline int arctan2_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_atan2(a, b, &raised);
@@ -723,7 +723,7 @@ static int arctan2_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int arctan2_of_literal_second(double a, double b, Outcome *outcome)
+static inline int arctan2_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_atan2(a, b, &raised);
@@ -736,7 +736,7 @@ static int arctan2_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int arctan2_of_literal_first(double a, double b, Outcome *outcome)
+static inline int arctan2_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_atan2(a, b, &raised);
@@ -749,7 +749,7 @@ static int arctan2_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int logaddexp_of_values(double a, double b, Outcome *outcome)
+static inline int logaddexp_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((a == b) ? (a + 0.6931471805599453) : ((a > b) ? (a + math_log1p(math_exp((b - a), &raised), &raised)) : (b + math_log1p(math_exp((a - b), &raised), &raised))));
@@ -763,7 +763,7 @@ static int logaddexp_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int logaddexp_of_literal_second(double a, double b, Outcome *outcome)
+static inline int logaddexp_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((a == b) ? (a + 0.6931471805599453) : ((a > b) ? (a + math_log1p(math_exp((b - a), &raised), &raised)) : (b + math_log1p(math_exp((a - b), &raised), &raised))));
@@ -775,7 +775,7 @@ static int logaddexp_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int logaddexp_of_literal_first(double a, double b, Outcome *outcome)
+static inline int logaddexp_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((a == b) ? (a + 0.6931471805599453) : ((a > b) ? (a + math_log1p(math_exp((b - a), &raised), &raised)) : (b + math_log1p(math_exp((a - b), &raised), &raised))));
@@ -787,7 +787,7 @@ static int logaddexp_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int logaddexp2_of_values(double a, double b, Outcome *outcome)
+static inline int logaddexp2_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((a == b) ? (a + 1.0) : ((a > b) ? (a + (1.4426950408889634 * math_log1p(math_exp2((b - a), &raised), &raised))) : (b + (1.4426950408889634 * math_log1p(math_exp2((a - b), &raised), &raised)))));
@@ -801,7 +801,7 @@ static int logaddexp2_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int logaddexp2_of_literal_second(double a, double b, Outcome *outcome)
+static inline int logaddexp2_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((a == b) ? (a + 1.0) : ((a > b) ? (a + (1.4426950408889634 * math_log1p(math_exp2((b - a), &raised), &raised))) : (b + (1.4426950408889634 * math_log1p(math_exp2((a - b), &raised), &raised)))));
@@ -813,7 +813,7 @@ static int logaddexp2_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int logaddexp2_of_literal_first(double a, double b, Outcome *outcome)
+static inline int logaddexp2_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((a == b) ? (a + 1.0) : ((a > b) ? (a + (1.4426950408889634 * math_log1p(math_exp2((b - a), &raised), &raised))) : (b + (1.4426950408889634 * math_log1p(math_exp2((a - b), &raised), &raised)))));
@@ -825,7 +825,7 @@ static int logaddexp2_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int sigmoid_of_values(double x, double unused, Outcome *outcome)
+static inline int sigmoid_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((x >= 0.0) ? python_divide(1.0, (1.0 + math_exp((-x), &raised)), &raised) : python_divide(math_exp(x, &raised), (1.0 + math_exp(x, &raised)), &raised));
@@ -837,7 +837,7 @@ static int sigmoid_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int softplus_of_values(double x, double unused, Outcome *outcome)
+static inline int softplus_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((x > 0.0) ? x : 0.0) + math_log1p(math_exp((-python_abs(x, &raised)), &raised), &raised));
@@ -849,7 +849,7 @@ static int softplus_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int silu_of_values(double x, double unused, Outcome *outcome)
+static inline int silu_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = (x * ((x >= 0.0) ? python_divide(1.0, (1.0 + math_exp((-x), &raised)), &raised) : python_divide(math_exp(x, &raised), (1.0 + math_exp(x, &raised)), &raised)));
@@ -861,7 +861,7 @@ static int silu_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int gelu_of_values(double x, double unused, Outcome *outcome)
+static inline int gelu_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((0.5 * x) * math_erfc(((-x) * 0.7071067811865476), &raised));
@@ -873,7 +873,7 @@ static int gelu_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int relu_of_values(double x, double unused, Outcome *outcome)
+static inline int relu_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((x <= 0.0) ? 0.0 : x);
@@ -885,7 +885,7 @@ static int relu_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int relu6_of_values(double x, double unused, Outcome *outcome)
+static inline int relu6_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((x <= 0.0) ? 0.0 : ((x >= 6.0) ? 6.0 : x));
@@ -897,7 +897,7 @@ static int relu6_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int leaky_relu_of_values(double x, double slope, Outcome *outcome)
+static inline int leaky_relu_of_values(double x, double slope, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((x > 0.0) ? x : (slope * x));
@@ -910,7 +910,7 @@ static int leaky_relu_of_values(double x, double slope, Outcome *outcome)
     return raised;
 }
 
-static int leaky_relu_of_literal_second(double x, double slope, Outcome *outcome)
+static inline int leaky_relu_of_literal_second(double x, double slope, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((x > 0.0) ? x : (slope * x));
@@ -922,7 +922,7 @@ static int leaky_relu_of_literal_second(double x, double slope, Outcome *outcome
     return raised;
 }
 
-static int leaky_relu_of_literal_first(double x, double slope, Outcome *outcome)
+static inline int leaky_relu_of_literal_first(double x, double slope, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((x > 0.0) ? x : (slope * x));
@@ -933,7 +933,7 @@ static int leaky_relu_of_literal_first(double x, double slope, Outcome *outcome)
     return raised;
 }
 
-static int maximum_of_values(double a, double b, Outcome *outcome)
+static inline int maximum_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a > b) || (a != a)) ? a : b);
@@ -945,7 +945,7 @@ static int maximum_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int maximum_of_literal_second(double a, double b, Outcome *outcome)
+static inline int maximum_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a > b) || (a != a)) ? a : b);
@@ -958,7 +958,7 @@ static int maximum_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int maximum_of_literal_first(double a, double b, Outcome *outcome)
+static inline int maximum_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a > b) || (a != a)) ? a : b);
@@ -971,7 +971,7 @@ static int maximum_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int minimum_of_values(double a, double b, Outcome *outcome)
+static inline int minimum_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a < b) || (a != a)) ? a : b);
@@ -983,7 +983,7 @@ static int minimum_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int minimum_of_literal_second(double a, double b, Outcome *outcome)
+static inline int minimum_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a < b) || (a != a)) ? a : b);
@@ -996,7 +996,7 @@ static int minimum_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int minimum_of_literal_first(double a, double b, Outcome *outcome)
+static inline int minimum_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a < b) || (a != a)) ? a : b);
@@ -1009,7 +1009,7 @@ static int minimum_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int fmax_of_values(double a, double b, Outcome *outcome)
+static inline int fmax_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a >= b) || (b != b)) ? a : b);
@@ -1021,7 +1021,7 @@ static int fmax_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int fmax_of_literal_second(double a, double b, Outcome *outcome)
+static inline int fmax_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a >= b) || (b != b)) ? a : b);
@@ -1034,7 +1034,7 @@ static int fmax_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int fmax_of_literal_first(double a, double b, Outcome *outcome)
+static inline int fmax_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a >= b) || (b != b)) ? a : b);
@@ -1047,7 +1047,7 @@ static int fmax_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int fmin_of_values(double a, double b, Outcome *outcome)
+static inline int fmin_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a <= b) || (b != b)) ? a : b);
@@ -1059,7 +1059,7 @@ static int fmin_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int fmin_of_literal_second(double a, double b, Outcome *outcome)
+static inline int fmin_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a <= b) || (b != b)) ? a : b);
@@ -1072,7 +1072,7 @@ static int fmin_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int fmin_of_literal_first(double a, double b, Outcome *outcome)
+static inline int fmin_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = (((a <= b) || (b != b)) ? a : b);
@@ -1085,7 +1085,7 @@ static int fmin_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int copysign_of_values(double a, double b, Outcome *outcome)
+static inline int copysign_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_copysign(a, (((b <= 1.0) || (1.0 != 1.0)) ? b : 1.0), &raised);
@@ -1098,7 +1098,7 @@ static int copysign_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int copysign_of_literal_second(double a, double b, Outcome *outcome)
+static inline int copysign_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_copysign(a, (((b <= 1.0) || (1.0 != 1.0)) ? b : 1.0), &raised);
@@ -1110,7 +1110,7 @@ static int copysign_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int copysign_of_literal_first(double a, double b, Outcome *outcome)
+static inline int copysign_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_copysign(a, (((b <= 1.0) || (1.0 != 1.0)) ? b : 1.0), &raised);
@@ -1122,7 +1122,7 @@ static int copysign_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int sign_of_values(double x, double unused, Outcome *outcome)
+static inline int sign_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((x > 0.0) ? 1.0 : ((x < 0.0) ? (-1.0) : ((x == 0.0) ? 0.0 : x)));
@@ -1134,7 +1134,7 @@ static int sign_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int floor_of_values(double x, double unused, Outcome *outcome)
+static inline int floor_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_copysign(math_floor(x, &raised), x, &raised);
@@ -1146,7 +1146,7 @@ static int floor_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int ceil_of_values(double x, double unused, Outcome *outcome)
+static inline int ceil_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_copysign(math_ceil(x, &raised), x, &raised);
@@ -1158,7 +1158,7 @@ static int ceil_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int trunc_of_values(double x, double unused, Outcome *outcome)
+static inline int trunc_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_copysign(math_trunc(x, &raised), x, &raised);
@@ -1170,7 +1170,7 @@ static int trunc_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int round_of_values(double x, double unused, Outcome *outcome)
+static inline int round_of_values(double x, double unused, Outcome *outcome)
 {
     int raised = 0;
     const double y = math_copysign(python_round(x, &raised), x, &raised);
@@ -1182,7 +1182,7 @@ static int round_of_values(double x, double unused, Outcome *outcome)
     return raised;
 }
 
-static int heaviside_of_values(double a, double b, Outcome *outcome)
+static inline int heaviside_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((a > 0.0) ? 1.0 : ((a < 0.0) ? 0.0 : ((a == 0.0) ? b : a)));
@@ -1195,7 +1195,7 @@ static int heaviside_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int heaviside_of_literal_second(double a, double b, Outcome *outcome)
+static inline int heaviside_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((a > 0.0) ? 1.0 : ((a < 0.0) ? 0.0 : ((a == 0.0) ? b : a)));
@@ -1207,7 +1207,7 @@ static int heaviside_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int heaviside_of_literal_first(double a, double b, Outcome *outcome)
+static inline int heaviside_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = ((a > 0.0) ? 1.0 : ((a < 0.0) ? 0.0 : ((a == 0.0) ? b : a)));
@@ -1219,7 +1219,7 @@ static int heaviside_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int floor_divide_of_values(double a, double b, Outcome *outcome)
+static inline int floor_divide_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_floor_divide(a, b, &raised);
@@ -1232,7 +1232,7 @@ static int floor_divide_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int floor_divide_of_literal_second(double a, double b, Outcome *outcome)
+static inline int floor_divide_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_floor_divide(a, b, &raised);
@@ -1244,7 +1244,7 @@ static int floor_divide_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int floor_divide_of_literal_first(double a, double b, Outcome *outcome)
+static inline int floor_divide_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_floor_divide(a, b, &raised);
@@ -1256,7 +1256,7 @@ static int floor_divide_of_literal_first(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int mod_of_values(double a, double b, Outcome *outcome)
+static inline int mod_of_values(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_remain(a, b, &raised);
@@ -1271,7 +1271,7 @@ static int mod_of_values(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int mod_of_literal_second(double a, double b, Outcome *outcome)
+static inline int mod_of_literal_second(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_remain(a, b, &raised);
@@ -1283,7 +1283,7 @@ static int mod_of_literal_second(double a, double b, Outcome *outcome)
     return raised;
 }
 
-static int mod_of_literal_first(double a, double b, Outcome *outcome)
+static inline int mod_of_literal_first(double a, double b, Outcome *outcome)
 {
     int raised = 0;
     const double y = python_remain(a, b, &raised);
@@ -1299,264 +1299,271 @@ static ScalarOp OPS[63];
 
 static PyObject *method_split(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[0], self, NULL);
+    return record_unary(&OPS[0], split_of_values, 0, self);
 }
 
 static PyObject *method_positive(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[1], self, NULL);
+    return record_unary(&OPS[1], positive_of_values, 0, self);
 }
 
 static PyObject *method_negative(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[2], self, NULL);
+    return record_unary(&OPS[2], negative_of_values, 0, self);
 }
 
 static PyObject *method_square(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[8], self, NULL);
+    return record_unary(&OPS[8], square_of_values, 0, self);
 }
 
 static PyObject *method_reciprocal(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[9], self, NULL);
+    return record_unary(&OPS[9], reciprocal_of_values, 0, self);
 }
 
 static PyObject *method_sqrt(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[10], self, NULL);
+    return record_unary(&OPS[10], sqrt_of_values, 0, self);
 }
 
 static PyObject *method_cbrt(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[11], self, NULL);
+    return record_unary(&OPS[11], cbrt_of_values, 0, self);
 }
 
 static PyObject *method_absolute(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[12], self, NULL);
+    return record_unary(&OPS[12], absolute_of_values, 1, self);
 }
 
 static PyObject *method_exp(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[14], self, NULL);
+    return record_unary(&OPS[14], exp_of_values, 0, self);
 }
 
 static PyObject *method_exp2(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[15], self, NULL);
+    return record_unary(&OPS[15], exp2_of_values, 0, self);
 }
 
 static PyObject *method_expm1(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[16], self, NULL);
+    return record_unary(&OPS[16], expm1_of_values, 0, self);
 }
 
 static PyObject *method_log(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[17], self, NULL);
+    return record_unary(&OPS[17], log_of_values, 0, self);
 }
 
 static PyObject *method_log2(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[18], self, NULL);
+    return record_unary(&OPS[18], log2_of_values, 0, self);
 }
 
 static PyObject *method_log10(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[19], self, NULL);
+    return record_unary(&OPS[19], log10_of_values, 0, self);
 }
 
 static PyObject *method_log1p(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[20], self, NULL);
+    return record_unary(&OPS[20], log1p_of_values, 0, self);
 }
 
 static PyObject *method_sin(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[21], self, NULL);
+    return record_unary(&OPS[21], sin_of_values, 0, self);
 }
 
 static PyObject *method_cos(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[22], self, NULL);
+    return record_unary(&OPS[22], cos_of_values, 0, self);
 }
 
 static PyObject *method_tan(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[23], self, NULL);
+    return record_unary(&OPS[23], tan_of_values, 0, self);
 }
 
 static PyObject *method_sinc(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[24], self, NULL);
+    return record_unary(&OPS[24], sinc_of_values, 0, self);
 }
 
 static PyObject *method_arcsin(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[25], self, NULL);
+    return record_unary(&OPS[25], arcsin_of_values, 0, self);
 }
 
 static PyObject *method_arccos(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[26], self, NULL);
+    return record_unary(&OPS[26], arccos_of_values, 0, self);
 }
 
 static PyObject *method_arctan(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[27], self, NULL);
+    return record_unary(&OPS[27], arctan_of_values, 0, self);
 }
 
 static PyObject *method_sinh(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[28], self, NULL);
+    return record_unary(&OPS[28], sinh_of_values, 0, self);
 }
 
 static PyObject *method_cosh(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[29], self, NULL);
+    return record_unary(&OPS[29], cosh_of_values, 0, self);
 }
 
 static PyObject *method_tanh(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[30], self, NULL);
+    return record_unary(&OPS[30], tanh_of_values, 0, self);
 }
 
 static PyObject *method_arcsinh(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[31], self, NULL);
+    return record_unary(&OPS[31], arcsinh_of_values, 0, self);
 }
 
 static PyObject *method_arccosh(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[32], self, NULL);
+    return record_unary(&OPS[32], arccosh_of_values, 0, self);
 }
 
 static PyObject *method_arctanh(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[33], self, NULL);
+    return record_unary(&OPS[33], arctanh_of_values, 0, self);
 }
 
 static PyObject *method_erf(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[34], self, NULL);
+    return record_unary(&OPS[34], erf_of_values, 0, self);
 }
 
 static PyObject *method_erfc(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[35], self, NULL);
+    return record_unary(&OPS[35], erfc_of_values, 0, self);
 }
 
 static PyObject *method_entr(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[38], self, NULL);
+    return record_unary(&OPS[38], entr_of_values, 0, self);
 }
 
 static PyObject *method_sigmoid(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[43], self, NULL);
+    return record_unary(&OPS[43], sigmoid_of_values, 0, self);
 }
 
 static PyObject *method_softplus(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[44], self, NULL);
+    return record_unary(&OPS[44], softplus_of_values, 0, self);
 }
 
 static PyObject *method_silu(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[45], self, NULL);
+    return record_unary(&OPS[45], silu_of_values, 0, self);
 }
 
 static PyObject *method_gelu(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[46], self, NULL);
+    return record_unary(&OPS[46], gelu_of_values, 0, self);
 }
 
 static PyObject *method_relu(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[47], self, NULL);
+    return record_unary(&OPS[47], relu_of_values, 1, self);
 }
 
 static PyObject *method_relu6(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[48], self, NULL);
+    return record_unary(&OPS[48], relu6_of_values, 1, self);
 }
 
 static PyObject *method_sign(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[55], self, NULL);
+    return record_unary(&OPS[55], sign_of_values, 0, self);
 }
 
 static PyObject *method_floor(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[56], self, NULL);
+    return record_unary(&OPS[56], floor_of_values, 0, self);
 }
 
 static PyObject *method_ceil(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[57], self, NULL);
+    return record_unary(&OPS[57], ceil_of_values, 0, self);
 }
 
 static PyObject *method_trunc(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[58], self, NULL);
+    return record_unary(&OPS[58], trunc_of_values, 0, self);
 }
 
 static PyObject *method_round(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    return apply_unary(&OPS[59], self, NULL);
+    return record_unary(&OPS[59], round_of_values, 0, self);
 }
 
 static PyObject *operator_add(PyObject *one, PyObject *two)
 {
-    return apply_binary(&OPS[3], one, two, NULL);
+    return record_binary(&OPS[3], add_of_values, add_of_literal_second, add_of_literal_first,
+                         0, one, two);
 }
 
 static PyObject *operator_sub(PyObject *one, PyObject *two)
 {
-    return apply_binary(&OPS[4], one, two, NULL);
+    return record_binary(&OPS[4], subtract_of_values, subtract_of_literal_second, subtract_of_literal_first,
+                         0, one, two);
 }
 
 static PyObject *operator_mul(PyObject *one, PyObject *two)
 {
-    return apply_binary(&OPS[5], one, two, NULL);
+    return record_binary(&OPS[5], multiply_of_values, multiply_of_literal_second, multiply_of_literal_first,
+                         0, one, two);
 }
 
 static PyObject *operator_truediv(PyObject *one, PyObject *two)
 {
-    return apply_binary(&OPS[6], one, two, NULL);
+    return record_binary(&OPS[6], divide_of_values, divide_of_literal_second, divide_of_literal_first,
+                         0, one, two);
 }
 
 static PyObject *operator_pow(PyObject *one, PyObject *two, PyObject *modulus)
 {
     if (modulus != Py_None)
         Py_RETURN_NOTIMPLEMENTED;
-    return apply_binary(&OPS[7], one, two, NULL);
+    return record_binary(&OPS[7], power_of_values, power_of_literal_second, power_of_literal_first,
+                         0, one, two);
 }
 
 static PyObject *operator_mod(PyObject *one, PyObject *two)
 {
-    return apply_binary(&OPS[62], one, two, NULL);
+    return record_binary(&OPS[62], mod_of_values, mod_of_literal_second, mod_of_literal_first,
+                         0, one, two);
 }
 
 static PyObject *operator_floordiv(PyObject *one, PyObject *two)
 {
-    return apply_binary(&OPS[61], one, two, NULL);
+    return record_binary(&OPS[61], floor_divide_of_values, floor_divide_of_literal_second, floor_divide_of_literal_first,
+                         0, one, two);
 }
 
 static PyObject *operator_neg(PyObject *self)
 {
-    return apply_unary(&OPS[2], self, NULL);
+    return record_unary(&OPS[2], negative_of_values, 0, self);
 }
 
 static PyObject *operator_pos(PyObject *self)
 {
-    return apply_unary(&OPS[1], self, NULL);
+    return record_unary(&OPS[1], positive_of_values, 0, self);
 }
 
 static PyObject *operator_abs(PyObject *self)
 {
-    return apply_unary(&OPS[12], self, NULL);
+    return record_unary(&OPS[12], absolute_of_values, 1, self);
 }
 
 #define OPERATOR_SLOTS \

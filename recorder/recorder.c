@@ -5,8 +5,13 @@ only where they do: everything else (other operands, blocks such as no_grad, num
 the Python functions that `connect` was given. Ops are not named here: their bodies are in op_bodies.h, which is
 written from the op table.
 
-Values, tapes and notes are the Python classes with __slots__; `connect` reads where their slots are. A scalar adds two
-fields to a value, its number and its offset on the tape, so that neither needs a Python object. */
+Values, tapes and notes are the Python classes with __slots__; `connect` reads where their slots are. A scalar adds its
+number to a value, and its offset on the tape is a plain number in the slot `_index`, so that neither needs a Python
+object.
+
+An op has two paths. The first (`record_unary`, `record_binary`) is written into each operator and method: both operands
+are on one tape of this thread, or one is a float, and no block is open. Everything else is on the second
+(`apply_unary`, `apply_binary`). */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -30,6 +35,12 @@ typedef struct {
 
 typedef int (*OpBody)(double, double, Outcome *);
 
+#if defined(__GNUC__)
+#define INLINED static inline __attribute__((always_inline))
+#else
+#define INLINED static inline
+#endif
+
 typedef struct {
     const char *name;
     int arity;
@@ -40,13 +51,6 @@ typedef struct {
     uint16_t code;
 } ScalarOp;
 
-static PyObject *apply_unary(ScalarOp *op, PyObject *self, PyTypeObject *kind);
-static PyObject *apply_binary(ScalarOp *op, PyObject *one, PyObject *two, PyTypeObject *kind);
-
-#include "op_bodies.h"
-
-#define OP_COUNT ((Py_ssize_t)(sizeof(OPS) / sizeof(OPS[0])))
-
 /* ---- What the Python side gave to `connect` ---- */
 
 #define ROW_SIZE 34
@@ -56,7 +60,8 @@ typedef struct {
     PyObject *quietly, *apart, *general, *recorded;
 } Helpers;
 
-static PyTypeObject *scalar_class, *numpy_scalar_class, *tape_class, *notes_class, *extra_class, *float64_class;
+static PyTypeObject *value_class, *scalar_class, *numpy_scalar_class;
+static PyTypeObject *tape_class, *notes_class, *extra_class, *float64_class;
 static PyObject *input_op, *user_kind;
 static char extra_row[ROW_SIZE];
 static PyObject *paused, *chosen_blocks; /* dicts: while they are empty, no block changes how rows are made */
@@ -71,129 +76,111 @@ static Helpers helpers[2]; /* of Python's numbers, and of NumPy's */
 static int is_connected, asks_convention;
 static Py_ssize_t max_tape_bytes, max_passes;
 
-static Py_ssize_t value_data, value_notes, value_tape, scalar_fields, weakrefs;
-static Py_ssize_t tape_buffer, tape_owner, tape_serial, tape_extras, tape_leaves, tape_kind, tape_guard;
+static PyObject *current_tape;                  /* a function: the tape for an op on leaves alone */
+static PyObject *data_property, *grad_property; /* of values */
+
+static Py_ssize_t weakrefs;
+static Py_ssize_t tape_buffer, tape_owner, tape_serial, tape_extras, tape_leaves, tape_kind, tape_guard, tape_hooks;
 static Py_ssize_t notes_constant, notes_serial, notes_offset, notes_home, notes_grad, notes_hooks, notes_passes;
+static Py_ssize_t notes_name, notes_born;
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
-typedef struct Link {
-    struct Link *before, *after;
-} Link;
-
+/* A value whose class is one of the two below: the slots of values, in alphabetical order, and the number. */
 typedef struct {
+    PyObject_HEAD
+    PyObject *data;
+    Py_ssize_t offset; /* in the slot `_index`, which both classes hide */
+    PyObject *notes;
+    PyObject *tape;
+#if PY_VERSION_HEX < 0x030C0000
+    PyObject *weakrefs; /* later versions keep them before the object */
+#endif
     double number;
-    Py_ssize_t offset;
-    Link link; /* in `untracked`; both NULL for a scalar that the collector knows */
-} ScalarFields;
+} Scalar;
 
-#define FIELDS(object) ((ScalarFields *)((char *)(object) + scalar_fields))
+#define SCALAR(object) ((Scalar *)(object))
 #define IS_SCALAR(object) (Py_TYPE(object) == scalar_class || Py_TYPE(object) == numpy_scalar_class)
 
 /* ---- The classes of scalars ---- */
 
-/* A collector that walks over every number of a long recording again and again would take longer than recording it. So
-   the scalars that ops make are hidden from it, and shown to it at the beginning of a full collection, which is where
-   a cycle through one of them (its tape has a hook that refers to it) is found. */
-#if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
-#define HIDES_SCALARS 1
-#else
-#define HIDES_SCALARS 0 /* no collection is full there, unless it is asked for */
-#endif
-#define FULL_COLLECTION 2
-
-static Link untracked = {&untracked, &untracked};
-
-static inline void unlink_scalar(Link *link)
-{
-    link->before->after = link->after;
-    link->after->before = link->before;
-    link->before = link->after = NULL;
-}
-
-static PyObject *watch_collector(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    const char *phase;
-    PyObject *info;
-    if (!PyArg_ParseTuple(args, "sO!", &phase, &PyDict_Type, &info))
-        return NULL;
-    PyObject *generation = PyDict_GetItemString(info, "generation");
-    if (strcmp(phase, "start") == 0 && generation != NULL && PyLong_AsLong(generation) == FULL_COLLECTION) {
-        while (untracked.after != &untracked) {
-            Link *link = untracked.after;
-            unlink_scalar(link);
-            PyObject_GC_Track((char *)link - offsetof(ScalarFields, link) - scalar_fields);
-        }
-    }
-    Py_RETURN_NONE;
-}
-
-#define MAX_FREE 1024
-static PyObject *free_scalars[MAX_FREE];
-static int free_count;
+#include "scalar_memory.h"
 
 static int scalar_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(SLOT(self, value_notes));
-    Py_VISIT(SLOT(self, value_tape));
+    Py_VISIT(SCALAR(self)->notes);
+    Py_VISIT(SCALAR(self)->tape);
     return 0; /* the data is a float */
 }
 
 static int scalar_clear(PyObject *self)
 {
-    Py_CLEAR(SLOT(self, value_notes));
-    Py_CLEAR(SLOT(self, value_tape));
+    Py_CLEAR(SCALAR(self)->notes);
+    Py_CLEAR(SCALAR(self)->tape);
     return 0;
 }
 
 static void scalar_dealloc(PyObject *self)
 {
     PyTypeObject *kind = Py_TYPE(self);
-    Link *link = &FIELDS(self)->link;
-    if (link->before != NULL)
-        unlink_scalar(link);
-    else
+#if HIDES_SCALARS
+    if (HEAD_OF(self)->next != 0)
+#endif
         PyObject_GC_UnTrack(self);
     if (SLOT(self, weakrefs) != NULL)
         PyObject_ClearWeakRefs(self);
     scalar_clear(self);
-    Py_CLEAR(SLOT(self, value_data));
-    if (free_count < MAX_FREE && (kind == scalar_class || kind == numpy_scalar_class)) {
-        FIELDS(self)->number = 0.0;
-        FIELDS(self)->offset = 0;
-        free_scalars[free_count++] = self;
+    Py_CLEAR(SCALAR(self)->data);
+#if HIDES_SCALARS
+    if (kind == scalar_class || kind == numpy_scalar_class) {
+        give_scalar(SCALAR(self));
+        return;
     }
-    else
-        PyObject_GC_Del(self);
+#endif
+    PyObject_GC_Del(self);
     Py_DECREF(kind);
 }
 
-static PyObject *new_scalar(PyTypeObject *kind)
+/* Python lets nobody give a scalar a class whose objects are freed in another way. */
+static void scalar_free(void *self)
 {
-    /* A freed scalar has nothing in its slots, so there is nothing to clear. */
-    if (free_count > 0 && (kind == scalar_class || kind == numpy_scalar_class))
-        return PyObject_Init(free_scalars[--free_count], kind);
+    PyObject_GC_Del(self);
+}
+
+static Scalar *new_scalar(PyTypeObject *kind)
+{
+#if HIDES_SCALARS
+    if (kind == scalar_class || kind == numpy_scalar_class) {
+        Scalar *taken = take_scalar(kind);
+        if (taken == NULL)
+            PyErr_NoMemory();
+        return taken;
+    }
+#endif
     PyObject *self = PyObject_GC_New(PyObject, kind);
     if (self != NULL)
         memset((char *)self + sizeof(PyObject), 0, (size_t)kind->tp_basicsize - sizeof(PyObject));
-    return self;
+    return SCALAR(self);
 }
 
 static PyObject *scalar_alloc(PyTypeObject *kind, Py_ssize_t Py_UNUSED(items))
 {
-    PyObject *self = new_scalar(kind);
-    if (self != NULL)
-        PyObject_GC_Track(self);
-    return self;
+    Scalar *self = new_scalar(kind);
+    if (self == NULL)
+        return NULL;
+    self->number = 0.0;
+    self->offset = 0;
+    PyObject_GC_Track(self);
+    return (PyObject *)self;
 }
 
 static PyObject *get_data(PyObject *self, void *Py_UNUSED(closure))
 {
     /* The number as an object is made when it is first read, and kept: a caller may tell numbers apart by identity. */
-    PyObject *data = SLOT(self, value_data);
+    PyObject *data = SCALAR(self)->data;
     if (data == NULL)
-        data = SLOT(self, value_data) = PyFloat_FromDouble(FIELDS(self)->number);
+        data = SCALAR(self)->data = PyFloat_FromDouble(SCALAR(self)->number);
     return Py_XNewRef(data);
 }
 
@@ -203,14 +190,14 @@ static int set_data(PyObject *self, PyObject *data, void *Py_UNUSED(closure))
         PyErr_SetString(PyExc_TypeError, "the data of a scalar is a float");
         return -1;
     }
-    FIELDS(self)->number = PyFloat_AS_DOUBLE(data);
-    Py_XSETREF(SLOT(self, value_data), Py_NewRef(data));
+    SCALAR(self)->number = PyFloat_AS_DOUBLE(data);
+    Py_XSETREF(SCALAR(self)->data, Py_NewRef(data));
     return 0;
 }
 
 static PyObject *get_index(PyObject *self, void *Py_UNUSED(closure))
 {
-    return PyLong_FromSsize_t(FIELDS(self)->offset);
+    return PyLong_FromSsize_t(SCALAR(self)->offset);
 }
 
 static int set_index(PyObject *self, PyObject *index, void *Py_UNUSED(closure))
@@ -222,15 +209,9 @@ static int set_index(PyObject *self, PyObject *index, void *Py_UNUSED(closure))
     const Py_ssize_t offset = PyLong_AsSsize_t(index);
     if (offset == -1 && PyErr_Occurred())
         return -1;
-    FIELDS(self)->offset = offset;
+    SCALAR(self)->offset = offset;
     return 0;
 }
-
-static PyGetSetDef scalar_getset[] = {
-    {"_data", get_data, set_data, "The number.", NULL},
-    {"_index", get_index, set_index, "The offset on the tape.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
-};
 
 /* ---- Rows ---- */
 
@@ -287,7 +268,14 @@ static int learn_owner(PyObject *owner)
     return 1;
 }
 
-static inline int is_own_tape(PyObject *tape)
+/* Whether an object is a tape of this thread; may say no to one whose owner was not the last that was seen. */
+INLINED int is_known_tape(PyObject *tape)
+{
+    return tape != NULL && Py_TYPE(tape) == tape_class && SLOT(tape, tape_owner) == known_owner &&
+           known_ident == PyThread_get_thread_ident();
+}
+
+static int is_own_tape(PyObject *tape)
 {
     if (tape == NULL || Py_TYPE(tape) != tape_class)
         return 0;
@@ -297,189 +285,92 @@ static inline int is_own_tape(PyObject *tape)
     return known_ident == PyThread_get_thread_ident();
 }
 
-/* Make room for a row at the end of a tape and return it; NULL on an error. */
-static char *grow_tape(PyObject *tape, Py_ssize_t *at)
+/* The rows of a tape, if one more can be written at their end as they are; else NULL. */
+INLINED PyByteArrayObject *find_room(PyObject *tape)
 {
+    PyObject *buffer = SLOT(tape, tape_buffer);
+    if (buffer == NULL || !PyByteArray_CheckExact(buffer))
+        return NULL;
+    PyByteArrayObject *rows = (PyByteArrayObject *)buffer;
+    const int has_room = Py_SIZE(rows) + ROW_SIZE < rows->ob_alloc && rows->ob_start == rows->ob_bytes;
+    return has_room && rows->ob_exports == 0 ? rows : NULL;
+}
+
+/* Make room for a row at the end of a tape; returns its rows, or NULL on an error. */
+static PyByteArrayObject *grow_tape(PyObject *tape)
+{
+    PyByteArrayObject *rows = find_room(tape);
+    if (rows != NULL)
+        return rows;
     PyObject *buffer = SLOT(tape, tape_buffer);
     if (buffer == NULL || !PyByteArray_CheckExact(buffer)) {
         PyErr_SetString(PyExc_SystemError, "a tape has no rows");
         return NULL;
     }
-    const Py_ssize_t offset = PyByteArray_GET_SIZE(buffer);
-    PyByteArrayObject *bytes = (PyByteArrayObject *)buffer;
-    const int has_room = offset + ROW_SIZE < bytes->ob_alloc;
-    if (has_room && bytes->ob_exports == 0 && bytes->ob_start == bytes->ob_bytes) {
-        /* What PyByteArray_Resize does where there is room. */
-        Py_SET_SIZE(bytes, offset + ROW_SIZE);
-        bytes->ob_start[offset + ROW_SIZE] = 0;
-    }
-    else if ((!has_room && PyByteArray_Resize(buffer, offset + offset / 2 + 64 * ROW_SIZE) < 0) ||
-             PyByteArray_Resize(buffer, offset + ROW_SIZE) < 0)
+    /* Python would give back most of a reserve that is larger than what it holds: so the size is set here. */
+    const Py_ssize_t size = PyByteArray_GET_SIZE(buffer);
+    if (PyByteArray_Resize(buffer, size + size / 2 + 64 * ROW_SIZE) < 0)
         return NULL;
-    *at = offset;
-    return PyByteArray_AS_STRING(buffer) + offset;
+    Py_SET_SIZE(buffer, size);
+    return (PyByteArrayObject *)buffer;
 }
 
-/* Append a row; returns its offset, or -1 on an error. */
-static Py_ssize_t append_row(PyObject *tape, const Outcome *outcome, Py_ssize_t first, Py_ssize_t second, uint16_t code)
+/* What PyByteArray_Resize does where there is room; returns where the row begins. */
+INLINED char *extend_rows(PyByteArrayObject *rows)
 {
-    Py_ssize_t offset = -1;
-    char *row = grow_tape(tape, &offset);
-    if (row == NULL)
-        return -1;
-    const int32_t a = (int32_t)first;
-    const int32_t b = (int32_t)second;
-    memcpy(row, outcome, 3 * sizeof(double));
+    const Py_ssize_t offset = Py_SIZE(rows);
+    Py_SET_SIZE(rows, offset + ROW_SIZE);
+    rows->ob_start[offset + ROW_SIZE] = 0;
+    return rows->ob_start + offset;
+}
+
+/* Append the row of a node to rows that have room. */
+INLINED void append_row(PyByteArrayObject *rows, const Outcome *outcome, Py_ssize_t first, Py_ssize_t second,
+                        uint16_t code)
+{
+    const int32_t a = (int32_t)(outcome->blocked & 1 ? BLOCKED - first : first);
+    const int32_t b = (int32_t)(outcome->blocked & 2 ? BLOCKED - second : second);
+    char *row = extend_rows(rows);
+    memcpy(row, &outcome->y, 8);
+    memcpy(row + 8, &outcome->p, 8);
+    memcpy(row + 16, &outcome->q, 8);
     memcpy(row + 24, &a, 4);
     memcpy(row + 28, &b, 4);
     memcpy(row + 32, &code, 2);
-    return offset;
 }
 
-/* Append a row for a node and return its value. Takes one reference to the tape. */
+/* Append the row of a node and return its value. Takes one reference to the tape, which has room. */
+INLINED PyObject *append_node(PyTypeObject *kind, PyObject *tape, PyByteArrayObject *rows, const Outcome *outcome,
+                              Py_ssize_t first, Py_ssize_t second, uint16_t code)
+{
+    Scalar *result = HIDES_SCALARS ? take_scalar(kind) : new_scalar(kind);
+    if (result == NULL) {
+        Py_DECREF(tape);
+        return PyErr_NoMemory();
+    }
+    result->tape = tape;
+    result->number = outcome->y;
+    result->offset = Py_SIZE(rows);
+    append_row(rows, outcome, first, second, code);
+#if !HIDES_SCALARS
+    PyObject_GC_Track(result);
+#endif
+    return (PyObject *)result;
+}
+
+/* The same, where there may be no room. */
 static PyObject *make_node(PyTypeObject *kind, PyObject *tape, const Outcome *outcome, Py_ssize_t first,
                            Py_ssize_t second, uint16_t code)
 {
-    if (outcome->blocked & 1)
-        first = BLOCKED - first;
-    if (outcome->blocked & 2)
-        second = BLOCKED - second;
-    const Py_ssize_t offset = append_row(tape, outcome, first, second, code);
-    PyObject *result = offset < 0 ? NULL : new_scalar(kind);
-    if (result == NULL) {
+    PyByteArrayObject *rows = grow_tape(tape);
+    if (rows == NULL) {
         Py_DECREF(tape);
         return NULL;
     }
-    SLOT(result, value_tape) = tape;
-    ScalarFields *fields = FIELDS(result);
-    fields->number = outcome->y;
-    fields->offset = offset;
-#if HIDES_SCALARS
-    fields->link.before = &untracked;
-    fields->link.after = untracked.after;
-    untracked.after->before = &fields->link;
-    untracked.after = &fields->link;
-#else
-    PyObject_GC_Track(result);
-#endif
-    return result;
+    return append_node(kind, tape, rows, outcome, first, second, code);
 }
 
-static PyObject *notes_of(PyObject *leaf)
-{
-    PyObject *notes = SLOT(leaf, value_notes);
-    return notes != NULL && PyObject_TypeCheck(notes, notes_class) ? notes : NULL;
-}
-
-/* Whether this thread may be running a transform, whose tape is then the one to record on. */
-static int is_running(void)
-{
-    if (PyDict_GET_SIZE(running) == 0)
-        return 0;
-    PyObject *ident = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
-    const int found = ident == NULL ? -1 : PyDict_Contains(running, ident);
-    Py_XDECREF(ident);
-    if (found < 0)
-        PyErr_Clear();
-    return found != 0;
-}
-
-/* The offset of a leaf on a tape where it was used before; -1 if it was not. */
-static Py_ssize_t find_leaf(PyObject *leaf, PyObject *tape)
-{
-    PyObject *notes = notes_of(leaf);
-    if (notes == NULL || SLOT(notes, notes_constant) != Py_False)
-        return -1;
-    PyObject *serial = SLOT(notes, notes_serial);
-    PyObject *wanted = SLOT(tape, tape_serial);
-    PyObject *offset = SLOT(notes, notes_offset);
-    if (serial == NULL || wanted == NULL || offset == NULL)
-        return -1;
-    if (serial != wanted) {
-        int overflow = 0;
-        const long long number = PyLong_AsLongLongAndOverflow(serial, &overflow);
-        if (overflow || number != PyLong_AsLongLongAndOverflow(wanted, &overflow) || overflow)
-            return -1;
-    }
-    return PyLong_AsSsize_t(offset);
-}
-
-/* Append a leaf to a tape of the user's own values as an input, as `place_on_tape` does; -1 if that is not possible. */
-static Py_ssize_t add_leaf(PyObject *leaf, PyObject *tape)
-{
-    PyObject *notes = notes_of(leaf);
-    PyObject *extras = SLOT(tape, tape_extras);
-    PyObject *leaves = SLOT(tape, tape_leaves);
-    PyObject *serial = SLOT(tape, tape_serial);
-    if (notes == NULL || SLOT(notes, notes_constant) != Py_False || SLOT(tape, tape_kind) != user_kind ||
-        SLOT(tape, tape_guard) != Py_None || extras == NULL || !PyDict_CheckExact(extras) || leaves == NULL ||
-        !PyDict_CheckExact(leaves) || serial == NULL)
-        return -1;
-    PyObject *data = get_data(leaf, NULL);
-    PyObject *home = PyWeakref_NewRef(tape, NULL);
-    PyObject *extra = extra_class->tp_alloc(extra_class, 5);
-    PyObject *key = NULL;
-    Py_ssize_t offset = -1;
-    if (data != NULL && home != NULL && extra != NULL) {
-        PyTuple_SET_ITEM(extra, 0, Py_NewRef(input_op));
-        PyTuple_SET_ITEM(extra, 1, PyTuple_New(0));
-        PyTuple_SET_ITEM(extra, 2, PyTuple_New(0));
-        PyTuple_SET_ITEM(extra, 3, Py_NewRef(data));
-        PyTuple_SET_ITEM(extra, 4, PyLong_FromLong(0));
-        char *row = grow_tape(tape, &offset);
-        key = row == NULL ? NULL : PyLong_FromSsize_t(offset);
-        if (row != NULL)
-            memcpy(row, extra_row, ROW_SIZE);
-        if (key == NULL || PyDict_SetItem(extras, key, extra) < 0 || PyDict_SetItem(leaves, key, leaf) < 0)
-            offset = -1;
-        else {
-            Py_XSETREF(SLOT(notes, notes_offset), Py_NewRef(key));
-            Py_XSETREF(SLOT(notes, notes_serial), Py_NewRef(serial));
-            Py_XSETREF(SLOT(notes, notes_home), Py_NewRef(home));
-        }
-    }
-    Py_XDECREF(key);
-    Py_XDECREF(data);
-    Py_XDECREF(home);
-    Py_XDECREF(extra);
-    if (offset < 0)
-        PyErr_Clear();
-    return offset;
-}
-
-/* The offset of a leaf on a tape, where it is added if it is not there yet; -1 if Python has to do that. */
-static Py_ssize_t place_leaf(PyObject *leaf, PyObject *tape)
-{
-    const Py_ssize_t offset = find_leaf(leaf, tape);
-    return offset >= 0 ? offset : add_leaf(leaf, tape);
-}
-
-/* The tape where a leaf was last used, if more can be recorded there; a borrowed reference. */
-static PyObject *find_home(PyObject *leaf)
-{
-    PyObject *notes = notes_of(leaf);
-    PyObject *home = notes == NULL ? NULL : SLOT(notes, notes_home);
-    if (home == NULL || !PyWeakref_CheckRef(home))
-        return NULL;
-#if PY_VERSION_HEX >= 0x030D0000
-    PyObject *tape = NULL;
-    if (PyWeakref_GetRef(home, &tape) <= 0)
-        return NULL;
-    Py_DECREF(tape); /* somebody else holds it: only we run now */
-#else
-    PyObject *tape = PyWeakref_GET_OBJECT(home);
-#endif
-    if (!is_own_tape(tape))
-        return NULL;
-    PyObject *buffer = SLOT(tape, tape_buffer);
-    return buffer != NULL && PyByteArray_CheckExact(buffer) && PyByteArray_GET_SIZE(buffer) <= max_tape_bytes ? tape : NULL;
-}
-
-static PyObject *tape_of(PyObject *value)
-{
-    PyObject *tape = SLOT(value, value_tape);
-    return tape == Py_None ? NULL : tape;
-}
+#include "leaves.h"
 
 static int fits_row(Py_ssize_t offset)
 {
@@ -493,14 +384,19 @@ static PyObject *place_value(PyObject *value, Py_ssize_t *offset)
     PyObject *tape = tape_of(value);
     if (PyDict_GET_SIZE(paused) == 0) {
         if (is_own_tape(tape)) {
-            *offset = FIELDS(value)->offset;
+            *offset = SCALAR(value)->offset;
             return Py_NewRef(tape);
         }
-        if (tape == NULL && !is_running()) {
+        if (tape == NULL && is_variable(value) && !is_running()) {
             PyObject *home = find_home(value);
-            *offset = home == NULL ? -1 : place_leaf(value, home);
+            if (home == NULL)
+                home = find_latest();
+            if (home == NULL)
+                return NULL;
+            *offset = place_leaf(value, home);
             if (*offset >= 0)
-                return Py_NewRef(home);
+                return home;
+            Py_DECREF(home);
         }
     }
     PyObject *place = PyObject_CallOneArg(place_one, value);
@@ -526,30 +422,33 @@ static PyObject *place_values(PyObject *one, PyObject *two, Py_ssize_t *first, P
     if (PyDict_GET_SIZE(paused) == 0) {
         if (tape == other && tape != NULL) {
             if (is_own_tape(tape)) {
-                *first = FIELDS(one)->offset;
-                *second = FIELDS(two)->offset;
+                *first = SCALAR(one)->offset;
+                *second = SCALAR(two)->offset;
                 return Py_NewRef(tape);
             }
         }
         else if ((tape == NULL) != (other == NULL) && !is_running()) {
             PyObject *chosen = tape != NULL ? tape : other;
             if (is_own_tape(chosen)) {
-                *first = tape == NULL ? place_leaf(one, chosen) : FIELDS(one)->offset;
-                *second = other == NULL ? place_leaf(two, chosen) : FIELDS(two)->offset;
+                *first = tape == NULL ? place_leaf(one, chosen) : SCALAR(one)->offset;
+                *second = other == NULL ? place_leaf(two, chosen) : SCALAR(two)->offset;
                 if (*first >= 0 && *second >= 0)
                     return Py_NewRef(chosen);
             }
         }
-        else if (tape == NULL && other == NULL && !is_running()) {
+        else if (tape == NULL && other == NULL && is_variable(one) && is_variable(two) && !is_running()) {
             PyObject *home = find_home(one);
             if (home == NULL)
                 home = find_home(two);
-            if (home != NULL) {
-                *first = place_leaf(one, home);
-                *second = *first < 0 ? -1 : place_leaf(two, home);
-                if (*first >= 0 && *second >= 0)
-                    return Py_NewRef(home);
-            }
+            if (home == NULL)
+                home = find_latest();
+            if (home == NULL)
+                return NULL;
+            *first = place_leaf(one, home);
+            *second = *first < 0 ? -1 : place_leaf(two, home);
+            if (*first >= 0 && *second >= 0)
+                return home;
+            Py_DECREF(home);
         }
     }
     PyObject *place = PyObject_CallFunctionObjArgs(place_two, one, two, NULL);
@@ -582,7 +481,7 @@ static PyObject *apply_unary(ScalarOp *op, PyObject *self, PyTypeObject *kind)
     Outcome outcome;
     if (diverted < 0)
         return NULL;
-    if (diverted || op->of_values(FIELDS(self)->number, 0.0, &outcome))
+    if (diverted || op->of_values(SCALAR(self)->number, 0.0, &outcome))
         return call_helper(helper->quietly, op, self, NULL);
     Py_ssize_t offset = 0;
     PyObject *tape = place_value(self, &offset);
@@ -634,7 +533,7 @@ static PyObject *apply_to_literal(ScalarOp *op, PyObject *self, PyObject *other,
     if (diverted || found < 0)
         return call_helper(helper->quietly, op, one, two);
     Outcome outcome;
-    const double number = FIELDS(self)->number;
+    const double number = SCALAR(self)->number;
     const int raised = is_first ? op->of_literal_first(literal, number, &outcome)
                                 : op->of_literal_second(number, literal, &outcome);
     if (raised)
@@ -670,7 +569,7 @@ static PyObject *apply_binary(ScalarOp *op, PyObject *one, PyObject *two, PyType
     Outcome outcome;
     if (diverted < 0)
         return NULL;
-    if (diverted || op->of_values(FIELDS(one)->number, FIELDS(two)->number, &outcome))
+    if (diverted || op->of_values(SCALAR(one)->number, SCALAR(two)->number, &outcome))
         return call_helper(helper->quietly, op, one, two);
     Py_ssize_t first = 0;
     Py_ssize_t second = 0;
@@ -684,6 +583,104 @@ static PyObject *apply_binary(ScalarOp *op, PyObject *one, PyObject *two, PyType
     return make_node(kind, tape, &outcome, first, second, op->code);
 }
 
+/* Whether nothing asks for more care than the fast path takes: no block is open, and no other convention chosen. */
+INLINED int is_plain(int has_kinks)
+{
+    return PyDict_GET_SIZE(paused) == 0 && (!has_kinks || (!asks_convention && PyDict_GET_SIZE(chosen_blocks) == 0));
+}
+
+/* The rows of the tape of a scalar, if an op on it can be appended there as they are; else NULL. */
+INLINED PyByteArrayObject *find_rows(PyObject *tape)
+{
+    PyByteArrayObject *rows = is_known_tape(tape) ? find_room(tape) : NULL;
+    return rows != NULL && fits_row(Py_SIZE(rows)) ? rows : NULL;
+}
+
+/* The tape of a scalar, or the one where a leaf was used last; a borrowed reference, or NULL. */
+INLINED PyObject *find_tape(PyObject *value)
+{
+    PyObject *tape = SCALAR(value)->tape;
+    return tape == Py_None && PyDict_GET_SIZE(running) == 0 ? borrow_home(value) : tape;
+}
+
+/* The offset of a scalar on a tape, or of a leaf that was used there before; else -1. */
+INLINED Py_ssize_t find_operand(PyObject *value, PyObject *tape)
+{
+    if (SCALAR(value)->tape == tape)
+        return SCALAR(value)->offset;
+    return SCALAR(value)->tape == Py_None && PyDict_GET_SIZE(running) == 0 ? find_leaf(value, tape) : -1;
+}
+
+INLINED PyObject *record_unary(ScalarOp *op, OpBody of_values, int has_kinks, PyObject *self)
+{
+    if (!IS_SCALAR(self) || !is_plain(has_kinks))
+        return apply_unary(op, self, NULL);
+    PyObject *tape = find_tape(self);
+    PyByteArrayObject *rows = find_rows(tape);
+    const Py_ssize_t offset = rows == NULL ? -1 : find_operand(self, tape);
+    Outcome outcome;
+    if (offset < 0 || of_values(SCALAR(self)->number, 0.0, &outcome))
+        return apply_unary(op, self, NULL);
+    return append_node(Py_TYPE(self), Py_NewRef(tape), rows, &outcome, offset, LITERAL, op->code);
+}
+
+INLINED PyObject *record_scalars(ScalarOp *op, OpBody of_values, PyObject *one, PyObject *two)
+{
+    PyObject *tape = SCALAR(one)->tape == Py_None && SCALAR(two)->tape != Py_None ? SCALAR(two)->tape : find_tape(one);
+    PyByteArrayObject *rows = find_rows(tape);
+    const Py_ssize_t first = rows == NULL ? -1 : find_operand(one, tape);
+    const Py_ssize_t second = first < 0 ? -1 : find_operand(two, tape);
+    Outcome outcome;
+    if (second < 0 || of_values(SCALAR(one)->number, SCALAR(two)->number, &outcome))
+        return apply_binary(op, one, two, NULL);
+    PyTypeObject *kind = Py_TYPE(one) == scalar_class ? Py_TYPE(two) : numpy_scalar_class;
+    return append_node(kind, Py_NewRef(tape), rows, &outcome, first, second, op->code);
+}
+
+/* A float or an int; not one of NumPy's, which makes the result NumPy's. */
+INLINED int is_python_literal(PyObject *operand)
+{
+    return PyFloat_CheckExact(operand) || PyLong_CheckExact(operand);
+}
+
+INLINED PyObject *record_literal(ScalarOp *op, OpBody of_literal, PyObject *one, PyObject *two, int is_first)
+{
+    PyObject *self = is_first ? two : one;
+    PyObject *other = is_first ? one : two;
+    double literal = 0.0;
+    if (PyFloat_CheckExact(other))
+        literal = PyFloat_AS_DOUBLE(other);
+    else if (read_literal(other, &literal) != 1)
+        return apply_binary(op, one, two, NULL);
+    const double number = SCALAR(self)->number;
+    PyObject *tape = find_tape(self);
+    PyByteArrayObject *rows = find_rows(tape);
+    const Py_ssize_t offset = rows == NULL ? -1 : find_operand(self, tape);
+    Outcome outcome;
+    if (offset < 0 || of_literal(is_first ? literal : number, is_first ? number : literal, &outcome))
+        return apply_binary(op, one, two, NULL);
+    return append_node(Py_TYPE(self), Py_NewRef(tape), rows, &outcome, is_first ? LITERAL : offset,
+                       is_first ? offset : LITERAL, op->code);
+}
+
+INLINED PyObject *record_binary(ScalarOp *op, OpBody of_values, OpBody of_literal_second, OpBody of_literal_first,
+                                int has_kinks, PyObject *one, PyObject *two)
+{
+    if (is_plain(has_kinks)) {
+        if (IS_SCALAR(one) && IS_SCALAR(two))
+            return record_scalars(op, of_values, one, two);
+        if (IS_SCALAR(one) && is_python_literal(two))
+            return record_literal(op, of_literal_second, one, two, 0);
+        if (is_python_literal(one) && IS_SCALAR(two))
+            return record_literal(op, of_literal_first, one, two, 1);
+    }
+    return apply_binary(op, one, two, NULL);
+}
+
+#include "op_bodies.h"
+
+#define OP_COUNT ((Py_ssize_t)(sizeof(OPS) / sizeof(OPS[0])))
+
 static PyObject *scalar_compare(PyObject *self, PyObject *other, int sign)
 {
     const int is_numpy = Py_TYPE(self) == numpy_scalar_class;
@@ -691,8 +688,8 @@ static PyObject *scalar_compare(PyObject *self, PyObject *other, int sign)
                          (is_numpy && Py_TYPE(other) == numpy_scalar_class);
     if (!is_known || (!is_numpy && PyDict_GET_SIZE(paused) != 0) || (sign == Py_EQ && PyList_GET_SIZE(last_lookup) != 0))
         return PyObject_CallFunctionObjArgs(comparisons[is_numpy][sign], self, other, NULL);
-    const double a = FIELDS(self)->number;
-    const double b = PyFloat_CheckExact(other) ? PyFloat_AS_DOUBLE(other) : FIELDS(other)->number;
+    const double a = SCALAR(self)->number;
+    const double b = PyFloat_CheckExact(other) ? PyFloat_AS_DOUBLE(other) : SCALAR(other)->number;
     int truth = 0;
     switch (sign) {
     case Py_LT: truth = a < b; break;
@@ -740,6 +737,14 @@ static PyObject *apply_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t c
     return result;
 }
 
+static PyGetSetDef scalar_getset[] = {
+    {"_data", get_data, set_data, "The number.", NULL},
+    {"_index", get_index, set_index, "The offset on the tape.", NULL},
+    {"data", read_number, assign_number, "The number; a leaf can be given a new one.", NULL},
+    {"grad", read_gradient, assign_gradient, "The gradient of the last `backward()`; on leaves, gradients add up.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyMethodDef scalar_methods[] = {
     {"__array_ufunc__", (PyCFunction)(void (*)(void))apply_ufunc, METH_FASTCALL | METH_KEYWORDS,
      "Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."},
@@ -752,6 +757,7 @@ static PyType_Slot scalar_slots[] = {
     {Py_tp_traverse, scalar_traverse},
     {Py_tp_clear, scalar_clear},
     {Py_tp_alloc, scalar_alloc},
+    {Py_tp_free, scalar_free},
     {Py_tp_richcompare, scalar_compare},
     {Py_tp_getset, scalar_getset},
     {Py_tp_methods, scalar_methods},
@@ -791,7 +797,7 @@ static PyObject *make_class(PyObject *module, const char *name, PyTypeObject *ba
 {
     PyType_Spec spec = {
         .name = name,
-        .basicsize = (int)(scalar_fields + (Py_ssize_t)sizeof(ScalarFields)),
+        .basicsize = sizeof(Scalar),
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
         .slots = slots,
     };
@@ -814,16 +820,25 @@ static PyObject *make_scalar_classes(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_RuntimeError, "the classes of scalars were made before");
         return NULL;
     }
-    const char *const names[] = {"_data", "_notes", "_tape", NULL};
-    Py_ssize_t *const offsets[] = {&value_data, &value_notes, &value_tape};
+    Py_ssize_t data, index, notes, tape;
+    const char *const names[] = {"_data", "_index", "_notes", "_tape", NULL};
+    Py_ssize_t *const offsets[] = {&data, &index, &notes, &tape};
     if (find_slots(base, names, offsets) < 0)
         return NULL;
+    if (data != offsetof(Scalar, data) || index != offsetof(Scalar, offset) || notes != offsetof(Scalar, notes) ||
+        tape != offsetof(Scalar, tape) || base->tp_basicsize != offsetof(Scalar, number)) {
+        PyErr_SetString(PyExc_TypeError, "the slots of values are not those that the recorder was written for");
+        return NULL;
+    }
     weakrefs = base->tp_weaklistoffset; /* negative where Python keeps them before the object */
     if (weakrefs == 0 || base->tp_itemsize != 0 || base->tp_dictoffset != 0) {
         PyErr_SetString(PyExc_TypeError, "values need weak references and no dict");
         return NULL;
     }
-    scalar_fields = base->tp_basicsize;
+#if HIDES_SCALARS
+    head_bytes = sizeof(CollectorHead) + (weakrefs < 0 ? 2 * sizeof(PyObject *) : 0);
+    place_bytes = (head_bytes + sizeof(Scalar) + 15) / 16 * 16;
+#endif
     PyObject *scalar = make_class(module, name, base, scalar_slots);
     if (scalar == NULL)
         return NULL;
@@ -832,6 +847,7 @@ static PyObject *make_scalar_classes(PyObject *module, PyObject *args)
         Py_DECREF(scalar);
         return NULL;
     }
+    value_class = (PyTypeObject *)Py_NewRef(base);
     scalar_class = (PyTypeObject *)Py_NewRef(scalar);
     numpy_scalar_class = (PyTypeObject *)Py_NewRef(numpy_scalar);
     return Py_BuildValue("NN", scalar, numpy_scalar);
@@ -915,7 +931,9 @@ static PyObject *connect(PyObject *Py_UNUSED(module), PyObject *given)
         take(given, "chosen_convention", NULL, &chosen_convention) < 0 ||
         take(given, "place_one", NULL, &place_one) < 0 || take(given, "place_two", NULL, &place_two) < 0 ||
         take(given, "numpy_true", NULL, &numpy_true) < 0 || take(given, "numpy_false", NULL, &numpy_false) < 0 ||
-        take(given, "hypot", NULL, &hypot_function) < 0 ||
+        take(given, "hypot", NULL, &hypot_function) < 0 || take(given, "current_tape", NULL, &current_tape) < 0 ||
+        take(given, "data_property", &PyProperty_Type, &data_property) < 0 ||
+        take(given, "grad_property", &PyProperty_Type, &grad_property) < 0 ||
         take_helpers(given, "python_helpers", &helpers[0]) < 0 || take_helpers(given, "numpy_helpers", &helpers[1]) < 0 ||
         take_comparisons(given, "python_comparisons", comparisons[0]) < 0 ||
         take_comparisons(given, "numpy_comparisons", comparisons[1]) < 0 || take_ops(given) < 0)
@@ -930,12 +948,13 @@ static PyObject *connect(PyObject *Py_UNUSED(module), PyObject *given)
         return NULL;
     }
     memcpy(extra_row, PyBytes_AS_STRING(row), ROW_SIZE);
-    const char *const tape_names[] = {"buffer", "owner", "serial", "extras", "leaves", "kind", "guard", NULL};
+    const char *const tape_names[] = {"buffer", "owner", "serial", "extras", "leaves", "kind", "guard", "hooks", NULL};
     Py_ssize_t *const tape_offsets[] = {&tape_buffer, &tape_owner, &tape_serial, &tape_extras,
-                                        &tape_leaves, &tape_kind,  &tape_guard};
-    const char *const note_names[] = {"constant", "serial", "offset", "home", "grad", "hooks", "passes", NULL};
-    Py_ssize_t *const note_offsets[] = {&notes_constant, &notes_serial, &notes_offset, &notes_home,
-                                        &notes_grad,     &notes_hooks,  &notes_passes};
+                                        &tape_leaves, &tape_kind,  &tape_guard,  &tape_hooks};
+    const char *const note_names[] = {"constant", "serial", "offset", "home", "grad",
+                                      "hooks",    "passes", "name",   "born", NULL};
+    Py_ssize_t *const note_offsets[] = {&notes_constant, &notes_serial, &notes_offset, &notes_home, &notes_grad,
+                                        &notes_hooks,    &notes_passes, &notes_name,   &notes_born};
     if (find_slots(tape_class, tape_names, tape_offsets) < 0 || find_slots(notes_class, note_names, note_offsets) < 0)
         return NULL;
     PyObject *asks = PyDict_GetItemString(given, "asks_convention");
@@ -950,6 +969,7 @@ static PyObject *connect(PyObject *Py_UNUSED(module), PyObject *given)
     max_passes = PyLong_AsSsize_t(passes);
     if (asks_convention < 0 || PyErr_Occurred())
         return NULL;
+    value_class->tp_vectorcall = make_value;
     is_connected = 1;
     Py_RETURN_NONE;
 }
@@ -1068,6 +1088,8 @@ static PyObject *op_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unuse
     return names;
 }
 
+#include "trace_rows.h"
+
 static PyMethodDef functions[] = {
     {"make_scalar_classes", make_scalar_classes, METH_VARARGS, "Make the two classes of scalars."},
     {"connect", connect, METH_O, "Take what the Python side knows."},
@@ -1075,9 +1097,20 @@ static PyMethodDef functions[] = {
     {"make_function", make_function, METH_O, "Return the function that applies an op to scalars."},
     {"connect_ufuncs", connect_ufuncs, METH_VARARGS, "Record ops where NumPy calls ufuncs on scalars."},
     {"op_names", op_names, METH_NOARGS, "Return the names of the ops that have a body here."},
+#if HIDES_SCALARS
     {"watch_collector", watch_collector, METH_VARARGS, "Show all scalars to the collector when a full collection begins."},
+#endif
+    {"note_latest", note_latest, METH_O, "Note the tape that an op on leaves alone began last."},
     {"deliver", deliver, METH_VARARGS, "Add the gradients of a sweep to the leaves of a tape."},
     {"mark_reached", mark_reached, METH_VARARGS, "Mark the nodes that a sweep visited without leaving a gradient."},
+    {"sweep_plainly", (PyCFunction)(void (*)(void))sweep_plainly, METH_FASTCALL,
+     "Run a backward pass that is a matter of numbers alone."},
+    {"begin_trace", begin_trace, METH_VARARGS, "Record the rows of a trace; returns what to restore when it ends."},
+    {"install_traced_operator", install_traced_operator, METH_VARARGS, "Give traced numbers an operator."},
+    {"apply_traced_op", (PyCFunction)(void (*)(void))apply_traced_op, METH_FASTCALL, "Record an op of traced numbers."},
+    {"is_plain_trace", is_plain_on, METH_O, "Return whether no block changes how a trace records on a tape."},
+    {"connect_traces", connect_traces, METH_O, "Take what the Python side knows about traced numbers."},
+    {"mark_needed", mark_needed, METH_VARARGS, "Mark the rows that marked rows depend on."},
     {"pull_rows", pull_rows, METH_VARARGS, "Pass on the gradients of the nodes of a span, last one first."},
     {NULL, NULL, 0, NULL},
 };
@@ -1093,15 +1126,11 @@ static int execute(PyObject *module)
     gradient_list_class = (PyTypeObject *)PyType_FromModuleAndSpec(module, &gradients_spec, NULL);
     if (gradient_list_class == NULL || PyModule_AddObjectRef(module, "GradientList", (PyObject *)gradient_list_class) < 0)
         return -1;
+    sites_class = (PyTypeObject *)PyType_FromModuleAndSpec(module, &sites_spec, NULL);
+    if (sites_class == NULL || PyModule_AddObjectRef(module, "TraceSites", (PyObject *)sites_class) < 0)
+        return -1;
 #if HIDES_SCALARS
-    PyObject *collector = PyImport_ImportModule("gc");
-    PyObject *callbacks = collector == NULL ? NULL : PyObject_GetAttrString(collector, "callbacks");
-    PyObject *watcher = callbacks == NULL ? NULL : PyObject_GetAttrString(module, "watch_collector");
-    const int failed = watcher == NULL || !PyList_Check(callbacks) || PyList_Append(callbacks, watcher) < 0;
-    Py_XDECREF(watcher);
-    Py_XDECREF(callbacks);
-    Py_XDECREF(collector);
-    if (failed)
+    if (begin_watching(module) < 0)
         return -1;
 #endif
     if (PyModule_AddStringConstant(module, "FINGERPRINT", RECORDER_FINGERPRINT) < 0)

@@ -2,6 +2,8 @@
 
 enum { ABSENT, NUMBER, OBJECT };
 
+/* What is added to -0.0 stays what it is, to the last bit, so it stands for a gradient that is absent. Both arrays have
+   one element more, for what flows to a literal. */
 typedef struct {
     PyObject_HEAD
     Py_ssize_t size;
@@ -11,6 +13,25 @@ typedef struct {
 } GradientList;
 
 static PyTypeObject *gradient_list_class;
+
+static GradientList *make_gradients(PyTypeObject *kind, Py_ssize_t size)
+{
+    GradientList *self = (GradientList *)kind->tp_alloc(kind, 0);
+    if (self == NULL)
+        return NULL;
+    self->objects = PyDict_New();
+    self->numbers = PyMem_Malloc(((size_t)size + 1) * sizeof(double));
+    self->kinds = PyMem_Calloc((size_t)size + 1, 1);
+    self->size = size;
+    if (self->objects == NULL || self->numbers == NULL || self->kinds == NULL) {
+        Py_DECREF(self);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t k = 0; k <= size; k++)
+        self->numbers[k] = -0.0;
+    return self;
+}
 
 static PyObject *gradients_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
 {
@@ -25,18 +46,7 @@ static PyObject *gradients_new(PyTypeObject *kind, PyObject *args, PyObject *kwa
         PyErr_SetString(PyExc_ValueError, "the size of a GradientList is not negative");
         return NULL;
     }
-    GradientList *self = (GradientList *)kind->tp_alloc(kind, 0);
-    if (self == NULL)
-        return NULL;
-    self->objects = PyDict_New();
-    self->numbers = PyMem_Calloc((size_t)size + 1, sizeof(double));
-    self->kinds = PyMem_Calloc((size_t)size + 1, 1);
-    self->size = size;
-    if (self->objects == NULL || self->numbers == NULL || self->kinds == NULL) {
-        Py_DECREF(self);
-        return PyErr_NoMemory();
-    }
-    return (PyObject *)self;
+    return (PyObject *)make_gradients(kind, size);
 }
 
 static int gradients_traverse(PyObject *self, visitproc visit, void *arg)
@@ -112,7 +122,7 @@ static int gradients_assign(PyObject *self, Py_ssize_t k, PyObject *gradient)
     }
     const int was_object = list->kinds[k] == OBJECT;
     list->kinds[k] = gradient == Py_None ? ABSENT : NUMBER;
-    list->numbers[k] = gradient == Py_None ? 0.0 : PyFloat_AS_DOUBLE(gradient);
+    list->numbers[k] = gradient == Py_None ? -0.0 : PyFloat_AS_DOUBLE(gradient);
     if (was_object) {
         PyObject *key = PyLong_FromSsize_t(k);
         if (key == NULL)
@@ -178,34 +188,145 @@ static int pass_object_on(GradientList *list, Py_ssize_t from, Py_ssize_t to, do
     return failed;
 }
 
-static inline int pass_on(GradientList *list, Py_ssize_t from, Py_ssize_t to, double slope)
+static int pass_on(GradientList *list, Py_ssize_t from, Py_ssize_t to, double slope)
 {
     if (list->kinds[from] == NUMBER && list->kinds[to] != OBJECT) {
-        const double sent = list->numbers[from] * slope;
-        list->numbers[to] = list->kinds[to] == ABSENT ? sent : list->numbers[to] + sent;
+        list->numbers[to] += list->numbers[from] * slope;
         list->kinds[to] = NUMBER;
         return 0;
     }
     return pass_object_on(list, from, to, slope);
 }
 
+/* Find the extra node at an offset, a borrowed reference or NULL if there is none; -1 on an error. */
+static int find_extra(PyObject *tape, Py_ssize_t offset, PyObject **extra)
+{
+    PyObject *extras = SLOT(tape, tape_extras);
+    *extra = NULL;
+    if (extras == NULL || !PyDict_Check(extras))
+        return 0;
+    PyObject *key = PyLong_FromSsize_t(offset);
+    if (key == NULL)
+        return -1;
+    *extra = PyDict_GetItemWithError(extras, key);
+    Py_DECREF(key);
+    return *extra == NULL && PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *sources_of(PyObject *extra)
+{
+    PyObject *sources = PyTuple_Check(extra) && PyTuple_GET_SIZE(extra) > 1 ? PyTuple_GET_ITEM(extra, 1) : NULL;
+    return sources != NULL && PyTuple_Check(sources) ? sources : NULL;
+}
+
 /* Whether an extra node passes its gradient on by Python code: it has sources, or its gradient is not a float. */
 static int needs_python(PyObject *tape, GradientList *list, Py_ssize_t offset, Py_ssize_t node)
 {
-    PyObject *extras = SLOT(tape, tape_extras);
-    PyObject *key = PyLong_FromSsize_t(offset);
-    if (key == NULL || extras == NULL || !PyDict_Check(extras)) {
-        Py_XDECREF(key);
-        return key == NULL ? -1 : 0;
-    }
-    PyObject *extra = PyDict_GetItemWithError(extras, key);
-    Py_DECREF(key);
+    PyObject *extra;
+    if (find_extra(tape, offset, &extra) < 0)
+        return -1;
     if (extra == NULL)
-        return PyErr_Occurred() ? -1 : 0;
-    if (list->kinds[node] != NUMBER || !PyTuple_Check(extra) || PyTuple_GET_SIZE(extra) < 2)
-        return 1;
-    PyObject *sources = PyTuple_GET_ITEM(extra, 1);
-    return !PyTuple_Check(sources) || PyTuple_GET_SIZE(sources) != 0;
+        return 0;
+    PyObject *sources = sources_of(extra);
+    return list->kinds[node] != NUMBER || sources == NULL || PyTuple_GET_SIZE(sources) != 0;
+}
+
+typedef struct {
+    double p, q;
+    int32_t a, b;
+} Slopes;
+
+static inline Slopes read_slopes(const char *row)
+{
+    Slopes slopes;
+    memcpy(&slopes.p, row + 8, 8);
+    memcpy(&slopes.q, row + 16, 8);
+    memcpy(&slopes.a, row + 24, 4);
+    memcpy(&slopes.b, row + 28, 4);
+    return slopes;
+}
+
+/* Pass on the gradients of packed rows, all of which are floats, from a node down to `low`. Returns the first node that
+   needs more care (an extra one, or one that reads a later one), or low - 1. */
+static Py_ssize_t pull_numbers(const char *rows, GradientList *list, Py_ssize_t start, Py_ssize_t low, Py_ssize_t node)
+{
+    double *numbers = list->numbers;
+    unsigned char *kinds = list->kinds;
+    const Py_ssize_t nowhere = list->size;
+    for (; node >= low; node--) {
+        if (kinds[node] == ABSENT)
+            continue;
+        const Slopes slopes = read_slopes(rows + start + node * ROW_SIZE);
+        const Py_ssize_t a = slopes.a - start;
+        const Py_ssize_t b = slopes.b - start;
+        if (slopes.a == EXTRA || a >= node * ROW_SIZE || b >= node * ROW_SIZE)
+            break;
+        /* Without branches, as no processor could guess them: what flows to a literal flows nowhere. */
+        const Py_ssize_t first = a < 0 ? nowhere : (Py_ssize_t)((size_t)a / ROW_SIZE);
+        const Py_ssize_t second = b < 0 ? nowhere : (Py_ssize_t)((size_t)b / ROW_SIZE);
+        const double g = numbers[node];
+        numbers[second] += g * slopes.q;
+        kinds[second] = NUMBER;
+        numbers[first] += g * slopes.p;
+        kinds[first] = NUMBER;
+    }
+    return node;
+}
+
+/* Pass on the gradient of a node that may be an extra one, or have a gradient that is not a float; -1 on an error. */
+static int pull_carefully(PyObject *tape, GradientList *list, Py_ssize_t start, Py_ssize_t node, PyObject *pull_extra)
+{
+    const Py_ssize_t offset = start + node * ROW_SIZE;
+    const Slopes slopes = read_slopes(PyByteArray_AS_STRING(SLOT(tape, tape_buffer)) + offset);
+    /* A source is an earlier row. */
+    if (slopes.a >= offset || slopes.b >= offset) {
+        PyErr_SetString(PyExc_SystemError, "a row reads a later one");
+        return -1;
+    }
+    if (slopes.b >= 0 && slopes.b >= start && pass_on(list, node, (slopes.b - start) / ROW_SIZE, slopes.q) < 0)
+        return -1;
+    if (slopes.a >= 0)
+        return slopes.a >= start ? pass_on(list, node, (slopes.a - start) / ROW_SIZE, slopes.p) : 0;
+    const int is_needed = slopes.a == EXTRA ? needs_python(tape, list, offset, node) : 0;
+    if (is_needed <= 0)
+        return is_needed;
+    PyObject *done = PyObject_CallFunction(pull_extra, "n", node);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+#define NODES_BETWEEN_SIGNALS 0x10000
+
+/* Pass on the gradients of the nodes from `low` up to `high`, last one first; -1 on an error. */
+static int pull_span(PyObject *tape, GradientList *list, Py_ssize_t start, Py_ssize_t low, Py_ssize_t high,
+                     PyObject *pull_extra)
+{
+    PyObject *buffer = SLOT(tape, tape_buffer);
+    if (buffer == NULL || !PyByteArray_CheckExact(buffer) || start < 0 || low < 0 || high > list->size) {
+        PyErr_SetString(PyExc_IndexError, "the rows of a sweep are out of range");
+        return -1;
+    }
+    Py_ssize_t node = high - 1;
+    while (node >= low) {
+        /* What an object's `*` and `+` run, and a signal, may have changed the tape. */
+        if (SLOT(tape, tape_buffer) != buffer || start + (node + 1) * ROW_SIZE > PyByteArray_GET_SIZE(buffer)) {
+            PyErr_SetString(PyExc_RuntimeError, "the tape is shorter than its sweep");
+            return -1;
+        }
+        const Py_ssize_t pause = Py_MAX(low, node - NODES_BETWEEN_SIGNALS);
+        Py_ssize_t next = node;
+        if (list->objects != NULL && PyDict_GET_SIZE(list->objects) == 0)
+            next = pull_numbers(PyByteArray_AS_STRING(buffer), list, start, pause, node);
+        if (next >= pause) {
+            if (list->kinds[next] != ABSENT && pull_carefully(tape, list, start, next, pull_extra) < 0)
+                return -1;
+            next--;
+        }
+        if ((next / NODES_BETWEEN_SIGNALS != node / NODES_BETWEEN_SIGNALS) && PyErr_CheckSignals() < 0)
+            return -1;
+        node = next;
+    }
+    return 0;
 }
 
 static PyObject *pull_rows(PyObject *Py_UNUSED(module), PyObject *args)
@@ -219,53 +340,8 @@ static PyObject *pull_rows(PyObject *Py_UNUSED(module), PyObject *args)
         PyErr_SetString(PyExc_TypeError, "pull_rows needs a tape");
         return NULL;
     }
-    PyObject *buffer = SLOT(tape, tape_buffer);
-    if (buffer == NULL || !PyByteArray_CheckExact(buffer) || start < 0 || low < 0 || high > list->size ||
-        start + high * ROW_SIZE > PyByteArray_GET_SIZE(buffer)) {
-        PyErr_SetString(PyExc_IndexError, "the rows of a sweep are out of range");
+    if (pull_span(tape, list, start, low, high, pull_extra) < 0)
         return NULL;
-    }
-    for (Py_ssize_t node = high - 1; node >= low; node--) {
-        if ((node & 0xffff) == 0 && PyErr_CheckSignals() < 0)
-            return NULL;
-        if (list->kinds[node] == ABSENT)
-            continue;
-        const Py_ssize_t offset = start + node * ROW_SIZE;
-        /* What an object's `*` and `+` run may have changed the tape. */
-        if (SLOT(tape, tape_buffer) != buffer || offset + ROW_SIZE > PyByteArray_GET_SIZE(buffer)) {
-            PyErr_SetString(PyExc_RuntimeError, "the tape changed during a sweep");
-            return NULL;
-        }
-        const char *row = PyByteArray_AS_STRING(buffer) + offset;
-        double p, q;
-        int32_t a, b;
-        memcpy(&p, row + 8, 8);
-        memcpy(&q, row + 16, 8);
-        memcpy(&a, row + 24, 4);
-        memcpy(&b, row + 28, 4);
-        /* A source is an earlier row. */
-        if (a >= offset || b >= offset) {
-            PyErr_SetString(PyExc_SystemError, "a row reads a later one");
-            return NULL;
-        }
-        if (b >= start && pass_on(list, node, (b - start) / ROW_SIZE, q) < 0)
-            return NULL;
-        if (a >= start) {
-            if (pass_on(list, node, (a - start) / ROW_SIZE, p) < 0)
-                return NULL;
-        }
-        else if (a == EXTRA) {
-            const int is_needed = needs_python(tape, list, offset, node);
-            if (is_needed < 0)
-                return NULL;
-            if (is_needed) {
-                PyObject *done = PyObject_CallFunction(pull_extra, "n", node);
-                if (done == NULL)
-                    return NULL;
-                Py_DECREF(done);
-            }
-        }
-    }
     Py_RETURN_NONE;
 }
 
@@ -279,18 +355,11 @@ static void mark_zero(GradientList *list, char *is_zero, Py_ssize_t offset)
 /* Mark the sources of an extra node; -1 on an error. */
 static int mark_sources(PyObject *tape, GradientList *list, char *is_zero, Py_ssize_t offset)
 {
-    PyObject *extras = SLOT(tape, tape_extras);
-    PyObject *key = PyLong_FromSsize_t(offset);
-    if (key == NULL || extras == NULL || !PyDict_Check(extras)) {
-        Py_XDECREF(key);
-        return key == NULL ? -1 : 0;
-    }
-    PyObject *extra = PyDict_GetItemWithError(extras, key);
-    Py_DECREF(key);
-    if (extra == NULL)
-        return PyErr_Occurred() ? -1 : 0;
-    PyObject *sources = PyTuple_Check(extra) && PyTuple_GET_SIZE(extra) > 1 ? PyTuple_GET_ITEM(extra, 1) : NULL;
-    for (Py_ssize_t k = 0; sources != NULL && PyTuple_Check(sources) && k < PyTuple_GET_SIZE(sources); k++) {
+    PyObject *extra;
+    if (find_extra(tape, offset, &extra) < 0)
+        return -1;
+    PyObject *sources = extra == NULL ? NULL : sources_of(extra);
+    for (Py_ssize_t k = 0; sources != NULL && k < PyTuple_GET_SIZE(sources); k++) {
         const Py_ssize_t source = PyLong_AsSsize_t(PyTuple_GET_ITEM(sources, k));
         if (source == -1 && PyErr_Occurred())
             return -1;
@@ -299,16 +368,12 @@ static int mark_sources(PyObject *tape, GradientList *list, char *is_zero, Py_ss
     return 0;
 }
 
-/* mark_reached(tape, gradients): 1 for each node that a sweep visited without leaving a gradient, in a bytearray. */
-static PyObject *mark_reached(PyObject *Py_UNUSED(module), PyObject *args)
+/* 1 for each node that a sweep visited without leaving a gradient, in a bytearray. */
+static PyObject *mark_nodes(PyObject *tape, GradientList *list)
 {
-    PyObject *tape;
-    GradientList *list;
-    if (!PyArg_ParseTuple(args, "OO!", &tape, gradient_list_class, &list))
-        return NULL;
-    PyObject *buffer = is_connected && Py_TYPE(tape) == tape_class ? SLOT(tape, tape_buffer) : NULL;
+    PyObject *buffer = SLOT(tape, tape_buffer);
     if (buffer == NULL || !PyByteArray_CheckExact(buffer) || list->size * ROW_SIZE > PyByteArray_GET_SIZE(buffer)) {
-        PyErr_SetString(PyExc_TypeError, "mark_reached needs a tape and the gradients of its nodes");
+        PyErr_SetString(PyExc_TypeError, "a tape is shorter than its gradients");
         return NULL;
     }
     PyObject *marks = PyByteArray_FromStringAndSize(NULL, list->size);
@@ -321,33 +386,69 @@ static PyObject *mark_reached(PyObject *Py_UNUSED(module), PyObject *args)
         const int is_present = list->kinds[node] != ABSENT;
         if (!is_present && !is_zero[node])
             continue;
-        const char *row = PyByteArray_AS_STRING(buffer) + node * ROW_SIZE;
-        int32_t sources[2];
-        memcpy(sources, row + 24, 8);
-        if (sources[0] == EXTRA && mark_sources(tape, list, is_zero, node * ROW_SIZE) < 0) {
+        const Slopes slopes = read_slopes(PyByteArray_AS_STRING(buffer) + node * ROW_SIZE);
+        if (slopes.a == EXTRA && mark_sources(tape, list, is_zero, node * ROW_SIZE) < 0) {
             Py_DECREF(marks);
             return NULL;
         }
-        for (int k = 0; k < 2; k++)
-            mark_zero(list, is_zero, sources[k] <= BLOCKED ? BLOCKED - (Py_ssize_t)sources[k] : sources[k]);
+        mark_zero(list, is_zero, slopes.a <= BLOCKED ? BLOCKED - (Py_ssize_t)slopes.a : slopes.a);
+        mark_zero(list, is_zero, slopes.b <= BLOCKED ? BLOCKED - (Py_ssize_t)slopes.b : slopes.b);
     }
     return marks;
 }
 
-/* Add a gradient to that of a leaf as `deliver_gradients` does: 1 if that was done, 0 if Python has to do it. */
-static int deliver_number(PyObject *leaf, double gradient, PyObject *place)
+static PyObject *mark_reached(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *tape;
+    GradientList *list;
+    if (!PyArg_ParseTuple(args, "OO!", &tape, gradient_list_class, &list))
+        return NULL;
+    if (!is_connected || Py_TYPE(tape) != tape_class) {
+        PyErr_SetString(PyExc_TypeError, "mark_reached needs a tape and the gradients of its nodes");
+        return NULL;
+    }
+    return mark_nodes(tape, list);
+}
+
+/* Add an item to a tuple in a slot; -1 on an error. */
+static int extend_tuple(PyObject **slot, PyObject *item)
+{
+    const Py_ssize_t size = PyTuple_GET_SIZE(*slot);
+    PyObject *longer = PyTuple_New(size + 1);
+    if (longer == NULL)
+        return -1;
+    for (Py_ssize_t k = 0; k < size; k++)
+        PyTuple_SET_ITEM(longer, k, Py_NewRef(PyTuple_GET_ITEM(*slot, k)));
+    PyTuple_SET_ITEM(longer, size, Py_NewRef(item));
+    Py_SETREF(*slot, longer);
+    return 0;
+}
+
+/* The notes of a leaf whose gradient is a float or None, and which has no hooks; NULL for every other value. */
+static PyObject *find_plain_notes(PyObject *leaf)
 {
     PyObject *notes = IS_SCALAR(leaf) && tape_of(leaf) == NULL ? notes_of(leaf) : NULL;
     PyObject *hooks = notes == NULL ? NULL : SLOT(notes, notes_hooks);
     PyObject *passes = notes == NULL ? NULL : SLOT(notes, notes_passes);
     PyObject *held = notes == NULL ? NULL : SLOT(notes, notes_grad);
-    if (hooks == NULL || !PyList_CheckExact(hooks) || PyList_GET_SIZE(hooks) != 0 || passes == NULL ||
-        !PyList_CheckExact(passes) || held == NULL || (held != Py_None && !PyFloat_CheckExact(held)))
+    if (hooks == NULL || !PyTuple_CheckExact(hooks) || PyTuple_GET_SIZE(hooks) != 0 || passes == NULL ||
+        !PyTuple_CheckExact(passes) || held == NULL || (held != Py_None && !PyFloat_CheckExact(held)))
+        return NULL;
+    return notes;
+}
+
+/* Add a gradient to that of a leaf as `deliver_gradients` does: 1 if that was done, 0 if Python has to do it. */
+static int deliver_number(PyObject *leaf, double gradient, PyObject *place)
+{
+    PyObject *notes = find_plain_notes(leaf);
+    if (notes == NULL)
         return 0;
+    PyObject *held = SLOT(notes, notes_grad);
+    PyObject *passes = SLOT(notes, notes_passes);
     PyObject *sum = PyFloat_FromDouble(held == Py_None ? gradient : PyFloat_AS_DOUBLE(held) + gradient);
     if (sum == NULL)
         return -1;
-    if (PyList_GET_SIZE(passes) < max_passes && PyList_Append(passes, place) < 0) {
+    if (PyTuple_GET_SIZE(passes) < max_passes && extend_tuple(&SLOT(notes, notes_passes), place) < 0) {
         Py_DECREF(sum);
         return -1;
     }
@@ -393,4 +494,78 @@ static PyObject *deliver(PyObject *Py_UNUSED(module), PyObject *args)
     }
     Py_DECREF(items);
     Py_RETURN_NONE;
+}
+
+/* Whether a sweep over a tape runs no Python code: there is no hook, and every node is a row or a plain leaf. */
+static int is_swept_plainly(PyObject *tape)
+{
+    PyObject *hooks = SLOT(tape, tape_hooks);
+    PyObject *extras = SLOT(tape, tape_extras);
+    PyObject *leaves = SLOT(tape, tape_leaves);
+    if (hooks == NULL || !PyDict_Check(hooks) || PyDict_GET_SIZE(hooks) != 0 || extras == NULL ||
+        !PyDict_Check(extras) || leaves == NULL || !PyDict_Check(leaves) ||
+        PyDict_GET_SIZE(extras) != PyDict_GET_SIZE(leaves) || PyDict_GET_SIZE(paused) != 0)
+        return 0;
+    PyObject *offset, *leaf;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(leaves, &position, &offset, &leaf))
+        if (find_plain_notes(leaf) == NULL || !PyLong_CheckExact(offset))
+            return 0;
+    return 1;
+}
+
+/* Add the gradients of a sweep to the leaves of a tape that is swept plainly; -1 on an error. */
+static int deliver_plainly(PyObject *tape, GradientList *list, PyObject *place)
+{
+    PyObject *offset, *leaf;
+    PyObject *marks = NULL;
+    Py_ssize_t position = 0;
+    int done = 0;
+    while (done >= 0 && PyDict_Next(SLOT(tape, tape_leaves), &position, &offset, &leaf)) {
+        const Py_ssize_t node = PyLong_AsSsize_t(offset) / ROW_SIZE;
+        if (node < 0 || node >= list->size)
+            continue;
+        if (list->kinds[node] == NUMBER) {
+            done = deliver_number(leaf, list->numbers[node], place);
+            continue;
+        }
+        if (marks == NULL)
+            marks = mark_nodes(tape, list);
+        if (marks == NULL)
+            done = -1;
+        else if (PyByteArray_AS_STRING(marks)[node])
+            done = deliver_number(leaf, 0.0, place);
+    }
+    Py_XDECREF(marks);
+    return done;
+}
+
+/* sweep_plainly(tape, offset, place): the gradients of a backward pass from a node, after they were added to the leaves;
+   None if it is not a matter of numbers alone. */
+static PyObject *sweep_plainly(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3 || !is_connected || Py_TYPE(args[0]) != tape_class) {
+        PyErr_SetString(PyExc_TypeError, "sweep_plainly needs a tape, an offset and a place");
+        return NULL;
+    }
+    PyObject *tape = args[0];
+    const Py_ssize_t root = PyLong_AsSsize_t(args[1]);
+    if (root < 0 && PyErr_Occurred())
+        return NULL;
+    if (root < 0 || !is_swept_plainly(tape))
+        Py_RETURN_NONE;
+    GradientList *list = make_gradients(gradient_list_class, root / ROW_SIZE + 1);
+    if (list == NULL)
+        return NULL;
+    list->numbers[root / ROW_SIZE] = 1.0;
+    list->kinds[root / ROW_SIZE] = NUMBER;
+    const int failed = pull_span(tape, list, 0, 0, list->size, Py_None) < 0;
+    if (!failed && !is_swept_plainly(tape)) {
+        /* A signal came, and its handler changed something. */
+        Py_DECREF(list);
+        Py_RETURN_NONE;
+    }
+    if (failed || deliver_plainly(tape, list, args[2]) < 0)
+        Py_CLEAR(list);
+    return (PyObject *)list;
 }

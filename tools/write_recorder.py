@@ -22,7 +22,7 @@ HEAD = """\
 /* Written by tools/write_recorder.py from the op table; `make derive` writes it again. */
 """
 BODY = """
-static int {name}(double {a}, double {b}, Outcome *outcome)
+static inline int {name}(double {a}, double {b}, Outcome *outcome)
 {{
     int raised = 0;
 {lines}
@@ -36,19 +36,20 @@ static int {name}(double {a}, double {b}, Outcome *outcome)
 METHOD = """
 static PyObject *method_{name}(PyObject *self, PyObject *Py_UNUSED(unused))
 {{
-    return apply_unary(&OPS[{k}], self, NULL);
+    return record_unary(&OPS[{k}], {name}_of_values, {has_kinks}, self);
 }}
 """
 SIGN = """
 static PyObject *operator_{python}(PyObject *self)
 {{
-    return apply_unary(&OPS[{k}], self, NULL);
+    return record_unary(&OPS[{k}], {name}_of_values, {has_kinks}, self);
 }}
 """
 OPERATOR = """
 static PyObject *operator_{python}(PyObject *one, PyObject *two{modulus})
 {{
-{check}    return apply_binary(&OPS[{k}], one, two, NULL);
+{check}    return record_binary(&OPS[{k}], {name}_of_values, {name}_of_literal_second, {name}_of_literal_first,
+                         {has_kinks}, one, two);
 }}
 """
 MODULUS_CHECK = """\
@@ -190,7 +191,7 @@ def write_op_bodies() -> str:
     places = {op: k for k, (op, _, _) in enumerate(written)}
     text = [HEAD, *(body for _, bodies, _ in written for body in bodies)]
     text.append("\nstatic ScalarOp OPS[];\n".replace("OPS[]", f"OPS[{len(written)}]"))
-    text += [METHOD.format(name=op.name, k=k) for op, k in places.items() if len(op.inputs) == 1]
+    text += [METHOD.format(**_describe_op(op, k)) for op, k in places.items() if len(op.inputs) == 1]
     text += _write_operators(places)
     rows = "\n".join(row for _, _, row in written)
     text.append(f"\nstatic ScalarOp OPS[{len(written)}] = {{\n{rows}\n}};\n")
@@ -202,12 +203,12 @@ def _write_operators(places: dict[Elementwise, int]) -> list[str]:
     text = []
     slots = []
     for spelling, python in ARITHMETIC_METHODS.items():
-        k = places[_find_operator(TABLE.infix[spelling])]
+        op = _find_operator(TABLE.infix[spelling])
         is_power = python == "pow"
         text.append(
             OPERATOR.format(
                 python=python,
-                k=k,
+                **_describe_op(op, places[op]),
                 modulus=", PyObject *modulus" if is_power else "",
                 check=MODULUS_CHECK if is_power else "",
             )
@@ -215,11 +216,17 @@ def _write_operators(places: dict[Elementwise, int]) -> list[str]:
         slot = SLOT_NAMES.get(python, python)
         slots += [f"    {{Py_nb_{slot}, operator_{python}}},", f"    {{Py_nb_inplace_{slot}, operator_{python}}},"]
     signs: list[tuple[Any, str]] = [(TABLE.prefix[sign], python) for sign, python in SIGN_METHODS.items()]
-    for op, python in [*signs, (TABLE["absolute"], "abs")]:
-        text.append(SIGN.format(python=python, k=places[_find_operator(op)]))
+    for sign, python in [*signs, (TABLE["absolute"], "abs")]:
+        op = _find_operator(sign)
+        text.append(SIGN.format(python=python, **_describe_op(op, places[op])))
         slots.append(f"    {{Py_nb_{SLOT_NAMES.get(python, python)}, operator_{python}}},")
     joined = " \\\n".join(slots)
     return [*text, f"\n#define OPERATOR_SLOTS \\\n{joined}\n"]
+
+
+def _describe_op(op: Elementwise, k: int) -> dict[str, Any]:
+    """Return the words of the templates that say which op a function records."""
+    return {"name": op.name, "k": k, "has_kinks": int(has_kinks(op))}
 
 
 def _find_operator(op: Any) -> Elementwise:

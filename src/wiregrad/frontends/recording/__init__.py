@@ -1,7 +1,8 @@
 """Recording: Python and NumPy code that runs on values and is written down while it runs.
 
 Read `value` first (what users hold), then `record` (an op applied to values becomes a node) and `tape` (how nodes are
-stored and swept backward). The rest, from the bottom up:
+stored and swept backward, and whether the recorder in C, `recorder/`, or the one in Python stores numbers). The rest,
+from the bottom up:
 
 - `arguments`: nested containers as flat lists of leaves, arrays as read-only copies.
 - `user_code`: which line, call and loop step of the user's code is running, and what it does with a condition.
@@ -10,6 +11,8 @@ stored and swept backward). The rest, from the bottom up:
 - `hints`: messages for habits of other libraries, for functions without a rule, and for lines that cannot be recorded.
 - `scalar`, `dispatch`: the operators and methods of values, made from the op table; methods that are written in another
   way, and `x.at[i].set(v)`.
+- `filled_value`: `out = np.zeros(n); out[i] = v`, and recorded arrays that are changed in place.
+- `numpy_overlay`: NumPy's own constructors, made to see values while a function is recorded.
 - `scipy_dispatch`: how SciPy's functions, which do not ask their arguments, are taught to see values.
 - `session`: one function recorded at one point, and the sweeps from its results to its arguments.
 - `trace`: a function, or a value, as a circuit, with its groups and the names of its wires.

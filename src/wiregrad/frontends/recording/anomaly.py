@@ -18,8 +18,7 @@ from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, WATCHES, D
 from wiregrad.frontends.recording.user_code import user_place
 from wiregrad.ir import INPUT, Op, Place, Row
 from wiregrad.ir.scoped_settings import SettingBlock
-from wiregrad.ops.advice import Surroundings, find_advice
-from wiregrad.ops.faults import Fault, backward_fault, forward_fault, is_nan, is_nonfinite
+from wiregrad.ops.advice import Fault, Surroundings, backward_fault, find_advice, forward_fault, is_nan, is_nonfinite
 from wiregrad.passes import sweep_backward
 
 

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.dtypes import RECORDED_DTYPES
 from wiregrad.errors import GradientError, OperandError, ShapeError, format_user_line, short_repr
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops.functions import FUNCTIONS
@@ -66,19 +67,15 @@ def as_data(data: Any, what: str | Callable[[], str], *, strict: bool = False) -
     if array.dtype not in RECORDED_DTYPES:
         raise GradientError(
             f"{what} must be real or complex to be differentiated; "
-            f"got {_describe_data(array)}{_suggest_cast(array.dtype)}{format_user_line()}"
+            f"got {_describe_data(array)}{suggest_cast(array.dtype)}{format_user_line()}"
         )
     return ensure_owned(array)
 
 
-RECORDED_DTYPES = frozenset(map(np.dtype, ("float64", "float32", "complex128", "complex64")))
-"""The dtypes that can be differentiated."""
+def suggest_cast(dtype: np.dtype[Any]) -> str:
+    """Return what to write to get a dtype that all functions take.
 
-
-def _suggest_cast(dtype: np.dtype[Any]) -> str:
-    """Return what to write to get a dtype that can be differentiated.
-
-    >>> _suggest_cast(np.dtype(np.float16)), _suggest_cast(np.dtype(int))
+    >>> suggest_cast(np.dtype(np.float16)), suggest_cast(np.dtype(int))
     ('; write x.astype(np.float32)', '; use .astype(float)')
     """
     if dtype.kind in "iub":
@@ -105,7 +102,9 @@ def refuse_subclass(data: object, what: str) -> None:
     # NumPy imports this module late, and it takes 10 ms; before that there is no masked array.
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(data, masked.MaskedArray):
-        raise OperandError(f"{what} is a masked array, whose mask would be lost; fill it first{format_user_line()}")
+        raise OperandError(
+            f"{what} is a masked array, whose mask would be lost; fill it first, m.filled(0.0){format_user_line()}"
+        )
     if isinstance(data, np.ndarray) and type(data) not in PLAIN_ARRAY_CLASSES:
         name = type(data).__name__
         raise OperandError(

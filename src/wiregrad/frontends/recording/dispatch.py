@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from sys import getrefcount
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from wiregrad.dtypes import RECORDED_DTYPES, USUAL_DTYPES
 from wiregrad.errors import (
     ArityError,
     EscapeError,
@@ -35,27 +36,25 @@ from wiregrad.errors import (
     find_user_frame,
     format_user_line,
 )
-from wiregrad.frontends.recording.arguments import ensure_owned, flatten, tree_map, unflatten
-from wiregrad.frontends.recording.fillable_array import (
+from wiregrad.frontends.recording.arguments import ensure_owned, flatten, suggest_cast, tree_map, unflatten
+from wiregrad.frontends.recording.filled_value import (
     IN_PLACE_FUNCTIONS,
     LIKE_MAKERS,
-    FillableArray,
-    compute_where,
-    contents_of,
-    make_fillable,
-)
-from wiregrad.frontends.recording.filled_value import (
     VIEW_METHODS,
+    FillableArray,
     FilledValue,
     assign_as,
     assign_elements,
     begin_filling,
+    compute_where,
+    contents_of,
     copy_filled,
     duplicate,
     find_obstacle,
     freeze,
     install_updates,
     install_view_methods,
+    make_fillable,
     make_filled,
     match_array,
     read_elements,
@@ -72,7 +71,7 @@ from wiregrad.frontends.recording.hints import (
     rename_torch_keywords,
 )
 from wiregrad.frontends.recording.record import are_discrete, record_op
-from wiregrad.frontends.recording.recorder_choice import RECORDER
+from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.user_code import is_in_place
 from wiregrad.frontends.recording.value import (
     Value,
@@ -98,6 +97,7 @@ def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **se
         return _apply_ufunc_method(op, ufunc, method, inputs, settings)
     if op is not None:
         return record_op(op, inputs) if type(self) is Value else op(*inputs)
+    refuse_unusual_dtypes(name_scipy_ufunc(ufunc), inputs)
     entry = FUNCTIONS_BY_NUMPY.get(ufunc)
     if entry is not None:
         return _run_or_concrete(entry, ufunc, inputs, settings)
@@ -136,6 +136,18 @@ def name_scipy_ufunc(ufunc: np.ufunc) -> str:
     # A ufunc knows neither its module nor, if it has two names, both of them.
     special = sys.modules.get("scipy.special")
     return f"scipy.special.{ufunc.__name__}" if getattr(special, ufunc.__name__, None) is ufunc else ""
+
+
+def refuse_unusual_dtypes(name: str, args: Sequence[Any]) -> None:
+    """Raise if a function of SciPy is given a float16 or long double value; an empty name is none of SciPy's.
+
+    SciPy takes some of them, refuses others, and widens others again, in every function as its C code has it.
+    """
+    for x in args if name else ():
+        if isinstance(x, Value) and x.dtype.kind in "fc" and x.dtype not in USUAL_DTYPES:
+            raise OperandError(
+                f"{name} takes values of float32 and float64; got {x.dtype}{suggest_cast(x.dtype)}{format_user_line()}"
+            )
 
 
 def find_scipy_op(ufunc: np.ufunc) -> Op | None:
@@ -262,7 +274,7 @@ def as_constant(result: object) -> Any:
     if type(result) is not np.ndarray and not isinstance(result, float | complex | np.generic):
         return result
     array = np.asarray(result)
-    return make_leaf(ensure_owned(array), constant=True) if array.dtype.char in "dfD" else result
+    return make_leaf(ensure_owned(array), constant=True) if array.dtype in RECORDED_DTYPES else result
 
 
 def run_composite(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -454,7 +466,9 @@ def _collect_ufuncs() -> dict[Any, Op]:
         if isinstance(op, Elementwise):
             same = [getattr(np, name) for name in (op.name, *op.aliases) if hasattr(np, name)]
             ops.update(
-                dict.fromkeys([f for f in (*same, op.forward) if f not in FUNCTIONS_BY_NUMPY and callable(f)], op)
+                dict.fromkeys(
+                    [f for f in (*same, op.forward) if f not in FUNCTIONS_BY_NUMPY.loaded and callable(f)], op
+                )
             )
     return ops
 
@@ -473,7 +487,9 @@ def collect_methods() -> dict[str, Callable[..., Any]]:
     for op in TABLE:
         if isinstance(op, Elementwise):
             by_name.update(dict.fromkeys((op.name, *op.aliases), _make_op_method(op)))
-    by_name.update({name: _make_checked_method(entry.run, name) for name, entry in FUNCTIONS.items() if entry.method})
+    by_name.update(
+        {name: _make_checked_method(entry.run, name) for name, entry in FUNCTIONS.loaded.items() if entry.method}
+    )
     return by_name
 
 
@@ -492,6 +508,10 @@ def install_methods() -> None:
         setattr(Value, f"__r{name}__", _make_operator(TABLE.infix[spelling], reflected=True))
         setattr(FilledValue, f"__{name}__", _make_filled_operator(TABLE.infix[spelling]))
         setattr(FilledValue, f"__r{name}__", _make_filled_operator(TABLE.infix[spelling], reflected=True))
+    for name, ufunc in BITWISE_UFUNCS.items():
+        setattr(Value, f"__{name}__", _make_bitwise_operator(ufunc))
+        setattr(Value, f"__r{name}__", _make_bitwise_operator(ufunc, reflected=True))
+    setattr(Value, "__invert__", _invert)  # noqa: B010 - the stub has its type
     product = FUNCTIONS_BY_NUMPY[np.matmul].run
     Value.copy = describe_method(copy, "copy", FUNCTIONS["copy"].run)  # type: ignore[method-assign]
     protocols: dict[str, Any] = {
@@ -515,6 +535,27 @@ def _make_operator(op: Op, *, reflected: bool = False) -> Callable[[Value, Any],
     if reflected:
         return lambda self, other: record_op(op, (other, self))
     return lambda self, other: record_op(op, (self, other))
+
+
+BITWISE_UFUNCS = {
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lshift": np.left_shift,
+    "rshift": np.right_shift,
+}
+"""The operators that NumPy has for conditions and whole numbers alone: real numbers refuse them."""
+
+
+def _make_bitwise_operator(ufunc: np.ufunc, *, reflected: bool = False) -> Callable[[Value, Any], Any]:
+    def apply_bitwise(self: Value, other: Any) -> Any:
+        return ufunc(other, self) if reflected else ufunc(self, other)
+
+    return apply_bitwise
+
+
+def _invert(self: Value) -> Any:
+    return np.invert(self)
 
 
 def _make_filled_operator(op: Op, *, reflected: bool = False) -> Callable[[FilledValue, Any], Any]:

@@ -42,7 +42,7 @@ from wiregrad.errors import (
 )
 from wiregrad.ir import TABLE
 from wiregrad.ops.functions import FUNCTIONS
-from wiregrad.ops.functions.registry import REFUSALS
+from wiregrad.ops.functions.registry import REFUSALS, SCIPY_SLOPES, SCIPY_SPELLINGS
 
 HINT_VARIABLES = ("a", "b", "f", "index", "n", "other", "rng", "shape", "v", "values", "w", "wg", "np", "x", "y")
 """The variables that the code of hints uses."""
@@ -370,7 +370,32 @@ def describe_missing_function(name: str, advice: str | None = None) -> str:
     >>> describe_missing_function("np.spacing", "take it of x.data")
     'np.spacing has no rule: take it of x.data'
     """
-    return f"{name} has no rule: {advice}" if advice else f"{name} {LACKS_RULE}"
+    return f"{name} has no rule: {advice}" if advice else f"{name} {_advise_on_scipy(name) or LACKS_RULE}"
+
+
+OWN_OP = """has no rule: {otherwise}give it its derivative:
+    @wg.op(partials=lambda x, y: ({slope},))
+    def {short}(x):
+        return {name}(x)"""
+"""What is said of a function of one number whose slope is known, or must be filled in."""
+OWN_FUNCTION = """has no rule: compute it from functions that have one, pass v.data, which stops the gradient, or give \
+it its gradient:
+    class {title}(wg.Function):
+        def forward(ctx, x): return {name}(x)
+        def backward(ctx, g): return ...  # g times the derivative by x"""
+
+
+def _advise_on_scipy(name: str) -> str:
+    """Return what to write instead of a function of SciPy that has no rule; empty for other names."""
+    home, _, short = name.rpartition(".")
+    if name in SCIPY_SPELLINGS:
+        return f"has no rule: write {SCIPY_SPELLINGS[name]}"
+    if not home.startswith("scipy.") or not short.isidentifier():
+        return ""
+    if home == "scipy.special":
+        otherwise = "" if short in SCIPY_SLOPES else "pass v.data, which stops the gradient, or "
+        return OWN_OP.format(name=name, short=short, slope=SCIPY_SLOPES.get(short, "..."), otherwise=otherwise)
+    return OWN_FUNCTION.format(name=name, title=short.title().replace("_", ""))
 
 
 FOREIGN_ADVICE = {
@@ -404,6 +429,26 @@ def describe_foreign_error(error: Exception) -> str:
     known = [advice for start, advice in FOREIGN_ADVICE.items() if called.startswith(start) or f"`{start}." in name]
     place = f"\n  recorded at {user.f_code.co_filename}:{line}"
     return f"{describe_missing_function(name, *known[:1])}; it says: {error}{place}"
+
+
+def is_raised_over_value(error: Exception) -> bool:
+    """Return whether an error was raised inside another library, by a function that was given a value."""
+    trace = error.__traceback__
+    holds_value = False
+    is_inside = False
+    while trace is not None:
+        is_inside = _is_other_library(trace.tb_frame) or trace.tb_frame.f_code.co_filename.endswith(".pyx")
+        if is_inside:
+            holds_value |= any(map(_stands_for_value, trace.tb_frame.f_locals.values()))
+        trace = trace.tb_next
+    return is_inside and holds_value
+
+
+def _stands_for_value(x: object) -> bool:
+    """Return whether an object is a value, an array that may be filled with values, or an object array of values."""
+    if type(x) is np.ndarray and x.dtype.kind == "O":
+        return x.size > 0 and _stands_for_value(x.flat[0])
+    return hasattr(type(x), "__wiregrad_apply__") or hasattr(type(x), "__wiregrad_contents__")
 
 
 def _is_other_library(frame: FrameType) -> bool:

@@ -21,11 +21,21 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.errors import EscapeError, NoRuleError, WiregradError, is_library_file
+from wiregrad.errors import EscapeError, NoRuleError, WiregradError, format_user_line, is_library_file
 from wiregrad.frontends.recording.dispatch import run_composite
-from wiregrad.frontends.recording.fillable_array import FillableArray, contents_of, find_recorded, make_fillable
-from wiregrad.frontends.recording.filled_value import copy_filled
-from wiregrad.frontends.recording.hints import describe_foreign_error
+from wiregrad.frontends.recording.filled_value import (
+    FillableArray,
+    contents_of,
+    copy_filled,
+    find_recorded,
+    make_fillable,
+)
+from wiregrad.frontends.recording.hints import (
+    describe_foreign_error,
+    describe_missing_function,
+    find_running_text,
+    is_raised_over_value,
+)
 from wiregrad.frontends.recording.value import Value, as_numpy_number, is_constant
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY
 from wiregrad.ops.functions.joining import has_wire_elements, holds_filled
@@ -58,10 +68,24 @@ def convert_values(original: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     dtype = args[1] if len(args) > 1 else kwargs.get("dtype")
     if dtype is not None and np.dtype(dtype).kind == "O":
         return original(*args, **kwargs)
+    if original.__name__ == MEMORY_CONVERTER:
+        _refuse_compiled_caller()
     value = run_composite(FUNCTIONS["array"].run, original.__name__, (items, dtype), {})
     for _ in range(kwargs.get("ndmin", 0) - value.ndim):
         value = value[None]
     return copy_filled(value) if copies or value is not items else as_numpy_number(value)
+
+
+MEMORY_CONVERTER = "ascontiguousarray"
+"""The function that compiled code calls before it reads the memory of an array."""
+
+
+def _refuse_compiled_caller() -> None:
+    """Raise if compiled code asks for the memory of a value: SciPy's Qhull crashes if it is given anything else."""
+    # Compiled code has no frame of its own, so that the line that called it is the one that seems to call.
+    text = find_running_text(sys._getframe(3))[1]
+    if text and MEMORY_CONVERTER not in text:
+        raise NoRuleError(f"{describe_missing_function(f'`{text}`')}{format_user_line()}")
 
 
 def _convert_fillable(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -198,7 +222,7 @@ def _choose_handlers() -> dict[str, CallHandler]:
     handlers["fromiter"] = convert_iterable
     handlers["ndenumerate"] = list_elements
     for name, function in vars(np).items():
-        entry = FUNCTIONS_BY_NUMPY.get(function) if isinstance(function, FunctionType | type(np.sum)) else None
+        entry = FUNCTIONS_BY_NUMPY.loaded.get(function) if isinstance(function, FunctionType | type(np.sum)) else None
         if entry is None or entry.samples is None:
             continue
         if entry.run.__module__ == REDUCTION_MODULE or function is np.meshgrid:
@@ -263,7 +287,9 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
         return None
     if isinstance(error.__cause__, EscapeError):
         return error.__cause__
-    if not VALUE_CLASSES.search(str(error)):
+    if "NPY_ITER_REFS_OK" in str(error):
+        return NoRuleError(f"np.nditer reads the memory of an array: write `for v in x.flat`{format_user_line()}")
+    if not VALUE_CLASSES.search(str(error)) and not (TYPE_TROUBLE.search(str(error)) and is_raised_over_value(error)):
         return None
     message = describe_foreign_error(error)
     return NoRuleError(message) if message else None
@@ -273,6 +299,12 @@ VALUE_CLASSES = re.compile(
     r"unsupported data types in input|\b(Value|FilledValue|FillableArray|Scalar|NumpyScalar|NumpyNumber|PythonFloat)\b"
 )
 """What other libraries say of values: the names of their classes, and SciPy's words for sparse matrices."""
+TYPE_TROUBLE = re.compile(
+    "setting an array element|expected a sequence of integers|read-only|non-numeric|common type|could not convert|"
+    "not supported for the input types|must be real number|dtype mismatch|no matching signature|"
+    "type not understood|Cannot cast"
+)
+"""What NumPy and compiled code say of an object that they cannot read as an array of numbers."""
 FOREIGN_ERRORS = (ValueError, TypeError, AttributeError)
 """The kinds of errors that other libraries raise when they are given a value."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import DTYPES
+from wiregrad.dtypes import RECORDED_DTYPES, USUAL_DTYPES, WIRE_DTYPES
 from wiregrad.errors import (
     EscapeError,
     IndexingError,
@@ -32,6 +32,7 @@ from wiregrad.frontends.recording.arguments import (
     ensure_owned,
     is_owned,
     settle_array,
+    suggest_cast,
 )
 from wiregrad.frontends.recording.tape import (
     BLOCKED,
@@ -40,6 +41,7 @@ from wiregrad.frontends.recording.tape import (
     MAX_KEPT_ELEMENTS,
     PAUSES,
     PLACES,
+    RECORDER,
     ROW_FORMAT,
     RUNNING,
     STATE,
@@ -52,10 +54,13 @@ from wiregrad.frontends.recording.tape import (
     mode_of,
 )
 from wiregrad.frontends.recording.trace_notes import ReplayGuard
-from wiregrad.frontends.recording.user_code import CallTracker, GroupBlock
+from wiregrad.frontends.recording.user_code import CallTracker, GroupBlock, find_recording_frame
 from wiregrad.frontends.recording.value import (
     DiscreteValue,
+    NumpyNumber,
     NumpyScalar,
+    PythonFloat,
+    PythonInt,
     Scalar,
     Value,
     make_concrete,
@@ -74,8 +79,6 @@ from wiregrad.ops.functions.joining import join_items
 from wiregrad.ops.gradient_flow import is_complex
 from wiregrad.ops.shape_records import broadcast_array, convert_plain
 
-WIRE_DTYPES = frozenset(DTYPES.values())
-"""The dtypes that a wire can have."""
 MAX_EXACT_INT = 1 << 53
 """Whole numbers up to this one are exact as floats."""
 new_extra: Callable[[tuple[Any, ...]], ExtraNode] = partial(tuple.__new__, ExtraNode)
@@ -98,6 +101,10 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
             quick = _record_arrays(tape, op, operands)
             if quick is not None:
                 return quick
+    elif tape is not None and tape.guard is not None and RECORDER is not None and RECORDER.is_plain_trace(tape):
+        quick = _record_traced(tape, op, operands)
+        if quick is not None:
+            return quick
     settled = [settle_operand(x) for x in operands]
     if not op.is_view and any(map(is_filled, settled)):
         # An array that is filled stands for a value, which is recorded faster; but a view is one of the array itself.
@@ -186,6 +193,100 @@ def _record_alike(tape: Tape, op: Any, operands: Sequence[Any]) -> Any:
     return value
 
 
+def _record_traced(tape: Tape, op: Any, operands: Sequence[Any], *, is_spread: bool = False) -> Any:
+    """Record an op of a traced function where no block changes how that is done; returns None for unusual operands.
+
+    `is_spread` says that the values among the operands need not be broadcast.
+    """
+    sources: list[int] = []
+    xs: list[Any] = []
+    if not _gather_traced(tape, op, operands, sources, xs):
+        return None
+    if op.by_element and len(xs) > 1 and not is_spread and not _have_one_shape(sources, xs):
+        return _spread_and_record(tape, op, operands)
+    y = _compute_traced(op, xs)
+    if y is None:
+        return None
+    mode = mode_of(op, sources) if op.kinks else 0
+    offset = tape.append_extra(new_extra((op, tuple(sources), tuple(xs), y, mode)))
+    sites = tape.notes.recorded_sites
+    assert sites is not None
+    assert tape.guard is not None
+    sites.columns.note(offset)
+    value = wrap_node(tape, offset, y)
+    if op.is_view:
+        _note_view(tape, op, operands, value)
+    if type(y) is np.bool_ and tape.guard.needs_plain_condition(find_recording_frame().frame):
+        return make_concrete(value)
+    return value
+
+
+def _gather_traced(tape: Tape, op: Any, operands: Sequence[Any], sources: list[int], xs: list[Any]) -> bool:
+    """Collect the operands of an op; returns whether all are values of the tape, usual numbers or arrays."""
+    count = len(operands)
+    if count != len(op.inputs) and not (op.variadic and count):
+        return False
+    for x in operands:
+        kind = type(x)
+        if kind in TRACED_CLASSES and x._tape is tape:
+            sources.append(x._index)
+            xs.append(x._data)
+        elif kind is float or kind is np.float64 or (kind is int and -MAX_EXACT_INT <= x <= MAX_EXACT_INT):
+            sources.append(LITERAL)
+            xs.append(x)
+        elif kind is np.ndarray and x.dtype in WIRE_DTYPES:
+            sources.append(LITERAL)
+            xs.append(ensure_owned(x))
+        else:
+            return False
+    return not (op.by_element and op.of_complex is not None and any(map(is_complex, xs)))
+
+
+def _compute_traced(op: Op, xs: list[Any]) -> Any:
+    """Compute an op of a traced function; returns None where the general path says what is wrong, or takes care."""
+    try:
+        y = op.compute(*xs)
+    except (ValueError, TypeError, IndexError):
+        return None
+    if type(y) is np.ndarray:
+        if y.ndim:
+            y.setflags(write=False)
+        else:
+            y = y[()]
+    return y if isinstance(y, np.ndarray | np.generic) and y.dtype in WIRE_DTYPES else None
+
+
+TRACED_CLASSES = frozenset([Value, NumpyNumber, PythonFloat, DiscreteValue, PythonInt])
+"""The classes of the values of a traced function."""
+
+
+def _have_one_shape(sources: list[int], xs: list[Any]) -> bool:
+    """Return whether operands need not be broadcast: all values have one shape, and literals that or none."""
+    shape = None
+    for source, x in zip(sources, xs, strict=True):
+        own = getattr(x, "shape", ())
+        if source == LITERAL and not own:
+            continue
+        if shape is None:
+            shape = own
+        elif own != shape:
+            return False
+    return True
+
+
+def _spread_and_record(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
+    """Broadcast operands by nodes of their own, and record an op on them; returns None for shapes that do not fit."""
+    try:
+        shape = np.broadcast_shapes(*[getattr(x, "shape", ()) for x in operands])
+    except ValueError:
+        return None
+    spread = [
+        _record_traced(tape, bind_spread(len(x.shape), shape), (x,)) if isinstance(x, Value) and x.shape != shape else x
+        for x in operands
+    ]
+    return _record_traced(tape, op, spread, is_spread=True)
+
+
 HAS_LITERALS = 1
 """A literal among the operands has to be converted or copied."""
 MIXED_SHAPES = 2
@@ -244,15 +345,20 @@ def _spread_values(tape: Tape, sources: list[int], xs: list[Any], shape: tuple[i
     """Broadcast the values among operands to a shape, each by a node of its own."""
     for k, x in enumerate(xs):
         if sources[k] != LITERAL and x.shape != shape:
-            op = _bind_spread(x.ndim, shape)
+            op = bind_spread(x.ndim, shape)
             spread = broadcast_array(convert_plain(x), shape)
             sources[k] = tape.append_extra(new_extra((op, (sources[k],), (x,), spread, 0)))
             xs[k] = spread
 
 
+def bind_spread(rank: int, shape: tuple[int, ...]) -> Op:
+    """Return the op that broadcasts an array of some axes to a shape."""
+    return _bind_record(TABLE["spread"], rank, shape)
+
+
 @lru_cache(maxsize=1024)
-def _bind_spread(rank: int, shape: tuple[int, ...]) -> Op:
-    return TABLE["spread"].bind({"rank": rank, "shape": shape})
+def _bind_record(spread: Op, rank: int, shape: tuple[int, ...]) -> Op:
+    return spread.bind({"rank": rank, "shape": shape})
 
 
 def _keep_read(op: Elementwise, sources: list[int], xs: list[Any], y: Any, mode: int) -> Any:
@@ -379,16 +485,20 @@ def finish_node(tape: Tape | None, op: Op, operands: Sequence[Any], xs: Sequence
 
 def _finish_traced(tape: Tape, guard: ReplayGuard, op: Op, operands: Sequence[Any], xs: Sequence[Any], y: Any) -> Any:
     """Append a node of a traced function whose output has been computed; returns its value."""
-    if y.dtype not in WIRE_DTYPES and are_discrete(operands):
-        # A wire cannot have this dtype (NumPy's True // True is an int8), and no gradient needs it.
+    if (y.dtype not in WIRE_DTYPES or y.dtype == np.float16) and are_discrete(operands):
+        # NumPy's True // True is an int8, which no wire can have, exp(True) a float16; no gradient needs them.
         for x in operands:
             make_concrete(x)
         return y
     offset = _append_op(tape, op, operands, xs, y)
-    frame = tape.notes.note_call_site(offset, STATE.group_blocks)
+    notes = tape.notes
+    if notes.recorded_sites is None:
+        notes.note_call_site(offset, STATE.group_blocks)
+    else:
+        notes.recorded_sites.columns.note(offset)
     guard.check_error_settings()
     value = _note_view(tape, op, operands, wrap_node(tape, offset, y))
-    if type(y) is np.bool_ and guard.needs_plain_condition(frame):
+    if type(y) is np.bool_ and guard.needs_plain_condition(find_recording_frame().frame):
         return make_concrete(value)
     if STATE.is_paused and y.dtype.kind in "fc" and op is not TABLE["stop_gradient"]:
         # Under no_grad a circuit still needs the node, but no gradient may flow back through it.
@@ -614,7 +724,9 @@ def _refusal_error(op: Op, xs: Sequence[Any], error: Exception) -> Exception:
     kind: type[WiregradError] = ShapeError if isinstance(error, ValueError) else OperandError
     if isinstance(error, np.linalg.LinAlgError | IndexError):
         kind = IndexingError if isinstance(error, IndexError) else SingularError
-    return kind(f"{op.name} cannot take {described}: {error}{format_user_line()}")
+    unusual = [x.dtype for x in xs if getattr(x, "dtype", None) in RECORDED_DTYPES - USUAL_DTYPES]
+    hint = suggest_cast(unusual[0]) if unusual and kind is OperandError else ""
+    return kind(f"{op.name} cannot take {described}: {error}{hint}{format_user_line()}")
 
 
 def no_grad() -> SettingBlock[None]:

@@ -37,13 +37,13 @@ import numpy as np
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import AmbiguousIndexError, OperandError, find_user_frame, format_user_line
 from wiregrad.frontends.recording.record import SCALAR_NAMESPACE, is_tracing, place_one, place_two, record_op
-from wiregrad.frontends.recording.recorder_choice import RECORDER
 from wiregrad.frontends.recording.tape import (
     BLOCKED,
     EXTRA_ROW,
     LITERAL,
     MAX_TAPE_ROWS,
     PAUSES,
+    RECORDER,
     ROW_FORMAT,
     RUNNING,
     STATE,
@@ -598,6 +598,9 @@ def _connect_recorder(helpers: dict[str, Any]) -> None:
             "chosen_convention": chosen_convention,
             "asks_convention": CONVENTION_VARIABLE in os.environ,
             "last_lookup": LAST_LOOKUP,
+            "current_tape": STATE.current_tape,
+            "data_property": vars(Value)["data"],
+            "grad_property": vars(Value)["grad"],
             "place_one": place_one,
             "place_two": place_two,
             "numpy_true": np.True_,

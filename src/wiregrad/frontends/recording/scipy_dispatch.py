@@ -15,7 +15,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from importlib.machinery import ModuleSpec
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import EscapeError, NoRuleError, format_user_line
-from wiregrad.frontends.recording.dispatch import run_composite, run_without_rule
+from wiregrad.frontends.recording.dispatch import refuse_unusual_dtypes, run_composite, run_without_rule
 from wiregrad.frontends.recording.hints import describe_missing_function
 from wiregrad.frontends.recording.record import no_grad
 from wiregrad.frontends.recording.value import as_numpy_number
@@ -133,8 +133,11 @@ def apply_entry(
 ) -> Any:
     """Call the function made of ops that stands for a SciPy function."""
     joined = {key: join_list(x) for key, x in kwargs.items()}
+    listed = tuple(map(join_list, args))
+    if not entry.numpy:
+        refuse_unusual_dtypes(name, (*listed, *joined.values()))
     try:
-        result = run_composite(entry.run, name, tuple(map(join_list, args)), joined)
+        result = run_composite(entry.run, name, listed, joined)
     except (NoRuleError, EscapeError):
         if not any(map(holds_wire, (*args, *kwargs.values()))):
             # The values are in a function or an object among the arguments.
@@ -361,6 +364,11 @@ def teach_module(module: ModuleType) -> None:
             module.register_backend(FourierBackend)
 
 
+POLYNOMIAL_PACKAGE = "numpy.polynomial"
+"""The part of NumPy whose functions do not ask their arguments what to do."""
+
+
+@cache
 def list_modules() -> frozenset[str]:
     """Return the names of the modules that may have functions with entries."""
     names = [name.split(".") for name in FUNCTIONS_BY_SCIPY]
@@ -370,12 +378,16 @@ def list_modules() -> frozenset[str]:
 class ScipyImports:
     """A finder on `sys.meta_path` that finds nothing itself; it teaches a SciPy module when its import ends."""
 
-    def __init__(self, modules: frozenset[str]) -> None:
-        self.modules = modules
+    def __init__(self, packages: tuple[str, ...]) -> None:
+        self.packages = packages
+
+    def takes(self, name: str) -> bool:
+        """Return whether a module is to be taught: it is in one of the packages and may have functions with entries."""
+        return name.startswith(self.packages) and name in list_modules()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
         """Return the spec that the other finders find, with a loader that teaches the module; None if not SciPy's."""
-        if name not in self.modules:
+        if not self.takes(name):
             return None
         for spec in self._ask_others(name, path, target):
             load = spec.loader.exec_module
@@ -407,9 +419,9 @@ def teach_scipy() -> None:
     if any(isinstance(each, ScipyImports) for each in sys.meta_path):
         return
     is_off = read_setting(SCIPY_VARIABLE) == SCIPY_OFF
-    modules = frozenset(name for name in list_modules() if not is_off or name.startswith("numpy."))
-    sys.meta_path.insert(0, ScipyImports(modules))
-    for name in sorted(modules & sys.modules.keys()):
+    imports = ScipyImports((POLYNOMIAL_PACKAGE,) if is_off else (POLYNOMIAL_PACKAGE, "scipy."))
+    sys.meta_path.insert(0, imports)
+    for name in sorted(filter(imports.takes, list(sys.modules))):
         teach_module(sys.modules[name])
 
 

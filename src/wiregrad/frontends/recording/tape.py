@@ -6,11 +6,16 @@ node (arrays, ops of more inputs, leaves) has a row too, marked `EXTRA`; its dat
 
 A tape belongs to the thread that made it and lives as long as a value on it. Leaves belong to no tape: a tape refers to
 its leaves, a leaf only to the serial number of the tape it was last used on, so there are no reference cycles.
+
+Two recorders can append and sweep rows of real numbers: the one in C, an extension module that is built when the
+package is installed if there is a compiler, and the one in Python. Both give the same results, bit for bit. The
+environment variable WIREGRAD_RECORDER chooses one of them; it is read once (`choose_recorder`).
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -23,16 +28,57 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.frontends.recording.recorder_choice import RECORDER, RECORDER_ERROR
-from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
+from wiregrad.errors import SettingError
+from wiregrad.frontends.recording.trace_notes import ROW_SIZE, ReplayGuard, TraceNotes
 from wiregrad.frontends.recording.user_code import GroupBlock
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
 from wiregrad.ir.types_and_kinks import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.gradient_flow import GradientBuffer, MaskedFlow, add_flows, begin_sum, is_complex, match_dtype
+from wiregrad.settings import RECORDER_C, RECORDER_PYTHON, RECORDER_VARIABLE, read_setting
+
+EXTENSION_NAME = "wiregrad._recorder"
+
+
+class RecorderChoice(NamedTuple):
+    """The recorder that serves, and why."""
+
+    module: Any
+    """The extension module; None if the Python recorder serves."""
+    reason: str
+    error: SettingError | None = None
+    """Raised when something is recorded: the environment asks for a recorder that there is not."""
+
+
+def choose_recorder() -> RecorderChoice:
+    """Return the C recorder if it was built and is not switched off."""
+    try:
+        wanted = read_setting(RECORDER_VARIABLE)
+    except SettingError as error:
+        return RecorderChoice(None, str(error), error)
+    if wanted == RECORDER_PYTHON:
+        return RecorderChoice(None, f"{RECORDER_VARIABLE}={wanted}")
+    try:
+        load_module_lazily(EXTENSION_NAME).op_names  # noqa: B018 - loads the module
+    except ImportError as missing:
+        reason = f"the C recorder cannot be loaded: {missing}"
+        refused = SettingError(f"{RECORDER_VARIABLE}={wanted}, but {reason}; {BUILD_ADVICE}")
+        return RecorderChoice(None, reason, refused if wanted == RECORDER_C else None)
+    module = sys.modules[EXTENSION_NAME]
+    return RecorderChoice(module, f"{RECORDER_VARIABLE}={wanted}" if wanted else "it was built with the package")
+
+
+BUILD_ADVICE = "install a C compiler and Python's headers, and then wiregrad again"
+RECORDER_CHOICE = choose_recorder()
+RECORDER = RECORDER_CHOICE.module
+"""The extension module of the C recorder; None if the Python recorder serves."""
+RECORDER_ERROR = RECORDER_CHOICE.error
+
 
 ROW_FORMAT = Struct("<dddiiH")
 STRIDE = ROW_FORMAT.size
+assert STRIDE == ROW_SIZE
 ROW_COLUMNS = np.dtype([("y", "<f8"), ("p", "<f8"), ("q", "<f8"), ("a", "<i4"), ("b", "<i4"), ("code", "<u2")])
 LITERAL = -1
 """The source of an operand that is a plain number; the number is stored in place of the slope."""
@@ -226,7 +272,8 @@ class Tape:
         """Return the value that a node computed."""
         extra = self.extras.get(offset)
         if extra is None:
-            return ROW_FORMAT.unpack_from(self.buffer, offset)[0]
+            y = ROW_FORMAT.unpack_from(self.buffer, offset)[0]
+            return y if self.guard is None else np.float64(y)
         # Derivative rules divide by outputs, so nodes store NumPy floats; a value holds a Python float.
         return float(extra.y) if type(extra.y) is np.float64 and self.guard is None else extra.y
 
@@ -808,6 +855,8 @@ class RecordingState(threading.local):
         if tape is None or len(tape.buffer) > tape.limit:
             tape = Tape(TapeKind.USER)
             self._latest = weakref.ref(tape)
+        if RECORDER is not None:
+            RECORDER.note_latest(self._latest)
         return tape
 
     def record_on(self, tape: Tape) -> RecordingBlock:
@@ -817,6 +866,8 @@ class RecordingState(threading.local):
     def forget_latest(self) -> None:
         """Make the next op on leaves begin a new tape."""
         self._latest = None
+        if RECORDER is not None:
+            RECORDER.note_latest(None)
 
 
 STATE = RecordingState()

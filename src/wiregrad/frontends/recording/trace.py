@@ -14,10 +14,13 @@ variables, attributes of other objects, and elements of lists and dicts.
 
 from __future__ import annotations
 
+import gc
 import inspect
+import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from itertools import chain, islice
 from types import CellType, CodeType, FrameType
 from typing import Any, NamedTuple
@@ -25,34 +28,45 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import DTYPES, to_python_number
+from wiregrad.dtypes import to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
-from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
+from wiregrad.frontends.recording.arguments import ContainerTree, as_data, flatten, name_parts, unflatten
+from wiregrad.frontends.recording.dispatch import UFUNCS, apply_ufunc
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
-from wiregrad.frontends.recording.record import place_on_tape, record_carefully
+from wiregrad.frontends.recording.record import place_on_tape, record_carefully, record_op
 from wiregrad.frontends.recording.session import add_input, check_callable
-from wiregrad.frontends.recording.tape import LITERAL, STATE, DroppedArray, ExtraNode, Tape, TapeKind
-from wiregrad.frontends.recording.trace_notes import ReplayGuard, TraceNotes
+from wiregrad.frontends.recording.tape import GROUPS, RECORDER, STATE, STRIDE, DroppedArray, Tape, TapeKind
+from wiregrad.frontends.recording.trace_notes import RecordedSites, ReplayGuard, SiteKey, number_columns
+from wiregrad.frontends.recording.traced_nodes import NodePositions, TracedNodes
 from wiregrad.frontends.recording.user_code import (
     ATOMS,
     FUNCTION_KINDS,
     MAX_WALKED_PARTS,
     CallSite,
     CallTracker,
+    GroupBlock,
     IdentityScan,
+    LoopStep,
+    UserCall,
     collect_variables,
     find_loops,
+    function_names,
     is_library_module,
     list_user_frames,
     read_called_name,
     read_expression,
     walk_all,
 )
-from wiregrad.frontends.recording.value import Value, is_constant, notes_of, number_class
-from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, check_name
+from wiregrad.frontends.recording.value import NumpyNumber, PythonFloat, Value, is_constant, notes_of, number_class
+from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, Place, check_name
+from wiregrad.ir.columns import CircuitColumns, LazyText, NameTable
+from wiregrad.ir.op import ARITHMETIC_METHODS, CONSTANT_CODE, SIGN_METHODS
 from wiregrad.ir.types_and_kinks import type_of_constant
 from wiregrad.ops import Elementwise
-from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
+
+ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
+"""The variable that holds NumPy's settings for floating-point errors; None in a version of NumPy without it."""
 
 
 class TracedFunction:
@@ -83,16 +97,20 @@ class TracedFunction:
         with STATE.record_on(self.tape):
             return [place_on_tape(self.tape, result) if isinstance(result, Value) else -1 for result in self.results]
 
-    def needed_offsets(self, roots: Sequence[int]) -> list[int]:
+    def needed_offsets(self, roots: Sequence[int]) -> NDArray[np.int64]:
         """Return the offsets of the nodes that some nodes depend on, and of these themselves, in order."""
-        wanted = set[int]()
-        stack = [root for root in roots if root >= 0]
-        while stack:
-            offset = stack.pop()
-            if offset not in wanted:
-                wanted.add(offset)
-                stack.extend(source for source in self.tape.node_at(offset).sources if source >= 0)
-        return sorted(wanted)
+        marks = bytearray(len(self.tape.buffer) // STRIDE)
+        for root in roots:
+            if root >= 0:
+                marks[root // STRIDE] = 1
+        if RECORDER is not None:
+            RECORDER.mark_needed(self.tape.buffer, marks, self.tape.extras)
+        else:
+            for offset in range((len(marks) - 1) * STRIDE, -1, -STRIDE):
+                if marks[offset // STRIDE]:
+                    for source in self.tape.sources_at(offset):
+                        marks[source // STRIDE] = 1
+        return np.flatnonzero(np.frombuffer(marks, np.uint8)) * STRIDE
 
 
 def run_traced(
@@ -113,18 +131,46 @@ def run_traced(
         inputs.append(value._index)
         return value
 
-    with STATE.record_on(tape), nullcontext() if replayed else record_carefully():
+    own_block = nullcontext() if replayed else record_carefully()
+    with STATE.record_on(tape), own_block:
         leaves, shape = flatten((tuple(args), dict(kwargs)))
         lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
-        tape.notes.tracker = CallTracker() if named else None
+        tape.notes.tracker = CallTracker(_read_group_blocks) if named else None
+        before = _begin_rows(tape, None if replayed else id(own_block))
         try:
             result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
             results, tree = flatten(result)
             names = _names_of_locals(tape)
             holders = _find_holders(tape, f, result)
         finally:
+            if before is not None:
+                RECORDER.begin_trace(*before)
             tape.notes.forget_frames()
     return TracedFunction(tape, inputs, results, tree, names, holders)
+
+
+def _read_group_blocks() -> list[GroupBlock]:
+    return STATE.group_blocks
+
+
+def _begin_rows(tape: Tape, own_block: int | None) -> tuple[Any, ...] | None:
+    """Let the C recorder note where nodes are recorded, and record real numbers; returns what ends that.
+
+    `own_block` is the key of the block that the trace itself has opened.
+    """
+    tracker = tape.notes.tracker
+    if RECORDER is None or ERROR_SETTINGS is None or tracker is None:
+        return None
+    columns = RECORDER.TraceSites(
+        tracker, function_names(), tape.notes.calls, GROUPS.opened, _read_group_blocks, tracker.max_loop_steps
+    )
+    tape.notes.recorded_sites = RecordedSites(columns, tracker)
+    if tape.guard is not None:
+        tape.guard.check_error_settings()
+    # Where NumPy says nothing about small numbers, C computes what NumPy does; other errors give no finite number.
+    is_quiet = np.geterr()["under"] == "ignore"
+    before: tuple[Any, ...] = RECORDER.begin_trace(tape, columns, own_block, ERROR_SETTINGS.get() if is_quiet else None)
+    return before
 
 
 def _copy_read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -291,125 +337,110 @@ def _as_number(result: object, name: str) -> Any:
     return array[()]
 
 
+@contextmanager
+def pause_collection() -> Iterator[None]:
+    """Keep Python's collector from running: many small objects are made, none of them garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class TraceWriter:
     """Writes a traced function as a circuit."""
 
     def __init__(self, traced: TracedFunction, input_names: list[str], name: str) -> None:
         self.traced = traced
         self.tape = traced.tape
-        self.notes = traced.tape.notes
         self.name = name
-        self.recording = CircuitRecording()
-        self.where: dict[int, int] = {}
-        self._constants: dict[Any, int] = {}
+        self.names = CircuitRecording()
+        """The names and types of the circuit's nodes."""
+        self.where: NodePositions
+        """The index of the node at each offset, once the circuit is written."""
         for offset, text in zip(traced.inputs, input_names, strict=True):
-            data = self.tape.value_at(offset)
-            self.where[offset] = self.recording.append_input(self._free_name(text, "x"), type_of_constant(data))
+            self.names.append_input(self._free_name(text, "x"), type_of_constant(self.tape.value_at(offset)))
 
     def write_circuit(self) -> CircuitGraph:
         """Write the nodes that results and certificates need, and return the circuit."""
+        with pause_collection():
+            return self._write_circuit()
+
+    def _write_circuit(self) -> CircuitGraph:
         traced = self.traced
-        recording = self.recording
         roots = traced.root_offsets()
-        certified = [certificate.node for certificate in traced.guard.certificates]
-        needed = traced.needed_offsets([*roots, *certified])
-        op_at = self._op_at
-        groups = GroupPaths(self.notes, needed, op_at, inner=self.tape.guard is None)
-        for offset in needed:
-            if offset not in self.where:
-                self._write_node(offset, self.tape.node_at(offset), groups)
-        recording.library_groups = frozenset(groups.library_groups)
         if not roots:
             raise GradientError(f"{self.name} returned nothing to make a circuit of{format_user_line()}")
-        outputs = dict(self._label_outputs(roots))
-        recording.certificates = [
-            Certificate(self.where[c.node], to_python_number(c.outcome), c.place) for c in traced.guard.certificates
+        certified = [certificate.node for certificate in traced.guard.certificates]
+        offsets = traced.needed_offsets([*roots, *certified])
+        nodes = TracedNodes(self.tape, traced.inputs, offsets, self.names.type_table)
+        results = [
+            root if root >= 0 else _as_number(result, self.name)
+            for root, result in zip(roots, traced.results, strict=True)
         ]
+        indices = nodes.collect_results(results)
+        self.where = nodes.where
+        self._name_nodes(nodes)
+        outputs = dict(self._label_outputs(indices))
         title = self.name if _is_name(self.name) else next(iter(outputs))
-        return recording.freeze(outputs, title)
+        return CircuitGraph(self._make_columns(nodes, outputs, title))
 
-    def _label_outputs(self, roots: list[int]) -> Iterator[tuple[str, int]]:
+    def _name_nodes(self, nodes: TracedNodes) -> None:
+        """Give nodes the names of the variables that held them, which are identifiers."""
+        named = self.traced.names
+        listed = np.sort(np.fromiter(named, np.int64, len(named)))
+        indices = nodes.where.at(listed)
+        # Inputs have their names already.
+        is_written = indices >= len(nodes.inputs)
+        texts = [named[offset] for offset in listed[is_written].tolist()]
+        self.names.add_free_names(zip(indices[is_written].tolist(), texts, strict=True))
+
+    def _label_outputs(self, indices: list[int]) -> Iterator[tuple[str, int]]:
         taken: set[str] = set()
         paths = [path for path, _ in _leaf_paths("", unflatten(self.traced.tree, self.traced.results))]
-        for path, root, result in zip(paths, roots, self.traced.results, strict=True):
-            node = self.where[root] if root >= 0 else self._write_constant(_as_number(result, self.name))
-            label = self.recording.name_of(node) if self.recording.has_name(node) else None
+        for path, node in zip(paths, indices, strict=True):
+            label = self.names.name_of(node) if self.names.has_name(node) else None
             if label is None or label in taken or (path and _is_name(path)):
                 wanted = path if _is_name(path) else f"f{path}"
-                label = self.recording.free_name(wanted)
-                if not self.recording.has_name(node):
-                    self.recording.add_name(node, label)
+                label = self.names.free_name(wanted)
+                if not self.names.has_name(node):
+                    self.names.add_name(node, label)
             taken.add(label)
             yield label, node
 
-    def _op_at(self, offset: int) -> Op:
-        return self.tape.node_at(offset).op
-
-    def _write_node(self, offset: int, node: ExtraNode, groups: GroupPaths) -> None:
-        if node.op is INPUT:
-            # A value that the function created itself is a constant of the circuit.
-            self.where[offset] = self._write_constant(node.y)
-        else:
-            self.recording.move_to(self.notes.place_at(offset), groups.path_of(offset))
-            sources = [
-                self._write_literal(node, slot) if source == LITERAL else self.where[source]
-                for slot, source in enumerate(node.sources)
-            ]
-            self.where[offset] = self.recording.append_op(node.op, sources, type_of_constant(node.y), node.mode)
-            self.recording.note_expression(self.where[offset], groups.expression_of(offset))
-        name = self.traced.names.get(offset)
-        if name is not None:
-            self.recording.add_name(self.where[offset], self._free_name(name, "v"))
-
-    def _write_literal(self, node: ExtraNode, slot: int) -> int:
-        """Write a literal operand as a constant, broadcast to the output's shape if the op is elementwise."""
-        x = node.xs[slot]
-        if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
-            x = _promote_literal(x, node)
-        constant = self._write_constant(x)
-        shape = shape_of(node.y)
-        if isinstance(node.op, Elementwise) and np.shape(x) != shape:
-            spread = TABLE["spread"].bind({"rank": np.ndim(x), "shape": shape})
-            kind = type_of_constant(np.broadcast_to(x, shape))
-            return self.recording.append_op(spread, [constant], kind, 0)
-        return constant
-
-    def _write_constant(self, value: object) -> int:
-        """Return the node of a constant; equal constants share one."""
-        array = np.asarray(ensure_owned(value) if isinstance(value, np.ndarray) else value)
-        if array.dtype not in DTYPES.values():
-            array = array.astype(_wire_dtype(array))
-        key = array.dtype.str, array.shape, array.tobytes()
-        if key not in self._constants:
-            self._constants[key] = self.recording.append_constant(array[()])
-        return self._constants[key]
+    def _make_columns(self, nodes: TracedNodes, outputs: Mapping[str, int], title: str) -> CircuitColumns:
+        groups = GroupPaths(self.tape, nodes.op_offsets, inner=self.tape.guard is None)
+        paths = nodes.label_nodes(*groups.find_paths())
+        starts, sources = nodes.join_sources()
+        certificates = [
+            Certificate(self.where[c.node], to_python_number(c.outcome), c.place)
+            for c in self.traced.guard.certificates
+        ]
+        return CircuitColumns(
+            name=title,
+            codes=nodes.codes,
+            starts=starts,
+            sources=sources,
+            types=nodes.list_types(),
+            type_table=tuple(self.names.type_table.numbers),
+            constant_nodes=np.flatnonzero(nodes.codes == CONSTANT_CODE).astype(np.int32),
+            constants=nodes.list_constants(),
+            modes=nodes.list_modes(),
+            names=NameTable((node, text) for text, node in self.names.names.items()),
+            places=nodes.label_nodes(*groups.find_places()),
+            groups=paths,
+            outputs=np.array(list(outputs.values()), np.int32),
+            labels=tuple(outputs),
+            settings=nodes.list_settings(),
+            certificates=tuple(certificates),
+            expressions=nodes.label_ops(*groups.find_expressions(nodes.op_codes)),
+            library_groups=frozenset(groups.library_groups),
+        )
 
     def _free_name(self, name: str, otherwise: str) -> str:
-        return self.recording.free_name(name if _is_name(name) else otherwise)
-
-
-def _wire_dtype(array: NDArray[Any]) -> type:
-    """Return the wire dtype that can represent an array of another dtype."""
-    if array.dtype.kind == "c":
-        return np.complex128
-    if array.dtype.kind in "iu" and (not array.size or array.max() <= np.iinfo(np.int64).max):
-        return np.int64
-    return np.float64
-
-
-def _promote_literal(x: Any, node: ExtraNode) -> Any:
-    """Convert a Python number to the dtype that NumPy promotes it to beside the other operands."""
-    others = [other for other in node.xs if hasattr(other, "dtype")]
-    if isinstance(x, bool):
-        return np.asarray(x)[()]
-    if not others:
-        return np.float64(x)
-    numbers = [other.dtype for other in others if other.dtype.kind != "b"]
-    dtype = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
-    if dtype.kind in "iub":
-        # An int with conditions and whole numbers gives a whole number.
-        dtype = np.dtype(np.int64 if type(x) is int and np.asarray(node.y).dtype.kind == "i" else np.float64)
-    return np.asarray(x).astype(dtype)[()]
+        return self.names.free_name(name if _is_name(name) else otherwise)
 
 
 def _is_name(text: str) -> bool:
@@ -436,9 +467,10 @@ def circuit_of_value(value: Value) -> tuple[CircuitGraph, list[Any]]:
         tape.guard.leak = "a circuit was made of a value inside"
     scopes = [scope_of_frame(frame) for frame in list_user_frames(find_user_frame())]
     traced = TracedFunction(tape, [], [value], flatten(value)[1], _name_nodes(tape, scopes))
-    needed = traced.needed_offsets(traced.root_offsets())
+    # Neither inputs nor arrays are packed rows.
+    needed = [offset for offset in traced.needed_offsets(traced.root_offsets()).tolist() if offset in tape.extras]
     _check_kept(tape, needed)
-    traced.inputs = [offset for offset in needed if tape.node_at(offset).op is INPUT]
+    traced.inputs = [offset for offset in needed if tape.extras[offset].op is INPUT]
     names = _name_leaves(tape, traced.inputs, scopes)
     inputs = [np.asarray(tape.value_at(offset))[()] for offset in traced.inputs]
     title = value.name or traced.names.get(value._index, "f")
@@ -480,7 +512,69 @@ def _check_kept(tape: Tape, needed: list[int]) -> None:
             )
 
 
-setattr(Value, "__wiregrad_circuit__", circuit_of_value)  # noqa: B010 - `wg.circuit(value)` looks for it
+EXACT_FUNCTIONS = frozenset("sqrt fabs floor ceil trunc rint".split())
+"""The functions of C that have one right result, the number nearest to the exact one."""
+
+
+def _rounds_like_numpy(op: Elementwise) -> bool:
+    """Return whether C computes the same bits as NumPy: a ufunc that is arithmetic alone, without a choice."""
+    if not isinstance(op.forward, np.ufunc) or not op.c:
+        return False
+    parts = list(walk_expression(parse_c_text(op.c)))
+    calls = {part.name for part in parts if isinstance(part, CallExpression)}
+    return calls <= EXACT_FUNCTIONS and not any(isinstance(part, ChoiceExpression) for part in parts)
+
+
+def _apply_traced_op(op: Op, operands: Sequence[Any]) -> Any:
+    """Apply an op to operands, one of which is a number that is not a `Scalar`."""
+    result = RECORDER.apply_traced_op(op, tuple(operands))
+    return record_op(op, operands) if result is None else result
+
+
+def _apply_traced_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
+    """Apply a ufunc, or one of its methods, to numbers that are not `Scalar`s."""
+    op = UFUNCS.get(ufunc)
+    if op is not None and method == "__call__" and not settings:
+        result = RECORDER.apply_traced_op(op, inputs)
+        if result is not None:
+            return result
+    return apply_ufunc(self, ufunc, method, *inputs, **settings)
+
+
+def _connect_traced_numbers() -> None:
+    """Let the C recorder record the ops of traced numbers."""
+    ops = [TABLE[name] for name in RECORDER.op_names() if name in TABLE]
+    RECORDER.connect_traces(
+        {
+            "value_class": Value,
+            "traced_class": NumpyNumber,
+            "traced_python_class": PythonFloat,
+            "integer_class": np.integer,
+            "recording_state": STATE,
+            "error_settings": ERROR_SETTINGS,
+            "forwards": {
+                op.name: None if _rounds_like_numpy(op) else op.forward for op in ops if isinstance(op, Elementwise)
+            },
+        }
+    )
+    known = {op.name for op in ops}
+    signs = {f"__{name}__": TABLE.prefix[spelling].name for spelling, name in SIGN_METHODS.items()}
+    for owner in (NumpyNumber, PythonFloat):
+        for spelling, name in ARITHMETIC_METHODS.items():
+            op_name = TABLE.infix[spelling].name
+            if op_name in known:
+                RECORDER.install_traced_operator(owner, f"__{name}__", op_name, False)
+                RECORDER.install_traced_operator(owner, f"__r{name}__", op_name, True)
+                RECORDER.install_traced_operator(owner, f"__i{name}__", op_name, False)
+        for method, op_name in {**signs, "__abs__": "absolute"}.items():
+            if op_name in known:
+                RECORDER.install_traced_operator(owner, method, op_name, False)
+    setattr(NumpyNumber, "__wiregrad_apply__", staticmethod(_apply_traced_op))  # noqa: B010 - what is typed is Value's
+    setattr(NumpyNumber, "__array_ufunc__", _apply_traced_ufunc)  # noqa: B010 - as above
+
+
+if RECORDER is not None and ERROR_SETTINGS is not None:
+    _connect_traced_numbers()
 
 
 MAX_CALL_GROUPS = 100_000
@@ -497,98 +591,135 @@ class GroupSegment(NamedTuple):
     """The loop and the steps of the loops around it; None if this is not the step of a loop."""
 
 
-class GroupPaths:
-    """The group path and the source text of every node of a recording."""
+make_segment: Callable[[tuple[Any, ...]], GroupSegment] = partial(tuple.__new__, GroupSegment)
 
-    def __init__(self, notes: TraceNotes, offsets: Iterable[int], op_at: Callable[[int], Op], *, inner: bool) -> None:
-        self.notes = notes
-        self.op_at = op_at
+
+class GroupPaths:
+    """The place, the group path and the source text of the nodes of a recording that apply an op."""
+
+    def __init__(self, tape: Tape, offsets: NDArray[np.int64], *, inner: bool) -> None:
+        self.notes = tape.notes
+        self.offsets = offsets
         self.library_groups: set[str] = set()
         """The paths of groups that are calls of composite functions."""
-        self._key_numbers: dict[Hashable, int] = {}
-        self._segments: dict[int, tuple[GroupSegment, ...]] = {}
-        self._paths: dict[tuple[int, Hashable], str] = {}
         self._labels: dict[tuple[str, str], Hashable] = {}
         self._numbered: dict[tuple[str, str, Hashable], str] = {}
         self._latest_numbers: dict[tuple[str, str], int] = {}
-        self._last_of_call = {call: offset for offset, call in notes.calls.items()}
-        self._call_sizes = Counter(notes.calls.values())
-        sites = {offset: notes.sites[offset] for offset in offsets if offset in notes.sites}
-        self._last_at_site = {id(site): offset for offset, site in sites.items()}
-        self._keys = {id(site): self._key_of(site) for site in sites.values()}
-        counts = Counter([self._keys[id(site)] for site in sites.values()])
+        self._call_sizes = Counter(self.notes.calls.values())
+        self._table = self.notes.collect_sites(len(tape.buffer) // STRIDE)
+        self._site_of_op = self._table.rows[offsets // STRIDE].astype(np.int64)
+        self._has_site = self._site_of_op >= 0
+        self._key_of_op = np.full(len(offsets), -1, np.int64)
+        self._key_of_op[self._has_site] = self._table.key_of_site[self._site_of_op[self._has_site]]
+        counts = np.bincount(self._key_of_op[self._has_site], minlength=len(self._table.keys)).tolist()
+        lister = SegmentLister()
+        self._segments = {k: lister.list_segments(self._table.keys[k]) for k, count in enumerate(counts) if count}
         self._skipped = _count_common(self._segments.values()) if inner else 0
         self._useless = _find_useless_loops(self._segments, counts)
-        self._frequent = self._find_frequent_calls(sites)
+        self._frequent = self._find_frequent_calls()
 
-    def path_of(self, offset: int) -> str:
-        """Return the group path of a node."""
-        site = self.notes.sites.get(offset)
-        call = self.notes.calls.get(offset)
-        if call is not None and self._call_sizes[call] < 2:
-            call = None
-        key = (0 if site is None else self._keys[id(site)], call)
-        path = self._paths.get(key)
-        if path is None:
-            segments = () if site is None else self._segments[key[0]]
-            shown = self._shown_segments(segments)
-            if call is not None:
-                shown.append(GroupSegment(call[0], call))
-            path = self._join_segments(shown)
-            if call is not None:
+    def find_places(self) -> tuple[Sequence[Place], NDArray[np.int64]]:
+        """Return the distinct places, and the number of the place of each node; -1 if it is not known."""
+        places, place_of_site = self._table.find_places()
+        index = np.full(len(self.offsets), -1, np.int64)
+        index[self._has_site] = place_of_site[self._site_of_op[self._has_site]]
+        if not self.notes.places:
+            return places, index
+        others = [self.notes.places.get(offset) for offset in self.offsets[~self._has_site].tolist()]
+        table = [*places, *[place for place in others if place is not None]]
+        known = np.array([place is not None for place in others], bool)
+        index[np.flatnonzero(~self._has_site)[known]] = len(places) + np.arange(known.sum())
+        # Two ops may have the same place.
+        numbers: dict[Place, int] = {}
+        same = np.array([numbers.setdefault(place, len(numbers)) for place in table], np.int64)
+        return tuple(numbers), np.append(same, -1)[index]
+
+    def find_paths(self) -> tuple[Sequence[str], NDArray[np.int64]]:
+        """Return the distinct group paths, and the number of the path of each node; -1 if it is in no group."""
+        keys = self._key_of_op.copy()
+        calls: dict[tuple[int, tuple[str, int]], int] = {}
+        for position, call in self._list_calls():
+            keys[position] = len(self._table.keys) + calls.setdefault((int(keys[position]), call), len(calls))
+        listed = list(calls)
+        used, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        numbers: dict[str, int] = {}
+        path_of_key = np.full(len(used), -1, np.int64)
+        for k in np.argsort(first).tolist():
+            key = int(used[k])
+            if key >= len(self._table.keys):
+                around, call = listed[key - len(self._table.keys)]
+                path = self._join_segments([*self._shown_segments(around), GroupSegment(call[0], call)])
                 self.library_groups.add(path)
-            self._paths[key] = path
-        return path
+            else:
+                path = self._join_segments(self._shown_segments(key))
+            if path:
+                path_of_key[k] = numbers.setdefault(path, len(numbers))
+        return tuple(numbers), path_of_key[inverse.reshape(-1)]
 
-    def expression_of(self, offset: int) -> str | None:
-        """Return the source text that a node is the result of; None if it is a part of it, or the text is not known."""
-        site = self.notes.sites.get(offset)
-        op = self.op_at(offset)
-        if site is None or op is SPREAD:
-            return None
-        call = self.notes.calls.get(offset)
-        code = site.call.code
-        if call is not None:
-            is_result = self._last_of_call[call] == offset
-        else:
-            called = read_called_name(code, site.offset)
-            known = called is not None and (not called or called == op.name or called in op.aliases)
-            is_result = known or self._last_at_site[id(site)] == offset
-        return read_expression(code, site.offset) if is_result else None
+    def _list_calls(self) -> Iterator[tuple[int, tuple[str, int]]]:
+        """Iterate over the nodes that a call of a composite function recorded together with others, and their calls."""
+        if self.notes.calls:
+            for position, offset in enumerate(self.offsets.tolist()):
+                call = self.notes.calls.get(offset)
+                if call is not None and self._call_sizes[call] > 1:
+                    yield position, call
 
-    def _key_of(self, site: CallSite) -> int:
-        """Return a number for what decides the path of a site, and store its segments."""
-        key = (site.call, site.steps, site.blocks)
-        number = self._key_numbers.setdefault(key, len(self._key_numbers) + 1)
-        if number not in self._segments:
-            self._segments[number] = _list_segments(site)
-        return number
+    def find_expressions(self, codes: NDArray[np.uint16]) -> tuple[Sequence[Any], NDArray[np.int64]]:
+        """Return the source texts that nodes are the results of, as far as one can tell, and the number of each one's.
 
-    def _find_frequent_calls(self, sites: Mapping[int, CallSite]) -> set[tuple[str, ...]]:
+        The texts are read when they are asked for.
+        """
+        last_at_site = np.full(len(self._table.instructions), -1, np.int64)
+        last_at_site[self._site_of_op[self._has_site]] = self.offsets[self._has_site]
+        is_result = np.zeros(len(self.offsets), bool)
+        is_result[self._has_site] = last_at_site[self._site_of_op[self._has_site]] == self.offsets[self._has_site]
+        is_candidate = self._has_site & (codes != TABLE.code_of(TABLE["spread"]))
+        last_of_call = {call: offset for offset, call in self.notes.calls.items()}
+        for position, offset in enumerate(self.offsets.tolist() if self.notes.calls else ()):
+            call = self.notes.calls.get(offset)
+            if call is not None:
+                is_result[position] = last_of_call[call] == offset
+                is_candidate[position] &= is_result[position]
+        sites = self._site_of_op[is_candidate]
+        wanted = np.where(is_result[is_candidate], -1, codes[is_candidate].astype(np.int64))
+        distinct, inverse = number_columns(
+            np.stack([self._table.code_of_site[sites], self._table.instructions[sites].astype(np.int64), wanted])
+        )
+        index = np.full(len(self.offsets), -1, np.int64)
+        index[is_candidate] = inverse
+        return ExpressionTable(self._table.codes, distinct), index
+
+    def _find_frequent_calls(self) -> set[tuple[str, ...]]:
         """Return the labels of calls, with those around them, that are so many that they share one group."""
+        if len(self._segments) + len(self._call_sizes) <= MAX_CALL_GROUPS:
+            return set()
         calls: dict[tuple[str, ...], set[Hashable]] = {}
-        labels: dict[int, tuple[str, ...]] = {}
-        for key, segments in self._segments.items():
+        labels: dict[int, tuple[str, ...]] = {-1: ()}
+        for key in self._segments:
             around: tuple[str, ...] = ()
-            for segment in self._shown_segments(segments):
+            for segment in self._shown_segments(key):
                 around = (*around, segment.label)
                 if segment.identity is not None:
                     calls.setdefault(around, set()).add(segment.identity)
             labels[key] = around
-        for offset, call in self.notes.calls.items():
-            if offset in sites and self._call_sizes[call] > 1:
-                calls.setdefault((*labels[self._keys[id(sites[offset])]], call[0]), set()).add(call)
+        for position, call in self._list_calls():
+            if self._has_site[position]:
+                calls.setdefault((*labels[int(self._key_of_op[position])], call[0]), set()).add(call)
         return {around for around, same in calls.items() if len(same) > MAX_CALL_GROUPS}
 
-    def _shown_segments(self, segments: tuple[GroupSegment, ...]) -> list[GroupSegment]:
+    def _shown_segments(self, key: int) -> list[GroupSegment]:
         """Return the segments that are labels of a path."""
-        return [segment for segment in segments[self._skipped :] if segment.loop not in self._useless]
+        segments = self._segments.get(key, ())
+        useless = self._useless
+        if not useless:
+            return list(segments[self._skipped :])
+        return [segment for segment in segments[self._skipped :] if segment.loop not in useless]
 
     def _join_segments(self, segments: Iterable[GroupSegment]) -> str:
         path = ""
         around: tuple[str, ...] = ()
         for segment in segments:
-            around = (*around, segment.label)
+            around = (*around, segment.label) if self._frequent else ()
             path = self._add_label(path, segment._replace(identity=None) if around in self._frequent else segment)
         return path
 
@@ -606,7 +737,80 @@ class GroupPaths:
         return self._numbered[key]
 
 
-SPREAD = TABLE["spread"]
+class ExpressionTable(Sequence[LazyText]):
+    """The source texts of the instructions that nodes were recorded at; each is read when it is first asked for.
+
+    A column of `instructions` has the number of a code object, the offset of an instruction, and the op that has to be
+    the one that the instruction calls; -1 if the node is its result anyway.
+    """
+
+    def __init__(self, codes: list[CodeType], instructions: NDArray[np.int64]) -> None:
+        self._codes = codes
+        self._instructions = instructions
+        self._made: dict[int, LazyText] = {}
+
+    def __len__(self) -> int:
+        return len(self._instructions[0])
+
+    def __getitem__(self, k: Any) -> Any:
+        if isinstance(k, slice):
+            return [self[at] for at in range(len(self))[k]]
+        if not 0 <= k < len(self):
+            raise IndexError(k)
+        if k not in self._made:
+            self._made[k] = LazyText(partial(self._read, k))
+        return self._made[k]
+
+    def _read(self, k: int) -> str | None:
+        number, offset, wanted = self._instructions[:, k].tolist()
+        code = self._codes[number]
+        if wanted >= 0:
+            called = read_called_name(code, offset)
+            op = TABLE.by_code()[wanted]
+            if called is None or (called and called != op.name and called not in op.aliases):
+                return None
+        return read_expression(code, offset)
+
+    def __reduce__(self) -> tuple[type[tuple[Any, ...]], tuple[list[LazyText]]]:
+        return tuple, (list(self),)
+
+
+class SegmentLister:
+    """Lists the labels around sites; those of a call are listed once for all its sites."""
+
+    def __init__(self) -> None:
+        self._around: dict[UserCall, tuple[GroupSegment, ...]] = {}
+
+    def list_segments(self, key: SiteKey) -> tuple[GroupSegment, ...]:
+        """Return the labels around a site, from the outside in."""
+        if key.blocks:
+            return _list_segments(CallSite(key.call, 0, key.steps, key.blocks))
+        around = self._around.get(key.call)
+        if around is None:
+            around = self._segments_of_call(key.call)
+        return around + _list_steps(key.call, key.steps) if key.steps else around
+
+    def _segments_of_call(self, call: UserCall) -> tuple[GroupSegment, ...]:
+        unknown = []
+        at: UserCall | None = call
+        while at is not None and at not in self._around:
+            unknown.append(at)
+            at = None if at.parent is None else at.parent.call
+        for inner in reversed(unknown):
+            segments: tuple[GroupSegment, ...] = ()
+            if inner.parent is not None:
+                segments = self._around[inner.parent.call] + _list_steps(inner.parent.call, inner.parent.steps)
+                if inner.label:
+                    segments += (GroupSegment(inner.label, inner.identity),)
+            self._around[inner] = segments
+        return self._around[call]
+
+
+def _list_steps(call: UserCall, steps: tuple[LoopStep, ...]) -> tuple[GroupSegment, ...]:
+    """Return the labels of loop steps, from the outside in; loops further out begin earlier in the code."""
+    order = range(len(steps)) if len(steps) < 2 else sorted(range(len(steps)), key=lambda k: steps[k][0].start)
+    segments = [_make_step(call, steps, k) for k in order]
+    return tuple([segment for segment in segments if segment is not None])
 
 
 def _list_segments(site: CallSite) -> tuple[GroupSegment, ...]:
@@ -619,7 +823,7 @@ def _list_segments(site: CallSite) -> tuple[GroupSegment, ...]:
     for at in reversed(chain):
         if at.call.label and at.call.parent is not None:
             segments.append(GroupSegment(at.call.label, at.call.identity))
-        inside = [(step[0].start, _make_step(at, k)) for k, step in enumerate(at.steps)]
+        inside = [(step[0].start, _make_step(at.call, at.steps, k)) for k, step in enumerate(at.steps)]
         inside += [
             (block.entered[1], GroupSegment(block.value))
             for block in site.blocks
@@ -629,14 +833,14 @@ def _list_segments(site: CallSite) -> tuple[GroupSegment, ...]:
     return tuple(segments)
 
 
-def _make_step(site: CallSite, k: int) -> GroupSegment | None:
+def _make_step(call: UserCall, steps: tuple[LoopStep, ...], k: int) -> GroupSegment | None:
     """Return the label of a loop step: `step 3`, or `k=3` for a variable of one letter."""
-    span, name, number = site.steps[k]
-    if span in site.call.long_loops:
+    span, name, number = steps[k]
+    if span in call.long_loops:
         return None
-    word = "step" if not name.strip("_") else name
+    word = name if name.strip("_") else "step"
     label = f"{word}={number}" if len(word) == 1 else f"{word} {number}"
-    return GroupSegment(label, (site.call.identity, span.start), (site.call, span.start, site.steps[:k]))
+    return make_segment((label, (call.identity, span.start), (call, span.start, steps[:k])))
 
 
 def _count_common(paths: Iterable[tuple[GroupSegment, ...]]) -> int:
@@ -665,7 +869,7 @@ class _StepTotals:
         """The label of the only group inside; empty if there are several, or nodes in none."""
 
 
-def _find_useless_loops(paths: Mapping[int, tuple[GroupSegment, ...]], counts: Mapping[int, int]) -> set[Hashable]:
+def _find_useless_loops(paths: Mapping[int, tuple[GroupSegment, ...]], counts: Sequence[int]) -> set[Hashable]:
     """Return the loops whose steps are no groups."""
     loops: dict[Hashable, dict[str, _StepTotals]] = {}
     for key, path in paths.items():

@@ -6,29 +6,50 @@ Python while a function was traced: a circuit stands for its function only where
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import FrameType
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from math import prod
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.frontends.recording.user_code import (
     CallSite,
     CallTracker,
     GroupBlock,
     IdentityScan,
+    LoopStep,
     UserCall,
+    find_lines,
+    find_loops,
     find_recording_frame,
     list_user_frames,
+    place_in_code,
     user_place,
 )
 from wiregrad.ir import Certificate, Op, Place
+
+make_place: Callable[[tuple[str, int, int]], Place] = partial(tuple.__new__, Place)
+ROW_SIZE = 34
+"""The size of a packed row, in bytes: offsets of nodes are multiples of it."""
 
 
 class TraceNotes:
     """The names of nodes, and the places in the user's code where they were recorded."""
 
-    __slots__ = ("call_count", "call_frame", "calls", "derived", "names", "places", "sites", "tracker")
+    __slots__ = (
+        "call_count",
+        "call_frame",
+        "calls",
+        "derived",
+        "names",
+        "places",
+        "recorded_sites",
+        "sites",
+        "tracker",
+    )
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
@@ -47,6 +68,8 @@ class TraceNotes:
         """In anomaly mode: the op whose derivative rule recorded a node, by offset."""
         self.tracker: CallTracker | None = None
         """While groups and names are collected: the calls of user functions that recorded something."""
+        self.recorded_sites: RecordedSites | None = None
+        """Where nodes were recorded, if the C recorder notes it: then `sites` is empty."""
 
     def note_call_site(self, offset: int, blocks: list[GroupBlock]) -> FrameType | None:
         """Note where a node was recorded, and the active `wg.group` blocks.
@@ -64,6 +87,9 @@ class TraceNotes:
 
     def place_at(self, offset: int) -> Place | None:
         """Return the source line of a node."""
+        if self.recorded_sites is not None:
+            place = self.recorded_sites.place_at(offset)
+            return self.places.get(offset) if place is None else place
         site = self.sites.get(offset)
         return self.places.get(offset) if site is None else site.place
 
@@ -83,6 +109,158 @@ class TraceNotes:
             self.tracker.forget_frames()
         self.tracker = None
         self.call_frame = None
+        if self.recorded_sites is not None:
+            self.recorded_sites.columns.forget_frames()
+
+    def collect_sites(self, row_count: int) -> SiteTable:
+        """Return where the rows of the tape were recorded, as a table."""
+        if self.recorded_sites is not None:
+            return self.recorded_sites.make_table(row_count)
+        return SiteTable.from_sites(self.sites, row_count)
+
+
+class SiteKey(NamedTuple):
+    """What decides the group of a site."""
+
+    call: UserCall
+    steps: tuple[LoopStep, ...]
+    blocks: tuple[GroupBlock, ...]
+
+
+make_key: Callable[[tuple[Any, ...]], SiteKey] = partial(tuple.__new__, SiteKey)
+
+
+class SiteTable:
+    """Where the rows of a tape were recorded: for each row a site, for each site its instruction and its key."""
+
+    def __init__(
+        self,
+        rows: NDArray[np.int32],
+        instructions: NDArray[np.int32],
+        key_of_site: NDArray[np.int64],
+        keys: list[SiteKey],
+    ) -> None:
+        self.rows = rows
+        """The site of each row; -1 for a row that was not recorded in the user's code."""
+        self.instructions = instructions
+        """The offset in the bytecode, by site."""
+        self.key_of_site = key_of_site
+        self.keys = keys
+        codes: dict[int, int] = {}
+        self.codes: list[CodeType]
+        listed = [key[0].code for key in keys]
+        numbers = np.array([codes.setdefault(id(code), len(codes)) for code in listed], np.int64)
+        self.codes = list({id(code): code for code in listed}.values())
+        self.code_of_site: NDArray[np.int64] = numbers[key_of_site]
+        """The number of the code object, by site."""
+
+    @classmethod
+    def from_sites(cls, sites: Mapping[int, CallSite], row_count: int) -> SiteTable:
+        """Return a table of sites by offset."""
+        rows = np.full(row_count, -1, np.int32)
+        numbers: dict[int, int] = {}
+        keys: dict[SiteKey, int] = {}
+        instructions: list[int] = []
+        key_of_site: list[int] = []
+        for offset, site in sites.items():
+            number = numbers.setdefault(id(site), len(numbers))
+            if number == len(instructions):
+                instructions.append(site.offset)
+                key = SiteKey(site.call, site.steps, site.blocks)
+                key_of_site.append(keys.setdefault(key, len(keys)))
+            rows[offset // ROW_SIZE] = number
+        return cls(rows, np.array(instructions, np.int32), np.array(key_of_site, np.int64), list(keys))
+
+    def find_places(self) -> tuple[tuple[Place, ...], NDArray[np.int64]]:
+        """Return the distinct places of all sites, and for each site the number of its place."""
+        lines = np.zeros(len(self.instructions), np.int64)
+        for number, code in enumerate(self.codes):
+            there = self.code_of_site == number
+            lines[there] = find_lines(code, self.instructions[there])
+        distinct, place_of_site = np.unique(self.code_of_site << 32 | lines, return_inverse=True)
+        files = [code.co_filename for code in self.codes]
+        places = [make_place((files[k >> 32], k & 0xFFFFFFFF, 0)) for k in distinct.tolist()]
+        return tuple(places), place_of_site.reshape(-1)
+
+
+class RecordedSites:
+    """The sites that the C recorder notes during a trace."""
+
+    def __init__(self, columns: Any, tracker: CallTracker) -> None:
+        self.columns = columns
+        """The recorder's object."""
+        self.calls = tracker.numbered_calls
+        self.others = tracker.other_sites
+
+    def place_at(self, offset: int) -> Place | None:
+        """Return the source line of the row at an offset."""
+        found = self.columns.site_at(offset)
+        if found is None:
+            return None
+        if isinstance(found, int):
+            return list(self.others.values())[found][1].place
+        return place_in_code(self.calls[found[0]].code, found[1])
+
+    def make_table(self, row_count: int) -> SiteTable:
+        """Return the sites as a table."""
+        rows, calls, instructions, blocks, steps, pool, block_list = self.columns.export()
+        row_sites = np.full(row_count, -1, np.int32)
+        noted = np.frombuffer(rows, np.int32)[:row_count]
+        row_sites[: len(noted)] = noted
+        call_of_site = np.frombuffer(calls, np.int32)
+        columns = np.stack([call_of_site, np.frombuffer(blocks, np.int32), np.frombuffer(steps, np.int64)])
+        distinct, key_of_site = number_columns(columns)
+        loops = [find_loops(call.code) for call in self.calls]
+        numbers = np.frombuffer(pool, np.int64).tolist()
+        keys = []
+        for call, block, at in distinct.T.tolist():
+            found: tuple[LoopStep, ...] = ()
+            if at >= 0:
+                spans = loops[call]
+                values = numbers[at + 1 : at + 1 + numbers[at]]
+                found = tuple(
+                    [
+                        (spans[span], spans[span].targets[target], number)
+                        for span, target, number in zip(values[::3], values[1::3], values[2::3], strict=True)
+                    ]
+                )
+            keys.append(make_key((self.calls[call], found, block_list[block])))
+        offsets = np.frombuffer(instructions, np.int32)
+        if self.others:
+            # The sites in generators come behind the others.
+            sites = [site for _, site in self.others.values()]
+            elsewhere = row_sites <= FIRST_OTHER_SITE
+            row_sites[elsewhere] = len(offsets) + FIRST_OTHER_SITE - row_sites[elsewhere]
+            offsets = np.concatenate([offsets, np.array([site.offset for site in sites], np.int32)])
+            key_of_site = np.concatenate([key_of_site, len(keys) + np.arange(len(sites))])
+            keys += [SiteKey(site.call, site.steps, site.blocks) for site in sites]
+        return SiteTable(row_sites, offsets, key_of_site, keys)
+
+
+FIRST_OTHER_SITE = -2
+"""`FIRST_OTHER_SITE - k` in a column of sites stands for site k of those that the C recorder did not find itself."""
+
+
+def number_columns(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct columns of a table, and for each column the number of the equal one.
+
+    >>> distinct, numbers = number_columns(np.array([[0, 2, 0], [-1, 5, -1]]))
+    >>> distinct.tolist(), numbers.tolist()
+    ([[0, 2], [-1, 5]], [0, 1, 0])
+    """
+    if not columns.shape[1]:
+        return columns, np.zeros(0, np.int64)
+    least = columns.min(axis=1)
+    sizes = (columns.max(axis=1) - least + 1).tolist()
+    if prod(sizes) >= 1 << 63:
+        distinct, numbers = np.unique(columns, axis=1, return_inverse=True)
+        return distinct, numbers.reshape(-1)
+    # One number for each column is sorted much faster.
+    packed = np.zeros(columns.shape[1], np.int64)
+    for row, low, size in zip(columns, least, sizes, strict=True):
+        packed = packed * size + (row - low)
+    _, first, numbers = np.unique(packed, return_index=True, return_inverse=True)
+    return columns[:, first], numbers.reshape(-1)
 
 
 class ReplayGuard:

@@ -21,19 +21,68 @@ import linecache
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, lru_cache, partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from functools import cache, partial, wraps
 from inspect import CO_GENERATOR
 from itertools import islice
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.errors import find_user_frame, is_library_file
 from wiregrad.ir import Place
 from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ops.functions.registry import FUNCTIONS
+
+CodeResultT = TypeVar("CodeResultT")
+MAX_KNOWN_CODES = 4096
+"""Maximum number of functions of the user's code whose bytecode is remembered."""
+
+
+def cache_by_code(read: Callable[[CodeType], CodeResultT]) -> Callable[[CodeType], CodeResultT]:
+    """Remember what a function returns for each code object.
+
+    Code objects are told apart by identity: Python hashes and compares them by their contents, which takes time in
+    proportion to their length.
+    """
+    known: dict[int, tuple[CodeType, CodeResultT]] = {}
+
+    @wraps(read)
+    def look_up(code: CodeType) -> CodeResultT:
+        entry = known.get(id(code))
+        if entry is None:
+            if len(known) >= MAX_KNOWN_CODES:
+                known.clear()
+            entry = known[id(code)] = (code, read(code))
+        return entry[1]
+
+    return look_up
+
+
+def cache_by_instruction(read: Callable[[CodeType, int], CodeResultT]) -> Callable[[CodeType, int], CodeResultT]:
+    """Remember what a function returns for each instruction of each code object."""
+    known: Callable[[CodeType], dict[int, CodeResultT]] = cache_by_code(lambda code: {})
+
+    @wraps(read)
+    def look_up(code: CodeType, offset: int) -> CodeResultT:
+        results = known(code)
+        if offset not in results:
+            results[offset] = read(code, offset)
+        return results[offset]
+
+    return look_up
+
+
+class CodeKind(IntEnum):
+    """Whose code a frame runs; the C recorder has the same numbers."""
+
+    USER = 0
+    LIBRARY = 1
+    TRACED_CALL = 2
+    """The function in wiregrad that calls the traced function."""
 
 
 class RecordingFrame(NamedTuple):
@@ -48,7 +97,7 @@ class RecordingFrame(NamedTuple):
 def find_recording_frame() -> RecordingFrame:
     """Walk the stack from here out to the user's code."""
     call = None
-    names = _function_names()
+    names = function_names()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -78,12 +127,12 @@ def user_place() -> Place | None:
 
 
 def place_of(frame: FrameType) -> Place:
-    """Return the line a frame is at."""
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    """Return the line a frame is at; `frame.f_lineno` would search the whole function for it."""
+    return place_in_code(frame.f_code, frame.f_lasti)
 
 
 @cache
-def _function_names() -> dict[CodeType, str]:
+def function_names() -> dict[CodeType, str]:
     """Return the names of the composite functions by their code."""
     return {entry.run.__code__: entry.name for entry in FUNCTIONS.values()}
 
@@ -193,7 +242,7 @@ def _is_filled(cell: CellType) -> bool:
     return True
 
 
-@lru_cache(4096)
+@cache_by_code
 def find_questions(code: CodeType) -> IdentityQuestions:
     """Return what the bytecode of a function tells about identity tests.
 
@@ -230,6 +279,7 @@ def _may_be_condition(before: dis.Instruction, last: dis.Instruction) -> bool:
 
 
 LOAD_ATTRIBUTE = dis.opmap["LOAD_ATTR"]
+FOR_ITER = dis.opmap["FOR_ITER"]
 CACHE = dis.opmap["CACHE"]
 """What stands behind an instruction that Python specializes; Python 3.12 is there while it runs a property."""
 COPY_TOP = bytes([dis.opmap["COPY"], 1])
@@ -317,7 +367,7 @@ def _find_position(steps: list[dis.Instruction], offset: int) -> int:
     return bisect_right(steps, offset, key=lambda step: step.offset) - 1
 
 
-@lru_cache(1024)
+@cache_by_code
 def _list_instructions(code: CodeType) -> list[dis.Instruction]:
     return [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
 
@@ -486,8 +536,12 @@ class UserCall:
                 span = step[0]
                 self._step_counts[span] = self._step_counts.get(span, 0) + 1
                 if self._step_counts[span] > MAX_LOOP_STEPS:
-                    self.long_loops.add(span)
-                    self._loops.clear()
+                    self.mark_long_loop(span)
+
+    def mark_long_loop(self, span: LoopSpan) -> None:
+        """Stop reading the variables of a loop."""
+        self.long_loops.add(span)
+        self._loops.clear()
 
     def find_path(self, thing: object) -> str | None:
         """Return how this code reaches an object: through an attribute of its own object, or a variable."""
@@ -595,12 +649,65 @@ def _join_key(path: str, key: object) -> str:
 
 
 class CallTracker:
-    """Finds the calls that recorded nodes belong to; it keeps their frames until `forget_frames`."""
+    """Finds the calls that recorded nodes belong to; it keeps their frames until `forget_frames`.
 
-    __slots__ = ("calls",)
+    The C recorder notes by itself where rows are recorded. It asks here what it does not know: `classify_code`,
+    `enter_frame`, `loops_at`, `locate_elsewhere`.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("calls", "numbered_calls", "other_sites", "read_blocks")
+
+    def __init__(self, read_blocks: Callable[[], Sequence[GroupBlock]] = tuple) -> None:
         self.calls: dict[FrameType, UserCall] = {}
+        self.read_blocks = read_blocks
+        """Returns the active `wg.group` blocks."""
+        self.numbered_calls: list[UserCall] = []
+        """The calls that the C recorder knows by number."""
+        self.other_sites: dict[int, tuple[int, CallSite]] = {}
+        """The sites in generators, by their ids: their numbers, and the sites."""
+
+    @property
+    def max_loop_steps(self) -> int:
+        """A loop of more steps than this has no groups for its steps."""
+        return MAX_LOOP_STEPS
+
+    def classify_code(self, code: CodeType, functions: Mapping[CodeType, str]) -> CodeKind | str:
+        """Return whose code this is; the name of a composite function."""
+        if not is_library_file(code.co_filename):
+            return CodeKind.USER
+        if code.co_name == TRACED_CALL:
+            return CodeKind.TRACED_CALL
+        return functions.get(code, CodeKind.LIBRARY)
+
+    def enter_frame(self, frame: FrameType) -> tuple[int, bool]:
+        """Return the number of a frame's call, and whether it has loops; -1 for a generator, which may be resumed."""
+        if frame.f_code.co_flags & CO_GENERATOR:
+            return -1, False
+        self.numbered_calls.append(self.calls.get(frame) or self.find_call(frame))
+        return len(self.numbered_calls) - 1, bool(find_loops(frame.f_code))
+
+    def loops_at(self, call: int, offset: int) -> tuple[tuple[int, tuple[tuple[str, int], ...]], ...]:
+        """Return the loops around an instruction: the number of each, and its variables with their places in a frame.
+
+        A variable that is not at a fixed place has the place -1.
+        """
+        found = self.numbered_calls[call]
+        spans = find_loops(found.code)
+        places = {name: k for k, name in enumerate(found.code.co_varnames) if name not in found.code.co_cellvars}
+        return tuple(
+            (spans.index(span), tuple((name, places.get(name, -1)) for name in span.targets))
+            for span in found.loops_at(offset)
+        )
+
+    def mark_long_loop(self, call: int, loop: int) -> None:
+        """Note that a loop has so many steps that these are no groups."""
+        found = self.numbered_calls[call]
+        found.mark_long_loop(find_loops(found.code)[loop])
+
+    def locate_elsewhere(self, frame: FrameType) -> int:
+        """Return the number of the site where a generator is."""
+        site = self.locate(frame, tuple(self.read_blocks()))
+        return self.other_sites.setdefault(id(site), (len(self.other_sites), site))[0]
 
     def locate(self, frame: FrameType, blocks: tuple[GroupBlock, ...]) -> CallSite:
         """Return where a frame of the user's code is."""
@@ -690,13 +797,12 @@ def _read_steps(loops: tuple[LoopSpan, ...], variables: Mapping[str, Any]) -> tu
     return tuple(steps)
 
 
-@lru_cache(65536)
 def loops_around(code: CodeType, offset: int) -> tuple[LoopSpan, ...]:
     """Return the `for` statements around an instruction, the outermost first."""
-    return tuple(span for span in find_loops(code) if span.start <= offset < span.end)
+    return tuple([span for span in find_loops(code) if span.start <= offset < span.end])
 
 
-@lru_cache(4096)
+@cache_by_code
 def find_loops(code: CodeType) -> tuple[LoopSpan, ...]:
     """Return the `for` statements in the code of a function, those further out first; comprehensions are left out.
 
@@ -708,6 +814,9 @@ def find_loops(code: CodeType) -> tuple[LoopSpan, ...]:
     [('k',), ('i', 'j')]
     """
     if code.co_name.startswith("<") and code.co_name != "<module>":
+        return ()
+    if FOR_ITER not in code.co_code[::2]:
+        # Most functions have no loop, and listing the instructions of a long one takes long.
         return ()
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
     spans = []
@@ -799,18 +908,76 @@ def _parse_callee(site: CallSite) -> ast.expr | None:
     return tree.func if isinstance(tree, ast.Call) else None
 
 
-@lru_cache(65536)
 def place_in_code(code: CodeType, offset: int) -> Place:
     """Return the file and line of an instruction."""
-    return Place(code.co_filename, _positions_of(code)[offset // 2][0] or 1)
+    starts, lines = _line_lists(code)
+    return Place(code.co_filename, lines[bisect_right(starts, max(offset, 0)) - 1])
 
 
-@lru_cache(4096)
+def find_lines(code: CodeType, offsets: NDArray[Any]) -> NDArray[Any]:
+    """Return the lines of instructions; 1 for those that have none."""
+    starts, lines = read_line_table(code)
+    found: NDArray[Any] = lines[np.searchsorted(starts, np.maximum(offsets, 0), side="right") - 1]
+    return found
+
+
+@cache_by_code
+def _line_lists(code: CodeType) -> tuple[list[int], list[int]]:
+    starts, lines = read_line_table(code)
+    return starts.tolist(), lines.tolist()
+
+
+KNOWN_LINE_TABLES = ((3, 11), (3, 12), (3, 13))
+"""The versions of Python whose line tables are known to be as CPython's Objects/locations.md describes them."""
+ENTRY_BIT = 0x80
+"""Set in the first byte of an entry of a line table alone; then come four bits of its kind and three of its length."""
+FIRST_STEP_KIND, LAST_STEP_KIND = 10, 12
+"""Kinds of entries that go 0, 1 or 2 lines on; those before them stay on their line."""
+NUMBER_KINDS = (13, 14)
+"""Kinds of entries that begin with a number: how many lines they go on, or back."""
+NO_LINE_KIND = 15
+
+
+@cache_by_code
+def read_line_table(code: CodeType) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return offsets of instructions from which on they are on a line, and the lines; 1 for those that have none.
+
+    `code.co_lines()` says the same, one line after the other.
+    """
+    if sys.version_info[:2] not in KNOWN_LINE_TABLES:
+        ranges = list(code.co_lines())
+        return np.array([start for start, _, _ in ranges]), np.array([line or 1 for _, _, line in ranges])
+    table = np.frombuffer(code.co_linetable, np.uint8)
+    entries = np.flatnonzero(table & ENTRY_BIT)
+    heads = table[entries].astype(np.int64)
+    kinds = heads >> 3 & 0xF
+    steps = np.where((kinds >= FIRST_STEP_KIND) & (kinds <= LAST_STEP_KIND), kinds - FIRST_STEP_KIND, 0)
+    numbered = np.isin(kinds, NUMBER_KINDS)
+    steps[numbered] = _read_signed_numbers(table, entries[numbered] + 1)
+    lines = code.co_firstlineno + np.cumsum(steps)
+    lengths = ((heads & 7) + 1) * 2
+    return np.cumsum(lengths) - lengths, np.where((kinds == NO_LINE_KIND) | (lines == 0), 1, lines)
+
+
+def _read_signed_numbers(table: NDArray[np.uint8], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the numbers at places of a line table: six bits in each byte, lowest first, and the sign in bit 0."""
+    numbers = np.zeros(len(places), np.int64)
+    unfinished = np.arange(len(places))
+    shift = 0
+    while len(unfinished):
+        bytes_there = table[places[unfinished] + shift // 6].astype(np.int64)
+        numbers[unfinished] |= (bytes_there & 0x3F) << shift
+        unfinished = unfinished[bytes_there & 0x40 != 0]
+        shift += 6
+    return np.where(numbers & 1, -(numbers >> 1), numbers >> 1)
+
+
+@cache_by_code
 def _positions_of(code: CodeType) -> list[tuple[int | None, int | None, int | None, int | None]]:
     return list(code.co_positions())
 
 
-@lru_cache(4096)
+@cache_by_code
 def _opcodes_of(code: CodeType) -> dict[int, str]:
     # While a Python function runs, its caller stands at the cache entries behind the call.
     names: dict[int, str] = {}
@@ -819,7 +986,7 @@ def _opcodes_of(code: CodeType) -> dict[int, str]:
     return names
 
 
-@lru_cache(65536)
+@cache_by_instruction
 def read_expression(code: CodeType, offset: int) -> str | None:
     """Return the source text of the expression that an instruction computes, on one line; None if it is not known.
 
@@ -854,7 +1021,7 @@ def _cut_expression(lines: list[bytes], start: int, end: int) -> str | None:
     return text if is_expression and text.isprintable() else None
 
 
-@lru_cache(65536)
+@cache_by_instruction
 def read_called_name(code: CodeType, offset: int) -> str | None:
     """Return the name of the function that an instruction calls, `tanh` for `np.tanh(x)`; empty for an operator."""
     if _opcodes_of(code).get(offset) in RESULT_OPCODES:

@@ -39,9 +39,9 @@ from wiregrad.frontends.recording.hints import (
     name_scipy_call,
     refuse_keywords,
 )
-from wiregrad.frontends.recording.recorder_choice import RECORDER
 from wiregrad.frontends.recording.tape import (
     LITERAL,
+    RECORDER,
     STATE,
     STRIDE,
     STRUCTURAL_ZERO,
@@ -86,9 +86,9 @@ class ValueNotes:
     def __init__(self, *, constant: bool = False) -> None:
         self.constant = constant
         self.grad: Any = None
-        self.passes: list[Place | None] = []
+        self.passes: tuple[Place | None, ...] = ()
         """The lines that called the first few backward passes whose gradients were added here."""
-        self.hooks: list[Callable[[Any], Any]] = []
+        self.hooks: tuple[Callable[[Any], Any], ...] = ()
         self.name: str | None = None
         self.serial = 0
         self.offset = 0
@@ -181,7 +181,7 @@ class Value(ValueMethods, ForeignNames):
             )
         notes = notes_of(self)
         notes.grad = grad
-        notes.passes = []
+        notes.passes = ()
 
     @property
     def name(self) -> str | None:
@@ -259,8 +259,8 @@ class Value(ValueMethods, ForeignNames):
     def _mask(self) -> Any:
         # Functions of np.ma read `_data` of any object, and then its mask.
         raise OperandError(
-            "a masked array was combined with a recorded value, whose gradient would be lost; fill it first"
-            f"{format_user_line()}"
+            "a masked array was combined with a recorded value, whose gradient would be lost; fill it first, "
+            f"m.filled(0.0){format_user_line()}"
         )
 
     def backward(self, gradient: Any = None, *, retain_graph: bool = True, create_graph: bool = False) -> None:
@@ -281,6 +281,8 @@ class Value(ValueMethods, ForeignNames):
             _accumulate_gradient(self, seed, user_place())
             return
         tape = self._tape
+        if gradient is None and _sweep_plainly(self, tape):
+            return
         with np.errstate(all="ignore"):
             seeds = [(self._index, seed)]
             if STATE.watch is None:
@@ -302,7 +304,7 @@ class Value(ValueMethods, ForeignNames):
             raise OperandError(f"a hook is a function of the gradient; got {short_repr(hook)}")
 
         if self._tape is None:
-            notes_of(self).hooks.append(hook)
+            notes_of(self).hooks += (hook,)
         else:
             for tape, offset in self._tape.copies_of(self._index):
                 tape.hooks.setdefault(offset, []).append(partial(run_hook, hook, self._data))
@@ -800,6 +802,18 @@ def _make_seed(value: Value, gradient: object) -> Any:
     return float(seed) if type(data) is float else np.array(seed, data.dtype)[()]
 
 
+def _sweep_plainly(value: Value, tape: Tape) -> bool:
+    """Run a backward pass that is a matter of numbers alone, if the C recorder can do that; returns whether it did."""
+    if RECORDER is None or not isinstance(value, Scalar) or tape.copies.origins:
+        return False
+    adjoints = RECORDER.sweep_plainly(tape, value._index, user_place())
+    if adjoints is None:
+        return False
+    tape.keep_sweep(SweptGradients(BackwardPass(), adjoints, value._index, 1.0))
+    STATE.forget_latest()
+    return True
+
+
 def _can_repeat(tape: Tape) -> bool:
     """Return whether a backward pass can be run again unnoticed: it runs no code of the user's, and is of one tape."""
     if tape.hooks or tape.copies.origins or tape.copies.readers:
@@ -851,7 +865,7 @@ def _accumulate_gradient(value: Value, flow: object, here: Place | None) -> None
     notes = notes_of(value)
     fresh = settle_gradient(flow, value._data)
     if len(notes.passes) < MAX_REMEMBERED_PASSES:
-        notes.passes.append(here)
+        notes.passes += (here,)
     if notes.grad is not None:
         # A gradient that was set to 0 (as users of micrograd do) takes the type of the added one.
         notes.grad = notes.grad + fresh

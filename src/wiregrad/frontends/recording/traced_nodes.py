@@ -1,0 +1,351 @@
+"""The nodes of a tape that a circuit needs, as the columns of that circuit.
+
+Packed rows become columns in bulk, with a few calls of NumPy for all of them; the other nodes (arrays, conditions) are
+looked at one by one. Nodes are numbered in the order of the tape. What a node needs besides comes before it: a constant
+that no earlier node reads, and the `spread` that broadcasts a literal. Equal constants are one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.dtypes import FLOAT, WIRE_DTYPES, WireType, WireValue
+from wiregrad.frontends.recording.arguments import ensure_owned
+from wiregrad.frontends.recording.record import bind_spread
+from wiregrad.frontends.recording.tape import BLOCKED, EXTRA, LITERAL, ROW_COLUMNS, STRIDE, ExtraNode, Tape
+from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ir.columns import LabelT, NodeLabels, OpSettings
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
+from wiregrad.ir.types_and_kinks import TypeTable, find_kinked_codes, type_of_constant
+from wiregrad.ops import Elementwise
+from wiregrad.ops.gradient_flow import shape_of
+
+
+class NodePositions:
+    """The index in a circuit of the node at each offset of a tape."""
+
+    def __init__(self, row_count: int) -> None:
+        self.by_row = np.full(row_count, -1, np.int64)
+
+    def __getitem__(self, offset: int) -> int:
+        return int(self.by_row[offset // STRIDE])
+
+    def set_indices(self, offsets: NDArray[np.int64], indices: Any) -> None:
+        """Set the indices of the nodes at some offsets."""
+        self.by_row[offsets // STRIDE] = indices
+
+    def at(self, offsets: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the indices of the nodes at some offsets."""
+        indices: NDArray[np.int64] = self.by_row[offsets // STRIDE]
+        return indices
+
+
+class LiteralSlots(NamedTuple):
+    """The operands of some nodes that are plain numbers or arrays."""
+
+    positions: NDArray[np.int64]
+    """The nodes, by their position among those that are written."""
+    slots: NDArray[np.int64]
+    constants: NDArray[np.int64]
+    """The numbers of the constants."""
+
+
+class TracedNodes:
+    """The nodes that a circuit needs. `collect_results` numbers them; then the columns can be read."""
+
+    def __init__(self, tape: Tape, inputs: Sequence[int], offsets: NDArray[np.int64], type_table: TypeTable) -> None:
+        self.tape = tape
+        self.type_table = type_table
+        self.inputs = np.array(inputs, np.int64)
+        is_input = np.zeros(len(tape.buffer) // STRIDE, bool)
+        is_input[self.inputs // STRIDE] = True
+        self.offsets = offsets[~is_input[offsets // STRIDE]]
+        """The offsets of the nodes to write, in order; inputs come before them."""
+        rows = np.frombuffer(memoryview(tape.buffer), ROW_COLUMNS)[self.offsets // STRIDE]
+        is_packed = rows["a"] != EXTRA
+        self._packed = np.flatnonzero(is_packed)
+        self._rows = rows[is_packed]
+        self._others = np.flatnonzero(~is_packed).tolist()
+        self._nodes = [tape.node_at(offset) for offset in self.offsets[~is_packed].tolist()]
+        self._constants: dict[Hashable, int] = {}
+        self._values: list[WireValue] = []
+        self._created: dict[int, int] = {}
+        """The numbers of the constants that are values which the function made itself, by the position of the node."""
+        self._known_floats: dict[tuple[float, tuple[Any, ...]], tuple[int, np.dtype[Any]]] = {}
+        """The constants of Python floats beside operands of some dtypes: the number and the dtype."""
+        self._spreads: dict[tuple[int, int], tuple[Op, WireType]] = {}
+        """The `spread` of a literal, by the position of the node and the slot."""
+        self._literals = self._collect_literals()
+        self.is_op = np.ones(len(self.offsets), bool)
+        self.is_op[list(self._created)] = False
+        self.op_offsets: NDArray[np.int64] = self.offsets[self.is_op]
+        """The offsets of the nodes that apply an op."""
+
+    def _collect_literals(self) -> LiteralSlots:
+        """Number the constants: those of packed rows by their bits, the others one by one."""
+        found: list[tuple[int, int, int]] = []
+        for position, node in zip(self._others, self._nodes, strict=True):
+            if node.op is INPUT:
+                self._created[position] = self._number_constant(node.y)
+            else:
+                found += [
+                    (position, slot, self._number_literal(position, node, slot))
+                    for slot, source in enumerate(node.sources)
+                    if source == LITERAL
+                ]
+        parts = [np.array(found, np.int64).reshape(-1, 3).T]
+        arities = arities_by_code()[self._rows["code"]]
+        for slot, (source, number) in enumerate((("a", "p"), ("b", "q"))):
+            read = (self._rows[source] == LITERAL) & (arities > slot)
+            bits, inverse = np.unique(self._rows[number][read].view(np.int64), return_inverse=True)
+            numbers = np.array([self._number_float(x) for x in bits.view(np.float64)], np.int64)
+            positions = self._packed[read]
+            parts.append(np.stack([positions, np.full(len(positions), slot), numbers[inverse.reshape(-1)]]))
+        return LiteralSlots(*np.concatenate(parts, axis=1))
+
+    def _number_literal(self, position: int, node: ExtraNode, slot: int) -> int:
+        """Return the number of a literal's constant; it is broadcast to the output's shape if the op is elementwise."""
+        x = node.xs[slot]
+        shape = shape_of(node.y)
+        if type(x) is float and x:
+            # Most literals are repeated; 0.0 and -0.0 are equal, but not the same constant.
+            dtypes = tuple([getattr(other, "dtype", None) for other in (*node.xs, node.y)])
+            known = self._known_floats.get((x, dtypes))
+            if known is None:
+                x = promote_literal(x, node)
+                known = self._known_floats[node.xs[slot], dtypes] = self._number_constant(x), x.dtype
+            number, dtype = known
+            own_shape: tuple[int, ...] = ()
+        else:
+            if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
+                x = promote_literal(x, node)
+            elif np.asarray(x).dtype not in WIRE_DTYPES:
+                x = _promote_array(np.asarray(x), node, slot)
+            number = self._number_constant(x)
+            own_shape = np.shape(x)
+            dtype = np.asarray(x).dtype
+        if own_shape != shape and isinstance(node.op, Elementwise):
+            self._spreads[position, slot] = bind_spread(len(own_shape), shape), WireType(dtype, shape)
+        return number
+
+    def _number_float(self, number: np.float64) -> int:
+        return self._find_number((FLOAT.dtype.str, (), number.tobytes()), number)
+
+    def _number_constant(self, value: object) -> int:
+        """Return the number of a constant; equal constants share one."""
+        array = np.asarray(ensure_owned(value) if isinstance(value, np.ndarray) else value)
+        if array.dtype not in WIRE_DTYPES:
+            array = array.astype(_wire_dtype(array))
+        return self._find_number((array.dtype.str, array.shape, array.tobytes()), array[()])
+
+    def _find_number(self, key: Hashable, value: WireValue) -> int:
+        number = self._constants.setdefault(key, len(self._constants))
+        if number == len(self._values):
+            self._values.append(value)
+        return number
+
+    def collect_results(self, results: Sequence[int | WireValue]) -> list[int]:
+        """Number all nodes; returns the indices of the results, which are offsets, or constants for plain numbers."""
+        plain = [None if type(result) is int else self._number_constant(result) for result in results]
+        self._number_nodes([number for number in plain if number is not None])
+        return [
+            self.constant_indices[number] if number is not None else self.where[int(result)]
+            for number, result in zip(plain, results, strict=True)
+        ]
+
+    def _number_nodes(self, last: list[int]) -> None:
+        """Give every constant, `spread` and op its index; constants in `last` come last, unless a node reads them."""
+        size = len(self.offsets)
+        width = 2 * (2 + max([len(node.sources) for node in self._nodes], default=2))
+        first = np.full(len(self._values), width * size, np.int64)
+        np.minimum.at(first, self._literals.constants, self._literals.positions * width + 2 * self._literals.slots)
+        created = np.array(list(self._created), np.int64)
+        np.minimum.at(first, list(self._created.values()), created * width)
+        for k, number in enumerate(last):
+            if first[number] == width * size:
+                first[number] += 1 + k
+        spreads = [position * width + 2 * slot + 1 for position, slot in self._spreads]
+        ops = np.flatnonzero(self.is_op) * width + width - 1
+        keys = np.concatenate([first, np.array(spreads, np.int64), ops])
+        indices = np.empty(len(keys), np.int64)
+        order = np.argsort(keys, kind="stable")
+        indices[order] = len(self.inputs) + np.arange(len(keys))
+        self.size = len(self.inputs) + len(keys)
+        constants, spread_indices, self.op_indices = np.split(indices, [len(first), len(first) + len(spreads)])
+        self.constant_indices: list[int] = constants.tolist()
+        self._spread_indices: list[int] = spread_indices.tolist()
+        self.where = NodePositions(len(self.tape.buffer) // STRIDE)
+        self.where.set_indices(self.inputs, np.arange(len(self.inputs)))
+        self.where.set_indices(self.op_offsets, self.op_indices)
+        self.where.set_indices(self.offsets[created], constants[list(self._created.values())])
+        self._ops = [
+            (index, node)
+            for index, node in zip(self.where.at(self.offsets[self._others]).tolist(), self._nodes, strict=True)
+            if node.op is not INPUT
+        ]
+        """The nodes that apply an op and are not packed rows, with their indices."""
+        self._label_ranks = np.full(self.size, -1, np.int64)
+        ranks = np.append(np.cumsum(self.is_op), self.is_op.sum()) - 1
+        self._label_ranks[len(self.inputs) :] = ranks[np.minimum(keys[order] // width, size)]
+        """For each node of the circuit the op whose place and group it has; -1 if there is none."""
+
+    @cached_property
+    def op_codes(self) -> NDArray[np.uint16]:
+        """The op code of each node that applies an op, in the order of `op_offsets`."""
+        codes = np.zeros(len(self.offsets), np.uint16)
+        codes[self._packed] = self._rows["code"]
+        for position, node in zip(self._others, self._nodes, strict=True):
+            if node.op is not INPUT:
+                codes[position] = TABLE.code_of(node.op)
+        return codes[self.is_op]
+
+    @cached_property
+    def codes(self) -> NDArray[np.uint16]:
+        """The op code of each node of the circuit."""
+        codes = np.full(self.size, CONSTANT_CODE, np.uint16)
+        codes[: len(self.inputs)] = INPUT_CODE
+        codes[self._spread_indices] = TABLE.code_of(TABLE["spread"])
+        codes[self.op_indices] = self.op_codes
+        return codes
+
+    def join_sources(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return where the sources of each node begin, and the sources."""
+        arities = np.zeros(self.size, np.int64)
+        arities[self._spread_indices] = 1
+        packed = self.where.at(self.offsets[self._packed])
+        packed_arities = arities_by_code()[self._rows["code"]]
+        arities[packed] = packed_arities
+        arities[[index for index, _ in self._ops]] = [len(node.sources) for _, node in self._ops]
+        starts = np.concatenate([[0], np.cumsum(arities)])
+        sources = np.empty(starts[-1], np.int32)
+        for slot, name in enumerate("ab"):
+            read = packed_arities > slot
+            offsets = self._rows[name][read].astype(np.int64)
+            offsets = np.where(offsets <= BLOCKED, BLOCKED - offsets, offsets)
+            # Literals are set below.
+            sources[starts[packed[read]] + slot] = self.where.at(np.maximum(offsets, 0))
+        if self._ops:
+            read = np.array([source for _, node in self._ops for source in node.sources], np.int64)
+            lengths = arities[[index for index, _ in self._ops]]
+            places = np.repeat(starts[[index for index, _ in self._ops]], lengths)
+            places += np.arange(len(read)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+            sources[places] = self.where.at(np.maximum(read, 0))
+        readers = self.where.at(self.offsets[self._literals.positions])
+        constants = np.array(self.constant_indices, np.int64)
+        sources[starts[readers] + self._literals.slots] = constants[self._literals.constants]
+        if self._spreads:
+            positions, slots = np.array(list(self._spreads), np.int64).T
+            places = starts[self.where.at(self.offsets[positions])] + slots
+            sources[starts[self._spread_indices]] = sources[places]
+            sources[places] = self._spread_indices
+        return starts.astype(np.int32), sources
+
+    def list_types(self) -> NDArray[np.uint16]:
+        """Return the number of the type of each node."""
+        number_of = self.type_table.number_of
+        types = np.full(self.size, number_of(FLOAT), np.uint16)
+        types[: len(self.inputs)] = [
+            number_of(type_of_constant(self.tape.value_at(offset))) for offset in self.inputs.tolist()
+        ]
+        types[self.constant_indices] = [number_of(WireType(x.dtype, x.shape)) for x in self._values]
+        known: dict[tuple[Any, ...], int] = {}
+        kinds = [(kind.dtype, kind.shape) for _, kind in self._spreads.values()]
+        kinds += [(node.y.dtype, node.y.shape) for _, node in self._ops]
+        for kind in kinds:
+            if kind not in known:
+                known[kind] = number_of(WireType(*kind))
+        indices = [*self._spread_indices, *(index for index, _ in self._ops)]
+        types[indices] = [known[kind] for kind in kinds]
+        return types
+
+    def list_modes(self) -> NDArray[np.uint8] | None:
+        """Return how each node treats its kinks; None if every mode is 0. A packed row has its op's usual mode."""
+        modes = np.zeros(self.size, np.uint8)
+        codes = self._rows["code"]
+        choosing = find_kinked_codes()[codes] & (arities_by_code()[codes] == 2)
+        literal = 4 * (self._rows["a"] == LITERAL) + 8 * (self._rows["b"] == LITERAL)
+        modes[self.where.at(self.offsets[self._packed])] = np.where(choosing, literal, 0)
+        for index, node in self._ops:
+            if node.op.kinks:
+                modes[index] = node.mode
+        return modes if modes.any() else None
+
+    def list_constants(self) -> tuple[WireValue, ...]:
+        """Return the values of the constant nodes, in order."""
+        return tuple([self._values[k] for k in np.argsort(self.constant_indices).tolist()])
+
+    def list_settings(self) -> NodeLabels[OpSettings]:
+        """Return the settings of the nodes whose ops have any."""
+        table: dict[OpSettings, int] = {}
+        index = np.full(self.size, -1, np.int32)
+        for node, (op, _) in zip(self._spread_indices, self._spreads.values(), strict=True):
+            index[node] = table.setdefault(op.settings, len(table))
+        for node, other in self._ops:
+            if other.op.settings:
+                index[node] = table.setdefault(other.op.settings, len(table))
+        return NodeLabels.from_index(tuple(table), index)
+
+    def label_nodes(self, table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:
+        """Return labels, given for the ops, for all nodes: a constant has that of the op it was written for."""
+        labels = np.append(index, -1)[self._label_ranks]
+        return NodeLabels.from_index(*order_labels(table, labels))
+
+    def label_ops(self, table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:
+        """Return labels of the ops alone."""
+        labels = np.full(self.size, -1, np.int32)
+        labels[self.op_indices] = index
+        return NodeLabels.from_index(table, labels)
+
+
+def order_labels(table: Sequence[LabelT], index: NDArray[np.int64]) -> tuple[tuple[LabelT, ...], NDArray[np.int32]]:
+    """Return labels with their table in the order in which nodes use it."""
+    used, first, inverse = np.unique(index, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    order = order[used[order] >= 0]
+    numbers = np.full(len(used), -1, np.int32)
+    numbers[order] = np.arange(len(order))
+    return tuple([table[k] for k in used[order].tolist()]), numbers[inverse.reshape(-1)]
+
+
+def arities_by_code() -> NDArray[np.int64]:
+    """Return the number of inputs of each op, by op code."""
+    return np.array([len(op.inputs) for op in TABLE])
+
+
+def _wire_dtype(array: NDArray[Any]) -> type:
+    """Return the wire dtype that can represent an array of another dtype."""
+    if array.dtype.kind == "c":
+        return np.complex128
+    if array.dtype.kind in "iu" and (not array.size or array.max() <= np.iinfo(np.int64).max):
+        return np.int64
+    return np.float64
+
+
+def _promote_array(x: NDArray[Any], node: ExtraNode, slot: int) -> Any:
+    """Convert an array of a dtype that wires do not have so that the op returns the dtype that it returned."""
+    wide: NDArray[Any] = x.astype(_wire_dtype(x))
+    with np.errstate(all="ignore"):
+        y = node.op.compute(*node.xs[:slot], wide, *node.xs[slot + 1 :])
+    wanted = np.asarray(node.y).dtype
+    # Beside an int8, which becomes int64, a float32 would become float64.
+    return wide if np.asarray(y).dtype == wanted else x.astype(wanted)
+
+
+def promote_literal(x: Any, node: ExtraNode) -> Any:
+    """Convert a Python number to the dtype that NumPy promotes it to beside the other operands."""
+    others = [other for other in node.xs if hasattr(other, "dtype")]
+    if isinstance(x, bool):
+        return np.asarray(x)[()]
+    if not others:
+        return np.float64(x)
+    numbers = [other.dtype for other in others if other.dtype.kind != "b"]
+    dtype = np.result_type(*numbers, x) if numbers else np.asarray(node.y).dtype
+    if dtype.kind in "iub":
+        # An int with conditions and whole numbers gives a whole number.
+        dtype = np.dtype(np.int64 if type(x) is int and np.asarray(node.y).dtype.kind == "i" else np.float64)
+    return np.asarray(x).astype(dtype)[()]

@@ -1,0 +1,350 @@
+"""Traces that the C recorder writes down are those that the Python path writes down, in every detail."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import linecache
+import random
+import threading
+import weakref
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.frontends.recording import trace as tracing
+from wiregrad.frontends.recording import user_code
+from wiregrad.frontends.recording.tape import RECORDER
+from wiregrad.frontends.recording.trace import run_traced
+from wiregrad.ir import TABLE, CircuitGraph
+from wiregrad.ops import Elementwise
+
+PROGRAM_HEAD = """\
+def scale(a, b):
+    c = a * b + 1.0
+    return np.tanh(c) * 0.5
+
+class Layer:
+    def __init__(self, weight):
+        self.weight = weight
+
+    def __call__(self, v):
+        for j in range(2):
+            v = v * self.weight + 0.1 * j
+        return np.tanh(v)
+
+def halve(v):
+    for q in range(3):
+        yield v * q + 1.0
+        v = v * 0.5
+
+layers = [Layer(0.5), Layer(0.25)]
+
+def f(x, y):
+    u = x * y
+"""
+
+
+def write_program(seed: int) -> str:
+    """Return the text of a random program of two numbers."""
+    rng = random.Random(seed)
+    names = ["x", "y", "u"]
+
+    def operand() -> str:
+        choices = [rng.choice(names), repr(round(rng.uniform(-2, 2), 2)), str(rng.randint(-3, 3)), "np.float64(1.5)"]
+        return rng.choices(choices, [6, 2, 1, 1])[0]
+
+    def expression(depth: int = 0) -> str:
+        if depth > 2:
+            return rng.choice(names)
+        inner = expression(depth + 1)
+        forms = [
+            f"({inner} {rng.choice('+-*')} {operand()})",
+            f"({operand()} {rng.choice('+-*')} {inner})",
+            f"({inner} / (2.0 + {inner} * {inner}))",
+            f"(-{inner})",
+            f"abs({inner})",
+            f"np.{rng.choice(['tanh', 'sin', 'cos', 'square'])}({inner})",
+            f"np.{rng.choice(['maximum', 'minimum'])}({inner}, {operand()})",
+            f"wg.{rng.choice(['sigmoid', 'softplus', 'relu'])}({inner})",
+            f"({inner}).tanh()",
+        ]
+        return rng.choices(forms, [6, 3, 1, 1, 1, 2, 1, 1, 1])[0]
+
+    lines = []
+    for k in range(rng.randint(3, 8)):
+        name = f"v{k}"
+        forms = [
+            f"{name} = {expression()}",
+            f"{name} = {expression()}\nfor k in range(3):\n    {name} = {name} * 0.5 + k\n    {name} = {name} - x",
+            f"{name} = x\nfor i, w in enumerate([x, y]):\n    for j in range(2):\n        {name} = {name} + w * i",
+            f"{name} = scale({operand()} * x, y)",
+            f"{name} = layers[0](layers[1]({operand()} * x))",
+            f"{name} = sum([{expression()} * i for i in range(3)])",
+            f"{name} = 0.0\nfor item in halve({rng.choice(names)}):\n    {name} = {name} + item",
+            f"if {expression()} > {operand()} + 0.0 * x:\n    {name} = {expression()}\nelse:\n    {name} = y * 2",
+            f"with wg.group('g{k}'):\n    {name} = {expression()}\n    for s in range(2):\n        {name} *= 0.5",
+            f"{name} = {rng.choice(names)}\n{name} += {operand()}\n{name} *= 0.5",
+            f"with wg.no_grad():\n    {name} = {expression()}",
+            f"a = np.array([x, y, {operand()}])\nb = a * 2.0 + np.arange(3.0)\n{name} = b @ a + b.mean()",
+            f"{name} = (lambda z: z * {operand()} + z)({expression()})",
+        ]
+        lines += rng.choices(forms, [6, *[1] * (len(forms) - 1)])[0].splitlines()
+        names.append(name)
+    result = rng.choice(
+        [f"{names[-1]} + {rng.choice(names)}", f"{{'a': {names[-1]}, 'b': ({rng.choice(names)}, 2.5)}}"]
+    )
+    return PROGRAM_HEAD + "".join(f"    {line}\n" for line in [*lines, f"return {result}"])
+
+
+def make_function(text: str, file: str) -> Callable[..., Any]:
+    """Return the function `f` of a program, whose lines can be read."""
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    variables: dict[str, Any] = {"np": np, "wg": wg}
+    exec(compile(text, file, "exec"), variables)
+    function: Callable[..., Any] = variables["f"]
+    return function
+
+
+def describe(circuit: CircuitGraph) -> dict[str, Any]:
+    """Return all that a circuit consists of."""
+    columns = circuit.columns
+    nodes = range(circuit.size)
+    return {
+        "text": wg.Circuit(columns).to_json(),
+        "types": [str(circuit.type_of(node)) for node in nodes],
+        "modes": None if columns.modes is None else columns.modes.tolist(),
+        "expressions": [columns.expressions.label_of(node) for node in nodes],
+        "library_groups": columns.library_groups,
+        "certificates": [repr(certificate) for certificate in columns.certificates],
+        "constants": [repr(constant) for constant in columns.constants],
+    }
+
+
+def trace_both_ways(monkeypatch: pytest.MonkeyPatch, f: Callable[..., Any], *args: Any) -> list[dict[str, Any]]:
+    """Return what two traces of a function consist of: as it is, and without the C recorder."""
+    with np.errstate(all="ignore"):
+        quick = describe(tracing.trace(f, *args))
+        with monkeypatch.context() as patch:
+            patch.setattr(tracing, "_begin_rows", lambda tape, own_block: None)
+            slow = describe(tracing.trace(f, *args))
+    return [quick, slow]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_programs_have_the_same_circuit_either_way(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = make_function(write_program(seed), f"program{seed}.py")
+    y = np.float64(1.2) if seed % 3 == 0 else 1.2
+    quick, slow = trace_both_ways(monkeypatch, f, 0.3, y)
+
+    assert quick == slow
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("start", range(100, 2100, 100))
+def test_many_random_programs_have_the_same_circuit_either_way(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(start, start + 100):
+        f = make_function(write_program(seed), f"program{seed}.py")
+        quick, slow = trace_both_ways(monkeypatch, f, 0.3, 1.2)
+
+        assert quick == slow, seed
+
+
+def make_adder(read: Callable[[], int]) -> Callable[[Any], Any]:
+    return lambda total: total + read()
+
+
+def loop_over_closure(x: float, y: float) -> Any:
+    total = x
+    for k in range(3):
+        total = make_adder(lambda: k)(total * y)  # noqa: B023 - the loop variable is to be a cell
+        total = total - 1.0
+    return total
+
+
+def loop_over_large_numbers(x: float, y: float) -> Any:
+    for k in (2**70, 2**70 + 1):
+        x = x * y + k % 3
+        x = x * 0.5
+    for n in np.arange(2):
+        x = x * y + n
+        x = x - y
+    return x
+
+
+def recurse(x: float, y: float, depth: int = 4) -> Any:
+    return x if not depth else recurse(x * y + depth, y, depth - 1) * 0.5
+
+
+def call_a_hundred_times(x: float, y: float) -> Any:
+    def step(v: Any) -> Any:
+        w = v * 0.9
+        return w + y
+
+    for _ in range(100):
+        x = step(x)
+    return x
+
+
+def mix_with_arrays(x: float, y: float) -> Any:
+    a = np.stack([np.full(3, 2.0) * x, np.arange(3.0) + y])
+    b = np.where(a > 1.0, a, -a).sum(axis=0) @ np.ones((3, 2))
+    return np.concatenate([b, b * 2.0, [x]])[1:].max() + a.mean() + 0.0 * x - 0.0
+
+
+@pytest.mark.parametrize(
+    "f", [loop_over_closure, loop_over_large_numbers, recurse, call_a_hundred_times, mix_with_arrays]
+)
+def test_chosen_programs_have_the_same_circuit_either_way(
+    f: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick, slow = trace_both_ways(monkeypatch, f, 0.3, 1.2)
+
+    assert quick == slow
+
+
+RECORDED_OPS = [] if RECORDER is None else [name for name in RECORDER.op_names() if name != "split"]
+
+
+@pytest.mark.parametrize("name", RECORDED_OPS)
+def test_traced_numbers_have_the_bits_that_numpy_computes(name: str) -> None:
+    op = TABLE[name]
+    assert isinstance(op, Elementwise)
+    points = [point for point in op.samples if len(point) == len(op.inputs)][:40]
+    points += [tuple(-x for x in point) for point in points]
+    for point in points:
+        with np.errstate(all="ignore"):
+            expected = np.float64(op.forward(*map(np.float64, point)))
+            traced = run_traced(op, point, {}, named=True)
+
+        assert np.array_equal(np.float64(traced.results[0]._data), expected, equal_nan=True), point
+        assert np.signbit(traced.results[0]._data) == np.signbit(expected) or np.isnan(expected), point
+
+
+def test_small_numbers_raise_where_numpy_is_told_to() -> None:
+    def f(x: float) -> Any:
+        with np.errstate(under="raise"):
+            return np.multiply(x, 1e-300) * np.float64(1e-300)
+
+    with pytest.raises(FloatingPointError, match="underflow"):
+        wg.trace(f, 1.0)
+
+
+def test_a_trace_inside_a_trace_records_on_its_own_tape() -> None:
+    inner: list[CircuitGraph] = []
+
+    def f(x: float) -> Any:
+        y = x * 2.0
+        inner.append(wg.trace(lambda z: z * z + 1.0, 3.0))
+        return y * y
+
+    outer = wg.trace(f, 1.5)
+
+    assert [node.op.name for node in inner[0].nodes] == ["multiply", "add"]
+    assert [node.op.name for node in outer.nodes] == ["multiply", "multiply"]
+
+
+def test_a_gradient_inside_a_trace_is_part_of_the_circuit() -> None:
+    circuit = wg.trace(lambda x: wg.grad(lambda z: z * z * z)(x) * x, 2.0)
+
+    assert circuit.run(x=3.0).output == 81.0
+
+
+def test_traces_in_two_threads_do_not_meet() -> None:
+    results: dict[int, CircuitGraph] = {}
+    barrier = threading.Barrier(2)
+
+    def work(number: int) -> None:
+        def f(x: float) -> Any:
+            for _ in range(300):
+                x = x * 0.5 + number
+                if _ == 10:
+                    barrier.wait()
+            return x
+
+        results[number] = wg.trace(f, 1.0)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [len(results[number].nodes) for number in range(2)] == [600, 600]
+    assert results[0].run(x=1.0).output != results[1].run(x=1.0).output
+
+
+def test_equal_functions_in_two_files_have_their_own_places() -> None:
+    text = "def f(x):\n    y = x * 2.0\n    return y + 1.0\n"
+    places = []
+    for file in ("one.py", "two.py"):
+        circuit = wg.trace(make_function(text, file), 1.0)
+        places.append([str(node.place) for node in circuit.nodes])
+
+    assert places == [["one.py:2", "one.py:3"], ["two.py:2", "two.py:3"]]
+
+
+def test_a_trace_lets_go_of_the_frames_it_has_seen() -> None:
+    class Model:
+        pass
+
+    seen: list[weakref.ref[Model]] = []
+
+    def f(x: float) -> Any:
+        model = Model()
+        seen.append(weakref.ref(model))
+        return x * 2.0
+
+    circuit = wg.trace(f, 1.0)
+    gc.collect()
+
+    assert len(circuit.nodes) == 1
+    assert seen[0]() is None
+
+
+def test_a_function_that_raises_ends_the_trace() -> None:
+    def f(x: float) -> Any:
+        y = x * 2.0
+        raise KeyError(y)
+
+    with pytest.raises(KeyError):
+        wg.trace(f, 1.0)
+
+    assert wg.grad(lambda x: x * x)(3.0) == 6.0
+    assert len(wg.trace(lambda x: x * x + x, 1.0).nodes) == 2
+
+
+FAR_LINES = f"f(\n{chr(10) * 5000}a + b,{chr(10) * 70}c * d)\nfor x in y:\n    with x:\n        pass\n"
+"""Source whose lines are far apart, and some instructions of which have no line."""
+
+
+def list_codes(source: str) -> list[CodeType]:
+    codes = [compile(source, "lines.py", "exec")]
+    for code in codes:
+        codes += [part for part in code.co_consts if isinstance(part, CodeType)]
+    return codes
+
+
+@pytest.mark.parametrize("versions", [user_code.KNOWN_LINE_TABLES, ()], ids=["in bulk", "one by one"])
+@pytest.mark.parametrize(
+    "source",
+    [FAR_LINES, "", *(inspect.getsource(module) for module in (inspect, random, threading, user_code))],
+    ids=["far lines", "empty", "inspect", "random", "threading", "user_code"],
+)
+def test_instructions_have_the_lines_that_python_reports(
+    source: str, versions: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(user_code, "KNOWN_LINE_TABLES", versions)
+    for code in list_codes(source):
+        offsets = np.arange(0, len(code.co_code), 2)
+        expected = np.ones(len(offsets), int)
+        for start, stop, line in code.co_lines():
+            expected[start // 2 : stop // 2] = line or 1
+        some = offsets[:: max(len(offsets) // 7, 1)].tolist()
+
+        assert user_code.find_lines(code, offsets).tolist() == expected.tolist()
+        assert [user_code.place_in_code(code, offset).line for offset in some] == [expected[k // 2] for k in some]
