@@ -1,13 +1,16 @@
-"""Value and gradient of sum(tanh(x * w + b)): wiregrad on plain NumPy code, beside other frameworks and NumPy by hand.
+"""Value and gradient of array code: wiregrad on plain NumPy code, as it is and compiled, beside other frameworks.
 
-Everybody has one thread and float64. JAX is there for orientation: what it compiles is fused, so it runs another race.
+Three programs: sum(tanh(x * w + b)); the Gaussian mixture of ADBench, where `WIREGRAD_ADBENCH` names the folder of its
+data; and one step of a small network in float32. Everybody has one thread. Compiled code is compared with `jax.jit`.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 # The libraries read these when they are loaded.
@@ -22,7 +25,7 @@ import numpy as np
 import torch
 
 import wiregrad as wg
-from benchmarks.measure import Report, Table, interleaved, seconds
+from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds, time_calls
 
 SIZES = {10: (100, 25), 1_000: (50, 25), 1_000_000: (2, 15)}
 """Elements, how many calls one measurement takes, and how many measurements there are."""
@@ -33,6 +36,9 @@ TARGETS: dict[int, dict[str, float]] = {
     1_000_000: {"NumPy by hand": 1 / 1.15},
 }
 """How many times as long as wiregrad each should take, at least."""
+
+MIXTURES = ("gmm_1k_d10_K25", "gmm_1k_d64_K50")
+"""The files of ADBench that are measured."""
 
 Arrays = Sequence[np.ndarray]
 Gradient = tuple[Any, Any]
@@ -83,17 +89,128 @@ def torch_task(arrays: Arrays, argnums: int | tuple[int, ...]) -> Task:
 def tasks_for(arrays: Arrays, argnums: int | tuple[int, ...]) -> dict[str, Task]:
     """Return what everybody has to do."""
     compute, autograds = wg.value_and_grad(total, argnums), autograd.value_and_grad(with_autograd, argnums)
+    replayed = wg.compile(total, argnums=argnums).value_and_grad
     eager = jax.value_and_grad(with_jax, argnums)
     compiled, given = jax.jit(eager), [jnp.asarray(array) for array in arrays]
     hand = by_hand if argnums == 0 else all_by_hand
     return {
         "wiregrad": lambda: compute(*arrays),
+        "wiregrad, wg.compile": lambda: replayed(*arrays),
+        "wiregrad, compiled circuit": compiled_task(arrays, argnums),
         "NumPy by hand": lambda: hand(*arrays),
         "PyTorch": torch_task(arrays, argnums),
         "autograd": lambda: autograds(*arrays),
         "JAX, not jitted": lambda: jax.block_until_ready(eager(*given)),
         "JAX, jitted": lambda: jax.block_until_ready(compiled(*given)),
     }
+
+
+def compiled_task(arrays: Arrays, argnums: int | tuple[int, ...]) -> Task:
+    """Return what a compiled circuit has to do; it always computes the gradient by all inputs."""
+    step = wg.trace(total, *arrays).compile().value_and_grad
+    named = dict(zip("xwb", arrays, strict=True))
+
+    def task() -> Gradient:
+        value, grads = step(**named)
+        return value, grads["x"] if argnums == 0 else tuple(grads.values())
+
+    return task
+
+
+def read_mixture(path: Path) -> tuple[list[np.ndarray], np.ndarray, float, int]:
+    """Return the parameters, the points and the Wishart pair of a file of ADBench."""
+    lines = path.read_text().split("\n")
+    d, k, n = map(int, lines[0].split())
+    numbers = np.array(" ".join(lines[1:]).split(), float)
+    ends = np.cumsum([k, k * d, k * d * (d + 1) // 2, n * d])
+    alphas, means, factors, points = np.split(numbers[: ends[-1]], ends[:-1])
+    gamma, m = numbers[ends[-1] :]
+    return [alphas, means.reshape(k, d), factors.reshape(k, -1)], points.reshape(n, d), float(gamma), int(m)
+
+
+def make_mixture(xp: Any, x: Any, gamma: float, m: int) -> Callable[..., Any]:
+    """Return the log posterior of a Gaussian mixture up to a constant, in terms of a NumPy-like module."""
+    n, d = x.shape
+    rows, columns = np.tril_indices(d, -1)
+    order = np.lexsort((rows, columns))
+    places = np.zeros((d, d), int)
+    places[rows[order], columns[order]] = np.arange(len(rows))
+    below = np.tril(np.ones((d, d)), -1)
+
+    def objective(alphas: Any, means: Any, factors: Any) -> Any:
+        scale = xp.exp(factors[:, :d])
+        logs = xp.sum(factors[:, :d], 1)
+        lower = factors[:, d:][:, places.reshape(-1)].reshape(-1, d, d) * below
+        z = x[:, None, :] - means[None]
+        turned = xp.matmul(xp.transpose(z, (1, 0, 2)), xp.transpose(lower, (0, 2, 1)))
+        u = scale[None] * z + xp.transpose(turned, (1, 0, 2))
+        terms = alphas + logs - 0.5 * xp.sum(u * u, 2)
+        top = xp.max(terms, 1, keepdims=True)
+        likelihood = xp.sum(xp.log(xp.sum(xp.exp(terms - top), 1)) + top[:, 0])
+        peak = xp.max(alphas)
+        weight = xp.log(xp.sum(xp.exp(alphas - peak))) + peak
+        prior = 0.5 * gamma * gamma * (xp.sum(scale * scale) + xp.sum(lower * lower)) - m * xp.sum(logs)
+        return likelihood - n * weight + prior
+
+    return objective
+
+
+def make_network_step(xp: Any) -> Callable[..., Any]:
+    """Return the loss of a network 784-512-256-10 on a batch, in terms of a NumPy-like module."""
+
+    def loss(layers: Any, x: Any, labels: Any) -> Any:
+        for weight, bias in layers[:-1]:
+            x = xp.maximum(x @ weight + bias, np.float32(0.0))
+        weight, bias = layers[-1]
+        logits = x @ weight + bias
+        logits = logits - xp.max(logits, axis=1, keepdims=True)
+        return xp.mean(xp.log(xp.sum(xp.exp(logits), axis=1)) - xp.sum(logits * labels, axis=1))
+
+    return loss
+
+
+def draw_network() -> tuple[Any, ...]:
+    """Return layers, a batch of 128 examples, and their labels, in float32."""
+    rng = np.random.default_rng(0)
+    sizes = (784, 512, 256, 10)
+    layers = [
+        ((rng.normal(size=(a, b)) / np.sqrt(a)).astype(np.float32), np.zeros(b, np.float32)) for a, b in pairwise(sizes)
+    ]
+    x = rng.normal(size=(128, sizes[0])).astype(np.float32)
+    return layers, x, np.eye(10, dtype=np.float32)[rng.integers(0, 10, 128)]
+
+
+def compare_with_jax(title: str, ours: Any, theirs: Any, arguments: Sequence[Any], argnums: Any) -> tuple[Table, Any]:
+    """Compare `wg.compile` with `jax.jit` on one program: the first call, and later ones in turns."""
+    given = jax.tree_util.tree_map(jnp.asarray, list(arguments))
+    jitted = jax.jit(jax.value_and_grad(theirs, argnums))
+    compiled = wg.compile(ours, argnums=argnums).value_and_grad
+    first = {"wiregrad, wg.compile": seconds(lambda: [compiled(*arguments) for _ in range(2)])}
+    first["JAX, jitted"] = seconds(lambda: jax.block_until_ready(jitted(*given)))
+    value, wanted = float(compiled(*arguments)[0]), float(jitted(*given)[0])
+    if not np.isclose(value, wanted, rtol=1e-5):
+        raise AssertionError(f"{title}: wiregrad gives {value}, JAX {wanted}")
+    tasks = {
+        "wiregrad, wg.compile": lambda: time_calls(lambda: compiled(*arguments), 5),
+        "JAX, jitted": lambda: time_calls(lambda: jax.block_until_ready(jitted(*given)), 5),
+    }
+    found = interleaved(tasks, 9)
+    ratios = {name: time / found["wiregrad, wg.compile"] for name, time in found.items()}
+    rows = [[name, milliseconds(time), f"{ratios[name]:.2f}", f"{first[name]:.2f} s"] for name, time in found.items()]
+    head = ["framework", "processor time", "relative to wiregrad", "first result"]
+    return Table(f"{title}; median of 9, taking turns.", head, rows), ratios
+
+
+def compare_compiled() -> Iterator[tuple[str, tuple[Table, Any]]]:
+    """Compare the larger programs with `jax.jit`."""
+    arguments = draw_network()
+    steps = (make_network_step(np), make_network_step(jnp))
+    yield "network", compare_with_jax("One step of a network 784-512-256-10, batch 128, float32", *steps, arguments, 0)
+    folder = os.environ.get("WIREGRAD_ADBENCH")
+    for name in MIXTURES if folder else ():
+        parameters, x, gamma, m = read_mixture(Path(folder or "") / f"{name}.txt")
+        objectives = (make_mixture(np, x, gamma, m), make_mixture(jnp, jnp.asarray(x), gamma, m))
+        yield name, compare_with_jax(f"ADBench {name}", *objectives, parameters, (0, 1, 2))
 
 
 def check(tasks: dict[str, Task]) -> None:
@@ -144,10 +261,14 @@ def run() -> Report:
     jax.config.update("jax_enable_x64", True)
     # Before each measurement the collector runs; without this it would walk all that the frameworks loaded.
     gc.freeze()
-    tables, figures = [], {}
+    tables: list[Table] = []
+    figures: dict[str, Any] = {}
     for size in SIZES:
         for wanted in WANTED:
             table, figures[f"{size}, by {wanted}"] = compare(size, wanted)
             tables.append(table)
+    for name, (table, ratios) in compare_compiled():
+        tables.append(table)
+        figures[name] = ratios
     gc.unfreeze()
     return Report(tables, figures)

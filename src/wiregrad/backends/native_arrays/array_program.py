@@ -1,0 +1,746 @@
+"""An array circuit as a program: its stream of instructions, its workspace, and how a call runs it.
+
+`ArrayProgram` plans the workspace (every array has a place for as long as it is needed), compiles the kernels that are
+not there yet, and writes the instructions. A call takes a workspace from a pool or makes one, writes the addresses of
+arguments and results into its table, and runs the stream; so threads do not share memory. Between two parts of the
+stream the interpreter computes the ops that have no kernel.
+
+With `fenced=True`, for tests, there is a strip of known bytes before and behind every array of the workspace and every
+result; a call raises if one of them has changed.
+
+Engines run such programs, for compiled circuits and for replays of recordings (`ArrayEngine`, `GradientProgram`). The
+gradient is a circuit too: `build_gradient_program` runs the reverse sweep on ports of a builder, beside the nodes of
+the circuit itself, and compiles both together. A gradient that is absent by structure is no output of that circuit; one
+that is absent at some elements has been filled with zeros by a choice in it. Where a traced function took a branch, the
+certified nodes are additional outputs. If one of them differs from its recorded value, the interpreter decides: it
+knows the last bit, and it raises the proper error.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.backends.native import jit
+from wiregrad.backends.native.builtin_calls import CheckFallback, NumberSequence
+from wiregrad.backends.native_arrays.loop_kernels import (
+    CONTIGUOUS,
+    STILL,
+    STRIDED,
+    LoopKernel,
+    LoopOperand,
+    LoopStore,
+    write_loop_kernels,
+)
+from wiregrad.backends.native_arrays.lowering import (
+    ARGUMENT,
+    CONSTANT_DATA,
+    RESULT,
+    WORKSPACE,
+    InterpreterCall,
+    LoopGroup,
+    LoweredCircuit,
+    MatrixProduct,
+    Storage,
+    StreamStep,
+    StridedArray,
+    TableMove,
+    lower_circuit,
+    merge_axes_for_loops,
+)
+from wiregrad.backends.native_arrays.stream_kernels import (
+    MAX_BATCH_AXES,
+    NO_TRANSPOSE,
+    TRANSPOSE,
+    compile_fixed_kernels,
+    compile_matrix_product,
+    load_enter_function,
+    load_run_function,
+)
+from wiregrad.dtypes import WireType
+from wiregrad.errors import InputError, NotNativeError, WiregradError
+from wiregrad.ir import CircuitGraph, GraphBuilder, Port, certificates
+from wiregrad.ops.gradient_flow import fill_absent, match_shape
+from wiregrad.passes import drop_gradient_stops, prune, simplify, sweep_backward
+from wiregrad.passes.differentiation import SilentWatcher
+
+ALIGNMENT = 64
+"""Every array of the workspace begins at a multiple of this many bytes."""
+FENCE_BYTES = 64
+FENCE_MARK = 0xA5
+MAX_IDLE_WORKSPACES = 4
+"""The number of workspaces that are kept for later calls."""
+
+MIN_RECYCLED_BYTES = 1 << 17
+"""Results of at least this size are recycled; the allocator of C keeps smaller ones at hand itself."""
+MAX_KEPT_RESULTS = 3
+"""How many arrays are kept for each result: in a loop the caller still holds those of the round before."""
+OWN_REFERENCES = 2
+MAX_NEW_KERNELS = 400
+"""Maximum number of kernels that are compiled for one circuit."""
+
+_KERNEL_ADDRESSES: dict[str, int] = {}
+"""The kernels compiled so far, by their structure."""
+
+
+class StreamPart(NamedTuple):
+    """Instructions that run without Python in between, as indices of words."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class ArrayProgramFacts:
+    """What an array program consists of."""
+
+    instructions: int
+    kernels: int
+    """The number of different kernels."""
+    workspace_bytes: int
+    interpreted: tuple[tuple[str, int], ...]
+    """The ops that the interpreter computes, with the number of their calls."""
+    interpreted_share: float
+    """The share of these calls among all steps."""
+    code_bytes: int
+    seconds: float
+
+
+def can_recycle(kind: WireType) -> bool:
+    """Return whether results of a type are worth recycling, and counts of references say who uses an array."""
+    # Without the GIL a count of references says nothing about other threads.
+    counts = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+    return bool(counts) and prod(kind.shape) * kind.dtype.itemsize >= MIN_RECYCLED_BYTES
+
+
+class ResultPool:
+    """Memory of one large result, used again when nobody else refers to it: fresh memory costs more than the work.
+
+    Whoever uses the data of an array holds a reference to it, directly or through the base of a view. So an array that
+    only the pool refers to is free.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self._arrays: list[NDArray[Any]] = []
+
+    def take_array(self) -> NDArray[Any]:
+        """Return an array whose content nobody needs."""
+        for _ in range(len(self._arrays)):
+            try:
+                array = self._arrays.pop(0)
+            except IndexError:
+                break
+            # One reference is the variable, the other the argument of the call.
+            if sys.getrefcount(array) > OWN_REFERENCES or weakref.getweakrefcount(array):
+                self._arrays.append(array)
+            elif self._is_unchanged(array):
+                return array
+        return np.empty(self.shape, self.dtype)
+
+    def _is_unchanged(self, array: NDArray[Any]) -> bool:
+        """Return whether the caller has left shape, dtype and flags of a result as they were."""
+        flags = array.flags
+        is_same = array.shape == self.shape and array.dtype == self.dtype
+        return is_same and flags.owndata and flags.writeable and flags.c_contiguous
+
+    def keep_array(self, array: NDArray[Any]) -> None:
+        """Keep an array that is given to the caller, to use it again later."""
+        if len(self._arrays) < MAX_KEPT_RESULTS:
+            self._arrays.append(array)
+
+
+class ArrayProgram:
+    """A circuit, compiled: a function from arguments to results.
+
+    >>> from wiregrad.ir import parse_text
+    >>> program = ArrayProgram(parse_text("input x: float64[3]\\ny = multiply x x\\noutput y"))
+    >>> program.run([np.array([1.0, 2.0, 3.0])])
+    [array([1., 4., 9.])]
+    """
+
+    def __init__(self, circuit: CircuitGraph, *, fenced: bool = False) -> None:
+        start = time.perf_counter()
+        self._fence = FENCE_BYTES if fenced else 0
+        self._lowered = lower_circuit(circuit)
+        self._steps = self._lowered.steps
+        self._fills = _find_fills(self._lowered)
+        self._constants = [data for _, data in self._lowered.constants]
+        counts = (1, len(self._lowered.arguments), len(self._lowered.results), len(self._constants))
+        self._table_starts = dict(
+            zip((WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA), np.cumsum([0, *counts[:-1]]).tolist(), strict=True)
+        )
+        self._table_size = sum(counts)
+        self._blocks, self._workspace_bytes = plan_workspace(self._steps, self._first_offset(), self._fence)
+        kernels = [_build_kernel(step) for step in self._steps if isinstance(step, LoopGroup)]
+        code_bytes = compile_kernels([kernel for kernel in kernels if kernel is not None])
+        self._parts: list[StreamPart | InterpreterCall] = []
+        self.stream = self._write_stream()
+        self._stream_address = self.stream.ctypes.data
+        first = self._parts[0] if self._parts else None
+        self._first_end = first.end if isinstance(first, StreamPart) else 0
+        """The end of the instructions that run before the interpreter is called for the first time."""
+        inputs = [circuit.type_of(node) for node in circuit.input_indices()]
+        self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
+        self._results = [
+            (ResultPool(kind.shape, kind.dtype) if can_recycle(kind) else None, kind.shape, kind.dtype)
+            for kind in self._lowered.result_types
+        ]
+        self._large_results = [k for k, (pool, _, _) in enumerate(self._results) if pool is not None]
+        self._enter = load_enter_function()
+        self._stream_end = self._stream_address + 8 * len(self.stream)
+        self._idle: list[tuple[NDArray[np.uint8], int]] = []
+        calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
+        self.facts = ArrayProgramFacts(
+            instructions=self._instructions,
+            kernels=len({kernel.key for kernel in kernels if kernel is not None}),
+            workspace_bytes=self._workspace_bytes,
+            interpreted=tuple(sorted(Counter(step.op.name for step in calls).items())),
+            interpreted_share=len(calls) / max(1, len(calls) + self._instructions),
+            code_bytes=code_bytes,
+            seconds=time.perf_counter() - start,
+        )
+
+    def run(self, arguments: Sequence[Any] | NDArray[Any]) -> list[Any]:
+        """Return the results for arguments of the circuit's types; results without axes are NumPy numbers."""
+        # This is most of the cost of a call on small arrays, so the usual case of each step is written out.
+        inputs = [
+            argument
+            if type(argument) is np.ndarray
+            and argument.dtype is dtype
+            and argument.shape == shape
+            and argument.flags.c_contiguous
+            else _prepare_argument(argument, shape, dtype)
+            for argument, (shape, dtype) in zip(arguments, self._arguments, strict=True)
+        ]
+        results = [
+            np.empty(shape, dtype) if pool is None else pool.take_array() for pool, shape, dtype in self._results
+        ]
+        if self._fence:
+            results = [self._fence_result(shape, dtype) for _, shape, dtype in self._results]
+        try:
+            workspace, base = self._idle.pop()
+        except IndexError:
+            workspace, base = self._make_workspace()
+        if self._enter is not None and len(self._parts) == 1 and self._first_end:
+            self._enter((*inputs, *results), base, self._stream_address, self._stream_end)
+        else:
+            self._run_parts(workspace, base, inputs, results)
+        if self._fence:
+            self._check_fences(workspace, results)
+        if len(self._idle) < MAX_IDLE_WORKSPACES:
+            self._idle.append((workspace, base))
+        for pool, result in self._recycled(results):
+            pool.keep_array(result)
+        return [result if result.ndim else result[()] for result in results]
+
+    def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[ResultPool, NDArray[Any]]]:
+        for number in self._large_results:
+            pool = self._results[number][0]
+            assert pool is not None
+            yield pool, results[number]
+
+    def _run_parts(
+        self, workspace: NDArray[np.uint8], base: int, inputs: list[NDArray[Any]], results: list[NDArray[Any]]
+    ) -> None:
+        """Run all parts, on a workspace at the address `base`."""
+        enter = self._enter
+        if enter is None:
+            table = workspace[: 8 * self._table_size].view(np.int64)
+            table[1 : 1 + len(inputs) + len(results)] = [array.ctypes.data for array in (*inputs, *results)]
+        else:
+            enter((*inputs, *results), base, self._stream_address, self._stream_address + 8 * self._first_end)
+        run = load_run_function()
+        for part in self._parts[1:] if enter is not None and self._first_end else self._parts:
+            if isinstance(part, StreamPart):
+                run(base, self._stream_address + 8 * part.first, self._stream_address + 8 * part.end)
+            else:
+                self._call_interpreter(part, workspace, inputs, results)
+
+    def _call_interpreter(
+        self,
+        call: InterpreterCall,
+        workspace: NDArray[np.uint8],
+        inputs: Sequence[NDArray[Any]],
+        results: Sequence[NDArray[Any]],
+    ) -> None:
+        """Compute one op with its NumPy function, on arrays in the workspace."""
+
+        def find_array(array: StridedArray) -> NDArray[Any]:
+            storage = array.storage
+            item = storage.dtype.itemsize
+            start = array.start * item + (storage.offset if storage.role == WORKSPACE else 0)
+            memory: NDArray[Any] = {
+                WORKSPACE: [workspace],
+                ARGUMENT: inputs,
+                RESULT: results,
+                CONSTANT_DATA: self._constants,
+            }[storage.role][storage.number]
+            if not array.size:
+                return np.zeros(array.shape, storage.dtype)
+            strides = tuple(item * stride for stride in array.strides)
+            return np.ndarray(array.shape, storage.dtype, memory.reshape(-1).view(np.uint8), start, strides)
+
+        with np.errstate(all="ignore"):
+            result = np.asarray(call.op.compute(*(find_array(source)[()] for source in call.sources)))
+        if result.shape != call.target.shape:
+            raise AssertionError(f"{call.op.title} returned shape {result.shape}; wanted {call.target.shape}")
+        if call.target.size:
+            find_array(call.target)[...] = result
+
+    def _first_offset(self) -> int:
+        return _round_up(8 * self._table_size) + self._fence
+
+    def _make_workspace(self) -> tuple[NDArray[np.uint8], int]:
+        """Return a new workspace and its address."""
+        memory = np.empty(self._workspace_bytes + ALIGNMENT, np.uint8)
+        skip = -memory.ctypes.data % ALIGNMENT
+        workspace = memory[skip : skip + self._workspace_bytes]
+        if self._fence:
+            workspace[:] = FENCE_MARK
+        table = workspace[: 8 * self._table_size].view(np.int64)
+        table[0] = workspace.ctypes.data
+        start = self._table_starts[CONSTANT_DATA]
+        table[start:] = [data.ctypes.data for data in self._constants]
+        return workspace, workspace.ctypes.data
+
+    def _fence_result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        memory = np.full(2 * self._fence + prod(shape) * dtype.itemsize, FENCE_MARK, np.uint8)
+        return memory[self._fence : len(memory) - self._fence].view(dtype).reshape(shape)
+
+    def _check_fences(self, workspace: NDArray[np.uint8], results: Sequence[NDArray[Any]]) -> None:
+        """Raise if a byte between the arrays has changed."""
+        marks = np.ones(len(workspace), np.bool_)
+        marks[: 8 * self._table_size] = False
+        for storage in self._blocks:
+            marks[storage.offset : storage.offset + storage.nbytes] = False
+        if np.any(workspace[marks] != FENCE_MARK):
+            places = np.flatnonzero(marks & (workspace != FENCE_MARK))[:5].tolist()
+            raise AssertionError(f"an instruction wrote outside of its arrays, at bytes {places} of the workspace")
+        for result in results:
+            memory = result
+            while isinstance(memory.base, np.ndarray):
+                memory = memory.base
+            if np.any(memory[: self._fence] != FENCE_MARK) or np.any(memory[len(memory) - self._fence :] != FENCE_MARK):
+                raise AssertionError("an instruction wrote outside of a result")
+
+    def _write_stream(self) -> NDArray[np.int64]:
+        """Write the instructions of all steps, and note where the interpreter has to be called."""
+        words: list[int] = []
+        first = 0
+        self._instructions = 0
+        for number, step in enumerate(self._steps):
+            rows = [*(self._fill_words(storage) for storage in self._fills.get(number, ())), *self._step_rows(step)]
+            for row in rows:
+                words += [row[0], len(row) + 1, *row[1:]]
+                self._instructions += 1
+            if isinstance(step, InterpreterCall):
+                if len(words) > first:
+                    self._parts.append(StreamPart(first, len(words)))
+                self._parts.append(step)
+                first = len(words)
+        for storage in self._fills.get(len(self._steps), ()):
+            row = self._fill_words(storage)
+            words += [row[0], len(row) + 1, *row[1:]]
+            self._instructions += 1
+        if len(words) > first:
+            self._parts.append(StreamPart(first, len(words)))
+        return np.array(words, np.int64)
+
+    def _step_rows(self, step: StreamStep) -> Iterator[list[int]]:
+        """Iterate over the instructions of a step: the kernel, then its words."""
+        match step:
+            case LoopGroup():
+                row = self._loop_words(step)
+                if row is not None:
+                    yield row
+            case MatrixProduct():
+                yield self._product_words(step)
+            case TableMove():
+                yield self._table_words(step)
+
+    def _operand_words(self, array: StridedArray) -> list[int]:
+        """Return the two words of an operand: where its base address stands, and its offset in bytes."""
+        storage = array.storage
+        entry = self._table_starts[storage.role] + (0 if storage.role == WORKSPACE else storage.number)
+        start = storage.offset if storage.role == WORKSPACE else 0
+        return [8 * entry, start + array.start * storage.dtype.itemsize]
+
+    def _fill_words(self, storage: Storage) -> list[int]:
+        number = np.asarray(storage.fill, storage.dtype)
+        bits = int(number.view(f"i{storage.dtype.itemsize}")) if storage.dtype.kind != "b" else int(number)
+        kernel = compile_fixed_kernels().fill[storage.dtype.itemsize]
+        return [kernel, storage.size, *self._operand_words(StridedArray(storage, 0, (), ())), bits]
+
+    def _loop_words(self, group: LoopGroup) -> list[int] | None:
+        kernel = _build_kernel(group)
+        if kernel is None:
+            return None
+        arrays = _group_arrays(group)
+        axes = merge_axes_for_loops(group.shape, [array.strides for array in arrays], in_order=group.in_order)
+        n = axes.lengths[-1] if axes.lengths else 1
+        words = [_KERNEL_ADDRESSES[kernel.key], n, *axes.lengths[:-1]]
+        for array, strides, operand in zip(arrays, axes.strides, (*kernel.loads, *kernel.targets), strict=True):
+            item = array.dtype.itemsize
+            inner = [strides[-1] * item] if operand.inner == STRIDED else []
+            words += [*self._operand_words(array), *inner, *(stride * item for stride in strides[:-1])]
+        return words
+
+    def _product_words(self, step: MatrixProduct) -> list[int]:
+        kernel = compile_matrix_product(step.target.dtype.char)
+        batch = step.target.shape[:-2]
+        more = MAX_BATCH_AXES - len(batch)
+        m, n = step.target.shape[-2:]
+        k = step.a.shape[-1]
+        a_layout, a_leading = _matrix_layout(step.a)
+        b_layout, b_leading = _matrix_layout(step.b)
+        words = [kernel, *[1] * more, *batch, m, n, k, a_layout, b_layout, a_leading, b_leading, max(1, n)]
+        for matrix in (step.a, step.b, step.target):
+            item = matrix.dtype.itemsize
+            words += [*self._operand_words(matrix), *[0] * more, *(stride * item for stride in matrix.strides[:-2])]
+        return words
+
+    def _table_words(self, step: TableMove) -> list[int]:
+        kernels = compile_fixed_kernels()
+        dtype = step.target.dtype
+        kernel = kernels.scatter[dtype.char] if step.adds else kernels.gather[dtype.itemsize]
+        operands = [word for array in (step.source, step.table, step.target) for word in self._operand_words(array)]
+        return [kernel, step.table.size, *operands]
+
+
+def _prepare_argument(argument: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an argument as a contiguous array of a type; it is not copied if it is one."""
+    if type(argument) is not np.ndarray or argument.dtype != dtype or not argument.flags.c_contiguous:
+        argument = np.asarray(argument, dtype, order="C")
+    if argument.shape != shape:
+        raise InputError(f"an argument must have shape {shape}; got {argument.shape}")
+    array: NDArray[Any] = argument
+    return array
+
+
+def _round_up(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _matrix_layout(array: StridedArray) -> tuple[int, int]:
+    """Return how BLAS reads a matrix: as it is or transposed, and the leading dimension."""
+    rows, columns = array.shape[-2:]
+    row_stride, column_stride = array.strides[-2:]
+    if (column_stride == 1 or columns == 1) and (rows == 1 or row_stride >= columns):
+        return NO_TRANSPOSE, max(row_stride if rows > 1 else 1, columns, 1)
+    return TRANSPOSE, max(column_stride if columns > 1 else 1, rows, 1)
+
+
+def _group_arrays(group: LoopGroup) -> list[StridedArray]:
+    return [*group.loads, *(store.target for store in group.stores)]
+
+
+def _classify_inner(stride: int, length: int) -> str:
+    if length == 1 or stride == 1:
+        return CONTIGUOUS
+    return STILL if stride == 0 else STRIDED
+
+
+def _build_kernel(group: LoopGroup) -> LoopKernel | None:
+    """Return the structure of a group's loop; None if it has nothing to do."""
+    if not group.stores or not prod(group.shape):
+        return None
+    arrays = _group_arrays(group)
+    axes = merge_axes_for_loops(group.shape, [array.strides for array in arrays], in_order=group.in_order)
+    n = axes.lengths[-1] if axes.lengths else 1
+    operands = [
+        LoopOperand(array.dtype.char, _classify_inner(strides[-1] if strides else 1, n))
+        for array, strides in zip(arrays, axes.strides, strict=True)
+    ]
+    loads = operands[: len(group.loads)]
+    order = [*group.loads.values(), *(number for number, _, _ in group.constants.values())]
+    order += [number for number, _ in group.ops]
+    position = {number: k for k, number in enumerate(order)}
+    return LoopKernel(
+        depth=max(0, len(axes.lengths) - 1),
+        loads=tuple(loads),
+        constants=tuple((char, np.asarray(number).item()) for _, char, number in group.constants.values()),
+        ops=tuple(
+            op._replace(sources=tuple((name, position[source]) for name, source in op.sources)) for _, op in group.ops
+        ),
+        targets=tuple(operands[len(group.loads) :]),
+        stores=tuple(
+            LoopStore(k, position[store.value], store.step, store.neutral) for k, store in enumerate(group.stores)
+        ),
+        single=n == 1,
+    )
+
+
+def compile_kernels(kernels: Sequence[LoopKernel]) -> int:
+    """Compile the kernels that were not compiled before, in one module; return the size of their code in bytes."""
+    missing = {kernel.key: kernel for kernel in kernels if kernel.key not in _KERNEL_ADDRESSES}
+    if not missing:
+        return 0
+    if len(missing) > MAX_NEW_KERNELS:
+        raise NotNativeError(
+            f"the circuit needs {len(missing):,} new kernels; more than {MAX_NEW_KERNELS:,} would compile too slowly, "
+            "because repeated parts are not recognized yet"
+        )
+    functions = jit.keep_functions(write_loop_kernels(list(missing.values())), level=0)
+    for number, key in enumerate(missing):
+        _KERNEL_ADDRESSES[key] = functions.find_address(f"kernel_{number}")
+    return functions.size
+
+
+def _storages_of(step: StreamStep) -> list[Storage]:
+    """Return the storages that a step reads or writes."""
+    match step:
+        case LoopGroup():
+            return [array.storage for array in _group_arrays(step)]
+        case MatrixProduct():
+            return [step.a.storage, step.b.storage, step.target.storage]
+        case TableMove():
+            return [step.source.storage, step.table.storage, step.target.storage]
+        case InterpreterCall():
+            return [*(source.storage for source in step.sources), step.target.storage]
+
+
+def _find_fills(lowered: LoweredCircuit) -> dict[int, list[Storage]]:
+    """Return the storages that are filled with a number before each step; after the last one, those no step uses."""
+    fills: dict[int, list[Storage]] = {}
+    met: set[Storage] = set()
+    for number, step in enumerate(lowered.steps):
+        for storage in _storages_of(step):
+            if storage.fill is not None and storage not in met and storage.size:
+                met.add(storage)
+                fills.setdefault(number, []).append(storage)
+    rest = [storage for storage in lowered.results if storage.fill is not None and storage not in met and storage.size]
+    if rest:
+        fills[len(lowered.steps)] = rest
+    return fills
+
+
+def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple[list[Storage], int]:
+    """Give every array of the workspace an offset; arrays that are not needed at the same time may share memory.
+
+    Returns the arrays, and the size of the workspace in bytes. With a fence nothing is shared.
+    """
+    spans: dict[Storage, list[int]] = {}
+    for number, step in enumerate(steps):
+        for storage in _storages_of(step):
+            if storage.role == WORKSPACE:
+                spans.setdefault(storage, [number, number])[1] = number
+    top = first
+    free: list[tuple[int, int]] = []
+    ending: dict[int, list[Storage]] = {}
+    beginning: dict[int, list[Storage]] = {}
+    for storage, (begin, end) in spans.items():
+        beginning.setdefault(begin, []).append(storage)
+        ending.setdefault(end, []).append(storage)
+    for number in range(len(steps)):
+        for storage in sorted(beginning.get(number, ()), key=lambda each: -each.nbytes):
+            size = _round_up(max(storage.nbytes, 1)) + fence
+            fits = [block for block in free if block[1] >= size]
+            if fits and not fence:
+                start, length = min(fits, key=lambda block: block[1])
+                free.remove((start, length))
+                if length > size:
+                    free.append((start + size, length - size))
+                storage.offset = start
+            else:
+                storage.offset = top
+                top += size
+        for storage in ending.get(number, ()):
+            free = _merge_block(free, storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
+    return list(spans), max(top, first)
+
+
+def _merge_block(free: list[tuple[int, int]], start: int, length: int) -> list[tuple[int, int]]:
+    """Return the free blocks with one more, joined with its neighbours."""
+    merged: list[tuple[int, int]] = []
+    for block in sorted([*free, (start, length)]):
+        if merged and sum(merged[-1]) == block[0]:
+            merged[-1] = (merged[-1][0], merged[-1][1] + block[1])
+        else:
+            merged.append(block)
+    return merged
+
+
+ARRAY_TIER = "arrays"
+MAX_ARRAY_NODES = 6000
+"""Maximum number of nodes of a circuit that is compiled for arrays."""
+
+
+def has_arrays(circuit: CircuitGraph) -> bool:
+    """Return whether a node of a circuit is an array.
+
+    >>> from wiregrad.ir import parse_text
+    >>> has_arrays(parse_text("input x\\ny = exp x\\noutput y"))
+    False
+    """
+    used = np.unique(circuit.columns.types).tolist()
+    return any(circuit.columns.type_table[number].shape for number in used)
+
+
+def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
+    """Return the program of a circuit; raise `NotNativeError` if native code is off, or would compute nothing."""
+    jit.check_native_enabled()
+    _check_size(circuit.size)
+    program = ArrayProgram(circuit, fenced=fenced)
+    if program.facts.interpreted and not program.facts.kernels:
+        names = ", ".join(name for name, _ in program.facts.interpreted)
+        raise NotNativeError(f"no op of this circuit has a kernel for arrays; the interpreter computes {names}")
+    return program
+
+
+def _check_size(nodes: int) -> None:
+    if nodes > MAX_ARRAY_NODES:
+        raise NotNativeError(
+            f"the circuit has {nodes:,} nodes on arrays; more than {MAX_ARRAY_NODES:,} would compile too slowly, "
+            "because repeated parts are not recognized yet"
+        )
+
+
+class _CircuitPorts:
+    """The nodes of a loaded circuit as ports of its builder."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+
+    def __getitem__(self, node: int) -> Port:
+        return Port(self.builder, node)
+
+
+class GradientProgram:
+    """A program for the first output of a circuit, its gradient by the wanted inputs, and further outputs."""
+
+    def __init__(
+        self,
+        circuit: CircuitGraph,
+        others: Sequence[int] = (),
+        *,
+        wanted: Collection[int] | None = None,
+        fenced: bool = False,
+    ) -> None:
+        self.circuit = circuit
+        self._wanted = range(len(circuit.inputs)) if wanted is None else wanted
+        self._root = int(circuit.columns.outputs[0])
+        self.is_present: list[bool] = []
+        """For each input, whether its gradient is wanted and not absent."""
+        self.program = compile_array_circuit(self._build_circuit(others), fenced=fenced)
+
+    def _build_circuit(self, others: Sequence[int]) -> CircuitGraph:
+        circuit = self.circuit
+        _check_size(circuit.size)
+        builder = GraphBuilder(finite=False)
+        builder.recording.load_circuit(circuit)
+        builder.recording.certificates = []
+        kind = circuit.type_of(self._root)
+        seed = builder.place_constant(np.ones((), kind.dtype if kind.differentiable else np.float64)[()])
+        ports = _CircuitPorts(builder)
+        try:
+            flows = sweep_backward(circuit, ports, {self._root: seed}, SilentWatcher())
+        except (WiregradError, TypeError, ValueError) as error:
+            raise NotNativeError(f"the backward pass of this circuit cannot be written as a circuit: {error}") from None
+        labels = {"value": Port(builder, self._root)}
+        for number, node in enumerate(circuit.input_indices()):
+            self.is_present.append(flows[node] is not None and number in self._wanted)
+            if self.is_present[-1]:
+                gradient = match_shape(fill_absent(flows[node]), Port(builder, node))
+                labels[f"gradient_{node}"] = (
+                    gradient if isinstance(gradient, Port) else builder.place_constant(np.asarray(gradient)[()])
+                )
+        labels |= {f"other_{k}": Port(builder, node) for k, node in enumerate(others)}
+        return simplify(prune(builder.build(name="gradient", labels=labels)))
+
+    def run(self, arguments: NumberSequence) -> tuple[Any, list[Any | None], list[Any]]:
+        """Return the output, the gradient by every input (None where it is absent or not wanted), and the others."""
+        value, *rest = self.program.run(arguments)
+        grads: list[Any | None] = []
+        for present in self.is_present:
+            grads.append(rest.pop(0) if present else None)
+        return value, grads, rest
+
+
+class ArrayEngine:
+    """An engine for a circuit on arrays; with `gradient`, also for the gradient of its only output.
+
+    >>> from wiregrad.ir import parse_text
+    >>> square = parse_text("input x: float64[2]\\ny = multiply x x\\nz = sum y axes=[-1] keepdims=false\\noutput z")
+    >>> engine = ArrayEngine(square, gradient=True)
+    >>> engine.compute_gradient([np.array([1.0, 2.0])])
+    (np.float64(5.0), [array([2., 4.])])
+    """
+
+    def __init__(self, circuit: CircuitGraph, *, gradient: bool, fallback: CheckFallback | None = None) -> None:
+        self.calls = 0
+        self._fallback = fallback
+        self._types = [circuit.type_of(node) for node in circuit.input_indices()]
+        self._names = circuit.inputs
+        self._count = len(circuit.outputs)
+        checked = certificates.add_check_outputs(circuit)
+        self._expected = checked.expected_values()
+        nodes = [certificate.node for certificate in checked.certificates]
+        self._gradient: GradientProgram | None = None
+        self._values: ArrayProgram | None = None
+        if gradient:
+            self._gradient = GradientProgram(circuit, nodes)
+        else:
+            self._values = compile_array_circuit(prune(drop_gradient_stops(checked.circuit)))
+
+    @property
+    def facts(self) -> ArrayProgramFacts:
+        """What the program consists of."""
+        program = self._values if self._gradient is None else self._gradient.program
+        assert program is not None
+        return program.facts
+
+    def compute_values(self, point: NumberSequence) -> NumberSequence:
+        """Return the outputs."""
+        self.calls += 1
+        if self._values is None:
+            assert self._gradient is not None
+            value, _, checks = self._gradient.run(point)
+            outputs = [value]
+        else:
+            results = self._values.run(point)
+            outputs, checks = results[: self._count], results[self._count :]
+        if self._find_failure(checks):
+            assert self._fallback is not None
+            return self._fallback.compute_values(point)
+        return outputs
+
+    def compute_gradient(self, point: NumberSequence) -> tuple[Any, NumberSequence]:
+        """Return the only output, and its gradient by every input."""
+        self.calls += 1
+        assert self._gradient is not None
+        value, grads, checks = self._gradient.run(point)
+        if self._find_failure(checks):
+            assert self._fallback is not None
+            return self._fallback.compute_gradient(point)
+        return value, [
+            np.zeros(kind.shape)[()] if gradient is None else gradient
+            for gradient, kind in zip(grads, self._types, strict=True)
+        ]
+
+    def bind_arrays(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> list[Any] | None:
+        """Return the point of a call whose arguments are arrays of the circuit's types, without copying; else None."""
+        if inputs and vector:
+            return None
+        point = [inputs.get(name) for name in self._names] if inputs else list(vector)
+        if len(point) != len(self._types) or (inputs and len(inputs) != len(self._types)):
+            return None
+        for x, kind in zip(point, self._types, strict=True):
+            if type(x) is not np.ndarray or not kind.shape or x.shape != kind.shape or x.dtype != kind.dtype:
+                return None
+        return point
+
+    def _find_failure(self, checks: Sequence[Any]) -> bool:
+        if self._fallback is None or not checks:
+            return False
+        return not all(map(certificates.have_same_bits, checks, self._expected))

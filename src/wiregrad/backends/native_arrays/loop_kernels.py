@@ -1,0 +1,475 @@
+"""Loop kernels: fused elementwise ops, with reductions, as one native loop over arrays of one shape.
+
+A `LoopKernel` is the structure of such a loop, and nothing else: which operands there are, whether each stands still,
+is contiguous or has another stride along the innermost loop, what is computed from them, and where it is stored or
+added up. Sizes, strides and addresses come with each instruction, so circuits share kernels.
+
+The innermost loop runs on vectors; what is left over at its end runs once more under a mask. Functions of math.h are
+written into the main loop where they are our own polynomials, and called by address in the remainder: the bits are the
+same. Only plain IEEE 754 instructions are written; LLVM's pass pipeline is not run, because it takes longer than it
+gains here.
+
+A sum that stays in one place along the innermost loop is kept in a register, in blocks, so that its error grows with
+the number of blocks and not with the number of elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from wiregrad.backends.native import jit
+from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, format_vector_type, loop_over
+from wiregrad.backends.native.step_kinds import ExpressionLowering
+from wiregrad.backends.native.vector_math import (
+    POLYNOMIAL_FUNCTIONS,
+    SCALEF_FEATURE,
+    SCALEF_LANES,
+    call_by_address,
+    find_vector_function,
+)
+from wiregrad.ops.c_expressions import ScalarExpression
+
+STILL = "0"
+"""The operand is the same element along the innermost loop."""
+CONTIGUOUS = "1"
+STRIDED = "s"
+
+BLOCK_VECTORS = 128
+"""The number of vectors that are added up in one register before they are added to the total."""
+FIRST_OPERAND_WORD = 3
+"""Words of an instruction before those of the loops: kernel, number of words, length of the innermost loop."""
+
+MEMORY_TYPES = {"d": "double", "f": "float", "?": "i8"}
+"""The LLVM type of an element in memory, by NumPy's character of its dtype."""
+
+
+class LoopOperand(NamedTuple):
+    """An array that a loop reads or writes: its dtype, and how it moves along the innermost loop."""
+
+    dtype: str
+    inner: str
+
+
+class LoopOp(NamedTuple):
+    """One op: an expression of earlier values, the dtype it is computed in, and the dtype of the result."""
+
+    tree: ScalarExpression
+    sources: tuple[tuple[str, int], ...]
+    """The value behind each name in the expression: the name, and the number of the value."""
+    real: str
+    dtype: str
+
+
+class LoopStore(NamedTuple):
+    """A value that is stored in an operand, or taken into it by a step such as a sum."""
+
+    operand: int
+    value: int
+    step: ScalarExpression | None = None
+    """The step, on the result so far (input 0) and the value (input 1); None to store the value."""
+    neutral: float | bool = 0.0
+    """The number that a step begins with."""
+
+
+class LoopKernel(NamedTuple):
+    """The structure of a loop nest; the values are the loaded operands, the constants, then the results of the ops."""
+
+    depth: int
+    """The number of loops around the innermost one."""
+    loads: tuple[LoopOperand, ...]
+    constants: tuple[tuple[str, float], ...]
+    """Numbers that are stored as they are: dtype and value."""
+    ops: tuple[LoopOp, ...]
+    targets: tuple[LoopOperand, ...]
+    stores: tuple[LoopStore, ...]
+    """What is done with values; operand k is target k."""
+    single: bool = False
+    """Whether the innermost loop has one round, which needs no vectors."""
+
+    @property
+    def key(self) -> str:
+        """A text that is equal for equal kernels; -0.0 and 0.0, which compare equal, differ in it."""
+        return repr(tuple(self))
+
+    def count_words(self) -> int:
+        """Return the number of words of an instruction."""
+        each = 2 + self.depth
+        operands = (*self.loads, *self.targets)
+        return FIRST_OPERAND_WORD + self.depth + sum(each + (operand.inner == STRIDED) for operand in operands)
+
+
+def count_kernel_lanes(kernel: LoopKernel) -> int:
+    """Return the number of lanes: as many as fit of the widest number that the kernel computes with."""
+    if kernel.single:
+        return 1
+    dtypes = {operand.dtype for operand in (*kernel.loads, *kernel.targets)} | {op.real for op in kernel.ops}
+    return jit.vector_bytes() // (8 if "d" in dtypes or "f" not in dtypes else 4)
+
+
+def write_loop_kernels(kernels: Sequence[LoopKernel]) -> str:
+    """Return the LLVM module of kernels; kernel k is the function `kernel_k`."""
+    modules = [_KernelWriter(kernel, f"kernel_{number}").write() for number, kernel in enumerate(kernels)]
+    declared = sorted(frozenset().union(*(writer.declared for writer in modules)))
+    return "\n".join([*declared, *(line for writer in modules for line in writer.lines)])
+
+
+class _Phi(NamedTuple):
+    """A phi whose second value is known only when its loop ends."""
+
+    line: int
+    value: LlvmValue
+    first: LlvmValue
+
+
+@contextmanager
+def _count_loop(start: LlvmValue, end: LlvmValue, step: LlvmValue, carried: list[LlvmValue]) -> Iterator[LlvmValue]:
+    """Write a loop that counts from start while below end; `carried` are values that the loop hands on.
+
+    In the loop `carried` holds the values at the beginning of a round, and is given those at its end; after the loop it
+    holds the final values.
+    """
+    w = start.writer
+    before, body, after, done = (w.new_name("l") for _ in range(4))
+    initial = list(carried)
+    w.begin_block(before)
+    w.branch_if(start < end, body, done)
+    w.begin_block(body, falls=False)
+    following = w.name_value(f"%{w.new_name('next')}", "i64", 1)
+    k = w.emit_value("i64", f"phi i64 [{start}, %{before}], [{following}, %{after}]", 1)
+    phis = []
+    for value in initial:
+        phi = w.name_value(f"%{w.new_name('carried')}", value.element, value.lanes)
+        phis.append(_Phi(len(w.lines), phi, value))
+        w.lines.append("")
+    carried[:] = [phi.value for phi in phis]
+    yield k
+    w.begin_block(after)
+    for waiting, value in zip(phis, carried, strict=True):
+        text = f"phi {value.llvm_type} [{waiting.first}, %{before}], [{value}, %{after}]"
+        w.lines[waiting.line] = f"  {waiting.value} = {text}"
+    w.emit_line(f"{following} = add {k.typed}, {step}")
+    w.branch_if(following < end, body, done)
+    w.begin_block(done, falls=False)
+    carried[:] = [
+        w.emit_value(value.element, f"phi {value.llvm_type} [{first}, %{before}], [{value}, %{after}]", value.lanes)
+        for first, value in zip(initial, carried, strict=True)
+    ]
+
+
+class _OperandPlace(NamedTuple):
+    """Where an operand is inside the loops: its address at the beginning of the innermost one, and its stride there."""
+
+    operand: LoopOperand
+    address: LlvmValue
+    stride: LlvmValue | None
+
+
+class _KernelWriter:
+    """Writes one kernel."""
+
+    def __init__(self, kernel: LoopKernel, name: str) -> None:
+        self.kernel = kernel
+        self.name = name
+        self.lanes = count_kernel_lanes(kernel)
+        features = jit.processor_features()
+        scales = {"avx512f", "avx512vl"} <= features and self.lanes in SCALEF_LANES
+        self.w = LlvmWriter(self.lanes, features=[SCALEF_FEATURE] if scales else [])
+        self.inlines = True
+        self._lowerings = {
+            char: ExpressionLowering(self.w, RealType(MEMORY_TYPES[char], self.lanes), self._call_function)
+            for char in "df"
+        }
+        self._next_word = FIRST_OPERAND_WORD
+
+    def write(self) -> LlvmWriter:
+        """Write the function and return the writer."""
+        w = self.w
+        w.begin_function(f"void @{self.name}(ptr %w, ptr %i)")
+        n = self._load_word(2)
+        counts = [self._take_word() for _ in range(self.kernel.depth)]
+        loads = [self._read_operand(operand) for operand in self.kernel.loads]
+        targets = [self._read_operand(operand) for operand in self.kernel.targets]
+        with ExitStack() as loops:
+            for level, count in enumerate(counts):
+                k = loops.enter_context(loop_over(0, count))
+                loads = [_move_along(place, k, level) for place in loads]
+                targets = [_move_along(place, k, level) for place in targets]
+            self._write_innermost(
+                [_OperandPlace(operand, base, stride) for operand, base, stride, _ in loads],
+                [_OperandPlace(operand, base, stride) for operand, base, stride, _ in targets],
+                n,
+            )
+        w.end_function()
+        return w
+
+    def _load_word(self, number: int) -> LlvmValue:
+        w = self.w
+        return w.load("i64", w.point_to("i64", w.name_value("%i", "ptr", 1), number), 1)
+
+    def _take_word(self) -> LlvmValue:
+        self._next_word += 1
+        return self._load_word(self._next_word - 1)
+
+    def _read_operand(self, operand: LoopOperand) -> tuple[LoopOperand, LlvmValue, LlvmValue | None, list[LlvmValue]]:
+        """Write the loads of an operand's words: which base address, the offset, and the strides in bytes."""
+        w = self.w
+        entry = w.point_to("i8", w.name_value("%w", "ptr", 1), self._take_word())
+        address = w.point_to("i8", w.load("ptr", entry, 1), self._take_word())
+        stride = self._take_word() if operand.inner == STRIDED else None
+        return operand, address, stride, [self._take_word() for _ in range(self.kernel.depth)]
+
+    def _write_innermost(self, loads: list[_OperandPlace], targets: list[_OperandPlace], n: LlvmValue) -> None:
+        """Write the innermost loop: full vectors, then what is left over under a mask."""
+        w = self.w
+        if self.kernel.single:
+            values = self._compute_values(loads, {}, w.as_value(0, "i64", 1), None)
+            self._store_values(values, targets, w.as_value(0, "i64", 1), None, [])
+            return
+        still = {k: self._load_still(place) for k, place in enumerate(loads) if place.operand.inner == STILL}
+        sums = [store for store in self.kernel.stores if self._stays(store)]
+        totals = [self._make_constant(targets[store.operand].operand.dtype, store.neutral) for store in sums]
+        whole = n - n.combine("and", self.lanes - 1)
+        zero = w.as_value(0, "i64", 1)
+        lanes = w.as_value(self.lanes, "i64", 1)
+
+        def run_body(i: LlvmValue, mask: LlvmValue | None, results: list[LlvmValue]) -> None:
+            values = self._compute_values(loads, still, i, mask)
+            self._store_values(values, targets, i, mask, results)
+
+        if sums:
+            block = w.as_value(self.lanes * BLOCK_VECTORS, "i64", 1)
+            with _count_loop(zero, whole, block, totals) as start:
+                rest = whole - start
+                end = w.select(rest < block, whole, start + block)
+                parts = [self._make_constant(targets[store.operand].operand.dtype, store.neutral) for store in sums]
+                with _count_loop(start, end, lanes, parts) as i:
+                    run_body(i, None, parts)
+                totals[:] = [self._take_step(store, *pair) for store, pair in self._pair_up(sums, totals, parts)]
+        else:
+            with _count_loop(zero, whole, lanes, []) as i:
+                run_body(i, None, [])
+        self.inlines = False
+        before, tail, done = (w.new_name("l") for _ in range(3))
+        w.begin_block(before)
+        w.branch_if(whole < n, tail, done)
+        w.begin_block(tail, falls=False)
+        mask = self._make_mask(n - whole)
+        parts = list(totals)
+        run_body(whole, mask, parts)
+        after = w.new_name("l")
+        w.begin_block(after)
+        w.begin_block(done)
+        totals = [
+            w.emit_value(first.element, f"phi {first.llvm_type} [{first}, %{before}], [{last}, %{after}]")
+            for first, last in zip(totals, parts, strict=True)
+        ]
+        for store, total in zip(sums, totals, strict=True):
+            self._finish_sum(store, total, targets[store.operand])
+        self.inlines = True
+
+    def _pair_up(
+        self, stores: Sequence[LoopStore], ones: Sequence[LlvmValue], others: Sequence[LlvmValue]
+    ) -> list[tuple[LoopStore, tuple[LlvmValue, LlvmValue]]]:
+        return [(store, (one, two)) for store, one, two in zip(stores, ones, others, strict=True)]
+
+    def _stays(self, store: LoopStore) -> bool:
+        return store.step is not None and self.kernel.targets[store.operand].inner == STILL
+
+    def _make_mask(self, count: LlvmValue) -> LlvmValue:
+        """Write the mask of the first lanes."""
+        numbers = ", ".join(f"i64 {lane}" for lane in range(self.lanes))
+        lanes = self.w.name_value(f"<{numbers}>", "i64")
+        return lanes.compare("slt", self._splat(count))
+
+    def _splat(self, value: LlvmValue) -> LlvmValue:
+        """Write a number in every lane."""
+        w = self.w
+        kind = format_vector_type(value.element, self.lanes)
+        first = w.emit_value(value.element, f"insertelement {kind} poison, {value.typed}, i64 0")
+        order = f"<{self.lanes} x i32> zeroinitializer"
+        return w.emit_value(value.element, f"shufflevector {first.typed}, {kind} poison, {order}")
+
+    def _make_constant(self, dtype: str, number: float | bool) -> LlvmValue:
+        return self.w.as_value(
+            bool(number) if dtype == "?" else float(number), "i1" if dtype == "?" else MEMORY_TYPES[dtype]
+        )
+
+    def _load_still(self, place: _OperandPlace) -> LlvmValue:
+        kind = MEMORY_TYPES[place.operand.dtype]
+        return self._from_memory(self._splat(self.w.load(kind, place.address, 1, ", align 1")))
+
+    def _from_memory(self, value: LlvmValue) -> LlvmValue:
+        """Return a loaded value; a byte becomes a condition."""
+        return value.is_nonzero() if value.element == "i8" else value
+
+    def _to_memory(self, value: LlvmValue) -> LlvmValue:
+        return value.convert("zext", "i8") if value.element == "i1" else value
+
+    def _compute_values(
+        self, loads: list[_OperandPlace], still: dict[int, LlvmValue], i: LlvmValue, mask: LlvmValue | None
+    ) -> list[LlvmValue]:
+        values = [still[k] if k in still else self._load(place, i, mask) for k, place in enumerate(loads)]
+        values += [self._make_constant(dtype, number) for dtype, number in self.kernel.constants]
+        for op in self.kernel.ops:
+            lowering = self._lowerings[op.real]
+            operands = {name: self._in_real(values[source], op.real) for name, source in op.sources}
+            result = lowering.lower_tree(op.tree, operands)
+            if op.dtype == "?":
+                values.append(result.is_nonzero())
+            else:
+                values.append(self._in_real(lowering.as_number(result), op.dtype))
+        return values
+
+    def _in_real(self, value: LlvmValue, real: str) -> LlvmValue:
+        """Return a number in a float type; a condition is returned as it is."""
+        wanted = MEMORY_TYPES[real]
+        if not value.is_real or value.element == wanted:
+            return value
+        return value.convert("fpext" if wanted == "double" else "fptrunc", wanted)
+
+    def _load(self, place: _OperandPlace, i: LlvmValue, mask: LlvmValue | None) -> LlvmValue:
+        """Write the load of one vector of an operand; lanes outside the mask are 1, which few functions mind."""
+        w = self.w
+        kind = MEMORY_TYPES[place.operand.dtype]
+        if place.stride is not None:
+            return self._from_memory(self._gather(place, kind, i, mask))
+        address = w.point_to(kind, place.address, i)
+        if mask is None:
+            return self._from_memory(w.load(kind, address, how=", align 1"))
+        vector = format_vector_type(kind, self.lanes)
+        callee = f"@llvm.masked.load.{_mangle(kind, self.lanes)}.p0"
+        w.declare(vector, callee, "ptr", "i32", mask.llvm_type, vector)
+        outside = w.as_value(1, kind)
+        return self._from_memory(
+            w.emit_value(kind, f"call {vector} {callee}({address.typed}, i32 1, {mask.typed}, {outside.typed})")
+        )
+
+    def _lane_addresses(self, place: _OperandPlace, i: LlvmValue) -> LlvmValue:
+        """Write the address of each lane's element of a strided operand."""
+        w = self.w
+        assert place.stride is not None
+        numbers = ", ".join(f"i64 {lane}" for lane in range(self.lanes))
+        lanes = w.name_value(f"<{numbers}>", "i64")
+        offsets = lanes * self._splat(place.stride)
+        first = w.point_to("i8", place.address, i * place.stride)
+        return w.emit_value("ptr", f"getelementptr i8, {first.typed}, {offsets.typed}")
+
+    def _gather(self, place: _OperandPlace, kind: str, i: LlvmValue, mask: LlvmValue | None) -> LlvmValue:
+        w = self.w
+        addresses = self._lane_addresses(place, i)
+        vector = format_vector_type(kind, self.lanes)
+        held = w.as_value(True, "i1") if mask is None else mask
+        callee = f"@llvm.masked.gather.{_mangle(kind, self.lanes)}.v{self.lanes}p0"
+        w.declare(vector, callee, addresses.llvm_type, "i32", held.llvm_type, vector)
+        outside = w.as_value(1, kind)
+        align = np.dtype(place.operand.dtype).itemsize
+        return w.emit_value(
+            kind, f"call {vector} {callee}({addresses.typed}, i32 {align}, {held.typed}, {outside.typed})"
+        )
+
+    def _store_values(
+        self,
+        values: list[LlvmValue],
+        targets: list[_OperandPlace],
+        i: LlvmValue,
+        mask: LlvmValue | None,
+        results: list[LlvmValue],
+    ) -> None:
+        """Write the stores of one round, and the steps that are taken in registers (`results`)."""
+        number = 0
+        for store in self.kernel.stores:
+            value = values[store.value]
+            place = targets[store.operand]
+            if self._stays(store):
+                if mask is not None:
+                    value = self.w.select(mask, value, self._make_constant(value_dtype(value), store.neutral))
+                results[number] = self._take_step(store, results[number], value)
+                number += 1
+                continue
+            if store.step is not None:
+                value = self._take_step(store, self._load(place, i, mask), value)
+            self._store(self._to_memory(value), place, i, mask)
+
+    def _store(self, value: LlvmValue, place: _OperandPlace, i: LlvmValue, mask: LlvmValue | None) -> None:
+        w = self.w
+        kind = MEMORY_TYPES[place.operand.dtype]
+        if place.stride is not None:
+            addresses = self._lane_addresses(place, i)
+            held = w.as_value(True, "i1") if mask is None else mask
+            callee = f"@llvm.masked.scatter.{_mangle(kind, self.lanes)}.v{self.lanes}p0"
+            w.declare("void", callee, value.llvm_type, addresses.llvm_type, "i32", held.llvm_type)
+            align = np.dtype(place.operand.dtype).itemsize
+            w.emit_line(f"call void {callee}({value.typed}, {addresses.typed}, i32 {align}, {held.typed})")
+            return
+        address = w.point_to(kind, place.address, i)
+        if mask is None:
+            w.store(value, address, ", align 1")
+            return
+        callee = f"@llvm.masked.store.{_mangle(kind, self.lanes)}.p0"
+        w.declare("void", callee, value.llvm_type, "ptr", "i32", mask.llvm_type)
+        w.emit_line(f"call void {callee}({value.typed}, {address.typed}, i32 1, {mask.typed})")
+
+    def _take_step(self, store: LoopStore, so_far: LlvmValue, value: LlvmValue) -> LlvmValue:
+        """Write one step of a reduction."""
+        assert store.step is not None
+        dtype = self.kernel.targets[store.operand].dtype
+        lowering = self._lowerings["f" if dtype == "f" else "d"]
+        result = lowering.lower_tree(store.step, {"0": so_far, "1": value})
+        return result.is_nonzero() if dtype == "?" else lowering.as_number(result)
+
+    def _finish_sum(self, store: LoopStore, total: LlvmValue, place: _OperandPlace) -> None:
+        """Write how the lanes of a sum are joined and taken into its place in memory."""
+        w = self.w
+        width = self.lanes // 2
+        while width:
+            order = ", ".join(f"i32 {(lane + width) % self.lanes}" for lane in range(self.lanes))
+            kind = total.llvm_type
+            turned = w.emit_value(
+                total.element, f"shufflevector {total.typed}, {kind} poison, <{self.lanes} x i32> <{order}>"
+            )
+            total = self._take_step(store, total, turned)
+            width //= 2
+        result = self._to_memory(self._take_step(store, self._load_still(place), total))
+        number = w.emit_value(result.element, f"extractelement {result.typed}, i64 0", 1)
+        w.store(number, place.address, ", align 1")
+
+    def _call_function(self, name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
+        """Write a function of math.h: into the loop where it is a polynomial of ours, else as a call."""
+        function = find_vector_function(name, self.lanes, operands[0].element)
+        if not self.inlines or function.source != "polynomial" or function.real != "double":
+            return call_by_address(name, operands)
+        w = self.w
+        result, outside, _ = POLYNOMIAL_FUNCTIONS[name](*operands)
+        if outside is None:
+            return result
+        before, rare, done = (w.new_name("l") for _ in range(3))
+        w.begin_block(before)
+        mask = w.emit_value(f"i{self.lanes}", f"bitcast {outside.typed} to i{self.lanes}", 1)
+        w.branch_if(mask.compare("ne", 0), rare, done)
+        w.begin_block(rare, falls=False)
+        # Beyond the domain of the polynomial the whole vector is computed by the function that handles every number.
+        called = function.write_call(operands)
+        w.begin_block(done)
+        return w.emit_value("double", f"phi {result.llvm_type} [{result}, %{before}], [{called}, %{rare}]")
+
+
+def value_dtype(value: LlvmValue) -> str:
+    """Return NumPy's character of the dtype of a value."""
+    return {"double": "d", "float": "f"}.get(value.element, "?")
+
+
+def _mangle(kind: str, lanes: int) -> str:
+    """Return the name of a vector type in the names of intrinsics."""
+    return f"v{lanes}{({'double': 'f64', 'float': 'f32'}).get(kind, kind)}"
+
+
+def _move_along(
+    place: tuple[LoopOperand, LlvmValue, LlvmValue | None, list[LlvmValue]], k: LlvmValue, level: int
+) -> tuple[LoopOperand, LlvmValue, LlvmValue | None, list[LlvmValue]]:
+    """Write the address of an operand in round k of a loop."""
+    operand, address, stride, outer = place
+    return operand, address.writer.point_to("i8", address, k * outer[level]), stride, outer

@@ -1,0 +1,250 @@
+"""The native loop that runs a stream of instructions, and the kernels that are the same for every circuit.
+
+An instruction is a row of 64-bit words: the address of a kernel, the number of words, then what the kernel needs. A
+kernel is `void kernel(char *workspace, const int64_t *instruction)`. The workspace begins with a table of addresses
+(the workspace itself, the caller's arrays, the results, the constants), so an operand is two words: where its address
+is in that table, and an offset in bytes. Instructions therefore never change, and any number of threads may run the
+same stream, each on a workspace of its own.
+
+Matrix products are done by the BLAS library that NumPy itself uses, called by address (`find_blas`). It takes leading
+dimensions, so transposed and sliced matrices are not copied.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wiregrad.backends.native import jit
+from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, format_pointer, loop_over, when_all
+
+ROW_MAJOR = 101
+NO_TRANSPOSE = 111
+TRANSPOSE = 112
+"""Constants of the CBLAS interface."""
+BLAS_NAMES = {"d": "dgemm", "f": "sgemm"}
+"""The matrix product of BLAS, by NumPy's character of the dtype."""
+MAX_BATCH_AXES = 3
+"""The number of loops around a matrix product."""
+
+
+class FixedKernels(NamedTuple):
+    """The addresses of the kernels that every stream may use."""
+
+    run: int
+    """`void run(char *workspace, const int64_t *first, const int64_t *end)` runs the instructions in a row."""
+    enter: int
+    """`void enter(PyObject *arrays, char *workspace, const int64_t *first, const int64_t *end)` writes the addresses of
+    the arrays of a tuple into the workspace's table, behind its own, and runs the instructions."""
+    fill: dict[int, int]
+    """Writes one number to n elements, by the size of an element."""
+    gather: dict[int, int]
+    """Copies the elements that a table names; -1 in the table is a zero."""
+    scatter: dict[str, int]
+    """Adds elements where a table says, by dtype; -1 in the table is nowhere."""
+
+
+class _InstructionReader:
+    """Reads the words of an instruction, one after the other."""
+
+    def __init__(self, w: LlvmWriter, first: int = 2) -> None:
+        self.w = w
+        self._next = first
+
+    def take_word(self) -> LlvmValue:
+        """Write the load of the next word."""
+        w = self.w
+        word = w.load("i64", w.point_to("i64", w.name_value("%i", "ptr", 1), self._next), 1)
+        self._next += 1
+        return word
+
+    def take_address(self) -> LlvmValue:
+        """Write the address of an operand: an entry of the workspace's table, and an offset."""
+        w = self.w
+        entry = w.point_to("i8", w.name_value("%w", "ptr", 1), self.take_word())
+        return w.point_to("i8", w.load("ptr", entry, 1), self.take_word())
+
+
+def _begin_kernel(w: LlvmWriter, name: str) -> _InstructionReader:
+    w.begin_function(f"void @{name}(ptr %w, ptr %i)")
+    return _InstructionReader(w)
+
+
+def _write_run(w: LlvmWriter) -> None:
+    w.begin_function("void @run(ptr %w, ptr %first, ptr %end)")
+    begin, body, done = (w.new_name("l") for _ in range(3))
+    w.begin_block(begin)
+    following = f"%{w.new_name('next')}"
+    place = w.emit_value("ptr", f"phi ptr [%first, %entry], [{following}, %{body}]", 1)
+    more = w.emit_value("i1", f"icmp ult {place.typed}, %end", 1)
+    w.branch_if(more, body, done)
+    w.begin_block(body, falls=False)
+    kernel = w.load("ptr", place, 1)
+    w.emit_line(f"call void {kernel}(ptr %w, {place.typed})")
+    count = w.load("i64", w.point_to("i64", place, 1), 1)
+    w.emit_line(f"{following} = getelementptr i64, {place.typed}, {count.typed}")
+    w.emit_line(f"br label %{begin}")
+    w.begin_block(done, falls=False)
+    w.end_function()
+
+
+TUPLE_LENGTH_OFFSET = 16
+TUPLE_ITEMS_OFFSET = 24
+ARRAY_DATA_OFFSET = 16
+"""Where CPython keeps the length and items of a tuple, and NumPy the address of an array's data; tried before use."""
+
+
+def _write_enter(w: LlvmWriter) -> None:
+    w.begin_function("void @enter(ptr %arrays, ptr %w, ptr %first, ptr %end)")
+    arrays = w.name_value("%arrays", "ptr", 1)
+    table = w.point_to("ptr", w.name_value("%w", "ptr", 1), 1)
+    items = w.point_to("i8", arrays, TUPLE_ITEMS_OFFSET)
+    count = w.load("i64", w.point_to("i8", arrays, TUPLE_LENGTH_OFFSET), 1)
+    with loop_over(0, count) as k:
+        array = w.load("ptr", w.point_to("ptr", items, k), 1)
+        w.store(w.load("ptr", w.point_to("i8", array, ARRAY_DATA_OFFSET), 1), w.point_to("ptr", table, k))
+    w.emit_line("call void @run(ptr %w, ptr %first, ptr %end)")
+    w.end_function()
+
+
+def _write_fill(w: LlvmWriter, size: int) -> None:
+    words = _begin_kernel(w, f"fill{size}")
+    n = words.take_word()
+    address = words.take_address()
+    kind = f"i{8 * size}"
+    number = words.take_word()
+    element = number if size == 8 else number.convert("trunc", kind)
+    with loop_over(0, n) as k:
+        w.store(element, w.point_to(kind, address, k))
+    w.end_function()
+
+
+def _write_gather(w: LlvmWriter, size: int) -> None:
+    words = _begin_kernel(w, f"gather{size}")
+    n = words.take_word()
+    source, table, target = (words.take_address() for _ in range(3))
+    kind = f"i{8 * size}"
+    with loop_over(0, n) as k:
+        place = w.load("i64", w.point_to("i64", table, k), 1)
+        missing = place < 0
+        # Element 0 is read in place of a missing one; a gather from nothing has n = 0 or reads no source at all.
+        found = w.load(kind, w.point_to(kind, source, w.select(missing, 0, place, "i64")), 1)
+        w.store(w.select(missing, w.as_value(0, kind, 1), found), w.point_to(kind, target, k))
+    w.end_function()
+
+
+def _write_scatter(w: LlvmWriter, char: str) -> None:
+    words = _begin_kernel(w, f"scatter_{char}")
+    n = words.take_word()
+    source, table, target = (words.take_address() for _ in range(3))
+    kind = {"d": "double", "f": "float"}[char]
+    with loop_over(0, n) as k:
+        place = w.load("i64", w.point_to("i64", table, k), 1)
+        with when_all(place >= 0):
+            total = w.point_to(kind, target, place)
+            w.store(w.load(kind, total, 1) + w.load(kind, w.point_to(kind, source, k), 1), total)
+    w.end_function()
+
+
+@cache
+def compile_fixed_kernels() -> FixedKernels:
+    """Compile the kernels that every stream may use, once per process."""
+    w = LlvmWriter(1)
+    _write_run(w)
+    _write_enter(w)
+    for size in (1, 4, 8):
+        _write_fill(w, size)
+        _write_gather(w, size)
+    for char in BLAS_NAMES:
+        _write_scatter(w, char)
+    names = ["run", "enter", "fill1", "fill4", "fill8", "gather1", "gather4", "gather8", "scatter_d", "scatter_f"]
+    at = dict(zip(names, jit.compile_functions(w.format_module(), *names, level=0), strict=True))
+    return FixedKernels(
+        at["run"],
+        at["enter"],
+        {size: at[f"fill{size}"] for size in (1, 4, 8)},
+        {size: at[f"gather{size}"] for size in (1, 4, 8)},
+        {char: at[f"scatter_{char}"] for char in BLAS_NAMES},
+    )
+
+
+@cache
+def load_run_function() -> Callable[[int, int, int], None]:
+    """Return the function that runs instructions; it releases the GIL."""
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3)(compile_fixed_kernels().run)
+
+
+@cache
+def load_enter_function() -> Callable[[tuple[Any, ...], int, int, int], None] | None:
+    """Return the function that binds a tuple of arrays and runs instructions; None if objects have another layout."""
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != ctypes.sizeof(ctypes.c_int64):
+        return None
+    enter: Any = ctypes.CFUNCTYPE(None, ctypes.py_object, *[ctypes.c_void_p] * 3)(compile_fixed_kernels().enter)
+    arrays = (np.zeros(3), np.zeros((), np.float32))
+    if not all(_has_usual_layout(array) for array in arrays):
+        return None
+    table = np.zeros(3, np.int64)
+    enter(arrays, table.ctypes.data, 0, 0)
+    found: Callable[[tuple[Any, ...], int, int, int], None] = enter
+    return found if table[1:].tolist() == [array.ctypes.data for array in arrays] else None
+
+
+def _has_usual_layout(array: NDArray[Any]) -> bool:
+    """Return whether the address of an array's data is where it is expected, without following a wrong one."""
+    data = array.ctypes.data
+    return bool(ctypes.c_int64.from_address(id(array) + ARRAY_DATA_OFFSET).value == data)
+
+
+@cache
+def find_blas(char: str) -> int:
+    """Return the address of the matrix product with 64-bit sizes in the library that NumPy carries; 0 if not found."""
+    folders = [Path(np.__file__).parent.parent / "numpy.libs", Path(np.__file__).parent / ".dylibs"]
+    for library in sorted(path for folder in folders for path in folder.glob("*openblas64*")):
+        try:
+            function = getattr(ctypes.CDLL(str(library)), f"scipy_cblas_{BLAS_NAMES[char]}64_")
+        except (OSError, AttributeError):
+            continue
+        return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+    return 0
+
+
+@cache
+def compile_matrix_product(char: str) -> int:
+    """Compile the kernel of matrix products for a dtype; 0 if there is no BLAS to call.
+
+    Its words are the lengths of the batch axes, m, n, k, how both factors are laid out, the three leading dimensions,
+    and for each of the three matrices its operand and its strides along the batch axes.
+    """
+    address = find_blas(char)
+    if not address:
+        return 0
+    w = LlvmWriter(1)
+    words = _begin_kernel(w, "product")
+    real = {"d": "double", "f": "float"}[char]
+    counts = [words.take_word() for _ in range(MAX_BATCH_AXES)]
+    m, n, k = (words.take_word() for _ in range(3))
+    layouts = [words.take_word().convert("trunc", "i32") for _ in range(2)]
+    leading = [words.take_word() for _ in range(3)]
+    matrices = []
+    for _ in range(3):
+        at = words.take_address()
+        matrices.append((at, [words.take_word() for _ in range(MAX_BATCH_AXES)]))
+    with loop_over(0, counts[0]) as first, loop_over(0, counts[1]) as second, loop_over(0, counts[2]) as third:
+        places = []
+        for at, strides in matrices:
+            offset = first * strides[0] + second * strides[1] + third * strides[2]
+            places.append(w.point_to("i8", at, offset))
+        order = w.as_value(ROW_MAJOR, "i32", 1)
+        one = w.as_value(1.0, real, 1)
+        none = w.as_value(0.0, real, 1)
+        a, b, c = zip(places, leading, strict=True)
+        w.call_void(format_pointer(address), order, *layouts, m, n, k, one, *a, *b, none, *c)
+    w.end_function()
+    return jit.compile_functions(w.format_module(), "product", level=0)[0]

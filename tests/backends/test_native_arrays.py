@@ -1,0 +1,550 @@
+"""Circuits on arrays in native code: every op, layout and random program against the interpreter."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.backends import interpreter
+from wiregrad.backends.native_arrays.array_program import ArrayEngine, ArrayProgram, GradientProgram, has_arrays
+from wiregrad.dtypes import WireType
+from wiregrad.errors import BranchError, NotNativeError
+from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Op, Pattern
+from wiregrad.ops import Elementwise
+from wiregrad.ops.array_ops import ArrayOp
+
+from ..support.compare import ARRAY_LAYOUTS, copy_in_layout
+from ..support.random_programs import random_program
+
+TABLE.load_deferred()
+ELEMENTWISE_OPS = [
+    op
+    for op in TABLE
+    if isinstance(op, Elementwise) and op.c and not (op.per_call or op.opaque) and op.pattern is not Pattern.SOURCE
+]
+SAMPLED_OPS = [op for op in TABLE if isinstance(op, ArrayOp) and op.samples is not None and not op.per_call]
+EDGES = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-300, -1e300, 5e-324, 0.5, 37.0, -745.2, 709.9, 1e17)
+RELATIVE = {"float64": 1e-12, "float32": 1e-4}
+"""How far native results may be from those of the interpreter, relative to the largest number of a result."""
+
+
+def build_from_op(op: Op, arrays: Sequence[Any], settings: dict[str, Any], *, summed: bool = False) -> CircuitGraph:
+    """Return the circuit of one op; with `summed`, a weighted sum of its result."""
+    builder = GraphBuilder(finite=False)
+    ports = [builder.input(f"x{k}", WireType(x.dtype, x.shape)) for k, x in enumerate(arrays)]
+    y = builder.apply(op.bind(settings) if settings else op, *ports)
+    kind = builder.type_of(y)
+    if summed:
+        weights = np.random.default_rng(0).normal(size=kind.shape).astype(kind.dtype)
+        y = builder.apply(TABLE["multiply"], y, builder.place_constant(weights[()]))
+        if kind.shape:
+            axes = tuple(range(-len(kind.shape), 0))
+            y = builder.apply(TABLE["sum"].bind({"axes": axes, "keepdims": False}), y)
+    return builder.build(y)
+
+
+def assert_close(found: Any, wanted: Any, relative: float | None = None) -> None:
+    """Compare dtype, shape and numbers; NaN and infinities must be in the same places."""
+    found, wanted = np.asarray(found), np.asarray(wanted)
+
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+
+    if wanted.dtype.kind not in "fc":
+        np.testing.assert_array_equal(found, wanted)
+        return
+    relative = RELATIVE[wanted.real.dtype.name] if relative is None else relative
+    largest = np.max(np.where(np.isfinite(wanted), np.abs(wanted), 0.0), initial=1.0)
+    np.testing.assert_allclose(found, wanted, rtol=relative, atol=relative * largest)
+
+
+def assert_same_values(circuit: CircuitGraph, arguments: Sequence[Any]) -> ArrayProgram:
+    """Run a circuit natively, with fences, and compare it with the interpreter."""
+    wanted = interpreter.evaluate_outputs(circuit, list(arguments), check=False)
+    program = ArrayProgram(circuit, fenced=True)
+    for found, (label, value) in zip(program.run(arguments), wanted.items(), strict=True):
+        try:
+            assert_close(found, value)
+        except AssertionError as error:
+            raise AssertionError(f"output {label}: {error}") from None
+    return program
+
+
+def assert_same_gradient(circuit: CircuitGraph, arguments: Sequence[Any]) -> None:
+    """Compare value and gradient of a circuit, computed natively, with the interpreter."""
+    run = interpreter.run_circuit(circuit, list(arguments), check=False)
+    value, grads = ArrayEngine(circuit, gradient=True).compute_gradient(arguments)
+
+    assert_close(value, run.values[circuit.root()])
+    for node, grad in zip(circuit.input_indices(), grads, strict=True):
+        assert_close(grad, run.gradient(node))
+
+
+def draw_points(op: Elementwise, dtype: type[np.floating]) -> list[Any]:
+    """Return an array for each input of an op: its samples, and combinations of unusual numbers."""
+    others = [EDGES[:7], *[[1.5]] * (len(op.inputs) - 2)] if len(op.inputs) > 1 else []
+    points = [*op.sample_points, *product(EDGES, *others)]
+    columns = [
+        np.array([bool(x) if name in op.takes_bool else float(x) for x in column])
+        for name, column in zip(op.inputs, zip(*points, strict=True), strict=True)
+    ]
+    with np.errstate(over="ignore"):
+        return [column if column.dtype == np.bool_ else column.astype(dtype) for column in columns]
+
+
+@cache
+def compute_elementwise_ops(dtype: type[np.floating]) -> dict[str, tuple[Any, Any]]:
+    """Return what native code and the interpreter compute for every elementwise op, all in one circuit."""
+    builder = GraphBuilder(finite=False)
+    arguments: list[Any] = []
+    labels = {}
+    for op in ELEMENTWISE_OPS:
+        arrays = draw_points(op, dtype)
+        ports = [builder.input(f"{op.name}_{k}", WireType(array.dtype, array.shape)) for k, array in enumerate(arrays)]
+        labels[op.name] = builder.apply(op, *ports)
+        arguments += arrays
+    circuit = builder.build(labels=labels)
+    wanted = interpreter.evaluate_outputs(circuit, arguments)
+    program = ArrayProgram(circuit, fenced=True)
+
+    assert not program.facts.interpreted
+    return {name: (found, wanted[name]) for name, found in zip(wanted, program.run(arguments), strict=True)}
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE_OPS, ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_elementwise_ops_are_within_the_error_that_their_records_allow(
+    op: Elementwise, dtype: type[np.floating]
+) -> None:
+    found, wanted = compute_elementwise_ops(dtype)[op.name]
+    same = (
+        (found == wanted) & (np.signbit(found) == np.signbit(wanted)) if wanted.dtype.kind == "f" else found == wanted
+    )
+    if wanted.dtype.kind == "f":
+        same |= np.isnan(found) & np.isnan(wanted)
+        with np.errstate(all="ignore"):
+            same |= np.abs(found.astype(np.longdouble) - wanted) <= max(op.ulps, 4.0) * np.spacing(np.abs(wanted))
+
+    assert found.dtype == wanted.dtype
+    assert same.all(), (found[~same][:3], wanted[~same][:3])
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "negative", "sqrt", "maximum", "absolute"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_arithmetic_has_the_same_bits(name: str, dtype: type[np.floating]) -> None:
+    found, wanted = compute_elementwise_ops(dtype)[name]
+    nan = np.isnan(found) & np.isnan(wanted)
+
+    np.testing.assert_array_equal(found.view(f"u{found.itemsize}")[~nan], wanted.view(f"u{found.itemsize}")[~nan])
+
+
+def list_samples(op: ArrayOp) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    assert op.samples is not None
+    for *arrays, settings in op.samples(np.random.default_rng(0)):
+        yield [np.asarray(x) for x in arrays], settings
+
+
+@pytest.mark.parametrize("op", SAMPLED_OPS, ids=lambda op: op.name)
+def test_array_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> None:
+    for arrays, settings in list_samples(op):
+        assert_same_values(build_from_op(op, arrays, settings), arrays)
+
+
+@pytest.mark.parametrize("op", SAMPLED_OPS, ids=lambda op: op.name)
+def test_gradients_of_array_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> None:
+    for arrays, settings in list_samples(op):
+        kind = build_from_op(op, arrays, settings)
+        if any(x.dtype.kind == "c" for x in arrays) or kind.type_of(kind.root()).dtype.kind != "f":
+            continue
+        try:
+            assert_same_gradient(build_from_op(op, arrays, settings, summed=True), arrays)
+        except NotNativeError as error:
+            # Only where nothing at all is left to compute natively.
+            assert "no op of this circuit has a kernel" in str(error)
+
+
+def use_views(x: Any, y: Any, z: Any) -> Any:
+    """Return a mixture of slices, transposes, reversals, broadcasts and reductions."""
+    turned = x.T[::-1, 1:3]
+    rows = np.reshape(np.transpose(y, (2, 0, 1)), (4, 6)) * z
+    part = rows[::2, ::-2] - turned[:2, :1]
+    stacked = np.concatenate([part, rows[:1, :3]], axis=0)
+    return np.sum(np.exp(stacked * 0.1)) + np.sum(np.max(rows, axis=0) * np.sum(x)) + x[-1, -1]
+
+
+def draw_view_arguments() -> list[Any]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=(4, 5)), rng.normal(size=(2, 3, 4)), rng.normal(size=6)]
+
+
+@pytest.mark.parametrize("layout", ARRAY_LAYOUTS)
+def test_arguments_may_have_any_layout(layout: str) -> None:
+    arguments = draw_view_arguments()
+    circuit = wg.trace(use_views, *arguments)
+
+    assert_same_values(circuit, [copy_in_layout(x, layout) for x in arguments])
+    assert_same_gradient(circuit, [copy_in_layout(x, layout) for x in arguments])
+
+
+def test_arguments_may_share_memory() -> None:
+    base = np.arange(12.0)
+    circuit = wg.trace(lambda a, b: np.sum(a * b) + np.sum(a - b), base[:8], base[4:])
+
+    assert_same_gradient(circuit, [base[:8], base[4:]])
+    assert_same_gradient(circuit, [base[:8][::-1], base[:8]])
+
+
+def test_results_are_new_arrays() -> None:
+    x = np.arange(3.0)
+    program = ArrayProgram(wg.trace(lambda x: (x, x * 2.0, x.reshape(3, 1)), x))
+    first = program.run([x])
+    second = program.run([x])
+
+    for one, two in product(first, [x, *second]):
+        assert not np.shares_memory(one, two)
+    first[0][:] = 7.0
+    np.testing.assert_array_equal(program.run([x])[0], [0.0, 1.0, 2.0])
+
+
+def hold_view(result: Any) -> Any:
+    return result[1:3]
+
+
+def hold_buffer(result: Any) -> Any:
+    return memoryview(result)
+
+
+@pytest.mark.parametrize("hold", [hold_view, hold_buffer, np.ravel, weakref.ref, lambda result: [result]])
+def test_memory_of_a_result_that_is_still_in_use_is_not_recycled(hold: Any) -> None:
+    x = np.arange(40_000.0)
+    program = ArrayProgram(wg.trace(lambda x: x * 2.0, x))
+    held = [hold(program.run([x + k])[0]) for k in range(5)]
+    for _ in range(6):
+        program.run([x - 1000.0])
+
+    for k, thing in enumerate(held):
+        if isinstance(thing, weakref.ref):
+            assert thing() is None or thing()[1] == 2.0 * (k + 1)
+        else:
+            first = np.ravel(np.asarray(thing))[:4]
+            offset = 1 if hold is hold_view else 0
+            assert first[0] == 2.0 * (k + offset)
+
+
+def test_memory_of_results_that_nobody_holds_is_used_again() -> None:
+    x = np.arange(40_000.0)
+    program = ArrayProgram(wg.trace(lambda x: x * 2.0, x))
+    addresses = {program.run([x])[0].ctypes.data for _ in range(20)}
+
+    assert len(addresses) <= 2
+    changed = program.run([x])[0]
+    changed.setflags(write=False)
+    del changed
+    assert program.run([x])[0].flags.writeable
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("shape", "axis"), [((1000,), 0), ((7, 33), 0), ((7, 33), 1), ((3, 9, 5), 1)], ids=str)
+def test_running_sums_have_the_bits_of_numpy(shape: Any, axis: int, dtype: type[np.floating]) -> None:
+    x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    (found,) = ArrayProgram(wg.trace(lambda x: np.cumsum(x, axis=axis), x), fenced=True).run([x])
+
+    np.testing.assert_array_equal(found, np.cumsum(x, axis=axis))
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 17, 1023, 1024, 1025, 4099])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_loops_of_every_length_are_complete(size: int, dtype: type[np.floating]) -> None:
+    rng = np.random.default_rng(size)
+    x, y = rng.normal(size=(2, size)).astype(dtype)
+
+    def compute(x: Any, y: Any) -> Any:
+        z = np.tanh(x * y) + x
+        return z, np.sum(z), np.sum(x * x), z > 0.5
+
+    program = assert_same_values(wg.trace(compute, x, y), [x, y])
+    assert not program.facts.interpreted
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 3, 4), (3, 1, 9), (1, 17, 2), (5, 4, 1)], ids=str)
+def test_reductions_work_along_any_axes(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(size=shape)
+
+    def reduce_all(x: Any) -> Any:
+        y = x * 2.0
+        kept = np.sum(y, axis=axes, keepdims=True)
+        return kept, np.max(y, axis=axes), np.min(x, axis=axes), np.prod(y - kept, axis=axes), np.any(y > 0, axis=axes)
+
+    program = assert_same_values(wg.trace(reduce_all, x), [x])
+    assert not program.facts.interpreted
+
+
+def test_sums_of_many_small_floats_stay_accurate() -> None:
+    x = np.full(1_000_003, 0.1, np.float32)
+    (total,) = ArrayProgram(wg.trace(np.sum, x)).run([x])
+
+    # Adding one number after the other would be wrong by one percent.
+    assert abs(float(total) / 100000.3 - 1.0) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((2, 3), (3, 4)),
+        ((1, 3), (3, 1)),
+        ((3, 1), (1, 3)),
+        ((5, 2, 3), (5, 3, 2)),
+        ((2, 3, 4, 5), (2, 3, 5, 1)),
+        ((2, 0), (0, 3)),
+        ((0, 2), (2, 3)),
+        ((33, 17), (17, 65)),
+    ],
+    ids=str,
+)
+def test_matrix_products_read_transposed_and_sliced_factors(a: Any, b: Any, dtype: type[np.floating]) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=a).astype(dtype)
+    y = rng.normal(size=b).astype(dtype)
+
+    def multiply(x: Any, y: Any) -> Any:
+        turned = np.swapaxes(np.swapaxes(y, -1, -2) @ np.swapaxes(x, -1, -2), -1, -2)
+        return x @ y, turned, x[..., ::-1, :] @ y, (x * 2.0)[..., :, ::-1] @ y[..., ::-1, :]
+
+    program = assert_same_values(wg.trace(multiply, x, y), [x, y])
+    assert not program.facts.interpreted
+
+
+def test_gathers_by_constant_indices_are_native() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(6, 4))
+    rows = np.array([5, 0, 0, -1, 3])
+
+    def look_up(x: Any) -> Any:
+        picked = np.roll(x[rows], 1, axis=1) * x[rows, [0, 1, 2, 3, 0]][:, None]
+        return np.sum(picked * picked)
+
+    circuit = wg.trace(look_up, x)
+
+    assert not assert_same_values(circuit, [x]).facts.interpreted
+    assert_same_gradient(circuit, [x])
+
+
+def test_whole_numbers_among_the_constants_and_empty_pieces_are_native() -> None:
+    x = np.array([0.5, -2.0, 3.0])
+
+    def compute(x: Any) -> Any:
+        joined = np.concatenate([x[:1], x[3:], x[1:] ** np.array([2, 3])])
+        return np.sum(joined * np.arange(3)) + np.sum(x * np.array([2, 2, 2]))
+
+    circuit = wg.trace(compute, x)
+
+    assert not assert_same_values(circuit, [x]).facts.interpreted
+    assert_same_gradient(circuit, [x])
+
+
+def test_absent_gradients_are_zero_and_stay_clean() -> None:
+    x = np.array([-1.0, 0.0, 2.0, np.inf])
+
+    def guarded_log(x: Any, unused: Any, count: Any) -> Any:
+        return np.sum(np.where(x > 0.0, np.log(np.where(x > 0.0, x, 1.0)), 0.0)) + np.sum(np.maximum(x, 1.0)[:2])
+
+    circuit = wg.trace(guarded_log, x, np.ones(3), np.arange(2))
+
+    assert_same_gradient(circuit, [x, np.ones(3), np.arange(2)][: len(circuit.inputs)])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs_equal_the_interpreter(seed: int) -> None:
+    check_random_program(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("start", range(100, 2100, 50))
+def test_many_random_programs_equal_the_interpreter(start: int) -> None:
+    for seed in range(start, start + 50):
+        check_random_program(seed)
+
+
+def check_random_program(seed: int) -> None:
+    program = random_program(seed)
+    arguments = list(program.inputs.values())
+    circuit = wg.trace(program.make_function(np, wg), *arguments).unchecked()
+    if not has_arrays(circuit):
+        return
+    wanted = interpreter.run_circuit(circuit, arguments)
+    value, grads, _ = GradientProgram(circuit, fenced=True).run(arguments)
+
+    assert_close(value, wanted.values[circuit.root()], 1e-11)
+    for node, grad in zip(circuit.input_indices(), grads, strict=True):
+        if grad is not None:
+            assert_close(grad, wanted.gradient(node), 1e-11)
+        else:
+            assert not np.any(wanted.gradient(node))
+
+
+def test_threads_do_not_share_a_workspace() -> None:
+    x = np.random.default_rng(0).normal(size=(50, 40))
+    engine = ArrayEngine(wg.trace(lambda x: np.sum(np.tanh(x @ x.T) * np.sum(x)), x), gradient=True)
+    wanted = [engine.compute_gradient([x * k])[1][0] for k in range(4)]
+    failures: list[int] = []
+
+    def call_often(k: int) -> None:
+        for _ in range(25):
+            if not np.array_equal(engine.compute_gradient([x * k])[1][0], wanted[k]):
+                failures.append(k)
+
+    threads = [threading.Thread(target=call_often, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not failures
+
+
+@pytest.mark.parametrize("at_result", [False, True])
+def test_fences_notice_a_write_outside_of_an_array(at_result: bool) -> None:
+    x = np.ones(8)
+    function = (lambda x: x * 2.0) if at_result else (lambda x: np.sum(np.exp(x)[::-1] * x))
+    program = ArrayProgram(wg.trace(function, x), fenced=True)
+    program.run([x])
+    program.stream[2] += 1
+
+    with pytest.raises(AssertionError, match="wrote outside"):
+        program.run([x])
+
+
+def test_equal_structures_share_kernels() -> None:
+    small, large = (wg.trace(lambda x: np.sum(np.cosh(x) * 3.25), np.ones(n)) for n in (10, 1000))
+
+    assert ArrayProgram(small).facts.code_bytes > 0
+    assert ArrayProgram(large).facts.code_bytes == 0
+
+
+def test_zero_and_minus_zero_are_different_constants() -> None:
+    x = np.array([-0.0, 0.0])
+    for number in (0.0, -0.0):
+        circuit = wg.trace(lambda x, number=number: np.copysign(3.5, x * 0.0 + number), x)
+
+        (found,) = ArrayProgram(circuit).run([x])
+        np.testing.assert_array_equal(found, interpreter.evaluate_outputs(circuit, [x])[circuit.output])
+
+
+OPS_BESIDE_CONDITIONS = [
+    op
+    for op in ELEMENTWISE_OPS
+    if len(op.inputs) == 2 and op.pattern is not Pattern.SCALE and not (op.takes_bool or op.settings)
+]
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+@pytest.mark.parametrize("op", OPS_BESIDE_CONDITIONS, ids=lambda op: op.name)
+def test_constant_conditions_beside_numbers_count_as_numbers(op: Elementwise, slot: int) -> None:
+    points = np.array([-0.0, 0.0, 0.5, 2.0, -3.0, np.nan, np.inf])
+    for flag in (False, True):
+        builder = GraphBuilder(finite=False)
+        x = builder.input("x", WireType(points.dtype, points.shape))
+        constant = builder.place_constant(np.full(points.shape, flag))
+        y = builder.apply(op, *((constant, x) if slot == 0 else (x, constant)))
+        circuit = builder.build(y)
+        (wanted,) = interpreter.evaluate_outputs(circuit, [points], check=False).values()
+        (found,) = ArrayProgram(circuit).run([points])
+
+        assert_close(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found[:2]), np.signbit(wanted[:2]))
+
+
+def test_a_compiled_circuit_says_what_runs_where() -> None:
+    x = np.random.default_rng(0).normal(size=(4, 4))
+    plain = wg.trace(lambda x: np.sum(np.tanh(x @ x)), x).compile()
+    mixed = wg.trace(lambda x: np.sum(np.sort(x, axis=0) * np.tanh(x)), x).compile()
+
+    assert plain.info.tier == "arrays"
+    assert plain.info.instructions > 0
+    assert not plain.info.interpreted
+    assert mixed.info.tier == "arrays"
+    assert any("argsort" in entry for entry in mixed.info.interpreted)
+    assert 0.0 < mixed.info.interpreted_share < 1.0
+    assert "the interpreter computes" in str(mixed.info)
+
+
+def test_the_switch_turns_native_arrays_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIREGRAD_NATIVE", "0")
+    compiled = wg.trace(lambda x: np.sum(np.tanh(x)), np.ones(3)).compile()
+
+    assert compiled.info.tier == "interpreter"
+    assert compiled(x=np.zeros(3)) == 0.0
+
+
+def test_a_flipped_branch_raises_as_in_the_interpreter() -> None:
+    def steer(x: Any) -> Any:
+        return np.sum(x * x) if np.sum(x) > 0.0 else np.sum(x)
+
+    compiled = wg.trace(steer, np.ones(3)).compile()
+
+    assert compiled.info.tier == "arrays"
+    assert compiled.value_and_grad(x=np.full(3, 2.0))[0] == 12.0
+    with pytest.raises(BranchError):
+        compiled.value_and_grad(x=-np.ones(3))
+
+
+def test_compiled_functions_replay_arrays_natively() -> None:
+    @wg.compile
+    def loss(w: Any, x: Any) -> Any:
+        return np.mean(np.tanh(x @ w) ** 2)
+
+    rng = np.random.default_rng(0)
+    w, x = rng.normal(size=(3, 2)), rng.normal(size=(5, 3))
+    for scale in (1.0, 2.0, 0.5):
+        wanted = wg.value_and_grad(lambda w, x: np.mean(np.tanh(x @ w) ** 2))(w * scale, x)
+        value, grad = wg.value_and_grad(loss)(w * scale, x)
+
+        assert_close(value, wanted[0])
+        assert_close(grad, wanted[1])
+
+
+@pytest.mark.parametrize("argnums", [0, 1, (0, 1), (1, 0)])
+def test_compiled_functions_compute_the_gradients_that_are_asked_for(argnums: Any) -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return np.sum(np.sort(x @ w, axis=0) ** 3)
+
+    rng = np.random.default_rng(0)
+    w, x = rng.normal(size=(3, 2)), rng.normal(size=(5, 3))
+    fast = wg.compile(loss, argnums=argnums)
+    for _ in range(2):
+        value, grads = fast.value_and_grad(w, x)
+        wanted, slopes = wg.value_and_grad(loss, argnums)(w, x)
+
+        assert_close(value, wanted)
+        for found, slope in zip(*((each,) if argnums in (0, 1) else each for each in (grads, slopes)), strict=True):
+            assert_close(found, slope)
+    assert fast.info.variants[0].tier == "arrays"
+    assert "argsort" in fast.info.variants[0].reason
+
+
+@pytest.mark.parametrize("limit", ["array_program.MAX_ARRAY_NODES", "array_program.MAX_NEW_KERNELS"])
+def test_circuits_that_would_compile_too_slowly_are_left_to_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(f"wiregrad.backends.native_arrays.{limit}", 0)
+    compiled = wg.trace(lambda x: np.sum(np.arctan(x) * 17.25), np.ones(3)).compile()
+
+    assert compiled.info.tier == "interpreter"
+    assert "too slowly" in compiled.info.reason
+    assert compiled(x=np.zeros(3)) == 0.0
+
+
+def test_ops_that_raise_still_raise() -> None:
+    compiled = wg.trace(lambda a: np.sum(np.linalg.inv(a) * 2.0), np.eye(2)).compile()
+
+    with pytest.raises(np.linalg.LinAlgError):
+        compiled(a=np.zeros((2, 2)))
