@@ -19,6 +19,8 @@ from wiregrad.ir import verify
 from wiregrad.ir.columns import NameTable
 from wiregrad.passes import apply_identities, fold_constants, merge_duplicates, prune
 
+from ..support.sampling import choose_count
+
 EXPRESSION = wg.circuit("e = a + b; f = e * c")
 
 
@@ -428,12 +430,13 @@ def test_labels_that_no_node_has_left_are_no_labels() -> None:
 def test_many_inputs_take_linear_time() -> None:
     b = wg.Builder()
     total = b.input("x0")
-    for k in range(1, 20_000):
+    count = choose_count(5_000, 20_000)
+    for k in range(1, count):
         total = b.add(total, b.input(f"x{k}"))
     circuit = b.build(total)
     backward = circuit.backward_circuit()
 
-    assert circuit.run(np.ones(20_000)).grads["x7"] == 1.0
+    assert circuit.run(np.ones(count)).grads["x7"] == 1.0
     assert wg.Circuit.from_text(backward.to_text()) == backward
 
 

@@ -25,7 +25,7 @@ from numpy.testing import assert_array_equal
 
 import wiregrad as wg
 from wiregrad.api import compiled_function
-from wiregrad.errors import EscapeError, GradientError, OperandError, ShapeError
+from wiregrad.errors import EscapeError, GradientError, InterpreterWarning, OperandError, ShapeError
 from wiregrad.frontends.recording.value import make_leaf
 
 from ..support.branching import SPECIAL, Program, point, programs
@@ -95,13 +95,14 @@ def test_every_branching_program_gives_the_answers_of_the_function_itself(shard:
 
 def test_a_flipped_branch_is_recorded_and_told_with_its_line() -> None:
     def f(x: float) -> float:
-        return x * x if x > 1.0 else -x
+        factor = 2 if x > 1.0 else -1
+        return factor * x
 
     fast = wg.compile(f)
     found = [fast(x) for x in (2.0, 3.0, 0.5, 4.0, 0.25)]
     line = f.__code__.co_firstlineno + 1
 
-    assert found == [4.0, 9.0, -0.5, 16.0, -0.25]
+    assert found == [4.0, 6.0, -0.5, 8.0, -0.25]
     assert [variant.flip for variant in fast.info.variants] == [
         "first call",
         f"flipped at test_compile.py:{line}: x > 1.0 was True, now False",
@@ -118,13 +119,13 @@ def test_scalar_functions_are_replayed_natively() -> None:
     assert fast.info.variants[0].tier == "stencils"
 
 
-def test_a_function_on_arrays_is_replayed_by_the_interpreter_which_says_why() -> None:
+def test_a_function_on_arrays_is_replayed_by_native_code_for_arrays() -> None:
     fast = wg.compile(lambda x: np.sum(x * x) if x[0] > 0 else np.max(x))
     found = [fast(np.array([1.0, 2.0])), fast(np.array([3.0, 4.0])), fast(np.array([-1.0, 2.0]))]
 
     assert found == [5.0, 25.0, 2.0]
-    assert [variant.tier for variant in fast.info.variants] == ["interpreter"] * 2
-    assert "scalars" in fast.info.variants[0].reason
+    assert [variant.tier for variant in fast.info.variants] == ["arrays"] * 2
+    assert fast.info.variants[0].reason == ""
 
 
 ADVERSARIES: dict[str, tuple[Callable[..., Any], int]] = {
@@ -386,7 +387,8 @@ def test_gradients_of_arrays_and_complex_numbers_are_those_of_value_and_grad() -
         value, grads = fast.value_and_grad(z, x)
         wanted, slopes = wg.value_and_grad(f, argnums=(0, 1))(z, x)
 
-        assert value == wanted
+        # Native code adds up in another order than NumPy.
+        assert value == pytest.approx(wanted, rel=1e-14)
         assert_array_equal(grads[0], slopes[0])
         assert_array_equal(grads[1], slopes[1])
 
@@ -959,7 +961,7 @@ def test_a_circuit_is_sent_to_its_own_compile() -> None:
         wg.compile(wg.circuit("x * x"))
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, True, None])
+@pytest.mark.parametrize("limit", [0, -1, 1.5, True, "8"])
 def test_the_limit_is_a_whole_number_of_recordings(limit: Any) -> None:
     with pytest.raises(OperandError):
         wg.compile(branched, limit=limit)
@@ -976,7 +978,7 @@ def test_copies_are_compiled_again(twin: Callable[[Any], Any]) -> None:
     other = twin(fast)
 
     assert (other(3.0), other.value_and_grad(-3.0)) == (9.0, (3.0, (-1.0,)))
-    assert (other.info.records, fast.info.records) == (2, 1)
+    assert (other.info.calls, other.info.records, fast.info.records) == (2, 1, 1)
 
 
 def test_many_threads_that_flip_branches_get_their_own_answers() -> None:
@@ -1161,3 +1163,76 @@ def test_replays_keep_no_references() -> None:
 
     assert sys.getrefcount(x) == held
     assert abs(sys.getrefcount(None) - none) < 1_000
+
+
+def test_a_recording_is_found_by_the_checks_that_fail_before_it() -> None:
+    def f(x: Any, y: Any, z: Any) -> Any:
+        flags = [int(x > 0.0), int(y > 0.0), int(z > 0.0)]
+        return x * flags[0] + y * flags[1] + z * flags[2]
+
+    points = [(x, y, z) for x in (-1.0, 1.0) for y in (-2.0, 2.0) for z in (-3.0, 3.0)]
+    fast = wg.compile(f, limit=8)
+    for args in [*points, *points[::-1], *points]:
+        assert fast(*args) == f(*args)
+
+    (tree,) = fast._cache.trees.values()
+    assert fast.info.records == 8
+    assert sum(variant.hits for variant in tree.variants) == 16
+    assert max(len(variant.siblings) for variant in tree.variants) == 3
+
+
+def test_a_function_whose_branches_vary_too_much_runs_itself_and_says_so() -> None:
+    fast = wg.compile(lambda x: x * int(wg.stop_gradient(np.floor(x))))
+    for k in range(200):
+        assert fast(k + 0.5) == (k + 0.5) * k
+    reasons = dict(fast.info.fallbacks)
+
+    assert fast.info.records < 20
+    assert reasons[compiled_function.UNPROFITABLE] > 150
+    assert fast(0.5) == 0.0
+
+
+def test_recordings_are_tried_again_after_calls_that_skipped_them() -> None:
+    fast = wg.compile(lambda x: x * int(wg.stop_gradient(np.floor(x))))
+    for k in range(40):
+        fast(k + 0.5)
+    before = fast.info.variants[0].hits
+    for _ in range(600):
+        assert fast(0.25) == 0.0
+
+    assert fast.info.variants[0].hits > before + 100
+
+
+def test_a_function_without_native_code_warns_once_with_the_reason_and_its_line() -> None:
+    def f(x: Any) -> Any:
+        return np.real(x * x)
+
+    fast = wg.compile(f)
+    with pytest.warns(InterpreterWarning, match="replayed by the interpreter, not by native code: .*complex") as seen:
+        found = [fast(2.0 + 0.0j), fast(3.0 + 0.0j), fast(np.complex128(2.0))]
+
+    assert (found, len(seen)) == ([4.0, 9.0, 4.0], 1)
+    assert f"(test_compile.py:{f.__code__.co_firstlineno})" in str(seen[0].message)
+    assert seen[0].filename == __file__
+
+
+SEVERAL = [lambda p: [p[0] * p[1], p[1] / p[0]], lambda p: p[0] * p[1] if p[0] > p[1] else p[0] - p[1] * p[1]]
+
+
+@pytest.mark.parametrize("f", SEVERAL)
+def test_jacobians_and_hessians_are_those_of_the_transforms(f: Callable[..., Any]) -> None:
+    fast = wg.compile(f)
+    for p in ([2.0, 1.0], [3.0, 2.0], [1.0, 4.0]):
+        assert fast.jacobian(p) == wg.jacobian(f)(p)
+        assert fast.hessian(p) == wg.hessian(f)(p)
+        assert fast.value_and_jacobian(p) == (f(p), wg.jacobian(f)(p))
+
+
+def test_jacobians_notice_what_changes_outside() -> None:
+    scale = [2.0]
+    fast = wg.compile(lambda x: scale[0] * x * x)
+    found = [fast.jacobian(1.0), fast.value_and_jacobian(1.0), fast.hessian(1.0)]
+    scale[0] = 3.0
+
+    assert found == [4.0, (2.0, 4.0), 4.0]
+    assert [fast.jacobian(1.0), fast.value_and_jacobian(1.0), fast.hessian(1.0)] == [6.0, (3.0, 6.0), 6.0]

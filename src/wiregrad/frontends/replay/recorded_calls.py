@@ -6,6 +6,12 @@ user's own) has no signature.
 
 Kept true: a replay whose certified nodes have the same bits as when the function was recorded took the same path as
 the function would, so its results are the function's. Where that cannot be promised, `leak` says why.
+
+At the end, functions that take the numbers out of arguments of one structure, and put gradients into the same structure
+(`write_parser`, `write_restorer`). They are written as Python text for one structure (floats, NumPy numbers, fixed
+values, lists, tuples and dicts of them) and compiled, so that a call costs a comparison per number. Arguments of
+another structure give None: the caller reads those by `CallSignature`, which decides what a structure is. Structures
+that the text does not cover have no parser.
 """
 
 from __future__ import annotations
@@ -19,14 +25,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import DTYPES
+from wiregrad.dtypes import RECORDED_DTYPES
 from wiregrad.errors import AmbiguousIndexError, short_repr
-from wiregrad.frontends.recording.arguments import CONTAINER_BASES, ContainerTree, flatten, own_attributes, parts_of
+from wiregrad.frontends.recording.arguments import (
+    CONTAINER_BASES,
+    LEAF,
+    ContainerTree,
+    flatten,
+    own_attributes,
+    parts_of,
+)
 from wiregrad.frontends.recording.session import data_of
 from wiregrad.frontends.recording.tape import Tape
 from wiregrad.frontends.recording.trace import TracedFunction, TraceWriter, input_names, run_traced
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
+from wiregrad.frontends.replay.branch_merging import make_merging_function
 from wiregrad.ir import Certificate, CircuitGraph
+from wiregrad.ir.certificates import have_same_bits
 
 VALUE_TYPES = frozenset([bool, int, str, bytes, EllipsisType])
 """Types that are compared by value, as dtypes are; subclasses are not, since they may have attributes."""
@@ -95,7 +110,7 @@ class CallSignature:
         array = np.asarray(item)
         if array.dtype.kind not in "fc":
             self.marks.append(_mark_fixed_array(array, type(item)))
-        elif array.dtype not in DTYPES.values():
+        elif array.dtype not in RECORDED_DTYPES:
             raise NoSignatureError(f"an argument is an array of {array.dtype}, which is not recorded")
         elif array.dtype == np.float64 and not array.ndim:
             # Its comparisons return np.bool_, so it needs another recording than a Python float.
@@ -190,19 +205,48 @@ class NotReplayableError(Exception):
 
 
 def certify(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool = True
+    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool = True, merge: bool = True
 ) -> CertifiedRecording:
     """Run a function once and return its recording; raises `NotReplayableError`, or what the function raises.
 
-    With `keep=False` the recording has results but no circuit.
+    With `keep=False` the recording has results but no circuit. With `merge`, a function that took branches is recorded
+    again by its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That
+    recording counts only if it gives what the function returned.
 
-    >>> recording = certify(lambda x: x * x if x > 0 else -x, (3.0,), {})
+    >>> recording = certify(lambda x: x * x if x > 0 else -x, (3.0,), {}, merge=False)
     >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
+    recording = _certify_run(f, f, args, kwargs, keep=keep)
+    merging = make_merging_function(f) if merge and recording.checks else None
+    if merging is None:
+        return recording
+    try:
+        merged = _certify_run(f, merging, args, kwargs, keep=True)
+    except Exception:
+        # The branches of f cannot be merged. Nothing has happened but that f has run.
+        return recording
+    return merged if merged.leak is None and _have_same_results(merged, recording) else recording
+
+
+def _have_same_results(one: CertifiedRecording, two: CertifiedRecording) -> bool:
+    """Return whether two recordings returned the same numbers of the same classes."""
+    if len(one.results) != len(two.results):
+        return False
+    for a, b in zip(one.results, two.results, strict=True):
+        numbers = isinstance(a, bool | int | float | complex | np.generic | np.ndarray)
+        if type(a) is not type(b) or not (have_same_bits(a, b) if numbers else a == b):
+            return False
+    return True
+
+
+def _certify_run(
+    f: Callable[..., Any], runner: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool
+) -> CertifiedRecording:
+    """Record what a runner of the function computes: the function itself, or one that merges its branches."""
     with np.errstate(all="ignore"):
         try:
-            traced = run_traced(f, args, kwargs, named=keep)
+            traced = run_traced(runner, args, kwargs, named=keep)
         except AmbiguousIndexError as error:
             raise NotReplayableError(str(error)) from None
     tape = traced.tape
@@ -304,3 +348,131 @@ def _depends_on_input(tape: Tape, root: int, inputs: set[int], known: dict[int, 
         known[offset] = offset in inputs or any(known[source] for source in sources)
         stack.pop()
     return known[root]
+
+
+MAX_PARSED_NUMBERS = 512
+"""Arguments with more numbers have no parser: its text would be long."""
+COMPARED_TYPES = (int, bool, str, type(None))
+"""Types of arguments that are compared by value."""
+
+
+class UnparsedArgumentError(Exception):
+    """Arguments have a structure for which no text is written."""
+
+
+class _ParserText:
+    """The text of a parser while it is written."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.numbers: list[str] = []
+        self.kinds: dict[str, list[str]] = {"float": [], "float64": []}
+        self.constants: dict[str, Any] = {"float64": np.float64}
+        self._names = 0
+
+    def add_name(self) -> str:
+        """Return a new name for a part of the arguments."""
+        self._names += 1
+        return f"a{self._names}"
+
+    def add_constant(self, value: object) -> str:
+        """Return the name of a value that the text refers to."""
+        name = f"C{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def refuse_if(self, condition: str) -> None:
+        """Write that the arguments have another structure if a condition holds."""
+        self.lines.append(f"if {condition}: return None")
+
+    def read_item(self, name: str, item: Any) -> None:
+        """Write the text that reads an item."""
+        kind = type(item)
+        if kind is float or kind is np.float64:
+            self.kinds["float" if kind is float else "float64"].append(name)
+            self.numbers.append(name)
+        elif kind in COMPARED_TYPES:
+            constant = self.add_constant(item)
+            self.refuse_if(f"type({name}) is not {self.add_constant(kind)} or {name} != {constant}")
+        elif kind in (list, tuple, dict):
+            self._read_container(name, item)
+        else:
+            raise UnparsedArgumentError
+        if len(self.numbers) > MAX_PARSED_NUMBERS:
+            raise UnparsedArgumentError
+
+    def _read_container(self, name: str, item: Any) -> None:
+        kind = type(item)
+        self.refuse_if(f"type({name}) is not {kind.__name__} or len({name}) != {len(item)}")
+        values = list(item)
+        source = name
+        if kind is dict:
+            if not all(type(key) is str for key in item):
+                raise UnparsedArgumentError
+            self.refuse_if(f"[*{name}] != {self.add_constant(list(item))}")
+            self.refuse_if(f"[*map(type, {name})] != {self.add_constant([str] * len(item))}")
+            values = list(item.values())
+            source = f"{name}.values()"
+        names = [self.add_name() for _ in values]
+        if names:
+            self.lines.append(f"{', '.join(names)}, = {source}")
+        for part, value in zip(names, values, strict=True):
+            self.read_item(part, value)
+
+
+def write_parser(args: Sequence[Any]) -> Callable[..., tuple[Any, ...] | None] | None:
+    """Return a function that returns the numbers in arguments with the structure of these, None for any other.
+
+    >>> parse = write_parser((1.0, [2.0, 3.0], 2))
+    >>> parse(4.0, [5.0, 6.0], 2), parse(4.0, [5.0, 6.0], 3), parse(4.0, [5.0], 2)
+    ((4.0, 5.0, 6.0), None, None)
+    """
+    text = _ParserText()
+    names = [text.add_name() for _ in args]
+    try:
+        for name, item in zip(names, args, strict=True):
+            text.read_item(name, item)
+    except (UnparsedArgumentError, RecursionError):
+        return None
+    for kind, numbers in text.kinds.items():
+        if numbers:
+            text.refuse_if(f"not ({' is '.join(f'type({name})' for name in numbers)} is {kind})")
+    body = "\n    ".join([*text.lines, f"return ({', '.join(text.numbers)}{',' * bool(text.numbers)})"])
+    return _compile_text(f"def parse({', '.join(names)}):\n    {body}\n", "parse", text.constants)
+
+
+def write_restorer(parts: Sequence[tuple[ContainerTree, int, int]], *, single: bool) -> Callable[[Any], Any] | None:
+    """Return a function from numbers (a value, then a gradient by every input) to the value and selected gradients.
+
+    Each part has the structure of an argument, and the range of inputs that belongs to it.
+    """
+    constants: dict[str, Any] = {}
+    try:
+        grads = [_write_tree(tree, iter(range(start + 1, stop + 1)), constants) for tree, start, stop in parts]
+    except (UnparsedArgumentError, RecursionError):
+        return None
+    gradient = grads[0] if single else f"({', '.join(grads)}{',' * bool(grads)})"
+    return _compile_text(f"def restore(n):\n    return n[0], {gradient}\n", "restore", constants)
+
+
+def _write_tree(tree: ContainerTree, places: Any, constants: dict[str, Any]) -> str:
+    if tree.kind is LEAF:
+        return f"n[{next(places)}]"
+    parts = [_write_tree(child, places, constants) for child in tree.children]
+    if tree.attributes or tree.kind not in (list, tuple, dict):
+        raise UnparsedArgumentError
+    if tree.kind is list:
+        return f"[{', '.join(parts)}]"
+    if tree.kind is tuple:
+        return f"({', '.join(parts)}{',' * bool(parts)})"
+    names = [f"C{len(constants) + k}" for k in range(len(parts))]
+    constants.update(zip(names, tree.keys, strict=True))
+    return f"{{{', '.join(f'{name}: {part}' for name, part in zip(names, parts, strict=True))}}}"
+
+
+def _compile_text(text: str, name: str, constants: dict[str, Any]) -> Callable[..., Any]:
+    scope = dict(constants)
+    # The text has no words of the caller's in it: names are numbered, and values are constants of the scope.
+    exec(compile(text, "<wiregrad argument parser>", "exec"), scope)
+    function: Callable[..., Any] = scope[name]
+    return function

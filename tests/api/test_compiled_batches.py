@@ -1,0 +1,100 @@
+"""Batches of compiled functions: every row is answered along its own branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.api import compiled_function
+from wiregrad.errors import OperandError, ShapeError
+
+
+def merged(x: Any, y: Any) -> Any:
+    return x * y if x > y else x - y * y
+
+
+def certified(x: Any, y: Any) -> Any:
+    steps = 0
+    while x > y and steps < 5:
+        x = x / 2.0
+        steps += 1
+    return x * steps + y
+
+
+def read_out(x: Any, y: Any) -> Any:
+    return x * int(wg.stop_gradient(np.floor(y))) + y
+
+
+def structured(x: Any, p: Any) -> Any:
+    return x * p["a"] + (p["b"][0] if x > 0.0 else p["b"][1])
+
+
+@pytest.mark.parametrize("f", [merged, certified, read_out])
+def test_a_batch_answers_each_row_as_a_call_does(f: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(0)
+    xs, ys = rng.normal(size=(2, 60)) * 3.0
+    fast = wg.compile(f, argnums=(0, 1))
+    plain = wg.value_and_grad(f, argnums=(0, 1))
+    values, grads = fast.batch_value_and_grad(xs, ys)
+    wanted = [plain(x, y) for x, y in zip(xs.tolist(), ys.tolist(), strict=True)]
+
+    np.testing.assert_array_equal(values, [value for value, _ in wanted])
+    np.testing.assert_array_equal(np.transpose(grads), [slopes for _, slopes in wanted])
+    np.testing.assert_array_equal(fast.batch(xs, ys), values)
+
+
+def test_rows_that_are_left_after_the_last_round_are_answered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_function, "MAX_ROUNDS", 1)
+    xs = np.linspace(-3.0, 20.0, 40)
+
+    np.testing.assert_array_equal(wg.compile(certified).batch(xs, 1.0), [certified(x, 1.0) for x in xs.tolist()])
+
+
+def test_a_batch_takes_the_structure_of_a_call_and_gives_gradients_in_it() -> None:
+    xs = np.array([1.0, -2.0])
+    fast = wg.compile(structured, argnums=1)
+    values, grads = fast.batch_value_and_grad(xs, {"a": 3.0, "b": [xs, 5.0]})
+
+    assert values.tolist() == [4.0, -1.0]
+    assert grads["a"].tolist() == [1.0, -2.0]
+    assert [column.tolist() for column in grads["b"]] == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_changed_outside_state_is_noticed_between_batches() -> None:
+    scale = [2.0]
+    fast = wg.compile(lambda x: x * scale[0])
+    first = fast.batch(np.array([1.0, 2.0]))
+    scale[0] = 3.0
+
+    assert first.tolist() == [2.0, 4.0]
+    assert fast.batch(np.array([1.0, 2.0])).tolist() == [3.0, 6.0]
+
+
+def test_a_function_that_must_run_itself_answers_batches_too() -> None:
+    numbers = iter(range(100))
+    fast = wg.compile(lambda x: x * next(numbers))
+
+    assert fast.batch(np.ones(3)).tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "match"),
+    [
+        ((1.0, 2.0), OperandError, "in place of at least one number"),
+        ((np.ones(2), np.ones(3)), ShapeError, "same length; got 2, 3"),
+        ((np.ones((2, 2)), 1.0), OperandError, "2 axes"),
+        ((np.array(["a"]), 1.0), OperandError, "vectors of real numbers"),
+    ],
+)
+def test_wrong_batches_are_refused(args: tuple[Any, ...], error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        wg.compile(merged).batch(*args)
+
+
+def test_a_function_with_several_results_has_no_batch() -> None:
+    with pytest.raises(OperandError, match="one real number; got tuple"):
+        wg.compile(lambda x: (x, x)).batch(np.ones(2))

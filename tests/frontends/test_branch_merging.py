@@ -1,0 +1,647 @@
+"""Branches whose two arms are recorded at once: when they are, when they are not, and what comes out."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.frontends.replay.branch_merging import make_merging_function
+from wiregrad.frontends.replay.recorded_calls import certify
+
+POINTS = [(a, b) for a in (-2.0, -0.5, 0.0, 0.5, 2.0, float("nan"), float("inf")) for b in (-1.0, 0.0, 1.5)]
+LOG: list[float] = []
+OFFSETS = [0.25, 0.5]
+
+
+class Model:
+    """An object with a number in an attribute."""
+
+    def __init__(self) -> None:
+        self.bend = 0.5
+
+
+MODEL = Model()
+
+
+def soft(x: Any) -> Any:
+    return x / 2.0 if x > 1.0 else x
+
+
+def assign_in_one_arm(a: Any, b: Any) -> Any:
+    y = a * b
+    if a > b:
+        y = y + a
+    return y * 2.0
+
+
+def assign_in_both_arms(a: Any, b: Any) -> Any:
+    if a < b:
+        t = a * a
+        y = t + b
+    else:
+        y = b - a
+    return y
+
+
+def early_returns(a: Any, b: Any) -> Any:
+    if a < -1.0:
+        return b * a
+    if b < 0.0:
+        return a + b
+    return a - b
+
+
+def nested(a: Any, b: Any) -> Any:
+    if a > 0.0:
+        y = a - b
+        if b > 0.0:
+            y = a * b
+            y = y + a
+    else:
+        y = np.sin(a) + b
+    return y
+
+
+def connectives(a: Any, b: Any) -> Any:
+    if not a < 0.0 and (b > 1.0 or a > 1.0):
+        return a * b
+    return 1.0 if -1.0 < a < 1.0 else b
+
+
+def loop_with_branch(a: Any, b: Any) -> Any:
+    for k in range(4):
+        if a > b:
+            a -= 0.5 * k
+        else:
+            b = b * 0.5 - a
+    return a + b
+
+
+def extremes(a: Any, b: Any) -> Any:
+    return max(a, b, 0.5) * min(a, 1.0)
+
+
+def helper_with_branch(a: Any, b: Any) -> Any:
+    return soft(a) * soft(b) if a > b else soft(a - b)
+
+
+def flags(a: Any, b: Any) -> Any:
+    alive = True
+    if a > 1.0:
+        alive = False
+    if alive and b > 0.0:
+        return a * 2.0
+    return b * 3.0
+
+
+def infinite_in_the_other_arm(a: Any, b: Any) -> Any:
+    return b * a if a == 0.0 else np.log(abs(a)) / a
+
+
+def reads_lists_and_objects(a: Any, b: Any) -> Any:
+    return a * OFFSETS[0] if a > b else b * MODEL.bend + OFFSETS[1]
+
+
+def python_and_numpy_numbers(a: Any, b: Any) -> Any:
+    y = a
+    if b > 0.0:
+        y = np.tanh(a)
+    return y * b
+
+
+MERGED = [
+    *(assign_in_one_arm, assign_in_both_arms, early_returns, nested, connectives, loop_with_branch, extremes),
+    *(helper_with_branch, flags, infinite_in_the_other_arm, reads_lists_and_objects, python_and_numpy_numbers),
+]
+
+
+def integer_that_is_read(a: Any, b: Any) -> Any:
+    n = 0
+    if a > b:
+        n = n + 1
+    return a * n
+
+
+def unbound_where_it_is_read(a: Any, b: Any) -> Any:
+    if a > b:
+        y = a
+    else:
+        z = b
+    return y if a > b else z
+
+
+def data_dependent_count(a: Any, b: Any) -> Any:
+    n = 0
+    while a > 0.5 and n < 6:
+        a = a / 2.0
+        n += 1
+    return a * b + n
+
+
+def breaks_out(a: Any, b: Any) -> Any:
+    for k in range(5):
+        if a > b + 0.1 * k:
+            break
+        a = a + 1.0
+    return a * k
+
+
+def containers_in_arms(a: Any, b: Any) -> Any:
+    pair = [a, b]
+    if a > b:
+        pair = [b, a]
+    return pair[0] * 2.0 - pair[1]
+
+
+def text_in_arms(a: Any, b: Any) -> Any:
+    kind = "small" if a < 1.0 else "large"
+    return a if kind == "small" else b
+
+
+def tells_numbers_apart(a: Any, b: Any) -> Any:
+    y = a
+    if b > 0.0:
+        y = np.tanh(a)
+    return a if isinstance(y, np.floating) else b
+
+
+def none_in_one_arm(a: Any, b: Any) -> Any:
+    limit = None
+    if a > b:
+        limit = b
+    return a if limit is None else limit * a
+
+
+CERTIFIED = [
+    *(integer_that_is_read, unbound_where_it_is_read, data_dependent_count, breaks_out, containers_in_arms),
+    *(text_in_arms, tells_numbers_apart, none_in_one_arm),
+]
+
+
+def same(one: Any, two: Any) -> bool:
+    return bool(np.array_equal(np.array(one, float), np.array(two, float), equal_nan=True))
+
+
+def check_everywhere(f: Callable[..., Any]) -> Any:
+    fast = wg.compile(f, argnums=(0, 1))
+    plain = wg.value_and_grad(f, argnums=(0, 1))
+    for point in [*POINTS, *reversed(POINTS)]:
+        with np.errstate(all="ignore"):
+            value, grads = plain(*point)
+        found, slopes = fast.value_and_grad(*point)
+
+        assert same(fast(*point), found), (f.__name__, point)
+        assert np.allclose(found, value, rtol=1e-15, equal_nan=True), (f.__name__, point, found, value)
+        assert np.allclose(slopes, grads, rtol=1e-15, equal_nan=True), (f.__name__, point, slopes, grads)
+    return fast
+
+
+@pytest.mark.parametrize("f", MERGED, ids=lambda f: f.__name__)
+def test_a_function_whose_arms_only_compute_numbers_needs_one_recording(f: Callable[..., Any]) -> None:
+    fast = check_everywhere(f)
+
+    assert fast.info.records == 1
+    assert fast.info.variants[0].certificates == 0
+    assert fast.info.variants[0].tier == "stencils"
+
+
+@pytest.mark.parametrize("f", CERTIFIED, ids=lambda f: f.__name__)
+def test_what_cannot_be_chosen_between_is_certified(f: Callable[..., Any]) -> None:
+    fast = check_everywhere(f)
+
+    assert fast.info.records > 1
+    assert all(variant.certificates for variant in fast.info.variants)
+
+
+def test_an_arm_that_changes_something_runs_only_where_python_takes_it() -> None:
+    def note(x: Any) -> Any:
+        LOG.append(1.0)
+        return x
+
+    def f(a: Any) -> Any:
+        return note(a) * 2.0 if a > 0.0 else a
+
+    LOG.clear()
+    fast = wg.compile(f)
+    found = [fast(-1.0), fast(-2.0)]
+
+    assert found == [-1.0, -2.0]
+    assert LOG == []
+
+
+def test_an_arm_that_raises_is_not_merged() -> None:
+    def f(a: Any) -> Any:
+        if a < 0.0:
+            raise ValueError(a)
+        return a * a
+
+    fast = wg.compile(f)
+
+    assert [fast(2.0), fast(3.0)] == [4.0, 9.0]
+    with pytest.raises(ValueError, match=r"-1\.0"):
+        fast(-1.0)
+
+
+def test_a_function_that_calls_itself_comes_to_an_end() -> None:
+    def countdown(x: Any) -> Any:
+        return countdown(x - 1.0) * x if x > 1.0 else x
+
+    fast = wg.compile(countdown)
+
+    assert [fast(x) for x in (0.5, 1.5, 3.5, 0.25)] == [countdown(x) for x in (0.5, 1.5, 3.5, 0.25)]
+
+
+def test_changed_source_is_not_used() -> None:
+    text = "def f(x):\n    return x * 2.0 if x > 0.0 else x\n"
+    scope: dict[str, Any] = {}
+    exec(compile(text, "<changed source>", "exec"), scope)
+    other = text.replace("2.0", "3.0")
+    linecache.cache["<changed source>"] = (len(other), None, other.splitlines(keepends=True), "<changed source>")
+
+    assert make_merging_function(scope["f"]) is None
+    assert wg.compile(scope["f"])(1.0) == 2.0
+
+
+def test_merged_nodes_are_placed_on_the_line_of_the_branch() -> None:
+    circuit = certify(assign_in_one_arm, (2.0, 1.0), {}).circuit
+    assert circuit is not None
+    where = next(node for node in circuit.nodes if node.op.name == "where")
+
+    assert where.place is not None
+    assert where.place.line == assign_in_one_arm.__code__.co_firstlineno + 2
+
+
+def random_function(seed: int) -> Callable[..., Any]:
+    """Return a function with one to twenty branches: assignments, early returns, loops and helpers."""
+    draw = random.Random(seed)
+    lines = ["def f(a, b, c):", "    y = a * b", "    z = c - a"]
+    for _ in range(draw.randint(1, 20)):
+        one, two = draw.choice("abcyz"), draw.choice("abcyz")
+        test = f"{one} {draw.choice(['<', '>', '<=', '!='])} {draw.choice([two, '0.5', '0.0'])}"
+        if draw.random() < 0.2:
+            test = f"{test} and not {two} > 1.0"
+        kind = draw.random()
+        if kind < 0.4:
+            lines += [f"    if {test}:", f"        y = y * {one} + {two}"]
+            if draw.random() < 0.5:
+                lines += ["    else:", f"        z = z - {two}", "        y = 0.5 * y"]
+        elif kind < 0.55:
+            lines += [f"    if {test}:", f"        return y - {two} * z"]
+        elif kind < 0.7:
+            lines += [f"    z = {one} + z if {test} else z * 0.5"]
+        elif kind < 0.85:
+            lines += [
+                "    for k in range(3):",
+                f"        if {test}:",
+                "            z = z * 0.5 + y",
+                "            y = -y",
+            ]
+        else:
+            lines += [f"    y = max(y, {one}, -2.0)"]
+    text = "\n".join([*lines, "    return y * z", ""])
+    name = f"<branching function {seed}>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    scope: dict[str, Any] = {}
+    exec(compile(text, name, "exec"), scope)
+    function: Callable[..., Any] = scope["f"]
+    return function
+
+
+def check_random_function(seed: int, calls: int) -> None:
+    f = random_function(seed)
+    rng = np.random.default_rng(seed)
+    fast = wg.compile(f, argnums=(0, 1, 2))
+    plain = wg.value_and_grad(f, argnums=(0, 1, 2))
+    for _ in range(calls):
+        point = tuple(np.round(rng.normal(size=3) * 1.5, int(rng.integers(0, 4))).tolist())
+        with np.errstate(all="ignore"):
+            value, grads = plain(*point)
+        found, slopes = fast.value_and_grad(*point)
+
+        assert same(found, value), (seed, point, found, value)
+        # The terms of a gradient are added in another order, so what they cancel to is known as well as the terms are.
+        scale = max([1.0, *(abs(slope) for slope in grads if np.isfinite(slope))])
+        assert np.allclose(slopes, grads, rtol=1e-13, atol=1e-13 * scale, equal_nan=True), (seed, point, slopes, grads)
+    assert fast.info.records == 1, (seed, str(fast.info))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_branching_functions_give_the_answers_of_plain_python(seed: int) -> None:
+    check_random_function(seed, 25)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(200))
+def test_two_hundred_random_branching_functions_give_the_answers_of_plain_python(seed: int) -> None:
+    check_random_function(1000 + seed, 500)
+
+
+class Effects:
+    """Everything that a function of the family below may change, and a text that says how often it did."""
+
+    def __init__(self) -> None:
+        self.log: list[float] = []
+        self.scope: dict[str, Any] = {
+            "np": np,
+            "LOG": self.log,
+            "TABLE": [3.0, 1.0, 2.0],
+            "COUNTS": {"calls": 0},
+            "RNG": random.Random(3),
+            "STREAM": iter(range(10_000)),
+            "ARRAY": np.zeros(3),
+        }
+
+    def describe(self) -> str:
+        kept = [self.scope[name] for name in ("LOG", "TABLE", "COUNTS", "ARRAY")]
+        return f"{kept} {self.scope['RNG'].random()} {next(self.scope['STREAM'])}"
+
+
+def define(text: str, scope: dict[str, Any], name: str, *, with_source: bool = True) -> Callable[..., Any]:
+    """Return the function f of a text; without its source, its branches are not merged."""
+    file = f"<{name}, source {'at hand' if with_source else 'missing'}>"
+    if with_source:
+        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    exec(compile(text, file, "exec", dont_inherit=True), scope)
+    function: Callable[..., Any] = scope["f"]
+    return function
+
+
+HELPERS = """
+def note(x):
+    LOG.append(1)
+    return x
+
+def stream():
+    LOG.append(1)
+    yield 1.0
+
+class Meter:
+    @property
+    def rate(self):
+        LOG.append(1)
+        return 2.0
+
+    def __radd__(self, other):
+        LOG.append(1)
+        return other
+
+METER = Meter()
+"""
+CHANGES = {
+    "append": "n = LOG.append(1)",
+    "append as a statement": "LOG.append(1)",
+    "helper": "y = note(a)",
+    "helper, then what cannot be recorded": "y = note(a) + int(a)",
+    "helper, then an error": "y = note(a) + TABLE[7]",
+    "list comprehension": "n = [LOG.append(k) for k in range(2)]",
+    "addition in place": "n = LOG; n += [1]",
+    "sort": "n = TABLE.sort()",
+    "dictionary": "COUNTS['calls'] += 1",
+    "dictionary method": "n = COUNTS.update(calls=COUNTS['calls'] + 1)",
+    "random number": "y = a * RNG.random()",
+    "iterator": "y = a * next(STREAM)",
+    "unpacked iterator": "n, m = STREAM, next(STREAM)",
+    "generator": "y = a + sum(stream())",
+    "property": "y = a * METER.rate",
+    "operator": "y = a + METER",
+    "NumPy function in place": "n = np.put(ARRAY, 0, ARRAY[0] + 1.0)",
+    "array in place": "n = ARRAY; n += 1.0",
+    "function that calls back": "y = a * np.piecewise(2.0, [True], [note])",
+    "default": "n = collect(a)",
+    "error after an effect": "n = LOG.append(1); raise ValueError('on purpose')",
+    "deleted name": "n = LOG.append(1); del n",
+}
+PLACES = {
+    "before a branch": "    y = a\n    {change}\n    if a > b:\n        y = y * 2.0\n    return y\n",
+    "in an arm": "    y = b\n    if a > b:\n        {change}\n        y = y + a\n    return y\n",
+    "after a branch": "    y = b if a > b else a * 2.0\n    {change}\n    return y\n",
+}
+
+
+def run_with_effects(text: str, wrap: Callable[..., Any], name: str) -> list[Any]:
+    effects = Effects()
+    call = wrap(define(text, effects.scope, name))
+    answers: list[Any] = []
+    for point in [(1.0, 2.0), (2.0, 1.0), (3.0, 1.0), (1.0, 3.0), (float("nan"), 1.0), (2.0, 1.0)]:
+        try:
+            answers.append(repr(float(call(*point))))
+        except Exception as error:
+            answers.append(type(error).__name__)
+        answers.append(repr((effects.log, effects.scope["TABLE"], effects.scope["COUNTS"], effects.scope["ARRAY"])))
+    return [*answers, effects.describe()]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_effects_happen_as_often_as_in_plain_python(change: str, place: str) -> None:
+    collect = "def collect(x, seen=[]):\n    seen.append(x)\n    LOG.append(len(seen))\n    return x\n"
+    text = f"{HELPERS}\n{collect}\ndef f(a, b):\n" + PLACES[place].format(change=CHANGES[change])
+
+    found = run_with_effects(text, wg.compile, f"{change} {place}")
+    wanted = run_with_effects(text, lambda f: f, f"{change} {place}")
+
+    assert found == wanted
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_recording_has_the_effects_of_one_call(change: str, place: str) -> None:
+    collect = "def collect(x, seen=[]):\n    seen.append(x)\n    LOG.append(len(seen))\n    return x\n"
+    text = f"{HELPERS}\n{collect}\ndef f(a, b):\n" + PLACES[place].format(change=CHANGES[change])
+    described: list[list[str]] = []
+    for merge in (True, False):
+        described.append([])
+        for point in [(1.0, 2.0), (2.0, 1.0)]:
+            effects = Effects()
+            f = define(text, effects.scope, f"one call: {change} {place}")
+            with contextlib.suppress(Exception):
+                certify(f, point, {}, merge=merge)
+            described[-1].append(f"{len(effects.log)} {effects.scope['COUNTS']} {effects.describe()[-60:]}")
+
+    assert described[0] == described[1]
+
+
+def test_a_file_is_written_only_where_python_takes_the_arm(tmp_path: Path) -> None:
+    path = tmp_path / "written.npy"
+    text = "def f(a, b):\n    y = b\n    if a > b:\n        n = np.save(PATH, 1.0)\n        y = a\n    return y\n"
+    fast = wg.compile(define(text, {"np": np, "PATH": str(path)}, "file in an arm"))
+
+    assert [fast(1.0, 2.0), fast(1.0, 3.0)] == [2.0, 3.0]
+    assert not path.exists()
+    assert fast(2.0, 1.0) == 2.0
+    assert path.exists()
+
+
+FLAGS = [
+    "    flag = True\n    if x > 0.0:\n        flag = False\n",
+    "    flag = x > y and y > 0.0\n",
+    "    flag = False\n    if x > 0.0:\n        flag = y > 0.5\n",
+]
+MIXED = "(x if flag else np.sin(x))"
+EXPRESSIONS = [
+    "flag",
+    "not flag",
+    "flag + flag",
+    "-flag",
+    "flag * x",
+    "2 ** flag",
+    "TABLE[flag]",
+    "{True: 1.5, False: 2.5}[flag]",
+    "flag == True",
+    "flag & ok",
+    "sum([flag, ok])",
+    "max(flag, ok)",
+    "min(flag, 0.5)",
+    "int(flag)",
+    "(flag, ok)",
+    "flag and x",
+    "flag or x",
+    "x if flag else 0",
+    "list(range(flag + 1))",
+    "'a' * flag",
+    "str(flag)",
+    "flag is True",
+    "isinstance(flag, bool)",
+    "TABLE[:flag]",
+    "None if flag else x",
+    "1 if flag else 1.0",
+    "(x,) if flag else (x, y)",
+    "(x, 1) if flag else (y, 1.0)",
+    "[x, y] if flag else [y]",
+    "'s' if flag else None",
+    "x if flag else flag",
+    f"{MIXED} * TABLE",
+    f"{MIXED} * [1.0]",
+    f"{MIXED} * pair()",
+    f"{MIXED} * range(2)",
+    f"{MIXED} > y",
+    f"{MIXED} ** 0.5",
+    f"{MIXED} // y",
+    f"round({MIXED})",
+    f"{MIXED} in TABLE",
+    f"TABLE + [{MIXED}]",
+    "np.sqrt(x) if flag else 0",
+    "x + 1j if flag else x",
+    "np.sum(np.array([x, y]) if flag else np.array([y, x]))",
+    "np.float32(x) if flag else x",
+]
+
+
+def describe_answer(call: Callable[..., Any], *point: float) -> tuple[str, str]:
+    """Return the class and the text of what a call returns, or of what it raises; float64 numbers are floats."""
+    try:
+        with np.errstate(all="ignore"):
+            answer = call(*point)
+    except Exception as error:
+        return "error", type(error).__name__
+    plain = _as_floats(answer)
+    return type(plain).__name__, repr(plain)
+
+
+def _as_floats(answer: Any) -> Any:
+    if isinstance(answer, tuple | list):
+        return type(answer)(map(_as_floats, answer))
+    if isinstance(answer, dict):
+        return {key: _as_floats(part) for key, part in answer.items()}
+    return float(answer) if type(answer) is np.float64 else answer
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_classes_of_results_are_those_of_plain_python(expression: str) -> None:
+    for flag in FLAGS:
+        head = "def pair():\n    return [1.0, 2.0]\n\ndef f(x, y):\n    ok = y > 0.0\n"
+        text = f"{head}{flag}    r = {expression}\n    return r\n"
+        scope: dict[str, Any] = {"np": np, "TABLE": [1.5, 2.5]}
+        fast = wg.compile(define(text, dict(scope), f"{expression} {flag!r}"))
+        other = wg.compile(define(text, dict(scope), f"{expression} {flag!r}", with_source=False))
+        plain = define(text, dict(scope), f"{expression} {flag!r}", with_source=False)
+        for point in [(1.0, 2.0), (-1.0, 2.0), (2.0, 0.3), (-1.0, -0.5), (0.0, 0.0), (float("nan"), 1.0)]:
+            wanted = {describe_answer(plain, *point), describe_answer(other, *point)}
+
+            assert describe_answer(fast, *point) in wanted, (flag, point)
+
+
+def test_what_only_the_other_arm_reads_is_watched() -> None:
+    text = (
+        "def helper(x):\n    return x * RATE\n\n"
+        "def f(a, b):\n    return helper(a) + TABLE[0] * BOX.bend if a > b else b\n"
+    )
+    scope: dict[str, Any] = {"RATE": 2.0, "TABLE": [1.0], "BOX": Model()}
+    f = define(text, scope, "what only the other arm reads")
+    fast = wg.compile(f)
+    fast(1.0, 2.0)
+    assert not certify(f, (1.0, 2.0), {}).checks
+
+    for change in ("RATE = 5.0", "TABLE[0] = 7.0", "BOX.bend = 3.0", "def helper(x): return x - RATE"):
+        exec(change, scope)
+        assert fast(3.0, 1.0) == f(3.0, 1.0), change
+        assert fast(1.0, 3.0) == 3.0
+
+
+def square_root(x: Any, y: Any) -> Any:
+    return np.sqrt(x) * y if x > 0.0 else y * x
+
+
+def quotient(x: Any, y: Any) -> Any:
+    return y / x if x != 0.0 else y * 0.0 + x
+
+
+def two_branches(x: Any, y: Any) -> Any:
+    r = np.log(x) if x > 0.0 else -1.0
+    if y > 0.0:
+        r = r * np.sqrt(y)
+    return r * r
+
+
+def whole_numbers(x: Any, y: Any) -> Any:
+    n = 0
+    if x > 0.0:
+        n = 1
+    if y > 0.5:
+        n = n + 2
+    return x * y * n + (y if n == 3 else 0.5 * x)
+
+
+DERIVED = [square_root, quotient, two_branches, whole_numbers]
+SPECIAL = [-1.0, -0.0, 0.0, 0.5, 2.0, -800.0, float("inf"), float("nan")]
+
+
+@pytest.mark.parametrize("f", DERIVED, ids=lambda f: f.__name__)
+def test_nothing_of_the_other_arm_leaks_into_derivatives(f: Callable[..., Any]) -> None:
+    fast = wg.compile(f, argnums=(0, 1))
+    plain = wg.value_and_grad(f, argnums=(0, 1))
+    for point in [(x, y) for x in SPECIAL for y in (-2.0, 0.0, 1.0)]:
+        with np.errstate(all="ignore"):
+            slopes = wg.jacobian(f, argnums=(0, 1))(*point)
+            wanted = [plain(*point)[0], *plain(*point)[1]]
+            bends = wg.hessian(f, argnums=(0, 1))(*point)
+            found = fast.value_and_grad(*point)
+            both = fast.value_and_jacobian(*point)
+
+            assert np.allclose([found[0], *found[1]], wanted, rtol=1e-12, equal_nan=True), point
+            assert np.allclose(fast.jacobian(*point), slopes, rtol=1e-12, equal_nan=True), point
+            assert np.allclose([both[0], *both[1]], wanted, rtol=1e-12, equal_nan=True), point
+            assert np.allclose(fast.hessian(*point), bends, rtol=1e-12, equal_nan=True), point
+
+
+@pytest.mark.parametrize("f", DERIVED, ids=lambda f: f.__name__)
+def test_rows_of_a_batch_that_take_different_arms(f: Callable[..., Any]) -> None:
+    fast = wg.compile(f, argnums=(0, 1))
+    plain = wg.value_and_grad(f, argnums=(0, 1))
+    points = np.array([(x, y) for x in SPECIAL for y in (-2.0, 0.0, 1.0)])
+    with np.errstate(all="ignore"):
+        for rows in (points, points[:0], points[:1], points[::2], points[::-1], np.asfortranarray(points)):
+            answers = [plain(*map(float, row)) for row in rows]
+            values, slopes = fast.batch_value_and_grad(rows[:, 0], rows[:, 1])
+            wanted = np.array([[value, *grads] for value, grads in answers]).reshape(len(rows), 3)
+
+            assert np.allclose(fast.batch(rows[:, 0], rows[:, 1]), wanted[:, 0], rtol=1e-12, equal_nan=True)
+            assert np.allclose(np.column_stack([values, *slopes]), wanted, rtol=1e-12, equal_nan=True)
