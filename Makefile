@@ -12,7 +12,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test run-tests test-peers test-all check format derive docs bench house sheet clean
+.PHONY: help run page test run-tests check-and-recorder test-peers test-all check format derive docs bench house sheet clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,14 +69,17 @@ page: web/node_modules/.done ## Build the explorer's page into the package
 	cd web && npm run --silent build
 
 test: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## Everything that needs no other framework
-	@$(MAKE) --no-print-directory --jobs=2 check run-tests
+	@$(MAKE) --no-print-directory --jobs=2 check-and-recorder run-tests
 
 # What is run on the Python recorder too, where the C recorder was built.
 SECOND_RECORDER := $(addprefix tests/frontends/,test_scalars.py test_values.py test_number_classes.py)
 
 run-tests:
-	$(ONE_BLAS_THREAD) $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers and not full"
-	WIREGRAD_RECORDER=python $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers and not full" $(SECOND_RECORDER)
+	$(ONE_BLAS_THREAD) $(BIN)/pytest $(PYTEST_WORKERS) -m "not full" --ignore=tests/peers
+
+# Beside the other tests and in one process: these tests take seconds, and each worker would start anew.
+check-and-recorder: check
+	$(ONE_BLAS_THREAD) WIREGRAD_RECORDER=python $(BIN)/pytest -p no:cacheprovider -m "not full" $(SECOND_RECORDER)
 
 test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
 	$(ONE_BLAS_THREAD) $(PEERS)/bin/pytest $(PYTEST_WORKERS) -m peers tests/peers

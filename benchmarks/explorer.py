@@ -44,6 +44,8 @@ TARGET_FIRST, TARGET_STEPS, TARGET_OPEN = 0.5, {40: 0.016, 1_000: 0.050}, 0.200
 """Seconds to the first picture of a preset, of a step by the number of boxes, and to open a group."""
 TARGET_BUNDLE, TARGET_COMPRESSED = 220_000, 75_000
 """Bytes of a script of the page, minified and compressed."""
+SCRIPTS = ("explorer.js", "drawers.js", "large.js", "widget.js", "explorer.css")
+"""Files of the page; the drawers wait until one is opened, and a notebook gets one script with everything."""
 PRESET_NAMES = ("expression", "neuron", "mlp", "nan")
 STEP_KEYS = 12
 """Steps that are measured one by one."""
@@ -206,7 +208,7 @@ def groups(browser: Browser) -> dict[str, float]:
 
 def bundles() -> dict[str, tuple[int, int]]:
     """Return the bytes of every file of the page, as it is and compressed."""
-    texts = {name: read_static_file(name).encode() for name in ("explorer.js", "large.js", "widget.js", "explorer.css")}
+    texts = {name: read_static_file(name).encode() for name in SCRIPTS}
     return {name: (len(text), len(gzip.compress(text, 9))) for name, text in texts.items()}
 
 

@@ -4,7 +4,7 @@ The graph is straight-line Python, the same text for all. Two entrants say what 
 floats, which is the time of Python alone, and a tape written by hand in C, which is not driven by Python. Every node
 reaches the output, since micrograd passes by those that do not. Python's collector is on, as users run it, and is
 spared the frameworks' own modules, as users do not import all of them. Chain, memory and training need no other
-framework but micrograd.
+framework but micrograd. All times are processor times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import xad.math
 from micrograd.engine import Value as MicrogradValue
 
 import wiregrad as wg
-from benchmarks.measure import Report, Table, interleaved, milliseconds
+from benchmarks.measure import Report, Table, interleaved, milliseconds, time_calls
 
 SIZES = {1_000: (20, 15), 100_000: (2, 5)}
 """Nodes of the random graph, how many runs a turn has, and how many turns each framework takes."""
@@ -95,6 +95,27 @@ double sweep(int inputs, int nodes, const double *x, const int *op, const int *a
 """
 """A tape as one writes it in C: it grows, and stores values and slopes; the graph comes as arrays."""
 C_SIGNS = {"+": 0, "-": 1, "*": 2}
+OPERATIONS = {
+    "v * w": "u * v",
+    "v * w + u, each of two ops": "u * v + w",
+    "leaf * v": "x * u",
+    "leaf * leaf": "x * y",
+    "v + 1": "u + 1",
+    "2 * v": "2 * u",
+    "v ** 2": "u ** 2",
+    "v += w": "u += v",
+    "v * np.float64": "u * number",
+    "np.float64 * v": "number * u",
+    "v.relu()": "u.relu()",
+    "v.tanh()": "u.tanh()",
+    "np.tanh(v)": "np.tanh(u)",
+    "a float * a float": "one * one",
+    "math.tanh(a float)": "math.tanh(one)",
+    "np.tanh(a float)": "np.tanh(one)",
+}
+"""Kinds of ops, each as a statement on recorded numbers `u`, `v`, `w`, leaves `x`, `y`, and plain numbers."""
+REPEATS = 200
+"""How often a function repeats an op; a call of the function is shared by them."""
 DEMO_TARGETS = {"micrograd": 20.0, "XAD": 3.0}
 """The same for a training step of micrograd's demo."""
 BYTES_TARGET, RATIO_TARGET, GROWTH_TARGET = 200.0, 15.0, 1_000_000
@@ -245,10 +266,10 @@ def collector(*, on: bool) -> Iterator[None]:
 def seconds(task: Callable[[], object], runs: int, *, collecting: bool = True) -> float:
     """Return how long a run takes, out of several in a row: what one leaves to the collector, the next may pay for."""
     with collector(on=collecting):
-        start = time.perf_counter()
+        start = time.process_time()
         for _ in range(runs):
             task()
-        return (time.perf_counter() - start) / runs
+        return (time.process_time() - start) / runs
 
 
 class Race:
@@ -289,7 +310,7 @@ class Race:
 
 
 def bytes_per_node() -> dict[str, float]:
-    """Return the memory that a node takes while all values are alive."""
+    """Return the memory that a node takes while all values are alive, and in a chain whose last value is alive."""
     graph = RandomGraph(10_000, seed=1)
     text = graph.function()
     found = {}
@@ -298,6 +319,14 @@ def bytes_per_node() -> dict[str, float]:
         gc.collect()
         with traced() as held:
             text(*map(kind, graph.point), lambda held=held, name=name: found.update({name: held() / graph.size}))
+    gc.collect()
+    with traced() as held:
+        y = x = wg.Value(0.5)
+        for _ in range(50_000):
+            y = y.tanh() * FACTOR
+        y.backward()
+        found["wiregrad, rows and gradients alone"] = held() / 100_000
+    del x, y
     return found
 
 
@@ -323,16 +352,16 @@ class ChainTimes(NamedTuple):
 def chain_times(size: int) -> ChainTimes:
     """Record, differentiate and free a chain of `size` nodes."""
     with collector(on=True):
-        start = time.perf_counter()
+        start = time.process_time()
         x = y = wg.Value(0.5)
         for _ in range(size // 2):
             y = y.tanh() * FACTOR
-        recorded = time.perf_counter()
+        recorded = time.process_time()
         y.backward()
-        passed = time.perf_counter()
+        passed = time.process_time()
         got = y.data, x.grad
         del x, y
-        freed = time.perf_counter()
+        freed = time.process_time()
     assert np.allclose(got, plain_chain(size), rtol=1e-9, atol=0.0)
     return ChainTimes(recorded - start, passed - recorded, freed - passed)
 
@@ -452,6 +481,31 @@ class DemoNetwork:
         return float(loss.value)
 
 
+def make_operation(text: str) -> Callable[[], object]:
+    """Return a function that records one op many times, on a tape of its own."""
+    names = "u, v, w, x, y, number, one"
+    scope: dict[str, Any] = {"np": np, "math": math}
+    exec(f"def operate({names}):\n" + f"    {text}\n" * REPEATS, scope)
+
+    def record() -> None:
+        x = wg.Value(0.5)
+        y = wg.Value(0.7)
+        scope["operate"](x * 1.0, y * 1.0, x * y, x, y, np.float64(1.5), 0.6)
+
+    return record
+
+
+def operations_table() -> tuple[Table, dict[str, float]]:
+    """Measure each kind of op."""
+    tasks = {name: make_operation(text) for name, text in OPERATIONS.items()}
+    found = interleaved({name: lambda task=task: time_calls(task, 20) for name, task in tasks.items()}, 15)
+    times = {name: time / REPEATS / (2 if "two ops" in name else 1) for name, time in found.items()}
+    ratios = {name: time / times["v * w"] for name, time in times.items()}
+    rows = [[name, f"{time * 1e9:.0f} ns", f"{ratios[name]:.2f}"] for name, time in times.items()]
+    title = "Kinds of ops, recorded and freed, median of 15 turns; the last three record nothing."
+    return Table(title, ["op", "time", "relative to v * w"], rows), ratios
+
+
 def demo_table() -> tuple[Table, dict[str, float]]:
     """Measure one training step of micrograd's demo."""
     tape = xad.adj_1st.Tape()
@@ -517,18 +571,85 @@ def memory_tables() -> tuple[list[Table], dict[str, dict[str, float]]]:
     return [per_node, training], {"bytes per node": each, "growth": {name: size for name, (size, _) in left.items()}}
 
 
+TRACED_SIZES = (10_000, 100_000, 1_000_000)
+"""Numbers of nodes of the functions that are traced."""
+TRACE_TARGET = 1.5
+"""The microseconds that tracing a node may take."""
+
+
+def write_straight_line(nodes: int) -> Callable[..., Any]:
+    """Return a function of straight-line code, with a variable for every second node."""
+    lines = [f"    v{k} = v{k - 1} * 0.9999 + y" for k in range(1, nodes // 2 + 1)]
+    variables: dict[str, Any] = {}
+    text = "\n".join(["def f(x, y):", "    v0 = x", *lines, f"    return v{nodes // 2}"])
+    exec(compile(text, "straight_line.py", "exec"), variables)
+    function: Callable[..., Any] = variables["f"]
+    return function
+
+
+def make_loop(nodes: int) -> Callable[..., Any]:
+    """Return a function with a loop over whole numbers, ten nodes a step."""
+
+    def f(x: Any, y: Any) -> Any:
+        for _k in range(nodes // 10):
+            a = x * y
+            b = (a + 0.5) * x - y
+            c = (b * 0.25 + x) * 0.5 - a
+            x = c * 0.125 + y
+        return x
+
+    return f
+
+
+def make_while(nodes: int) -> Callable[..., Any]:
+    """Return a function with a loop of another kind, two nodes a step."""
+
+    def f(x: Any, y: Any) -> Any:
+        left = nodes // 2
+        while left:
+            x = x * 0.99 + y
+            left -= 1
+        return x
+
+    return f
+
+
+def trace_table() -> tuple[Table, dict[str, float]]:
+    """Measure tracing, beside one eager gradient of the same function, in processor time."""
+    makers = {"straight line": write_straight_line, "for": make_loop, "while": make_while}
+    rows: list[list[str]] = []
+    figures: dict[str, float] = {}
+    for nodes in TRACED_SIZES:
+        for name, make in makers.items():
+            f = make(nodes)
+            wg.value_and_grad(f)(0.5, 0.25)
+            start = time.process_time()
+            wg.value_and_grad(f)(0.5, 0.25)
+            middle = time.process_time()
+            wg.trace(f, 0.5, 0.25)
+            end = time.process_time()
+            each = (end - middle) / nodes * 1e6
+            figures[f"{name} {nodes}"] = each
+            rows.append([name, f"{nodes:,}", f"{each:.2f}", f"{(end - middle) / (middle - start):.1f}"])
+    caption = f"`wg.trace`, microseconds per node (at most {TRACE_TARGET:g} wanted), and beside one eager gradient."
+    return Table(caption, ["code", "nodes", "us per node", "times an eager gradient"], rows), figures
+
+
 def run() -> Report:
-    """Measure graphs, chain and memory."""
+    """Measure graphs, chain, traces and memory."""
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()
     try:
         races = [Race(nodes) for nodes in SIZES]
+        operations, operation_ratios = operations_table()
         demo, demo_ratios = demo_table()
         chain, ratios = chain_table()
+        traces, trace_times = trace_table()
         memory, held = memory_tables()
     finally:
         gc.unfreeze()
     figures: dict[str, Any] = {f"ratios at {race.nodes}": race.ratios for race in races}
-    tables = [*(race.table() for race in races), demo, chain, *memory]
-    return Report(tables, {**figures, "demo": demo_ratios, "chain": ratios, **held})
+    tables = [*(race.table() for race in races), operations, demo, chain, traces, *memory]
+    others = {"ops": operation_ratios, "demo": demo_ratios, "chain": ratios, "trace": trace_times}
+    return Report(tables, {**figures, **others, **held})

@@ -1,6 +1,6 @@
-"""A function with branches and a loop, compiled: recorded once per path through it, replayed natively, never stale.
+"""A function with branches and a loop, compiled: both arms of its branches in one recording, replayed natively.
 
-Run it with `python examples/compile_branches.py`; look for "flipped at".
+Run it with `python examples/compile_branches.py`; look for "1 recording".
 """
 
 import timeit
@@ -25,7 +25,7 @@ fast = wg.compile(ball, argnums=(0, 1, 2))
 print("dropped from 2 m:", fast(2.0, 0.0, 0.8))
 print("and its gradient:", fast.value_and_grad(2.0, 0.0, 0.8)[1])
 print("from 2.01 m     :", fast(2.01, 0.0, 0.8), "(replayed)")
-print("from 8 m        :", fast(8.0, 0.0, 0.8), "(bounces elsewhere, so it is recorded again)")
+print("from 8 m        :", fast(8.0, 0.0, 0.8), "(bounces elsewhere, in the same recording)")
 
 rng = np.random.default_rng(0)
 points = rng.uniform([1.5, -0.2, 0.7], [2.5, 0.2, 0.9], (200, 3)).tolist()

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import wiregrad
-from wiregrad.ops import TABLE
+from wiregrad.ops import TABLE, functions
 
 ROOT = Path(__file__).parent.parent
 MODULES = [info.name for info in pkgutil.walk_packages(wiregrad.__path__, "wiregrad.")]
@@ -43,6 +43,61 @@ def test_importing_wiregrad_loads_nothing_heavy_beyond_numpy() -> None:
     assert not outside & {*HEAVY}
     assert "wiregrad.cli" not in added
     assert "wiregrad.testing" not in added
+
+
+FIRST_GRADIENT = "import wiregrad as wg; assert wg.grad(lambda x: x * x)(3.0) == 6.0"
+RARELY_NEEDED = [
+    "numpy.random",
+    "wiregrad.api.compiled_function",
+    "wiregrad.frontends.recording.custom_ops",
+    "wiregrad.frontends.recording.trace",
+    "wiregrad.frontends.replay.recorded_calls",
+    "wiregrad.ops.functions.integrate",
+    "wiregrad.ops.functions.statistics",
+]
+
+
+def test_a_first_gradient_loads_only_what_it_needs() -> None:
+    assert not loaded_by(FIRST_GRADIENT) & {*RARELY_NEEDED}
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "assert wg.softmax(np.zeros(2))[0] == 0.5",
+        "assert wg.grad(lambda x: np.polyval([x, 1.0], 2.0))(3.0) == 2.0",
+        "assert abs(wg.grad(lambda x: abs(np.fft.fft(np.ones(4) * x)[0]))(3.0) - 4.0) < 1e-12",
+        "import scipy.special; assert wg.grad(lambda x: scipy.special.logit(x))(0.5) == 4.0",
+        "import scipy.stats; assert wg.grad(lambda x: scipy.stats.norm.logpdf(x))(3.0) == -3.0",
+        "from numpy.polynomial import polynomial as p; assert wg.grad(lambda x: p.polyval(x, [1.0, 2.0]))(3.0) == 2.0",
+        "assert str(wg.circuit(wg.Value(2.0) * 3.0)).count('multiply') == 1",
+        "assert issubclass(type('Twice', (wg.Function,), {}), wg.Function)",
+    ],
+)
+def test_what_a_first_gradient_leaves_out_is_loaded_when_it_is_used(use: str) -> None:
+    assert "wiregrad" in loaded_by(f"{FIRST_GRADIENT}\nimport numpy as np\n{use}")
+
+
+def test_threads_wait_for_functions_that_another_thread_loads() -> None:
+    code = """
+import threading
+results = []
+def call(): results.append(wg.grad(lambda x: np.polyval([x, 1.0], 2.0))(3.0))
+threads = [threading.Thread(target=call) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert results == [2.0] * 8, results
+"""
+    assert "wiregrad" in loaded_by(f"{FIRST_GRADIENT}\nimport numpy as np\n{code}")
+
+
+def test_functions_that_are_loaded_later_are_no_methods_and_no_ops() -> None:
+    later = {f"wiregrad.ops.functions.{name}" for name in functions._DEFERRED_MODULES}
+    entries = [entry for entry in functions.FUNCTIONS.values() if entry.run.__module__ in later]
+    forwards = {op.forward for op in TABLE}
+
+    assert {entry.run.__module__ for entry in entries} == later
+    assert not [entry.name for entry in entries if entry.method or not forwards.isdisjoint(entry.numpy)]
 
 
 def test_dir_lists_each_public_name_once() -> None:
@@ -126,6 +181,10 @@ def own_ops_forgotten() -> Iterator[None]:
 @pytest.mark.parametrize("module", ["wiregrad", *MODULES])
 def test_examples_in_docstrings_run(module: str) -> None:
     loaded = importlib.import_module(module)
+    # A module that is loaded while doctest looks at its package would be a new name in what doctest walks.
+    for name in MODULES:
+        if name.startswith(f"{module}.") and name != "wiregrad.__main__":
+            importlib.import_module(name)
     with own_ops_forgotten():
         result = doctest.testmod(loaded)
 

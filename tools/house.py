@@ -12,7 +12,8 @@ import ast
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "src" / "wiregrad"
@@ -25,24 +26,36 @@ MAX_ATTRIBUTES = 12
 
 @dataclass
 class Module:
-    """One file of the package, and what it imports of the package."""
+    """One file of the package; it is parsed when something is asked that its text does not say."""
 
     name: str
-    lines: int
-    tree: ast.Module
-    imports: set[str] = field(default_factory=set)
+    text: str
+    known: Iterable[str]
+    """The names of all modules of the package."""
+
+    @property
+    def lines(self) -> int:
+        """The number of lines."""
+        return self.text.count("\n")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The syntax tree."""
+        return ast.parse(self.text)
+
+    @cached_property
+    def imports(self) -> set[str]:
+        """The modules of the package that it imports, also inside its functions."""
+        return {name for name in find_imports(self.tree, self.known) if name != self.name}
 
 
 def read_modules(folder: Path) -> dict[str, Module]:
-    """Return the modules of a package by their dotted names, imports inside functions included."""
+    """Return the modules of a package by their dotted names."""
     modules: dict[str, Module] = {}
     for path in sorted(folder.rglob("*.py")):
         parts = path.relative_to(folder.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        text = path.read_text(encoding="utf-8")
-        modules[name] = Module(name, text.count("\n"), ast.parse(text))
-    for module in modules.values():
-        module.imports = {name for name in find_imports(module.tree, modules) if name != module.name}
+        modules[name] = Module(name, path.read_text(encoding="utf-8"), modules.keys())
     return modules
 
 

@@ -33,6 +33,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "wiregrad"
 
 HEADER = "# Written by `make derive` from the op table."
 FUNCTIONS_HEAD = f"""{HEADER}
+# Python finds no module of this name: `wiregrad` itself has the functions. Import it under `TYPE_CHECKING`.
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -374,7 +375,7 @@ def elementwise_ops() -> dict[str, Elementwise]:
 
 
 def functions_stub() -> str:
-    """Return the stub of `wiregrad.api.functions`."""
+    """Return the stub of `wiregrad.api.functions`, which is there for type checkers and editors alone."""
     texts = {
         name: write_function(name, op.doc, [*OpStub(op).write_signatures()]) for name, op in elementwise_ops().items()
     }

@@ -22,13 +22,13 @@ from wiregrad.lazy import load_module_lazily, load_names_lazily
 if TYPE_CHECKING:
     from wiregrad.api import functions as _functions
     from wiregrad.api import values as _values
+    from wiregrad.api.compiled_function import compile
     from wiregrad.api.diagnostics import anomaly, blame, check_grads, explain, record
     from wiregrad.api.functions import *  # noqa: F403 - the stub lists them
     from wiregrad.api.values import (
         Function,
         Value,
         checkpoint,
-        compile,
         convention,
         elementwise_grad,
         grad,
@@ -131,6 +131,7 @@ if not TYPE_CHECKING:
         {
             **{name: "wiregrad.api.values" for name in __all__ if name not in globals()},
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
+            "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
         },
         otherwise=_find_function,

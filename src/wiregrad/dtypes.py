@@ -16,8 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 DTYPES: dict[str, np.dtype[np.generic]] = {
-    name: np.dtype(name) for name in ("float64", "float32", "complex128", "complex64", "bool", "int64")
+    name: np.dtype(name) for name in ("float64", "float32", "float16", "complex128", "complex64", "bool", "int64")
 }
+"""The dtypes that text and files can hold, by name: their bits are the same on every machine."""
+WIRE_DTYPES = frozenset({*DTYPES.values(), np.dtype(np.longdouble), np.dtype(np.clongdouble)})
+"""The dtypes that a wire can have. The precision of long doubles depends on the machine."""
+RECORDED_DTYPES = frozenset(dtype for dtype in WIRE_DTYPES if dtype.kind in "fc")
+"""The dtypes that can be differentiated."""
+USUAL_DTYPES = frozenset(map(np.dtype, ("float64", "float32", "complex128", "complex64")))
+"""Those of them that LAPACK and SciPy compute in."""
 
 WireValue: TypeAlias = NDArray[Any] | np.generic
 """What a wire carries in a run: an array, or a NumPy scalar."""
@@ -33,7 +40,7 @@ MAX_WHOLE_DIGITS = 5
 MIN_PLAIN_POWER = -3
 """The power of ten of the smallest number that is written without one."""
 NO_GRADIENT = "no gradient"
-"""What stands where no gradient comes, in answers, pictures and the page."""
+"""What is shown where no gradient comes, in answers, pictures and the page."""
 SHOWN_ELEMENTS = 8
 """Arrays with more elements than this are shown by their first and last ones."""
 
@@ -77,6 +84,17 @@ def parse_type(text: str) -> WireType | None:
     dtype = DTYPES[match[1]]
     shape = tuple(map(int, match[2].split(","))) if match[2] else ()
     return WireType(dtype, shape) if numpy_can_hold(dtype, shape) else None
+
+
+def suggest_stored_dtype(dtype: np.dtype[Any]) -> str:
+    """Return what to write for the inputs of a circuit that computes in long doubles; empty for other dtypes.
+
+    >>> suggest_stored_dtype(np.dtype(np.clongdouble)), suggest_stored_dtype(np.dtype(np.float16))
+    ('; write x.astype(np.complex128) for its inputs', '')
+    """
+    if dtype.kind not in "fc" or dtype in DTYPES.values():
+        return ""
+    return f"; write x.astype(np.{'complex128' if dtype.kind == 'c' else 'float64'}) for its inputs"
 
 
 def numpy_can_hold(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
@@ -138,14 +156,14 @@ def format_brief_number(value: WireValue | PythonNumber, digits: int = SHORT_DIG
     number = value.item() if isinstance(value, np.ndarray | np.generic) else value
     if isinstance(number, bool):
         return str(number).lower()
-    if not isinstance(number, complex):
+    if not isinstance(number, complex | np.clongdouble):
         return _format_real(number, digits)
     imaginary = _format_real(number.imag, digits)
     plus = "" if imaginary.startswith("-") else "+"
     return f"{_format_real(number.real, digits)}{plus}{imaginary}j"
 
 
-def _format_real(value: float, digits: int) -> str:
+def _format_real(value: float | np.floating[Any], digits: int) -> str:
     """Format a real number with ASCII signs."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
@@ -188,8 +206,8 @@ def format_all_digits(value: WireValue | PythonNumber) -> str:
     ('0.3333333333333333', '-10', 'Inf')
     """
     number = value.item() if isinstance(value, np.generic) else value
-    exact = isinstance(number, float) and math.isfinite(number) and number != 0.0
-    return repr(number).removesuffix(".0") if exact else format_brief_number(number)
+    exact = isinstance(number, float | np.longdouble) and math.isfinite(number) and number != 0.0
+    return str(number).removesuffix(".0") if exact else format_brief_number(number)
 
 
 def parenthesize_negative(value: WireValue | PythonNumber) -> str:

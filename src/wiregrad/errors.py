@@ -137,6 +137,10 @@ class NotNativeError(NoRuleError):
     """A circuit cannot run as native code, or not on this machine; the interpreter can run it."""
 
 
+class InterpreterWarning(RuntimeWarning):
+    """A function that was to run in native code is replayed by the interpreter; the message says why."""
+
+
 class NotInstalledError(WiregradError, ImportError):
     """A package that only a part of wiregrad needs cannot be imported; the message says how to install it."""
 

@@ -54,7 +54,7 @@ DOCUMENT_TENSOR = "circuit"
 """The tensor that holds the JSON document of the circuit."""
 METADATA_KEY = "__metadata__"
 """The key of the header under which safetensors keeps metadata."""
-_DTYPE_CODES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "U8": "|u1", "BOOL": "|b1"}
+_DTYPE_CODES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "U8": "|u1", "BOOL": "|b1"}
 _DTYPE_NAMES = {np.dtype(code): name for name, code in _DTYPE_CODES.items()}
 
 FilePath = str | os.PathLike[str]

@@ -11,7 +11,7 @@ from wiregrad.ir import verify
 
 from ..support.random_circuits import check_random_circuits, random_circuit, random_point, shrink_circuit
 
-COUNT, SHARDS, SAMPLE = 10_000, 40, 2
+COUNT, SHARDS, SAMPLE = 10_000, 100, 1
 
 
 def point_of(circuit: Circuit) -> dict[str, float]:

@@ -13,11 +13,11 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.cli import cli, main
-from wiregrad.cli.circuit_files import CIRCUIT_FORMS
-from wiregrad.cli.circuit_files import FORM_ENDINGS as WHOLE
 from wiregrad.cli.command_base import TargetCommand
 from wiregrad.cli.exports import CONVERT_ENDINGS
 from wiregrad.cli.exports import LANGUAGE_ENDINGS as CODE
+from wiregrad.cli.targets import CIRCUIT_FORMS
+from wiregrad.cli.targets import FORM_ENDINGS as WHOLE
 
 EXPRESSION = "e = a + b; f = e * c"
 CIRCUIT = wg.circuit(EXPRESSION)
@@ -373,7 +373,7 @@ def test_a_pipe_is_not_waited_for(capsys: pytest.CaptureFixture[str], here: Path
 def test_no_more_is_read_from_stdin_than_from_a_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wiregrad.cli.circuit_files.MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("wiregrad.cli.targets.MAX_FILE_BYTES", 100)
     monkeypatch.setattr("sys.stdin", io.StringIO("x * x" + " " * 96))
 
     assert run(capsys, "grad", "-", "x=1")[0] == 3

@@ -12,7 +12,7 @@ import pytest
 from wiregrad.api import Circuit
 from wiregrad.backends.native import jit, vector_math
 from wiregrad.cli import main
-from wiregrad.cli.machine_health import MachineFinding, MachineHealth, examine_machine
+from wiregrad.cli.environment import MachineFinding, MachineHealth, examine_machine
 from wiregrad.errors import NotNativeError
 
 

@@ -282,7 +282,7 @@ def test_what_was_not_computed_is_a_dash_and_what_is_blocked_says_so() -> None:
     assert found["t1"].state is ReadingState.ABSENT
     assert found["y"] is not None
     assert found["y"].state is ReadingState.BLOCKED
-    assert {"blocked", "\N{EN DASH}", "not computed"} <= set(texts(svg))
+    assert {"no gradient", "\N{EN DASH}", "not computed"} <= set(texts(svg))
     assert "0" not in [box.grad.text for box in drawn.boxes if box.grad is not None]
 
 

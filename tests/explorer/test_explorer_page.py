@@ -124,7 +124,11 @@ def data_block(text: str) -> str:
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a short script and style stand in for the built ones, which many pages need not carry."""
-    texts = {"explorer.js": "console.log(1 < 2 && 3 > 2)", "explorer.css": "body > p { color: red }"}
+    texts = {
+        "explorer.js": "console.log(1 < 2 && 3 > 2)",
+        "drawers.js": "console.log(1)",
+        "explorer.css": "body > p { color: red }",
+    }
     monkeypatch.setattr(html_page, "read_inline_file", texts.__getitem__)
 
 
@@ -173,17 +177,18 @@ def test_a_part_of_a_circuit_with_hostile_names_is_text_too() -> None:
         assert len(found["boxes"]) == 4
 
 
-def test_the_policy_names_the_script_and_the_style_by_their_hashes() -> None:
+def test_the_policy_names_the_scripts_and_the_style_by_their_hashes() -> None:
     written = Elements(to_html(wg.circuit("e = a + b; f = e * c")))
     policy = next(attrs["content"] for tag, attrs in written.tags if attrs.get("http-equiv"))
-    script = next(
+    scripts = [
         text for (tag, attrs), text in zip(written.tags, written.texts, strict=True) if tag == "script" and not attrs
-    )
-    hashes = [b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, written.text("style"))]
+    ]
+    texts = [*scripts, written.text("style")]
+    first, second, style = [b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
 
     assert policy == (
-        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; img-src data:; "
-        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src 'sha256-{first}' 'sha256-{second}'; style-src 'sha256-{style}'; "
+        "img-src data:; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
 
 

@@ -24,9 +24,16 @@ from wiregrad.cli.explore import explore_command as command
 from wiregrad.dtypes import BOOL
 from wiregrad.errors import FileAccessError, InputError
 from wiregrad.explorer import local_server
-from wiregrad.explorer.local_server import ExplorerServer, build_app, check_address, open_explorer
+from wiregrad.explorer.local_server import (
+    MAX_BODY_BYTES,
+    SECURITY_HEADERS,
+    ExplorerServer,
+    RequestGuard,
+    build_app,
+    check_address,
+    open_explorer,
+)
 from wiregrad.explorer.page_data import ExplorerSession
-from wiregrad.explorer.request_guard import MAX_BODY_BYTES, SECURITY_HEADERS, RequestGuard
 
 HOST = "127.0.0.1:8765"
 PATIENCE = 300.0
@@ -37,7 +44,8 @@ ORIGIN = f"http://{HOST}"
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short texts stand in for the built script and style."""
-    monkeypatch.setattr(local_server, "read_static_file", {"explorer.js": "1;", "explorer.css": "p {}"}.__getitem__)
+    texts = {"explorer.js": "1;", "drawers.js": "2;", "explorer.css": "p {}"}
+    monkeypatch.setattr(local_server, "read_static_file", texts.__getitem__)
 
 
 def example() -> ExplorerSession:

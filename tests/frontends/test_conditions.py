@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.errors import WiregradError
+from wiregrad.errors import NoRuleError, WiregradError
 
 from ..support.conditional_programs import Program, random_program
 
@@ -420,3 +420,37 @@ def test_traced_conditions_follow_python_in_a_process_that_imported_nothing_else
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "5.0\n"
+
+
+BITWISE: dict[str, Callable[[Any], Any]] = {
+    "not": lambda a: ~a,
+    "and": lambda a: a & a,
+    "or a number": lambda a: a | 1,
+    "a number xor": lambda a: 1 ^ a,
+    "a mask and": lambda a: np.array([True, False]) & a,
+    "or a mask": lambda a: a | np.array([True, False]),
+    "shift": lambda a: a << 1,
+    "shifted": lambda a: 1 >> a,
+}
+REAL_VALUES = [2.0, np.float32(2.0), np.array([1.0, 2.0]), np.array([1.0 + 1.0j])]
+
+
+@pytest.mark.parametrize("name", BITWISE)
+@pytest.mark.parametrize("number", REAL_VALUES, ids=repr)
+def test_bitwise_operators_refuse_real_numbers_as_numpy_does(name: str, number: Any) -> None:
+    f = BITWISE[name]
+    with pytest.raises(TypeError):
+        f(number)
+    with pytest.raises(NoRuleError, match=r"compare a value first \(x > 0\)"):
+        f(wg.Value(number))
+    with pytest.raises(NoRuleError, match=r"compare a value first \(x > 0\)"):
+        wg.trace(lambda x: f(x) * x, number)
+
+
+def test_bitwise_operators_join_conditions() -> None:
+    def f(x: Any) -> Any:
+        return np.sum(x[(x > 0.0) & ~(x > 2.0) | (x < -1.0) ^ (x < -3.0)])
+
+    x = np.array([-4.0, -2.0, 1.0, 3.0])
+
+    assert wg.grad(f)(x).tolist() == wg.run(f, x).grads["x"].tolist() == [0.0, 1.0, 1.0, 0.0]

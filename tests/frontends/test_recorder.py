@@ -25,10 +25,9 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.recording.recorder_choice import RECORDER, choose_recorder
-from wiregrad.frontends.recording.recorder_choice import RECORDER_CHOICE as CHOICE
 from wiregrad.frontends.recording.scalar import NUMPY_FLAVOUR, SCALAR_OPS, generate_scalar_function
-from wiregrad.frontends.recording.tape import ROW_FORMAT
+from wiregrad.frontends.recording.tape import RECORDER, ROW_FORMAT, choose_recorder
+from wiregrad.frontends.recording.tape import RECORDER_CHOICE as CHOICE
 from wiregrad.frontends.recording.value import NumpyScalar, Scalar
 from wiregrad.ops import Elementwise
 from wiregrad.settings import RECORDER_C, RECORDER_PYTHON, RECORDER_VARIABLE
@@ -239,6 +238,170 @@ def test_a_cycle_through_a_hook_is_collected() -> None:
     gc.collect()
 
     assert reference() is None
+
+
+def test_the_memory_of_values_is_given_back_by_a_full_collection() -> None:
+    assert RECORDER is not None, CHOICE.reason
+    x = wg.Value(0.5)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    values = [x * 1.0 for _ in range(30_000)]
+    held = tracemalloc.get_traced_memory()[0] - before
+    del values
+    gc.collect()
+    left = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+
+    assert held > 30_000 * 64
+    assert left < held / 4
+
+
+def test_the_memory_of_dead_values_is_used_again_beside_living_ones() -> None:
+    x = wg.Value(0.5)
+    values = [x * float(k) for k in range(30_000)]
+    kept = values[::1_000]
+    del values
+    again = [x * float(-k) for k in range(60_000)]
+
+    assert [value.data for value in kept] == [500.0 * k for k in range(30)]
+    assert [value.data for value in again] == [-0.5 * k for k in range(60_000)]
+
+
+def test_every_value_is_shown_to_a_full_collection() -> None:
+    assert RECORDER is not None, CHOICE.reason
+    x = wg.Value(0.5)
+    values = [x * 1.0 for _ in range(10_000)]
+    del values[::3]
+    hidden = [value for value in values if not gc.is_tracked(value)]
+    gc.collect()
+
+    assert len(hidden) == len(values)
+    assert all(map(gc.is_tracked, values))
+    assert sum(gc.is_tracked(x * 1.0) for _ in range(100)) == 0
+
+
+@pytest.mark.parametrize("kind", [NumpyScalar, Scalar])
+def test_a_value_may_be_given_the_class_of_the_other_numbers(kind: type[Scalar]) -> None:
+    before = sys.getrefcount(kind)
+    for _ in range(1_000):
+        value: Any = wg.Value(1.5) * 2.0
+        value.__class__ = kind
+        assert type(value * value) is kind
+    del value
+    gc.collect()
+
+    assert abs(sys.getrefcount(kind) - before) <= 1_000
+
+
+def test_a_value_is_not_given_a_class_that_is_freed_in_another_way() -> None:
+    assert RECORDER is not None, CHOICE.reason
+
+    class Mine(Scalar):
+        __slots__ = ()
+
+    value: Any = wg.Value(1.0) * 2.0
+    with pytest.raises(TypeError, match=r"deallocator|layout"):
+        value.__class__ = Mine
+
+
+LEAVES = """
+import numpy as np, wiregrad as wg
+for make in (
+    lambda: wg.Value(2.0), lambda: wg.Value(2), lambda: wg.Value(np.float64(2.0)), lambda: wg.Value(2.0, "a"),
+    lambda: wg.Value(data=2.0), lambda: wg.Value(2.0, label="b"), lambda: wg.Value(), lambda: wg.Value("text"),
+    lambda: wg.Value(2.0, color=3), lambda: wg.Value([1.0, 2.0]), lambda: wg.Value(True),
+):
+    try:
+        v = make()
+        print(type(v).__name__, v, v.name, v.grad, v.data, v.op, v.inputs, v._index, v._tape, v._notes.born)
+        y = (v * v).sum() if v.shape else v * v
+        y.backward()
+        print(y, v.grad, type(v.grad).__name__)
+        v.data = v.data * 0.5
+        (v * 3.0 + v).sum().backward() if v.shape else (v * 3.0 + v).backward()
+        print(v.grad, v.data, type(v.data).__name__)
+        v.grad = None
+        v.zero_grad()
+        print(v.grad)
+        texts = "v.data = 'text'", "v.data = np.ones(7)", "y.grad = 1.0", "y.data = 1.0", "del v.data", "del v.grad"
+        for action in texts:
+            try: exec(action)
+            except Exception as error: print(type(error).__name__, error)
+        print(wg.grad(lambda x: x * v.item() * wg.Value(x.data).data)(3.0) if not v.shape else "")
+    except Exception as error: print(type(error).__name__, error)
+"""
+
+
+def test_leaves_of_both_recorders_are_the_same() -> None:
+    assert run_recorder(LEAVES, RECORDER_C) == run_recorder(LEAVES, RECORDER_PYTHON)
+
+
+TAPES = """
+import gc, threading, wiregrad as wg
+names = {}
+def name(value):
+    tape = value._tape
+    return names.setdefault(tape.serial, len(names)), value._index
+x, w = wg.Value(0.5), wg.Value(0.25)
+def steps():
+    a = x * w; yield a
+    b = w + 1.0; yield b
+    other = wg.Value(3.0); yield other * other
+    a.backward(); yield x * w
+    c = other.tanh(); yield c
+    yield c * x
+    wg.grad(lambda t: t * 2.0)(1.0); yield other * 2.0
+    with wg.no_grad(): x * w
+    yield wg.Value(1.0) * wg.Value(2.0)
+    x.data = 0.75; yield x * x
+    constant = x.detach(); yield constant * w
+    del a, b, c; yield x * wg.Value(1.0)
+kept = []
+for value in steps():
+    kept.append(value); print(name(value))
+found = []
+def in_thread():
+    for value in steps():
+        kept.append(value); found.append(name(value))
+# One thread: the system may give a second one the identifier of the first, or not.
+thread = threading.Thread(target=in_thread); thread.start(); thread.join()
+one, two = steps(), steps()
+for first, second in zip(one, two):
+    print(name(first), name(second))
+print(found, name(x * w))
+"""
+
+
+def test_both_recorders_use_the_same_tapes() -> None:
+    assert run_recorder(TAPES, RECORDER_C) == run_recorder(TAPES, RECORDER_PYTHON)
+
+
+def test_a_hook_that_a_signal_registers_during_a_sweep_leaves_the_gradient_right() -> None:
+    x = wg.Value(0.5)
+    y = x
+    for _ in range(300_000):
+        y = y * 1.0
+    fired: list[object] = []
+    seen: list[float] = []
+
+    def register(*_: object) -> None:
+        fired.append(None)
+        x.register_hook(seen.append)
+
+    old = signal.signal(signal.SIGVTALRM, register)
+    try:
+        for k in range(1, 4):
+            # In processor time: the signal comes during the sweep, or soon after it.
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0005 * k)
+            y.backward()
+            while len(fired) < k:
+                pass
+    finally:
+        signal.signal(signal.SIGVTALRM, old)
+
+    assert x.grad == 3.0
+    assert set(seen) == {1.0}
 
 
 def use_many_ways(value: Any) -> None:

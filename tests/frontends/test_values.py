@@ -18,6 +18,8 @@ import wiregrad as wg
 from wiregrad.errors import EscapeError, GradientError, MutationError, NoRuleError, OperandError, ShapeError
 from wiregrad.frontends.recording.tape import MAX_TAPE_ROWS, STRIDE
 
+from ..support.sampling import choose_count
+
 
 def test_the_neuron() -> None:
     x1, w1, x2, w2 = (wg.Value(x) for x in (2.0, -3.0, 0.0, 1.0))
@@ -220,7 +222,6 @@ def test_a_buffer_edited_after_forward_does_not_matter() -> None:
         (True, GradientError),
         ([[1.0], [1.0, 2.0]], ShapeError),
         ("text", OperandError),
-        (np.array([1.0], np.float16), GradientError),
         ({}, OperandError),
     ],
 )
@@ -361,11 +362,12 @@ def test_values_of_two_recordings_meet() -> None:
 def test_an_expression_longer_than_a_recording_is_one_expression() -> None:
     x, y = wg.Value(0.5), wg.Value(2.0)
     total = wg.Value(0.0)
-    for k in range(MAX_TAPE_ROWS // 2):
+    # Nine rows each: more than one recording, or more than four.
+    steps = choose_count(MAX_TAPE_ROWS // 6, MAX_TAPE_ROWS // 2)
+    for k in range(steps):
         # The product of a leaf and a number begins a new recording once the old one is long.
         total = total + (x * 2.0 - y).relu() * (x * float(k % 3)) + (y * 0.001).tanh()
     total.backward()
-    steps = MAX_TAPE_ROWS // 2
 
     assert x.grad == 0.0
     assert y.grad == pytest.approx(steps * 0.001 * (1 - np.tanh(0.002) ** 2), rel=1e-9)
@@ -386,7 +388,7 @@ def test_a_chain_of_a_million_nodes_is_recorded_differentiated_and_freed() -> No
 
 def test_threads_give_the_serial_bits() -> None:
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(1000, 3))
+    points = rng.normal(size=(choose_count(300, 1000), 3))
 
     def f(x: wg.Value) -> wg.Value:
         return (np.tanh(x) * x).sum() + x[0] * x[1] / (1.0 + x[2] * x[2])

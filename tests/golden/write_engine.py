@@ -22,7 +22,6 @@ from engine_formulas import AS_PEOPLE_WRITE, AT, BUILT, FOUND, QUERIES, REPEATED
 import wiregrad as wg
 from wiregrad.backends import RunRecord
 from wiregrad.backends.interpreter import bind_inputs, run_all_outputs
-from wiregrad.codegen import page
 from wiregrad.dtypes import format_short
 from wiregrad.errors import FormulaError, suggest_name
 from wiregrad.explorer.circuit_views import CircuitViews
@@ -37,7 +36,11 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent
 from wiregrad.passes import insert_splitters
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
+from write_page_ops import find_math_functions, write_page_ops
+
 ROOT = Path(__file__).parents[2]
+
 OPS_FILE = ROOT / "web/src/engine/ops.generated.ts"
 GOLDEN_FILE = ROOT / "web/golden/engine.json"
 SEED = 6
@@ -171,7 +174,7 @@ def _written_paths(run: RunRecord, name: str) -> dict[str, Any]:
 @cache
 def _is_exact(op: Any) -> bool:
     """Return whether value and slopes of an op are made of exactly rounded operations alone."""
-    return not isinstance(op, Elementwise) or page.find_math_functions(op) <= ROUNDED_EXACTLY
+    return not isinstance(op, Elementwise) or find_math_functions(op) <= ROUNDED_EXACTLY
 
 
 def circuits() -> Iterator[dict[str, Any]]:
@@ -284,7 +287,7 @@ def _json(entry: Any) -> str:
 
 def files() -> dict[Path, str]:
     """Return what each file should hold."""
-    return {OPS_FILE: page.write_page_ops(), GOLDEN_FILE: document()}
+    return {OPS_FILE: write_page_ops(), GOLDEN_FILE: document()}
 
 
 def main() -> None:

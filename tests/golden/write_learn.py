@@ -1,7 +1,8 @@
 """Write what ties the questions of the page to Python: every sentence in TypeScript, and golden questions.
 
 A golden entry is a formula, a seed, the questions that Python draws from them, the verdicts on a few answers to each,
-and a quiz that is answered by a fixed rule. The same seeds give the same text.
+and a quiz that is answered by a fixed rule. A second file has simulated learners who worked through the lessons: the
+logs that the page would keep, and what they add up to. The same seeds give the same text.
 """
 
 from __future__ import annotations
@@ -17,13 +18,20 @@ from wiregrad.errors import NoQuestionError
 from wiregrad.frontends import parse_formula
 from wiregrad.learn import sentences
 from wiregrad.learn.drawing import EXERCISES
+from wiregrad.learn.lessons import build_course_data, load_course
 from wiregrad.learn.questions import Question
 from wiregrad.learn.quiz import KINDS, QuestionSource, Quiz, judge_answer
 from wiregrad.learn.quiz_run import show_number
 
+sys.path.insert(0, str(Path(__file__).parent))
+from simulated_learners import enroll
+
 ROOT = Path(__file__).parents[2]
 SENTENCES_FILE = ROOT / "web/src/learn/sentences.generated.ts"
 GOLDEN_FILE = ROOT / "web/golden/learn.json"
+LESSONS_FILE = ROOT / "web/golden/lessons.json"
+LEARNERS = (1, 15, 34, 38)
+"""The learners of the golden file; a test marked `full` compares all hundred."""
 SEEDS = 20
 """How many seeds the golden file has; a test marked `full` compares 500."""
 PAGE_KINDS = tuple(kind for kind in KINDS if kind != "rule")
@@ -137,9 +145,27 @@ def write_document(seeds: Sequence[int]) -> str:
     return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
+def work_through_lessons(number: int) -> dict[str, Any]:
+    """Return what the page would keep of a simulated learner, by lesson."""
+    learner = enroll(number)
+    lessons = {lesson.key: asdict(learner.work_through(lesson)) for lesson in load_course()}
+    return {"learner": number, "beliefs": [belief.key for belief in learner.beliefs], "lessons": lessons}
+
+
+def write_lessons(learners: Sequence[int]) -> str:
+    """Return the lessons, and what some learners did in them; one learner stands on one line."""
+    course = json.dumps(build_course_data()["course"], ensure_ascii=False, separators=(",", ":"))
+    lines = [json.dumps(work_through_lessons(k), ensure_ascii=False, separators=(",", ":")) for k in learners]
+    return f'{{"course":{course},\n"learners":[\n' + ",\n".join(lines) + "\n]}\n"
+
+
 def main() -> None:
     """Write the files."""
-    files = {SENTENCES_FILE: write_sentences(), GOLDEN_FILE: write_document(range(SEEDS))}
+    files = {
+        SENTENCES_FILE: write_sentences(),
+        GOLDEN_FILE: write_document(range(SEEDS)),
+        LESSONS_FILE: write_lessons(LEARNERS),
+    }
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -25,6 +25,7 @@ from wiregrad.inspect.flight_recorder.training_steps import (
     flatten_leaves,
 )
 
+from ..support.sampling import choose_count
 from .test_flow import HOSTILE, check_svg, elements, texts
 
 
@@ -506,7 +507,7 @@ def test_flights_of_no_and_of_few_steps_are_drawn_and_said(flight: Any) -> None:
 def test_a_long_flight_of_many_groups_makes_a_small_picture() -> None:
     flight = Flight()
     rng = np.random.default_rng(0)
-    for _ in range(1500):
+    for _ in range(choose_count(700, 1500)):
         params = {f"group{k}": rng.normal(size=2) for k in range(30)}
         flight.step(1.0, params, params)
     svg = flight.to_svg()

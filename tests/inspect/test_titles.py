@@ -14,7 +14,7 @@ import wiregrad as wg
 from wiregrad.cli import main
 from wiregrad.explorer.circuit_views import CircuitViews
 from wiregrad.explorer.page_data import build_page_data
-from wiregrad.ir.node_titles import NodeReference, binding_level, shorten_middle
+from wiregrad.ir.circuit import NodeReference, binding_level, shorten_middle
 
 from ..support.lecture_mlp import make_model
 

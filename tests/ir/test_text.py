@@ -22,6 +22,8 @@ from wiregrad.errors import (
 from wiregrad.ir import Place
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
 
+from ..support.sampling import choose_count
+
 EXPRESSION = """\
 circuit f
 input a, b, c
@@ -230,7 +232,8 @@ def test_ten_thousand_mutated_texts_are_circuits_or_typed_errors() -> None:
         '"',
     ]
     good = 0
-    for _ in range(10_000):
+    count = choose_count(2_500, 10_000)
+    for _ in range(count):
         text = rng.choice(texts)
         for _ in range(rng.randrange(1, 5)):
             at, end = sorted(rng.choices(range(len(text) + 1), k=2))
@@ -242,4 +245,4 @@ def test_ten_thousand_mutated_texts_are_circuits_or_typed_errors() -> None:
         except wg.WiregradError as error:
             assert str(error)
 
-    assert 100 < good < 9_900
+    assert count / 100 < good < count * 0.99

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import zlib
 from collections.abc import Iterable
@@ -18,18 +17,19 @@ from wiregrad.ops.array_ops import Linear, Reduction
 
 from ..support.array_checks import elementwise_ops, list_array_checks
 from ..support.compare import PlannedCheck
-from ..support.function_checks import CheckSubject, find_unsampled, list_subjects, plan_checks
+from ..support.function_checks import CheckSubject, find_unsampled, list_subjects, plan_checks, plan_precision_checks
+from ..support.sampling import choose_count
 
 SUBJECTS = {subject.name: subject for subject in list_subjects()}
 ELEMENTWISE = {op.name: op for op in elementwise_ops()}
-SHARE = 1.0 if "WIREGRAD_TEST_ALL" in os.environ else 0.45
-"""Share of the checks that are run."""
+PERCENT = choose_count(30, 100)
+"""Which part of the checks is run."""
 
 
-def draw_sample(name: str, planned: Iterable[PlannedCheck]) -> list[PlannedCheck]:
+def draw_sample(name: str, planned: Iterable[PlannedCheck], percent: float = PERCENT) -> list[PlannedCheck]:
     """Return a random share of the checks of a function or op, the same in every run."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
-    return [check for check in planned if rng.random() < SHARE]
+    return [check for check in planned if 100 * rng.random() < percent]
 
 
 def failures(planned: Iterable[PlannedCheck]) -> list[str]:
@@ -50,6 +50,31 @@ def case_of(name: str) -> Any:
 def test_function(name: str) -> None:
     found = failures(draw_sample(name, plan_checks(SUBJECTS[name])))
 
+    assert not found, report(found)
+
+
+PRECISIONS = [np.dtype(np.float16), np.dtype(np.longdouble)]
+PARTS = 6
+"""Into how many tests the checks in other precisions are divided."""
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+def test_functions_in_other_precisions(dtype: Any, part: int) -> None:
+    percent = choose_count(10, 100)
+    planned = [
+        check
+        for subject in list(SUBJECTS.values())[part::PARTS]
+        for check in draw_sample(subject.name, plan_precision_checks(subject, dtype), percent)
+    ]
+    planned += [
+        check
+        for name in list(ELEMENTWISE)[part::PARTS]
+        for check in draw_sample(name, list_array_checks(ELEMENTWISE[name], [dtype]), percent)
+    ]
+    found = failures(planned)
+
+    assert len(planned) > 100
     assert not found, report(found)
 
 

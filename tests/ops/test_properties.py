@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +18,10 @@ import wiregrad as wg
 from wiregrad.errors import GradientError
 from wiregrad.frontends.recording import tape as tapes
 
-EXAMPLES = 250 if "WIREGRAD_TEST_ALL" in os.environ else 100
-"""How many examples a property is tried on; `make test-all` sets the variable."""
+from ..support.sampling import choose_count
+
+EXAMPLES = choose_count(60, 250)
+"""How many examples a property is tried on."""
 PROPERTY = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 MACHINE = settings(PROPERTY, max_examples=2 * EXAMPLES, stateful_step_count=50)
 Shape = tuple[int, ...]

@@ -17,8 +17,14 @@ import scipy.linalg
 import wiregrad as wg
 from wiregrad.errors import NonFiniteError
 from wiregrad.ops import TABLE, Advice
-from wiregrad.ops.advice import GENERAL_REMEDIES, Surroundings, find_advice, only_moves_elements, remedies_of
-from wiregrad.ops.faults import forward_fault
+from wiregrad.ops.advice import (
+    GENERAL_REMEDIES,
+    Surroundings,
+    find_advice,
+    forward_fault,
+    only_moves_elements,
+    remedies_of,
+)
 
 TABLE.load_deferred()
 EPS, TINY = 1e-6, 1e-30

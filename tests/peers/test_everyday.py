@@ -19,9 +19,8 @@ REFUSED = {
     "shuffle_by_permutation": "write `x[rng.permutation(len(x))]`",
     "complex_square_root": "np.sqrt(x.astype(complex))",
     "masked_array_sum": "fill it first",
-    "half_precision": "write x.astype(np.float32)",
-    "sine_and_exponential_integrals": "scipy.special.expi has no rule",
-    "detrend_and_smooth": "scipy.signal.savgol_filter has no rule",
+    "sine_and_exponential_integrals": "@wg.op(partials=lambda x, y: (np.exp(x) / x,))",
+    "detrend_and_smooth": "write scipy.ndimage.convolve1d(x, scipy.signal.savgol_coeffs(n, k), mode='nearest')",
 }
 """Snippets that end in an error of wiregrad's, each with a part of its message: the line to write instead."""
 ANALYTIC = [name for name, snippet in SNIPPETS.items() if snippet.analytic]

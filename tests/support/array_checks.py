@@ -13,10 +13,9 @@ from wiregrad.ops import TABLE, Elementwise
 
 from .compare import (
     FLOAT32,
-    FLOAT32_TOLERANCE,
     FLOAT64,
-    LAYOUT_TOLERANCE,
     MODES_TOLERANCE,
+    TOLERANCES,
     PlannedCheck,
     assert_near,
     copy_in_layout,
@@ -30,10 +29,10 @@ from .compare import (
 from .op_checks import smooth_slots
 
 
-def list_array_checks(op: Elementwise) -> Iterator[PlannedCheck]:
+def list_array_checks(op: Elementwise, dtypes: Sequence[Any] = (FLOAT64, FLOAT32)) -> Iterator[PlannedCheck]:
     """Return the checks of an elementwise op on arrays: of size 0 and 1, broadcast, in every dtype and layout."""
     for what, columns in _sample_arrays(op):
-        for dtype in (FLOAT64, FLOAT32):
+        for dtype in dtypes:
             for layout in distinct_layouts(columns):
                 xs = [copy_in_layout(x.astype(dtype) if x.dtype.kind == "f" else x, layout) for x in columns]
                 yield from BroadcastCase(op, f"{op.name}, {what}, {dtype} {layout}", xs).list_checks()
@@ -134,7 +133,7 @@ class BroadcastCase:
 
     def check_gradient(self, slot: int) -> None:
         """The gradient is the sum of the gradients of single numbers."""
-        columns = [x.ravel().tolist() for x in np.broadcast_arrays(*self.xs)]
+        columns = [_without_long_doubles(x).ravel().tolist() for x in np.broadcast_arrays(*self.xs)]
         sent = [_scalar_slopes(self.op, point)[slot] for point in zip(*columns, strict=True)]
         if not isinstance(self._recorded_run[1], Value):
             sent = [0.0] * len(sent)
@@ -143,11 +142,13 @@ class BroadcastCase:
         shape = self.xs[slot].shape
         stretched = tuple(k for k in range(products.ndim) if ((1,) * (products.ndim - len(shape)) + shape)[k] == 1)
         wanted = products.sum(axis=stretched).reshape(shape)
+        # What is too large for float16 is infinite there.
+        wanted = np.where(np.abs(wanted) > np.finfo(self.xs[slot].dtype).max, np.copysign(np.inf, wanted), wanted)
         scale = np.maximum(1.0, np.abs(products).sum(axis=stretched).reshape(shape))
         assert_near(
             self.gradients[slot],
             wanted,
-            LAYOUT_TOLERANCE if self.xs[slot].dtype == FLOAT64 else FLOAT32_TOLERANCE,
+            TOLERANCES[self.xs[slot].dtype],
             scale,
         )
 
@@ -160,7 +161,7 @@ class BroadcastCase:
             _, pushed = jvp(self.apply_op, [x[()] for x in leaves], direction)
             products = [g * u for g, u in zip(self.gradients.values(), direction, strict=True)]
             scale = max(1.0, *(tolerance_scale(np.asarray(product)) * max(1, np.size(product)) for product in products))
-            tolerance = MODES_TOLERANCE if leaves[0].dtype == FLOAT64 else FLOAT32_TOLERANCE
+            tolerance = MODES_TOLERANCE if leaves[0].dtype == FLOAT64 else TOLERANCES[leaves[0].dtype]
             assert_near(
                 real_inner_product(self.weights, pushed), sum(float(np.sum(p)) for p in products), tolerance, scale
             )
@@ -171,7 +172,8 @@ class BroadcastCase:
         wanted = np.stack([data_of(self.apply_op(*[x[()] for x in column])) for column in zip(*rows, strict=True)])
         got = vmap(self.apply_op)(*[np.stack(pair) for pair in rows])
         assert np.shape(got) == wanted.shape, f"shape {np.shape(got)}, wanted {wanted.shape}"
-        assert_near(np.asarray(got), wanted, 1e-15 if wanted.dtype == FLOAT64 else FLOAT32_TOLERANCE)
+        exact = wanted.dtype == FLOAT64 or wanted.dtype.kind not in "fc"
+        assert_near(np.asarray(got), wanted, 1e-15 if exact else TOLERANCES[wanted.dtype])
 
     def check_unchanged(self) -> None:
         """Nothing was changed in place."""
@@ -180,6 +182,10 @@ class BroadcastCase:
         _ = again.gradients
         for got, wanted in zip(self.xs, copies, strict=True):
             assert_near(got, wanted, 0.0)
+
+
+def _without_long_doubles(x: Any) -> Any:
+    return x.astype(FLOAT64) if x.dtype == np.longdouble else x
 
 
 @cache

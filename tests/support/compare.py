@@ -20,6 +20,13 @@ MODES_TOLERANCE = 1e-12
 LAYOUT_TOLERANCE = 1e-12
 FLOAT32_TOLERANCE = 1e-3
 """Tolerances, relative to the larger of 1 and the wanted number."""
+TOLERANCES = {
+    FLOAT64: LAYOUT_TOLERANCE,
+    FLOAT32: FLOAT32_TOLERANCE,
+    np.dtype(np.longdouble): LAYOUT_TOLERANCE,
+    np.dtype(np.float16): 0.03,
+}
+"""Tolerance of results in each dtype, beside those in float64."""
 
 
 class PlannedCheck(NamedTuple):

@@ -6,6 +6,7 @@ counted without running them. A check that fails raises AssertionError with name
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,7 +16,6 @@ from typing import Any, cast
 import numpy as np
 
 from wiregrad.api.values import Value, jvp, trace, vjp, vmap
-from wiregrad.dtypes import DTYPES
 from wiregrad.errors import WiregradError
 from wiregrad.ops import TABLE
 from wiregrad.ops.array_ops import ArrayOp, Blocking
@@ -25,10 +25,10 @@ from .compare import (
     FLOAT32,
     FLOAT32_TOLERANCE,
     FLOAT64,
-    LAYOUT_TOLERANCE,
     MODES_TOLERANCE,
     SECOND_ORDER_TOLERANCE,
     STENCIL_TOLERANCE,
+    TOLERANCES,
     PlannedCheck,
     assert_near,
     copy_in_layout,
@@ -53,7 +53,7 @@ ROUNDED_FUNCTIONS: dict[str, str] = {
     ),
     **dict.fromkeys(
         "rfft ihfft fftn ifftn rfftn irfftn fft2 ifft2 rfft2 irfft2".split(),
-        "wires have no complex64, so float32 is transformed in float64; several axes are scaled one by one",
+        "several axes are scaled one by one",
     ),
     "float_power": "NumPy's two powers round differently",
     **dict.fromkeys("norm vector_norm".split(), "a root of a number and of an array differ in NumPy, in the last bit"),
@@ -147,6 +147,38 @@ def plan_checks(subject: CheckSubject) -> Iterator[PlannedCheck]:
             for layout in case.layouts:
                 if (dtype, layout) != (FLOAT64, "given"):
                     yield from LayoutCase(case, dtype, layout).list_checks()
+
+
+def plan_precision_checks(subject: CheckSubject, dtype: Any) -> Iterator[PlannedCheck]:
+    """Return the checks of a subject in float16 or long double, at samples that are rounded to it.
+
+    Functions of SciPy refuse these dtypes, and where NumPy refuses one, so must we.
+    """
+    if subject.name in VALUE_DEPENDENT or str(getattr(subject.reference, "__module__", "")).startswith("scipy"):
+        return
+    for number, (*args, settings) in enumerate(subject.samples(np.random.default_rng(7))):
+        with np.errstate(all="ignore"):
+            rounded = [_round_argument(arg, dtype) for arg in args]
+            rounded_settings = {key: _round_argument(value, dtype) for key, value in settings.items()}
+        original = SampleCase(subject, f"{subject.name}, sample {number}", rounded, rounded_settings)
+        if not original.is_complex:
+            yield from PrecisionCase(original, dtype, "given").list_checks()
+
+
+VALUE_DEPENDENT = {
+    "polydiv": "drops leading coefficients that are small",
+    "stats.kurtosis": "of two numbers, so that everything cancels",
+    "partition": "NumPy leaves the order of the other elements open",
+    "multigammaln": "of SciPy, computed in float64",
+}
+"""Functions that are not compared in other precisions, and why."""
+
+
+def _round_argument(arg: Any, dtype: Any) -> Any:
+    """Return an argument rounded to a dtype, in float64."""
+    if isinstance(arg, float):
+        return float(dtype.type(arg))
+    return _convert_argument(_convert_argument(arg, dtype, "given"), FLOAT64, "given")
 
 
 class SampleCase:
@@ -304,10 +336,6 @@ class SampleCase:
             if self.subject.name == "logm" and self.dtype == FLOAT32:
                 # SciPy may return complex numbers whose imaginary parts are rounding errors.
                 continue
-            if wanted.dtype == np.complex64 and "complex64" not in DTYPES:
-                # Wires have no complex64: what NumPy computes from float32 is complex128.
-                assert (got.dtype, got.shape) == (np.complex128, wanted.shape)
-                continue
             assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), (
                 f"{got.dtype}{got.shape}, wanted {wanted.dtype}{wanted.shape}"
             )
@@ -379,7 +407,12 @@ class SampleCase:
             real_inner_product(np.asarray(g), u) for g, u in zip(self.gradients, self.direction, strict=True)
         )
         scale = sum(float(np.abs(np.asarray(g) * u).sum()) for g, u in zip(self.gradients, self.direction, strict=True))
-        assert_near(forward, backward, MODES_TOLERANCE if self.dtype == FLOAT64 else FLOAT32_TOLERANCE, max(1.0, scale))
+        assert_near(
+            forward,
+            backward,
+            MODES_TOLERANCE if self.dtype == FLOAT64 else TOLERANCES[self.dtype],
+            max(1.0, scale),
+        )
         for tangent, output in zip(
             pushed, [y for y, moves in zip(self.outputs, self.output_moves, strict=True) if moves], strict=True
         ):
@@ -447,7 +480,7 @@ class SampleCase:
         )
         for one, wanted in zip(got, _stack_columns(singles), strict=True):
             assert np.shape(one) == wanted.shape, f"shape {np.shape(one)}, wanted {wanted.shape}"
-            assert_near(np.asarray(one), wanted, LAYOUT_TOLERANCE if self.dtype == FLOAT64 else FLOAT32_TOLERANCE)
+            assert_near(np.asarray(one), wanted, TOLERANCES[self.dtype])
 
     def check_vmap_gradient(self) -> None:
         """The gradient of a batch is the batch of gradients."""
@@ -457,7 +490,7 @@ class SampleCase:
             gradients = pull(tuple(np.stack([w] * 3) for w in self.weights))
             for got, wanted in zip(gradients, _stack_columns(singles), strict=True):
                 assert np.shape(got) == wanted.shape, f"shape {np.shape(got)}, wanted {wanted.shape}"
-                assert_near(np.asarray(got), wanted, LAYOUT_TOLERANCE if self.dtype == FLOAT64 else FLOAT32_TOLERANCE)
+                assert_near(np.asarray(got), wanted, TOLERANCES[self.dtype])
 
 
 class LayoutCase(SampleCase):
@@ -484,10 +517,6 @@ class LayoutCase(SampleCase):
             for slot in range(len(self.leaves)):
                 yield self._make_check(f"gradient {slot}", partial(self.check_gradient, slot))
 
-    @property
-    def _layout_tolerance(self) -> float:
-        return LAYOUT_TOLERANCE if self.dtype == FLOAT64 else FLOAT32_TOLERANCE
-
     def check_near_float64(self) -> None:
         """The value is near that in float64."""
         for got, wanted in zip(self.outputs, self.original.outputs, strict=True):
@@ -496,7 +525,36 @@ class LayoutCase(SampleCase):
     def check_gradient(self, slot: int) -> None:
         """The gradient is that of the original case."""
         wanted = np.asarray(self.original.gradients[slot])
-        assert_near(np.asarray(self.gradients[slot]), wanted, self._layout_tolerance, tolerance_scale(wanted))
+        assert_near(np.asarray(self.gradients[slot]), wanted, TOLERANCES[self.dtype], tolerance_scale(wanted))
+
+
+class PrecisionCase(LayoutCase):
+    """A case in float16 or long double."""
+
+    @property
+    def _value_tolerance(self) -> float:
+        if not self.subject.tolerance:
+            return 0.0
+        return 2.0 * float(np.finfo(np.float16).eps) if self.dtype == np.float16 else self.subject.tolerance
+
+    def list_checks(self) -> Iterator[PlannedCheck]:
+        """Return the checks; if NumPy refuses the dtype, only that we do."""
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore", RuntimeWarning)
+                assert isinstance(self.numpy_outputs, list)
+        except TypeError:
+            yield PlannedCheck(f"{self.name}, {self.dtype}: refusal", without_warnings(self.check_refusal))
+        else:
+            yield from super().list_checks()
+
+    def check_refusal(self) -> None:
+        """A function that NumPy refuses raises an error that says so, before any gradient is asked for."""
+        try:
+            assert isinstance(self.outputs, list)
+        except TypeError:
+            return
+        raise AssertionError("NumPy refuses it, and here it is computed")
 
 
 def _five_point_slope(at: Callable[[float], float]) -> float:
@@ -509,8 +567,8 @@ def _convert_argument(arg: Any, dtype: Any, layout: str) -> Any:
     """Return an argument in a dtype and layout; anything but arrays and floats is unchanged."""
     if isinstance(arg, np.ndarray):
         return copy_in_layout(arg.astype(dtype) if arg.dtype.kind == "f" else arg, layout)
-    if isinstance(arg, float) and dtype == FLOAT32:
-        return np.float32(arg)
+    if isinstance(arg, float) and dtype != FLOAT64:
+        return dtype.type(arg)
     if isinstance(arg, list | tuple) and any(isinstance(part, np.ndarray | list | tuple) for part in arg):
         return (
             type(arg)([_convert_argument(part, dtype, layout) for part in arg]) if type(arg) in (list, tuple) else arg
@@ -519,7 +577,7 @@ def _convert_argument(arg: Any, dtype: Any, layout: str) -> Any:
 
 
 def _is_leaf(arg: Any) -> bool:
-    return isinstance(arg, float | np.float32) or (isinstance(arg, np.ndarray) and arg.dtype.kind in "fc")
+    return isinstance(arg, float | np.floating) or (isinstance(arg, np.ndarray) and arg.dtype.kind in "fc")
 
 
 def _iterate_leaves(args: Sequence[Any]) -> Iterator[Any]:

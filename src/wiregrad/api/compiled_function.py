@@ -4,15 +4,25 @@ Kept true: no stale result. A replay counts only if everything that steered Pyth
 function was recorded. Otherwise another recording is tried; if none is valid, the function runs and is recorded anew.
 Recordings are told apart by what they assume about a call: structure, shapes, dtypes, arguments that are no real
 numbers, the convention for kinks.
+
+The recordings of one kind of call form a tree (`VariantTree`): where a check of one does not hold, the next one to try
+is the one that was recorded when this check had failed before. Both went the same way up to there. A `RecordingBudget`
+decides whether another recording pays.
+
+At the end, batches: many calls at once, each row along its own branches (`answer_batch`). The arguments have the
+structure of a call, with a vector in place of each number. The first row is answered by an ordinary call, which finds
+or makes a recording. That recording runs on all rows that are left, and answers those at which each of its checks
+holds; then comes the first row that is left. So rows are grouped by the branches that they take, and no row is answered
+by a recording that is not valid there. What is left after some rounds, and what has no native code, is answered call by
+call.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-import operator
 import sys
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,14 +30,22 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from os.path import basename
 from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wiregrad.backends.replay_engines import InterpreterReplay, NativeReplay, RecordingReplay, make_replay
+from wiregrad.backends.replay_engines import (
+    ArrayReplay,
+    Flip,
+    InterpreterReplay,
+    NativeReplay,
+    RecordingReplay,
+    make_replay,
+)
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_brief_number
-from wiregrad.errors import GradientError, OperandError, short_repr
-from wiregrad.frontends.recording.arguments import LEAF, ContainerTree, unflatten
+from wiregrad.errors import GradientError, InterpreterWarning, OperandError, ShapeError, short_repr
+from wiregrad.frontends.recording.arguments import LEAF, ContainerTree, flatten, unflatten
 from wiregrad.frontends.recording.session import (
     Argnames,
     Argnums,
@@ -47,16 +65,25 @@ from wiregrad.frontends.replay.recorded_calls import (
     ValuesGivenError,
     certify,
     plain_result,
+    write_parser,
+    write_restorer,
 )
-from wiregrad.frontends.transforms.derivatives import make_value_and_grad
+from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_value_and_grad
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, chosen_convention
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The context variable that holds NumPy's error handling, if this version of NumPy has one."""
-MAX_RECORDINGS = 64
-"""Default number of recordings of one function that are kept."""
+MAX_RECORDINGS = 256
+"""Maximum number of recordings of one function where no limit was given."""
+FREE_RECORDINGS = 4
+"""Recordings that are made before it is asked whether they pay."""
+MAX_SKIPPED_CALLS = 256
+"""Maximum number of calls in a row that run the function without trying its recordings."""
+PLAIN_SHARE = 0.02
+"""The share of the time of calls that ran the function itself which recordings may take on top of what they save."""
+UNPROFITABLE = "its branches vary so much that recording them costs more than replaying saves"
 MAX_UNDONE_RECORDINGS = 3
 """A function is not recorded again after this many recordings that changed outside state."""
 CHANGES_OUTSIDE = "it changes what it uses from outside"
@@ -75,7 +102,7 @@ def compile(
     *,
     argnums: Argnums | None = None,
     argnames: Argnames | None = None,
-    limit: int = MAX_RECORDINGS,
+    limit: int | None = None,
 ) -> CompiledFunction[..., Any]: ...
 @overload
 def compile(
@@ -83,19 +110,20 @@ def compile(
     *,
     argnums: Argnums | None = None,
     argnames: Argnames | None = None,
-    limit: int = MAX_RECORDINGS,
+    limit: int | None = None,
 ) -> CompiledFunction[P, Result]: ...
 def compile(
     f: Callable[..., Any],
     *,
     argnums: Argnums | None = None,
     argnames: Argnames | None = None,
-    limit: int = MAX_RECORDINGS,
+    limit: int | None = None,
 ) -> CompiledFunction[..., Any]:
     """Return a function that records f on its first call and then replays the recording, natively if possible.
 
-    A call that takes another branch is recorded too; at most `limit` recordings are kept. `argnums` and `argnames`
-    select the arguments that `value_and_grad` differentiates by.
+    Branches that only compute numbers are recorded with both arms. A call that takes another branch elsewhere is
+    recorded too, as long as recordings save more time than they cost, or, with `limit`, up to that many recordings.
+    `argnums` and `argnames` select the arguments that `value_and_grad` differentiates by.
 
     >>> def huber(x):
     ...     return 0.5 * x * x if abs(x) < 1.0 else abs(x) - 0.5
@@ -105,12 +133,12 @@ def compile(
     >>> fast.value_and_grad(-3.0)
     (2.5, -1.0)
     >>> fast.info.calls, len(fast.info.variants)
-    (4, 2)
+    (4, 1)
     """
     check_callable(f)
     if isinstance(f, CircuitGraph):
         raise OperandError("wg.compile takes a Python function; a circuit compiles itself: circuit.compile()")
-    if type(limit) is not int or limit < 1:
+    if limit is not None and (type(limit) is not int or limit < 1):
         raise OperandError(f"limit is the number of recordings to keep, at least 1; got {short_repr(limit)}")
     return CompiledFunction(f, argnums, limit, argnames)
 
@@ -161,16 +189,31 @@ class CompileInfo(Report):
 class RecordedVariant:
     """A recording that is kept: how it is replayed, and how its results are put together."""
 
-    __slots__ = ("_single", "flip", "hits", "is_real", "number", "quick", "recording", "replay")
+    __slots__ = (
+        "_single",
+        "flip",
+        "hits",
+        "is_real",
+        "number",
+        "quick",
+        "quick_gradient",
+        "recording",
+        "replay",
+        "siblings",
+    )
 
     def __init__(self, recording: CertifiedRecording, replay: RecordingReplay, flip: str, number: int) -> None:
         self.replay = replay
         self.flip = flip
         self.number = number
         self.hits = 0
+        self.siblings: dict[int | None, RecordedVariant] = {}
+        """The variants that were recorded when a check of this one had failed, by the number of the check."""
         self._single = recording.tree.kind is LEAF and bool(recording.moving)
         self.quick = replay.single_result_builtin() if self._single and isinstance(replay, NativeReplay) else None
-        """A function of floats that returns the result, or None if Python would take another branch."""
+        """A function of floats that returns the result, a float; anything else if Python would branch differently."""
+        self.quick_gradient: Callable[..., Any] | None = None
+        """A function of floats that returns the result and its gradient as a tuple; anything else if it flipped."""
         self.is_real = self._single and isinstance(recording.results[0], float | np.floating)
         """Whether the result is one real number that depends on the inputs."""
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
@@ -178,10 +221,10 @@ class RecordedVariant:
         self.recording = replace(recording, inputs=[], results=constants)
 
     def replay_value(self, inputs: Sequence[Any]) -> Any:
-        """Return the function's result at a point, or `BRANCH_FLIPPED` if Python would take another branch."""
+        """Return the function's result at a point, or a `Flip` if Python would take another branch."""
         outputs = self.replay.compute_results(inputs)
-        if outputs is None:
-            return BRANCH_FLIPPED
+        if isinstance(outputs, Flip):
+            return outputs
         return outputs[0] if self._single else self._build_result(outputs)
 
     def _build_result(self, outputs: Sequence[Any]) -> Any:
@@ -191,11 +234,6 @@ class RecordedVariant:
             leaves[k] = output
         return unflatten(self.recording.tree, leaves)
 
-    def replay_gradient(self, inputs: Sequence[Any]) -> Any:
-        """Return the result and its gradients, or `BRANCH_FLIPPED` if Python would take another branch."""
-        value_and_gradient = self.replay.compute_gradient(inputs) if self.is_real else None
-        return BRANCH_FLIPPED if value_and_gradient is None else value_and_gradient
-
     def summarize(self) -> VariantInfo:
         """Return a summary of the recording."""
         circuit = self.recording.circuit
@@ -204,14 +242,140 @@ class RecordedVariant:
         return VariantInfo(nodes, len(self.recording.checks), replay.tier, replay.reason, self.hits, self.flip)
 
 
+Query = Callable[[RecordedVariant, Sequence[Any]], Any]
+"""Asks a variant for something at a point; returns a `Flip` if Python would take another branch."""
+
+
+class VariantTree:
+    """The variants for calls of one kind; each but the first hangs at the check of another that failed before it."""
+
+    __slots__ = ("recent", "root", "variants")
+
+    def __init__(self) -> None:
+        self.variants: list[RecordedVariant] = []
+        self.root: RecordedVariant | None = None
+        self.recent: RecordedVariant | None = None
+        """The variant that was valid last; it is tried first."""
+
+    def ask(self, query: Query, inputs: Sequence[Any]) -> Any:
+        """Return the answer of the variant that is valid at a point; a `FailedWalk` if none is."""
+        recent = self.recent
+        if recent is not None:
+            answer = query(recent, inputs)
+            if type(answer) is not Flip:
+                recent.hits += 1
+                return answer
+        last = None
+        check = None
+        variant = self.root
+        while variant is not None:
+            last = variant
+            answer = query(variant, inputs)
+            if type(answer) is not Flip:
+                variant.hits += 1
+                self.recent = variant
+                return answer
+            check = answer.check
+            variant = variant.siblings.get(check)
+        return FailedWalk(last, check)
+
+    def add(self, variant: RecordedVariant, walk: FailedWalk) -> None:
+        """Add a variant where a walk ended; if another thread was faster, the variant that was there is replaced."""
+        self.variants.append(variant)
+        self.recent = variant
+        if walk.last is None:
+            self.root = variant
+        else:
+            walk.last.siblings[walk.check] = variant
+
+
+@dataclass(frozen=True)
+class FailedWalk:
+    """Where a walk through a tree ended without a valid variant."""
+
+    last: RecordedVariant | None
+    check: int | None
+
+
+NO_WALK = FailedWalk(None, None)
+"""The walk of a call for which there is no tree."""
+
+
+class QuickEntry:
+    """A kind of calls whose numbers are taken out of the arguments by a function made for them."""
+
+    __slots__ = ("parse", "restore", "spread", "tree")
+
+    def __init__(
+        self,
+        tree: VariantTree,
+        parse: Callable[..., tuple[Any, ...] | None],
+        restore: Callable[[Any], Any] | None,
+        spread: type | None,
+    ) -> None:
+        self.tree = tree
+        self.spread = spread
+        """Where the numbers are if native code can take them at once: `float` if the arguments are the numbers, else
+        the type of the only argument, which contains them; None if they have to be parsed."""
+        self.parse = parse
+        self.restore = restore
+        """Puts the gradient into the structure of the arguments; None if there is no gradient by them."""
+
+
+class RecordingBudget:
+    """Decides whether another recording pays, from what recordings cost so far and what replays saved.
+
+    >>> budget = RecordingBudget()
+    >>> budget.spent, budget.plain_seconds = 0.08, 1e-4
+    >>> budget.allows(records=10, hits=100), budget.allows(records=10, hits=10_000)
+    (False, True)
+    """
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        """Seconds that recordings took."""
+        self.plain_seconds: float | None = None
+        """Seconds that a call of the function itself takes; None if it was not measured."""
+        self.plain_calls = 0
+        """The number of calls that ran the function itself because no recording was valid."""
+        self.skips = 0
+        """The number of calls that run the function at once."""
+        self._patience = 1
+        self._hits = 0
+
+    def allows(self, records: int, hits: int) -> bool:
+        """Return whether the next recording is paid for by what replays have saved."""
+        if records < FREE_RECORDINGS:
+            return True
+        if self.plain_seconds is None:
+            return False
+        return self.spent * (records + 1) / records <= (hits + PLAIN_SHARE * self.plain_calls) * self.plain_seconds
+
+    def time_plain_call(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Make a call that runs the function itself, and note how long it takes."""
+        began = time.thread_time()
+        result = call(*arguments)
+        seconds = time.thread_time() - began
+        known = self.plain_seconds
+        self.plain_seconds = seconds if known is None else min(known * 1.05, 0.9 * known + 0.1 * seconds)
+        return result
+
+    def note_miss(self, hits: int) -> None:
+        """Skip recordings for some calls: the more often in a row none was valid, the more calls."""
+        self._patience = 1 if hits > self._hits else min(2 * self._patience, MAX_SKIPPED_CALLS)
+        self._hits = hits
+        self.skips = self._patience - 1
+        self.plain_calls += self._patience
+
+
 class VariantCache:
     """The recordings that were made with one state of everything that the function reads from outside."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
         self._f = f
-        self.groups: dict[Any, list[RecordedVariant]] = {}
-        self.quick: dict[tuple[Any, ...], list[RecordedVariant]] = {}
-        """The groups by `quick_key`, for simple calls."""
+        self.trees: dict[Any, VariantTree] = {}
+        self.quick: dict[int, list[QuickEntry]] = {}
+        """The kinds of calls by the number of arguments, for calls without keywords; the one used last comes first."""
         self.direct: str | None = None
         """Why the function itself must run; None if it can be replayed."""
 
@@ -221,15 +385,11 @@ class VariantCache:
         return OutsideState(self._f)
 
 
-BRANCH_FLIPPED = object()
-"""Returned in place of a result when a replay is not valid."""
-
-
 class CompiledFunction(ComparesItself, Generic[P, Result]):
     """A function that is replayed where possible; `wg.compile` returns it."""
 
     def __init__(
-        self, f: Callable[P, Result], argnums: Argnums | None, limit: int, argnames: Argnames | None = None
+        self, f: Callable[P, Result], argnums: Argnums | None, limit: int | None, argnames: Argnames | None = None
     ) -> None:
         functools.update_wrapper(self, f, updated=())
         self._f = f
@@ -239,8 +399,6 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         # Reentrant, because garbage collection may call anything while the lock is held, this function too.
         self._lock = threading.RLock()
         self._differentiated: Callable[..., Any] = make_value_and_grad(f, argnums, argnames)
-        # Arguments that are named are found by the slow path.
-        self._chosen = make_gradient_picker(() if argnames is not None else 0 if argnums is None else argnums)
         self.clear()
 
     def clear(self) -> None:
@@ -249,8 +407,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._calls = 0
         self._records = 0
         self._warned = False
+        self._warned_of_interpreter = False
+        self._needs_values = False
+        """Whether the function uses methods that only recorded numbers have."""
         self._changes = 0
         """How often a recording changed outside state and had to be undone."""
+        self._derived: dict[str, CompiledFunction[..., Any]] = {}
+        """The compiled Jacobian and Hessian."""
+        self._budget = RecordingBudget()
         self._cache = VariantCache(self._f)
 
     @overload
@@ -275,45 +439,175 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Result:
         """Return what the function returns."""
         self._calls += 1
+        if self._budget.skips:
+            skipped: Result = self._skip_recordings(self._f, args, kwargs)
+            return skipped
         if not kwargs:
-            single = len(args) == 1 and type(args[0]) is not float
-            key, inputs = quick_key(args[0]) if single else (tuple(map(type, args)), args)
-            cache = self._cache
-            group = cache.quick.get(key)
-            if group and not is_disturbed(cache):
-                variant = group[0]
-                quick_result: Result | None = None if variant.quick is None else variant.quick(*inputs)
-                if quick_result is not None:
-                    variant.hits += 1
-                    return quick_result
-                result: Result = self._ask_variants(group, RecordedVariant.replay_value, inputs)
-                if result is not BRANCH_FLIPPED:
-                    return result
+            result = self._replay_quickly(args, RecordedVariant.replay_value)
+            if type(result) is not FailedWalk:
+                return result  # type: ignore[no-any-return]
         answer: Result = self._answer_call(args, kwargs, self._f, RecordedVariant.replay_value)
         return answer
 
     def value_and_grad(self, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Result, Any]:
         """Return the value and its gradient by the arguments that were selected, as `wg.value_and_grad(f)` does."""
         self._calls += 1
-        if not kwargs and len(args) > self._chosen[1]:
-            single = len(args) == 1 and type(args[0]) is not float
-            key, inputs = quick_key(args[0]) if single else (tuple(map(type, args)), args)
-            cache = self._cache
-            group = cache.quick.get(key)
-            if group and not is_disturbed(cache):
-                result = self._ask_variants(group, RecordedVariant.replay_gradient, inputs)
-                if result is not BRANCH_FLIPPED:
-                    value, grads = result
-                    return value, self._chosen[0](restore_container(args[0], grads) if single else grads)
+        if self._budget.skips:
+            skipped: tuple[Result, Any] = self._skip_recordings(self._differentiated, args, kwargs)
+            return skipped
+        if not kwargs:
+            result = self._replay_quickly(args, _ask_gradient)
+            if type(result) is not FailedWalk:
+                return result  # type: ignore[no-any-return]
         query = self._make_gradient_query(args, kwargs)
         answer: tuple[Result, Any] = self._answer_call(args, kwargs, self._differentiated, query)
         return answer
+
+    def _replay_quickly(self, args: tuple[Any, ...], query: Query) -> Any:
+        """Return the answer to a call of a known kind, a `FailedWalk` to any other."""
+        cache = self._cache
+        entries = cache.quick.get(len(args))
+        if entries is None or is_disturbed(cache):
+            return NO_WALK
+        asks_gradient = query is _ask_gradient
+        entry = entries[0]
+        recent = entry.tree.recent
+        if entry.spread is not None and recent is not None:
+            builtin = recent.quick_gradient if asks_gradient else recent.quick
+            if asks_gradient and entry.restore is None:
+                return NO_WALK
+            if builtin is not None and (entry.spread is float or type(args[0]) is entry.spread):
+                numbers = builtin(*(args if entry.spread is float else args[0]))
+                if type(numbers) is float or type(numbers) is tuple:
+                    recent.hits += 1
+                    return entry.restore(numbers) if asks_gradient else numbers  # type: ignore[misc]
+        return self._parse_and_ask(entries, args, query)
+
+    def _parse_and_ask(self, entries: list[QuickEntry], args: tuple[Any, ...], query: Query) -> Any:
+        for k, entry in enumerate(entries):
+            inputs = entry.parse(*args)
+            if inputs is None:
+                continue
+            if k:
+                # In one step, since other threads read the list.
+                entries[:] = [entry, *entries[:k], *entries[k + 1 :]]
+            if query is not _ask_gradient:
+                return entry.tree.ask(query, inputs)
+            if entry.restore is None:
+                return NO_WALK
+            numbers = entry.tree.ask(query, inputs)
+            if type(numbers) is FailedWalk:
+                return numbers
+            return entry.restore(numbers)
+        return NO_WALK
+
+    def _skip_recordings(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function itself, without looking for a recording."""
+        self._budget.skips -= 1
+        self._fallbacks[UNPROFITABLE] += 1
+        return self._call_plainly(f, args, kwargs)
+
+    def _call_plainly(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function itself; if it uses methods that only recorded numbers have, its result is recorded."""
+        if f is not self._f:
+            return f(*args, **kwargs)
+        if not self._needs_values:
+            try:
+                return f(*args, **kwargs)
+            except AttributeError:
+                self._needs_values = True
+        recording = certify(f, args, kwargs, keep=False)
+        return unflatten(recording.tree, recording.results)
+
+    def jacobian(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Return what `wg.jacobian(f)` returns: all derivatives of the results by the selected arguments.
+
+        >>> compile(lambda p: [p[0] * p[1], p[0]]).jacobian([2.0, 3.0])
+        [[3.0, 2.0], [1.0, 0.0]]
+        """
+        return self._derive("jacobian", jacobian)(*args, **kwargs)
+
+    def value_and_jacobian(self, /, *args: P.args, **kwargs: P.kwargs) -> tuple[Result, Any]:
+        """Return the results and all their derivatives by the selected arguments; both are computed in one replay."""
+        pair: tuple[Result, Any] = self._derive("value_and_jacobian", make_value_and_jacobian)(*args, **kwargs)
+        return pair
+
+    def hessian(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Return what `wg.hessian(f)` returns: the second derivatives by the selected arguments.
+
+        >>> compile(lambda x, y: x * x * y, argnums=(0, 1)).hessian(2.0, 3.0)
+        ((6.0, 4.0), (4.0, 0.0))
+        """
+        return self._derive("hessian", hessian)(*args, **kwargs)
+
+    def _derive(self, name: str, transform: Callable[..., Any]) -> CompiledFunction[..., Any]:
+        """Return a transform of the function, compiled; it has recordings of its own."""
+        derived = self._derived.get(name)
+        if derived is None:
+            transformed = transform(self._f, self._argnums, argnames=self._argnames)
+            derived = self._derived[name] = CompiledFunction(transformed, None, self._limit)
+        return derived
+
+    def batch(self, /, *args: Any, threads: int | None = None) -> NDArray[np.float64]:
+        """Return the function's results at many points; each number of a call is a vector here, one entry per point.
+
+        >>> def huber(x, width):
+        ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
+        >>> compile(huber).batch(np.array([0.5, 3.0, -2.0]), 1.0)
+        array([0.125, 2.5  , 1.5  ])
+        """
+        table = PointTable(args)
+        run: Callable[..., Any] = self
+
+        def ask(row: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
+            return run(*row), ()
+
+        return answer_batch(self, table, ask, gradient=False, threads=threads).values
+
+    def batch_value_and_grad(self, /, *args: Any, threads: int | None = None) -> tuple[NDArray[np.float64], Any]:
+        """Return the results at many points, and the gradients there by the selected arguments, as vectors.
+
+        >>> def huber(x, width):
+        ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
+        >>> compile(huber).batch_value_and_grad(np.array([0.5, 3.0, -2.0]), 1.0)
+        (array([0.125, 2.5  , 1.5  ]), array([ 0.5,  1. , -1. ]))
+        """
+        table = PointTable(args)
+        places, single = resolve_arguments(self._f, args, {}, self._argnums, self._argnames)
+        run: Callable[..., Any] = self.value_and_grad
+        every = make_value_and_grad(self._f, tuple(range(len(args))), None)
+
+        def ask(row: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
+            value, _ = run(*row)
+            replay = self.find_native_replay(row)
+            if replay is None:
+                return value, flatten(every(*row)[1])[0]
+            numbers = replay.compute_gradient(flatten(row)[0])
+            return value, flatten(every(*row)[1])[0] if isinstance(numbers, Flip) else numbers[1:]
+
+        answers = answer_batch(self, table, ask, gradient=True, threads=threads)
+        assert answers.grads is not None
+        columns = dict(zip(join_arguments(args, {}), table.make_columns(answers.grads), strict=True))
+        grads = [columns[place] for place in places]
+        return answers.values, grads[0] if single else tuple(grads)
+
+    def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
+        """Return the replay that answered the last call with arguments like these, if it is native code."""
+        cache = self._cache
+        if self._budget.skips or is_disturbed(cache):
+            return None
+        for entry in cache.quick.get(len(args), ()):
+            if entry.parse(*args) is not None:
+                recent = entry.tree.recent
+                usable = recent is not None and recent.is_real and isinstance(recent.replay, NativeReplay)
+                return recent.replay if usable else None  # type: ignore[union-attr,return-value]
+        return None
 
     @property
     def info(self) -> CompileInfo:
         """The recordings, how often each was replayed, where branches flipped, and why the function itself ran."""
         with self._lock:
-            recorded = [variant for group in self._cache.groups.values() for variant in group]
+            recorded = [variant for tree in self._cache.trees.values() for variant in tree.variants]
             variants = [variant.summarize() for variant in sorted(recorded, key=lambda variant: variant.number)]
             reasons = tuple(self._fallbacks.most_common())
         return CompileInfo(function_name(self._f), self._calls, self._records, tuple(variants), reasons)
@@ -323,7 +617,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         f: Callable[..., Any],
-        ask: Callable[[RecordedVariant, Any], Any],
+        query: Query,
     ) -> Any:
         """Return the result of a valid variant, otherwise that of the function itself."""
         reason = self._find_fallback_reason()
@@ -332,8 +626,21 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return self._call_function(f, args, kwargs, call)
         cache = self._cache
         key = (chosen_convention(), call.key)
-        result = self._ask_variants(cache.groups.get(key, []), ask, call.inputs)
-        return self._record_call(args, kwargs, f, ask, key, call, cache) if result is BRANCH_FLIPPED else result
+        tree = cache.trees.get(key)
+        answer = NO_WALK if tree is None else tree.ask(query, call.inputs)
+        if type(answer) is not FailedWalk:
+            return answer
+        hits = self._count_hits()
+        if self._limit is None and not self._budget.allows(self._records, hits):
+            self._budget.note_miss(hits)
+            self._fallbacks[UNPROFITABLE] += 1
+            return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
+        return self._record_call(args, kwargs, f, query, key, call, cache, answer)
+
+    def _count_hits(self) -> int:
+        # Other threads may add a tree or a variant meanwhile.
+        trees = tuple(self._cache.trees.values())
+        return sum(variant.hits for tree in trees for variant in tuple(tree.variants))
 
     def _find_fallback_reason(self) -> str | None:
         """Return why the function itself has to run for any arguments, or None; drop recordings that are stale."""
@@ -352,21 +659,6 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             or (CHANGES_OUTSIDE if self._changes >= MAX_UNDONE_RECORDINGS else None)
         )
 
-    def _ask_variants(
-        self, group: list[RecordedVariant], ask: Callable[[RecordedVariant, Any], Any], inputs: Sequence[Any]
-    ) -> Any:
-        """Return the result of the first valid variant and move it to the front; `BRANCH_FLIPPED` if none is valid."""
-        for variant in tuple(group):
-            result = ask(variant, inputs)
-            if result is not BRANCH_FLIPPED:
-                variant.hits += 1
-                if group[0] is not variant:
-                    with self._lock:
-                        # In one step, since other threads read the list; while it is sorted in place it looks empty.
-                        group[:] = [variant, *(other for other in group if other is not variant)]
-                return result
-        return BRANCH_FLIPPED
-
     def _call_function(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
         """Call the function itself, and count the reason."""
         self._fallbacks[reason] += 1
@@ -377,44 +669,48 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         f: Callable[..., Any],
-        ask: Callable[[RecordedVariant, Any], Any],
+        query: Query,
         key: Any,
         call: CallSignature,
         cache: VariantCache,
+        walk: FailedWalk,
     ) -> Any:
         """Run and record the function; return its result."""
-        full = self._records >= self._limit
-        if full:
-            self._warn_once()
+        limit = MAX_RECORDINGS if self._limit is None else self._limit
+        if self._records >= limit:
+            self._warn_once(limit)
+            self._fallbacks[f"recorded {limit} times, which is the limit"] += 1
+            return self._call_plainly(f, args, kwargs)
+        began = time.thread_time()
         with self._lock:
             cache.outside_state.follow(*call.named)
         if cache.outside_state.opaque is not None:
             return self._call_function(f, args, kwargs, cache.outside_state.opaque)
-        recording = self._try_recording(args, kwargs, cache, keep=not full)
+        recording = self._try_recording(args, kwargs, cache)
         if not isinstance(recording, CertifiedRecording):
             return self._call_after_failure(recording, f, args, kwargs)
-        if full:
-            self._fallbacks[f"recorded {self._limit} times, which is the limit"] += 1
-            return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)
         with self._lock:
             self._records += 1
-        replay = None if recording.leak else make_replay(recording)
+        replay = None if recording.leak else make_replay(recording, numpy_numbers=(np.float64,) in call.marks)
         if replay is None:
             self._fallbacks[recording.leak or NOT_REPRODUCIBLE] += 1
             return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)
-        variant = RecordedVariant(recording, replay, explain_recording(cache, key, call.inputs), self._records)
+        if isinstance(replay, InterpreterReplay):
+            self._warn_of_interpreter(replay.reason)
+        variant = RecordedVariant(recording, replay, explain_recording(cache, key, walk, call.inputs), self._records)
         if not cache.outside_state.changed():
             # A change means that another thread has interfered, so the recording is not kept.
-            self._keep_variant(cache, key, variant, args, kwargs)
-        answer = ask(variant, call.inputs)
-        return f(*args, **kwargs) if answer is BRANCH_FLIPPED else answer
+            self._keep_variant(cache, key, variant, walk, args, kwargs)
+        answer = query(variant, call.inputs)
+        self._budget.spent += time.thread_time() - began
+        return f(*args, **kwargs) if type(answer) is Flip else answer
 
     def _try_recording(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], cache: VariantCache, *, keep: bool
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], cache: VariantCache
     ) -> CertifiedRecording | BaseException:
         """Return a recording of the function, or the error that prevented it; then its effects were undone."""
         try:
-            recording = certify(self._f, args, kwargs, keep=keep)
+            recording = certify(self._f, args, kwargs)
         except BaseException as error:
             self._undo_changes(cache)
             if isinstance(error, KeyboardInterrupt):
@@ -448,43 +744,69 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return True
 
     def _keep_variant(
-        self, cache: VariantCache, key: Any, variant: RecordedVariant, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        cache: VariantCache,
+        key: Any,
+        variant: RecordedVariant,
+        walk: FailedWalk,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
         with self._lock:
-            group = cache.groups.setdefault(key, [])
-            group.insert(0, variant)
-            if not kwargs and not CHOSEN_CONVENTIONS.active_blocks() and has_quick_key(args):
-                single = len(args) == 1 and type(args[0]) is not float
-                cache.quick[quick_key(args[0])[0] if single else tuple(map(type, args))] = group
+            tree = cache.trees.get(key)
+            if tree is None:
+                tree = cache.trees[key] = VariantTree()
+                if not kwargs and not CHOSEN_CONVENTIONS.active_blocks():
+                    self._add_quick_entry(cache, tree, args)
+            tree.add(variant, walk)
 
-    def _warn_once(self) -> None:
+    def _add_quick_entry(self, cache: VariantCache, tree: VariantTree, args: tuple[Any, ...]) -> None:
+        parse = write_parser(args)
+        if parse is None:
+            return
+        ranges = self._argument_ranges(args, {})
+        restore = None if ranges is None else write_restorer(ranges[0], single=ranges[1])
+        entry = QuickEntry(tree, parse, restore, find_spread(args))
+        cache.quick[len(args)] = [entry, *cache.quick.get(len(args), ())]
+
+    def _warn_of_interpreter(self, reason: str) -> None:
+        if not self._warned_of_interpreter:
+            self._warned_of_interpreter = True
+            code = getattr(self._f, "__code__", None)
+            place = "" if code is None else f" ({basename(code.co_filename)}:{code.co_firstlineno})"
+            warnings.warn(
+                f"{function_name(self._f)}{place} is replayed by the interpreter, not by native code: {reason}",
+                InterpreterWarning,
+                stacklevel=5,
+            )
+
+    def _warn_once(self, limit: int) -> None:
         if not self._warned:
             self._warned = True
             warnings.warn(
-                f"{function_name(self._f)} was recorded {self._limit} times and still takes new branches: from now on "
+                f"{function_name(self._f)} was recorded {limit} times and still takes new branches: from now on "
                 f"calls that match no recording run the function itself; see .info, or give wg.compile(f, limit=...)",
                 RuntimeWarning,
                 stacklevel=5,
             )
 
-    def _make_gradient_query(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Callable[[RecordedVariant, Any], Any]:
+    def _make_gradient_query(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Query:
         """Return a function that asks a variant for value and gradient."""
 
         def ask(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:
             ranges = self._argument_ranges(args, kwargs) if variant.is_real else None
             if ranges is None:
                 # There is no gradient: the transform raises the error, unless a branch has flipped.
-                flipped = variant.replay_value(inputs) is BRANCH_FLIPPED
-                return BRANCH_FLIPPED if flipped else self._differentiated(*args, **kwargs)
-            value_and_gradient = variant.replay.compute_gradient(inputs)
-            if value_and_gradient is None:
-                return BRANCH_FLIPPED
-            value, gradient = value_and_gradient
+                value = variant.replay_value(inputs)
+                return value if type(value) is Flip else self._differentiated(*args, **kwargs)
             parts, single = ranges
-            grads = [unflatten(tree, list(gradient[start:stop])) for tree, start, stop in parts]
-            return value, grads[0] if single else tuple(grads)
+            if isinstance(variant.replay, ArrayReplay):
+                variant.replay.limit_gradient([(start, stop) for _, start, stop in parts])
+            numbers = variant.replay.compute_gradient(inputs)
+            if isinstance(numbers, Flip):
+                return numbers
+            grads = [unflatten(tree, list(numbers[start + 1 : stop + 1])) for tree, start, stop in parts]
+            return numbers[0], grads[0] if single else tuple(grads)
 
         return ask
 
@@ -510,6 +832,42 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return None
             parts.append((tree, starts[place], starts[place] + count))
         return parts, single
+
+
+def make_value_and_jacobian(
+    f: Callable[..., Any], argnums: Argnums | None, *, argnames: Argnames | None
+) -> Callable[..., Any]:
+    """Return the function that computes the results of f and their derivatives."""
+    differentiated = jacobian(f, argnums, argnames=argnames)
+
+    @functools.wraps(f)
+    def compute_both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        return f(*args, **kwargs), differentiated(*args, **kwargs)
+
+    return compute_both
+
+
+def _ask_gradient(variant: RecordedVariant, inputs: Sequence[Any]) -> Any:
+    """Return a variant's result, followed by its gradient by every input."""
+    if not variant.is_real:
+        return Flip(None)
+    numbers = variant.replay.compute_gradient(inputs)
+    if variant.quick_gradient is None and isinstance(variant.replay, NativeReplay):
+        variant.quick_gradient = variant.replay.gradient_builtin()
+    return numbers
+
+
+def find_spread(args: tuple[Any, ...]) -> type | None:
+    """Return where the floats of a call are: `float` if they are the arguments, a type if they are in a container.
+
+    >>> find_spread((1.0, 2.0)), find_spread(([1.0, 2.0],)), find_spread(([1.0], 2.0))
+    (<class 'float'>, <class 'list'>, None)
+    """
+    if args and all(type(arg) is float for arg in args):
+        return float
+    only: Any = args[0] if len(args) == 1 else None
+    is_row = type(only) in (list, tuple) and all(type(number) is float for number in only)
+    return type(only) if is_row else None
 
 
 def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | str:
@@ -563,60 +921,17 @@ _harmless_error_settings: list[Any] = [None]
 """NumPy's error handling when it was last known to raise nothing; reading the settings is slow, comparing is not."""
 
 
-def make_gradient_picker(argnums: Argnums) -> tuple[Callable[[Any], Any], float]:
-    """Return a function that picks the gradients `argnums` selects, and the largest of these argument numbers.
-
-    >>> pick, largest = make_gradient_picker((2, 0))
-    >>> pick([10.0, 20.0, 30.0]), largest
-    ((30.0, 10.0), 2)
-    """
-    if type(argnums) is int and argnums >= 0:
-        return operator.itemgetter(argnums), argnums
-    is_simple = isinstance(argnums, list | tuple) and all(type(k) is int and k >= 0 for k in argnums)
-    if isinstance(argnums, int) or not is_simple or len(set(argnums)) < len(argnums) or not argnums:
-        # Counted from the end, or wrong: left to the slow path, since no call has so many arguments.
-        return operator.itemgetter(0), math.inf
-    numbers = list(argnums)
-    return lambda grads: tuple([grads[k] for k in numbers]), max(numbers)
-
-
-def quick_key(item: Any) -> tuple[tuple[Any, ...], Sequence[Any]]:
-    """Return a key for the only argument of a call, and its numbers, without recursing into it."""
-    kind = type(item)
-    if kind is list or kind is tuple:
-        return (kind, len(item), *map(type, item)), item
-    if kind is dict:
-        numbers = tuple(item.values())
-        # The types of the keys count too: a member of an enumeration may equal a string.
-        return (kind, *map(type, item), *item, *map(type, numbers)), numbers
-    return (None, kind), ()
-
-
-def has_quick_key(args: tuple[Any, ...]) -> bool:
-    """Return whether arguments are floats, or one list, tuple or dict (with string keys) of floats."""
-    only: Any = args[0] if len(args) == 1 else None
-    if type(only) is dict:
-        return all(type(key) is str for key in only) and all(type(number) is float for number in only.values())
-    return all(type(number) is float for number in (only if type(only) in (list, tuple) else args))
-
-
-def restore_container(item: Any, grads: Sequence[Any]) -> list[Any]:
-    """Return gradients in a container like the argument (a list, tuple or dict), in a list of one argument."""
-    return [dict(zip(item, grads, strict=True)) if type(item) is dict else type(item)(grads)]
-
-
-def explain_recording(cache: VariantCache, key: object, inputs: Sequence[Any]) -> str:
-    """Explain why a call was recorded: which certificate of the variant used last does not hold."""
-    group = cache.groups.get(key)
-    if not group:
-        return "first call" if not cache.groups else "first call with arguments of this kind"
-    return describe_flip(group[0].recording, inputs)
+def explain_recording(cache: VariantCache, key: object, walk: FailedWalk, inputs: Sequence[Any]) -> str:
+    """Explain why a call was recorded: which certificate of the variant that was tried last does not hold."""
+    if walk.last is None:
+        return "first call" if not cache.trees else "first call with arguments of this kind"
+    return describe_flip(walk.last.recording, inputs)
 
 
 def describe_flip(recording: CertifiedRecording, inputs: Sequence[Any]) -> str:
     """Describe the certificate of a recording that does not hold at a point.
 
-    >>> recording = certify(lambda x: x if x > 0 else -x, (3.0,), {})
+    >>> recording = certify(lambda x: x if x > 0 else -x, (3.0,), {}, merge=False)
     >>> describe_flip(recording, [-1.0]).partition(": ")[2]
     'x > 0.0 was True, now False'
     """
@@ -642,3 +957,105 @@ def _format_outcome(value: WireValue | PythonNumber) -> str:
 
 def _format_place(place: Place | None) -> str:
     return "an unknown line" if place is None else f"{basename(place.file)}:{place.line}"
+
+
+MAX_ROUNDS = 64
+"""Maximum number of recordings that run on the rows of a batch; the rows that are left are answered one by one."""
+
+
+class BatchSource(Protocol):
+    """A compiled function, as batches see it."""
+
+    def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
+        """Return the replay that answered the last call with arguments like these, if it is native code."""
+
+
+class PointTable:
+    """The arguments of a batch as a table: a row for each call, a column for each number of it."""
+
+    def __init__(self, args: Sequence[Any]) -> None:
+        leaves, self._tree = flatten(tuple(args))
+        columns = [_read_column(leaf) for leaf in leaves]
+        lengths = {len(column) for column in columns if column.ndim}
+        if not lengths:
+            raise OperandError(
+                "a batch needs a vector in place of at least one number; for one point call the function"
+            )
+        if len(lengths) > 1:
+            raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
+        self.count = lengths.pop()
+        self.numbers = np.empty((self.count, len(columns)))
+        for k, column in enumerate(columns):
+            self.numbers[:, k] = column
+
+    def row_arguments(self, row: int) -> tuple[Any, ...]:
+        """Return the arguments of one call."""
+        arguments: tuple[Any, ...] = unflatten(self._tree, self.numbers[row].tolist())
+        return arguments
+
+    def make_columns(self, table: NDArray[Any]) -> tuple[Any, ...]:
+        """Return a table of a number per input as arguments with a vector in place of each number."""
+        columns: tuple[Any, ...] = unflatten(self._tree, [np.ascontiguousarray(column) for column in table.T])
+        return columns
+
+
+def _read_column(leaf: object) -> NDArray[np.float64]:
+    column = np.asarray(leaf)
+    if column.dtype.kind not in "fiu" or column.ndim > 1:
+        raise OperandError(
+            f"a batch takes vectors of real numbers in place of numbers; got an array of {column.dtype} with "
+            f"{column.ndim} axes"
+        )
+    return column.astype(np.float64)
+
+
+class RowAnswers:
+    """The answers of a batch, filled in row by row and group by group."""
+
+    def __init__(self, count: int, inputs: int, *, gradient: bool) -> None:
+        self.values = np.empty(count)
+        self.grads = np.empty((count, inputs)) if gradient else None
+        self.left = np.arange(count)
+        """The rows that have no answer yet."""
+
+    def fill_rows(self, replay: NativeReplay, points: NDArray[np.float64], threads: int | None) -> None:
+        """Fill in the rows that are left and at which every check of a replay holds."""
+        batch = replay.run_rows(points[self.left], gradient=self.grads is not None, threads=threads)
+        if batch is None:
+            return
+        rows = self.left[batch.holds]
+        self.values[rows] = batch.values[batch.holds]
+        if self.grads is not None and batch.grads is not None:
+            self.grads[rows] = batch.grads[batch.holds]
+        self.left = self.left[~batch.holds]
+
+    def fill_row(self, row: int, value: Any, grads: Sequence[Any]) -> None:
+        """Fill in one row."""
+        if not isinstance(value, float | int | np.floating):
+            raise OperandError(f"a batch needs a function that returns one real number; got {type(value).__name__}")
+        self.values[row] = value
+        if self.grads is not None:
+            self.grads[row] = grads
+
+
+def answer_batch(
+    source: BatchSource,
+    table: PointTable,
+    ask: Callable[[tuple[Any, ...]], tuple[Any, Sequence[Any]]],
+    *,
+    gradient: bool,
+    threads: int | None,
+) -> RowAnswers:
+    """Answer all rows; `ask` answers a single call: the value and its gradient by every number."""
+    answers = RowAnswers(table.count, table.numbers.shape[1], gradient=gradient)
+    rounds = 0
+    while len(answers.left):
+        row = int(answers.left[0])
+        args = table.row_arguments(row)
+        answers.fill_row(row, *ask(args))
+        answers.left = answers.left[1:]
+        replay = source.find_native_replay(args) if rounds < MAX_ROUNDS else None
+        if replay is not None and len(answers.left):
+            answers.fill_rows(replay, table.numbers, threads)
+            rounds += 1
+    return answers

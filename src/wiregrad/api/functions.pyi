@@ -1,4 +1,5 @@
 # Written by `make derive` from the op table.
+# Python finds no module of this name: `wiregrad` itself has the functions. Import it under `TYPE_CHECKING`.
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -870,7 +871,7 @@ def betaln(a: PlainArray, b: NDArray[Any], /) -> NDArray[Any]: ...
 @overload
 def betaln(a: Operand, b: Operand, /) -> Any: ...
 def bincount(x: Any, /, weights: Operand | None = None, minlength: int = 0) -> Any:
-    """How often each whole number occurs, or the sum of the weights that stand beside it."""
+    """How often each whole number occurs, or the sum of its weights."""
 @overload
 def binom(n: float, k: float, /) -> float:
     """Binomial coefficient: n over k, also between whole numbers."""
@@ -2696,12 +2697,12 @@ def outer(a: Operand, b: Value) -> Value: ...
 @overload
 def outer(a: Operand, b: Operand) -> Any: ...
 @overload
-def pad(x: NDArray[Any], pad_width: Any, mode: str = 'constant', *, constant_values: PlainArray = 0, reflect_type: str = 'even') -> NDArray[Any]:
-    """The array with elements added around it: a constant, or copies of its own."""
+def pad(x: NDArray[Any], pad_width: Any, mode: str = 'constant', *, constant_values: PlainArray = 0, reflect_type: str = 'even', stat_length: Any = None, end_values: Any = 0) -> NDArray[Any]:
+    """The array with elements added around it: a constant, copies of its own, their mean or extreme, or a ramp."""
 @overload
-def pad(x: Value, pad_width: Any, mode: str = 'constant', *, constant_values: Operand = 0, reflect_type: str = 'even') -> Value: ...
+def pad(x: Value, pad_width: Any, mode: str = 'constant', *, constant_values: Operand = 0, reflect_type: str = 'even', stat_length: Any = None, end_values: Any = 0) -> Value: ...
 @overload
-def pad(x: Operand, pad_width: Any, mode: str = 'constant', *, constant_values: Operand = 0, reflect_type: str = 'even') -> Any: ...
+def pad(x: Operand, pad_width: Any, mode: str = 'constant', *, constant_values: Operand = 0, reflect_type: str = 'even', stat_length: Any = None, end_values: Any = 0) -> Any: ...
 @overload
 def partition(a: NDArray[Any], kth: Any, axis: int | Sequence[int] | None = -1, kind: str = 'introselect', order: Any = None) -> NDArray[Any]:
     """The array with its `kth` elements where sorting would put them, smaller ones before and larger ones behind."""
@@ -2990,7 +2991,7 @@ def roll(x: Value, shift: Any, axis: int | Sequence[int] | None = None) -> Value
 def roll(x: Operand, shift: Any, axis: int | Sequence[int] | None = None) -> Any: ...
 @overload
 def rollaxis(x: NDArray[Any], axis: int, start: int = 0) -> NDArray[Any]:
-    """The array with an axis rolled back until it stands before another one."""
+    """The array with an axis rolled back until it is before another one."""
 @overload
 def rollaxis(x: Value, axis: int, start: int = 0) -> Value: ...
 @overload

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wiregrad import draw
 from wiregrad.api.circuits import Circuit, Run
-from wiregrad.api.compiled_function import compile
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, UnknownAttributeError, short_repr, suggest_name
 from wiregrad.frontends.recording import dispatch, scalar, scipy_dispatch  # noqa: F401
-from wiregrad.frontends.recording import trace as tracing
 from wiregrad.frontends.recording.arguments import register_container, tree_map
-from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
 from wiregrad.frontends.recording.hints import describe_module_name
 from wiregrad.frontends.recording.record import convention, group, no_grad, places
-from wiregrad.frontends.recording.trace import circuit_of_value
 from wiregrad.frontends.recording.value import PICTURE_MAKERS, Value
 from wiregrad.frontends.transforms.derivatives import (
     elementwise_grad,
@@ -33,15 +29,25 @@ from wiregrad.frontends.transforms.derivatives import (
     vjp,
 )
 from wiregrad.frontends.transforms.vmap_and_checkpoint import checkpoint, vmap
-from wiregrad.ir import TABLE, Pattern
+from wiregrad.ir import TABLE, CircuitGraph, Pattern
+from wiregrad.lazy import load_module_lazily, load_names_lazily
 from wiregrad.ops.functions import FUNCTIONS
+
+if TYPE_CHECKING:
+    from wiregrad.frontends.recording import trace as tracing
+    from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
+else:
+    tracing = load_module_lazily("wiregrad.frontends.recording.trace")
+    __getattr__ = load_names_lazily(
+        __name__,
+        dict.fromkeys(("Function", "once_differentiable", "op"), "wiregrad.frontends.recording.custom_ops"),
+    )
 
 __all__ = [
     "FUNCTIONS",
     "Function",
     "Value",
     "checkpoint",
-    "compile",
     "convention",
     "elementwise_grad",
     "grad",
@@ -85,8 +91,8 @@ def find_function(name: str, known: Iterable[str] = ()) -> Callable[..., Any]:
 def list_functions() -> list[str]:
     """Return the names of all functions that come from the op table, without those that people write otherwise.
 
-    An op on whole arrays is left out: its settings are wiregrad's own, and a function with NumPy's arguments stands
-    for it.
+    An op on whole arrays is left out: its settings are wiregrad's own, and a function with NumPy's arguments
+    takes its place.
 
     >>> "softmax" in list_functions(), "sum_to" in list_functions()
     (True, False)
@@ -143,6 +149,14 @@ def _show_value(value: Value) -> dict[str, str]:
 PICTURE_MAKERS |= {"draw": run, "show": _show_value}
 
 
+def _find_circuit(value: Value) -> tuple[CircuitGraph, list[Any]]:
+    """Return the circuit that was recorded for a value, and its inputs."""
+    return tracing.circuit_of_value(value)
+
+
+setattr(Value, "__wiregrad_circuit__", _find_circuit)  # noqa: B010 - `wg.circuit(value)` looks for it
+
+
 def trace_with_inputs(
     f: Callable[..., object] | Value, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[Circuit, list[Any]]:
@@ -153,5 +167,5 @@ def trace_with_inputs(
     if args or kwargs:
         arguments = short_repr((*args, *kwargs.values()))
         raise OperandError(f"a wg.Value already has its inputs, so it takes no arguments; got {arguments}")
-    circuit, inputs = circuit_of_value(f)
+    circuit, inputs = tracing.circuit_of_value(f)
     return Circuit(circuit.columns), inputs

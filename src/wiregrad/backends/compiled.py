@@ -21,6 +21,7 @@ from wiregrad.backends import interpreter
 from wiregrad.backends.native import batch, builtin_calls, jit, tiers
 from wiregrad.backends.native.builtin_calls import NumberSequence
 from wiregrad.backends.native.tiers import NativeProgram, build_program
+from wiregrad.backends.native_arrays.array_program import ARRAY_TIER, ArrayEngine, ArrayProgramFacts, has_arrays
 from wiregrad.dtypes import WireType, count_with_noun, to_python_number
 from wiregrad.errors import (
     BranchError,
@@ -92,6 +93,7 @@ class EngineBuilder:
         """Why there is no native code; empty if there is."""
         self.engines: list[CircuitEngine] = []
         """The engines built so far."""
+        self._array_engines: list[ArrayEngine] = []
         self._lane_programs: dict[bool, NativeProgram | None] = {}
 
     def build_engine(self, circuit: CircuitGraph, gradient: int | None) -> CircuitEngine:
@@ -101,8 +103,29 @@ class EngineBuilder:
         if program is not None:
             engine = builtin_calls.NativeEngine(program, circuit.inputs, circuit.outputs, self.make_checks(circuit))
             tiers.promote_when_hot(engine)
+        elif has_arrays(circuit):
+            engine = self._build_array_engine(circuit, gradient) or engine
         self.engines.append(engine)
         return engine
+
+    def _build_array_engine(self, circuit: CircuitGraph, gradient: int | None) -> CircuitEngine | None:
+        """Return an engine for a circuit on arrays; None, with the reason stored, if there is no native code."""
+        if gradient is not None and circuit.type_of(circuit.root()).shape:
+            # A gradient needs a scalar output; the interpreter says so when it is asked for.
+            self.reason = ""
+            return None
+        try:
+            engine = ArrayEngine(circuit, gradient=gradient is not None, fallback=InterpreterEngine(circuit))
+        except NotNativeError as error:
+            self.reason = str(error)
+            return None
+        self.reason = ""
+        self._array_engines.append(engine)
+        return engine
+
+    def list_array_programs(self) -> list[ArrayProgramFacts]:
+        """Return the facts of the array programs built so far."""
+        return [engine.facts for engine in self._array_engines]
 
     def build_row_engines(self, circuit: CircuitGraph, labels: Sequence[str]) -> list[CircuitEngine]:
         """Return one engine per output, each for the gradient of that output."""
@@ -169,6 +192,9 @@ class CallHandler:
 
     def bind_point(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any]:
         """Return a value for every input; raise `InputError` if one is missing, unknown or not a number."""
+        arrays = self.engine.bind_arrays(vector, inputs) if isinstance(self.engine, ArrayEngine) else None
+        if arrays is not None:
+            return arrays
         numbers = self._bind_ordinary_numbers(vector, inputs) if self._reals else None
         return interpreter.bind_inputs(self._circuit, vector, inputs) if numbers is None else numbers
 
@@ -265,7 +291,7 @@ class CompiledCircuitInfo:
     outputs: int
     dtype: str
     tier: str
-    """`stencils`, `llvm` or `interpreter`."""
+    """`stencils`, `llvm`, `arrays` or `interpreter`."""
     reason: str
     """Why the interpreter runs it; empty if native code does."""
     code_bytes: int
@@ -274,6 +300,12 @@ class CompiledCircuitInfo:
     stencil_seconds: float
     """The part of `compile_seconds` spent on stencils, which later circuits share."""
     calls: int
+    instructions: int = 0
+    """The number of instructions of an array program."""
+    interpreted: tuple[str, ...] = ()
+    """The ops of an array program that the interpreter computes, with the number of their calls."""
+    interpreted_share: float = 0.0
+    """The share of these calls among all instructions."""
 
     def lines(self) -> Iterator[str]:
         """Return the report, line by line."""
@@ -285,6 +317,10 @@ class CompiledCircuitInfo:
             yield f"  native code ({self.tier}): {self.code_bytes:,} bytes of code, {self.working_bytes:,} of memory"
             stencils = f", {_format_seconds(self.stencil_seconds)} of it for stencils" if self.stencil_seconds else ""
             yield f"  compiled in {_format_seconds(self.compile_seconds)}{stencils}"
+        if self.instructions:
+            yield f"  {count_with_noun(self.instructions, 'instruction')}"
+        if self.interpreted:
+            yield f"  the interpreter computes {self.interpreted_share:.0%} of them: {', '.join(self.interpreted)}"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -443,19 +479,29 @@ class Compiled:
         1
         """
         programs = self._builder.list_programs()
+        array_programs = self._builder.list_array_programs()
+        tier = ARRAY_TIER if array_programs else programs[0].tier if programs else INTERPRETER_TIER
         inputs, nodes, _ = self.circuit.count()
         return CompiledCircuitInfo(
             nodes=nodes,
             inputs=inputs,
             outputs=len(self._labels),
             dtype=self.dtype.name,
-            tier=INTERPRETER_TIER if self._builder.reason else programs[0].tier,
+            tier=INTERPRETER_TIER if self._builder.reason else tier,
             reason=self._builder.reason,
-            code_bytes=sum(program.code_bytes for program in programs),
-            working_bytes=sum(program.initial.nbytes for program in programs),
-            compile_seconds=sum(program.seconds for program in programs),
+            code_bytes=sum(program.code_bytes for program in programs)
+            + sum(program.code_bytes for program in array_programs),
+            working_bytes=sum(program.initial.nbytes for program in programs)
+            + sum(program.workspace_bytes for program in array_programs),
+            compile_seconds=sum(program.seconds for program in programs)
+            + sum(program.seconds for program in array_programs),
             stencil_seconds=sum(program.stencil_seconds for program in programs),
             calls=sum(engine.calls for engine in self._builder.engines),
+            instructions=sum(program.instructions for program in array_programs),
+            interpreted=tuple(
+                dict.fromkeys(f"{name} ({count})" for program in array_programs for name, count in program.interpreted)
+            ),
+            interpreted_share=max((program.interpreted_share for program in array_programs), default=0.0),
         )
 
     def __repr__(self) -> str:
@@ -592,9 +638,9 @@ def _has_only_conditions(circuit: CircuitGraph) -> bool:
 def _check_scalar(circuit: CircuitGraph, question: str, instead: str) -> None:
     for node in (*circuit.input_indices(), *circuit.columns.outputs.tolist()):
         kind = circuit.type_of(node)
-        if kind.shape:
+        if kind.shape or kind.dtype.kind == "c":
             name = circuit.title_of(node)
-            raise NoRuleError(f"{question} is for circuits of numbers; {name} is {kind}: use {instead}")
+            raise NoRuleError(f"{question} is for circuits of real numbers; {name} is {kind}: use {instead}")
 
 
 def _check_threads(threads: object) -> None:
@@ -608,11 +654,8 @@ def _choose_dtype(circuit: CircuitGraph, dtype: DTypeLike | None) -> np.dtype[An
     """Return the float type to compute in: the requested one, else that of the circuit."""
     if dtype is None:
         kinds = {circuit.columns.type_table[k].dtype for k in np.unique(circuit.columns.types).tolist()}
-        return np.dtype(
-            COMPILED_DTYPES[1]
-            if kinds & {*map(np.dtype, COMPILED_DTYPES)} == {np.dtype(COMPILED_DTYPES[1])}
-            else COMPILED_DTYPES[0]
-        )
+        reals = [kind for kind in kinds if kind.kind == "f"]
+        return reals[0] if len(reals) == 1 else np.dtype(np.float64)
     try:
         real: np.dtype[Any] = np.dtype(dtype)
     except TypeError:

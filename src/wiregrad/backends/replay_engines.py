@@ -1,17 +1,18 @@
 """Replays run a recorded circuit at another point, and check that Python would take the same branches there.
 
 The first outputs of the circuit are results. The others are checks: they decided a branch when the function was
-recorded, and must have the same bits again. If one differs, the replay returns None. Native code is tried first; it is
-used if, at the point of the recording, it decides every branch as NumPy did (the last bit of an `exp` may differ).
-Otherwise the interpreter runs the replay.
+recorded, and must have the same bits again. If one differs, the replay returns a `Flip` that says which. Native code is
+tried first; it is used if, at the point of the recording, it decides every branch as NumPy did (the last bit of an
+`exp` may differ). Otherwise the interpreter runs the replay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
 from wiregrad.errors import NotNativeError
@@ -24,11 +25,24 @@ from wiregrad.passes import drop_gradient_stops, sweep_backward
 from wiregrad.passes.differentiation import SilentWatcher
 
 if TYPE_CHECKING:
-    from wiregrad.backends.native import builtin_calls, tiers
+    from wiregrad.backends.native import batch, builtin_calls, tiers
+    from wiregrad.backends.native_arrays import array_program
 else:
     # The modules of native code are loaded when the first function is compiled.
+    batch = load_module_lazily("wiregrad.backends.native.batch")
     builtin_calls = load_module_lazily("wiregrad.backends.native.builtin_calls")
     tiers = load_module_lazily("wiregrad.backends.native.tiers")
+    array_program = load_module_lazily("wiregrad.backends.native_arrays.array_program")
+
+
+class Flip:
+    """Returned in place of results where Python would take another branch."""
+
+    __slots__ = ("check",)
+
+    def __init__(self, check: int | None) -> None:
+        self.check = check
+        """The number of the first check that does not hold; None if an op refused its operands."""
 
 
 class RecordingReplay(Protocol):
@@ -37,11 +51,11 @@ class RecordingReplay(Protocol):
     tier: str
     reason: str
 
-    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """Return the results, None if Python would take another branch."""
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results."""
 
-    def compute_gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
-        """Return the first result and its gradient by every input, None if Python would take another branch."""
+    def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the first result, followed by its gradient by every input."""
 
 
 class InterpreterReplay:
@@ -72,22 +86,30 @@ class InterpreterReplay:
         """Return the index of the first check that does not hold, None if all hold."""
         return next((k for k, (node, bits) in enumerate(self._checks) if _to_bytes(values[node]) != bits), None)
 
-    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """Return the results, None if Python would take another branch."""
+    def _evaluate_checked(self, inputs: Sequence[Any]) -> list[Any] | Flip:
         values = self.evaluate_nodes(inputs)
-        if values is None or self.find_flipped_check(values) is not None:
-            return None
+        if values is None:
+            return Flip(None)
+        check = self.find_flipped_check(values)
+        return values if check is None else Flip(check)
+
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results."""
+        values = self._evaluate_checked(inputs)
+        if isinstance(values, Flip):
+            return values
         results = [
             plain_result(values[node], in_python=in_python)
             for node, in_python in zip(self._results, self._in_python, strict=True)
         ]
         return make_distinct(results, ((None, x) for x in inputs))
 
-    def compute_gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
-        """Return the first result and its gradient by every input, None if Python would take another branch."""
-        values = self.evaluate_nodes(inputs)
-        if values is None or self.find_flipped_check(values) is not None:
-            return None
+    def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the first result, followed by its gradient by every input."""
+        values = self._evaluate_checked(inputs)
+        if isinstance(values, Flip):
+            return values
+        inputs = [float(x) if type(x) is np.float64 else x for x in inputs]
         root = self._results[0]
         with np.errstate(all="ignore"):
             flows = sweep_backward(
@@ -95,7 +117,7 @@ class InterpreterReplay:
             )
         nodes = self.circuit.input_indices()
         grads = [settle_gradient(flows[node], x) for node, x in zip(nodes, inputs, strict=True)]
-        return plain_result(values[root]), make_distinct(grads, [])
+        return [plain_result(values[root]), *make_distinct(grads, [])]
 
 
 def _to_bytes(value: object) -> bytes:
@@ -103,55 +125,110 @@ def _to_bytes(value: object) -> bytes:
     return data
 
 
+class ReplayedRows(NamedTuple):
+    """The first result of a replay at many points, its gradient there, and where all checks hold."""
+
+    values: NDArray[np.floating]
+    grads: NDArray[np.floating] | None
+    holds: NDArray[np.bool_]
+
+
 class NativeReplay:
     """A replay in machine code, for circuits of scalars."""
 
-    def __init__(self, recording: CertifiedRecording, reason: str = "") -> None:
-        self.reason = reason
+    def __init__(self, recording: CertifiedRecording, *, numpy_numbers: bool = False) -> None:
+        self.reason = ""
         self._recording = recording
-        self._values, self.tier = _compile_replay(recording, gradient=False)
+        self._numpy_numbers = numpy_numbers
+        self._values, self.tier = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)
         self._single = len(recording.moving) == 1
+        self._row_programs: dict[bool, tiers.NativeProgram | None] = {}
+        """The programs that run on vectors of points, without and with gradients; None if there is none."""
         self._pulled: Callable[..., Any] | InterpreterReplay | None = None
 
-    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
-        """Return the results, None if Python would take another branch."""
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results."""
         results = self._values(*inputs)
-        return (results,) if self._single and results is not None else results
+        if type(results) is int or results is None:
+            return Flip(results)
+        return (results,) if self._single else results
 
-    def compute_gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
-        """Return the first result and its gradient by every input, None if Python would take another branch."""
+    def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the first result, followed by its gradient by every input."""
         code = self._pulled
         if code is None:
-            code = self._pulled = _compile_gradient(self._recording)
+            code = self._pulled = _compile_gradient(self._recording, numpy_numbers=self._numpy_numbers)
         if isinstance(code, InterpreterReplay):
             return code.compute_gradient(inputs)
         numbers = code(*inputs)
-        return None if numbers is None else (numbers[0], numbers[1:])
+        return Flip(numbers) if type(numbers) is int or numbers is None else numbers
+
+    def run_rows(
+        self, points: NDArray[np.float64], *, gradient: bool, threads: int | None = None
+    ) -> ReplayedRows | None:
+        """Run the replay at each row of a table; results count only where the checks hold. None if it cannot."""
+        if gradient not in self._row_programs:
+            self._row_programs[gradient] = _build_row_program(self._recording, gradient)
+        program = self._row_programs[gradient]
+        if program is None:
+            return None
+        outputs, grads = batch.run_batch(program, points, gradient=gradient, threads=threads)
+        checked = np.ascontiguousarray(outputs[:, len(self._recording.moving) :])
+        expected = np.frombuffer(_expected_bytes(self._recording), np.int64)
+        holds = (checked.view(np.int64) == expected).all(-1)
+        return ReplayedRows(outputs[:, 0], grads, np.asarray(holds))
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
-        """Return the builtin that maps floats to the only result; None if there are several results."""
-        return self._values if self._single else None
+        """Return the builtin that maps floats to the only result, a float; None if there are several results."""
+        return self._values if self._single and not isinstance(self._values, _TypedBuiltin) else None
+
+    def gradient_builtin(self) -> Callable[..., Any] | None:
+        """Return the builtin that maps floats to a tuple of the result and its gradient, once it is compiled."""
+        code = self._pulled
+        return None if isinstance(code, InterpreterReplay | _TypedBuiltin) else code
 
 
-def _compile_gradient(recording: CertifiedRecording) -> Callable[..., Any] | InterpreterReplay:
+def _compile_gradient(recording: CertifiedRecording, *, numpy_numbers: bool) -> Callable[..., Any] | InterpreterReplay:
     try:
-        return _compile_replay(recording, gradient=True)[0]
+        return _compile_replay(recording, gradient=True, numpy_numbers=numpy_numbers)[0]
     except NotNativeError as error:
         return InterpreterReplay(recording, str(error))
 
 
-def _compile_replay(recording: CertifiedRecording, *, gradient: bool) -> tuple[Callable[..., Any], str]:
+def _compile_replay(
+    recording: CertifiedRecording, *, gradient: bool, numpy_numbers: bool
+) -> tuple[Callable[..., Any], str]:
     """Return a function from inputs to results (and gradient), or None if a check fails, and the tier of its code."""
     circuit = recording.circuit
     assert circuit is not None
-    program = tiers.build_program(circuit if gradient else drop_gradient_stops(circuit), 0 if gradient else None)
-    dtype = program.initial.dtype
-    if dtype != np.float64:
-        raise NotNativeError(f"native replays compute in float64; this recording needs {dtype}")
-    expected = np.array([float(value) for value in recording.expected], dtype).tobytes()
-    made = builtin_calls.make_replay_builtin(program, len(recording.moving), expected, gradient=gradient)
+    program = _build_replay_program(recording, gradient)
+    expected = _expected_bytes(recording)
+    count = len(recording.moving)
+    made = builtin_calls.make_replay_builtin(program, count, expected, gradient=gradient, numpy_numbers=numpy_numbers)
     kinds = _find_result_types(circuit, recording, gradient=gradient)
     return made if kinds is None else _TypedBuiltin(made, kinds), program.tier
+
+
+def _build_replay_program(recording: CertifiedRecording, gradient: bool, lanes: int = 1) -> tiers.NativeProgram:
+    circuit = recording.circuit
+    assert circuit is not None
+    source = circuit if gradient else drop_gradient_stops(circuit)
+    program = tiers.build_program(source, 0 if gradient else None, lanes=lanes)
+    if program.initial.dtype != np.float64:
+        raise NotNativeError(f"native replays compute in float64; this recording needs {program.initial.dtype}")
+    return program
+
+
+def _build_row_program(recording: CertifiedRecording, gradient: bool) -> tiers.NativeProgram | None:
+    try:
+        return _build_replay_program(recording, gradient, batch.count_lanes(np.dtype(np.float64)))
+    except NotNativeError:
+        return None
+
+
+def _expected_bytes(recording: CertifiedRecording) -> bytes:
+    """Return the bits that the checks of a recording must have."""
+    return np.array([float(value) for value in recording.expected], np.float64).tobytes()
 
 
 class _TypedBuiltin:
@@ -164,10 +241,10 @@ class _TypedBuiltin:
     def __call__(self, *inputs: object) -> Any:
         """Return the results, or the only one, in their own types."""
         results = self._made(*inputs)
-        if results is None:
-            return None
         if type(results) is float:
             return self._kinds[0](results)
+        if type(results) is not tuple:
+            return results
         return [kind(number) for kind, number in zip(self._kinds, results, strict=True)]
 
 
@@ -184,36 +261,116 @@ def _find_result_types(circuit: CircuitGraph, recording: CertifiedRecording, *, 
     return [(python if flag else numpy).get(kind, kind) for kind, flag in zip(kinds, in_python, strict=True)]
 
 
+class ArrayReplay:
+    """A replay in native code, for circuits on arrays."""
+
+    tier = "arrays"
+
+    def __init__(self, recording: CertifiedRecording) -> None:
+        assert recording.circuit is not None
+        self.reason = ""
+        self._recording = recording
+        self._count = len(recording.moving)
+        self._bits = [_to_bytes(value) for value in recording.expected]
+        self._program = array_program.compile_array_circuit(drop_gradient_stops(recording.circuit))
+        if self._program.facts.interpreted:
+            names = ", ".join(name for name, _ in self._program.facts.interpreted)
+            self.reason = f"the interpreter computes {names}"
+        self._pulled: dict[frozenset[int] | None, Any] = {}
+        self._wanted: frozenset[int] | None = None
+
+    def limit_gradient(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Say by which inputs gradients are read from now on; the others become None, and are not computed."""
+        self._wanted = frozenset(k for start, stop in ranges for k in range(start, stop))
+
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results."""
+        try:
+            values = self._program.run(inputs)
+        except Exception:
+            # The function itself is called instead: it raises a proper error, or handles this one.
+            return Flip(None)
+        flip = self._find_flip(values[self._count :])
+        if flip is not None:
+            return flip
+        pairs = zip(values[: self._count], self._recording.in_python, strict=True)
+        return [plain_result(value, in_python=in_python) for value, in_python in pairs]
+
+    def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the first result, followed by its gradient by every input; None for inputs that are not wanted."""
+        wanted = self._wanted
+        if wanted not in self._pulled:
+            self._pulled[wanted] = self._compile_gradient(wanted)
+        program = self._pulled[wanted]
+        if isinstance(program, InterpreterReplay):
+            return program.compute_gradient(inputs)
+        try:
+            value, grads, checks = program.run(inputs)
+        except Exception:
+            return Flip(None)
+        flip = self._find_flip(checks)
+        if flip is not None:
+            return flip
+        likes = [float(x) if type(x) is np.float64 else x for x in inputs]
+        settled = [
+            settle_gradient(grad, x) if wanted is None or k in wanted else None
+            for k, (grad, x) in enumerate(zip(grads, likes, strict=True))
+        ]
+        return [plain_result(value), *settled]
+
+    def _find_flip(self, checks: Sequence[Any]) -> Flip | None:
+        pairs = enumerate(zip(checks, self._bits, strict=True))
+        check = next((k for k, (value, bits) in pairs if _to_bytes(value) != bits), None)
+        return None if check is None else Flip(check)
+
+    def _compile_gradient(self, wanted: frozenset[int] | None) -> Any:
+        circuit = self._recording.circuit
+        assert circuit is not None
+        try:
+            checks = circuit.columns.outputs.tolist()[self._count :]
+            return array_program.GradientProgram(circuit, checks, wanted=wanted)
+        except NotNativeError as error:
+            return InterpreterReplay(self._recording, str(error))
+
+
 class ConstantReplay:
     """The replay of a recording in which nothing depends on the inputs."""
 
     tier = "constant"
     reason = ""
 
-    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | None:
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return no results: all of them are constants."""
         return ()
 
-    def compute_gradient(self, inputs: Sequence[Any]) -> tuple[Any, Sequence[Any]] | None:
+    def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return nothing: there is no result to differentiate."""
-        return None
+        return Flip(None)
 
 
-def make_replay(recording: CertifiedRecording) -> RecordingReplay | None:
-    """Return the fastest replay of a recording; None if a replay does not reproduce the recorded results."""
+def make_replay(recording: CertifiedRecording, *, numpy_numbers: bool = False) -> RecordingReplay | None:
+    """Return the fastest replay of a recording; None if a replay does not reproduce the recorded results.
+
+    With `numpy_numbers` the inputs may be np.float64 as well as float.
+    """
     if recording.circuit is None:
         return ConstantReplay()
     inputs = [plain_result(x) for x in recording.inputs]
     interpreted = InterpreterReplay(recording, "")
     results = interpreted.compute_results(inputs)
-    if results is None or not all(map(_have_same_bits, results, [recording.results[k] for k in recording.moving])):
+    if isinstance(results, Flip) or not all(
+        map(_have_same_bits, results, [recording.results[k] for k in recording.moving])
+    ):
         return None
     try:
-        native = NativeReplay(recording)
+        if array_program.has_arrays(recording.circuit):
+            native: ArrayReplay | NativeReplay = ArrayReplay(recording)
+        else:
+            native = NativeReplay(recording, numpy_numbers=numpy_numbers)
     except NotNativeError as error:
         interpreted.reason = str(error)
         return interpreted
-    if native.compute_results(inputs) is None:
+    if isinstance(native.compute_results(inputs), Flip):
         interpreted.reason = "a branch depends on the last bit of a function that native code rounds differently"
         return interpreted
     return native

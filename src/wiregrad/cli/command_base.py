@@ -14,8 +14,7 @@ import numpy as np
 from click.shell_completion import CompletionItem
 
 from wiregrad.api import Run
-from wiregrad.cli.circuit_files import CommandFailure, escape_control_characters
-from wiregrad.cli.targets import CommandTarget, choose_output, parse_target
+from wiregrad.cli.targets import CommandFailure, CommandTarget, choose_output, escape_control_characters, parse_target
 from wiregrad.dtypes import JsonValue
 from wiregrad.errors import OutputError, suggest_name
 from wiregrad.ir import Node

@@ -17,9 +17,8 @@ import numpy as np
 
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.circuit_files import encode_lines, write_output
 from wiregrad.cli.command_base import TARGET_HELP, complete_file_names, no_color_option
-from wiregrad.cli.targets import CommandTarget, parse_target
+from wiregrad.cli.targets import CommandTarget, encode_lines, parse_target, write_output
 from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import WiregradError, suggest_name
 from wiregrad.frontends import parse_formula
@@ -176,7 +175,7 @@ def _is_formula(circuit: Circuit, text: str) -> bool:
 
 
 def _save_page(output: str, circuit: Circuit, run: Run, source: bool, formula: str | None) -> None:
-    data = page_data.build_page_data(circuit, run, source=source, formula=formula)
+    data = page_data.build_file_data(circuit, run, source=source, formula=formula)
     if "note" in data:
         click.echo(f"note: {data['note']}", err=True)
     write_output(output, encode_lines(html_page.render_page(data, circuit.name)))

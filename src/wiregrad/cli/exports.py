@@ -13,21 +13,22 @@ import click
 import numpy as np
 
 from wiregrad.api import Circuit
-from wiregrad.cli.circuit_files import (
+from wiregrad.cli.command_base import ANSWER_SCHEMA, TargetCommand, complete_file_names, json_option
+from wiregrad.cli.targets import (
     ARCHIVE_FORM,
     CIRCUIT_FORMS,
     FORM_ENDINGS,
     JSON_FORM,
     STDIO,
     CommandFailure,
+    CommandTarget,
+    check_node_name,
     encode_lines,
     escape_control_characters,
     file_ending,
     join_endings,
     write_output,
 )
-from wiregrad.cli.command_base import ANSWER_SCHEMA, TargetCommand, complete_file_names, json_option
-from wiregrad.cli.targets import CommandTarget, check_node_name
 from wiregrad.codegen import LANGUAGE_MODULES
 from wiregrad.codegen.listing import LISTING_FUNCTIONS
 from wiregrad.errors import NoRuleError, OperandError

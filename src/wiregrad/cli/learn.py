@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wiregrad.api import Circuit
-from wiregrad.cli.circuit_files import CommandFailure, encode_lines, escape_control_characters, write_output
 from wiregrad.cli.command_base import (
     ANSWER_SCHEMA,
     EXIT_FOUND,
@@ -23,7 +22,7 @@ from wiregrad.cli.command_base import (
     to_plain_data,
 )
 from wiregrad.cli.explore import PRESETS
-from wiregrad.cli.targets import parse_target
+from wiregrad.cli.targets import CommandFailure, encode_lines, escape_control_characters, parse_target, write_output
 from wiregrad.errors import NoQuestionError, suggest_name
 from wiregrad.lazy import load_module_lazily
 from wiregrad.learn.answers import Verdict
@@ -42,6 +41,7 @@ from wiregrad.learn.teaching import (
     read_json_file,
     read_key,
     read_question_file,
+    render_gradebook,
 )
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _run_learn(
     """Do what was asked for; without an option, open the lessons."""
     actions = {
         "--list": listed,
-        "-o": output is not None,
+        "-o": output is not None and not gradebook,
         "--export": folder is not None,
         "--new-key": new_key is not None,
         "--grade": grade,
@@ -274,7 +274,7 @@ def _run_learn(
         results = grade_answers(read_json_file(paths[0]), _need_key(key_file, "--grade"), paths[0])
         click.echo(json.dumps(results, indent=2, allow_nan=False))
     elif gradebook:
-        _print_gradebook(paths, _need_key(key_file, "--gradebook"))
+        _print_gradebook(paths, _need_key(key_file, "--gradebook"), output, title)
     else:
         _open_lessons(_read_lessons(paths), listed, output, browser, port)
 
@@ -330,12 +330,17 @@ EXPORTED_PRESETS = ("expression", "fan-out", "neuron", "sigmoid", "router")
 """The presets that are exported where no question set is given: the worked examples."""
 
 
-def _print_gradebook(paths: Sequence[str], key: bytes) -> None:
-    """Print the table; exit with 1 if a file was changed or is not signed."""
-    if not paths:
+def _print_gradebook(paths: Sequence[str], key: bytes, output: str | None, title: str) -> None:
+    """Print the table, or write it as a page; exit with 1 if a file was changed or is not signed."""
+    texts = [path for path in paths if path.endswith(LESSON_ENDING)]
+    files = [path for path in paths if path not in texts]
+    if not files:
         raise click.UsageError("--gradebook needs files of results")
-    book = read_gradebook(paths, key)
-    _print_text(str(book))
+    book = read_gradebook(files, key, _read_lessons(texts))
+    if output is None:
+        _print_text(str(book))
+    else:
+        write_output(output, encode_lines(render_gradebook(book, title)))
     if book.doubtful:
         raise click.exceptions.Exit(EXIT_FOUND)
 
@@ -345,7 +350,11 @@ learn_command = click.Command(
     params=[
         click.Argument(["paths"], nargs=-1, metavar="[FILE]...", shell_complete=complete_file_names),
         click.Option(["--list", "listed"], is_flag=True, help="Print the names of the lessons."),
-        click.Option(["-o", "--output"], metavar="FILE", help="Write the lessons as one HTML file; - is stdout."),
+        click.Option(
+            ["-o", "--output"],
+            metavar="FILE",
+            help="Write the lessons, or the gradebook, as one HTML file; - is stdout.",
+        ),
         click.Option(["--browser/--no-browser"], default=True, help="Open the browser, or print the address only."),
         click.Option(["--port"], type=click.IntRange(0, 65535), default=0, help="The port; by default any free one."),
         click.Option(
@@ -354,11 +363,17 @@ learn_command = click.Command(
             help="Write a site: FILEs are lessons in Markdown and question sets in JSON.",
         ),
         click.Option(["--graded"], is_flag=True, help="Export questions without answers, to be graded; needs --key."),
-        click.Option(["--title"], default="Learn", show_default=True, help="The title of the exported site."),
+        click.Option(
+            ["--title"], default="Learn", show_default=True, help="The title of the exported site, or of the class."
+        ),
         click.Option(["--new-key"], metavar="FILE", help="Make a key, readable by you alone."),
         click.Option(["--key", "key_file"], metavar="FILE", help="The key that signs sets and results."),
         click.Option(["--grade"], is_flag=True, help="Grade FILE, answers from a graded page; print signed results."),
-        click.Option(["--gradebook"], is_flag=True, help="Print a table of FILEs, results; 1 if one was changed."),
+        click.Option(
+            ["--gradebook"],
+            is_flag=True,
+            help="Print a table of FILEs, results and saved progress, or write it with -o; 1 if one was changed.",
+        ),
         no_color_option(),
     ],
     callback=_run_learn,

@@ -4,7 +4,7 @@ Read `listing` first: it turns a circuit into lines without a language, forward 
 line computes (a *form*: ops applied to slots and constants) and lowers forms to C expressions. `language` holds what
 all languages share, also how a listing checks the branches of a traced function; `python`, `numpy`, `javascript` and
 `c_and_cuda` each write one file. Arrays in C take one more step: `element_statements` turns lines into statements on
-elements, which `c_and_cuda` writes as loops. `page` writes the op table as TypeScript for the web page.
+elements, which `c_and_cuda` writes as loops.
 
 Other rooms call `write_listing`. The native backend also uses the forms of `op_forms`. A language is loaded when it is
 first asked for.

@@ -63,7 +63,7 @@ from wiregrad.codegen.op_forms import (
     op_function_names,
     slots_of,
 )
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import WireType, suggest_stored_dtype
 from wiregrad.errors import NoRuleError, OperandError, short_repr
 from wiregrad.ir import TABLE
 from wiregrad.ops import Elementwise
@@ -124,9 +124,10 @@ def check_types(listing: Listing, width: int) -> None:
     """Raise unless arrays hold real numbers of one width, or conditions; inputs must not be whole numbers."""
     for role, node, kind, _ in listing.variables:
         if kind.dtype.kind not in "fbi" or (kind.dtype.kind == "f" and kind.dtype.itemsize != width):
+            hint = suggest_stored_dtype(kind.dtype) or "; use to_numpy(), which keeps dtypes"
             raise NoRuleError(
                 f"loops in C compute with real numbers of one type, and {listing.circuit.name} has {kind} "
-                f"({role.value} of node {node}); use to_numpy(), which keeps dtypes"
+                f"({role.value} of node {node}){hint}"
             )
         if count_elements(kind) > MAX_ARRAY_SIZE:
             raise NoRuleError(f"loops in C count up to {MAX_ARRAY_SIZE:,}, and {kind} has more elements")

@@ -833,7 +833,7 @@ class ArrayOpLowering(ElementLowering):
             total = TABLE["sum"].bind(op.options)
             assert isinstance(total, Linear)
             to = find_sums(total, [operands[0].type], [None], kind)
-            start = _find_neutral_start(op.step, kind.dtype.kind)
+            start = find_neutral_start(op.step, kind.dtype.kind)
             return None if to is None or start is None else self.fold_elements(op.step, start, operands[0], to, kind)
         return self._lower_scan(op.step, operands, op.options["axis"], bool(op.options.get("reverse")), kind)
 
@@ -996,11 +996,12 @@ def _elements_along_axis(shape: tuple[int, ...], axis: int, reverse: bool) -> In
 
 def _step_form(step: ArrayRule, types: tuple[WireType, ...]) -> Form:
     """Return one step as a form: slot 0 is the result so far, the other slots are the elements it takes in."""
-    return _derive_step_form(step, tuple(kind.dtype for kind in types))
+    return derive_step_form(step, tuple(kind.dtype for kind in types))
 
 
 @lru_cache(maxsize=1000)
-def _derive_step_form(step: ArrayRule, dtypes: tuple[Any, ...]) -> Form:
+def derive_step_form(step: ArrayRule, dtypes: tuple[Any, ...]) -> Form:
+    """Return one step on scalars of these dtypes as a form; slot 0 is the result so far."""
     # Derived for scalars: the loop gives the shapes.
     builder = GraphBuilder(finite=False)
     wires = [builder.input(f"x{k}", WireType(dtype)) for k, dtype in enumerate(dtypes)]
@@ -1021,7 +1022,7 @@ def _composite_forms(op: ArrayOp, types: tuple[WireType, ...]) -> tuple[list[For
 
 
 @lru_cache(maxsize=1000)
-def _find_neutral_start(step: Callable[..., Any], kind: str) -> np.bool_ | float | None:
+def find_neutral_start(step: Callable[..., Any], kind: str) -> np.bool_ | float | None:
     """Return the neutral element of a step, which leaves the other operand unchanged; None if there is none."""
     truths = (np.False_, np.True_)
     numbers = (0.0, 1.0, -np.inf, np.inf, np.nan)

@@ -38,7 +38,7 @@ from wiregrad.codegen.op_forms import (
     op_function_names,
     require_scalar_text,
 )
-from wiregrad.dtypes import count_with_noun
+from wiregrad.dtypes import count_with_noun, suggest_stored_dtype
 from wiregrad.errors import NoRuleError, OperandError
 from wiregrad.ir import TABLE, Certificate, CircuitGraph, Place, certificates
 from wiregrad.ops import Elementwise
@@ -380,7 +380,7 @@ class ListingWriter:
         return text.template.format(*[names[atom] if type(atom) is int else self.write_atom(atom) for atom in atoms])
 
     def write_constant(self, constant: ConstantForm) -> str:
-        """Return the text of a constant that stands alone."""
+        """Return the text of a constant on its own."""
         return self.language.write_number(as_python_number(constant.value))
 
     def write_increment(self, line: ListingLine) -> str | None:
@@ -447,7 +447,8 @@ def require_scalars(listing: Listing, language: str, dtypes: str = "fb", width: 
         if kind.dtype.kind not in dtypes or (kind.dtype.kind == "f" and kind.dtype.itemsize != width):
             raise NoRuleError(
                 f"{language} listings compute in float64, and {listing.circuit.name} has {kind} "
-                f"({role.value} {_first_names(listing).get(node, node)}); use to_numpy(), which keeps dtypes"
+                f"({role.value} {_first_names(listing).get(node, node)})"
+                f"{suggest_stored_dtype(kind.dtype) or '; use to_numpy(), which keeps dtypes'}"
             )
 
 

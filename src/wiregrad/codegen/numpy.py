@@ -32,7 +32,7 @@ from wiregrad.codegen.python import (
     write_module_doc,
     write_result,
 )
-from wiregrad.dtypes import WireType
+from wiregrad.dtypes import WireType, suggest_stored_dtype
 from wiregrad.errors import NoRuleError
 from wiregrad.ir import TABLE
 from wiregrad.ops import Elementwise
@@ -270,6 +270,10 @@ def _write_nested_list(language: NumpyLanguage, array: NDArray[Any]) -> str:
 NUMPY = NumpyLanguage()
 
 
+NARROW_DTYPES = frozenset(map(np.dtype, ("float32", "float16", "complex64")))
+"""Dtypes whose constants are written with their dtype."""
+
+
 class NumpyWriter(ListingWriter):
     """Writes one listing in NumPy."""
 
@@ -278,7 +282,16 @@ class NumpyWriter(ListingWriter):
         self.scalar = all(not variable.type.shape for variable in listing.variables)
         first = next(iter(listing.inputs.values()), None)
         self.like = None if first is None or not self.scalar else self.names[first]
-        self.typed = any(variable.type.dtype in (np.float32, np.complex64) for variable in listing.variables)
+        dtypes = {variable.type.dtype for variable in listing.variables}
+        # Complex dtypes first: their parts are real, and what is advised is written for the inputs.
+        for dtype in sorted(dtypes, key=lambda dtype: dtype.kind):
+            hint = suggest_stored_dtype(dtype)
+            if hint:
+                raise NoRuleError(
+                    f"listings write numbers with the digits of float64, and {listing.circuit.name} computes in {dtype}"
+                    f"{hint}"
+                )
+        self.typed = not dtypes.isdisjoint(NARROW_DTYPES)
         self.moved = set(listing.inputs.values())
         for line in listing.all_lines():
             if self.moved.intersection(line.variables_read()):
@@ -306,7 +319,7 @@ class NumpyWriter(ListingWriter):
             self.typed = before
 
     def write_constant(self, constant: ConstantForm) -> str:
-        """Return the text of a constant that stands alone."""
+        """Return the text of a constant on its own."""
         return write_array_literal(NUMPY, constant) if constant.type.shape else super().write_constant(constant)
 
     def write_spread_value(self, line: ListingLine) -> str:

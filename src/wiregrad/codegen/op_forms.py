@@ -180,7 +180,9 @@ def _drop_neutral_constant(op: Elementwise, operands: tuple[Form, ...], kind: Wi
     """Return the operand that a constant operand leaves unchanged: x * 1, x + -0, x ** 1."""
     for slot, constant in _literal_operands(operands):
         others = [k for k in range(len(operands)) if k != slot]
-        if len(others) == 1 and operands[others[0]].type == kind and _is_neutral(op, slot, constant):
+        if len(others) != 1 or operands[others[0]].type != kind:
+            continue
+        if _is_neutral(op, slot, constant, kind.dtype.kind):
             return operands[others[0]]
     return None
 
@@ -274,18 +276,19 @@ def _literal_operands(operands: tuple[Form, ...]) -> Iterator[tuple[int, Any]]:
                 yield slot, number
 
 
-def _is_neutral(op: Elementwise, slot: int, constant: np.float64 | np.bool_) -> bool:
+def _is_neutral(op: Elementwise, slot: int, constant: np.float64 | np.bool_, other_kind: str) -> bool:
+    """Return whether an op returns its other operand, which is a number or a condition, unchanged."""
     return len(op.inputs) == 2 and _leaves_probes_alone(
-        op, slot, np.float64(constant).tobytes(), np.asarray(constant).dtype.kind
+        op, slot, np.float64(constant).tobytes(), np.asarray(constant).dtype.kind, other_kind
     )
 
 
 @lru_cache(maxsize=4096)
-def _leaves_probes_alone(op: Elementwise, slot: int, constant: bytes, kind: str) -> bool:
+def _leaves_probes_alone(op: Elementwise, slot: int, constant: bytes, kind: str, other_kind: str) -> bool:
     # The constant is passed as bytes: 0.0 and -0.0 would be one cache key, but only -0.0 is neutral in a sum.
     number = np.frombuffer(constant)[0]
     operand = np.bool_(number) if kind == "b" else number
-    probes = map(np.bool_, (True, False)) if kind == "b" else map(np.float64, PROBE_NUMBERS)
+    probes = map(np.bool_, (True, False)) if other_kind == "b" else map(np.float64, PROBE_NUMBERS)
     return all(_same_bits(_compute_at_probe(op, slot, operand, probe), probe) for probe in probes)
 
 

@@ -26,14 +26,14 @@ CURVE_COLOURS = {
     "light": ("#0072B2", "#BA5200", "#007A5A", "#9A3F92", "#6E6200", "#B3304A"),
     "dark": ("#56B4E9", "#F0A03C", "#35C79B", "#DE8CD2", "#D3C84B", "#F08A98"),
 }
-"""Colours of curves, with the contrast of text; names stand beside the curves, so no one has to tell hues apart."""
+"""Colours of curves, with the contrast of text; names are beside the curves, so no one has to tell hues apart."""
 CURVE_DASHES = ("", "7 3", "2 3")
 """Dashes of curves: once all colours are used, they start again with the next dash."""
 PLOT_FONT_SIZE = 12.0
 CHARACTER_WIDTH = 0.61 * PLOT_FONT_SIZE
 """Width of a character of the fixed-width font that numbers and names are written in."""
 MAX_LINEAR_NUMBER = 1e307
-"""The largest magnitude on a linear axis; larger numbers stand at its end."""
+"""The largest magnitude on a linear axis; larger numbers are drawn at its end."""
 PARAGRAPH_COLUMNS = 92
 """Number of characters in a line of a paragraph."""
 

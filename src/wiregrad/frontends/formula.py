@@ -6,9 +6,9 @@ wires and in the op table, nowhere else. Every error points at the character. Ot
 
 A token holds what it means and how it was written, which may differ: `·` is `*`, `x₁` is `x1`. An expression is parsed
 with two stacks, one of operands and one of operators that wait for them. Things written side by side are multiplied, as
-if `*` stood between them. What a person could read in two ways is refused, with both readings in the message: `1/2x`,
+if there were a `*`. What a person could read in two ways is refused, with both readings in the message: `1/2x`,
 `x^2y`, `√x²`, `2e`. The page has the same scanner and parser (`web/src/engine/scanner.ts`, `expressions.ts`); it gets
-the tables below through `wiregrad.codegen.page`.
+the tables below through `tools/write_page_ops.py`.
 """
 
 from __future__ import annotations

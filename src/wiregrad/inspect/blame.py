@@ -26,8 +26,7 @@ from wiregrad.inspect.report import Report, format_node_place, join_with_and
 from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import CONSTANT, INPUT, Node, Pattern, Place, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.advice import Surroundings, find_advice
-from wiregrad.ops.faults import Fault, backward_fault, forward_fault, is_nan, is_nonfinite
+from wiregrad.ops.advice import Fault, Surroundings, backward_fault, find_advice, forward_fault, is_nan, is_nonfinite
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
 
 MAX_SEPARATE_FAULTS = 256

@@ -47,7 +47,7 @@ from wiregrad.inspect.run_index import (
 from wiregrad.ir import Certificate, Op, Pattern, Place, Row
 from wiregrad.ir.columns import is_automatic_name
 from wiregrad.ops import Elementwise
-from wiregrad.ops.faults import is_nonfinite
+from wiregrad.ops.advice import is_nonfinite
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_dtype, shape_of
 
 TINY_GRADIENT = 1e-6

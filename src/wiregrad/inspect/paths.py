@@ -83,7 +83,7 @@ class PathRegion:
         return all(not kind.shape and kind.dtype.kind != "c" for kind in types)
 
     def slots_inside(self, row: Row) -> Iterator[int]:
-        """Return the inputs of a node that lie in the region, in the order in which the backward pass adds."""
+        """Return the inputs of a node that are in the region, in the order in which the backward pass adds."""
         return (slot for slot in reversed(range(len(row.sources))) if self.inside[row.sources[slot]])
 
     def is_live(self, row: Row, slot: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wiregrad.ir import CONSTANT, INPUT, CircuitGraph, Node, Place
-from wiregrad.ir.node_titles import find_given_name, write_expression
+from wiregrad.ir.circuit import find_given_name, write_expression
 
 
 class Report:

@@ -53,8 +53,11 @@ from wiregrad.passes.differentiation import SilentWatcher
 WIDER_DTYPES: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(narrow): np.dtype(wide)
     for narrow, wide in (
+        (np.longdouble, np.longdouble),
+        (np.float16, np.float64),
         (np.float32, np.float64),
         (np.float64, np.longdouble),
+        (np.clongdouble, np.clongdouble),
         (np.complex64, np.complex128),
         (np.complex128, np.clongdouble),
     )

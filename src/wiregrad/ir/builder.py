@@ -39,6 +39,7 @@ from wiregrad.errors import (
 from wiregrad.ir.builder_methods import BuilderMethods
 from wiregrad.ir.circuit import SPLIT_NAME, CircuitGraph
 from wiregrad.ir.columns import (
+    MAX_NAME_LENGTH,
     Certificate,
     CircuitColumns,
     LabelT,
@@ -81,12 +82,12 @@ class Port(OperatorMethods):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the value on the wire."""
-        return self.builder.type_of(self).shape
+        return self.builder.recording.type_of_node(self.index).shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Dtype of the value on the wire."""
-        return self.builder.type_of(self).dtype
+        return self.builder.recording.type_of_node(self.index).dtype
 
     def __bool__(self) -> bool:
         raise OperandError(
@@ -175,6 +176,10 @@ class GraphBuilder(BuilderMethods):
 
     def apply(self, op: Op | str, *operands: object, name: str | None = None, mode: int = DERIVE_MODE) -> Port:
         """Add a node that applies an op to wires, numbers or names."""
+        if name is None and mode == DERIVE_MODE and not self.strict and isinstance(op, Op):
+            quick = self._apply_to_ports(op, operands)
+            if quick is not None:
+                return quick
         record = TABLE[op] if isinstance(op, str) else op
         if not isinstance(record, Op):
             raise OperandError(f"wanted an op or its name; got {short_repr(op)}")
@@ -197,6 +202,28 @@ class GraphBuilder(BuilderMethods):
         if name is not None:
             self.name(port, name)
         return port
+
+    def _apply_to_ports(self, op: Op, operands: Sequence[object]) -> Port | None:
+        """Add a node that applies an op to wires of known types that need not be broadcast; None for other operands."""
+        count = len(operands)
+        if op.pattern is Pattern.SOURCE or (count != len(op.inputs) and not (op.variadic and count)):
+            return None
+        recording = self.recording
+        indices = []
+        kinds = []
+        for operand in operands:
+            if type(operand) is not Port or operand.builder is not self:
+                return None
+            indices.append(operand.index)
+            kinds.append(recording.type_number_of(operand.index))
+        if UNKNOWN_TYPE in kinds:
+            return None
+        if op.by_element and kinds.count(kinds[0]) != count and not recording.type_table.have_one_shape(kinds):
+            return None
+        kind = recording.type_table.infer_number(op, tuple(kinds))
+        index = recording.append(TABLE.code_of(op), indices, kind)
+        recording.note_settings(index, op, count)
+        return Port(self, index)
 
     def type_of(self, port: Port) -> WireType:
         """Return the type of a wire, which must not depend on a node that is added later."""
@@ -479,6 +506,7 @@ class CircuitRecording:
         self._places: _LabelRuns[Place] = _LabelRuns()
         self._groups: _LabelRuns[str] = _LabelRuns()
         self._expressions: dict[int, str] = {}
+        """Source texts by node; one may be a `LazyText` that was not read yet."""
         self.library_groups: frozenset[str] | None = None
         """The paths of the groups that are calls of composite functions; None if that is not known."""
         self.names: dict[str, int] = {}
@@ -537,6 +565,10 @@ class CircuitRecording:
         """Return the number of a node's type."""
         return self._types.get(index, self._float)
 
+    def type_of_node(self, index: int) -> WireType:
+        """Return the type of a node."""
+        return self.type_table.type_at(self._types.get(index, self._float))
+
     @property
     def place(self) -> Place | None:
         """The place in the source of the nodes that are added next."""
@@ -564,7 +596,7 @@ class CircuitRecording:
         if constant is not None:
             self._constants.append(constant)
         index = self.append_op(row.op, sources, circuit.type_of(row.node), row.mode)
-        self.note_expression(index, circuit.columns.expressions.label_of(row.node))
+        self.note_expression(index, circuit.columns.expressions.entry_of(row.node))
         self._copy_library_groups(circuit)
         return index
 
@@ -607,6 +639,17 @@ class CircuitRecording:
         name = self.check_free(name)
         self.names[name] = index
         self._first_name.setdefault(index, name)
+
+    def add_free_names(self, names: Iterable[tuple[int, str]]) -> None:
+        """Give nodes names that are identifiers, each with a number as suffix if it is taken."""
+        taken = self.names
+        first = self._first_name
+        for index, wanted in names:
+            if wanted in taken or not wanted.isascii() or len(wanted) > MAX_NAME_LENGTH:
+                self.add_name(index, self.free_name(wanted))
+            else:
+                taken[wanted] = index
+                first.setdefault(index, wanted)
 
     def check_free(self, name: str) -> str:
         """Return the name in its normal form; raise if it is not a valid name or is taken."""
@@ -657,7 +700,7 @@ class CircuitRecording:
             names = [self.name_of(node) for node in order]
             rows = _iterate_rows(codes, starts, sources, settings)
             types, type_table = infer_types(rows, inputs, constants, names.__getitem__)
-        modes = self._dense_column(self._modes, DERIVE_MODE, order).tolist()
+        modes = self._dense_column(self._modes, DERIVE_MODE, order)
         columns = CircuitColumns(
             name=name,
             codes=codes,
@@ -667,7 +710,7 @@ class CircuitRecording:
             type_table=type_table,
             constant_nodes=np.flatnonzero(codes == CONSTANT_CODE).astype(np.int32),
             constants=constants,
-            modes=derive_modes(_iterate_rows(codes, starts, sources, settings), modes),
+            modes=derive_modes(codes, starts, sources, modes),
             names=NameTable((int(position[node]), text) for text, node in self.names.items()),
             places=self._places.to_labels(len(self), order),
             groups=self._groups.to_labels(len(self), order),

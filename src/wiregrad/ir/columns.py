@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import compress
-from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -219,20 +219,47 @@ OpSettings: TypeAlias = tuple[tuple[str, Any], ...]
 """The settings of an op, by name."""
 
 
+class LazyText:
+    """A text that is read when it is first asked for."""
+
+    __slots__ = ("_read", "_text")
+
+    def __init__(self, read: Callable[[], str | None] | None, text: str | None = None) -> None:
+        self._read = read
+        self._text = text
+
+    def read(self) -> str | None:
+        """Return the text; None if there turns out to be none."""
+        if self._read is not None:
+            self._text = self._read()
+            self._read = None
+        return self._text
+
+    def __reduce__(self) -> tuple[type[LazyText], tuple[None, str | None]]:
+        return LazyText, (None, self.read())
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class NodeLabels(Generic[LabelT]):
     """A label for each node, out of a small table: `index` points into `table`; it is None if no node has a label."""
 
-    table: tuple[LabelT, ...] = ()
+    table: Sequence[LabelT] = ()
     index: NDArray[np.int32] | None = None
 
     @classmethod
-    def from_index(cls, table: tuple[LabelT, ...], index: NDArray[np.int32]) -> NodeLabels[LabelT]:
+    def from_index(cls, table: Sequence[LabelT], index: NDArray[np.int32]) -> NodeLabels[LabelT]:
         """Return the labels in their canonical form: without an index if no node has a label."""
         return cls(table, index) if (index >= 0).any() else cls()
 
     def label_of(self, node: int) -> LabelT | None:
         """Return the label of a node, or None."""
+        label: Any = self.entry_of(node)
+        if type(label) is LazyText:
+            label = label.read()
+        return cast("LabelT | None", label)
+
+    def entry_of(self, node: int) -> LabelT | None:
+        """Return the label of a node as it is stored: a text may not have been read yet."""
         k = -1 if self.index is None else int(self.index[node])
         return None if k < 0 else self.table[k]
 
@@ -245,6 +272,13 @@ class NodeLabels(Generic[LabelT]):
 
     def _labels_by_node(self) -> list[LabelT | None]:
         return [] if self.index is None else [self.label_of(node) for node in range(len(self.index))]
+
+    def list_labels(self, size: int) -> list[LabelT | None]:
+        """Return the label of every node, for loops over a whole circuit of a size."""
+        if self.index is None:
+            return [None] * size
+        table = [*self.table, None]
+        return [table[k] for k in self.index.tolist()]
 
     def select_nodes(self, keep: NDArray[np.bool_]) -> NodeLabels[LabelT]:
         """Return the labels of the nodes that are kept."""
@@ -410,7 +444,13 @@ class IndexedGraph:
     def _ops_with_settings(self) -> dict[int, Op]:
         """Return the op of every node that has settings, bound to them."""
         index = self.columns.settings.index
-        return {} if index is None else {node: self.op_of(node) for node in np.flatnonzero(index >= 0).tolist()}
+        if index is None:
+            return {}
+        nodes = np.flatnonzero(index >= 0)
+        kinds = self.columns.codes[nodes].astype(np.int64) * len(self.columns.settings.table) + index[nodes]
+        _, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
+        ops = [self.op_of(node) for node in nodes[first].tolist()]
+        return dict(zip(nodes.tolist(), [ops[k] for k in inverse.reshape(-1).tolist()], strict=True))
 
     def op_of(self, node: int) -> Op:
         """Return the op of a node, with its settings."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.dtypes import BOOL, DTYPES, FLOAT, JsonValue, WireType, WireValue
+from wiregrad.dtypes import BOOL, FLOAT, JsonValue, WireType, WireValue
 from wiregrad.errors import FileFormatError, NameSyntaxError, UnknownOpError, WiregradError, short_repr, suggest_name
 from wiregrad.ir import strict_json
 from wiregrad.ir.builder import CircuitRecording
@@ -28,6 +28,7 @@ from wiregrad.ir.circuit import CircuitGraph
 from wiregrad.ir.columns import Certificate, Place, Row, check_name
 from wiregrad.ir.op import CONSTANT, INPUT, TABLE, Op
 from wiregrad.ir.strict_json import (
+    check_storable,
     from_pairs,
     part_dtype,
     read_elements,
@@ -36,7 +37,14 @@ from wiregrad.ir.strict_json import (
     write_elements,
     write_outcome,
 )
-from wiregrad.ir.types_and_kinks import DERIVE_MODE, check_mode, derive_modes, parse_mode, type_of_constant, write_mode
+from wiregrad.ir.types_and_kinks import (
+    DERIVE_MODE,
+    check_mode,
+    derive_usual_modes,
+    parse_mode,
+    type_of_constant,
+    write_mode,
+)
 from wiregrad.ir.verifier import bind_untrusted, check_node_count, verify
 
 FORMAT_NAME = "wiregrad-circuit"
@@ -107,7 +115,7 @@ def _describe_outputs(circuit: CircuitGraph) -> Iterator[WrittenFields]:
 
 
 def _describe_nodes(circuit: CircuitGraph, tensors: NamedTensors | None) -> Iterator[WrittenFields]:
-    usual = derive_modes(((row.op, row.sources) for row in circuit.rows()), [DERIVE_MODE] * circuit.size)
+    usual = derive_usual_modes(circuit.columns.codes, circuit.columns.starts, circuit.columns.sources)
     names = circuit.columns.names.group_by_node()
     constants = circuit.constants()
     for row in circuit.rows():
@@ -117,6 +125,7 @@ def _describe_nodes(circuit: CircuitGraph, tensors: NamedTensors | None) -> Iter
         if row.node in names:
             fields["names"] = names[row.node]
         kind = circuit.type_of(row.node)
+        check_storable(kind)
         if kind not in (FLOAT, BOOL) or (row.op is not CONSTANT and kind == BOOL):
             fields["type"] = str(kind)
         if row.op is CONSTANT:
@@ -161,9 +170,7 @@ def _write_setting(value: object) -> object:
 
 
 def _describe_constant(node: int, value: WireValue, tensors: NamedTensors | None) -> WrittenFields:
-    if type_of_constant(value).dtype not in DTYPES.values():
-        kind = type_of_constant(value)
-        raise FileFormatError(f"the circuit has a constant of type {kind}, which cannot be stored")
+    check_storable(type_of_constant(value))
     if tensors is None or not np.ndim(value):
         return {"value": write_elements(value)}
     name = f"constant.{node}"

@@ -134,11 +134,11 @@ class Op:
     aliases: tuple[str, ...] = ()
     """Other names of the op."""
     infix: tuple[str, ...] = ()
-    """Signs that stand between two operands, the usual one first."""
+    """Signs between two operands, the usual one first."""
     level: Level = Level.SUM
     """Precedence of the infix signs."""
     prefix: str = ""
-    """Sign that stands before one operand."""
+    """Sign before one operand."""
     kinks: tuple[Any, ...] = ()
     """Where the op has no single slope (see `wiregrad.ops.elementwise`)."""
     remedies: Advice | None = None

@@ -20,7 +20,16 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from wiregrad.dtypes import DTYPES, MAX_AXES, JsonValue, PythonNumber, WireType, WireValue, parse_type
+from wiregrad.dtypes import (
+    DTYPES,
+    MAX_AXES,
+    JsonValue,
+    PythonNumber,
+    WireType,
+    WireValue,
+    parse_type,
+    suggest_stored_dtype,
+)
 from wiregrad.errors import FileFormatError, short_repr
 
 MAX_TEXT_BYTES = 256 * 2**20
@@ -171,7 +180,7 @@ INTEGER_TYPE = "integer"
 """The type that is written for an integer that no wire can carry."""
 MAX_OUTCOME_DIGITS = 400
 """Maximum number of digits of such an integer."""
-_NAN_BITS = re.compile(r"nan:([0-9a-f]{8}|[0-9a-f]{16})")
+_NAN_BITS = re.compile(r"nan:([0-9a-f]{4}|[0-9a-f]{8}|[0-9a-f]{16})")
 
 
 def write_elements(value: ArrayLike) -> JsonValue:
@@ -250,6 +259,16 @@ def read_elements(kind: WireType, value: JsonValue) -> WireValue:
     return value_of_kind
 
 
+def check_storable(kind: WireType) -> None:
+    """Raise if values of a type cannot be stored as text or in a file."""
+    if kind.dtype in DTYPES.values():
+        return
+    raise FileFormatError(
+        f"the circuit has wires of {kind}, which cannot be stored, because their bits depend on the machine"
+        f"{suggest_stored_dtype(kind.dtype)}"
+    )
+
+
 def read_type(text: JsonValue) -> WireType:
     """Parse a type; raise `FileFormatError` if the text is none.
 
@@ -290,7 +309,7 @@ def read_outcome(kind: JsonValue, value: JsonValue) -> PythonNumber | WireValue:
             raise FileFormatError(f"wanted a string of at most {MAX_OUTCOME_DIGITS} digits; got {short_repr(value)}")
         return int(text)
     outcome = read_elements(read_type(kind), value)
-    if isinstance(outcome, np.float32 | np.ndarray):
+    if isinstance(outcome, np.float32 | np.float16 | np.ndarray):
         return outcome
     number: PythonNumber = outcome.item()
     return number

@@ -45,6 +45,7 @@ from wiregrad.ir.strict_json import (
     MAX_TEXT_BYTES,
     NON_FINITE_WORDS,
     check_json_size,
+    check_storable,
     read_elements,
     read_finite,
     read_integer,
@@ -52,7 +53,7 @@ from wiregrad.ir.strict_json import (
     write_elements,
     write_outcome,
 )
-from wiregrad.ir.types_and_kinks import DERIVE_MODE, derive_modes, parse_mode, type_of_constant, write_mode
+from wiregrad.ir.types_and_kinks import DERIVE_MODE, derive_usual_modes, parse_mode, type_of_constant, write_mode
 from wiregrad.ir.verifier import MAX_NODES, bind_untrusted, check_node_count
 
 _SHAPE_OR_COMMA = re.compile(r"\[[^\]]*+\]?|,")
@@ -100,12 +101,13 @@ def _names_of(node: int, names: dict[int, list[str]]) -> list[str]:
 
 
 def _write_lines(circuit: CircuitGraph, names: dict[int, list[str]]) -> Iterator[tuple[str, str]]:
-    usual = derive_modes(((row.op, row.sources) for row in circuit.rows()), [DERIVE_MODE] * circuit.size)
+    usual = derive_usual_modes(circuit.columns.codes, circuit.columns.starts, circuit.columns.sources)
     constants = circuit.constants()
     places = circuit.columns.places
     groups = circuit.columns.groups
     inputs: list[str] = []
     for row in circuit.rows():
+        check_storable(circuit.type_of(row.node))
         own = " = ".join(_names_of(row.node, names))
         note = _write_note(places.label_of(row.node), groups.label_of(row.node))
         if row.op is INPUT:

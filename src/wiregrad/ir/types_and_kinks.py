@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from wiregrad import settings
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, DomainError, OperandError, short_repr, suggest_name
-from wiregrad.ir.op import CONSTANT, INPUT, Op
+from wiregrad.ir.op import CONSTANT, INPUT, INPUT_CODE, TABLE, Op
 from wiregrad.ir.scoped_settings import ScopedSetting
 
 DERIVE_MODE = -1
@@ -50,13 +50,19 @@ class TypeTable:
 
     def infer_number(self, op: Op, kinds: tuple[int, ...]) -> int:
         """Return the number of an op's output type for inputs of these types; `UNKNOWN_TYPE` if one of them is."""
-        number = self._known.get((op.name, op.settings, kinds))
+        # The same op with the same settings is the same object.
+        number = self._known.get((op, kinds))
         if number is None:
             if UNKNOWN_TYPE in kinds:
                 return UNKNOWN_TYPE
             types = tuple([self._types[kind] for kind in kinds])
-            number = self._known[op.name, op.settings, kinds] = self.number_of(op.infer(types))
+            number = self._known[op, kinds] = self.number_of(op.infer(types))
         return number
+
+    def have_one_shape(self, kinds: Sequence[int]) -> bool:
+        """Return whether types, given by number, have the same shape."""
+        shape = self._types[kinds[0]].shape
+        return all(self._types[kind].shape == shape for kind in kinds)
 
 
 def type_of_constant(value: ArrayLike) -> WireType:
@@ -88,26 +94,46 @@ def infer_types(
     return np.array(numbers, np.uint16), tuple(table.numbers)
 
 
-def derive_modes(rows: Iterable[tuple[Op, Sequence[int]]], modes: Sequence[int]) -> NDArray[np.uint8] | None:
+def derive_modes(
+    codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: Sequence[int], modes: NDArray[np.int32]
+) -> NDArray[np.uint8] | None:
     """Replace the modes that are `DERIVE_MODE` by their ops' defaults; return None if every node ends up with mode 0.
 
     An operand that depends on no input of the circuit counts as a literal. This is decided here, once, so that passes
     which fold or merge nodes later cannot change a gradient.
     """
-    moves = bytearray(len(modes))
-    derived = np.zeros(len(modes), np.uint8)
-    for node, (op, sources) in enumerate(rows):
-        for source in sources:
+    derived = np.where(modes == DERIVE_MODE, 0, modes).astype(np.uint8)
+    open_nodes = np.flatnonzero((modes == DERIVE_MODE) & find_kinked_codes()[codes]).tolist()
+    if open_nodes:
+        ops = TABLE.by_code()
+        begin = starts.tolist()
+        moves = _mark_moving(codes, begin, sources)
+        for node in open_nodes:
+            derived[node] = ops[codes[node]].default_mode(moves, sources[begin[node] : begin[node + 1]])
+    return derived if derived.any() else None
+
+
+def derive_usual_modes(
+    codes: NDArray[np.uint16], starts: NDArray[np.int32], sources: NDArray[np.int32]
+) -> NDArray[np.uint8] | None:
+    """Return the default modes of all nodes; None if every one is 0."""
+    return derive_modes(codes, starts, sources.tolist(), np.full(len(codes), DERIVE_MODE, np.int32))
+
+
+def _mark_moving(codes: NDArray[np.uint16], starts: list[int], sources: Sequence[int]) -> bytearray:
+    """Return 1 for each node that depends on an input, else 0."""
+    moves = bytearray((codes == INPUT_CODE).tobytes())
+    for node in range(len(codes)):
+        for source in sources[starts[node] : starts[node + 1]]:
             if moves[source]:
                 moves[node] = 1
-        if op is INPUT:
-            moves[node] = 1
-        mode = modes[node]
-        if mode == DERIVE_MODE:
-            mode = op.default_mode(moves, sources)
-        if mode:
-            derived[node] = mode
-    return derived if derived.any() else None
+                break
+    return moves
+
+
+def find_kinked_codes() -> NDArray[np.bool_]:
+    """Return for each op code whether the op has kinks."""
+    return np.array([bool(op.kinks) for op in TABLE])
 
 
 MAX_LITERAL_SLOTS = 6

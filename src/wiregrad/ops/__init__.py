@@ -2,13 +2,13 @@
 
 An op is one record, and everything else (derivatives, listings, docs, tests) is derived from it. Start reading in
 `elementwise_records`: one record per op on numbers. The ops on whole arrays are in `shape_records`, `reduce_records`,
-`linalg_records`, `fourier_records` (filters, too) and `matrix_function_records`, those that SciPy computes in
-`special_records`; all of these are loaded when the first such op is asked for. `elementwise` and `array_ops` define
-what such records are made of. `functions` holds what people call on arrays, with NumPy's and SciPy's names.
+`linalg_records` and `fourier_records` (filters, too), those that SciPy computes in `special_records`; all of these are
+loaded when the first such op is asked for. `elementwise` and `array_ops` define what such records are made of.
+`functions` holds what people call on arrays, with NumPy's and SciPy's names.
 
 Other rooms may call `TABLE`, every record as an attribute (`ops.tanh` is the record of tanh, and calling it applies the
 op), `gradient_flow` (how gradients are multiplied and added), `c_expressions` (an op's scalar text as a tree), and
-`faults` and `advice` (what broke, and what to write instead).
+`advice` (what broke, and what to write instead).
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ _MODULES = (
     "array_ops",
     "c_expressions",
     "elementwise",
-    "faults",
     "functions",
     "gradient_flow",
     "special_forward",
@@ -53,7 +52,6 @@ _DEFERRED_RECORDS = (
     "reduce_records",
     "linalg_records",
     "fourier_records",
-    "matrix_function_records",
     "special_records",
 )
 
@@ -64,7 +62,6 @@ if TYPE_CHECKING:
     from wiregrad.ops import (  # noqa: F401
         fourier_records,
         linalg_records,
-        matrix_function_records,
         reduce_records,
         shape_records,
         special_records,

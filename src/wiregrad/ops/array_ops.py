@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import DTYPES, MAX_AXES, WireType
+from wiregrad.dtypes import MAX_AXES, WIRE_DTYPES, WireType
 from wiregrad.errors import DomainError, NoRuleError
 from wiregrad.ir import TABLE, Op, Pattern
 from wiregrad.ops.gradient_flow import (
@@ -64,6 +64,8 @@ __all__ = [
     "conjugate_flow",
     "define_helper",
     "fold_with",
+    "keep_shape",
+    "reduce_shape",
     "undo_reduction",
     "write_numpy_call",
     "write_setting",
@@ -86,6 +88,10 @@ class ArrayOp(Op):
     """Makes the points where it is checked: tuples of the inputs and, last, a dict of settings."""
     batches: bool = True
     """Whether batch axes may stand in front of those the settings name; if not, a batch is run in a loop."""
+
+    output_shape: Callable[..., tuple[int, ...] | None] | None = None
+    """The shape of the output, `(*shapes, **settings)`; None where NumPy refuses the shapes or has to be asked. Views
+    and ops with the settings `axes` and `keepdims` need no rule. Without one, NumPy is asked with stand-in arrays."""
 
     gap: ArrayRule | None = None
     """Distance of elements from a tie that would change which one is picked, `(x, y, **settings)` on arrays."""
@@ -132,15 +138,10 @@ class ArrayOp(Op):
         """Return the type that NumPy returns for stand-in arrays of these types."""
         try:
             check_settings(self.options)
-            with np.errstate(all="ignore"):
-                kind = infer_from_small(self, types, _stand_in)
-                if kind is None:
-                    check_size(self, types)
-                    y = np.asarray(self.compute(*map(_stand_in, types)))
-                    kind = WireType(y.dtype, y.shape)
+            kind = _infer_on_stand_ins(self, types)
         except _NUMPY_REFUSALS as error:
             raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}: {error}") from None
-        if kind.dtype not in DTYPES.values():
+        if kind.dtype not in WIRE_DTYPES:
             inputs = ", ".join(map(str, types))
             raise DomainError(f"{self.name} returns {kind.dtype} for {inputs}, which wires do not support")
         return kind
@@ -182,6 +183,21 @@ class ArrayOp(Op):
                 called |= _find_words(definition)
                 needed = {name: definition, **needed}
         return needed
+
+
+@lru_cache(maxsize=1 << 14)
+def _infer_on_stand_ins(op: ArrayOp, types: tuple[WireType, ...]) -> WireType:
+    """Infer an op's output type from arrays that stand in for its inputs: hollow, small, or as they are.
+
+    Circuits repeat the same ops on the same types, so the answers are kept.
+    """
+    with np.errstate(all="ignore"):
+        kind = infer_from_small(op, types, _stand_in)
+        if kind is None:
+            check_size(op, types)
+            y = np.asarray(op.compute(*map(_stand_in, types)))
+            kind = WireType(y.dtype, y.shape)
+    return kind
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -449,8 +465,10 @@ def axes_from_end(axes: Any, ndim: int) -> tuple[int, ...]:
 
 Shape = tuple[int, ...]
 
+SMALL_SIZE = 256
+"""Operands with no more elements than this are not worth replacing."""
 LARGE_SIZE = 1_000_000
-"""Operands with more elements than this are replaced by hollow or small ones."""
+"""Operands with more elements than this are never made."""
 MAX_SIZE = 10_000_000
 """Maximum number of elements that stand-ins or their result may have."""
 LARGE_WORK = 10**7
@@ -463,13 +481,14 @@ _SHORT_LENGTHS = (5, 13, 29, 61), (7, 19, 41, 83)
 """Two choices of short lengths to stand in for long ones; each is more than twice the one before, plus one."""
 _AXIS_SETTINGS = {"axis", "axes"}
 """Settings that choose axes."""
+WIRE_DTYPE_NAMES = frozenset(dtype.name for dtype in WIRE_DTYPES)
 _LENGTH_SETTINGS = {"index", "rank", "shape", "size", "length"}
 """Settings that depend on the lengths of axes."""
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise if a setting alone would make NumPy or Python allocate something large."""
-    if settings.get("dtype", "bool") not in DTYPES:
+    if settings.get("dtype", "bool") not in WIRE_DTYPE_NAMES:
         raise TypeError("wires do not support this dtype")
     if not 0 <= settings.get("rank", 0) <= MAX_AXES:
         raise ValueError(f"an array has 0 to {MAX_AXES} axes")
@@ -487,17 +506,61 @@ def check_size(op: Op, types: Sequence[WireType]) -> None:
         raise ValueError("arrays of this size are too large to infer a type from")
 
 
-def infer_from_small(op: Op, types: Sequence[WireType], stand_in: Callable[[WireType], Any]) -> WireType | None:
-    """Infer an op's output type for large inputs from hollow or small arrays; None if not possible or not needed."""
+def infer_from_small(op: ArrayOp, types: Sequence[WireType], stand_in: Callable[[WireType], Any]) -> WireType | None:
+    """Infer an op's output type from shapes, hollow or small arrays; None if not possible or not needed."""
     shapes = [kind.shape for kind in types]
     if any(0 in shape for shape in shapes):
         return None
-    if sum(map(prod, shapes)) <= LARGE_SIZE and _estimate_work(shapes, op.options) <= LARGE_WORK:
+    size = sum(map(prod, shapes))
+    is_large = size > LARGE_SIZE or _estimate_work(shapes, op.options) > LARGE_WORK
+    if size <= SMALL_SIZE and not is_large:
         return None
-    if _is_view(shapes, op.options):
+    if op.is_view or _is_view(shapes, op.options):
         y = np.asarray(op.compute(*map(hollow_stand_in, types)))
         return WireType(y.dtype, y.shape)
-    return _infer_from_shortened(op, types, stand_in)
+    kind = _infer_by_rule(op, types)
+    return _infer_from_shortened(op, types, stand_in) if kind is None and is_large else kind
+
+
+def _infer_by_rule(op: ArrayOp, types: Sequence[WireType]) -> WireType | None:
+    """Infer an op's output type from the shapes alone, by the rule of its record; None if there is none."""
+    rule = op.output_shape
+    if rule is None and op.options.keys() == {"axes", "keepdims"}:
+        rule = reduce_shape
+    shape = None if rule is None else rule(*(kind.shape for kind in types), **op.options)
+    if shape is None:
+        return None
+    if _LENGTH_SETTINGS & {*op.options}:
+        dtype = types[0].dtype
+    else:
+        dtype = _infer_dtype(op, tuple([(kind.dtype, len(kind.shape)) for kind in types]))
+    # A file of a few characters may ask for more memory than there is: `check_size` refuses that.
+    return WireType(dtype, shape) if prod(shape) <= MAX_SIZE else None
+
+
+@lru_cache(maxsize=4096)
+def _infer_dtype(op: ArrayOp, kinds: tuple[tuple[np.dtype[Any], int], ...]) -> np.dtype[Any]:
+    """Return the dtype that an op returns for arrays of these dtypes and numbers of axes."""
+    return np.asarray(op.compute(*(_stand_in(WireType(dtype, (1,) * ndim)) for dtype, ndim in kinds))).dtype
+
+
+def keep_shape(x: Shape, **_: Any) -> Shape:
+    """Return the output shape of an op that keeps the shape of its input."""
+    return x
+
+
+def reduce_shape(x: Shape, *, axes: tuple[int, ...], keepdims: bool) -> Shape | None:
+    """Return the output shape of an op that reduces axes; None if an axis does not exist or comes twice.
+
+    >>> reduce_shape((2, 3, 4), axes=(-2,), keepdims=False), reduce_shape((2, 3), axes=(-2, -1), keepdims=True)
+    ((2, 4), (1, 1))
+    """
+    reduced = {axis % len(x) for axis in axes if -len(x) <= axis < len(x)}
+    if len(reduced) < len(axes):
+        return None
+    if keepdims:
+        return tuple([1 if k in reduced else n for k, n in enumerate(x)])
+    return tuple([n for k, n in enumerate(x) if k not in reduced])
 
 
 def _estimate_work(shapes: Sequence[Shape], settings: Mapping[str, Any]) -> int:

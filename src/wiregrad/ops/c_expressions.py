@@ -1,7 +1,7 @@
 """The scalar text of an op: one C expression, parsed into a tree from which the text of every language is written.
 
 A record states once, in C99, how its op is computed on numbers: `{a} * {b}`, `exp({x})`, `{x} <= 0.0 ? 0.0 : {x}`.
-Inputs stand in braces. The text may contain numbers, NAN, INFINITY, + - * /, comparisons, && || !, ?:, parentheses and
+Inputs are in braces. The text may contain numbers, NAN, INFINITY, + - * /, comparisons, && || !, ?:, parentheses and
 calls: of a function in math.h, or of another op by its name. It follows IEEE 754, so it returns inf and NaN where
 Python would raise.
 """

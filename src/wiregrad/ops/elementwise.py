@@ -9,12 +9,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from wiregrad.dtypes import BOOL, DTYPES, WireType
+from wiregrad.dtypes import BOOL, WIRE_DTYPES, WireType
 from wiregrad.errors import DomainError, RecordError
 from wiregrad.ir import TABLE, Advice, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, decode_mode, encode_mode
@@ -162,15 +162,16 @@ class Elementwise(Op):
         if len(shapes) > 1:
             raise DomainError(f"{self.name} needs wires of one shape; got {', '.join(map(str, types))}")
         try:
-            with np.errstate(all="ignore"):
-                dtype = np.asarray(self.forward(*(np.ones((), kind.dtype) for kind in types))).dtype
+            dtype = _infer_dtype(self, tuple([kind.dtype for kind in types]))
         except TypeError:
             raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}") from None
         if self.of_complex is not None and any(kind.kind == "c" for kind, _ in types):
             raise DomainError(f"{self.name} cannot take {', '.join(map(str, types))}: write it with other ops")
         conditions = any(kind == BOOL.dtype for kind, _ in types)
-        if dtype not in DTYPES.values() or (conditions and self.pattern is Pattern.SCALE and dtype.kind in "fc"):
-            # NumPy's exp(True) is a float16, too coarse for a gradient, and nobody wants the slope of a condition.
+        # NumPy's exp(True) is a float16, too coarse for a gradient, and nobody wants the slope of a condition.
+        is_coarse = dtype == np.float16 and all(kind != np.float16 for kind, _ in types)
+        is_slope = conditions and self.pattern is Pattern.SCALE and dtype.kind in "fc"
+        if dtype not in WIRE_DTYPES or is_coarse or is_slope:
             inputs = ", ".join(map(str, types))
             raise DomainError(f"{self.name} cannot take {inputs}; make the condition a number first: (a > b) * 1")
         return WireType(dtype, shapes.pop())
@@ -276,6 +277,13 @@ class Elementwise(Op):
         with np.errstate(all="ignore"):
             inside = self.domain is None or bool(self.domain(*xs))
             return inside and all(abs(kink.at(*xs)) > 0.04 for kink in self.kinks)
+
+
+@lru_cache(maxsize=4096)
+def _infer_dtype(op: Elementwise, dtypes: tuple[np.dtype[Any], ...]) -> np.dtype[Any]:
+    """Return the dtype that an op returns for numbers of these dtypes."""
+    with np.errstate(all="ignore"):
+        return np.asarray(op.forward(*(np.ones((), dtype) for dtype in dtypes))).dtype
 
 
 def find_missing_parts(op: Elementwise) -> Iterator[str]:

@@ -1,8 +1,7 @@
 """Records of the discrete Fourier transforms along one axis, and of the recursive part of a digital filter.
 
 A transform is linear, and its adjoint is the transform back with the scale on the other side: what `norm` says of the
-one holds for the other with "backward" and "forward" exchanged. Transforms along several axes are made of these. Wires
-have no complex64, so the transform of float32 is computed and carried in complex128.
+one holds for the other with "backward" and "forward" exchanged. Transforms along several axes are made of these.
 
 The recursive part of a filter is y[n] = x[n] - a[0] y[n-1] - a[1] y[n-2] - ...
 """
@@ -10,12 +9,10 @@ The recursive part of a filter is y[n] = x[n] - a[0] y[n-1] - a[1] y[n-2] - ...
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from wiregrad.dtypes import DTYPES
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array_ops import General, Linear, conjugate_flow, define_helper, write_setting
 from wiregrad.ops.gradient_flow import shape_of
@@ -24,10 +21,8 @@ register = TABLE.register
 
 OTHER_NORMS = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 """How the adjoint of a transform is scaled."""
-COMPLEX_TYPES = frozenset(dtype for dtype in DTYPES.values() if dtype.kind == "c")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class FourierTransform(Linear):
     """A transform; it mixes all elements along its axis, so it is not written element by element."""
 
@@ -37,23 +32,11 @@ class FourierTransform(Linear):
         return False
 
 
-def _widen_complex(y: Any) -> Any:
-    return y if y.dtype.kind != "c" or y.dtype in COMPLEX_TYPES else y.astype(np.complex128)
-
-
-def _is_widened(dtype: np.dtype[Any]) -> bool:
-    """Return whether a transform computes in double precision because wires have no complex64."""
-    return dtype == np.float32 and np.dtype(np.complex64) not in COMPLEX_TYPES
-
-
 def _transform_with(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the forward function of a transform; it gives wires a dtype that they can carry."""
+    """Return the forward function of a transform."""
 
     def transform(x: Any, *, n: int, axis: int, norm: str) -> Any:
-        x = np.asarray(x)
-        if _is_widened(x.dtype):
-            x = x.astype(np.float64)
-        return _widen_complex(function(x, n, axis, norm))
+        return function(np.asarray(x), n, axis, norm)
 
     return transform
 
@@ -61,7 +44,6 @@ def _transform_with(function: Callable[..., Any]) -> Callable[..., Any]:
 def _write_transform(name: str) -> Callable[..., str]:
     def write_text(x: str, *, types: Any, n: int, axis: int, norm: str) -> str:
         axis %= len(types[0].shape)
-        x = f"{x}.astype(np.float64)" if _is_widened(types[0].dtype) else x
         scale = "" if norm == "backward" else f", norm={write_setting(norm)}"
         return f"np.fft.{name}({x}, n={n}, axis={axis}{scale})"
 

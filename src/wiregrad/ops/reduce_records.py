@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Advice, Pattern
-from wiregrad.ops.array_ops import Blocking, General, Linear, Reduction, fold_with, undo_reduction
+from wiregrad.ops.array_ops import Blocking, General, Linear, Reduction, fold_with, keep_shape, undo_reduction
 from wiregrad.ops.elementwise_records import nan_or
 from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_of
 from wiregrad.ops.large_arrays import has_nan
@@ -371,6 +371,7 @@ softmax: General = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_compute_softmax,
+        output_shape=keep_shape,
         numpy="softmax",
         numpy_needs=(_SOFTMAX,),
         composite=_shares_of_scaled,
@@ -395,6 +396,7 @@ register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=_compute_log_softmax,
+        output_shape=keep_shape,
         numpy="log_softmax",
         numpy_needs=(_LOG_SOFTMAX,),
         composite=_logs_of_shares,
@@ -445,6 +447,7 @@ cumsum: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_scan_along(np.cumsum),
+        output_shape=keep_shape,
         numpy=_scan_text("cumsum"),
         step=TABLE["add"],
         transpose=lambda g, slot, x, *, axis, reverse: cumsum(g, axis=axis, reverse=not reverse),
@@ -467,6 +470,7 @@ cumprod: General = register(
         inputs=("x",),
         pattern=Pattern.SWAP,
         forward=_scan_along(np.cumprod),
+        output_shape=keep_shape,
         numpy=_scan_text("cumprod"),
         step=TABLE["multiply"],
         back=lambda slot, g, xs, y, *, axis, reverse: (
@@ -602,6 +606,7 @@ def _register_running_extreme(name: str, doc: str, ufunc: np.ufunc) -> General:
             inputs=("x",),
             pattern=Pattern.ROUTE,
             forward=lambda x, *, axis: ufunc.accumulate(x, axis=axis),
+            output_shape=keep_shape,
             numpy=f"np.{ufunc.__name__}.accumulate",
             step=TABLE[ufunc.__name__],
             back=_running_extreme_back,
@@ -665,6 +670,7 @@ _register_blocking(
     "argsort",
     "Indices that sort an axis.",
     np.argsort,
+    output_shape=keep_shape,
     gap=_order_gap,
     before=lambda a, b: _precedes_or_nan(a < b, b, a),
 )

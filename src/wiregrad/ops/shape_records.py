@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from math import prod
 from typing import Any, ClassVar
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import WireType
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.op import write_index
-from wiregrad.ops.array_ops import Blocking, General, Linear, write_numpy_call
+from wiregrad.ops.array_ops import Blocking, General, Linear, keep_shape, write_numpy_call
 from wiregrad.ops.gradient_flow import LazyMask, MaskedFlow, match_shape, only, shape_of
 
 register = TABLE.register
@@ -79,6 +78,15 @@ def _sum_to_shape(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     return (add.reduce(x, axis=axes) if axes else x).reshape(lead + shape)
 
 
+def _infer_sum_to(x: tuple[int, ...], *, rank: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    if not len(shape) <= rank <= len(x):
+        return None
+    lead = x[: len(x) - rank]
+    core = (1,) * (rank - len(shape)) + shape
+    fits = all(wanted in (1, length) for length, wanted in zip(x[len(lead) :], core, strict=True))
+    return lead + shape if fits else None
+
+
 def _spread_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]) -> str:
     old_shape = types[0].shape
     lead = len(old_shape) - rank
@@ -129,6 +137,7 @@ sum_to: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_sum_to_shape,
+        output_shape=_infer_sum_to,
         numpy=_sum_to_text,
         transpose=lambda g, slot, x, *, rank, shape: spread(g, rank=len(shape), shape=_core_lengths(x, rank)),
         moves=True,
@@ -153,7 +162,6 @@ def _reshape_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     return x.reshape(shape if x.ndim == rank else _leading_lengths(x, rank) + shape)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class _ReshapeOp(Linear):
     """The same elements in another shape."""
 
@@ -257,6 +265,7 @@ roll: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_roll_array,
+        output_shape=keep_shape,
         numpy=lambda x, *, types, shift, axis: f"np.roll({x}, {shift}, axis={axis % len(types[0].shape)})",
         transpose=lambda g, slot, x, *, shift, axis: roll(g, shift=-shift, axis=axis),
         moves=True,
@@ -321,6 +330,12 @@ def hollow_array(shape: tuple[int, ...]) -> Any:
     return np.ndarray(shape, np.bool_, bytes(1), 0, (0,) * len(shape))
 
 
+def _infer_put(x: tuple[int, ...], *, index: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    part = hollow_array(shape)[decode_index(index, 0)].shape
+    lead = len(x) - len(part)
+    return x[:lead] + shape if lead >= 0 and x[lead:] == part else None
+
+
 def _put_into_zeros(x: Any, *, index: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
     x = convert_plain(x)
     lead = _leading_lengths(x, hollow_array(shape)[decode_index(index, 0)].ndim)
@@ -356,7 +371,6 @@ def _pick_part(x: Any, *, index: tuple[Any, ...]) -> Any:
     return x[decode_index(index, x.ndim - _count_indexed_axes(index))]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class _GetitemOp(Linear):
     """Elements by whole numbers and slices."""
 
@@ -424,6 +438,7 @@ put_add: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_put_into_zeros,
+        output_shape=_infer_put,
         numpy=_put_text,
         numpy_needs=(_PUT,),
         transpose=lambda g, slot, x, *, index, shape: getitem(g, index=index),
@@ -463,6 +478,15 @@ def _take_slices(x: Any, indices: Any, *, axis: int) -> Any:
     core = np.ndim(x) - indices.ndim + 1
     wide = (*indices.shape[:-1], *(indices.shape[-1] if k == axis else 1 for k in range(-core, 0)))
     return np.take_along_axis(x, indices.reshape(wide), axis)
+
+
+def _infer_take(
+    x: tuple[int, ...], indices: tuple[int, ...], *, axis: int, length: int | None = None
+) -> tuple[int, ...] | None:
+    if len(indices) != 1 or not -len(x) <= axis < 0 or (length is not None and x[axis] != indices[0]):
+        return None
+    place = axis % len(x)
+    return (*x[:place], indices[0] if length is None else length, *x[place + 1 :])
 
 
 def _add_slices(x: Any, indices: Any, *, axis: int, length: int) -> Any:
@@ -565,7 +589,6 @@ def _write_by_indices(row: str, rows: str) -> Any:
     return write_text
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class _TakeOp(Linear):
     """Slices along an axis by a row of indices."""
 
@@ -588,6 +611,7 @@ take: Linear = register(
         inputs=("x", "indices"),
         pattern=Pattern.ROUTE,
         forward=_take_slices,
+        output_shape=_infer_take,
         numpy=_write_by_indices("np.take", "np.take_along_axis"),
         transpose=lambda g, slot, x, indices, *, axis: (
             take_add(g, indices, axis=axis, length=shape_of(x)[axis]) if slot == 0 else None
@@ -611,6 +635,7 @@ take_add: Linear = register(
         inputs=("x", "indices"),
         pattern=Pattern.DISTRIBUTE,
         forward=_add_slices,
+        output_shape=_infer_take,
         numpy=_write_by_indices("add_at", "add_along_axis"),
         numpy_needs=(_ADD_AT, _ADD_ALONG_AXIS),
         transpose=lambda g, slot, x, indices, *, axis, length: take(g, indices, axis=axis) if slot == 0 else None,
@@ -685,7 +710,17 @@ def _send_to_piece(g: Any, slot: int, *xs: Any, axis: int) -> Any:
     return getitem(g, index=_piece_index(sum(lengths[:-1]), lengths[-1], axis))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+def _join_shapes(*shapes: tuple[int, ...], axis: int) -> tuple[int, ...] | None:
+    first = shapes[0]
+    if not -len(first) <= axis < len(first):
+        return None
+    place = axis % len(first)
+    around = first[:place], first[place + 1 :]
+    if any((shape[:place], shape[place + 1 :]) != around for shape in shapes):
+        return None
+    return (*around[0], sum([shape[place] for shape in shapes]), *around[1])
+
+
 class _ConcatenateOp(Linear):
     """Arrays joined along an axis."""
 
@@ -695,12 +730,18 @@ class _ConcatenateOp(Linear):
         """Iterate over the pieces of a gradient; the lengths of the operands are added up once for all of them."""
         masked = type(g) is MaskedFlow and g.is_array
         whole = g.value if masked else g
-        if type(whole) is not np.ndarray or whole.shape != shape_of(y):
-            yield from super().pull_slots(slots, g, xs, y, mode)
-            return
-        g = match_shape(g, y) if masked else g
         axis = self.options["axis"]
         stops = list(itertools.accumulate(shape_of(x)[axis] for x in xs))
+        if type(whole) is not np.ndarray or whole.shape != shape_of(y):
+            if type(g) is MaskedFlow:
+                yield from super().pull_slots(slots, g, xs, y, mode)
+                return
+            whole = match_shape(g, y)
+            for slot in slots:
+                start = stops[slot - 1] if slot else 0
+                yield getitem(whole, index=_piece_index(start, stops[slot] - start, axis))
+            return
+        g = match_shape(g, y) if masked else g
         rest = (slice(None),) * (-1 - axis)
         for slot in slots:
             index = (Ellipsis, slice(stops[slot - 1] if slot else 0, stops[slot]), *rest)
@@ -720,6 +761,7 @@ concatenate: Linear = register(
         variadic=True,
         pattern=Pattern.DISTRIBUTE,
         forward=lambda *xs, axis: np.concatenate(xs, axis),
+        output_shape=_join_shapes,
         numpy=lambda *xs, types, axis: f"np.concatenate([{', '.join(xs)}], axis={axis % len(types[0].shape)})",
         transpose=_send_to_piece,
         moves=True,
@@ -775,6 +817,7 @@ cast: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=lambda x, *, dtype: convert_plain(x).astype(dtype)[()],
+        output_shape=keep_shape,
         numpy=_cast_text,
         transpose=lambda g, slot, x, *, dtype: _cast_gradient(g, x),
         moves=True,
@@ -792,6 +835,7 @@ conjugate: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=np.conjugate,
+        output_shape=keep_shape,
         transpose=lambda g, slot, x: conjugate(g),
         moves=True,
         samples=_complex_samples,
@@ -838,6 +882,7 @@ imaginary: Linear = register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_make_imaginary,
+        output_shape=keep_shape,
         numpy="imaginary",
         numpy_needs=(_IMAGINARY,),
         transpose=lambda g, slot, x: imag(g),
@@ -860,6 +905,7 @@ direction: General = register(
         inputs=("x",),
         pattern=Pattern.SCALE,
         forward=np.sign,
+        output_shape=keep_shape,
         back=_direction_rule,
         ahead=_direction_rule,
         samples=lambda rng: [(x, {}) for x, _ in _complex_samples(rng) if np.iscomplexobj(x)],
@@ -872,6 +918,7 @@ stop_gradient: Blocking = register(
         inputs=("x",),
         pattern=Pattern.BLOCK,
         forward=lambda x: x,
+        output_shape=keep_shape,
         numpy="{x}",
     )
 )
@@ -940,6 +987,19 @@ def _add_parts(y: Any, parts: Any, starts: WindowLengths, steps: WindowLengths) 
         y[(..., *grid)] += parts[place]
 
 
+def _infer_unwindows(
+    x: tuple[int, ...],
+    *,
+    size: WindowLengths,
+    step: WindowLengths,
+    dilation: WindowLengths,
+    shape: tuple[int, ...],
+) -> tuple[int, ...] | None:
+    lead = x[: len(x) - 2 * len(shape)]
+    taken = hollow_array(lead + shape)
+    return lead + shape if _view_windows(taken, size=size, step=step, dilation=dilation).shape == x else None
+
+
 def _mask_reached(length: int, size: int, step: int, dilation: int) -> Any:
     """Return which elements along an axis are inside some window."""
     reached = make_zeros(length, bool)
@@ -948,7 +1008,6 @@ def _mask_reached(length: int, size: int, step: int, dilation: int) -> Any:
     return reached
 
 
-@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class _WindowsOp(Linear):
     """Sliding windows; elements that wide steps leave out have no gradient."""
 
@@ -1010,6 +1069,7 @@ unwindows: Linear = TABLE.register(
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
         forward=_add_windows_back,
+        output_shape=_infer_unwindows,
         numpy=lambda x, *, types, size, step, dilation, shape: (
             f"add_windows({x}, step={step}, dilation={dilation}, shape={shape})"
         ),

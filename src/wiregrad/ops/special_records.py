@@ -226,6 +226,9 @@ ndtri: Elementwise = _register_special(
 
 def _erfcx_slope(x: Any, y: Any) -> Any:
     """Return the slope of erfcx, for large x by its asymptotic series."""
+    if getattr(x, "dtype", None) == np.float16:
+        # The factors of the series are too large for float16.
+        x, y = (TABLE["cast"](part, dtype="float32") for part in (x, y))
     square = 1.0 / (x * x)
     total = 0.0 * square
     for k in range(10, -1, -1):

@@ -156,9 +156,11 @@ class _GradientNamer:
         self.ports: dict[int, Port] = {}
         self._named = circuit.columns.names.group_by_node()
         self._labels: dict[int, str] = {}
+        self._places = circuit.columns.places.list_labels(circuit.size)
+        self._groups = circuit.columns.groups.list_labels(circuit.size)
 
     def node(self, row: Row, upstream: object) -> None:
-        self.builder.recording.move_to_node(self.circuit, row.node)
+        self.builder.recording.move_to(self._places[row.node], self._groups[row.node] or "")
         if isinstance(upstream, Port) and row.node in self._named:
             self._name_gradient(row.node, upstream)
 

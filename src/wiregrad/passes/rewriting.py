@@ -38,6 +38,7 @@ from wiregrad.ir import (
     certificates,
 )
 from wiregrad.ir.types_and_kinks import Convention, find_convention, has_kinks, switch_convention
+from wiregrad.ir.verifier import MAX_NODES
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 
@@ -341,15 +342,15 @@ def _equals_number(value: WireValue | None, wanted: float) -> bool:
 PortArray: TypeAlias = NDArray[np.object_]
 """The elements of a node: ports, or a plain 0 where nothing was added into an element."""
 
-MAX_EXPANDED_NODES = 100_000
-"""Maximum number of nodes of an expanded circuit."""
+MAX_EXPANDED_NODES = MAX_NODES
+"""Maximum number of nodes of an expanded circuit: as many as a circuit in a file may have."""
 
 
 def expand(circuit: CircuitGraph) -> CircuitGraph:
     """Return the circuit with one node per number; element (i, j) of x is named `x_i_j`.
 
-    Meant for looking at small circuits. It raises if the result would have more than 100,000 nodes, or if an op cannot
-    be written element by element (decompositions).
+    It raises if an op cannot be written element by element (decompositions), or if the result would have more nodes
+    than a circuit may have.
 
     >>> from wiregrad.ir import parse_text
     >>> small = parse_text("input x: float64[2]\\ny = sum x axes=[-1] keepdims=false\\noutput y")
@@ -377,7 +378,7 @@ def expand(circuit: CircuitGraph) -> CircuitGraph:
         _name_elements(builder, own, held[-1])
         if len(builder) > MAX_EXPANDED_NODES:
             raise CircuitError(
-                f"the circuit would have more than {MAX_EXPANDED_NODES:,} scalar nodes; expand is for small circuits"
+                f"the circuit would have more than {MAX_EXPANDED_NODES:,} scalar nodes, more than a circuit may have"
             )
     _expand_certificates(builder, circuit, held)
     outputs = zip(circuit.outputs, circuit.columns.outputs.tolist(), strict=True)

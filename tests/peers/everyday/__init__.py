@@ -26,6 +26,7 @@ THEMES = (
     "polynomials_and_signals",
     "complex_numbers",
     "dtypes",
+    "rest_of_numpy",
     "scipy_special",
     "scipy_stats",
     "scipy_linalg",

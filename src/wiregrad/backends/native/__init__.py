@@ -6,7 +6,8 @@ these modules in order:
 - `program_steps`: the circuit as a list of forward and backward steps, and which slot of the working buffer, or which
   register, each value and gradient has while it is needed.
 - `step_kinds`: the kinds of steps, and what each computes, as LLVM text; nodes of one kind share it.
-- `stencils`: the first tier. LLVM compiles each kind of step once; a program is made of copies, end to end.
+- `StencilLibrary` of `tiers`: the first tier. LLVM compiles each kind of step once; a program is made of copies, end to
+  end.
 - `LlvmProgram` of `tiers`: the second tier. LLVM compiles all steps of one circuit together.
 - `batch` runs a program on many points; `builtin_calls` makes CPython builtins of it.
 

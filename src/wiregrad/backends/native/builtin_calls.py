@@ -7,8 +7,8 @@ to know of a circuit is in a ctypes structure (`CallFields`, `ReplayFields`), wh
 `BuiltinFrame`, points to and keeps alive.
 
 The fast cases of a call are one vector of floats, one list or tuple of floats, and the inputs by name in their order;
-every other call goes to `SlowPath` with the same arguments. A replay takes exact floats, one per input; for anything
-else it returns None, as if a branch had flipped, and the caller handles it.
+every other call goes to `SlowPath` with the same arguments. A replay takes floats of Python and NumPy, one per input;
+where a check does not hold it returns the number of the check, and for anything else None, and the caller handles it.
 
 Kept true: the GIL is held from the first read to the last, and no Python code can run between writing the inputs into
 the working buffer and reading the results from it, so one buffer serves all threads and nested calls. Only objects that
@@ -262,8 +262,13 @@ def _make_call_method(kind: str, real: np.dtype[np.floating]) -> PyMethodDef:
     return PyMethodDef(kind.encode(), compile_call_functions(real)[kind], METH_FASTCALL | METH_KEYWORDS, doc.encode())
 
 
-def make_replay_builtin(program: NativeProgram, results: int, expected: bytes, *, gradient: bool) -> Callable[..., Any]:
-    """Return the builtin for a program in double: the first outputs are results, the others must equal `expected`."""
+def make_replay_builtin(
+    program: NativeProgram, results: int, expected: bytes, *, gradient: bool, numpy_numbers: bool = False
+) -> Callable[..., Any]:
+    """Return the builtin for a program in double: the first outputs are results, the others must equal `expected`.
+
+    It takes floats, and with `numpy_numbers` np.float64 too.
+    """
     check_python()
     working = copy_aligned(program.initial)
     bits = np.frombuffer(expected or bytes(8), np.int64)
@@ -275,6 +280,7 @@ def make_replay_builtin(program: NativeProgram, results: int, expected: bytes, *
         results=results,
         checks=program.outputs - results,
         slopes=program.inputs if gradient else 0,
+        other_type=id(np.float64 if numpy_numbers else float),
     )
     frame = BuiltinFrame(ctypes.addressof(fields).to_bytes(8, "little"))
     return create_builtin(_make_replay_method(), frame, (fields, program, working, bits))
@@ -282,9 +288,7 @@ def make_replay_builtin(program: NativeProgram, results: int, expected: bytes, *
 
 @cache
 def _make_replay_method() -> PyMethodDef:
-    doc = (
-        "replay($self, /, *inputs)\n--\n\nReturn the results at these inputs, None if Python would branch differently."
-    )
+    doc = "replay($self, /, *inputs)\n--\n\nReturn the results at these inputs, or the number of the check that fails."
     return PyMethodDef(b"replay", compile_replay_function(), METH_FASTCALL, doc.encode())
 
 
@@ -303,6 +307,7 @@ PYTHON_RESULT_TYPES = {
     "PyFloat_FromDouble": "ptr",
     "PyList_GetItem": "ptr",
     "PyList_Size": "i64",
+    "PyLong_FromLongLong": "ptr",
     "PyObject_CallNoArgs": "ptr",
     "PyObject_Vectorcall": "ptr",
     "PyTuple_GetItem": "ptr",
@@ -351,6 +356,7 @@ class ReplayFields(ctypes.Structure):
         ("slopes", ctypes.c_int64),
         ("checks", ctypes.c_int64),
         ("expected", ctypes.c_void_p),
+        ("other_type", ctypes.c_void_p),  # the type that inputs may have besides float
     ]
 
 
@@ -730,24 +736,40 @@ def _write_replay_function() -> str:
     w = LlvmWriter()
     real = RealType("double")
     _write_replay_run(w, real)
+    _write_flip(w)
     _write_replay(w, real)
     return w.format_module()
 
 
+ALL_CHECKS_HOLD = -1
+NOT_FLOATS = -2
+"""What a run returns in place of the number of a check that fails."""
+
+
 def _write_replay_run(w: LlvmWriter, real: RealType) -> None:
-    """Write the function that takes exact floats and runs the code; false if Python would branch differently."""
+    """Write the function that takes floats and runs the code: the number of the first check that fails, or a status."""
     fields = w.name_value("%fields", "ptr")
     args = w.name_value("%args", "ptr")
-    w.begin_function(f"internal i1 @replay_run({fields.typed}, {args.typed}) alwaysinline")
+    w.begin_function(f"internal i64 @replay_run({fields.typed}, {args.typed}) alwaysinline")
     buffer = _load_work_field(fields, ReplayFields, "buffer")
     with loop_over(0, _load_field(fields, ReplayFields, "inputs")) as k:
-        _take_float(w.load("ptr", w.point_to("ptr", args, k)), w.point_to(real.name, buffer, k), real)
+        thing = w.load("ptr", w.point_to("ptr", args, k))
+        own = w.load("ptr", w.point_to("i8", thing, OBJECT_HEAD_BYTES - 8))
+        is_other = own.compare("eq", _load_field(fields, ReplayFields, "other_type"))
+        # An np.float64 is a float with the same memory, and reading it runs no code.
+        with leave_unless(_is_exactly(thing, float) | is_other):
+            w.emit_return(w.as_value(NOT_FLOATS, "i64"))
+        w.store(_call_python(w, "PyFloat_AsDouble", thing), w.point_to(real.name, buffer, k))
     results = _load_field(fields, ReplayFields, "results")
     expected = _load_field(fields, ReplayFields, "expected")
     checks = _load_field(fields, ReplayFields, "checks")
-    outputs = _write_run(fields, ReplayFields, real)
-    _compare_checks(w.point_to(real.name, outputs, results), expected, checks, real)
-    w.end_function(w.as_value(True, "i1"))
+    checked = w.point_to(real.name, _write_run(fields, ReplayFields, real), results)
+    with loop_over(0, checks) as k:
+        actual = w.load(real.bits_name, w.point_to(real.bits_name, checked, k))
+        recorded = w.load(real.bits_name, w.point_to(real.bits_name, expected, k))
+        with leave_unless(actual.is_equal_to(recorded)):
+            w.emit_return(k)
+    w.end_function(w.as_value(ALL_CHECKS_HOLD, "i64"))
 
 
 def _return_none(w: LlvmWriter) -> None:
@@ -756,8 +778,16 @@ def _return_none(w: LlvmWriter) -> None:
     w.emit_return(none)
 
 
+def _write_flip(w: LlvmWriter) -> None:
+    """Write the function that returns what a replay returns without results: the number of a check, or None."""
+    (status,) = _begin(w, "internal ptr @flip", status="i64")
+    with leave_if(status < 0):
+        _return_none(w)
+    w.end_function(_call_python(w, "PyLong_FromLongLong", status))
+
+
 def _write_replay(w: LlvmWriter, real: RealType) -> None:
-    """Write the builtin that returns one result, or a tuple of results and slopes; None where a check fails."""
+    """Write the builtin that returns one result, or a tuple of results and slopes; a number where a check fails."""
     own, args, nargs = _begin(w, "ptr @replay", self="ptr", args="ptr", nargs="i64")
     fields = w.load("ptr", _call_python(w, "PyBytes_AsString", own), how=", align 1")
     inputs = _load_field(fields, ReplayFields, "inputs")
@@ -767,15 +797,17 @@ def _write_replay(w: LlvmWriter, real: RealType) -> None:
         _return_none(w)
     outputs = w.point_to(real.name, _load_work_field(fields, ReplayFields, "buffer"), inputs)
     with leave_if(count.is_equal_to(1)):
-        with leave_unless(w.call("i1", "@replay_run", fields, args)):
-            _return_none(w)
+        status = w.call("i64", "@replay_run", fields, args)
+        with leave_unless(status.is_equal_to(ALL_CHECKS_HOLD)):
+            w.emit_return(w.call("ptr", "@flip", status))
         w.emit_return(_make_float(outputs, real))
     result = _call_python(w, "PyTuple_New", count)
     with leave_if(_is_null(result)):
         _return_null(w)
-    with leave_unless(w.call("i1", "@replay_run", fields, args)):
+    status = w.call("i64", "@replay_run", fields, args)
+    with leave_unless(status.is_equal_to(ALL_CHECKS_HOLD)):
         _release(result)
-        _return_none(w)
+        w.emit_return(w.call("ptr", "@flip", status))
     checks = _load_field(fields, ReplayFields, "checks")
     with loop_over(0, count) as k:
         # The outputs that are checked lie between the results and the slopes.

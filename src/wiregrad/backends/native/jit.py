@@ -134,9 +134,15 @@ _PERMANENT_FUNCTIONS: list[JitFunctions] = []
 
 def compile_functions(text: str, *names: str, level: int = 2) -> list[int]:
     """Compile functions from LLVM text, never to be freed, and return their addresses."""
+    functions = keep_functions(text, level)
+    return [functions.find_address(name) for name in names]
+
+
+def keep_functions(text: str, level: int = 2) -> JitFunctions:
+    """Compile functions from LLVM text, never to be freed."""
     functions = JitFunctions(text, level)
     _PERMANENT_FUNCTIONS.append(functions)
-    return [functions.find_address(name) for name in names]
+    return functions
 
 
 def parse_module(text: str) -> LlvmModule:
@@ -179,7 +185,7 @@ def _load_math_library() -> ctypes.CDLL:
 
 
 ENTER_CALL = "call preserve_nonecc void %code(ptr %w, i64 poison, i64 poison, i64 poison, ptr %w)"
-"""The call that enters a program's code; `stencils.HANDED_PARAMETERS` describes its arguments."""
+"""The call that enters a program's code; `tiers.HANDED_PARAMETERS` describes its arguments."""
 
 
 def write_register_cleanup(w: LlvmWriter) -> None:

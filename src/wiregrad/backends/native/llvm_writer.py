@@ -104,10 +104,14 @@ class RealType(NamedTuple):
         return f"i{REAL_BITS[self.name]}"
 
 
+NATIVE_DTYPES = ("float64", "float32", "bool")
+"""The dtypes that native code computes in."""
+
+
 def choose_real_name(dtypes: Sequence[np.dtype[np.generic]]) -> str:
     """Return "double" or "float" for wires of these dtypes; raise `NotNativeError` if they are not supported."""
     floats = {dtype.name for dtype in dtypes if dtype.kind == "f"}
-    others = sorted({dtype.name for dtype in dtypes if dtype.kind not in "fb"})
+    others = sorted({dtype.name for dtype in dtypes if dtype.name not in NATIVE_DTYPES})
     if others:
         raise NotNativeError(f"native code supports float64, float32 and bool; this circuit has {', '.join(others)}")
     if len(floats) > 1:

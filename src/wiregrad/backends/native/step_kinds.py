@@ -2,8 +2,8 @@
 
 A step computes one node forward (`NodeKind`), sends its gradient back (`BackwardStep`), or belongs to no node
 (`PlainStep`). `write_step` writes its instructions, from the C text and the rule in the op's record. A `BufferAccess`
-says where operands come from and where results go: `stencils` has one that leaves holes to be filled, `tiers` one
-that passes values from step to step.
+says where operands come from and where results go: `tiers` has one that leaves holes to be filled, for stencils, and
+one that passes values from step to step.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ checks that both compute the same numbers. In the order of the stages:
 - `board`: ranks, bands, and bends of wires: the state that the layout works on.
 - `placement`: the passes of the layered layout, from the order within ranks to the routes of wires.
 - `figure`: every length in pixels by detail level (`Sizes`), the size of every box, the room on wires, frames around
-  groups, and where numbers, captions and local derivatives stand.
+  groups, and where numbers, captions and local derivatives are.
 
 Other rooms may call `build_picture`, `place_picture`, `compute_layout` and the text helpers of `labels`.
 """

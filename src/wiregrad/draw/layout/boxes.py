@@ -162,7 +162,7 @@ class Box:
     members: tuple[int, ...] = field(default=(), compare=False, repr=False)
     """The nodes of such a box, without inputs that are drawn inside it."""
     caption: str = ""
-    """What stands under it: its name, or its source expression where the name stands elsewhere."""
+    """The text under it: its name, or its source expression where the name is elsewhere."""
     shape: str = ""
     """The shape of its array without brackets; empty for a number."""
 
@@ -179,7 +179,7 @@ def write_number_rows(box: Box) -> list[str]:
     ['value 1', 'gradient 10']
     """
     rows = [] if box.value is None else [f"value {typeset_text(box.value.text)}"]
-    rows += [] if box.grad is None else [f"gradient {typeset_text(box.grad.text)}"]
+    rows += [] if box.grad is None else [typeset_text(box.grad.describe_gradient())]
     return rows + ([f"{box.bad:,} not finite"] if box.kind is BoxKind.GROUP and box.bad else [])
 
 
@@ -196,7 +196,7 @@ class PictureLink:
     sent: Reading | None = None
     wires: int = 1
     pill: bool = False
-    """Whether a local derivative stands at its port: one number that is not always 1."""
+    """Whether a local derivative is written at its port: one number that is not always 1."""
     shape: str = ""
     """The shape of the array it carries; empty for a number."""
 
@@ -315,7 +315,7 @@ class _SplitterBuilder:
 
 
 def _make_splitter_box(box: Box, needed: int, sent: Reading | None) -> Box:
-    sum_of = () if sent is None else (f"gradients that come back add up to {sent.text}",)
+    sum_of = () if sent is None else (sent.describe_gradient("gradients that come back add up to"),)
     return Box(
         kind=BoxKind.SPLIT,
         name="",

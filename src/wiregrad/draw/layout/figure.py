@@ -1,4 +1,4 @@
-"""The geometry of a picture in pixels: boxes, the room on wires, frames around open groups, and where text stands.
+"""The geometry of a picture in pixels: boxes, the room on wires, frames around open groups, and where text is.
 
 Sizes depend on structure (op, name, number of ports) and on the detail level, never on a value: nothing moves while
 numbers change. All of them are in one table, `Sizes`; `web/src/layout/sizes.ts` has the same numbers. A frame is a
@@ -75,7 +75,7 @@ class Sizes:
     slot: int = 64
     """Room for a number of eight characters."""
     gap: int = 20
-    """Distance of numbers from the port that they stand behind."""
+    """Distance of numbers from the port that they are behind."""
     slack: int = 8
     """What stays free behind numbers."""
     head: int = 12
@@ -206,7 +206,7 @@ class PictureMeasure:
 
 @dataclass(frozen=True, slots=True)
 class WireMarks:
-    """What stands on a wire before its port: a local derivative, and the gradient of a branch."""
+    """What is written on a wire before its port: a local derivative, and the gradient of a branch."""
 
     pill: bool
     sent: bool
@@ -226,7 +226,7 @@ class PlacedPicture:
     paths: tuple[tuple[tuple[int, int], ...], ...]
     stubs: frozenset[int]
     marks: tuple[WireMarks, ...]
-    """What stands on each wire."""
+    """What is written on each wire."""
     rooms: tuple[int, ...]
     """The room on each wire before its end."""
     ranks: tuple[int, ...]
@@ -294,7 +294,7 @@ def _add_caption_room(rect: Rect, box: Box, measure: PictureMeasure) -> Rect:
 
 
 def write_slot_text(reading: Reading, shape: str = "") -> str:
-    """Return what stands in the slot of a value or gradient: of a finite array its shape, or else its norm.
+    """Return what is written in the slot of a value or gradient: of a finite array its shape, or else its norm.
 
     >>> write_slot_text(Reading("-2.5", -2.5)) == chr(0x2212) + "2.5"
     True
@@ -315,7 +315,7 @@ def write_factor(reading: Reading) -> str:
 
 
 def choose_wire_marks(picture: Picture, measure: PictureMeasure) -> tuple[WireMarks, ...]:
-    """Return what stands on each wire. A number is written once: at its producer, unless branches have their own."""
+    """Return the text on each wire. A number is written once: at its producer, unless branches have their own."""
     leaving = [len(box.outputs) for box in picture.boxes]
     for link in picture.links:
         leaving[link.source] += 1
@@ -344,7 +344,7 @@ def assign_ports(picture: Picture) -> list[int]:
 
 
 def write_stub_name(picture: Picture, link: PictureLink) -> str:
-    """Return the source's name, clipped, as it stands at the end of a stub."""
+    """Return the source's name, clipped, as it is written at the end of a stub."""
     return clip_end(picture.boxes[link.source].label, MAX_STUB_COLUMNS)
 
 
@@ -364,12 +364,12 @@ def write_leaf_name(box: Box) -> str:
 
 
 def show_caption(box: Box, measure: PictureMeasure) -> str:
-    """Return what stands under a box."""
+    """Return the caption of a box."""
     return shorten_caption(box.caption) if box.kind is BoxKind.NODE and measure.detail < Detail.NO_CAPTION else ""
 
 
 def _make_joints(picture: Picture, marks: Sequence[WireMarks], measure: PictureMeasure) -> list[WireJoint]:
-    """Return the wires for the layout, with room for what stands on them and for heads."""
+    """Return the wires for the layout, with room for what is written on them and for heads."""
     joints = []
     for link, mark, port in zip(picture.links, marks, assign_ports(picture), strict=True):
         name = measure_text(write_stub_name(picture, link), SMALL_FONT_SIZE)
@@ -518,7 +518,7 @@ def _round_up_to_grid(size: float) -> int:
 FRAME_SIDE_MARGIN = 8
 """Distance of a frame from its boxes."""
 FRAME_TOP_MARGIN = 20
-"""Distance at the top of the frame, where its name stands."""
+"""Distance at the top of the frame, where its name is."""
 FRAME_SIDE_STEP = 4
 """Additional distance for every level of groups inside."""
 FRAME_TOP_STEP = 16
@@ -787,7 +787,7 @@ class BoxPlaces:
     grad: TextSlot | None = None
     name: TextSlot | None = None
     text: TextSlot | None = None
-    """What stands under the name of a closed group."""
+    """What is written under the name of a closed group."""
     word: TextSlot | None = None
     """The word before a gradient."""
     cell: Rect | None = None
@@ -930,7 +930,7 @@ class PortPlaces:
 
 
 def place_port(end: PagePoint, marks: WireMarks, port: int, ports: int, measure: PictureMeasure) -> PortPlaces:
-    """Return what stands before a port; `port` of `ports` says on which side, where values flow downwards."""
+    """Return what is written before a port; `port` of `ports` says on which side, where values flow downwards."""
     if measure.down:
         return _place_above_port(end, marks, port, ports, measure)
     sizes = measure.sizes

@@ -1,12 +1,12 @@
 """Text in pictures: user text made safe and cut to a width, numbers and arrays as short text, and the signs of ops.
 
 Names, groups and file names come from users and may hold anything. A value is shown as a `Reading`: a short text, and
-the magnitude and sign that the colour scale needs. In and under a box stand the sign of its op, and its source
+the magnitude and sign that the colour scale needs. In and under a box are the sign of its op, and its source
 expression as a book would set it; `web/src/layout/signs.ts` does the same.
 
 Invariants: the result of `escape_unprintable` has no control characters, no marks that change the reading direction and
 no lone surrogates, so every format can hold it once its own special characters are escaped. Every value has a reading:
-what was not computed reads as a dash and never as 0, a blocked gradient reads `blocked`, and NaN and infinities are
+what was not computed reads as a dash and never as 0, a blocked gradient reads `no gradient`, and NaN and infinities are
 distinguished from numbers.
 """
 
@@ -202,6 +202,14 @@ class Reading:
         is_uniform = self.state is ReadingState.NUMBER and "‖" not in text
         return text.removeprefix(UNIFORM_PREFIX) if is_uniform else ""
 
+    def describe_gradient(self, role: str = "gradient") -> str:
+        """Return the reading of a gradient with what it is: `gradient 10`, or `no gradient`.
+
+        >>> read_value(10.0).describe_gradient(), BLOCKED_READING.describe_gradient()
+        ('gradient 10', 'no gradient')
+        """
+        return self.text if self.state is ReadingState.BLOCKED else f"{role} {self.text}"
+
     def tone_on(self, scale: ColourScale) -> str:
         """Return its tone on a colour scale."""
         if self.state is ReadingState.NUMBER:
@@ -209,7 +217,9 @@ class Reading:
         return NONFINITE_TONE if self.state is ReadingState.NONFINITE else ABSENT_TONE
 
 
-BLOCKED_READING = Reading("blocked", state=ReadingState.BLOCKED)
+NO_GRADIENT = "no gradient"
+"""What is said where no gradient can come."""
+BLOCKED_READING = Reading(NO_GRADIENT, state=ReadingState.BLOCKED)
 ABSENT_READING = Reading(DASH, state=ReadingState.ABSENT)
 
 

@@ -40,6 +40,7 @@ from wiregrad.draw.layout.labels import (
     BLOCKED_READING,
     DEFAULT_DIGITS,
     MAX_CAPTION_COLUMNS,
+    NO_GRADIENT,
     Reading,
     ReadingState,
     count_columns,
@@ -246,7 +247,7 @@ class _PictureBuilder:
         return format_shape(shape)[1:-1] if shape else ""
 
     def read_gradient(self, absent: bool, value: WireValue | PythonNumber | None, node: int) -> Reading:
-        """Return the reading of a gradient: a dash if none was asked for, `blocked` if none arrived."""
+        """Return the reading of a gradient: a dash if none was asked for, `no gradient` if none arrived."""
         if not self.active[node]:
             return ABSENT_READING
         return BLOCKED_READING if absent else read_value(value, self.digits)
@@ -282,7 +283,7 @@ class _PictureBuilder:
         )
 
     def _write_node_caption(self, node: int) -> str:
-        """Return what stands under a node: its name, or what it computes if it has none or that stands elsewhere."""
+        """Return the caption of a node: its name, or what it computes if it has none or the name is elsewhere."""
         name = find_given_name(self.circuit, node)
         if name is not None and name not in self.labels.get(node, ()):
             return name
@@ -290,7 +291,7 @@ class _PictureBuilder:
         return self.circuit.title_of(node) if found is None else found[0]
 
     def _write_computation(self, node: int, depth: int) -> tuple[str, int] | None:
-        """Write what a node computes, with how tightly it binds; None if that is too long to stand under a box."""
+        """Write what a node computes, with how tightly it binds; None if that is too long for a caption."""
         if not self.circuit.columns.names.names_of(node):
             title = self.circuit.title_of(node)
             return title, 0 if " " in title else ATOM_LEVEL
@@ -361,8 +362,9 @@ class _PictureBuilder:
         if self.run is not None:
             yield f"value {format_in_full(RunNode(self.run, view.index).value)}"
             grad = self.read_gradient(self.run.flows[view.index] is None, 0.0, view.index)
-            plain = grad.state is ReadingState.NUMBER
-            yield f"gradient {format_in_full(RunNode(self.run, view.index).grad) if plain else grad.state.value}"
+            is_number = grad.state is ReadingState.NUMBER
+            text = format_in_full(RunNode(self.run, view.index).grad) if is_number else grad.state.value
+            yield NO_GRADIENT if grad.state is ReadingState.BLOCKED else f"gradient {text}"
         if view.op.pattern is not Pattern.SOURCE:
             yield f"{view.op.name} {view.op.pattern.value}"
         if view.group:
@@ -406,7 +408,7 @@ class _PictureBuilder:
         # Only function nodes count for the norm, so that it does not depend on where inputs are drawn.
         grad = None if self.run is None else self._read_norm(flows, nodes)
         bad = flows.total_nonfinite(held) + values.total_nonfinite(held)
-        facts = [f"group {name}", text, *([] if grad is None else [f"gradient norm {grad.text}"])]
+        facts = [f"group {name}", text, *([] if grad is None else [grad.describe_gradient("gradient norm")])]
         facts += [f"{bad:,} values or gradients not finite"] if bad else []
         return Box(
             kind=BoxKind.GROUP,

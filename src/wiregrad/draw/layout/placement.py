@@ -1,4 +1,4 @@
-"""The layered layout of a picture: where each box stands and how wires run.
+"""The layered layout of a picture: where each box is and how wires run.
 
 It knows only sizes and wires, so that every format (in pixels or in characters) and the page can use it. Coordinates
 are whole numbers. `along` is the axis on which values flow, `across` the axis within a rank; left to right and top down

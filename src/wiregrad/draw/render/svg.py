@@ -1,7 +1,7 @@
 """Pictures as SVG: one text without scripts and without references to anything outside it.
 
-Numbers stand on wires, at the producer: the value above, the gradient below. Boxes hold the sign of their op, leaves
-their name, value and gradient. A local derivative stands at the port where its wire enters. From small to large: times,
+Numbers are on wires, at the producer: the value above, the gradient below. Boxes hold the sign of their op, leaves
+their name, value and gradient. A local derivative is at the port where its wire enters. From small to large: times,
 elements and paths, boxes, wires, the legend, and the page, which `to_svg` returns.
 
 In an animated picture everything appears in turn, by CSS alone: one pass forward, the seed, one pass backward. A time
@@ -53,6 +53,7 @@ from wiregrad.draw.layout.figure import (
 from wiregrad.draw.layout.labels import (
     DASH,
     MINUS,
+    NO_GRADIENT,
     TIMES,
     MathLook,
     Reading,
@@ -501,7 +502,7 @@ class SvgBoxWriter:
             yield self._show_value("".join(parts))
         if places.grad is None or drawn.grad is None:
             return
-        if places.word is not None:
+        if places.word is not None and drawn.grad.state is not ReadingState.BLOCKED:
             if drawn.grad.state is ReadingState.NONFINITE:
                 patch = places.word.rect
                 yield draw_rect(Rect(patch.x - 3, patch.y - 3, patch.width + 6, patch.height + 6), "box", 3)
@@ -528,8 +529,10 @@ def write_number(
         yield draw_rect(Rect(left.x - 4, left.y - 4, wide + 8, font + 6), "inverted", 3)
         yield write_in_slot(text, slot, "grad over", font, bold=True)
         return
-    quiet = " quiet" if reading.state is ReadingState.BLOCKED else ""
-    yield write_in_slot(text, slot, css + quiet, font, bold=bold)
+    if reading.state is ReadingState.BLOCKED:
+        yield write_in_slot(text, slot, "quiet" + " halo" * ("halo" in css), SMALL_FONT_SIZE)
+        return
+    yield write_in_slot(text, slot, css, font, bold=bold)
 
 
 def _draw_hollow(slot: TextSlot, font: int) -> str:
@@ -553,7 +556,7 @@ BOW_PARTS = 24
 LEGEND_GAP = 22
 STATE_SIGNS = {
     ReadingState.NONFINITE: (f"s-{NONFINITE_TONE}", "NaN or Inf"),
-    ReadingState.BLOCKED: ("blocked", ""),
+    ReadingState.BLOCKED: ("blocked", NO_GRADIENT),
     ReadingState.ABSENT: ("plain", ""),
 }
 """For each state other than a number: the class of its line, and its text if that is not the name of the state."""
@@ -893,7 +896,7 @@ class _SvgPage:
         parts += [f"input {link.input}"] if link.input else []
         parts += [f"{link.wires:,} wires"] if link.wires > 1 else []
         parts += [] if link.local is None else [f"local derivative {link.local.text}"]
-        return ", ".join([*parts, *([] if link.sent is None else [f"gradient sent back {link.sent.text}"])])
+        return ", ".join([*parts, *([] if link.sent is None else [link.sent.describe_gradient("gradient sent back")])])
 
     def _wire_stroke(self, sent: Reading | None) -> tuple[str, float]:
         """Return the class and the thickness of a wire."""
@@ -934,14 +937,14 @@ class _SvgPage:
         x1, y1 = far[0]
         down = self.figure.down
         if link.source not in self.named:
-            # Behind a splitter other wires go on, so the name stands below them.
+            # Behind a splitter other wires go on, so the name is below them.
             below = 17 if self.picture.boxes[link.source].kind is BoxKind.SPLIT else 4
             yield write_words(name, x if down else x + 4, y + 13 if down else y + below, "net mid" if down else "net")
         self.named.add(link.source)
         yield write_words(name, x1 if down else x1 - 4, y1 - 4 if down else y1 + 4, "net mid" if down else "net end")
 
     def _write_ports(self) -> Iterator[str]:
-        """Return what stands before the ports of wires: local derivatives, gradients of branches, names of stubs."""
+        """Return the text before the ports of wires: local derivatives, gradients of branches, names of stubs."""
         for k, link in enumerate(self.picture.links):
             if k in self.figure.stubs:
                 yield from self._write_stub_names(k, link)

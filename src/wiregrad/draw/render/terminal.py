@@ -267,7 +267,7 @@ def _list_columns(box: Box, inputs: Sequence[str]) -> tuple[str, str, str, str]:
     if inputs:
         what += f" of {', '.join(inputs[:4])}" + ", …" * (len(inputs) > 4)
     value = "" if box.value is None else f"value {typeset_text(box.value.text)}"
-    grad = "" if box.grad is None else f"gradient {typeset_text(box.grad.text)}"
+    grad = "" if box.grad is None else typeset_text(box.grad.describe_gradient())
     return box.label + mark, what, value, grad
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -40,7 +40,6 @@ from wiregrad.frontends.recording.session import (
     push_by_transpose,
 )
 from wiregrad.frontends.recording.tape import STATE, Tape, TapeKind
-from wiregrad.frontends.recording.trace import TracedFunction, run_traced
 from wiregrad.frontends.recording.value import (
     Scalar,
     Value,
@@ -51,10 +50,16 @@ from wiregrad.frontends.recording.value import (
 )
 from wiregrad.ir import INPUT, TABLE, Op, Pattern
 from wiregrad.ir.types_and_kinks import chosen_convention, decode_mode
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, General
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import shape_of
+
+if TYPE_CHECKING:
+    from wiregrad.frontends.recording import trace
+else:
+    trace = load_module_lazily("wiregrad.frontends.recording.trace")
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -105,7 +110,7 @@ def _run_examples(
 
     if size == 0:
         raise ShapeError(f"vmap needs at least one example to run {function_name(f)} on{format_user_line()}")
-    traced = run_traced(f, *unflatten(tree, take_example(0)))
+    traced = trace.run_traced(f, *unflatten(tree, take_example(0)))
     guard = traced.guard
     if not guard.certificates and guard.leak is None and guard.late_identity_test is None:
         results = _replay_batch(traced, leaves, batched, size)
@@ -135,7 +140,7 @@ def _stack_results(rows: list[Any], f: Callable[..., Any]) -> Any:
 
 
 def _replay_batch(
-    traced: TracedFunction, leaves: list[Any], batched: list[bool], size: int
+    traced: trace.TracedFunction, leaves: list[Any], batched: list[bool], size: int
 ) -> list[tuple[Any, bool]] | None:
     """Replay a recording on all examples; None if its inputs cannot be matched with the arguments."""
     tape = traced.tape

@@ -125,7 +125,7 @@ class CheckedFunction:
         self.outputs = [node for node in circuit.columns.outputs.tolist() if circuit.type_of(node).differentiable]
         alone = len(self.outputs) == 1 and not circuit.type_of(self.outputs[0]).shape
         self.weights = [_output_weight(rng, values[node], alone) for node in self.outputs]
-        self.narrow = any(np.asarray(x).dtype in (np.float32, np.complex64) for x in values)
+        self.narrow = any(np.asarray(x).dtype in (np.float16, np.float32, np.complex64) for x in values)
         self.refused = ""
         """The error of a rule that refuses its upstream gradient, if any: then there is no gradient to compare."""
         self.index = RunIndex.from_values(circuit, values, self._sweep_outputs(circuit, values))

@@ -68,7 +68,7 @@ def precision_for(*values: ArrayLike) -> RulePrecision:
     >>> precision_for(np.float32(1.0), np.float64(1.0)) is COARSE_PRECISION
     True
     """
-    coarse = any(np.asarray(x).dtype in (np.float32, np.complex64) for x in values)
+    coarse = any(np.asarray(x).dtype in (np.float16, np.float32, np.complex64) for x in values)
     return COARSE_PRECISION if coarse else FINE_PRECISION
 
 

@@ -1,6 +1,7 @@
 """Functions of arrays that are made of ops, with NumPy's and SciPy's names and arguments.
 
-Importing this package registers them all.
+Importing this package registers those that most programs need. The others are registered when a function is looked for
+that is not among them, or when all are listed.
 
 A function needs no rule of its own: its derivatives are those of its ops. Start with `registry`, which also says what
 has no derivative here; the other modules mirror the records (`shape`, `reduce`, `linalg`), a subject (`pointwise`,
@@ -8,22 +9,9 @@ has no derivative here; the other modules mirror the records (`shape`, `reduce`,
 `scipy_linalg`). Other rooms call `FUNCTIONS`, `FUNCTIONS_BY_NUMPY` and `FUNCTIONS_BY_SCIPY`.
 """
 
-from wiregrad.ops.functions import (
-    integrate,
-    joining,
-    linalg,
-    network,
-    pointwise,
-    polynomials,
-    reduce,
-    scipy_linalg,
-    selection,
-    shape,
-    signal,
-    special,
-    statistics,
-)
+from wiregrad.ops.functions import joining, linalg, pointwise, reduce, selection, shape
 from wiregrad.ops.functions.registry import (
+    DEFERRED_FUNCTIONS,
     FUNCTIONS,
     FUNCTIONS_BY_NUMPY,
     FUNCTIONS_BY_SCIPY,
@@ -36,18 +24,15 @@ __all__ = [
     "FUNCTIONS_BY_NUMPY",
     "FUNCTIONS_BY_SCIPY",
     "RegisteredFunction",
-    "integrate",
     "joining",
     "linalg",
-    "network",
     "pointwise",
-    "polynomials",
     "reduce",
     "register_function",
-    "scipy_linalg",
     "selection",
     "shape",
-    "signal",
-    "special",
-    "statistics",
 ]
+
+_DEFERRED_MODULES = ("integrate", "network", "polynomials", "scipy_linalg", "signal", "special", "statistics")
+
+DEFERRED_FUNCTIONS.defer(*(f"{__name__}.{name}" for name in _DEFERRED_MODULES))

@@ -202,7 +202,10 @@ def _draw_geomspace_calls(rng: np.random.Generator) -> list[tuple[Any, ...]]:
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
     """Numbers between two, each a constant multiple of the one before."""
     sign = np.sign(detach_array(start))
-    start, stop = (_as_dtype(x, np.dtype(float)) / sign for x in (start, stop))
+    common = np.result_type(dtype_of(start), dtype_of(stop), np.float64)
+    if common.kind == "c":
+        raise TypeError("geomspace of recorded values needs real ends")
+    start, stop = (_as_dtype(x, common) / sign for x in (start, stop))
     if not np.all(detach_array(stop) > 0.0):
         raise ValueError("geomspace of recorded values needs two positive or two negative ends")
     log10 = TABLE["log10"]

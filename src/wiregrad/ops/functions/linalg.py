@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from wiregrad.dtypes import USUAL_DTYPES
 from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import conjugate_flow
 from wiregrad.ops.functions.registry import (
@@ -1092,6 +1093,8 @@ def _condition_number(x: Any, p: Any) -> Any:
         return least / largest if p == -2 else largest / least
     norm = FUNCTIONS["norm"].run
     dtype = dtype_of(x)
+    if dtype.kind in "fc" and dtype not in USUAL_DTYPES:
+        raise TypeError(f"array type {dtype} is unsupported in linalg")
     wide = x if dtype.kind == "c" else TABLE["cast"](x, dtype="float64")
     y = norm(x, p, axis=(-2, -1)) * norm(TABLE["inv"](wide, strict=False), p, axis=(-2, -1))
     return y if dtype_of(y).itemsize <= dtype.itemsize else TABLE["cast"](y, dtype=dtype.name)

@@ -210,18 +210,23 @@ def copy(x: Any, order: str = "K", subok: bool = False) -> Any:
 @register_function(np.deg2rad, np.radians, samples=_UNARY_SAMPLES)
 def deg2rad(x: Any) -> Any:
     """Degrees as radians."""
-    return lift(x) * _conversion_factor(np.deg2rad, x)
+    return _convert_angle(np.deg2rad, lift(x))
 
 
 @register_function(np.rad2deg, np.degrees, samples=_UNARY_SAMPLES)
 def rad2deg(x: Any) -> Any:
     """Radians as degrees."""
-    return lift(x) * _conversion_factor(np.rad2deg, x)
+    return _convert_angle(np.rad2deg, lift(x))
 
 
-def _conversion_factor(scale: np.ufunc, x: Any) -> float:
-    """Return the factor of a NumPy conversion such as np.deg2rad, rounded to the dtype of x."""
-    return float(scale(dtype_of(x).type(1)))
+def _convert_angle(scale: np.ufunc, x: Any) -> Any:
+    """Multiply x by the factor of a NumPy conversion such as np.deg2rad, rounded to the dtype of x."""
+    dtype = dtype_of(x)
+    if dtype == np.float16:
+        # NumPy multiplies in float32.
+        return TABLE["cast"](_convert_angle(scale, TABLE["cast"](x, dtype="float32")), dtype="float16")
+    factor = scale(dtype.type(1))
+    return x * (factor if dtype == np.longdouble else float(factor))
 
 
 @register_function(np.fabs, samples=_UNARY_SAMPLES)
@@ -232,9 +237,11 @@ def fabs(x: Any) -> Any:
     return TABLE["absolute"](lift(x))
 
 
-def _widen_real(x: Any) -> Any:
-    """Return x in float64, unless it is complex."""
+def widen_real(x: Any) -> Any:
+    """Return x in float64, unless it is complex; raises for long doubles, as NumPy does."""
     x = lift(x)
+    if dtype_of(x) == np.longdouble:
+        raise TypeError("it computes in float64, which cannot hold long doubles; write x.astype(np.float64)")
     return x if dtype_of(x).kind == "c" or dtype_of(x) == np.float64 else TABLE["cast"](x, dtype="float64")
 
 
@@ -323,9 +330,9 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:  # no
 )
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None) -> Any:
     """Linear interpolation between points; constant beyond the first and last, or periodic."""
-    x = _widen_real(x)
-    xp = _widen_real(xp)
-    fp = _widen_real(fp)
+    x = widen_real(x)
+    xp = widen_real(xp)
+    fp = widen_real(fp)
     if period is not None:
         x, xp, fp = _repeat_period(x, xp, fp, abs(float(period)))
         left = right = None
@@ -381,7 +388,11 @@ def _interpolate_line(x: Any, xp: Any, fp: Any) -> Any:
 )
 def float_power(a: Any, b: Any) -> Any:
     """First operand to the power of the second, in float64 at least."""
-    wide = [x if dtype_of(lift(x)).kind == "c" else TABLE["cast"](lift(x), dtype="float64") for x in (a, b)]
+    operands = [lift(x) for x in (a, b)]
+    wide = [
+        x if dtype_of(x).kind == "c" else TABLE["cast"](x, dtype=np.result_type(dtype_of(x), np.float64).name)
+        for x in operands
+    ]
     return TABLE["power"](*wide)
 
 

@@ -291,6 +291,8 @@ def poly(seq_of_zeros: Any) -> Any:
         raise ValueError("input must be 1d or non-empty square 2d array.")
     elif not shape[0]:
         return 1.0
+    if dtype_of(zeros) == np.float16:
+        zeros = TABLE["cast"](zeros, dtype="float64")
     y: Any = np.ones(1, dtype_of(zeros))
     for k in range(shape_of(zeros)[0]):
         y = convolve(y, concatenate([np.ones(1, dtype_of(zeros)), -pick_elements(zeros, slice(k, k + 1))]))

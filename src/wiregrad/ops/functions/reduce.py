@@ -204,10 +204,13 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False,
     """Arithmetic mean along axes, or of everything."""
     a = lift(a)
     axes_from_end(axis, ndim_of(a))
-    total = sum_(a, axis, dtype, keepdims=keepdims, where=where)
+    is_half = dtype is None and dtype_of(a) == np.float16
+    # NumPy adds float16 up in float32.
+    total = sum_(a, axis, np.float32 if is_half else dtype, keepdims=keepdims, where=where)
     if where is not True and dtype_of(total).kind not in "fc":
         total = cast_to(total, float)
-    return total / _count_where(a, where, axis, keepdims, dtype_of(total))
+    y = total / _count_where(a, where, axis, keepdims, dtype_of(total))
+    return cast_to(y, np.float16) if is_half else y
 
 
 def _reduce_to_extreme(name: str, pair: str, x: Any, axis: Any, keepdims: Any, initial: Any, where: Any) -> Any:
@@ -457,6 +460,9 @@ def _register_ufunc_reduceat(ufunc: np.ufunc, run: Callable[..., Any]) -> None:
 
     def reduceat(array: Any, indices: Any, axis: Any = 0, dtype: Any = None) -> Any:
         x = lift(cast_to(array, dtype))
+        if dtype_of(x) == np.float16:
+            # NumPy reduces each part in float32.
+            return cast_to(reduceat(cast_to(x, np.float32), indices, axis), np.float16)
         place = axis_from_end(axis, ndim_of(x))
         length = shape_of(x)[place]
         starts = np.asarray(indices)
@@ -587,7 +593,10 @@ def quantile_places(method: str, length: int, q: Any) -> tuple[Any, Any, Any]:
     elif method == "linear":
         place = (length - 1) * q
     else:
-        raise ValueError(f"{method!r} is not a supported method")
+        # The methods that pick elements, or the middle between two: NumPy finds their places among 0, 1, 2, ...
+        place = np.quantile(np.arange(float(length)), q, method=method)  # type: ignore[call-overload]
+        if np.all(place % 1 == 0):
+            place = place.astype(np.intp)
     if np.asarray(place).dtype.kind == "i":
         return place, place, None
     before = np.floor(place)
@@ -637,6 +646,7 @@ _QUANTILE_SAMPLES: tuple[Any, ...] = (
     (N(6), {"q": 0.45, "method": "hazen"}),
     (N(6), {"q": 0.45, "method": "midpoint"}),
     (N(6), {"q": 0.45, "method": "nearest"}),
+    (N(6), {"q": [0.3, 0.5], "method": "averaged_inverted_cdf"}),
     (N(4), {"q": 1}),
     (FLOAT32_ARRAY, {"q": 0.25}),
     (N(1), {"q": 0.5}),
@@ -716,7 +726,9 @@ def var(
     a = cast_to(a, dtype)
     if where is True and mean is None and dtype_of(a).kind == "f":
         return _spread_about_mean(a, axis, bool(keepdims), ddof if correction is None else correction)
-    centre = FUNCTIONS["mean"].run(a, axis, keepdims=True, where=where) if mean is None else lift(mean)
+    # Unlike np.mean, np.var rounds the sum of float16 to float16.
+    total_dtype = np.float16 if dtype_of(a) == np.float16 else None
+    centre = FUNCTIONS["mean"].run(a, axis, total_dtype, keepdims=True, where=where) if mean is None else lift(mean)
     spread = sum_(_square_magnitude(a - centre), axis, keepdims=keepdims, where=where)
     count = _count_where(a, where, axis, keepdims, dtype_of(spread))
     return spread / _degrees_left(count, ddof if correction is None else correction)
@@ -826,11 +838,11 @@ def _cov_weights(fweights: Any, aweights: Any) -> Any:
     return math.prod(factors[1:], start=factors[0]) if factors else None
 
 
-def _degrees_of_freedom(count: int, free: float, weights: Any, aweights: Any) -> Any:
+def _degrees_of_freedom(count: int, free: float, weights: Any, aweights: Any, dtype: Any) -> Any:
     """Return the divisor of a covariance of `count` observations, or of weighted ones."""
     if weights is None:
         return float(count - free)
-    total = np.sum(weights)
+    total = np.sum(weights, dtype=dtype)
     if not free:
         return total
     return total - (free if aweights is None else free * np.sum(weights * np.asarray(aweights)) / total)
@@ -873,11 +885,13 @@ def cov(
     centre = mean(x, 1, keepdims=True)
     if weights is not None:
         centre = average(x, 1, weights, keepdims=True)
-    factor = _degrees_of_freedom(shape_of(x)[1], free, weights, aweights)
+    real = np.longdouble if wanted in (np.longdouble, np.clongdouble) else np.float64
+    factor = _degrees_of_freedom(shape_of(x)[1], free, weights, aweights, real)
     x = x - centre
     other = x if weights is None else x * weights
-    covariances = TABLE["matmul"](x, conjugate_flow(_transpose_matrix(other))) * float(
-        np.true_divide(1, max(factor, 0.0))
+    scale = np.true_divide(1, max(factor, 0.0))
+    covariances = TABLE["matmul"](x, conjugate_flow(_transpose_matrix(other))) * (
+        scale if real is np.longdouble else float(scale)
     )
     return reshape_to(covariances, tuple(n for n in shape_of(covariances) if n != 1))
 
@@ -1073,7 +1087,7 @@ def _extend_border(x: Any, shape: tuple[int, ...], axis: int) -> Any:
 
 
 def _stand_along_axis(x: Any, ndim: int, axis: int) -> Any:
-    """Return a row reshaped so that it lies along one axis of an array."""
+    """Return a row reshaped so that it runs along one axis of an array."""
     return reshape_to(x, tuple(shape_of(x)[0] if k == axis else 1 for k in range(-ndim, 0)))
 
 

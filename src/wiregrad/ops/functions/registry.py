@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from math import prod
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from wiregrad.ir.op import Op, OperatorMethods
 from wiregrad.lazy import import_later
 from wiregrad.ops.gradient_flow import is_wire, shape_of
 
-SampleMaker = Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]
+SampleMaker: TypeAlias = "Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]"
 """Makes calls at which a function is checked: tuples of positional arguments and, last, a dict of keywords."""
 
 
@@ -71,11 +71,72 @@ class RegisteredFunction:
         return hasattr(np, self.name) or not is_array_method
 
 
-FUNCTIONS: dict[str, RegisteredFunction] = {}
+class DeferredFunctions:
+    """The modules of functions that most programs never call: they are loaded when a function is not found elsewhere.
+
+    They have no methods of values, and none of NumPy's functions that are ops. Loading them imports no other package.
+    """
+
+    def __init__(self) -> None:
+        self._import_modules: Callable[[], None] | None = None
+        self._is_complete = True
+        self._lock = threading.RLock()
+
+    def defer(self, *modules: str) -> None:
+        """Set the modules to load later."""
+        self._import_modules = import_later(*modules)
+        self._is_complete = False
+
+    def load(self) -> None:
+        """Load the modules, once; another thread waits until all are loaded."""
+        if self._is_complete:
+            return
+        with self._lock:
+            import_modules, self._import_modules = self._import_modules, None
+            if import_modules is not None:
+                import_modules()
+                self._is_complete = True
+
+
+DEFERRED_FUNCTIONS = DeferredFunctions()
+FunctionKey = TypeVar("FunctionKey")
+
+
+class FunctionIndex(MutableMapping[FunctionKey, RegisteredFunction]):
+    """Functions by a key. To look for a key that is not there, or to list them all, loads the deferred ones."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[FunctionKey, RegisteredFunction] = {}
+        """The functions of the modules that are loaded."""
+
+    def __getitem__(self, key: FunctionKey) -> RegisteredFunction:
+        entry = self.loaded.get(key)
+        if entry is None:
+            DEFERRED_FUNCTIONS.load()
+            entry = self.loaded[key]
+        return entry
+
+    def __setitem__(self, key: FunctionKey, entry: RegisteredFunction) -> None:
+        self.loaded[key] = entry
+
+    def __delitem__(self, key: FunctionKey) -> None:
+        DEFERRED_FUNCTIONS.load()
+        del self.loaded[key]
+
+    def __iter__(self) -> Iterator[FunctionKey]:
+        DEFERRED_FUNCTIONS.load()
+        return iter(self.loaded)
+
+    def __len__(self) -> int:
+        DEFERRED_FUNCTIONS.load()
+        return len(self.loaded)
+
+
+FUNCTIONS: FunctionIndex[str] = FunctionIndex()
 """Every function by name."""
-FUNCTIONS_BY_NUMPY: dict[Any, RegisteredFunction] = {}
+FUNCTIONS_BY_NUMPY: FunctionIndex[Any] = FunctionIndex()
 """Every function by the NumPy function it stands for."""
-FUNCTIONS_BY_SCIPY: dict[str, RegisteredFunction] = {}
+FUNCTIONS_BY_SCIPY: FunctionIndex[str] = FunctionIndex()
 """Every function by the dotted name of the SciPy function it stands for."""
 
 
@@ -93,8 +154,8 @@ def register_function(
         entry = RegisteredFunction(name or run.__name__.rstrip("_"), run, numpy, scipy, method, samples, calls_back)
         run.__name__ = run.__qualname__ = entry.name
         FUNCTIONS[entry.name] = entry
-        FUNCTIONS_BY_NUMPY.update(dict.fromkeys(numpy, entry))
-        FUNCTIONS_BY_SCIPY.update(dict.fromkeys(scipy, entry))
+        FUNCTIONS_BY_NUMPY.loaded.update(dict.fromkeys(numpy, entry))
+        FUNCTIONS_BY_SCIPY.loaded.update(dict.fromkeys(scipy, entry))
         return run
 
     return add_entry
@@ -108,7 +169,7 @@ def register_scipy_method(*names: str, calls_back: bool = False) -> Callable[[Ca
 
     def add_method(run: Callable[..., Any]) -> Callable[..., Any]:
         entry = RegisteredFunction(run.__name__, run, scipy=names, calls_back=calls_back)
-        FUNCTIONS_BY_SCIPY.update(dict.fromkeys(names, entry))
+        FUNCTIONS_BY_SCIPY.loaded.update(dict.fromkeys(names, entry))
         return run
 
     return add_method
@@ -383,6 +444,116 @@ REFUSALS: dict[Any, str] = {
     np.emath.arctanh: _COMPLEX.format("np.arctanh(x)"),
 }
 """What to write instead of each NumPy function that has no rule."""
+
+
+SCIPY_SPELLINGS: dict[str, str] = {
+    "scipy.special.rgamma": "1.0 / scipy.special.gamma(x)",
+    "scipy.special.exprel": "np.expm1(x) / x",
+    "scipy.special.cosm1": "-2.0 * np.sin(x / 2.0) ** 2",
+    "scipy.special.cosdg": "np.cos(np.deg2rad(x))",
+    "scipy.special.sindg": "np.sin(np.deg2rad(x))",
+    "scipy.special.tandg": "np.tan(np.deg2rad(x))",
+    "scipy.special.cotdg": "1.0 / np.tan(np.deg2rad(x))",
+    "scipy.special.radian": "np.deg2rad(x + m / 60.0 + s / 3600.0)",
+    "scipy.special.diric": "np.sin(n * x / 2.0) / (n * np.sin(x / 2.0))",
+    "scipy.special.perm": "scipy.special.gamma(x + 1.0) / scipy.special.gamma(x - k + 1.0)",
+    "scipy.special.poch": "scipy.special.gamma(x + m) / scipy.special.gamma(x)",
+    "scipy.special.eval_legendre": "np.polynomial.legendre.legval(x, np.eye(n + 1)[n])",
+    "scipy.special.eval_chebyt": "np.polynomial.chebyshev.chebval(x, np.eye(n + 1)[n])",
+    "scipy.special.eval_hermite": "np.polynomial.hermite.hermval(x, np.eye(n + 1)[n])",
+    "scipy.special.eval_hermitenorm": "np.polynomial.hermite_e.hermeval(x, np.eye(n + 1)[n])",
+    "scipy.special.eval_laguerre": "np.polynomial.laguerre.lagval(x, np.eye(n + 1)[n])",
+    "scipy.special.eval_chebyu": "np.sin((n + 1) * np.arccos(x)) / np.sin(np.arccos(x))",
+    "scipy.special.boxcox": "(x**p - 1.0) / p",
+    "scipy.special.boxcox1p": "np.expm1(p * np.log1p(x)) / p",
+    "scipy.special.inv_boxcox": "(p * x + 1.0) ** (1.0 / p)",
+    "scipy.special.inv_boxcox1p": "np.expm1(np.log1p(p * x) / p)",
+    "scipy.special.chdtr": "scipy.special.gammainc(v / 2.0, x / 2.0)",
+    "scipy.special.chdtrc": "scipy.special.gammaincc(v / 2.0, x / 2.0)",
+    "scipy.special.gdtr": "scipy.special.gammainc(b, a * x)",
+    "scipy.special.gdtrc": "scipy.special.gammaincc(b, a * x)",
+    "scipy.special.fdtr": "scipy.special.betainc(a / 2.0, b / 2.0, a * x / (b + a * x))",
+    "scipy.special.pdtr": "scipy.special.gammaincc(np.floor(k) + 1.0, x)",
+    "scipy.signal.savgol_filter": (
+        "scipy.ndimage.convolve1d(x, scipy.signal.savgol_coeffs(n, k), mode='nearest'), its mode='nearest'"
+    ),
+    "scipy.signal.sosfilt": "for row in sos: x = scipy.signal.lfilter(row[:3], row[3:], x)",
+    "scipy.signal.periodogram": "np.abs(np.fft.rfft(x - np.mean(x))) ** 2 / len(x), doubled between its ends",
+    "scipy.signal.upfirdn": "np.convolve(h, u), with u = np.zeros(up * (len(x) - 1) + 1); u[::up] = x, and [::down]",
+    "scipy.signal.chirp": "np.cos(2.0 * np.pi * (f0 * x + (f1 - f0) / t1 * x**2 / 2.0))",
+    "scipy.signal.sawtooth": "x / np.pi % 2.0 - 1.0",
+    "scipy.signal.square": "np.where(x / np.pi % 2.0 < 1.0, 1.0, -1.0)",
+    "scipy.signal.medfilt": "np.median(np.lib.stride_tricks.sliding_window_view(np.pad(x, n // 2), n), axis=-1)",
+    "scipy.linalg.eigvals": "np.linalg.eigvals(x)",
+    "scipy.linalg.eig": "np.linalg.eig(x)",
+    "scipy.linalg.companion": "np.vstack([-x[1:] / x[0], np.eye(len(x) - 2, len(x) - 1)])",
+    "scipy.linalg.fractional_matrix_power": "scipy.linalg.expm(p * scipy.linalg.logm(x))",
+    "scipy.linalg.eigvalsh_tridiagonal": "np.linalg.eigvalsh(np.diag(x) + np.diag(e, 1) + np.diag(e, -1))",
+    "scipy.linalg.eigh_tridiagonal": "np.linalg.eigh(np.diag(x) + np.diag(e, 1) + np.diag(e, -1))",
+    "scipy.ndimage.median_filter": (
+        "np.median(np.lib.stride_tricks.sliding_window_view(np.pad(x, n // 2, mode='symmetric'), n), axis=-1)"
+    ),
+    "scipy.ndimage.maximum_filter": (
+        "np.max(np.lib.stride_tricks.sliding_window_view(np.pad(x, n // 2, mode='symmetric'), n), axis=-1)"
+    ),
+    "scipy.ndimage.minimum_filter": (
+        "np.min(np.lib.stride_tricks.sliding_window_view(np.pad(x, n // 2, mode='symmetric'), n), axis=-1)"
+    ),
+    "scipy.ndimage.grey_dilation": (
+        "np.max(np.lib.stride_tricks.sliding_window_view(np.pad(x, n // 2, mode='symmetric'), n), axis=-1)"
+    ),
+    "scipy.ndimage.grey_erosion": (
+        "np.min(np.lib.stride_tricks.sliding_window_view(np.pad(x, n // 2, mode='symmetric'), n), axis=-1)"
+    ),
+    "scipy.interpolate.UnivariateSpline": "scipy.interpolate.CubicSpline(points, x)(at), which passes through them",
+    "scipy.interpolate.InterpolatedUnivariateSpline": "scipy.interpolate.make_interp_spline(points, x)(at)",
+    "scipy.interpolate.splrep": "scipy.interpolate.make_interp_spline(points, x)(at)",
+    "scipy.interpolate.Akima1DInterpolator": "scipy.interpolate.PchipInterpolator(points, x)(at), another curve",
+    "scipy.interpolate.KroghInterpolator": "scipy.interpolate.BarycentricInterpolator(points, x)(at)",
+    "scipy.interpolate.RectBivariateSpline": "scipy.interpolate.RegularGridInterpolator((a, b), x)(at)",
+    "scipy.integrate.quad_vec": "np.array([scipy.integrate.quad(lambda s: f(s)[k], a, b)[0] for k in range(n)])",
+    "scipy.integrate.cumulative_simpson": "scipy.integrate.cumulative_trapezoid(x, points), which is less accurate",
+    "scipy.ndimage.maximum": "np.array([np.max(x[labels == k]) for k in index])",
+    "scipy.ndimage.minimum": "np.array([np.min(x[labels == k]) for k in index])",
+    "scipy.stats.pearsonr": "np.corrcoef(x, y)[0, 1]",
+    "scipy.stats.moment": "np.mean((x - np.mean(x)) ** k)",
+    "scipy.stats.iqr": "np.subtract(*np.percentile(x, [75, 25]))",
+    "scipy.stats.variation": "np.std(x) / np.mean(x)",
+    "scipy.stats.ttest_1samp": "(np.mean(x) - m) / (np.std(x, ddof=1) / np.sqrt(len(x)))",
+    "scipy.stats.chisquare": "np.sum((x - expected) ** 2 / expected)",
+    "scipy.stats.boxcox": "(x**p - 1.0) / p",
+    "scipy.stats.tmean": "np.mean(x[(x >= low) & (x <= high)])",
+    "scipy.stats.circvar": "1.0 - np.hypot(np.mean(np.sin(x)), np.mean(np.cos(x)))",
+    "scipy.stats.wasserstein_distance": "np.mean(np.abs(np.sort(x) - np.sort(y))), for samples of equal size",
+    "scipy.stats.gaussian_kde": "np.mean(scipy.stats.norm.pdf(at[:, None], x, width), axis=1)",
+    "scipy.stats.norm.isf": "-scipy.stats.norm.ppf(x)",
+    "scipy.stats.norm.entropy": "0.5 * np.log(2.0 * np.pi * np.e * scale**2)",
+    "scipy.stats.norm.mean": "loc",
+    "scipy.stats.beta.mean": "a / (a + b)",
+    "scipy.stats.invgamma.logpdf": "scipy.stats.gamma.logpdf(1.0 / x, a) - 2.0 * np.log(x)",
+    "scipy.stats.geom.logpmf": "(k - 1.0) * np.log1p(-p) + np.log(p)",
+    "scipy.stats.skewnorm.logpdf": "np.log(2.0) + scipy.stats.norm.logpdf(x) + scipy.stats.norm.logcdf(a * x)",
+    "scipy.stats.truncnorm.logpdf": (
+        "scipy.stats.norm.logpdf(x) - np.log(scipy.stats.norm.cdf(b) - scipy.stats.norm.cdf(a))"
+    ),
+    "scipy.stats.vonmises.logpdf": "kappa * np.cos(x) - np.log(2.0 * np.pi * scipy.special.i0(kappa))",
+}
+"""What to write instead of a function of SciPy that has no rule: an expression of functions that have one."""
+SCIPY_SLOPES: dict[str, str] = {
+    "expi": "np.exp(x) / x",
+    "exp1": "-np.exp(-x) / x",
+    "dawsn": "1.0 - 2.0 * x * y",
+    "erfi": "2.0 / np.sqrt(np.pi) * np.exp(x * x)",
+    "spence": "np.log(x) / (1.0 - x)",
+    "ellipk": "(scipy.special.ellipe(x) / (1.0 - x) - y) / (2.0 * x)",
+    "ellipe": "(y - scipy.special.ellipk(x)) / (2.0 * x)",
+    "k0e": "y - scipy.special.k1e(x)",
+    "k1e": "y - scipy.special.k0e(x) - y / x",
+    "wrightomega": "y / (1.0 + y)",
+    "ber": "scipy.special.berp(x)",
+    "bei": "scipy.special.beip(x)",
+}
+"""The slopes of functions of `scipy.special` of one number x; y is the result."""
 
 
 SOLVERS = (

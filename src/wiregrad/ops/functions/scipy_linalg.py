@@ -31,8 +31,7 @@ from wiregrad.ops.functions.registry import (
 )
 from wiregrad.ops.functions.shape import concatenate, expand_dims, getitem, take
 from wiregrad.ops.gradient_flow import is_wire, shape_of
-from wiregrad.ops.linalg_records import definite_samples, normal_samples
-from wiregrad.ops.matrix_function_records import adjoint_of, take_triangle, transpose_matrix
+from wiregrad.ops.linalg_records import adjoint_of, definite_samples, normal_samples, take_triangle, transpose_matrix
 
 TRANSPOSED_KINDS: dict[Any, int] = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
 """What `trans` may be: the matrix itself, transposed, or transposed and conjugated."""

@@ -75,7 +75,9 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", or
 )
 def sort_complex(a: Any) -> Any:
     """The elements as complex numbers, sorted by real part, then by imaginary part."""
-    return TABLE["cast"](sort(lift(a)), dtype="complex128")
+    ordered = sort(lift(a))
+    dtype = dtype_of(ordered)
+    return ordered if dtype.kind == "c" else TABLE["cast"](ordered, dtype=np.result_type(dtype, np.complex128).name)
 
 
 @register_function(

@@ -23,6 +23,7 @@ from wiregrad.errors import MutationError, format_user_line
 from wiregrad.ir import TABLE, Op
 from wiregrad.ops.array_ops import axes_from_end
 from wiregrad.ops.functions.registry import (
+    FUNCTIONS,
     N,
     axis_from_end,
     detach_array,
@@ -35,6 +36,7 @@ from wiregrad.ops.functions.registry import (
     sample_calls,
 )
 from wiregrad.ops.gradient_flow import is_wire, shape_of
+from wiregrad.ops.reduce_records import slice_axis
 from wiregrad.ops.shape_records import (
     complete_index,
     convert_plain,
@@ -662,7 +664,7 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
 )
 @plan_by_shape
 def rollaxis(x: Any, axis: int, start: int = 0) -> Any:
-    """The array with an axis rolled back until it stands before another one."""
+    """The array with an axis rolled back until it is before another one."""
     return _permute_as(x, lambda y: np.rollaxis(y, axis, start))
 
 
@@ -1120,14 +1122,30 @@ def _pairs_per_axis(given: Any, ndim: int) -> Any:
         (N(0, 2), ((0, 0), (1, 1)), "edge"),
         (N(0), 2),
         (N(1), 2, "edge"),
+        (N(2, 3), ((1, 0), (2, 3)), "mean"),
+        (N(5), 2, "maximum", {"stat_length": (2, 3)}),
+        (N(3, 4), 1, "median", {"stat_length": 2}),
+        (N(2, 3), (2, 1), "minimum"),
+        (N(2, 3), ((2, 1), (0, 3)), "linear_ramp", {"end_values": ((1.0, 2.0), (3.0, 4.0))}),
     ),
 )
-def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0, reflect_type: str = "even") -> Any:
-    """The array with elements added around it: a constant, or copies of its own."""
+def pad(
+    x: Any,
+    pad_width: Any,
+    mode: str = "constant",
+    *,
+    constant_values: Any = 0,
+    reflect_type: str = "even",
+    stat_length: Any = None,
+    end_values: Any = 0,
+) -> Any:
+    """The array with elements added around it: a constant, copies of its own, their mean or extreme, or a ramp."""
     x = lift(x)
     ndim = ndim_of(x)
-    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap") or reflect_type != "even":
-        raise TypeError(f"pad supports constant, edge, even reflect, even symmetric and wrap; got {mode!r}")
+    if mode not in (*_COPYING_MODES, *_STATISTIC_MODES, "constant", "linear_ramp") or reflect_type != "even":
+        raise TypeError(
+            f"pad has no rule for {mode!r} with reflect_type={reflect_type!r}; join the parts with np.concatenate"
+        )
     if isinstance(pad_width, dict):
         pad_width = [pad_width.get(k, pad_width.get(k - ndim, (0, 0))) for k in range(ndim)]
         pad_width = [(w, w) if np.ndim(w) == 0 else w for w in pad_width]
@@ -1136,15 +1154,45 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any 
         raise TypeError("`pad_width` must be of integral type.")
     if (widths < 0).any():
         raise ValueError("index can't contain negative values")
-    sides = _pairs_per_axis(constant_values, ndim) if mode == "constant" else [None] * ndim
-    for k, (width, values) in enumerate(zip(_pairs_per_axis(widths, ndim), sides, strict=True)):
+    settings = {"constant": constant_values, "linear_ramp": end_values}.get(mode, stat_length)
+    for k, (width, sides) in enumerate(
+        zip(_pairs_per_axis(widths, ndim), _pairs_per_axis(settings, ndim), strict=True)
+    ):
         if any(width):
-            x = (
-                _pad_with_constants(x, k - ndim, width, values)
-                if values
-                else _pad_with_copies(x, k - ndim, width, mode)
-            )
+            x = _pad_axis(x, k - ndim, width, mode, sides)
     return x
+
+
+_COPYING_MODES = ("edge", "reflect", "symmetric", "wrap")
+_STATISTIC_MODES = {"maximum": "max", "mean": "mean", "median": "median", "minimum": "min"}
+"""The modes of `pad` that add a statistic of the elements, and the function that computes it."""
+
+
+def _pad_axis(x: Any, axis: int, width: Sequence[int], mode: str, sides: Sequence[Any]) -> Any:
+    """Pad one axis; `sides` are the settings of the mode before and behind it."""
+    if mode == "constant":
+        return _pad_with_constants(x, axis, width, sides)
+    if mode in _COPYING_MODES:
+        return _pad_with_copies(x, axis, width, mode)
+    length = shape_of(x)[axis]
+    parts = []
+    for side, (count, setting) in enumerate(zip(width, sides, strict=True)):
+        if mode == "linear_ramp":
+            edge = slice_axis(x, axis, -1 if side else 0, None if side else 1)
+            ramp = _make_ramp(edge, axis, count, setting)
+            parts.append(FUNCTIONS["flip"].run(ramp, axis) if side else ramp)
+        else:
+            used = length if setting is None else min(int(setting), length)
+            chunk = slice_axis(x, axis, length - used if side else 0, length if side else used)
+            statistic = FUNCTIONS[_STATISTIC_MODES[mode]].run(chunk, axis=axis, keepdims=True)
+            parts.append(stretch_to(statistic, replace_length(shape_of(x), axis, count)))
+    return TABLE["concatenate"](parts[0], x, parts[1], axis=axis)
+
+
+def _make_ramp(edge: Any, axis: int, count: int, end: float) -> Any:
+    """Return `count` elements from `end` towards the edge, without the edge itself."""
+    steps = np.arange(count, dtype=dtype_of(edge)).reshape((-1,) + (1,) * (-1 - axis))
+    return steps * ((edge - end) / max(count, 1)) + end
 
 
 def _pad_with_constants(x: Any, axis: int, width: Sequence[int], values: Sequence[Any]) -> Any:

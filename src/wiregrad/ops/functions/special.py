@@ -187,7 +187,10 @@ def _register_order(letter: str, order: int, op: Callable[..., Any], ending: str
     name = f"{letter}{order}{ending}"
 
     def run(x: Any) -> Any:
-        return op(float(order), lift(x))
+        x = lift(x)
+        y = op(float(order), x)
+        # The op computes in float64 at most.
+        return TABLE["cast"](y, dtype=dtype_of(x).name) if dtype_of(x) == np.longdouble else y
 
     _register_generated(name, run, f"{getattr(op, 'doc', '').partition(', of a whole order n')[0]}, of order {order}.",
                         _POSITIVE_SAMPLES, numpy=(np.i0,) if name == "i0" else ())  # fmt: skip

@@ -51,6 +51,7 @@ from wiregrad.ops.elementwise_records import (
     xlogy,
 )
 from wiregrad.ops.functions.linalg import cholesky, solve
+from wiregrad.ops.functions.pointwise import widen_real
 from wiregrad.ops.functions.reduce import (
     argmax,
     argmin,
@@ -289,12 +290,12 @@ def nanargmin(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     ),
 )
 def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
-    """How often each whole number occurs, or the sum of the weights that stand beside it."""
+    """How often each whole number occurs, or the sum of its weights."""
     places = detach_array(x)
     counts = np.bincount(places, minlength=minlength)
     if weights is None or not places.size:
         return counts
-    weights = cast_to(weights, float)
+    weights = widen_real(weights)
     if shape_of(weights) != places.shape:
         raise ValueError("The weights and list don't have the same length.")
     return TABLE["take_add"](weights, places.astype(np.intp), axis=-1, length=counts.size)

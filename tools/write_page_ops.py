@@ -54,7 +54,7 @@ _PLAIN_CALL = re.compile(r"([\w.]+)\(([\w, ]*)\)")
 _TYPE_LETTERS = {FLOAT: "f", BOOL: "b"}
 
 _MODULE_HEAD = """\
-// Written by wiregrad.codegen.page from the op table; `make derive` writes it again.
+// Written by tools/write_page_ops.py from the op table; `make derive` writes it again.
 
 /** Where an op has no single slope: `on` says whether inputs are exactly there; a jump is a step of the value. */
 export interface Kink {
