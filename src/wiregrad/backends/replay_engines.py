@@ -363,7 +363,7 @@ def make_replay(recording: CertifiedRecording, *, numpy_numbers: bool = False) -
     ):
         return None
     try:
-        if array_program.has_arrays(recording.circuit):
+        if recording.circuit.columns.has_arrays():
             native: ArrayReplay | NativeReplay = ArrayReplay(recording)
         else:
             native = NativeReplay(recording, numpy_numbers=numpy_numbers)
