@@ -343,9 +343,8 @@ def _find_symbol(name: str, symbols: Mapping[str, int]) -> int:
     if name in symbols:
         return symbols[name]
     for library in (ctypes.CDLL(None), _load_math_library()):
-        address = ctypes.cast(getattr(library, name, None), ctypes.c_void_p).value
-        if address:
-            return address
+        if hasattr(library, name):
+            return int(ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0)
     raise NotNativeError(f"native code refers to {name}, which was not found")
 
 
@@ -435,6 +434,7 @@ def parse_object_file(binary: bytes) -> ObjectFile:
         from elftools.elf.constants import SH_FLAGS  # noqa: PLC0415
         from elftools.elf.elffile import ELFFile  # noqa: PLC0415
         from elftools.elf.relocation import RelocationSection  # noqa: PLC0415
+        from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
     except ImportError as error:
         raise NotNativeError(
             f"native code needs pyelftools, which cannot be imported ({error}): pip install pyelftools"
@@ -442,9 +442,10 @@ def parse_object_file(binary: bytes) -> ObjectFile:
 
     elf = ELFFile(io.BytesIO(binary))
     parts = list(elf.iter_sections())
+    table = next(part for part in parts if isinstance(part, SymbolTableSection))
     symbols = [
         ObjectSymbol(symbol.name, symbol["st_shndx"], symbol["st_value"], symbol["st_size"])
-        for symbol in elf.get_section_by_name(".symtab").iter_symbols()
+        for symbol in table.iter_symbols()
     ]
     relocations = dict[int, list[ObjectRelocation]]()
     for part in parts:

@@ -654,7 +654,9 @@ def _extract_stencils(binary: bytes, count: int) -> list[Stencil]:
     """Extract the stencils `s0`, `s1` and so on from an object file."""
     parsed = jit.parse_object_file(binary)
     text = parsed.find_text()
-    constants = {k: part.data for k, part in parsed.sections.items() if part.name.startswith(".rodata")}
+    constants: dict[int | str, bytes] = {
+        k: part.data for k, part in parsed.sections.items() if part.name.startswith(".rodata")
+    }
     spans = {symbol.name: (symbol.offset, symbol.size) for symbol in parsed.symbols}
     stencils = dict[int, Stencil]()
     at = 0
