@@ -20,6 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from wiregrad.codegen.language import (
     BRANCH_RESULT_TEXT,
+    SELECT_TEXT,
+    STATUS_TEXT,
+    UNRECORDED_MESSAGE,
+    BranchTree,
     FunctionSpelling,
     GuardChecks,
     ListingGuard,
@@ -228,6 +232,72 @@ def to_python(listing: Listing, name: str, guard: ListingGuard | None = None) ->
     imports = ["import math"] if any("math." in text for text in (*helpers, *texts)) else []
     head = [write_module_doc(writer.write_title(), guard), *imports]
     return "\n\n\n".join(["\n\n".join(head), *helpers, *texts]) + "\n"
+
+
+def write_branches_in_python(tree: BranchTree, name: str) -> str:
+    """Return all recordings of a function in plain Python: a function that answers, and one that gives the status."""
+    texts = list[str]()
+    calls = set[Any]()
+    for recording in tree.recordings:
+        require_scalars(recording.listing, "Python")
+        own = f"{name}_{recording.number}"
+        guards, guard_calls = write_guard(own, recording.guard, _write_checks, _write_is_expected)
+        writer = ListingWriter(PYTHON, recording.listing, own)
+        # The last function of a guard raises an error; here the selector says what comes next.
+        texts += [*guards[:-1], _write_function(writer, own)]
+        calls |= {*writer.calls, *guard_calls}
+    texts += [_write_selector(tree, name), _write_status(name), _write_answer(tree, name)]
+    helpers = PYTHON.define_helpers(calls)
+    imports = ["import math"] if any("math." in text for text in (*helpers, *texts)) else []
+    statuses = tree.describe_statuses(f"a ValueError is raised, and {name}_status gives the number")
+    doc = "\n".join([f'"""{tree.write_title(name)}', "", *statuses, '"""'])
+    return "\n\n\n".join(["\n\n".join([doc, *imports]), *helpers, *texts]) + "\n"
+
+
+def _write_selector(tree: BranchTree, name: str) -> str:
+    """Return the function that finds the recording that is valid at a point."""
+    lines = [f"def {name}_select(*inputs):", f'    """Return {SELECT_TEXT}."""', "    recording = 1"]
+    for recording in tree.recordings:
+        k = recording.number
+        if recording.guard is None:
+            lines += [f"    if recording == {k}:", f"        return {k}"]
+            continue
+        following = ", ".join(f"{check}: {to}" for check, to in sorted(recording.next_recordings.items()))
+        lines += [
+            f"    if recording == {k}:",
+            f"        branch = {name}_{k}_branch(*inputs)",
+            "        if branch == 0:",
+            f"            return {k}",
+            f"        recording = {{{following}}}.get(branch, 0)",
+            "        if recording == 0:",
+            f"            return -({recording.first_status} + branch)",
+        ]
+    return "\n".join([*lines, "    return 0"])
+
+
+def _write_status(name: str) -> str:
+    return "\n".join(
+        [
+            f"def {name}_status(*inputs):",
+            f'    """Return {STATUS_TEXT}."""',
+            f"    return max(0, -{name}_select(*inputs))",
+        ]
+    )
+
+
+def _write_answer(tree: BranchTree, name: str) -> str:
+    """Return the function that answers with the recording that is valid."""
+    names = [f"{name}_{recording.number}" for recording in tree.recordings]
+    return "\n".join(
+        [
+            f"def {name}(*inputs):",
+            f'    """{describe_result(tree.recordings[0].listing)}"""',
+            f"    recording = {name}_select(*inputs)",
+            "    if recording < 0:",
+            f'        raise ValueError(f"{UNRECORDED_MESSAGE}{{-recording}}")',
+            f"    return [{', '.join(names)}][recording - 1](*inputs)",
+        ]
+    )
 
 
 def _write_function(writer: ListingWriter, name: str, *, guarded: bool = False) -> str:
