@@ -27,7 +27,7 @@ from hashlib import blake2b
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from wiregrad import __version__, settings
+from wiregrad import settings
 
 FORMAT_MODULES = ("code_cache.py", "jit.py", "tiers.py")
 """The modules that write and read the content of entries; entries made by other versions of them are not found."""
@@ -264,7 +264,7 @@ def make_entry_name(*parts: str) -> str:
 @cache
 def identify_format() -> str:
     """Return what tells the format of this version of wiregrad from others."""
-    digest = blake2b(__version__.encode())
+    digest = blake2b(str(getattr(sys.modules["wiregrad"], "__version__", "")).encode())
     for module in FORMAT_MODULES:
         # Where there are no source files, the version has to do.
         with contextlib.suppress(OSError), open(os.path.join(os.path.dirname(__file__), module), "rb") as source:
