@@ -174,7 +174,8 @@ def check_rows(
     np.testing.assert_allclose(rows[is_recorded, 1:], np.array(wanted).reshape(-1, 4), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("seed", range(choose_count(4, 40)))
+# The function of seed 10 has one way only, and so no checks.
+@pytest.mark.parametrize("seed", (0, 3, 7, 10) if choose_count(0, 1) == 0 else range(40))
 def test_c_equals_the_function_where_it_was_recorded_and_says_where_not(seed: int, tmp_path: Path) -> None:
     program, compiled, recorded = record_program(seed)
     points = draw_points(seed, choose_count(300, 100_000))

@@ -80,7 +80,6 @@ def supports_stencils() -> bool:
     return links_own_code() and settings.read_setting(NATIVE_SWITCH) != settings.NATIVE_LLVM
 
 
-@cache
 def links_own_code() -> bool:
     """Return whether machine code for this machine is linked here, and so can be cached; if not, LLVM does it."""
     return platform.machine().lower() in STENCIL_PROCESSORS and sys.platform != "win32"
