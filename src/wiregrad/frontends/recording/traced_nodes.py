@@ -189,9 +189,9 @@ class TracedNodes:
             if node.op is not INPUT
         ]
         """The nodes that apply an op and are not packed rows, with their indices."""
-        self._label_ranks = np.full(self.size, -1, np.int64)
+        self.label_ranks = np.full(self.size, -1, np.int64)
         ranks = np.append(np.cumsum(self.is_op), self.is_op.sum()) - 1
-        self._label_ranks[len(self.inputs) :] = ranks[np.minimum(keys[order] // width, size)]
+        self.label_ranks[len(self.inputs) :] = ranks[np.minimum(keys[order] // width, size)]
         """For each node of the circuit the op whose place and group it has; -1 if there is none."""
 
     @cached_property
@@ -290,16 +290,16 @@ class TracedNodes:
                 index[node] = table.setdefault(other.op.settings, len(table))
         return NodeLabels.from_index(tuple(table), index)
 
-    def label_nodes(self, table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:
-        """Return labels, given for the ops, for all nodes: a constant has that of the op it was written for."""
-        labels = np.append(index, -1)[self._label_ranks]
-        return NodeLabels.from_index(*order_labels(table, labels))
-
     def label_ops(self, table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:
         """Return labels of the ops alone."""
         labels = np.full(self.size, -1, np.int32)
         labels[self.op_indices] = index
         return NodeLabels.from_index(table, labels)
+
+
+def label_nodes(ranks: NDArray[np.int64], table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:
+    """Return labels, given for the ops, for all nodes: a constant has that of the op it was written for."""
+    return NodeLabels.from_index(*order_labels(table, np.append(index, -1)[ranks]))
 
 
 def order_labels(table: Sequence[LabelT], index: NDArray[np.int64]) -> tuple[tuple[LabelT, ...], NDArray[np.int32]]:
