@@ -648,11 +648,18 @@ class CircuitRecording:
         self.names[name] = index
         self._first_name.setdefault(index, name)
 
-    def add_free_names(self, names: Iterable[tuple[int, str]]) -> None:
+    def add_free_names(self, indices: Sequence[int], names: Sequence[str]) -> None:
         """Give nodes names that are identifiers, each with a number as suffix if it is taken."""
         taken = self.names
         first = self._first_name
-        for index, wanted in names:
+        is_usual = "".join(names).isascii() and max(map(len, names), default=0) <= MAX_NAME_LENGTH
+        if is_usual and len(set(names)) == len(names) and taken.keys().isdisjoint(names):
+            taken.update(zip(names, indices, strict=True))
+            # The first name of a node is the one shown.
+            added = dict(zip(reversed(indices), reversed(names), strict=True))
+            first.update(added | first)
+            return
+        for index, wanted in zip(indices, names, strict=True):
             if wanted in taken or not wanted.isascii() or len(wanted) > MAX_NAME_LENGTH:
                 self.add_name(index, self.free_name(wanted))
             else:

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import compress
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -88,11 +89,12 @@ class NameTable:
     __slots__ = ("_blob", "_ends", "_index", "nodes")
 
     def __init__(self, pairs: Iterable[tuple[int, str]]) -> None:
-        ordered = sorted(pairs, key=lambda pair: pair[0])
-        self.nodes: NDArray[np.int32] = np.fromiter((node for node, _ in ordered), np.int32, len(ordered))
-        encoded = [name.encode() for _, name in ordered]
-        self._blob = b"".join(encoded)
-        self._ends: NDArray[np.int64] = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        ordered = sorted(pairs, key=itemgetter(0))
+        self.nodes: NDArray[np.int32] = np.array([node for node, _ in ordered], np.int32)
+        texts = [name for _, name in ordered]
+        self._blob = "".join(texts).encode()
+        lengths = map(len, texts if self._blob.isascii() else [name.encode() for name in texts])
+        self._ends: NDArray[np.int64] = np.cumsum([0, *lengths], dtype=np.int64)
         self._index: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
 
     def __len__(self) -> int:

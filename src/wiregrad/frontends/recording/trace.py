@@ -31,7 +31,6 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, flatten, name_parts, unflatten
-from wiregrad.frontends.recording.dispatch import UFUNCS, apply_ufunc
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully, record_op
 from wiregrad.frontends.recording.session import add_input, check_callable
@@ -64,6 +63,7 @@ from wiregrad.ir.op import ARITHMETIC_METHODS, CONSTANT_CODE, SIGN_METHODS
 from wiregrad.ir.types_and_kinks import type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
+from wiregrad.ops.functions.registry import FUNCTIONS
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The variable that holds NumPy's settings for floating-point errors; None in a version of NumPy without it."""
@@ -395,7 +395,7 @@ class TraceWriter:
         # Inputs have their names already.
         is_written = indices >= len(nodes.inputs)
         texts = [named[offset] for offset in listed[is_written].tolist()]
-        self.names.add_free_names(zip(indices[is_written].tolist(), texts, strict=True))
+        self.names.add_free_names(indices[is_written].tolist(), texts)
 
     def _label_outputs(self, indices: list[int]) -> Iterator[tuple[str, int]]:
         taken: set[str] = set()
@@ -413,6 +413,7 @@ class TraceWriter:
     def _make_columns(self, nodes: TracedNodes, outputs: Mapping[str, int], title: str) -> CircuitColumns:
         sites = NodeSites(self.tape, nodes.op_offsets)
         groups, library_groups = self._find_groups(nodes, sites)
+        places = self._find_places(nodes, sites)
         starts, sources = nodes.join_sources()
         certificates = [
             Certificate(self.where[c.node], to_python_number(c.outcome), c.place)
@@ -429,7 +430,7 @@ class TraceWriter:
             constants=nodes.list_constants(),
             modes=nodes.list_modes(),
             names=NameTable((node, text) for text, node in self.names.names.items()),
-            places=label_nodes(nodes.label_ranks, *sites.find_places()),
+            places=places,
             groups=groups,
             outputs=np.array(list(outputs.values()), np.int32),
             labels=tuple(outputs),
@@ -450,6 +451,13 @@ class TraceWriter:
         if is_user:
             found.read()
         return DeferredLabels(lambda: found.read()[0]), Deferred(lambda: found.read()[1])
+
+    def _find_places(self, nodes: TracedNodes, sites: NodeSites) -> NodeLabels[Place]:
+        """Return the places of nodes; those of a trace are found when they are asked for."""
+        ranks = nodes.label_ranks
+        if self.tape.guard is None:
+            return label_nodes(ranks, *sites.find_places())
+        return DeferredLabels(lambda: label_nodes(ranks, *sites.find_places()))
 
     def _free_name(self, name: str, otherwise: str) -> str:
         return self.names.free_name(name if _is_name(name) else otherwise)
@@ -543,16 +551,6 @@ def _apply_traced_op(op: Op, operands: Sequence[Any]) -> Any:
     return record_op(op, operands) if result is None else result
 
 
-def _apply_traced_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
-    """Apply a ufunc, or one of its methods, to numbers that are not `Scalar`s."""
-    op = UFUNCS.get(ufunc)
-    if op is not None and method == "__call__" and not settings:
-        result = RECORDER.apply_traced_op(op, inputs)
-        if result is not None:
-            return result
-    return apply_ufunc(self, ufunc, method, *inputs, **settings)
-
-
 def _connect_traced_numbers() -> None:
     """Let the C recorder record the ops of traced numbers."""
     ops = [TABLE[name] for name in RECORDER.op_names() if name in TABLE]
@@ -582,7 +580,12 @@ def _connect_traced_numbers() -> None:
             if op_name in known:
                 RECORDER.install_traced_operator(owner, method, op_name, False)
     setattr(NumpyNumber, "__wiregrad_apply__", staticmethod(_apply_traced_op))  # noqa: B010 - what is typed is Value's
-    setattr(NumpyNumber, "__array_ufunc__", _apply_traced_ufunc)  # noqa: B010 - as above
+    RECORDER.install_traced_ufuncs(NumpyNumber)
+    composite = {name for name, entry in FUNCTIONS.loaded.items() if entry.method}
+    for op in ops:
+        for name in (op.name, *op.aliases) if len(op.inputs) == 1 else ():
+            if name not in composite:
+                RECORDER.install_traced_method(NumpyNumber, name, op.name)
 
 
 if RECORDER is not None and ERROR_SETTINGS is not None:
