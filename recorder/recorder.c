@@ -911,6 +911,9 @@ static int take_comparisons(PyObject *given, const char *name, PyObject **place)
     return 0;
 }
 
+#define MAX_OP_CODE 4096
+static ScalarOp *ops_by_code[MAX_OP_CODE];
+
 static int take_ops(PyObject *given)
 {
     PyObject *ops = PyDict_GetItemString(given, "ops");
@@ -928,6 +931,8 @@ static int take_ops(PyObject *given)
         if (!PyArg_ParseTuple(pair, "OH", &op, &code))
             return -1;
         OPS[k].code = code;
+        if (code < MAX_OP_CODE)
+            ops_by_code[code] = &OPS[k];
         Py_XSETREF(OPS[k].op, Py_NewRef(op));
     }
     return 0;
@@ -1109,6 +1114,7 @@ static PyObject *op_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unuse
 }
 
 #include "trace_rows.h"
+#include "recorded_sweep.h"
 
 static PyMethodDef functions[] = {
     {"make_scalar_classes", make_scalar_classes, METH_VARARGS, "Make the two classes of scalars."},
@@ -1133,6 +1139,10 @@ static PyMethodDef functions[] = {
     {"is_plain_trace", is_plain_on, METH_O, "Return whether no block changes how a trace records on a tape."},
     {"connect_traces", connect_traces, METH_O, "Take what the Python side knows about traced numbers."},
     {"mark_needed", mark_needed, METH_VARARGS, "Mark the rows that marked rows depend on."},
+    {"connect_rules", connect_rules, METH_O, "Take the function that is asked for the rules of an op."},
+    {"mark_active", mark_active, METH_VARARGS, "Mark the nodes that a root is behind."},
+    {"sweep_values", sweep_values, METH_VARARGS, "Run a sweep that is recorded."},
+    {"push_rows", push_rows, METH_VARARGS, "Pass on the tangents of the nodes of a span, first one first."},
     {"pull_rows", pull_rows, METH_VARARGS, "Pass on the gradients of the nodes of a span, last one first."},
     {NULL, NULL, 0, NULL},
 };
