@@ -111,7 +111,7 @@ SCALAR_NAMESPACE.update(
     STATE=STATE,
 )
 
-_ATOM_PATTERN = re.compile(r"[\w.]+")
+_ATOM_PATTERN = r"[\w.]+"
 _APPEND_TEMPLATE = """
         buffer = tape.buffer
         offset = len(buffer)
@@ -390,7 +390,7 @@ def _write_call(op: Elementwise, operands: Any) -> str:
     """Return the Python text of an op applied to operands that are text."""
     if not (op.c or op.python):
         raise OperandError(f"{op.name} has no Python text")
-    safe = [text if _ATOM_PATTERN.fullmatch(text) else f"({text})" for text in operands]
+    safe = [text if re.fullmatch(_ATOM_PATTERN, text) else f"({text})" for text in operands]
     return python_text_of(op).format(**dict(zip(op.inputs, safe, strict=True)))
 
 
