@@ -56,6 +56,7 @@ from wiregrad.frontends.recording.session import (
     resolve_arguments,
 )
 from wiregrad.frontends.recording.tape import STATE, WATCHES
+from wiregrad.frontends.recording.trace import LongTraceError
 from wiregrad.frontends.replay.outside_state import ComparesItself, OutsideState
 from wiregrad.frontends.replay.recorded_calls import (
     CallSignature,
@@ -65,6 +66,7 @@ from wiregrad.frontends.replay.recorded_calls import (
     ValuesGivenError,
     certify,
     plain_result,
+    run_eagerly,
     write_parser,
     write_restorer,
 )
@@ -86,6 +88,10 @@ PLAIN_SHARE = 0.02
 UNPROFITABLE = "its branches vary so much that recording them costs more than replaying saves"
 MAX_UNDONE_RECORDINGS = 3
 """A function is not recorded again after this many recordings that changed outside state."""
+MAX_FIRST_ROWS = 2_000
+"""A function that records more than this is not recorded at its first call, which would take a hundred times as long as
+a gradient, but when it is called again."""
+LONG_FUNCTION = f"it has more than {MAX_FIRST_ROWS:,} nodes, so it is recorded when it is called again"
 CHANGES_OUTSIDE = "it changes what it uses from outside"
 NOT_REPRODUCIBLE = "a replay at once gave another result: it depends on something else"
 MAX_SHOWN_VARIANTS = 20
@@ -378,6 +384,8 @@ class VariantCache:
         """The kinds of calls by the number of arguments, for calls without keywords; the one used last comes first."""
         self.direct: str | None = None
         """Why the function itself must run; None if it can be replayed."""
+        self.long_calls: set[Any] = set()
+        """The kinds of calls that turned out to be too long to be recorded at once."""
 
     @functools.cached_property
     def outside_state(self) -> OutsideState:
@@ -686,7 +694,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             cache.outside_state.follow(*call.named)
         if cache.outside_state.opaque is not None:
             return self._call_function(f, args, kwargs, cache.outside_state.opaque)
-        recording = self._try_recording(args, kwargs, cache)
+        # What is printed cannot be undone.
+        is_first = not cache.outside_state.prints and key not in cache.long_calls
+        recording = self._try_recording(args, kwargs, cache, MAX_FIRST_ROWS if is_first else None)
+        if isinstance(recording, LongTraceError):
+            cache.long_calls.add(key)
+            return self._answer_long_call(args, kwargs, f, query, key, call, cache, walk)
         if not isinstance(recording, CertifiedRecording):
             return self._call_after_failure(recording, f, args, kwargs)
         with self._lock:
@@ -705,12 +718,34 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._budget.spent += time.thread_time() - began
         return f(*args, **kwargs) if type(answer) is Flip else answer
 
+    def _answer_long_call(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        f: Callable[..., Any],
+        query: Query,
+        key: Any,
+        call: CallSignature,
+        cache: VariantCache,
+        walk: FailedWalk,
+    ) -> Any:
+        """Answer the first call of a long function at the speed of a gradient; if that fails, record it after all."""
+        try:
+            answer = run_eagerly(f, args, kwargs) if f is self._f else f(*args, **kwargs)
+        except Exception:
+            self._undo_changes(cache)
+            return self._record_call(args, kwargs, f, query, key, call, cache, walk)
+        if f is self._f and self._undo_changes(cache):
+            return self._call_function(f, args, kwargs, CHANGES_OUTSIDE)
+        self._fallbacks[LONG_FUNCTION] += 1
+        return answer
+
     def _try_recording(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], cache: VariantCache
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], cache: VariantCache, max_rows: int | None
     ) -> CertifiedRecording | BaseException:
         """Return a recording of the function, or the error that prevented it; then its effects were undone."""
         try:
-            recording = certify(self._f, args, kwargs)
+            recording = certify(self._f, args, kwargs, max_rows=max_rows)
         except BaseException as error:
             self._undo_changes(cache)
             if isinstance(error, KeyboardInterrupt):

@@ -108,6 +108,8 @@ class OutsideState:
         """Why the function itself has to run: it reads an object that cannot be compared. None if it does not."""
         self.mutates = False
         """Whether the followed code may change the state outside."""
+        self.prints = False
+        """Whether the followed code may print, which cannot be undone."""
         self.reads = ReadNames()
         """The names that the followed code can read."""
         self.snapshot = OutsideSnapshot()
@@ -400,6 +402,7 @@ def _follow_builtin(state: OutsideState, function: BuiltinFunctionType, path: st
     owner = function.__self__
     state.reads.reflects = state.reads.reflects or function.__name__ in REFLECTIVE_NAMES
     state.mutates = state.mutates or function.__name__ in MUTATING_NAMES
+    state.prints = state.prints or function is print
     if owner is not None and not isinstance(owner, ModuleType):
         # A method of an object, such as `table.get`.
         state.enqueue(owner, path)

@@ -34,14 +34,24 @@ from wiregrad.frontends.recording.arguments import (
     flatten,
     own_attributes,
     parts_of,
+    unflatten,
 )
-from wiregrad.frontends.recording.session import data_of
-from wiregrad.frontends.recording.tape import Tape
-from wiregrad.frontends.recording.trace import TracedFunction, TraceWriter, input_names, run_traced
+from wiregrad.frontends.recording.numpy_overlay import OVERLAY
+from wiregrad.frontends.recording.session import RecordingSession, data_of, settle_results
+from wiregrad.frontends.recording.tape import STATE, Tape
+from wiregrad.frontends.recording.trace import (
+    TracedFunction,
+    TraceWriter,
+    copy_read_only,
+    input_names,
+    is_input,
+    run_traced,
+)
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
 from wiregrad.frontends.replay.branch_merging import make_merging_function
 from wiregrad.ir import Certificate, CircuitGraph
 from wiregrad.ir.certificates import have_same_bits
+from wiregrad.ops.functions.registry import FilledMemory
 
 VALUE_TYPES = frozenset([bool, int, str, bytes, EllipsisType])
 """Types that are compared by value, as dtypes are; subclasses are not, since they may have attributes."""
@@ -205,19 +215,26 @@ class NotReplayableError(Exception):
 
 
 def certify(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool = True, merge: bool = True
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    keep: bool = True,
+    merge: bool = True,
+    max_rows: int | None = None,
 ) -> CertifiedRecording:
     """Run a function once and return its recording; raises `NotReplayableError`, or what the function raises.
 
     With `keep=False` the recording has results but no circuit. With `merge`, a function that took branches is recorded
     again by its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That
-    recording counts only if it gives what the function returned.
+    recording counts only if it gives what the function returned. With `max_rows`, `LongTraceError` is raised after about
+    that many nodes.
 
     >>> recording = certify(lambda x: x * x if x > 0 else -x, (3.0,), {}, merge=False)
     >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
-    recording = _certify_run(f, f, args, kwargs, keep=keep)
+    recording = _certify_run(f, f, args, kwargs, keep=keep, max_rows=max_rows)
     merging = make_merging_function(f) if merge and recording.checks else None
     if merging is None:
         return recording
@@ -241,12 +258,18 @@ def _have_same_results(one: CertifiedRecording, two: CertifiedRecording) -> bool
 
 
 def _certify_run(
-    f: Callable[..., Any], runner: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool
+    f: Callable[..., Any],
+    runner: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    keep: bool,
+    max_rows: int | None = None,
 ) -> CertifiedRecording:
     """Record what a runner of the function computes: the function itself, or one that merges its branches."""
     with np.errstate(all="ignore"):
         try:
-            traced = run_traced(runner, args, kwargs, named=keep)
+            traced = run_traced(runner, args, kwargs, named=keep, max_rows=max_rows)
         except AmbiguousIndexError as error:
             raise NotReplayableError(str(error)) from None
     tape = traced.tape
@@ -272,6 +295,35 @@ def _certify_run(
     leak = guard.leak or ("it registers a hook on a value" if tape.hooks else None)
     in_python = tuple(is_python_number(traced.results[k]) for k in moving)
     return CertifiedRecording(circuit, inputs, results, traced.tree, moving, in_python, expected, tuple(checks), leak)
+
+
+def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return what a recording of the function would return, without one: only rows are recorded, as for a gradient.
+
+    >>> run_eagerly(lambda x: [x * x, "text"], (3.0,), {})
+    [9.0, 'text']
+    """
+    session = RecordingSession()
+    filled_before = FilledMemory.count
+    with STATE.record_on(session.tape), np.errstate(all="ignore"):
+        leaves, tree = flatten((tuple(args), dict(kwargs)))
+        lifted = [_lift_eagerly(session, leaf) for leaf in leaves]
+        result = OVERLAY.call(_call_with, (f, *unflatten(tree, lifted)), {})
+        results, tree = flatten(settle_results(result, filled_before))
+    for leaf in results:
+        _is_output(leaf, session.tape)
+    _check_tree(tree)
+    return unflatten(tree, [_plain_leaf(leaf) for leaf in results])
+
+
+def _lift_eagerly(session: RecordingSession, leaf: Any) -> Any:
+    if is_input(leaf):
+        return session.lift_argument(leaf, lambda: "an argument")
+    return copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
+
+
+def _call_with(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return f(*args, **kwargs)
 
 
 def _is_output(result: Any, tape: Tape) -> bool:
