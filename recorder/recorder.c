@@ -1089,6 +1089,7 @@ static PyObject *op_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unuse
 }
 
 #include "trace_rows.h"
+#include "replay_calls.h"
 
 static PyMethodDef functions[] = {
     {"make_scalar_classes", make_scalar_classes, METH_VARARGS, "Make the two classes of scalars."},
@@ -1110,6 +1111,7 @@ static PyMethodDef functions[] = {
     {"apply_traced_op", (PyCFunction)(void (*)(void))apply_traced_op, METH_FASTCALL, "Record an op of traced numbers."},
     {"is_plain_trace", is_plain_on, METH_O, "Return whether no block changes how a trace records on a tape."},
     {"connect_traces", connect_traces, METH_O, "Take what the Python side knows about traced numbers."},
+    {"connect_calls", connect_calls, METH_O, "Take what the Python side knows about calls of compiled functions."},
     {"mark_needed", mark_needed, METH_VARARGS, "Mark the rows that marked rows depend on."},
     {"pull_rows", pull_rows, METH_VARARGS, "Pass on the gradients of the nodes of a span, last one first."},
     {NULL, NULL, 0, NULL},
@@ -1128,6 +1130,8 @@ static int execute(PyObject *module)
         return -1;
     sites_class = (PyTypeObject *)PyType_FromModuleAndSpec(module, &sites_spec, NULL);
     if (sites_class == NULL || PyModule_AddObjectRef(module, "TraceSites", (PyObject *)sites_class) < 0)
+        return -1;
+    if (add_call_classes(module) < 0)
         return -1;
 #if HIDES_SCALARS
     if (begin_watching(module) < 0)

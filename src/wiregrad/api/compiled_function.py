@@ -55,16 +55,18 @@ from wiregrad.frontends.recording.session import (
     join_arguments,
     resolve_arguments,
 )
-from wiregrad.frontends.recording.tape import STATE, WATCHES
+from wiregrad.frontends.recording.tape import RECORDER, STATE, WATCHES
 from wiregrad.frontends.recording.trace import LongTraceError
 from wiregrad.frontends.replay.outside_state import ComparesItself, OutsideState
 from wiregrad.frontends.replay.recorded_calls import (
+    ArgumentDescription,
     CallSignature,
     CertifiedRecording,
     NoSignatureError,
     NotReplayableError,
     ValuesGivenError,
     certify,
+    describe_call,
     plain_result,
     run_eagerly,
     write_parser,
@@ -196,11 +198,12 @@ class RecordedVariant:
     """A recording that is kept: how it is replayed, and how its results are put together."""
 
     __slots__ = (
+        "_python_hits",
         "_single",
         "flip",
-        "hits",
         "is_real",
         "number",
+        "programs",
         "quick",
         "quick_gradient",
         "recording",
@@ -212,7 +215,9 @@ class RecordedVariant:
         self.replay = replay
         self.flip = flip
         self.number = number
-        self.hits = 0
+        self._python_hits = 0
+        self.programs: dict[bool, Any] = {}
+        """The code as the extension module runs it, without and with gradients."""
         self.siblings: dict[int | None, RecordedVariant] = {}
         """The variants that were recorded when a check of this one had failed, by the number of the check."""
         self._single = recording.tree.kind is LEAF and bool(recording.moving)
@@ -225,6 +230,24 @@ class RecordedVariant:
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
         # The arguments and results of the recorded call are no longer needed, and may be large.
         self.recording = replace(recording, inputs=[], results=constants)
+
+    @property
+    def hits(self) -> int:
+        """The number of calls that the recording answered."""
+        return self._python_hits + sum([program.hits for program in tuple(self.programs.values())])
+
+    def count_hit(self) -> None:
+        """Count a call that the recording answered in Python."""
+        self._python_hits += 1
+
+    def find_program(self, *, gradient: bool) -> Any:
+        """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
+        program = self.programs.get(gradient)
+        if program is None and self._single and isinstance(self.replay, NativeReplay):
+            program = self.replay.make_program(gradient=gradient)
+            if program is not None:
+                self.programs[gradient] = program
+        return program
 
     def replay_value(self, inputs: Sequence[Any]) -> Any:
         """Return the function's result at a point, or a `Flip` if Python would take another branch."""
@@ -269,7 +292,7 @@ class VariantTree:
         if recent is not None:
             answer = query(recent, inputs)
             if type(answer) is not Flip:
-                recent.hits += 1
+                recent.count_hit()
                 return answer
         last = None
         check = None
@@ -278,7 +301,7 @@ class VariantTree:
             last = variant
             answer = query(variant, inputs)
             if type(answer) is not Flip:
-                variant.hits += 1
+                variant.count_hit()
                 self.recent = variant
                 return answer
             check = answer.check
@@ -310,7 +333,7 @@ NO_WALK = FailedWalk(None, None)
 class QuickEntry:
     """A kind of calls whose numbers are taken out of the arguments by a function made for them."""
 
-    __slots__ = ("parse", "restore", "spread", "tree")
+    __slots__ = ("arguments", "gradient", "parse", "restore", "spread", "tree")
 
     def __init__(
         self,
@@ -318,14 +341,38 @@ class QuickEntry:
         parse: Callable[..., tuple[Any, ...] | None],
         restore: Callable[[Any], Any] | None,
         spread: type | None,
+        arguments: ArgumentDescription | None,
+        gradient: Any,
     ) -> None:
         self.tree = tree
+        self.arguments = arguments
+        """The structure of the arguments for the extension module; None if it does not read it."""
+        self.gradient = gradient
+        """The structure of the gradient for the extension module; None if there is none."""
         self.spread = spread
         """Where the numbers are if native code can take them at once: `float` if the arguments are the numbers, else
         the type of the only argument, which contains them; None if they have to be parsed."""
         self.parse = parse
         self.restore = restore
         """Puts the gradient into the structure of the arguments; None if there is no gradient by them."""
+
+    def make_native_entry(self, *, gradient: bool) -> Any:
+        """Return the entry for the extension module; None if it cannot answer such calls, or not yet."""
+        tree = self.tree
+        if self.arguments is None or tree.root is None or tree.recent is None or (gradient and self.gradient is None):
+            return None
+        root = tree.root.find_program(gradient=gradient)
+        recent = tree.recent.find_program(gradient=gradient)
+        if root is None:
+            return None
+        for variant in tuple(tree.variants):
+            program = variant.find_program(gradient=gradient)
+            for check, sibling in tuple(variant.siblings.items()) if program is not None else ():
+                other = sibling.find_program(gradient=gradient)
+                if other is not None:
+                    program.siblings[check] = other
+        described = self.gradient if gradient else None
+        return RECORDER.ReplayEntry(self.arguments.arguments, described, self.arguments.count, root, recent or root)
 
 
 class RecordingBudget:
@@ -394,7 +441,13 @@ class VariantCache:
 
 
 class CompiledFunction(ComparesItself, Generic[P, Result]):
-    """A function that is replayed where possible; `wg.compile` returns it."""
+    """A function that is replayed where possible; `wg.compile` returns it.
+
+    With the extension module, calls and `value_and_grad` are objects of C (`QuickCall`) that answer what they can, and
+    call the methods of this class for everything else.
+    """
+
+    __slots__ = ("_quick_value",)
 
     def __init__(
         self, f: Callable[P, Result], argnums: Argnums | None, limit: int | None, argnames: Argnames | None = None
@@ -407,6 +460,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         # Reentrant, because garbage collection may call anything while the lock is held, this function too.
         self._lock = threading.RLock()
         self._differentiated: Callable[..., Any] = make_value_and_grad(f, argnums, argnames)
+        self._quick_calls: dict[bool, Any] = {}
+        """The objects that answer calls in C, for values and for gradients; none without the extension module."""
+        if HAS_QUICK_CALLS:
+            slow_value = MethodType(call_slowly, self)
+            slow_gradient = MethodType(CompiledFunction.value_and_grad, self)
+            self._quick_value = RECORDER.QuickCall(self, slow_value)
+            self.__dict__["value_and_grad"] = RECORDER.QuickCall(self, slow_gradient)
+            self._quick_calls = {False: self._quick_value, True: self.__dict__["value_and_grad"]}
         self.clear()
 
     def clear(self) -> None:
@@ -423,7 +484,33 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._derived: dict[str, CompiledFunction[..., Any]] = {}
         """The compiled Jacobian and Hessian."""
         self._budget = RecordingBudget()
+        self._replace_cache()
+        for quick in self._quick_calls.values():
+            quick.hits = 0
+            quick.is_paused = False
+
+    def _replace_cache(self) -> None:
+        """Drop all recordings."""
+        # Recordings that other threads still add to the old object are dropped with it.
         self._cache = VariantCache(self._f)
+        for quick in self._quick_calls.values():
+            quick.set_entries((), None)
+
+    def _refresh_quick_calls(self) -> None:
+        """Let the extension module answer the calls that it can answer with what has been compiled."""
+        cache = self._cache
+        entries = [entry for kinds in tuple(cache.quick.values()) for entry in tuple(kinds)]
+        for gradient, quick in self._quick_calls.items():
+            made = [entry.make_native_entry(gradient=gradient) for entry in entries]
+            usable = tuple([entry for entry in made if entry is not None])
+            watches = cache.outside_state.describe_watches() if usable else None
+            if cache is self._cache:
+                quick.set_entries(usable, watches)
+
+    def _pause_quick_calls(self) -> None:
+        """Let all calls go to Python as long as recordings are skipped."""
+        for quick in self._quick_calls.values():
+            quick.is_paused = self._budget.skips > 0
 
     @overload
     def __get__(self, thing: None, owner: type) -> CompiledFunction[P, Result]: ...
@@ -487,7 +574,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if builtin is not None and (entry.spread is float or type(args[0]) is entry.spread):
                 numbers = builtin(*(args if entry.spread is float else args[0]))
                 if type(numbers) is float or type(numbers) is tuple:
-                    recent.hits += 1
+                    recent.count_hit()
                     return entry.restore(numbers) if asks_gradient else numbers  # type: ignore[misc]
         return self._parse_and_ask(entries, args, query)
 
@@ -506,12 +593,21 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             numbers = entry.tree.ask(query, inputs)
             if type(numbers) is FailedWalk:
                 return numbers
+            self._note_compiled_gradient(entry.tree.recent)
             return entry.restore(numbers)
         return NO_WALK
 
+    def _note_compiled_gradient(self, variant: RecordedVariant | None) -> None:
+        """Hand the gradient of a variant over to the extension module once it is compiled."""
+        if self._quick_calls and variant is not None and True not in variant.programs:
+            if variant.find_program(gradient=True) is not None:
+                self._refresh_quick_calls()
+
     def _skip_recordings(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function itself, without looking for a recording."""
-        self._budget.skips -= 1
+        self._budget.skips = max(self._budget.skips - 1, 0)
+        if not self._budget.skips:
+            self._pause_quick_calls()
         self._fallbacks[UNPROFITABLE] += 1
         return self._call_plainly(f, args, kwargs)
 
@@ -618,7 +714,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             recorded = [variant for tree in self._cache.trees.values() for variant in tree.variants]
             variants = [variant.summarize() for variant in sorted(recorded, key=lambda variant: variant.number)]
             reasons = tuple(self._fallbacks.most_common())
-        return CompileInfo(function_name(self._f), self._calls, self._records, tuple(variants), reasons)
+        calls = self._calls + sum(quick.hits for quick in self._quick_calls.values())
+        return CompileInfo(function_name(self._f), calls, self._records, tuple(variants), reasons)
 
     def _answer_call(
         self,
@@ -641,6 +738,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         hits = self._count_hits()
         if self._limit is None and not self._budget.allows(self._records, hits):
             self._budget.note_miss(hits)
+            self._pause_quick_calls()
             self._fallbacks[UNPROFITABLE] += 1
             return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
         return self._record_call(args, kwargs, f, query, key, call, cache, answer)
@@ -658,8 +756,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if errors_are_visible():
             return "np.errstate or np.seterr makes numbers raise or call a function"
         if self._cache.outside_state.changed():
-            # Recordings that other threads still add to the old object are dropped with it.
-            self._cache = VariantCache(self._f)
+            self._replace_cache()
         cache = self._cache
         return (
             cache.direct
@@ -794,6 +891,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 if not kwargs and not CHOSEN_CONVENTIONS.active_blocks():
                     self._add_quick_entry(cache, tree, args)
             tree.add(variant, walk)
+            self._refresh_quick_calls()
 
     def _add_quick_entry(self, cache: VariantCache, tree: VariantTree, args: tuple[Any, ...]) -> None:
         parse = write_parser(args)
@@ -801,7 +899,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return
         ranges = self._argument_ranges(args, {})
         restore = None if ranges is None else write_restorer(ranges[0], single=ranges[1])
-        entry = QuickEntry(tree, parse, restore, find_spread(args))
+        arguments = describe_call(args)
+        gradient = None if arguments is None or ranges is None else arguments.describe_gradient(*ranges)
+        entry = QuickEntry(tree, parse, restore, find_spread(args), arguments, gradient)
         cache.quick[len(args)] = [entry, *cache.quick.get(len(args), ())]
 
     def _warn_of_interpreter(self, reason: str) -> None:
@@ -867,6 +967,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return None
             parts.append((tree, starts[place], starts[place] + count))
         return parts, single
+
+
+call_slowly: Callable[..., Any] = CompiledFunction.__call__
+HAS_QUICK_CALLS = RECORDER is not None and ERROR_SETTINGS is not None
+"""Whether the extension module answers calls where it can."""
+if HAS_QUICK_CALLS:
+    # Python finds what to call in the slot of the object, so that no function of Python runs.
+    CompiledFunction.__call__ = CompiledFunction.__dict__["_quick_value"]  # type: ignore[method-assign]
 
 
 def make_value_and_jacobian(
@@ -954,6 +1062,15 @@ def errors_are_visible() -> bool:
 
 _harmless_error_settings: list[Any] = [None]
 """NumPy's error handling when it was last known to raise nothing; reading the settings is slow, comparing is not."""
+if HAS_QUICK_CALLS:
+    RECORDER.connect_calls(
+        {
+            "array_class": np.ndarray,
+            "watch_blocks": WATCHES.opened,
+            "convention_blocks": CHOSEN_CONVENTIONS.opened,
+            "harmless_settings": _harmless_error_settings,
+        }
+    )
 
 
 def explain_recording(cache: VariantCache, key: object, walk: FailedWalk, inputs: Sequence[Any]) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from wiregrad.backends import interpreter
 from wiregrad.errors import NotNativeError
 from wiregrad.frontends.recording.session import make_distinct
+from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.value import settle_gradient
 from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_result
 from wiregrad.ir import CircuitGraph
@@ -186,6 +187,11 @@ class NativeReplay:
         """Return the builtin that maps floats to a tuple of the result and its gradient, once it is compiled."""
         code = self._pulled
         return None if isinstance(code, InterpreterReplay | _TypedBuiltin) else code
+
+    def make_program(self, *, gradient: bool) -> Any:
+        """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
+        builtin = self.gradient_builtin() if gradient else self.single_result_builtin()
+        return None if builtin is None else RECORDER.ReplayProgram(builtin_calls.find_replay_fields(builtin), builtin)
 
 
 def _compile_gradient(recording: CertifiedRecording, *, numpy_numbers: bool) -> Callable[..., Any] | InterpreterReplay:

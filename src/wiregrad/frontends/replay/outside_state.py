@@ -35,6 +35,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.replay.outside_watches import (
     ABSENT,
@@ -124,6 +125,10 @@ class OutsideState:
         self._home: dict[str, Any] | None = None
         """The globals of the function that was followed first."""
         self.follow(*things)
+
+    def describe_watches(self) -> Any:
+        """Return what is compared as an object of the extension module."""
+        return RECORDER.WatchList(self.snapshot.describe_watches(), ABSENT)
 
     def follow(self, *things: object) -> None:
         """Follow more objects: functions and their arguments."""
@@ -468,6 +473,7 @@ FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
     array.array: _follow_buffer,
     **dict.fromkeys((list, tuple, dict, set, frozenset, deque), _follow_container),
     **dict.fromkeys((OrderedDict, defaultdict), _follow_container),
+    **({} if RECORDER is None else {RECORDER.QuickCall: _follow_parts("__wrapped__")}),
 }
 """The function that follows objects of exactly this type."""
 

@@ -16,9 +16,9 @@ that the text does not cover have no parser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
 from typing import Any
 
@@ -419,6 +419,7 @@ class _ParserText:
         self.lines: list[str] = []
         self.numbers: list[str] = []
         self.kinds: dict[str, list[str]] = {"float": [], "float64": []}
+        self.array_numbers = 0
         self.constants: dict[str, Any] = {"float64": np.float64}
         self._names = 0
 
@@ -440,6 +441,9 @@ class _ParserText:
     def read_item(self, name: str, item: Any) -> None:
         """Write the text that reads an item."""
         kind = type(item)
+        if is_plain_array(item):
+            self._read_array(name, item)
+            return
         if kind is float or kind is np.float64:
             self.kinds["float" if kind is float else "float64"].append(name)
             self.numbers.append(name)
@@ -450,8 +454,15 @@ class _ParserText:
             self._read_container(name, item)
         else:
             raise UnparsedArgumentError
-        if len(self.numbers) > MAX_PARSED_NUMBERS:
+        if len(self.numbers) + self.array_numbers > MAX_PARSED_NUMBERS:
             raise UnparsedArgumentError
+
+    def _read_array(self, name: str, item: NDArray[Any]) -> None:
+        array, dtype, shape = map(self.add_constant, (np.ndarray, item.dtype, item.shape))
+        self.refuse_if(f"type({name}) is not {array} or {name}.dtype is not {dtype} or {name}.shape != {shape}")
+        self.refuse_if(f"not {name}.flags.c_contiguous or not {name}.flags.aligned")
+        self.numbers.append(name)
+        self.array_numbers += item.size
 
     def _read_container(self, name: str, item: Any) -> None:
         kind = type(item)
@@ -491,6 +502,105 @@ def write_parser(args: Sequence[Any]) -> Callable[..., tuple[Any, ...] | None] |
             text.refuse_if(f"not ({' is '.join(f'type({name})' for name in numbers)} is {kind})")
     body = "\n    ".join([*text.lines, f"return ({', '.join(text.numbers)}{',' * bool(text.numbers)})"])
     return _compile_text(f"def parse({', '.join(names)}):\n    {body}\n", "parse", text.constants)
+
+
+FLOAT64 = np.dtype(np.float64)
+
+
+def is_plain_array(item: object) -> bool:
+    """Return whether an argument is an array of float64 that is read as it lies in memory."""
+    if type(item) is not np.ndarray:
+        return False
+    return item.dtype is FLOAT64 and item.ndim > 0 and item.flags.c_contiguous and item.flags.aligned
+
+
+class PartKind(IntEnum):
+    """The kinds of parts of arguments that `recorder/replay_calls.h` reads, in the order that they have there."""
+
+    FLOAT = 0
+    FLOAT64 = 1
+    SAME = 2
+    EQUAL = 3
+    LIST = 4
+    TUPLE = 5
+    DICT = 6
+    ARRAY = 7
+
+
+CONTAINER_PARTS: dict[Any, PartKind] = {list: PartKind.LIST, tuple: PartKind.TUPLE, dict: PartKind.DICT}
+
+
+class ArgumentDescription:
+    """Describes arguments, and gradients in their structure, for the extension module, as nested tuples.
+
+    A tuple has the kind of a part, the place of its first number, the constant or the keys or the shape, the dtype of an
+    array or what makes a new one, and the parts or the number of numbers.
+
+    >>> ArgumentDescription((1.0, [2.0])).arguments[4][0]
+    (<PartKind.FLOAT: 0>, 0, None, None, ())
+    """
+
+    def __init__(self, args: tuple[Any, ...]) -> None:
+        self.count = 0
+        """The number of numbers."""
+        self.leaves: list[Any] = []
+        """For each input of the recorded call, its place and shape; the shape is None for a number."""
+        self.arguments = self._describe_item(args)
+
+    def _describe_item(self, item: Any) -> tuple[Any, ...]:
+        kind = type(item)
+        if kind is float or kind is np.float64:
+            return PartKind.FLOAT if kind is float else PartKind.FLOAT64, self._add_leaf(1, None), None, None, ()
+        if item is None or kind is bool:
+            return PartKind.SAME, 0, item, None, ()
+        if kind is int or kind is str:
+            return PartKind.EQUAL, 0, item, None, ()
+        if is_plain_array(item):
+            return PartKind.ARRAY, self._add_leaf(item.size, item.shape), item.shape, item.dtype, item.size
+        if kind not in CONTAINER_PARTS:
+            raise UnparsedArgumentError
+        keys, parts = parts_of(item)
+        if not all(type(key) is str for key in keys):
+            raise UnparsedArgumentError
+        return CONTAINER_PARTS[kind], 0, tuple(keys), None, tuple([self._describe_item(part) for part in parts])
+
+    def _add_leaf(self, size: int, shape: tuple[int, ...] | None) -> int:
+        place = self.count
+        self.leaves.append((place, shape))
+        self.count += size
+        if self.count > MAX_PARSED_NUMBERS:
+            raise UnparsedArgumentError
+        return place
+
+    def describe_gradient(self, parts: Sequence[tuple[ContainerTree, int, int]], single: bool) -> Any:
+        """Return the description of a gradient, None if there is none; each part has a range of the inputs."""
+        try:
+            grads = [self._describe_tree(tree, iter(self.leaves[start:stop])) for tree, start, stop in parts]
+        except (UnparsedArgumentError, RecursionError):
+            return None
+        return grads[0] if single else (PartKind.TUPLE, 0, (), None, tuple(grads))
+
+    def _describe_tree(self, tree: ContainerTree, leaves: Iterator[Any]) -> tuple[Any, ...]:
+        if tree.kind is LEAF:
+            place, shape = next(leaves)
+            if shape is None:
+                return PartKind.FLOAT, place, None, None, ()
+            template = np.zeros(shape)
+            return PartKind.ARRAY, place, shape, template.copy, template.size
+        if tree.kind is None:
+            return PartKind.SAME, 0, None, None, ()
+        if tree.attributes or tree.kind not in CONTAINER_PARTS:
+            raise UnparsedArgumentError
+        children = tuple([self._describe_tree(child, leaves) for child in tree.children])
+        return CONTAINER_PARTS[tree.kind], 0, tuple(tree.keys), None, children
+
+
+def describe_call(args: tuple[Any, ...]) -> ArgumentDescription | None:
+    """Return the description of arguments; None if they have a part that the extension module does not read."""
+    try:
+        return ArgumentDescription(args)
+    except (UnparsedArgumentError, RecursionError):
+        return None
 
 
 def write_restorer(parts: Sequence[tuple[ContainerTree, int, int]], *, single: bool) -> Callable[[Any], Any] | None:
