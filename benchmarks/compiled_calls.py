@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import wiregrad as wg
-from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds
+from benchmarks.measure import Report, Table, interleaved, milliseconds, time_calls
 
 CALLS, TURNS = 2_000, 31
 SCALE = 3.0
@@ -192,25 +192,25 @@ def measure_forms(count: int, turns: int) -> dict[str, float]:
     names = wg.compile(lambda p: chain(*p.values()))
     mixed = wg.compile(lambda a, p, q, d: chain(a, *p, *q, *d.values()), argnums=(0, 1, 2, 3))
     numpy_numbers = tuple(map(np.float64, xs))
+    pair = tuple(xs)
     ways: dict[str, Callable[[], Any]] = {
         "circuit, one vector": lambda: circuit.value_and_grad(vector),
         "floats": lambda: flat.value_and_grad(*xs),
         "one list": lambda: row.value_and_grad(xs),
         "NumPy numbers": lambda: flat.value_and_grad(*numpy_numbers),
+        "tuple": lambda: row.value_and_grad(pair),
+        "array": lambda: row.value_and_grad(vector),
         "dict": lambda: names.value_and_grad(named),
         "mix of all": lambda: mixed.value_and_grad(*mix),
     }
     for way in ways.values():
-        way()
+        for _ in range(3):
+            way()
     return interleaved({name: _repeat(way) for name, way in ways.items()}, turns)
 
 
 def _repeat(way: Callable[[], Any]) -> Callable[[], float]:
-    def calls() -> None:
-        for _ in range(CALLS):
-            way()
-
-    return lambda: seconds(calls) / CALLS
+    return lambda: time_calls(way, CALLS)
 
 
 def tabulate_forms(figures: dict[int, dict[str, float]]) -> Table:
@@ -269,8 +269,4 @@ def measure_outside(*, quick: bool) -> tuple[Table, dict[str, Any]]:
 
 
 def _task(way: Callable[[float], Any]) -> Callable[[], float]:
-    def calls() -> None:
-        for _ in range(CALLS):
-            way(0.5)
-
-    return lambda: seconds(calls) / CALLS
+    return lambda: time_calls(lambda: way(0.5), CALLS)

@@ -27,7 +27,7 @@ typedef struct Part {
     Py_ssize_t count; /* of the parts, or of the numbers of an array */
     Py_ssize_t place; /* of the first number */
     PyObject *object; /* the constant, the tuple of keys, or the shape of an array */
-    PyObject *extra;  /* of an array: its dtype; or the function that makes a new one */
+    PyObject *extra;  /* of an array: its dtype, or the function that makes a new one; of a dict: one with its keys */
     struct Part *parts;
 } Part;
 
@@ -80,7 +80,8 @@ static int read_part(PyObject *description, Part *part)
         return -1;
     const int has_parts = part->kind == LIST_PART || part->kind == TUPLE_PART || part->kind == DICT_PART;
     if (part->kind < 0 || part->kind >= PART_KINDS || part->place < 0 || part->place > MAX_NUMBERS ||
-        (has_parts && !PyTuple_Check(parts)) || (part->kind == DICT_PART && !PyTuple_Check(object)) ||
+        (has_parts && !PyTuple_Check(parts)) ||
+        (part->kind == DICT_PART && !(PyTuple_Check(object) && PyDict_CheckExact(extra))) ||
         (part->kind == ARRAY_PART && !PyTuple_Check(object))) {
         PyErr_SetString(PyExc_ValueError, "a description of arguments is wrong");
         return -1;
@@ -212,8 +213,8 @@ static PyObject *build_part(const Part *part, const double *slopes)
     case TUPLE_PART:
         built = PyTuple_New(part->count);
         break;
-    case DICT_PART:
-        built = PyDict_New();
+    case DICT_PART: /* a copy has the keys already, which is faster than adding them one by one */
+        built = PyDict_Copy(part->extra);
         break;
     default:
         PyErr_SetString(PyExc_ValueError, "a gradient has no such part");
@@ -494,6 +495,7 @@ enum {
     DICT_WATCH,     /* dict, tuple of its keys, tuple of its values */
     OBJECT_WATCH,   /* object, its class, tuple of the names of its attributes, tuple of those values that are read */
     ARRAY_WATCH,    /* array, dtype, shape, strides, whether it is writeable, its bytes */
+    CLASS_WATCH,    /* class, its class, its bases, tuple of the names of its attributes, tuple of those that are read */
     OTHER_WATCH,    /* a function that returns whether something has changed */
     WATCH_KINDS
 };
@@ -527,7 +529,7 @@ static int watches_clear(WatchList *self)
 /* Whether the parts of a watch have the types that it needs. */
 static int is_sound_watch(const Watch *watch, Py_ssize_t parts)
 {
-    static const Py_ssize_t PART_COUNTS[WATCH_KINDS] = {3, 2, 5, 1, 2, 3, 4, 6, 1};
+    static const Py_ssize_t PART_COUNTS[WATCH_KINDS] = {3, 2, 5, 1, 2, 3, 4, 6, 5, 1};
     if (watch->kind < 0 || watch->kind >= WATCH_KINDS || parts != PART_COUNTS[watch->kind])
         return 0;
     PyObject *const *p = watch->parts;
@@ -548,6 +550,9 @@ static int is_sound_watch(const Watch *watch, Py_ssize_t parts)
     case ARRAY_WATCH:
         return Py_TYPE(p[0]) == array_class && PyTuple_CheckExact(p[2]) && PyTuple_CheckExact(p[3]) &&
                PyTuple_GET_SIZE(p[2]) == PyTuple_GET_SIZE(p[3]) && PyBytes_CheckExact(p[5]);
+    case CLASS_WATCH:
+        return PyType_Check(p[0]) && (((PyTypeObject *)p[0])->tp_flags & Py_TPFLAGS_HEAPTYPE) && PyTuple_CheckExact(p[3]) &&
+               PyTuple_CheckExact(p[4]) && PyTuple_GET_SIZE(p[3]) == PyTuple_GET_SIZE(p[4]);
     default:
         return 1;
     }
@@ -645,6 +650,13 @@ static int has_object_changed(PyObject *const *p, PyObject *absent)
     return changed;
 }
 
+static int has_class_changed(PyObject *const *p, PyObject *absent)
+{
+    const PyTypeObject *owner = (const PyTypeObject *)p[0];
+    return (PyObject *)Py_TYPE(p[0]) != p[1] || owner->tp_mro != p[2] || owner->tp_dict == NULL ||
+           has_dict_changed(owner->tp_dict, p[3], p[4], absent);
+}
+
 static int has_array_changed(PyObject *const *p)
 {
     const ArrayFields *array = (const ArrayFields *)p[0];
@@ -688,6 +700,8 @@ static int has_watch_changed(const Watch *watch, PyObject *absent)
         return has_object_changed(p, absent);
     case ARRAY_WATCH:
         return has_array_changed(p);
+    case CLASS_WATCH:
+        return has_class_changed(p, absent);
     default: {
         PyObject *changed = PyObject_CallNoArgs(p[0]);
         const int is_same = changed == Py_False;

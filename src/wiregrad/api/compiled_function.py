@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from wiregrad.backends.replay_engines import (
     ArrayReplay,
+    ExpandedReplay,
     Flip,
     InterpreterReplay,
     NativeReplay,
@@ -243,7 +244,7 @@ class RecordedVariant:
     def find_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
         program = self.programs.get(gradient)
-        if program is None and self._single and isinstance(self.replay, NativeReplay):
+        if program is None and self._single and isinstance(self.replay, NativeReplay | ExpandedReplay):
             program = self.replay.make_program(gradient=gradient)
             if program is not None:
                 self.programs[gradient] = program

@@ -376,7 +376,8 @@ class WatchKind(IntEnum):
     DICT = 5
     OBJECT = 6
     ARRAY = 7
-    OTHER = 8
+    CLASS = 8
+    OTHER = 9
 
 
 class OutsideSnapshot:
@@ -683,6 +684,11 @@ class ClassScope(AttributeScope):
     def has_changed(self) -> bool:
         """Return whether attributes or bases were added or removed, or an attribute that is read has another value."""
         return self.owner.__mro__ is not self.mro or super().has_changed()
+
+    def describe(self) -> tuple[Any, ...]:
+        """Return the attributes for `OutsideSnapshot.describe_watches`."""
+        values = tuple(self.known.get(name, ABSENT) for name in self.layout)
+        return WatchKind.CLASS, self.owner, self.kind, self.mro, tuple(self.layout), values
 
     def _set_attribute(self, name: str, value: object) -> None:
         if value is ABSENT:

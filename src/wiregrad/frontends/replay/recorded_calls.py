@@ -534,7 +534,7 @@ class ArgumentDescription:
     """Describes arguments, and gradients in their structure, for the extension module, as nested tuples.
 
     A tuple has the kind of a part, the place of its first number, the constant or the keys or the shape, the dtype of an
-    array or what makes a new one, and the parts or the number of numbers.
+    array or what makes a new one (of a dict: one with its keys), and the parts or the number of numbers.
 
     >>> ArgumentDescription((1.0, [2.0])).arguments[4][0]
     (<PartKind.FLOAT: 0>, 0, None, None, ())
@@ -562,7 +562,8 @@ class ArgumentDescription:
         keys, parts = parts_of(item)
         if not all(type(key) is str for key in keys):
             raise UnparsedArgumentError
-        return CONTAINER_PARTS[kind], 0, tuple(keys), None, tuple([self._describe_item(part) for part in parts])
+        described = tuple([self._describe_item(part) for part in parts])
+        return CONTAINER_PARTS[kind], 0, tuple(keys), dict.fromkeys(keys), described
 
     def _add_leaf(self, size: int, shape: tuple[int, ...] | None) -> int:
         place = self.count
@@ -592,7 +593,7 @@ class ArgumentDescription:
         if tree.attributes or tree.kind not in CONTAINER_PARTS:
             raise UnparsedArgumentError
         children = tuple([self._describe_tree(child, leaves) for child in tree.children])
-        return CONTAINER_PARTS[tree.kind], 0, tuple(tree.keys), None, children
+        return CONTAINER_PARTS[tree.kind], 0, tuple(tree.keys), dict.fromkeys(tree.keys), children
 
 
 def describe_call(args: tuple[Any, ...]) -> ArgumentDescription | None:
