@@ -74,7 +74,9 @@ FUNCTIONS = [nothing, branch, global_and_numpy, list_of_numbers, object_with_met
 def make_branching_function(seed: int, *, with_source: bool = True) -> Callable[..., Any]:
     """Return a random function of four numbers with 1 to 20 branches; without its source, branches are not merged."""
     draw = random.Random(seed)
-    lines = ["def f(a, b, c, d):", "    y = a * b + c", "    z = c - d"]
+    # Code is compared by its contents, its name among them: what is known of one kind must not serve the other.
+    own_name = "f" if with_source else "f_without_source"
+    lines = [f"def {own_name}(a, b, c, d):", "    y = a * b + c", "    z = c - d"]
     for _ in range(draw.randint(1, 20)):
         one, two, three = (draw.choice("abcdyz") for _ in range(3))
         lines += [
@@ -89,7 +91,7 @@ def make_branching_function(seed: int, *, with_source: bool = True) -> Callable[
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     scope: dict[str, Any] = {"np": np}
     exec(compile(text, name, "exec", dont_inherit=True), scope)
-    function: Callable[..., Any] = scope["f"]
+    function: Callable[..., Any] = scope[own_name]
     return function
 
 

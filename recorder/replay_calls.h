@@ -762,8 +762,9 @@ typedef struct {
     PyObject *owner, *slow;
     PyObject *entries; /* a tuple, or NULL if there is nothing to answer with */
     PyObject *watches;
+    PyObject *plain; /* what answers calls that are skipped; NULL if `slow` does that */
     char is_paused;
-    Py_ssize_t hits;
+    Py_ssize_t hits, skips, skipped;
 } QuickCall;
 
 /* Whether no transform, watcher, kink convention or error setting changes what a call means. */
@@ -811,6 +812,14 @@ static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize
 static PyObject *quick_vectorcall(PyObject *callable, PyObject *const *args, size_t flags, PyObject *keywords)
 {
     QuickCall *self = (QuickCall *)callable;
+    if (self->skips > 0 && self->plain != NULL) {
+        self->skips--;
+        self->skipped++;
+        PyObject *plain = Py_NewRef(self->plain);
+        PyObject *answer = PyObject_Vectorcall(plain, args, flags, keywords);
+        Py_DECREF(plain);
+        return answer;
+    }
     const int is_named = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
     if (!is_named && !self->is_paused && self->entries != NULL) {
         PyObject *answer = answer_quickly(self, args, PyVectorcall_NARGS(flags));
@@ -828,11 +837,11 @@ static PyObject *quick_vectorcall(PyObject *callable, PyObject *const *args, siz
     return answer;
 }
 
-/* QuickCall(owner, slow) */
+/* QuickCall(owner, slow, plain or None) */
 static int quick_init(QuickCall *self, PyObject *args, PyObject *keywords)
 {
-    PyObject *owner, *slow;
-    if (keywords != NULL || self->slow != NULL || !PyArg_ParseTuple(args, "OO", &owner, &slow)) {
+    PyObject *owner, *slow, *plain;
+    if (keywords != NULL || self->slow != NULL || !PyArg_ParseTuple(args, "OOO", &owner, &slow, &plain)) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "a call is made once, without keywords");
         return -1;
@@ -840,6 +849,7 @@ static int quick_init(QuickCall *self, PyObject *args, PyObject *keywords)
     self->vectorcall = quick_vectorcall;
     self->owner = Py_NewRef(owner);
     self->slow = Py_NewRef(slow);
+    self->plain = plain == Py_None ? NULL : Py_NewRef(plain);
     return 0;
 }
 
@@ -848,6 +858,7 @@ static int quick_traverse(QuickCall *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->owner);
     Py_VISIT(self->slow);
+    Py_VISIT(self->plain);
     Py_VISIT(self->entries);
     Py_VISIT(self->watches);
     return 0;
@@ -857,6 +868,7 @@ static int quick_clear(QuickCall *self)
 {
     Py_CLEAR(self->owner);
     Py_CLEAR(self->slow);
+    Py_CLEAR(self->plain);
     Py_CLEAR(self->entries);
     Py_CLEAR(self->watches);
     return 0;
@@ -899,6 +911,8 @@ static PyMemberDef quick_members[] = {
     {"__self__", T_OBJECT, offsetof(QuickCall, owner), READONLY, "The compiled function."},
     {"__wrapped__", T_OBJECT, offsetof(QuickCall, slow), READONLY, "The same in Python."},
     {"hits", T_PYSSIZET, offsetof(QuickCall, hits), 0, "The number of calls that were answered here."},
+    {"skips", T_PYSSIZET, offsetof(QuickCall, skips), 0, "The number of calls that run the function itself at once."},
+    {"skipped", T_PYSSIZET, offsetof(QuickCall, skipped), 0, "The number of calls that did."},
     {"is_paused", T_BOOL, offsetof(QuickCall, is_paused), 0, "Whether every call goes to Python."},
     {NULL, 0, 0, 0, NULL},
 };

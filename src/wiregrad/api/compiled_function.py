@@ -86,6 +86,8 @@ FREE_RECORDINGS = 4
 """Recordings that are made before it is asked whether they pay."""
 MAX_SKIPPED_CALLS = 256
 """Maximum number of calls in a row that run the function without trying its recordings."""
+MAX_TIMED_CALLS = 16
+"""The first calls that run the function itself are timed, and then one in so many."""
 PLAIN_SHARE = 0.02
 """The share of the time of calls that ran the function itself which recordings may take on top of what they save."""
 UNPROFITABLE = "its branches vary so much that recording them costs more than replaying saves"
@@ -396,6 +398,7 @@ class RecordingBudget:
         """The number of calls that run the function at once."""
         self._patience = 1
         self._hits = 0
+        self._timed_calls = 0
 
     def allows(self, records: int, hits: int) -> bool:
         """Return whether the next recording is paid for by what replays have saved."""
@@ -406,7 +409,11 @@ class RecordingBudget:
         return self.spent * (records + 1) / records <= (hits + PLAIN_SHARE * self.plain_calls) * self.plain_seconds
 
     def time_plain_call(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Make a call that runs the function itself, and note how long it takes."""
+        """Make a call that runs the function itself, and note how long it takes; after some calls this is known."""
+        self._timed_calls += 1
+        # Reading the processor time may take longer than the call.
+        if self._timed_calls > MAX_TIMED_CALLS and self._timed_calls % MAX_TIMED_CALLS:
+            return call(*arguments)
         began = time.thread_time()
         result = call(*arguments)
         seconds = time.thread_time() - began
@@ -416,7 +423,8 @@ class RecordingBudget:
 
     def note_miss(self, hits: int) -> None:
         """Skip recordings for some calls: the more often in a row none was valid, the more calls."""
-        self._patience = 1 if hits > self._hits else min(2 * self._patience, MAX_SKIPPED_CALLS)
+        # So the number of calls in between grows if fewer than a third of the looks find a recording.
+        self._patience = max(self._patience // 4, 1) if hits > self._hits else min(2 * self._patience, MAX_SKIPPED_CALLS)
         self._hits = hits
         self.skips = self._patience - 1
         self.plain_calls += self._patience
@@ -466,8 +474,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if HAS_QUICK_CALLS:
             slow_value = MethodType(call_slowly, self)
             slow_gradient = MethodType(CompiledFunction.value_and_grad, self)
-            self._quick_value = RECORDER.QuickCall(self, slow_value)
-            self.__dict__["value_and_grad"] = RECORDER.QuickCall(self, slow_gradient)
+            self._quick_value = RECORDER.QuickCall(self, slow_value, None)
+            self.__dict__["value_and_grad"] = RECORDER.QuickCall(self, slow_gradient, self._differentiated)
             self._quick_calls = {False: self._quick_value, True: self.__dict__["value_and_grad"]}
         self.clear()
 
@@ -487,7 +495,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._budget = RecordingBudget()
         self._replace_cache()
         for quick in self._quick_calls.values():
-            quick.hits = 0
+            quick.hits = quick.skips = quick.skipped = 0
             quick.is_paused = False
 
     def _replace_cache(self) -> None:
@@ -508,8 +516,15 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if cache is self._cache:
                 quick.set_entries(usable, watches)
 
+    def _begin_to_skip(self, f: Callable[..., Any]) -> None:
+        """Let the next calls run the function itself: gradients in C where possible, everything else in Python."""
+        if f is self._differentiated and self._quick_calls:
+            self._quick_calls[True].skips = self._budget.skips
+            self._budget.skips = 0
+        self._pause_quick_calls()
+
     def _pause_quick_calls(self) -> None:
-        """Let all calls go to Python as long as recordings are skipped."""
+        """Let all calls go to Python as long as recordings are skipped there."""
         for quick in self._quick_calls.values():
             quick.is_paused = self._budget.skips > 0
 
@@ -699,7 +714,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
         """Return the replay that answered the last call with arguments like these, if it is native code."""
         cache = self._cache
-        if self._budget.skips or is_disturbed(cache):
+        skips = self._budget.skips or any(quick.skips for quick in self._quick_calls.values())
+        if skips or is_disturbed(cache):
             return None
         for entry in cache.quick.get(len(args), ()):
             if entry.parse(*args) is not None:
@@ -714,8 +730,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         with self._lock:
             recorded = [variant for tree in self._cache.trees.values() for variant in tree.variants]
             variants = [variant.summarize() for variant in sorted(recorded, key=lambda variant: variant.number)]
-            reasons = tuple(self._fallbacks.most_common())
-        calls = self._calls + sum(quick.hits for quick in self._quick_calls.values())
+            skipped = sum(quick.skipped for quick in self._quick_calls.values())
+            fallbacks = self._fallbacks + Counter({UNPROFITABLE: skipped} if skipped else {})
+            reasons = tuple(fallbacks.most_common())
+        calls = self._calls + skipped + sum(quick.hits for quick in self._quick_calls.values())
         return CompileInfo(function_name(self._f), calls, self._records, tuple(variants), reasons)
 
     def _answer_call(
@@ -739,7 +757,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         hits = self._count_hits()
         if self._limit is None and not self._budget.allows(self._records, hits):
             self._budget.note_miss(hits)
-            self._pause_quick_calls()
+            self._begin_to_skip(f)
             self._fallbacks[UNPROFITABLE] += 1
             return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
         return self._record_call(args, kwargs, f, query, key, call, cache, answer)
