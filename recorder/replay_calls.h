@@ -645,8 +645,12 @@ static int has_object_changed(PyObject *const *p, PyObject *absent)
     if ((PyObject *)Py_TYPE(p[0]) != p[1])
         return 1;
     PyObject *attributes = PyObject_GenericGetDict(p[0], NULL);
-    const int changed = attributes == NULL || !PyDict_Check(attributes) || has_dict_changed(attributes, p[2], p[3], absent);
-    Py_XDECREF(attributes);
+    if (attributes == NULL) { /* all attributes of its class are slots, so it never has others */
+        PyErr_Clear();
+        return PyTuple_GET_SIZE(p[2]) != 0;
+    }
+    const int changed = !PyDict_Check(attributes) || has_dict_changed(attributes, p[2], p[3], absent);
+    Py_DECREF(attributes);
     return changed;
 }
 
