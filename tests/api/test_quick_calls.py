@@ -18,6 +18,7 @@ from wiregrad.errors import GradientError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.tape import RECORDER
 
+
 def has_quick_answers(fast: Any, count: int) -> bool:
     """Return whether C has answered at least so many calls; without the extension Python answers all of them."""
     return RECORDER is None or sum(quick.hits for quick in fast._quick_calls.values()) >= count
@@ -60,7 +61,8 @@ def assert_same(one: Any, two: Any) -> None:
         assert list(one) == list(two)
         one, two = list(one.values()), list(two.values())
     if isinstance(one, list | tuple):
-        assert type(one) is type(two) and len(one) == len(two)
+        assert type(one) is type(two)
+        assert len(one) == len(two)
         for a, b in zip(one, two, strict=True):
             assert_same(a, b)
         return
@@ -191,7 +193,7 @@ READS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], None]]] = {
     "a value of a dict": (lambda s, x: s.table["a"] * x, lambda s: s.table.update(a=5.0)),
     "a key of a dict": (lambda s, x: len(s.table) * x, lambda s: s.table.update(b=5.0)),
     "the order of a dict": (
-        lambda s, x: list(s.table.values())[0] * x,
+        lambda s, x: next(iter(s.table.values())) * x,
         lambda s: (s.table.update(b=9.0), s.table.update(a=s.table.pop("a"))),
     ),
     "an array": (lambda s, x: s.array[0] * x, lambda s: s.array.__setitem__(0, 5.0)),
@@ -413,15 +415,6 @@ def test_clear_forgets_what_c_answers_with() -> None:
     assert (fast.info.calls, fast.info.records) == (1, 1)
 
 
-ARRAY_FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
-    "state in an array": (lambda p: _integrate(np.array(p)), [10.0, 28.0, 2.5]),
-    "an array as the argument": (lambda p: _integrate(p), np.array([10.0, 28.0, 2.5])),
-    "filled": (lambda p: _fill(p), np.array([0.5, 0.25, 2.0])),
-    "matrix times vector": (lambda p: np.sum(np.tanh(np.reshape(p, (2, 2)) @ p[:2])), np.array([1.0, 2.0, 3.0, 4.0])),
-    "a branch on elements": (lambda p: np.sum(p * p) if p[0] < p[1] else np.max(p), np.array([1.0, 2.0, 3.0])),
-}
-
-
 def _integrate(p: Any) -> Any:
     s = np.array([1.0, 1.0, 1.0])
     for _ in range(4):
@@ -435,6 +428,15 @@ def _fill(p: Any) -> Any:
     for k in range(3):
         out[k] = p[k] * p[(k + 1) % 3]
     return np.sum(out * out)
+
+
+ARRAY_FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "state in an array": (lambda p: _integrate(np.array(p)), [10.0, 28.0, 2.5]),
+    "an array as the argument": (_integrate, np.array([10.0, 28.0, 2.5])),
+    "filled": (_fill, np.array([0.5, 0.25, 2.0])),
+    "matrix times vector": (lambda p: np.sum(np.tanh(np.reshape(p, (2, 2)) @ p[:2])), np.array([1.0, 2.0, 3.0, 4.0])),
+    "a branch on elements": (lambda p: np.sum(p * p) if p[0] < p[1] else np.max(p), np.array([1.0, 2.0, 3.0])),
+}
 
 
 @pytest.mark.parametrize("name", ARRAY_FUNCTIONS)

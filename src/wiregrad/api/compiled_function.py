@@ -424,7 +424,9 @@ class RecordingBudget:
     def note_miss(self, hits: int) -> None:
         """Skip recordings for some calls: the more often in a row none was valid, the more calls."""
         # So the number of calls in between grows if fewer than a third of the looks find a recording.
-        self._patience = max(self._patience // 4, 1) if hits > self._hits else min(2 * self._patience, MAX_SKIPPED_CALLS)
+        self._patience = (
+            max(self._patience // 4, 1) if hits > self._hits else min(2 * self._patience, MAX_SKIPPED_CALLS)
+        )
         self._hits = hits
         self.skips = self._patience - 1
         self.plain_calls += self._patience
@@ -615,9 +617,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
 
     def _note_compiled_gradient(self, variant: RecordedVariant | None) -> None:
         """Hand the gradient of a variant over to the extension module once it is compiled."""
-        if self._quick_calls and variant is not None and True not in variant.programs:
-            if variant.find_program(gradient=True) is not None:
-                self._refresh_quick_calls()
+        is_new = bool(self._quick_calls) and variant is not None and True not in variant.programs
+        if is_new and variant is not None and variant.find_program(gradient=True) is not None:
+            self._refresh_quick_calls()
 
     def _skip_recordings(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function itself, without looking for a recording."""
@@ -707,8 +709,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
 
         answers = answer_batch(self, table, ask, gradient=True, threads=threads)
         assert answers.grads is not None
-        columns = dict(zip(join_arguments(args, {}), table.make_columns(answers.grads), strict=True))
-        grads = [columns[place] for place in places]
+        positions = list(join_arguments(args, {}))
+        grads = [table.make_columns(answers.grads, positions.index(place)) for place in places]
         return answers.values, grads[0] if single else tuple(grads)
 
     def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
@@ -1130,6 +1132,8 @@ def _format_place(place: Place | None) -> str:
     return "an unknown line" if place is None else f"{basename(place.file)}:{place.line}"
 
 
+BLOCK_ROWS = 4096
+"""Rows of a table that are filled at a time."""
 MAX_ROUNDS = 64
 """Maximum number of recordings that run on the rows of a batch; the rows that are left are answered one by one."""
 
@@ -1156,18 +1160,22 @@ class PointTable:
             raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
         self.count = lengths.pop()
         self.numbers = np.empty((self.count, len(columns)))
-        for k, column in enumerate(columns):
-            self.numbers[:, k] = column
+        # In blocks, because each pass over a large table would read and write all of it.
+        for start in range(0, self.count, BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            for k, column in enumerate(columns):
+                self.numbers[block, k] = column[block] if column.ndim else column
 
     def row_arguments(self, row: int) -> tuple[Any, ...]:
         """Return the arguments of one call."""
         arguments: tuple[Any, ...] = unflatten(self._tree, self.numbers[row].tolist())
         return arguments
 
-    def make_columns(self, table: NDArray[Any]) -> tuple[Any, ...]:
-        """Return a table of a number per input as arguments with a vector in place of each number."""
-        columns: tuple[Any, ...] = unflatten(self._tree, [np.ascontiguousarray(column) for column in table.T])
-        return columns
+    def make_columns(self, table: NDArray[Any], position: int) -> Any:
+        """Return the part of a table of a number per input that belongs to an argument: vectors in its structure."""
+        numbers: tuple[Any, ...] = unflatten(self._tree, list(range(table.shape[1])))
+        places, tree = flatten(numbers[position])
+        return unflatten(tree, [np.ascontiguousarray(table[:, place]) for place in places])
 
 
 def _read_column(leaf: object) -> NDArray[np.float64]:
@@ -1191,13 +1199,17 @@ class RowAnswers:
 
     def fill_rows(self, replay: NativeReplay, points: NDArray[np.float64], threads: int | None) -> None:
         """Fill in the rows that are left and at which every check of a replay holds."""
-        batch = replay.run_rows(points[self.left], gradient=self.grads is not None, threads=threads)
+        # A range of rows is not copied.
+        is_range = self.left[-1] - self.left[0] == len(self.left) - 1
+        where = slice(int(self.left[0]), int(self.left[-1]) + 1) if is_range else self.left
+        batch = replay.run_rows(points[where], gradient=self.grads is not None, threads=threads)
         if batch is None:
             return
-        rows = self.left[batch.holds]
-        self.values[rows] = batch.values[batch.holds]
+        holds = slice(None) if batch.holds.all() else batch.holds
+        rows = where if isinstance(holds, slice) else self.left[holds]
+        self.values[rows] = batch.values[holds]
         if self.grads is not None and batch.grads is not None:
-            self.grads[rows] = batch.grads[batch.holds]
+            self.grads[rows] = batch.grads[holds]
         self.left = self.left[~batch.holds]
 
     def fill_row(self, row: int, value: Any, grads: Sequence[Any]) -> None:

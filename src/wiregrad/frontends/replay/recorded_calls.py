@@ -227,8 +227,8 @@ def certify(
 
     With `keep=False` the recording has results but no circuit. With `merge`, a function that took branches is recorded
     again by its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That
-    recording counts only if it gives what the function returned. With `max_rows`, `LongTraceError` is raised after about
-    that many nodes.
+    recording counts only if it gives what the function returned. With `max_rows`, `LongTraceError` is raised after
+    about that many nodes.
 
     >>> recording = certify(lambda x: x * x if x > 0 else -x, (3.0,), {}, merge=False)
     >>> recording.results, [check.outcome for check in recording.checks]
@@ -533,8 +533,8 @@ CONTAINER_PARTS: dict[Any, PartKind] = {list: PartKind.LIST, tuple: PartKind.TUP
 class ArgumentDescription:
     """Describes arguments, and gradients in their structure, for the extension module, as nested tuples.
 
-    A tuple has the kind of a part, the place of its first number, the constant or the keys or the shape, the dtype of an
-    array or what makes a new one (of a dict: one with its keys), and the parts or the number of numbers.
+    A tuple has the kind of a part, the place of its first number, the constant or the keys or the shape, the dtype of
+    an array or what makes a new one (of a dict: one with its keys), and the parts or the number of numbers.
 
     >>> ArgumentDescription((1.0, [2.0])).arguments[4][0]
     (<PartKind.FLOAT: 0>, 0, None, None, ())
