@@ -418,12 +418,15 @@ static PyType_Spec entry_spec = {
     .slots = entry_slots,
 };
 
-/* Whether a program has as many inputs as the entry has numbers, and as many results as it gives back. */
+/* Whether a program has as many inputs as the entry has numbers, and as many results as it gives back. The slopes are
+   behind the checks, or results like the value. */
 static int fits_entry(const ReplayEntry *entry, const ReplayProgram *program)
 {
     const ReplayFields *fields = program->fields;
+    if (fields == NULL || fields->inputs != entry->numbers)
+        return 0;
     const int64_t slopes = entry->gradient.kind == PART_KINDS ? 0 : entry->numbers;
-    return fields != NULL && fields->inputs == entry->numbers && fields->results == 1 && fields->slopes == slopes;
+    return (fields->results == 1 && fields->slopes == slopes) || (fields->results == 1 + slopes && fields->slopes == 0);
 }
 
 /* The program that holds at a point, after it has run; NULL without an error if there is none. */
@@ -467,7 +470,8 @@ static PyObject *answer_entry(ReplayEntry *entry, PyObject *const *args)
     const ReplayFields *fields = program->fields;
     const double *outputs = fields->buffer + fields->inputs;
     results[0] = outputs[0];
-    memcpy(results + 1, outputs + 1 + fields->checks, (size_t)fields->slopes * sizeof(double));
+    const int64_t gap = fields->slopes == 0 ? 0 : fields->checks;
+    memcpy(results + 1, outputs + 1 + gap, (size_t)(fields->results - 1 + fields->slopes) * sizeof(double));
     program->hits++;
     PyObject *value = PyFloat_FromDouble(results[0]);
     if (value == NULL || entry->gradient.kind == PART_KINDS)

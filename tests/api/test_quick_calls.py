@@ -14,6 +14,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api import compiled_function
+from wiregrad.backends.replay_engines import InterpreterReplay
 from wiregrad.errors import GradientError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.tape import RECORDER
@@ -469,3 +470,39 @@ def test_large_arrays_stay_arrays() -> None:
     fast(np.linspace(0.0, 1.0, 5_000))
 
     assert fast.info.variants[0].tier == "arrays"
+
+
+def stop_and_branch(x: Any, y: Any) -> Any:
+    steps = 0
+    while y > 2.0:
+        y = y - 1.0
+        steps = steps + 1
+    return wg.stop_gradient(x * y) * x + steps * wg.stop_gradient(y)
+
+
+NATIVE_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "a stopped argument": lambda x, y: x * wg.stop_gradient(y) + y,
+    "a stopped product": lambda x, y: wg.stop_gradient(x * y) + x,
+    "everything stopped but one": lambda x, y: wg.stop_gradient(np.exp(x)) * wg.stop_gradient(x) * y,
+    "a stopped infinity": lambda x, y: wg.stop_gradient(1.0 / (x - x)) * 0.0 + x * y,
+    "a stop and branches": stop_and_branch,
+    "integer powers": lambda x, y: x**3 + y**-2 + x**0 + (-x) ** 5,
+    "a comparison as a number": lambda x, y: (x > y) * x + (x < y) * y,
+    "a sum of products with comparisons": lambda x, y: x * (y > 1.0) - (x > 1.0) * 2.0,
+}
+
+
+@pytest.mark.parametrize("name", NATIVE_FUNCTIONS)
+def test_gradients_are_native_too(name: str) -> None:
+    f = NATIVE_FUNCTIONS[name]
+    fast = wg.compile(f, argnums=(0, 1))
+    plain = wg.value_and_grad(f, argnums=(0, 1))
+    for args in [(1.5, 2.5), (2.5, 0.5), (0.5, 4.0), (1.5, 2.5), (-1.5, 0.25), (2.5, 0.5), (0.5, 4.0)]:
+        np.testing.assert_allclose(
+            flatten(fast.value_and_grad(*args))[0], flatten(plain(*args))[0], rtol=1e-14, atol=1e-300
+        )
+        assert_same(fast(*args), fast.value_and_grad(*args)[0])
+    variants = fast.info.variants
+
+    assert {(variant.tier, variant.reason) for variant in variants} == {("stencils", "")}
+    assert not any(isinstance(tree.recent.replay._pulled, InterpreterReplay) for tree in fast._cache.trees.values())

@@ -237,7 +237,8 @@ class RecordedVariant:
     @property
     def hits(self) -> int:
         """The number of calls that the recording answered."""
-        return self._python_hits + sum([program.hits for program in tuple(self.programs.values())])
+        native_hits: int = sum([program.hits for program in tuple(self.programs.values())])
+        return self._python_hits + native_hits
 
     def count_hit(self) -> None:
         """Count a call that the recording answered in Python."""

@@ -25,7 +25,7 @@ from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_r
 from wiregrad.ir import CircuitGraph
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
-from wiregrad.passes import drop_gradient_stops, expand, sweep_backward
+from wiregrad.passes import drop_gradient_stops, expand, gradient_circuit, sweep_backward
 from wiregrad.passes.differentiation import SilentWatcher
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class NativeReplay:
     def gradient_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to a tuple of the result and its gradient, once it is compiled."""
         code = self._pulled
-        return None if isinstance(code, InterpreterReplay | _TypedBuiltin) else code
+        return None if isinstance(code, InterpreterReplay | _TypedBuiltin | _CheckedBuiltin) else code
 
     def make_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
@@ -201,7 +201,45 @@ def _compile_gradient(recording: CertifiedRecording, *, numpy_numbers: bool) -> 
     try:
         return _compile_replay(recording, gradient=True, numpy_numbers=numpy_numbers)[0]
     except NotNativeError as error:
-        return InterpreterReplay(recording, str(error))
+        stopped = _compile_stopped_gradient(recording, numpy_numbers=numpy_numbers)
+        return InterpreterReplay(recording, str(error)) if stopped is None else stopped
+
+
+def _compile_stopped_gradient(recording: CertifiedRecording, *, numpy_numbers: bool) -> Callable[..., Any] | None:
+    """Return the gradient of a circuit with `stop_gradient`, which native code cannot differentiate by itself.
+
+    The circuit of the gradient needs the stopped nodes as values only, so it can be compiled. None if it cannot.
+    """
+    circuit = recording.circuit
+    assert circuit is not None
+    try:
+        backward = drop_gradient_stops(gradient_circuit(circuit.with_output(circuit.outputs[0])))
+        count = 1 + len(circuit.inputs)
+        if backward.inputs != circuit.inputs or len(backward.outputs) != count:
+            return None
+        program = tiers.build_program(backward, None)
+        if program.initial.dtype != np.float64 or _find_result_types(circuit, recording, gradient=True) is not None:
+            return None
+        made = builtin_calls.make_replay_builtin(program, count, b"", gradient=False, numpy_numbers=numpy_numbers)
+        if not recording.expected:
+            return made
+        checks = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)[0]
+    except WiregradError:
+        return None
+    return _CheckedBuiltin(checks, made)
+
+
+class _CheckedBuiltin:
+    """A builtin without checks, and the one that makes them."""
+
+    def __init__(self, checks: Callable[..., Any], made: Callable[..., Any]) -> None:
+        self._checks = checks
+        self._made = made
+
+    def __call__(self, *inputs: object) -> Any:
+        """Return the results, or what the checks return where one fails."""
+        results = self._checks(*inputs)
+        return results if type(results) is int or results is None else self._made(*inputs)
 
 
 def _compile_replay(

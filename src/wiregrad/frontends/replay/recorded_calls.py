@@ -443,8 +443,7 @@ class _ParserText:
         kind = type(item)
         if is_plain_array(item):
             self._read_array(name, item)
-            return
-        if kind is float or kind is np.float64:
+        elif kind is float or kind is np.float64:
             self.kinds["float" if kind is float else "float64"].append(name)
             self.numbers.append(name)
         elif kind in COMPARED_TYPES:
