@@ -422,7 +422,7 @@ def use_many_ways(value: Any) -> None:
     assert leaf.grad is not None
 
 
-@pytest.mark.parametrize("rounds", [2_000, pytest.param(200_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [800, pytest.param(200_000, marks=pytest.mark.full)])
 def test_no_memory_is_lost_on_any_path(rounds: int) -> None:
     start = wg.Value(0.5)
     for _ in range(300):
@@ -436,7 +436,7 @@ def test_no_memory_is_lost_on_any_path(rounds: int) -> None:
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
 
-    assert grown < 200_000
+    assert grown < min(100 * rounds, 200_000)
 
 
 def test_an_interrupt_leaves_a_recording_that_goes_on() -> None:
