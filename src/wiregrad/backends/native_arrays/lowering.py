@@ -47,7 +47,7 @@ CONSTANT_DATA = "constant"
 
 @dataclass(eq=False)
 class Storage:
-    """One block of memory that holds a C-contiguous array."""
+    """One block of memory that holds an array, in C order or with its axes in another order."""
 
     size: int
     """The number of elements."""
@@ -113,9 +113,50 @@ def cover_storage(storage: Storage, shape: tuple[int, ...]) -> StridedArray:
     return StridedArray(storage, 0, shape, contiguous_strides(shape))
 
 
-def new_array(kind: WireType) -> StridedArray:
-    """Return an array with a new storage in the workspace."""
-    return cover_storage(Storage(prod(kind.shape), kind.dtype), kind.shape)
+def new_array(kind: WireType, order: Sequence[int] | None = None) -> StridedArray:
+    """Return an array with a new storage in the workspace, its axes in C order or another, outermost first.
+
+    >>> new_array(WireType(np.dtype(float), (2, 3, 4)), (1, 2, 0)).strides
+    (1, 8, 2)
+    """
+    storage = Storage(prod(kind.shape), kind.dtype)
+    if order is None:
+        return cover_storage(storage, kind.shape)
+    strides = [0] * len(kind.shape)
+    for axis, stride in zip(order, contiguous_strides([kind.shape[axis] for axis in order]), strict=True):
+        strides[axis] = stride
+    return StridedArray(storage, 0, kind.shape, tuple(strides))
+
+
+def find_axis_order(array: StridedArray) -> tuple[int, ...] | None:
+    """Return the axes of an array from the longest stride to the shortest; None if that is C order.
+
+    >>> find_axis_order(StridedArray(Storage(24, np.dtype(float)), 0, (2, 3, 4), (1, 8, 2)))
+    (1, 2, 0)
+    """
+    lengths = [abs(stride) if length > 1 else None for stride, length in zip(array.strides, array.shape, strict=True)]
+    # An axis of length 1 goes with the axis before it, so that it does not count as a change of the order.
+    last = 0 if not lengths else max((each for each in lengths if each is not None), default=0)
+    for axis, each in enumerate(lengths):
+        last = lengths[axis] = last if each is None else each
+    order = tuple(sorted(range(len(lengths)), key=lambda axis: (-(lengths[axis] or 0), axis)))
+    return None if order == tuple(range(len(order))) else order
+
+
+def order_like_source(source: StridedArray, place: StridedArray, target: StridedArray) -> tuple[int, ...] | None:
+    """Return the order of a target's axes in which elements lie as in the source they come from; None if in C order.
+
+    `place` has the source's shape, and says by strides of the target, which is in C order, where each element goes.
+    """
+    reach = [0] * len(target.shape)
+    for length, own, step in zip(source.shape, source.strides, place.strides, strict=True):
+        along = [axis for axis, n in enumerate(target.shape) if n > 1 and target.strides[axis] <= abs(step)]
+        if length > 1 and step and along:
+            axis = along[0]
+            reach[axis] = min(reach[axis] or abs(own), abs(own))
+    if not all(reach[axis] for axis, n in enumerate(target.shape) if n > 1):
+        return None
+    return find_axis_order(target._replace(strides=tuple(reach)))
 
 
 def _hollow_view(array: StridedArray, memory: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -212,12 +253,15 @@ class LoopAxes(NamedTuple):
 def merge_axes_for_loops(
     shape: tuple[int, ...], strides: Sequence[tuple[int, ...]], *, in_order: bool = False
 ) -> LoopAxes:
-    """Return the fewest loops that visit the elements in C order: axes that all arrays pass evenly become one.
+    """Return the fewest loops that visit the elements: axes that all arrays pass evenly become one.
 
-    With `in_order` the first axis stays a loop of its own, around at least one other.
+    The order of the loops is the one that suits the strides best (`_order_loops`). With `in_order` the first axis stays
+    a loop of its own, around at least one other.
 
     >>> merge_axes_for_loops((2, 3, 4), [(12, 4, 1), (0, 4, 1)])
     LoopAxes(lengths=(2, 12), strides=((12, 1), (0, 1)))
+    >>> merge_axes_for_loops((4, 3, 2), [(1, 8, 4)])
+    LoopAxes(lengths=(24,), strides=((1,),))
     >>> merge_axes_for_loops((4,), [(1,)], in_order=True)
     LoopAxes(lengths=(4, 1), strides=((1, 0),))
     """
@@ -227,19 +271,40 @@ def merge_axes_for_loops(
         return LoopAxes(
             lengths, tuple((each[0], *(rest or (0,))) for each, rest in zip(strides, inner.strides, strict=True))
         )
-    merged: list[int] = []
-    steps: list[list[int]] = []
-    for axis, length in enumerate(shape):
-        if length == 1:
-            continue
-        own = [each[axis] for each in strides]
-        if merged and all(outer == inner * length for outer, inner in zip(steps[-1], own, strict=True)):
-            merged[-1] *= length
-            steps[-1] = own
+    loops = _join_loops([(n, [each[axis] for each in strides]) for axis, n in enumerate(shape) if n != 1])
+    loops = _join_loops(_order_loops(loops))
+    return LoopAxes(
+        tuple(n for n, _ in loops), tuple(tuple(steps[k] for _, steps in loops) for k in range(len(strides)))
+    )
+
+
+_Loop = tuple[int, list[int]]
+"""The length of a loop, and the stride of each array along it."""
+
+
+def _join_loops(loops: Sequence[_Loop]) -> list[_Loop]:
+    """Join neighbouring loops that all arrays pass evenly."""
+    joined: list[_Loop] = []
+    for n, steps in loops:
+        if joined and all(outer == inner * n for outer, inner in zip(joined[-1][1], steps, strict=True)):
+            joined[-1] = (joined[-1][0] * n, steps)
         else:
-            merged.append(length)
-            steps.append(own)
-    return LoopAxes(tuple(merged), tuple(tuple(step[k] for step in steps) for k in range(len(strides))))
+            joined.append((n, steps))
+    return joined
+
+
+def _order_loops(loops: Sequence[_Loop]) -> list[_Loop]:
+    """Return loops with the cheapest one innermost, and the others from long strides to short ones."""
+    if len(loops) < 2:
+        return list(loops)
+    inner = min(reversed(range(len(loops))), key=lambda k: _estimate_cost(*loops[k]))
+    others = [loop for k, loop in enumerate(loops) if k != inner]
+    return [*sorted(others, key=lambda loop: -sum(map(abs, loop[1]))), loops[inner]]
+
+
+def _estimate_cost(n: int, steps: Sequence[int]) -> float:
+    """Return what an element costs if a loop is the innermost one: strided vectors cost most, then beginning a loop."""
+    return sum(0.0 if step == 0 else 0.1 if step == 1 else 1.0 for step in steps) + 2.0 * len(steps) / n
 
 
 MAX_GROUP_OPS = 64
@@ -249,6 +314,10 @@ MAX_TABLE_ELEMENTS = 1 << 22
 
 NATIVE_DTYPES = "df?"
 """The dtypes that native code computes with, as NumPy's characters."""
+
+
+NAN_PASSING_OPS = frozenset(["add", "subtract", "multiply", "divide"])
+"""Ops that return NaN whenever an operand is NaN; slopes that are undefined are products with NaN."""
 
 
 @dataclass(eq=False)
@@ -418,6 +487,8 @@ class _CircuitLowering:
         types: list[WireType] = []
         for node in self.circuit.columns.outputs.tolist():
             value = self.values[node]
+            if value.array is None and value.group is not None:
+                self._store_in_c_order(value)
             array = None if value.number is not None else self._in_memory(value)
             if array is None or not array.is_whole_storage or array.storage.role != WORKSPACE:
                 array = self._copy_to_new(value)
@@ -453,6 +524,8 @@ class _CircuitLowering:
             or not all(value.kind.dtype.char in NATIVE_DTYPES for value in operands)
         ):
             return None
+        if op.name in NAN_PASSING_OPS and any(_is_nan(value.number) for value in operands):
+            return LoweredValue(kind, number=kind.dtype.type(np.nan))
         forms = tuple(
             SlotForm(slot, WireType(value.kind.dtype)) if value.number is None else _number_form(value)
             for slot, value in enumerate(operands)
@@ -505,7 +578,7 @@ class _CircuitLowering:
     def _in_memory(self, value: LoweredValue) -> StridedArray:
         """Return the array of a value, which is stored first if it has none."""
         if value.array is None:
-            value.array = new_array(value.kind)
+            value.array = self._plan_array(value)
             if value.number is not None:
                 value.array.storage.fill = value.number
             else:
@@ -513,6 +586,21 @@ class _CircuitLowering:
                 value.ready = value.group.stage + 1
                 value.group.stores.append(GroupStore(value.position, value.array))
         return value.array
+
+    def _store_in_c_order(self, value: LoweredValue) -> None:
+        """Store a value of a group in a new array in C order."""
+        assert value.group is not None
+        value.array = new_array(value.kind)
+        value.ready = value.group.stage + 1
+        value.group.stores.append(GroupStore(value.position, value.array))
+
+    def _plan_array(self, value: LoweredValue) -> StridedArray:
+        """Return a new array for a value, its axes in the order of what the value is computed from."""
+        if value.group is None:
+            return new_array(value.kind)
+        orders = [find_axis_order(load) for load in value.group.loads if _is_spread_out(load)]
+        others = [order for order in orders if order is not None]
+        return new_array(value.kind, max(others, key=others.count) if 2 * len(others) >= len(orders) > 0 else None)
 
     def _ready_stage(self, *values: LoweredValue) -> int:
         """Return the first stage in which these values can be read from memory."""
@@ -613,10 +701,14 @@ class _CircuitLowering:
         if kind.dtype.kind != "f" or not filled or not all(each.dtype == kind.dtype for each in types):
             return None
         target = new_array(kind)
-        places = [find_targets(op, types, slot, target) for slot in filled]
-        if any(place is None for place in places):
+        found = self._find_places(op, types, filled, target)
+        if found is None:
             return None
-        found = [place for place in places if place is not None]
+        largest = max(range(len(filled)), key=lambda k: found[k].size)
+        order = order_like_source(self._preview(operands[filled[largest]]), found[largest], target)
+        if order is not None:
+            target = new_array(kind, order)
+            found = self._find_places(op, types, filled, target) or found
         adds = not all(map(names_elements_once, found))
         if adds and len(found) > 1:
             return None
@@ -625,6 +717,18 @@ class _CircuitLowering:
         step = lower_to_c(derive_step_form(TABLE["add"], (kind.dtype, kind.dtype))) if adds else None
         ready = max(self._store_at(operands[slot], place, step) for slot, place in zip(filled, found, strict=True))
         return LoweredValue(kind, array=target, ready=ready)
+
+    def _find_places(
+        self, op: Linear, types: Sequence[WireType], slots: Sequence[int], target: StridedArray
+    ) -> list[StridedArray] | None:
+        """Return where the elements of each operand go; None if no strides describe it."""
+        places = [find_targets(op, types, slot, target) for slot in slots]
+        found = [place for place in places if place is not None]
+        return found if len(found) == len(places) else None
+
+    def _preview(self, value: LoweredValue) -> StridedArray:
+        """Return the array of a value, or one of the layout that it would have in memory."""
+        return self._plan_array(value) if value.array is None else value.array
 
     def _lower_table(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op that moves or adds up elements as a table of constant indices says."""
@@ -680,6 +784,10 @@ class _CircuitLowering:
         place = find_targets(total, [value.kind], 0, target)
         if neutral is None or place is None:
             return None
+        order = order_like_source(self._preview(value), place, target)
+        if order is not None:
+            target = new_array(kind, order)
+            place = find_targets(total, [value.kind], 0, target) or place
         step = lower_to_c(derive_step_form(op.step, (kind.dtype, value.kind.dtype)))
         target.storage.fill = neutral
         return LoweredValue(kind, array=target, ready=self._store_at(value, place, step, neutral))
@@ -769,6 +877,15 @@ def _may_be_view(op: Op, operands: Sequence[LoweredValue], kind: WireType) -> bo
     if len(operands) != 1 or operands[0].kind.dtype != kind.dtype:
         return False
     return (isinstance(op, Linear) and op.moves) or (isinstance(op, Blocking) and operands[0].kind == kind)
+
+
+def _is_spread_out(array: StridedArray) -> bool:
+    """Return whether no axis of an array stands still."""
+    return all(stride or length == 1 for stride, length in zip(array.strides, array.shape, strict=True))
+
+
+def _is_nan(number: Any) -> bool:
+    return isinstance(number, float | np.floating) and bool(np.isnan(number))
 
 
 def _number_form(value: LoweredValue) -> Form:
