@@ -381,6 +381,17 @@ class MatrixProduct:
     a: StridedArray
     b: StridedArray
     target: StridedArray
+    adds: bool = False
+    """Whether it is added to what the target holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeferredCopy:
+    """A copy that makes an array contiguous, which is not done before somebody reads it."""
+
+    stage: int
+    source: StridedArray
+    target: StridedArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -435,6 +446,183 @@ class LoweredCircuit:
     nodes: int
 
 
+MIN_BLOCKED_BYTES = 1 << 18
+"""A factor or product of at least this size is computed in blocks where it is needed only in passing."""
+BLOCK_BYTES = 1 << 17
+"""The size of a block; blocks stay in the cache of one core."""
+MAX_BLOCKS = 512
+"""Maximum number of blocks, each of which is an instruction or two; larger arrays have larger blocks."""
+
+
+def _count_in_block(length: int, nbytes: int) -> int:
+    """Return how many indices of an axis make a block, for an axis of some length and bytes per index."""
+    return min(length, max(1, BLOCK_BYTES // nbytes, -(-length // MAX_BLOCKS)))
+
+
+def _turn_matrix(matrix: StridedArray) -> StridedArray:
+    return matrix._replace(shape=matrix.shape[::-1], strides=matrix.strides[::-1])
+
+
+def slice_axis(array: StridedArray, axis: int, start: int, stop: int) -> StridedArray:
+    """Return the slices from `start` to `stop` along an axis."""
+    shape = (*array.shape[:axis], stop - start, *array.shape[axis + 1 :])
+    return array._replace(start=array.start + start * array.strides[axis], shape=shape)
+
+
+def split_rows(matrix: StridedArray, lengths: Sequence[int], order: Sequence[int] | None) -> StridedArray:
+    """Return a matrix with its row axis as several axes of these lengths; the rows are in C order or in another one.
+
+    >>> matrix = cover_storage(Storage(24, np.dtype(float)), (12, 2))
+    >>> split_rows(matrix, (4, 3), (1, 0))[2:]
+    ((4, 3, 2), (2, 8, 1))
+    """
+    places = tuple(range(len(lengths))) if order is None else tuple(order)
+    strides = [0] * len(lengths)
+    for axis, stride in zip(places, contiguous_strides([lengths[axis] for axis in places]), strict=True):
+        strides[axis] = stride * matrix.strides[0]
+    return matrix._replace(shape=(*lengths, matrix.shape[1]), strides=(*strides, matrix.strides[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class PackingPlan:
+    """How a factor with several axes is packed as a matrix, in blocks along one of them.
+
+    The axes that number the rows or the columns, whichever the block axis belongs to, keep their order; the others, the
+    inner axes, are ordered by the strides of the source.
+    """
+
+    source: StridedArray
+    outer_axes: tuple[int, ...]
+    """The axes of rows or columns that the block axis belongs to."""
+    inner_axes: tuple[int, ...]
+    """The other axes, in their order in the matrix."""
+    packed_inner: tuple[int, ...]
+    """The same axes, in the order in which they are packed."""
+    splits_rows: bool
+    """Whether a block has some of the rows, and not some of the columns."""
+    block_axis: int
+    step: int
+    order: tuple[int, ...]
+    """All axes in the order of the packed array, outermost first."""
+
+    @property
+    def length(self) -> int:
+        """The length of the block axis."""
+        return self.source.shape[self.block_axis]
+
+    @property
+    def rows_per_index(self) -> int:
+        """The number of rows, or columns, for each index of the block axis."""
+        return prod(self.list_lengths(self.outer_axes)) // self.length
+
+    @property
+    def is_permuted(self) -> bool:
+        """Whether the inner axes are packed in another order."""
+        return self.packed_inner != self.inner_axes
+
+    def count_per_index(self) -> int:
+        """Return the number of elements for each index of the block axis."""
+        return self.source.size // self.length
+
+    def list_lengths(self, axes: Sequence[int]) -> list[int]:
+        """Return the lengths of axes."""
+        return [self.source.shape[axis] for axis in axes]
+
+    def list_inner_order(self) -> list[int]:
+        """Return the order of the inner axes when packed, as positions among them."""
+        return [self.inner_axes.index(axis) for axis in self.packed_inner]
+
+    def lay_out(self, storage: Storage, shape: tuple[int, ...]) -> StridedArray:
+        """Return the packed array of a block of some shape."""
+        strides = [0] * len(shape)
+        for axis, stride in zip(self.order, contiguous_strides([shape[axis] for axis in self.order]), strict=True):
+            strides[axis] = stride
+        return StridedArray(storage, 0, shape, tuple(strides))
+
+    def flatten(self, packed: StridedArray) -> StridedArray:
+        """Return a packed block as a matrix."""
+        sides = [
+            (prod(packed.shape[axis] for axis in axes), packed.strides[axes[-1]])
+            for axes in (self.outer_axes, self.packed_inner)
+        ]
+        (m, m_stride), (k, k_stride) = sides if self.splits_rows else sides[::-1]
+        return StridedArray(packed.storage, 0, (m, k), (m_stride, k_stride))
+
+
+def plan_packing(copy: DeferredCopy, matrix: StridedArray) -> PackingPlan | None:
+    """Plan how to pack a factor of a product, which is the copy or its transpose, as a matrix; None if it is neither."""
+    shape = copy.source.shape
+    m, k = matrix.shape
+    turned = matrix.strides == (1, m)
+    if matrix.start or not (turned or matrix.strides == (k, 1)) or min(m, k) < 2:
+        return None
+    first = next((p for p in range(1, len(shape)) if prod(shape[:p]) == (k if turned else m)), None)
+    if first is None:
+        return None
+    axes = tuple(range(len(shape)))
+    groups = (axes[:first], axes[first:])
+    leads = [next(axis for axis in group if shape[axis] > 1) for group in groups]
+    which = max((0, 1), key=lambda side: abs(copy.source.strides[leads[side]]))
+    outer, inner = groups[which], groups[1 - which]
+    packed = tuple(sorted(inner, key=lambda axis: -abs(copy.source.strides[axis]) if shape[axis] > 1 else -(1 << 60)))
+    orders = ((*outer, *packed), (*packed, *outer))
+    order = min(orders, key=lambda each: _estimate_packing(copy.source, each))
+    length = shape[leads[which]]
+    step = _count_in_block(length, copy.target.storage.nbytes // length)
+    return PackingPlan(copy.source, outer, inner, packed, (which == 0) != turned, leads[which], step, order)
+
+
+def _estimate_packing(source: StridedArray, order: Sequence[int]) -> float:
+    """Return what copying an element costs if the target has its axes in some order."""
+    target = new_array(WireType(source.dtype, source.shape), order)
+    axes = merge_axes_for_loops(source.shape, [source.strides, target.strides])
+    return _estimate_cost(axes.lengths[-1], [strides[-1] for strides in axes.strides])
+
+
+@dataclass(frozen=True, eq=False)
+class ProductBlocks:
+    """How a product is computed in blocks of rows, and read from a block."""
+
+    view: StridedArray
+    """The elements of one block, as their reader sees them, with all indices of a block along the first axis."""
+    length: int
+    step: int
+    rows: int
+    """The number of rows of the product for each index of the first axis."""
+    column_lengths: tuple[int, ...]
+    column_order: tuple[int, ...] | None
+    """The axes that number the columns, and the order in which they are computed; None if as they are."""
+
+
+def plan_product_blocks(product: MatrixProduct, view: StridedArray) -> ProductBlocks | None:
+    """Plan a product that is read through a view by blocks of the view's first axis; None if they mix rows."""
+    n = product.target.shape[-1]
+    lead = view.strides[0] if view.shape else 0
+    rest = list(zip(view.shape[1:], view.strides[1:], strict=True))
+    if len(product.target.shape) != 2 or lead <= 0 or lead % n or any(stride < 0 for _, stride in rest):
+        return None
+    reach = view.start + sum((length - 1) * stride for length, stride in rest)
+    rows = lead // n
+    if view.shape[0] * rows != product.target.shape[0] or reach >= lead:
+        return None
+    columns = [axis for axis in range(1, len(view.shape)) if 0 < view.strides[axis] < n and view.shape[axis] > 1]
+    columns.sort(key=lambda axis: -view.strides[axis])
+    lengths = tuple(view.shape[axis] for axis in columns)
+    strides = list(view.strides)
+    order: tuple[int, ...] | None = None
+    if view.start == 0 and tuple(view.strides[axis] for axis in columns) == contiguous_strides(lengths):
+        if prod(lengths) == n:
+            order = tuple(sorted(range(len(lengths)), key=lambda k: lengths[k]))
+    if order is not None:
+        for k, stride in zip(order, contiguous_strides([lengths[k] for k in order]), strict=True):
+            strides[columns[k]] = stride
+    length = view.shape[0]
+    step = _count_in_block(length, rows * n * view.dtype.itemsize)
+    storage = Storage(step * rows * n, view.dtype)
+    block = StridedArray(storage, view.start, (step, *view.shape[1:]), tuple(strides))
+    return ProductBlocks(block, length, step, rows, lengths, order)
+
+
 def lower_circuit(circuit: CircuitGraph) -> LoweredCircuit:
     """Lower a circuit to steps."""
     return _CircuitLowering(circuit).lower_all()
@@ -450,6 +638,8 @@ class _CircuitLowering:
         self.arguments: list[Storage] = []
         self.constants: list[tuple[Storage, NDArray[Any]]] = []
         self._open_groups: dict[tuple[int, tuple[int, ...]], LoopGroup] = {}
+        self._deferred: dict[Storage, DeferredCopy | MatrixProduct] = {}
+        """What has yet to be written into a storage; readers that want all of it call `_in_memory`."""
 
     def lower_all(self) -> LoweredCircuit:
         """Lower every node, and copy to the results what is not computed in their place."""
@@ -577,6 +767,21 @@ class _CircuitLowering:
 
     def _in_memory(self, value: LoweredValue) -> StridedArray:
         """Return the array of a value, which is stored first if it has none."""
+        array = self._locate(value)
+        self._settle(array.storage)
+        return array
+
+    def _settle(self, storage: Storage) -> None:
+        """Append the step that writes a storage, if it was deferred."""
+        deferred = self._deferred.pop(storage, None)
+        if isinstance(deferred, MatrixProduct):
+            self.steps.append(deferred)
+        elif deferred is not None:
+            group = self._group_for(deferred.stage, deferred.source.shape)
+            group.stores.append(GroupStore(group.load(deferred.source), deferred.target))
+
+    def _locate(self, value: LoweredValue) -> StridedArray:
+        """Return the array of a value, which may have yet to be written."""
         if value.array is None:
             value.array = self._plan_array(value)
             if value.number is not None:
@@ -605,7 +810,7 @@ class _CircuitLowering:
     def _ready_stage(self, *values: LoweredValue) -> int:
         """Return the first stage in which these values can be read from memory."""
         for value in values:
-            self._in_memory(value)
+            self._locate(value)
         return max((value.ready for value in values), default=0)
 
     def _home_group(self, value: LoweredValue) -> LoopGroup:
@@ -635,11 +840,13 @@ class _CircuitLowering:
         return target
 
     def _make_contiguous(self, value: LoweredValue) -> LoweredValue:
-        array = self._in_memory(value)
-        if array.is_contiguous:
+        """Return a value with a contiguous array, which is a copy, not yet written, if it had another."""
+        if self._locate(value).is_contiguous:
             return value
-        copy = self._copy_to_new(value)
-        return LoweredValue(value.kind, array=copy, ready=self._ready_stage(value) + 1)
+        source = self._in_memory(value)
+        copy = DeferredCopy(value.ready, source, new_array(value.kind))
+        self._deferred[copy.target.storage] = copy
+        return LoweredValue(value.kind, array=copy.target, ready=value.ready + 1)
 
     def _lower_array_op(self, op: Op, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op on whole arrays in the first way that its record allows."""
@@ -686,7 +893,7 @@ class _CircuitLowering:
             value = self._make_contiguous(value)
         elif array is None:
             return None
-        array = view_through(op, self._in_memory(value))
+        array = view_through(op, self._locate(value))
         if array is None or array.shape != kind.shape:
             return None
         return LoweredValue(kind, array=array, ready=self._ready_stage(value))
@@ -712,11 +919,59 @@ class _CircuitLowering:
         adds = not all(map(names_elements_once, found))
         if adds and len(found) > 1:
             return None
+        if adds:
+            ready = self._place_in_blocks(op, operands[filled[0]], types, filled[0], kind)
+            if ready is not None:
+                return ready
         covered = not adds and sum(place.size for place in found) == target.size
         target.storage.fill = None if covered else 0.0
         step = lower_to_c(derive_step_form(TABLE["add"], (kind.dtype, kind.dtype))) if adds else None
         ready = max(self._store_at(operands[slot], place, step) for slot, place in zip(filled, found, strict=True))
         return LoweredValue(kind, array=target, ready=ready)
+
+    def _place_in_blocks(
+        self, op: Linear, value: LoweredValue, types: Sequence[WireType], slot: int, kind: WireType
+    ) -> LoweredValue | None:
+        """Lower an op that adds up the elements of a large product, which is computed one block at a time.
+
+        The blocks are those of the first axis. The columns of the product are permuted so that the longest of the axes
+        that number them is the innermost one.
+        """
+        array = self._locate(value)
+        product = self._deferred.get(array.storage)
+        if not isinstance(product, MatrixProduct) or array.storage.nbytes < MIN_BLOCKED_BYTES:
+            return None
+        plan = plan_product_blocks(product, array)
+        if plan is None:
+            return None
+        b = product.b
+        if plan.column_order is not None:
+            columns = self._copy_permuted(
+                _turn_matrix(b), plan.column_lengths, plan.column_order, product.stage, order=(1, 0)
+            )
+            b = _turn_matrix(columns)
+        target = new_array(kind)
+        found = self._find_places(op, types, [slot], target)
+        source = plan.view._replace(shape=array.shape)
+        order = None if found is None else order_like_source(source, found[0], target)
+        if order is not None:
+            target = new_array(kind, order)
+            found = self._find_places(op, types, [slot], target)
+        if found is None:
+            return None
+        target.storage.fill = 0.0
+        step = lower_to_c(derive_step_form(TABLE["add"], (kind.dtype, kind.dtype)))
+        for first in range(0, plan.length, plan.step):
+            count = min(plan.step, plan.length - first)
+            rows = slice_first_axis(product.a, first * plan.rows, (first + count) * plan.rows)
+            block = cover_storage(plan.view.storage, (count * plan.rows, product.target.shape[1]))
+            self.steps.append(MatrixProduct(product.stage, rows, b, block))
+            group = LoopGroup(product.stage, (count, *array.shape[1:]))
+            view = slice_first_axis(plan.view, 0, count)
+            place = slice_first_axis(found[0], first, first + count)
+            group.stores.append(GroupStore(group.load(view), place, step))
+            self.steps.append(group)
+        return LoweredValue(kind, array=target, ready=product.stage + 1)
 
     def _find_places(
         self, op: Linear, types: Sequence[WireType], slots: Sequence[int], target: StridedArray
@@ -856,13 +1111,79 @@ class _CircuitLowering:
         if not compile_matrix_product(kind.dtype.char):
             return None
         factors = [
-            value if _is_matrix_layout(self._in_memory(value)) else self._make_contiguous(value) for value in operands
+            value if _is_matrix_layout(self._locate(value)) else self._make_contiguous(value) for value in operands
         ]
         stage = self._ready_stage(*factors)
         target = new_array(kind)
-        a, b = (self._in_memory(value) for value in factors)
-        self.steps.append(MatrixProduct(stage, a, b, target))
-        return LoweredValue(kind, array=target, ready=stage + 1)
+        a, b = (self._locate(value) for value in factors)
+        ready = None if batch else self._multiply_in_blocks(a, b, target, stage)
+        if ready is None:
+            self._settle(a.storage)
+            self._settle(b.storage)
+            self._deferred[target.storage] = MatrixProduct(stage, a, b, target)
+        return LoweredValue(kind, array=target, ready=ready or stage + 1)
+
+    def _multiply_in_blocks(self, a: StridedArray, b: StridedArray, target: StridedArray, stage: int) -> int | None:
+        """Lower a product with a large factor that would have to be copied first, such as the windows of pictures.
+
+        A block of the factor at a time is copied to a small array that stays in the cache, and multiplied there.
+        Returns the stage in which the product can be read; None if no factor is of this kind.
+        """
+        for left, right, out in ((a, b, target), tuple(map(_turn_matrix, (b, a, target)))):
+            copy = self._deferred.get(left.storage)
+            if isinstance(copy, DeferredCopy) and copy.target.storage.nbytes >= MIN_BLOCKED_BYTES:
+                plan = plan_packing(copy, left)
+                if plan is not None:
+                    self._settle(right.storage)
+                    return self._append_packed_product(plan, right, out, stage)
+        return None
+
+    def _append_packed_product(self, plan: PackingPlan, right: StridedArray, out: StridedArray, stage: int) -> int:
+        """Append the steps of a product whose left factor is packed in blocks; return when it can be read."""
+        result = out
+        if plan.is_permuted and plan.splits_rows:
+            right = self._copy_permuted(right, plan.list_lengths(plan.inner_axes), plan.list_inner_order(), stage)
+        elif plan.is_permuted:
+            result = new_array(WireType(out.dtype, out.shape))
+        scratch = Storage(plan.step * plan.count_per_index(), out.dtype)
+        for first in range(0, plan.length, plan.step):
+            count = min(plan.step, plan.length - first)
+            source = slice_axis(plan.source, plan.block_axis, first, first + count)
+            packed = plan.lay_out(scratch, source.shape)
+            self._append_copy(stage, source, packed)
+            left = plan.flatten(packed)
+            begin, end = (each * plan.rows_per_index for each in (first, first + count))
+            if plan.splits_rows:
+                product = MatrixProduct(stage, left, right, slice_first_axis(result, begin, end))
+            else:
+                product = MatrixProduct(stage, left, slice_first_axis(right, begin, end), result, adds=first > 0)
+            self.steps.append(product)
+        if result is out:
+            return stage + 1
+        lengths = plan.list_lengths(plan.inner_axes)
+        self._append_copy(
+            stage + 1, split_rows(result, lengths, plan.list_inner_order()), split_rows(out, lengths, None)
+        )
+        return stage + 2
+
+    def _append_copy(self, stage: int, source: StridedArray, target: StridedArray) -> None:
+        """Append a loop of its own that copies one array to another of the same shape."""
+        group = LoopGroup(stage, source.shape)
+        group.stores.append(GroupStore(group.load(source), target))
+        self.steps.append(group)
+
+    def _copy_permuted(
+        self,
+        matrix: StridedArray,
+        lengths: Sequence[int],
+        row_order: Sequence[int],
+        stage: int,
+        order: tuple[int, int] = (0, 1),
+    ) -> StridedArray:
+        """Return a copy of a matrix whose rows, which are numbered by several axes, are in another order of these."""
+        target = new_array(WireType(matrix.dtype, matrix.shape), order)
+        self._append_copy(stage, split_rows(matrix, lengths, None), split_rows(target, lengths, row_order))
+        return target
 
     def _call_interpreter(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         stage = self._ready_stage(*operands)
