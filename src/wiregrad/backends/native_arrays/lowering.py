@@ -432,6 +432,8 @@ class LoweredValue:
     group: LoopGroup | None = None
     position: int = 0
     """The number of the value in its group."""
+    read_once: bool = False
+    """Whether it is a product, or a view of one, that nothing but the next node reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -551,6 +553,9 @@ class PackingPlan:
 
 def plan_packing(copy: DeferredCopy, matrix: StridedArray) -> PackingPlan | None:
     """Plan how to pack a factor of a product, which is the copy or its transpose, as a matrix; None if it is neither."""
+    if names_elements_once(copy.source):
+        # One copy for all readers costs less, unless it is larger than what it is made of.
+        return None
     shape = copy.source.shape
     m, k = matrix.shape
     turned = matrix.strides == (1, m)
@@ -644,6 +649,7 @@ class _CircuitLowering:
     def lower_all(self) -> LoweredCircuit:
         """Lower every node, and copy to the results what is not computed in their place."""
         constants = self.circuit.constants()
+        readers = self._count_readers()
         for row in self.circuit.rows():
             kind = self.circuit.type_of(row.node)
             if row.op is INPUT:
@@ -654,11 +660,25 @@ class _CircuitLowering:
                 self.values.append(self._place_constant(np.asarray(constants[row.node]), kind))
             else:
                 operands = [self.values[source] for source in row.sources]
-                self.values.append(self._lower_node(row, operands, kind))
+                value = self._lower_node(row, operands, kind)
+                if value.array is not None and value.array.storage in self._deferred:
+                    product = row.op is TABLE["matmul"] or all(operand.read_once for operand in operands)
+                    value.read_once = product and readers[row.node] == 1
+                self.values.append(value)
         results, types = self._place_results()
         order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
         steps = [self.steps[k] for k in order]
         return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
+
+    def _count_readers(self) -> list[int]:
+        """Return how many nodes read each node; an output counts as one more."""
+        counts = [0] * self.circuit.size
+        for row in self.circuit.rows():
+            for source in row.sources:
+                counts[source] += 1
+        for node in self.circuit.columns.outputs.tolist():
+            counts[node] += 1
+        return counts
 
     def _place_constant(self, data: NDArray[Any], kind: WireType) -> LoweredValue:
         number = find_uniform_value(data) if kind.dtype.char in NATIVE_DTYPES else None
@@ -939,7 +959,8 @@ class _CircuitLowering:
         """
         array = self._locate(value)
         product = self._deferred.get(array.storage)
-        if not isinstance(product, MatrixProduct) or array.storage.nbytes < MIN_BLOCKED_BYTES:
+        is_large = value.read_once and array.storage.nbytes >= MIN_BLOCKED_BYTES
+        if not isinstance(product, MatrixProduct) or not is_large:
             return None
         plan = plan_product_blocks(product, array)
         if plan is None:
