@@ -825,7 +825,7 @@ class _CircuitLowering:
             return new_array(value.kind)
         orders = [find_axis_order(load) for load in value.group.loads if _is_spread_out(load)]
         others = [order for order in orders if order is not None]
-        return new_array(value.kind, max(others, key=others.count) if 2 * len(others) >= len(orders) > 0 else None)
+        return new_array(value.kind, max(others, key=others.count) if 2 * len(others) > len(orders) else None)
 
     def _ready_stage(self, *values: LoweredValue) -> int:
         """Return the first stage in which these values can be read from memory."""
@@ -957,10 +957,11 @@ class _CircuitLowering:
         The blocks are those of the first axis. The columns of the product are permuted so that the longest of the axes
         that number them is the innermost one.
         """
-        array = self._locate(value)
+        array = value.array
+        if array is None or not value.read_once or array.storage.nbytes < MIN_BLOCKED_BYTES:
+            return None
         product = self._deferred.get(array.storage)
-        is_large = value.read_once and array.storage.nbytes >= MIN_BLOCKED_BYTES
-        if not isinstance(product, MatrixProduct) or not is_large:
+        if not isinstance(product, MatrixProduct):
             return None
         plan = plan_product_blocks(product, array)
         if plan is None:
