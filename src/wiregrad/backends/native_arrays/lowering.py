@@ -19,7 +19,7 @@ sum reads its gradient through a view with stride 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -628,6 +628,142 @@ def plan_product_blocks(product: MatrixProduct, view: StridedArray) -> ProductBl
     return ProductBlocks(block, length, step, rows, lengths, order)
 
 
+MIN_ROW_BYTES = 1 << 25
+"""Loops whose arrays have at least this size together run a few rows at a time; smaller arrays stay in the cache."""
+ROW_BLOCK_BYTES = 1 << 18
+MAX_ROW_BLOCKS = 256
+
+
+def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
+    """Return the steps with loops that follow each other cut along their first axis, so that rows stay in the cache.
+
+    Softmax, normalization and their gradients are several loops, because each reduction ends one. They all work on a
+    row at a time, so a few rows go through all loops before the next rows do. What is only needed in between has room
+    for these rows alone.
+    """
+    changed: list[StreamStep] = []
+    run: list[LoopGroup] = []
+    users = _count_users(steps)
+    for step in steps:
+        if isinstance(step, LoopGroup) and _find_row_storages([*run, step]) is not None:
+            run.append(step)
+            continue
+        changed += _cut_rows(run, users)
+        run = []
+        if isinstance(step, LoopGroup) and _find_row_storages([step]) is not None:
+            run = [step]
+        else:
+            changed.append(step)
+    return [*changed, *_cut_rows(run, users)]
+
+
+def _list_arrays(group: LoopGroup) -> list[StridedArray]:
+    return [*group.loads, *(store.target for store in group.stores)]
+
+
+def _count_users(steps: Sequence[StreamStep]) -> dict[Storage, int]:
+    """Return how many steps use each storage."""
+    counts: dict[Storage, int] = {}
+    for step in steps:
+        match step:
+            case LoopGroup():
+                arrays = _list_arrays(step)
+            case MatrixProduct():
+                arrays = [step.a, step.b, step.target]
+            case TableMove():
+                arrays = [step.source, step.table, step.target]
+            case InterpreterCall():
+                arrays = [*step.sources, step.target]
+        for storage in {array.storage for array in arrays}:
+            counts[storage] = counts.get(storage, 0) + 1
+    return counts
+
+
+def _find_row_storages(run: Sequence[LoopGroup]) -> set[Storage] | None:
+    """Return the storages that one loop of a run writes and another one uses, row by row.
+
+    None if the loops cannot be cut along their first axis: they differ in its length, one depends on the order of its
+    rounds, or they exchange elements between rows.
+    """
+    lengths = {group.shape[0] if group.shape else 1 for group in run}
+    if len(lengths) != 1 or min(lengths) < 2 or any(group.in_order for group in run):
+        return None
+    writers: dict[Storage, set[int]] = {}
+    uses: dict[Storage, list[tuple[int, StridedArray]]] = {}
+    for number, group in enumerate(run):
+        for store in group.stores:
+            writers.setdefault(store.target.storage, set()).add(number)
+        for array in _list_arrays(group):
+            uses.setdefault(array.storage, []).append((number, array))
+    shared = {storage for storage in writers if len({number for number, _ in uses[storage]}) > 1}
+    for storage in shared:
+        steps = {array.strides[0] for _, array in uses[storage]}
+        if len(steps) != 1 or not all(_stays_in_row(array) for _, array in uses[storage]):
+            return None
+    return shared
+
+
+def _stays_in_row(array: StridedArray) -> bool:
+    """Return whether the elements of each index of the first axis lie between those of its neighbours."""
+    row = array.strides[0]
+    if any(stride < 0 for stride in array.strides):
+        return False
+    reach = sum((n - 1) * stride for n, stride in zip(array.shape[1:], array.strides[1:], strict=True))
+    return array.start + reach < row
+
+
+def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[StreamStep]:
+    """Return the loops of a run cut along their first axis, if that pays; else as they are."""
+    shared = _find_row_storages(run) if len(run) > 1 else None
+    if not shared:
+        return list(run)
+    length = run[0].shape[0]
+    nbytes = sum(storage.nbytes for storage in {array.storage for group in run for array in _list_arrays(group)})
+    if nbytes < MIN_ROW_BYTES or 8 * sum(storage.nbytes for storage in shared) < nbytes:
+        return list(run)
+    step = max(1, length * ROW_BLOCK_BYTES // nbytes, -(-length // MAX_ROW_BLOCKS))
+    # Equal blocks need no kernels for a shorter last one.
+    step = next((each for each in range(step, step // 2, -1) if length % each == 0), step)
+    if step >= length:
+        return list(run)
+    inner = {
+        array.storage: Storage(step * array.strides[0], array.dtype)
+        for group in run
+        for array in _list_arrays(group)
+        if array.storage in shared and _is_inner(array.storage, run, users)
+    }
+    return [
+        _cut_group(group, first, min(first + step, length), inner)
+        for first in range(0, length, step)
+        for group in run
+    ]
+
+
+def _is_inner(storage: Storage, run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> bool:
+    """Return whether a storage is used by a run alone, and holds nothing before it."""
+    here = sum(any(array.storage is storage for array in _list_arrays(group)) for group in run)
+    return storage.role == WORKSPACE and storage.fill is None and users[storage] == here
+
+
+def _cut_group(group: LoopGroup, first: int, end: int, inner: Mapping[Storage, Storage]) -> LoopGroup:
+    """Return the part of a group for some indices of its first axis."""
+
+    def cut(array: StridedArray) -> StridedArray:
+        if array.storage in inner:
+            return slice_first_axis(array._replace(storage=inner[array.storage]), 0, end - first)
+        return slice_first_axis(array, first, end)
+
+    return LoopGroup(
+        group.stage,
+        (end - first, *group.shape[1:]),
+        {cut(array): number for array, number in group.loads.items()},
+        group.constants,
+        group.ops,
+        [GroupStore(store.value, cut(store.target), store.step, store.neutral) for store in group.stores],
+        group.count,
+    )
+
+
 def lower_circuit(circuit: CircuitGraph) -> LoweredCircuit:
     """Lower a circuit to steps."""
     return _CircuitLowering(circuit).lower_all()
@@ -667,7 +803,7 @@ class _CircuitLowering:
                 self.values.append(value)
         results, types = self._place_results()
         order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
-        steps = [self.steps[k] for k in order]
+        steps = run_loops_by_rows([self.steps[k] for k in order])
         return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
 
     def _count_readers(self) -> list[int]:
