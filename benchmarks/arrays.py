@@ -1,8 +1,8 @@
 """Value and gradient of array code: wiregrad on plain NumPy code, as it is and compiled, beside other frameworks.
 
-Three kinds of programs: sum(tanh(x * w + b)); the Gaussian mixture of ADBench, where `WIREGRAD_ADBENCH` names the folder
-of its data; and training steps in float32 (`training_steps`). Everybody has one thread. Compiled code is compared with
-`jax.jit`, training steps also with PyTorch.
+Three kinds of programs: sum(tanh(x * w + b)); the Gaussian mixture of ADBench, where `WIREGRAD_ADBENCH` names the
+folder of its data; and training steps in float32 (`training_steps`). Everybody has one thread. Compiled code is
+compared with `jax.jit`, training steps also with PyTorch.
 """
 
 from __future__ import annotations

@@ -191,9 +191,7 @@ def make_convolution_step() -> TrainingStep:
     ]
     arguments = (parameters, draw_weight(rng, (64, 1, 28, 28), 1), draw_labels(rng, 64))
     title = "One step of a convolutional network, 28x28, 3x3 convolutions 16 and 32, batch 64"
-    return TrainingStep(
-        title, convolution_loss, convolution_loss_in_torch, convolution_loss_in_jax, arguments, 0.7
-    )
+    return TrainingStep(title, convolution_loss, convolution_loss_in_torch, convolution_loss_in_jax, arguments, 0.7)
 
 
 def make_transformer_step() -> TrainingStep:

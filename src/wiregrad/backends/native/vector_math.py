@@ -5,16 +5,16 @@ glibc, each of whose functions is tested at edge points before it is used; and t
 by lane, which is always there. In every source the result of a lane depends on that lane alone.
 
 Vectors of double take polynomials first: they give the same bits for any number of lanes and on every processor with
-fused multiply-add, and are about as fast as libmvec. So do vectors of float for the functions that have coefficients of
-their own for float (`FLOAT_FUNCTIONS`); for the others they take libmvec first, because there our polynomials compute in
-double, at half its speed. A single number takes the scalar function, except where a polynomial is faster.
+fused multiply-add, and are about as fast as libmvec. So do vectors of float for the functions that have coefficients
+of their own for float (`FLOAT_FUNCTIONS`); for the others they take libmvec first, because there our polynomials
+compute in double, at half its speed. A single number takes the scalar function, except where a polynomial is faster.
 `WIREGRAD_VECTOR_MATH` names a source to try before these.
 
 A function of ours reduces its argument, evaluates a polynomial and combines the parts. Lanes outside its domain are
 returned as a mask beside the result; the scalar function of the C library computes those. Every operation is one of
 IEEE 754, with fused multiply-add where written, so that elsewhere the bits depend neither on the number of lanes nor on
-the processor. Errors are below 4 ulp, most below 2, in float too. The polynomials interpolate at Chebyshev points in 60 digits and
-are then rounded (`tests/backends/test_vectormath.py` computes them again).
+the processor. Errors are below 4 ulp, most below 2, in float too. The polynomials interpolate at Chebyshev points in
+60 digits and are then rounded (`tests/backends/test_vectormath.py` computes them again).
 """
 
 from __future__ import annotations

@@ -552,7 +552,7 @@ class PackingPlan:
 
 
 def plan_packing(copy: DeferredCopy, matrix: StridedArray) -> PackingPlan | None:
-    """Plan how to pack a factor of a product, which is the copy or its transpose, as a matrix; None if it is neither."""
+    """Plan how to pack a factor of a product, which is the copy or its transpose; None if it is neither."""
     if names_elements_once(copy.source):
         # One copy for all readers costs less, unless it is larger than what it is made of.
         return None
@@ -610,22 +610,31 @@ def plan_product_blocks(product: MatrixProduct, view: StridedArray) -> ProductBl
     rows = lead // n
     if view.shape[0] * rows != product.target.shape[0] or reach >= lead:
         return None
-    columns = [axis for axis in range(1, len(view.shape)) if 0 < view.strides[axis] < n and view.shape[axis] > 1]
-    columns.sort(key=lambda axis: -view.strides[axis])
-    lengths = tuple(view.shape[axis] for axis in columns)
-    strides = list(view.strides)
-    order: tuple[int, ...] | None = None
-    if view.start == 0 and tuple(view.strides[axis] for axis in columns) == contiguous_strides(lengths):
-        if prod(lengths) == n:
-            order = tuple(sorted(range(len(lengths)), key=lambda k: lengths[k]))
-    if order is not None:
-        for k, stride in zip(order, contiguous_strides([lengths[k] for k in order]), strict=True):
-            strides[columns[k]] = stride
+    lengths, order, strides = _order_columns(view, n)
     length = view.shape[0]
     step = _count_in_block(length, rows * n * view.dtype.itemsize)
     storage = Storage(step * rows * n, view.dtype)
-    block = StridedArray(storage, view.start, (step, *view.shape[1:]), tuple(strides))
+    block = StridedArray(storage, view.start, (step, *view.shape[1:]), strides)
     return ProductBlocks(block, length, step, rows, lengths, order)
+
+
+def _order_columns(view: StridedArray, n: int) -> tuple[tuple[int, ...], tuple[int, ...] | None, tuple[int, ...]]:
+    """Return the lengths of the axes that number n columns, their order from short to long, and the strides in it.
+
+    The order is None, and the strides are those of the view, if the columns are not numbered by whole axes.
+    """
+    columns = [axis for axis in range(1, len(view.shape)) if 0 < view.strides[axis] < n and view.shape[axis] > 1]
+    columns.sort(key=lambda axis: -view.strides[axis])
+    lengths = tuple(view.shape[axis] for axis in columns)
+    in_c_order = tuple(view.strides[axis] for axis in columns) == contiguous_strides(lengths)
+    others = [stride for axis, stride in enumerate(view.strides) if axis not in columns and view.shape[axis] > 1]
+    if view.start or not in_c_order or prod(lengths) != n or any(stride % n for stride in others):
+        return lengths, None, view.strides
+    order = tuple(sorted(range(len(lengths)), key=lambda k: lengths[k]))
+    strides = list(view.strides)
+    for k, stride in zip(order, contiguous_strides([lengths[k] for k in order]), strict=True):
+        strides[columns[k]] = stride
+    return lengths, order, tuple(strides)
 
 
 MIN_ROW_BYTES = 1 << 25
@@ -733,9 +742,7 @@ def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[St
         if array.storage in shared and _is_inner(array.storage, run, users)
     }
     return [
-        _cut_group(group, first, min(first + step, length), inner)
-        for first in range(0, length, step)
-        for group in run
+        _cut_group(group, first, min(first + step, length), inner) for first in range(0, length, step) for group in run
     ]
 
 
