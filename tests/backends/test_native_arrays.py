@@ -571,7 +571,25 @@ def test_random_programs_in_small_blocks_equal_the_interpreter(monkeypatch: pyte
     shrink_blocks(monkeypatch, 64)
     monkeypatch.setattr(lowering, "MIN_ROW_BYTES", 0)
     monkeypatch.setattr(lowering, "ROW_BLOCK_BYTES", 64)
+    monkeypatch.setattr(lowering, "MIN_TILED_STRIDE", 8)
+    monkeypatch.setattr(lowering, "TILE_LENGTH", 1)
     check_random_program(seed)
+
+
+@pytest.mark.parametrize("shape", [(17, 40), (33, 16), (16, 1, 19)], ids=str)
+def test_transposed_matrices_in_tiles_equal_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=shape), rng.normal(size=shape[::-1])
+    circuit = wg.trace(lambda x, y: (x.T * y + y, np.sum(x.T * y, axis=0), np.max(x.T - y, axis=-1)), x, y)
+    loss = wg.trace(lambda x, y: np.sum(np.tanh(x.T * y) * np.sum(x.T - y, axis=-1, keepdims=True)), x, y)
+    plain = ArrayProgram(circuit).facts.instructions
+    monkeypatch.setattr(lowering, "MIN_TILED_STRIDE", 8)
+    monkeypatch.setattr(lowering, "TILE_LENGTH", 4)
+
+    assert assert_same_values(circuit, [x, y]).facts.instructions > plain
+    assert_same_gradient(loss, [x, y])
 
 
 def test_gathers_by_constant_indices_are_native() -> None:

@@ -10,6 +10,13 @@ where by being run on arrays that hold nothing (`view_through`, `find_targets`) 
 `find_sums`); reductions have a step; composite ops are written in other ops. An op that none of this covers, or whose
 dtype has no native code, becomes an `InterpreterCall`: its own NumPy function runs between two parts of the stream.
 
+Nothing is recognized by what it is called, yet convolutions, pooling and softmax are fast, because of three rules about
+memory. Loops run along the axis that suits the strides of their arrays, and new arrays keep the order of axes of what
+they are computed from. A copy or a product is deferred until somebody reads it; windows are packed in blocks beside
+their product, and a product that is only added up is computed in blocks (`PackingPlan`, `ProductBlocks`). Loops over
+large arrays that exchange elements only within rows take a few rows at a time through all of them
+(`run_loops_by_rows`).
+
 What steps read and write comes first. A `Storage` is one block of memory: an argument, a result, a constant, or a part
 of the workspace. A `StridedArray` is what NumPy calls a view: a shape, an offset and strides in elements over a
 storage. Which view an op returns is not written down anywhere: the op itself is run on an array of the same layout
@@ -559,7 +566,8 @@ def plan_packing(copy: DeferredCopy, matrix: StridedArray) -> PackingPlan | None
     shape = copy.source.shape
     m, k = matrix.shape
     turned = matrix.strides == (1, m)
-    if matrix.start or not (turned or matrix.strides == (k, 1)) or min(m, k) < 2:
+    is_whole = matrix.start == 0 and matrix.size == copy.target.size
+    if not is_whole or not (turned or matrix.strides == (k, 1)) or min(m, k) < 2:
         return None
     first = next((p for p in range(1, len(shape)) if prod(shape[:p]) == (k if turned else m)), None)
     if first is None:
@@ -641,6 +649,8 @@ MIN_ROW_BYTES = 1 << 25
 """Loops whose arrays have at least this size together run a few rows at a time; smaller arrays stay in the cache."""
 ROW_BLOCK_BYTES = 1 << 18
 MAX_ROW_BLOCKS = 256
+MAX_ROW_LOOPS = 32
+"""Maximum number of loops that are cut together."""
 
 
 def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
@@ -654,7 +664,8 @@ def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
     run: list[LoopGroup] = []
     users = _count_users(steps)
     for step in steps:
-        if isinstance(step, LoopGroup) and _find_row_storages([*run, step]) is not None:
+        fits = isinstance(step, LoopGroup) and len(run) < MAX_ROW_LOOPS
+        if isinstance(step, LoopGroup) and fits and _find_row_storages([*run, step]) is not None:
             run.append(step)
             continue
         changed += _cut_rows(run, users)
@@ -664,6 +675,42 @@ def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
         else:
             changed.append(step)
     return [*changed, *_cut_rows(run, users)]
+
+
+MIN_TILED_STRIDE = 4096
+"""Matrices with this many bytes between the elements of the innermost loop are read in tiles."""
+TILE_LENGTH = 32
+"""The length of a tile along the innermost loop, so that the cache lines of a strided array are there for the next."""
+
+
+def tile_transposed_loops(steps: Sequence[StreamStep]) -> list[StreamStep]:
+    """Return the steps with loops over large matrices cut along the innermost axis if one matrix is transposed."""
+    changed: list[StreamStep] = []
+    for step in steps:
+        axis = _find_tiled_axis(step) if isinstance(step, LoopGroup) else None
+        if axis is None or not isinstance(step, LoopGroup):
+            changed.append(step)
+            continue
+        length = step.shape[axis]
+        for first in range(0, length, TILE_LENGTH):
+            changed.append(_cut_group(step, first, min(first + TILE_LENGTH, length), {}, axis))
+    return changed
+
+
+def _find_tiled_axis(group: LoopGroup) -> int | None:
+    """Return the innermost axis of a loop over matrices, if an array is contiguous along the other one; else None."""
+    axes = [axis for axis, n in enumerate(group.shape) if n > 1]
+    if len(axes) != 2 or group.in_order or any(group.shape[axis] < 4 * TILE_LENGTH for axis in axes):
+        return None
+    arrays = _list_arrays(group)
+    costs = [_estimate_cost(group.shape[axis], [array.strides[axis] for array in arrays]) for axis in axes]
+    inner, other = axes[::-1] if costs[1] <= costs[0] else axes
+    turned = [
+        array
+        for array in arrays
+        if array.strides[other] == 1 and abs(array.strides[inner]) * array.dtype.itemsize >= MIN_TILED_STRIDE
+    ]
+    return inner if turned else None
 
 
 def _list_arrays(group: LoopGroup) -> list[StridedArray]:
@@ -752,17 +799,17 @@ def _is_inner(storage: Storage, run: Sequence[LoopGroup], users: Mapping[Storage
     return storage.role == WORKSPACE and storage.fill is None and users[storage] == here
 
 
-def _cut_group(group: LoopGroup, first: int, end: int, inner: Mapping[Storage, Storage]) -> LoopGroup:
-    """Return the part of a group for some indices of its first axis."""
+def _cut_group(group: LoopGroup, first: int, end: int, inner: Mapping[Storage, Storage], axis: int = 0) -> LoopGroup:
+    """Return the part of a group for some indices of an axis."""
 
     def cut(array: StridedArray) -> StridedArray:
         if array.storage in inner:
-            return slice_first_axis(array._replace(storage=inner[array.storage]), 0, end - first)
-        return slice_first_axis(array, first, end)
+            return slice_axis(array._replace(storage=inner[array.storage]), axis, 0, end - first)
+        return slice_axis(array, axis, first, end)
 
     return LoopGroup(
         group.stage,
-        (end - first, *group.shape[1:]),
+        (*group.shape[:axis], end - first, *group.shape[axis + 1 :]),
         {cut(array): number for array, number in group.loads.items()},
         group.constants,
         group.ops,
@@ -810,7 +857,7 @@ class _CircuitLowering:
                 self.values.append(value)
         results, types = self._place_results()
         order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
-        steps = run_loops_by_rows([self.steps[k] for k in order])
+        steps = tile_transposed_loops(run_loops_by_rows([self.steps[k] for k in order]))
         return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
 
     def _count_readers(self) -> list[int]:
@@ -1074,7 +1121,8 @@ class _CircuitLowering:
         found = self._find_places(op, types, filled, target)
         if found is None:
             return None
-        largest = max(range(len(filled)), key=lambda k: found[k].size)
+        sizes = [place.size for place in found]
+        largest = sizes.index(max(sizes))
         order = order_like_source(self._preview(operands[filled[largest]]), found[largest], target)
         if order is not None:
             target = new_array(kind, order)
@@ -1083,9 +1131,9 @@ class _CircuitLowering:
         if adds and len(found) > 1:
             return None
         if adds:
-            ready = self._place_in_blocks(op, operands[filled[0]], types, filled[0], kind)
-            if ready is not None:
-                return ready
+            placed = self._place_in_blocks(op, operands[filled[0]], types, filled[0], kind)
+            if placed is not None:
+                return placed
         covered = not adds and sum(place.size for place in found) == target.size
         target.storage.fill = None if covered else 0.0
         step = lower_to_c(derive_step_form(TABLE["add"], (kind.dtype, kind.dtype))) if adds else None
