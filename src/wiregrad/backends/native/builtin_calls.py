@@ -286,6 +286,12 @@ def make_replay_builtin(
     return create_builtin(_make_replay_method(), frame, (fields, program, working, bits))
 
 
+def find_replay_fields(builtin: Callable[..., Any]) -> int:
+    """Return the address of the `ReplayFields` of a builtin that `make_replay_builtin` made."""
+    frame: BuiltinFrame = builtin.__self__  # type: ignore[attr-defined]
+    return int.from_bytes(frame, "little")
+
+
 @cache
 def _make_replay_method() -> PyMethodDef:
     doc = "replay($self, /, *inputs)\n--\n\nReturn the results at these inputs, or the number of the check that fails."
