@@ -21,7 +21,7 @@ from wiregrad.backends.native.llvm_writer import (
     RealType,
     call_intrinsic,
 )
-from wiregrad.backends.native.vector_math import call_by_address
+from wiregrad.backends.native.vector_math import call_by_symbol
 from wiregrad.codegen.op_forms import (
     CONDITION_TO_NUMBER,
     ConstantForm,
@@ -263,7 +263,7 @@ class _NoAccess:
 @cache
 def calls_function(key: StepKey, real: RealType) -> bool:
     """Return whether a step calls a function, which loses all registers."""
-    lowering = ExpressionLowering(LlvmWriter(real.lanes, shares=True), real, call_by_address)
+    lowering = ExpressionLowering(LlvmWriter(real.lanes, shares=True), real, call_by_symbol)
     write_step(lowering, key, _NoAccess(lowering.writer, real))
     return lowering.called
 

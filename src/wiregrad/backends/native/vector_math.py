@@ -816,7 +816,9 @@ def find_libmvec_address(name: str, lanes: int, real: str, arity: int, features:
         return 0
     symbol = f"_ZGV{letter}N{lanes}{'v' * arity}_{name}{'f' if real == 'float' else ''}"
     function = getattr(load_libmvec(), symbol, None)
-    return int(ctypes.cast(function, ctypes.c_void_p).value or 0) if function is not None else 0
+    if function is None:
+        return 0
+    return jit.name_address(int(ctypes.cast(function, ctypes.c_void_p).value or 0), f"libmvec.{symbol}")
 
 
 def make_edge_points(dtype: type[np.floating], arity: int) -> list[RealArray]:
@@ -954,8 +956,8 @@ MATH_SOURCES = settings.ALLOWED_VALUES[VECTOR_MATH_SWITCH]
 """The sources of functions that are not instructions."""
 FASTER_FOR_ONE_DOUBLE = frozenset(["expm1", "tanh", "sinh", "sin", "cos", "tan", "hypot"])
 """Functions whose polynomial is faster than glibc's function even for one double (benchmarks/vector_math.py)."""
-ADDRESS_SYMBOL_PREFIX = "at"
-"""The prefix of symbols whose name contains the address of a function."""
+FUNCTION_SYMBOL_PREFIX = "function."
+"""The prefix of symbols that stand for functions of math.h in stencils."""
 REAL_DTYPES: dict[str, type[np.floating]] = {"double": np.float64, "float": np.float32}
 
 
@@ -987,8 +989,8 @@ class VectorFunction:
             return f"@llvm.{self.name}.{format_intrinsic_suffix(self.real, self.lanes)}"
         return format_pointer(self.address)
 
-    def write_call(self, operands: Sequence[LlvmValue], symbol: str = "") -> LlvmValue:
-        """Write a call of the function; by a symbol, which the module then declares, if there is one.
+    def write_call(self, operands: Sequence[LlvmValue]) -> LlvmValue:
+        """Write a call of the function.
 
         >>> from wiregrad.backends.native.llvm_writer import LlvmWriter
         >>> writer = LlvmWriter(8)
@@ -997,10 +999,9 @@ class VectorFunction:
         %v1   %v1 = call <8 x double> @llvm.sqrt.v8f64(<8 x double> %x)
         """
         writer = operands[0].writer
-        callee = symbol or self.callee
-        if callee.startswith("@"):
-            writer.declare(self.llvm_type, callee, *[self.llvm_type] * self.arity)
-        return writer.call(self.real, callee, *operands, lanes=self.lanes)
+        if self.callee.startswith("@"):
+            writer.declare(self.llvm_type, self.callee, *[self.llvm_type] * self.arity)
+        return writer.call(self.real, self.callee, *operands, lanes=self.lanes)
 
     def __call__(self, *arrays: RealArray) -> RealArray:
         """Apply the function to arrays of equal length, one vector at a time.
@@ -1050,9 +1051,17 @@ def call_by_address(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
 
 
 def call_by_symbol(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
-    """Write a call of a function of math.h by a symbol with the address in its name, which stencils resolve later."""
-    function = find_vector_function(name, operands[0].lanes, operands[0].element)
-    return function.write_call(operands, f"@{ADDRESS_SYMBOL_PREFIX}{function.address}")
+    """Write a call of a function of math.h by a symbol, which `find_by_symbol` finds later."""
+    first = operands[0]
+    symbol = f"@{FUNCTION_SYMBOL_PREFIX}{name}.{first.lanes}.{first.element}"
+    first.writer.declare(first.llvm_type, symbol, *[first.llvm_type] * len(operands))
+    return first.writer.call(first.element, symbol, *operands, lanes=first.lanes)
+
+
+def find_by_symbol(symbol: str) -> VectorFunction:
+    """Return the function that a symbol of `call_by_symbol` stands for."""
+    name, lanes, real = symbol.removeprefix(FUNCTION_SYMBOL_PREFIX).split(".")
+    return find_vector_function(name, int(lanes), real)
 
 
 @cache

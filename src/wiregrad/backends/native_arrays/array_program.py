@@ -488,7 +488,10 @@ def _build_kernel(group: LoopGroup) -> LoopKernel | None:
 
 
 def compile_kernels(kernels: Sequence[LoopKernel]) -> int:
-    """Compile the kernels that were not compiled before, in one module; return the size of their code in bytes."""
+    """Compile the kernels that were not compiled before; return the size of their code in bytes.
+
+    Each is a module of its own, because the cache on disk finds modules: programs share kernels.
+    """
     missing = {kernel.key: kernel for kernel in kernels if kernel.key not in _KERNEL_ADDRESSES}
     if not missing:
         return 0
@@ -497,10 +500,12 @@ def compile_kernels(kernels: Sequence[LoopKernel]) -> int:
             f"the circuit needs {len(missing):,} new kernels; more than {MAX_NEW_KERNELS:,} would compile too slowly, "
             "because repeated parts are not recognized yet"
         )
-    functions = jit.keep_functions(write_loop_kernels(list(missing.values())), level=0)
-    for number, key in enumerate(missing):
-        _KERNEL_ADDRESSES[key] = functions.find_address(f"kernel_{number}")
-    return functions.size
+    size = 0
+    for key, kernel in missing.items():
+        functions = jit.keep_functions(write_loop_kernels([kernel]), level=0)
+        _KERNEL_ADDRESSES[key] = functions.find_address("kernel_0")
+        size += functions.size
+    return size
 
 
 def _storages_of(step: StreamStep) -> list[Storage]:
@@ -589,8 +594,7 @@ def has_arrays(circuit: CircuitGraph) -> bool:
     >>> has_arrays(parse_text("input x\\ny = exp x\\noutput y"))
     False
     """
-    used = np.unique(circuit.columns.types).tolist()
-    return any(circuit.columns.type_table[number].shape for number in used)
+    return circuit.columns.has_arrays()
 
 
 def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:

@@ -221,7 +221,7 @@ def find_blas(char: str) -> int:
             function = getattr(ctypes.CDLL(str(library)), f"scipy_cblas_{BLAS_NAMES[char]}64_")
         except (OSError, AttributeError):
             continue
-        return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+        return jit.name_address(int(ctypes.cast(function, ctypes.c_void_p).value or 0), f"blas.{BLAS_NAMES[char]}")
     return 0
 
 
