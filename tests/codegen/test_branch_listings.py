@@ -19,6 +19,7 @@ import wiregrad as wg
 from wiregrad.backends.run_listings import SANITIZER_FLAGS
 from wiregrad.errors import NoRuleError, OperandError
 
+from ..support.limits import PATIENCE
 from ..support.sampling import choose_count
 
 EXAMPLES = 4
@@ -102,11 +103,18 @@ def run_c(text: str, points: NDArray[np.float64], folder: Path) -> NDArray[np.fl
     """Compile a listing with warnings as errors and with sanitizers; return a row per point: status, value, grads."""
     source = folder / "branches.c"
     source.write_text(text + DRIVER)
-    subprocess.run(["gcc", *SANITIZER_FLAGS, str(source), "-o", str(folder / "branches"), "-lm"], check=True)
+    subprocess.run(
+        ["gcc", *SANITIZER_FLAGS, str(source), "-o", str(folder / "branches"), "-lm"], check=True, timeout=PATIENCE
+    )
     # Several sanitized programs at once would wait for one another when they look for leaks.
     environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}
     done = subprocess.run(
-        [str(folder / "branches")], input=points.tobytes(), capture_output=True, check=True, env=environment
+        [str(folder / "branches")],
+        input=points.tobytes(),
+        capture_output=True,
+        check=True,
+        env=environment,
+        timeout=PATIENCE,
     )
     assert done.stderr == b""
     return np.frombuffer(done.stdout).reshape(-1, 5)
@@ -146,7 +154,9 @@ console.log(JSON.stringify(rows));
     (folder / "branches.mjs").write_text(text)
     (folder / "main.mjs").write_text(program)
     told = json.dumps(points.tolist())
-    done = subprocess.run(["node", str(folder / "main.mjs")], input=told, capture_output=True, check=True, text=True)
+    done = subprocess.run(
+        ["node", str(folder / "main.mjs")], input=told, capture_output=True, check=True, text=True, timeout=PATIENCE
+    )
     return np.array(json.loads(done.stdout), float)
 
 
