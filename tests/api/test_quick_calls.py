@@ -19,6 +19,8 @@ from wiregrad.errors import GradientError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.tape import RECORDER
 
+from ..support.limits import PATIENCE
+
 
 def has_quick_answers(fast: Any, count: int) -> bool:
     """Return whether C has answered at least so many calls; without the extension Python answers all of them."""
@@ -380,7 +382,7 @@ def test_threads_get_their_own_answers() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
 
     assert not wrong
 

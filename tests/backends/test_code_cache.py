@@ -23,7 +23,7 @@ from wiregrad.backends.native.code_cache import CodeCache, make_entry_name
 from wiregrad.backends.native.llvm_writer import LlvmWriter, RealType, format_pointer
 from wiregrad.errors import SettingError
 
-from ..support.limits import PATIENCE
+from ..support.limits import PATIENCE, WHOLE_RUN_PATIENCE
 from ..support.random_circuits import random_circuit
 
 NAME = make_entry_name("something")
@@ -453,7 +453,12 @@ def run_crowd(folder: Path, count: int, alive: int) -> None:
     """Run processes over one cache folder, many at the same time, and kill half; no answer and no file may be wrong."""
     arguments = [sys.executable, "-c", CROWD, str(folder), str(count), str(alive)]
     done = subprocess.run(
-        arguments, capture_output=True, text=True, check=False, timeout=PATIENCE, cwd=Path(__file__).parents[2]
+        arguments,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+        timeout=WHOLE_RUN_PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     right, killed, wrong = map(int, done.stdout.split())
