@@ -16,12 +16,10 @@ from wiregrad.learn.drawing import EXERCISES, DrawingNumbers, build_drawing, che
 from wiregrad.learn.sentences import TITLES
 
 from .conftest import Opener
-from .driver import NARROW, ROOT, WIDE, Explorer
+from .driver import NARROW, PATIENCE, ROOT, WIDE, Explorer
 
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
 from write_drawing import PLANTED
-
-from ..support.limits import PATIENCE
 
 WEB = ROOT / "web"
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Draw it yourself</title>
@@ -42,9 +40,12 @@ def drawing_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundler = WEB / "node_modules" / ".bin" / "esbuild"
     common = [str(bundler), "--bundle", "--log-level=warning"]
     script = ["test/pages/drawing.tsx", "--format=iife", "--jsx=automatic", "--jsx-import-source=preact"]
-    subprocess.run([*common, *script, f"--outfile={folder}/page.js"], cwd=WEB, check=True, timeout=PATIENCE)
+    subprocess.run([*common, *script, f"--outfile={folder}/page.js"], cwd=WEB, check=True, timeout=PATIENCE / 1000)
     subprocess.run(
-        [*common, "test/pages/drawing.css", f"--outfile={folder}/page.css"], cwd=WEB, check=True, timeout=PATIENCE
+        [*common, "test/pages/drawing.css", f"--outfile={folder}/page.css"],
+        cwd=WEB,
+        check=True,
+        timeout=PATIENCE / 1000,
     )
     style, script_text = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
     text = PAGE.format(style=style, script=script_text.replace("</script", "<\\/script"))
