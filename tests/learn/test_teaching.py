@@ -75,7 +75,16 @@ def test_a_page_has_the_questions_of_the_set_with_pictures() -> None:
     assert [question["prompt"] for question in sheet["questions"]] == [question.prompt for question in asked]
     assert len(asked) == 5
     assert "signature" not in sheet
-    assert all(question["picture"].startswith("data:image/svg+xml;base64,") for question in sheet["questions"])
+    for question in sheet["questions"]:
+        wide, tall = (read_picture(question[name]) for name in ("picture", "tall"))
+        assert wide.startswith("<svg ")
+        assert tall.startswith("<svg ")
+        assert tall != wide
+
+
+def read_picture(address: str) -> str:
+    """Return the SVG of a picture that is part of a page."""
+    return base64.b64decode(address.removeprefix("data:image/svg+xml;base64,")).decode("utf-8")
 
 
 @pytest.mark.parametrize("questions", [SPLITTERS, NEURON], ids=lambda one: one.title)
@@ -84,11 +93,12 @@ def test_a_graded_page_holds_no_answers(questions: QuestionSet) -> None:
 
     assert sheet["graded"]
     for shown, question in zip(sheet["questions"], questions.draw(), strict=True):
-        assert shown.keys() == {"kind", "prompt", "lines", "options", "picture"}
-        picture = base64.b64decode(shown["picture"].partition(",")[2]).decode("utf-8").replace("-", "−")
-        if question.answer is not None and show_number(question.answer) not in str(question):
-            texts = re.findall(r">([^<>]+)<", re.sub(r"<style>.*?</style>", "", picture))
-            assert show_number(question.answer) not in texts
+        assert shown.keys() == {"kind", "prompt", "lines", "options", "picture", "tall"}
+        for name in ("picture", "tall"):
+            picture = read_picture(shown[name]).replace("-", "−")
+            if question.answer is not None and show_number(question.answer) not in str(question):
+                texts = re.findall(r">([^<>]+)<", re.sub(r"<style>.*?</style>", "", picture))
+                assert show_number(question.answer) not in texts
 
 
 def test_right_answers_are_graded_as_right_and_the_results_are_signed() -> None:

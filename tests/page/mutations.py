@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from .driver import ROOT
+from .driver import PATIENCE, ROOT
 from .test_defects import DEFECTS
 
 PARTS = ("examples", "src", "tests", "web", "pyproject.toml")
@@ -121,13 +121,13 @@ def run_mutant(defect: str, mutation: Mutation, folder: Path) -> str:
     """Return how the test of a defect failed once the defect is back; empty if it passed."""
     copy_repository(folder)
     mutation.apply(folder)
-    subprocess.run(["node", "build.mjs"], cwd=folder / "web", check=True, capture_output=True, timeout=300)
+    subprocess.run(["node", "build.mjs"], cwd=folder / "web", check=True, capture_output=True, timeout=PATIENCE / 1000)
     test = DEFECTS[defect]
     name = f"{test.__module__.replace('.', '/')}.py::{test.__name__}"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", name]
     environment = os.environ | {"PYTHONPATH": str(folder / "src")}
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=3600
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=12 * PATIENCE / 1000
     )
     if done.returncode == 0:
         return ""

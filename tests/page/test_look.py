@@ -74,8 +74,7 @@ OUTSIDE = """() => {
   });
   const small = [...document.querySelectorAll(".circuit > svg:first-of-type text")].filter(text => {
     const size = parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a;
-    const apart = text.closest("[font-size='0.7em'], .caption, .frame, .head-of-frame");
-    return text.textContent.trim() && size < 10.95 && !apart;
+    return text.textContent.trim() && size < 10.95 && !text.closest("[font-size='0.7em'], .caption, .frame");
   });
   return [boxes.map(box => box.getAttribute("aria-label")), small.map(text => text.outerHTML.slice(0, 160))];
 }"""

@@ -317,11 +317,7 @@ def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: s
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     sets = [questions for path in paths if path not in texts for questions in read_question_file(path)]
     if not paths:
-        sets = [
-            QuestionSet(name.capitalize(), preset.formula)
-            for name, preset in PRESETS.items()
-            if name in EXPORTED_PRESETS
-        ]
+        sets = [QuestionSet(name.capitalize(), PRESETS[name].formula) for name in EXPORTED_PRESETS]
     pages = build_pages(sets, key=key)
     if texts or not paths:
         course = _read_lessons(texts)

@@ -104,9 +104,8 @@ def draw_question(owner: QuizCircuit, question: Question, *, down: bool = False)
         sent = next((line for line in question.given if title and line.endswith(arrived)), None)
         grad = None if sent is None else _read_shown(sent.removesuffix(arrived))
         boxes.append(replace(box, value=value, grad=grad))
-    return draw_svg(
-        _mark_asked(owner, question, replace(picture, boxes=tuple(boxes), ran=True)), down=down, legend=False
-    )
+    asked = _mark_asked(owner, question, replace(picture, boxes=tuple(boxes), ran=True))
+    return draw_svg(asked, down=down, legend=False)
 
 
 def _read_shown(text: str) -> Reading:
