@@ -1115,6 +1115,7 @@ static PyObject *op_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unuse
 
 #include "trace_rows.h"
 #include "recorded_sweep.h"
+#include "replay_calls.h"
 
 static PyMethodDef functions[] = {
     {"make_scalar_classes", make_scalar_classes, METH_VARARGS, "Make the two classes of scalars."},
@@ -1138,6 +1139,7 @@ static PyMethodDef functions[] = {
     {"apply_traced_op", (PyCFunction)(void (*)(void))apply_traced_op, METH_FASTCALL, "Record an op of traced numbers."},
     {"is_plain_trace", is_plain_on, METH_O, "Return whether no block changes how a trace records on a tape."},
     {"connect_traces", connect_traces, METH_O, "Take what the Python side knows about traced numbers."},
+    {"connect_calls", connect_calls, METH_O, "Take what the Python side knows about calls of compiled functions."},
     {"mark_needed", mark_needed, METH_VARARGS, "Mark the rows that marked rows depend on."},
     {"connect_rules", connect_rules, METH_O, "Take the function that is asked for the rules of an op."},
     {"mark_active", mark_active, METH_VARARGS, "Mark the nodes that a root is behind."},
@@ -1163,7 +1165,7 @@ static int execute(PyObject *module)
         return -1;
     traced_method_class = (PyTypeObject *)PyType_FromModuleAndSpec(module, &traced_method_spec, NULL);
     call_name = PyUnicode_InternFromString("__call__");
-    if (traced_method_class == NULL || call_name == NULL)
+    if (traced_method_class == NULL || call_name == NULL || add_call_classes(module) < 0)
         return -1;
 #if HIDES_SCALARS
     if (begin_watching(module) < 0)

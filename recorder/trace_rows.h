@@ -56,6 +56,9 @@ typedef struct {
     Py_ssize_t site_count, site_capacity;
     int64_t *steps;
     Py_ssize_t step_count, step_capacity;
+    Py_ssize_t row_limit; /* the number of rows after which `limit_error` is raised, once; 0 if there is no limit */
+    PyObject *limit_error;
+    int is_over_limit;
     PyObject *cached_codes[CODE_CACHE_SIZE];
     PyObject *cached_kinds[CODE_CACHE_SIZE];
 } TraceSites;
@@ -84,6 +87,7 @@ static int sites_traverse(TraceSites *self, visitproc visit, void *arg)
     Py_VISIT(self->codes);
     Py_VISIT(self->blocks);
     Py_VISIT(self->call_frame);
+    Py_VISIT(self->limit_error);
     return 0;
 }
 
@@ -101,6 +105,7 @@ static int sites_clear(TraceSites *self)
     Py_CLEAR(self->codes);
     Py_CLEAR(self->blocks);
     Py_CLEAR(self->call_frame);
+    Py_CLEAR(self->limit_error);
     return 0;
 }
 
@@ -164,7 +169,12 @@ static int set_row(TraceSites *self, Py_ssize_t offset, int32_t site)
     while (self->row_count <= row)
         self->rows[self->row_count++] = NO_SITE;
     self->rows[row] = site;
-    return 0;
+    if (self->row_limit == 0 || row < self->row_limit || self->is_over_limit)
+        return 0;
+    /* Once: code that catches the error goes on as if there were no limit. */
+    self->is_over_limit = 1;
+    PyErr_SetNone(self->limit_error);
+    return -1;
 }
 
 /* The kind of a code object as a Python number, or the name of the composite function that it is; borrowed. */
@@ -526,6 +536,23 @@ static PyObject *sites_site_at(TraceSites *self, PyObject *offset)
     return Py_BuildValue("(ii)", (int)self->sites[site].call, (int)self->sites[site].instruction);
 }
 
+/* limit_rows(count, error): raise an error, once, when more rows than this are recorded. */
+static PyObject *sites_limit_rows(TraceSites *self, PyObject *args)
+{
+    Py_ssize_t count;
+    PyObject *error;
+    if (!PyArg_ParseTuple(args, "nO", &count, &error))
+        return NULL;
+    self->row_limit = count;
+    Py_XSETREF(self->limit_error, Py_NewRef(error));
+    Py_RETURN_NONE;
+}
+
+static PyObject *sites_is_over_limit(TraceSites *self, PyObject *Py_UNUSED(unused))
+{
+    return PyBool_FromLong(self->is_over_limit);
+}
+
 static PyObject *sites_forget_frames(TraceSites *self, PyObject *Py_UNUSED(unused))
 {
     self->last_frame = NULL;
@@ -564,6 +591,8 @@ static PyObject *sites_export(TraceSites *self, PyObject *Py_UNUSED(unused))
 static PyMethodDef sites_methods[] = {
     {"note", (PyCFunction)sites_note, METH_O, "Note where the row at an offset is recorded."},
     {"site_at", (PyCFunction)sites_site_at, METH_O, "Return where the row at an offset was recorded."},
+    {"limit_rows", (PyCFunction)sites_limit_rows, METH_VARARGS, "Raise an error when more rows than this are recorded."},
+    {"is_over_limit", (PyCFunction)sites_is_over_limit, METH_NOARGS, "Return whether that error was raised."},
     {"forget_frames", (PyCFunction)sites_forget_frames, METH_NOARGS, "Let go of all frames."},
     {"export", (PyCFunction)sites_export, METH_NOARGS, "Return the columns as bytes, and the blocks."},
     {NULL, NULL, 0, NULL},

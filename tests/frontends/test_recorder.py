@@ -33,6 +33,7 @@ from wiregrad.frontends.recording.value import NumpyScalar, Scalar
 from wiregrad.ops import Elementwise
 from wiregrad.settings import RECORDER_C, RECORDER_PYTHON, RECORDER_VARIABLE
 
+from ..support.limits import PATIENCE
 from ..support.recorder_programs import BINARY, ODD_NUMBERS, UNARY
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +57,7 @@ def run_recorder(code: str, recorder: str, *args: str, **environment: str) -> st
         capture_output=True,
         text=True,
         check=False,
+        timeout=PATIENCE,
     )
 
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
@@ -420,7 +422,7 @@ def use_many_ways(value: Any) -> None:
     assert leaf.grad is not None
 
 
-@pytest.mark.parametrize("rounds", [2_000, pytest.param(200_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("rounds", [800, pytest.param(200_000, marks=pytest.mark.full)])
 def test_no_memory_is_lost_on_any_path(rounds: int) -> None:
     start = wg.Value(0.5)
     for _ in range(300):
@@ -434,7 +436,7 @@ def test_no_memory_is_lost_on_any_path(rounds: int) -> None:
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
 
-    assert grown < 200_000
+    assert grown < min(100 * rounds, 200_000)
 
 
 def test_an_interrupt_leaves_a_recording_that_goes_on() -> None:
@@ -533,7 +535,9 @@ def test_the_sanitizers_find_nothing(tmp_path: Path) -> None:
     options = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     extension = builder["compile_recorder"](tmp_path, options)
     libraries = [
-        subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True, timeout=PATIENCE
+        ).stdout.strip()
         for name in ("libasan.so", "libubsan.so")
     ]
     environment = {

@@ -362,6 +362,14 @@ class CircuitColumns:
     library_groups: Deferred[frozenset[str]] | None = None
     """The paths of the groups that are calls of NumPy's and other composite functions; None if that is not known."""
 
+    def list_used_types(self) -> list[WireType]:
+        """Return the types that nodes have, each once."""
+        return [self.type_table[k] for k in np.bincount(self.types).nonzero()[0].tolist()]
+
+    def has_arrays(self) -> bool:
+        """Return whether a node is an array."""
+        return any(kind.shape for kind in self.list_used_types())
+
     def nbytes(self) -> int:
         """Return the memory that the circuit takes, in bytes, without the shared tables."""
         arrays: list[NDArray[Any]] = [

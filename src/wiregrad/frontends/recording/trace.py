@@ -113,19 +113,32 @@ class TracedFunction:
         return np.flatnonzero(np.frombuffer(marks, np.uint8)) * STRIDE
 
 
+class LongTraceError(BaseException):
+    """A function records more rows than it was allowed; no `Exception`, so that the function does not handle it."""
+
+
 def run_traced(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, named: bool = False, replayed: bool = True
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    named: bool = False,
+    replayed: bool = True,
+    max_rows: int | None = None,
 ) -> TracedFunction:
-    """Run a function on a new tape; every real or complex leaf of its arguments becomes an input."""
+    """Run a function on a new tape; every real or complex leaf of its arguments becomes an input.
+
+    With `max_rows`, `LongTraceError` is raised after about that many rows, if the C recorder records them.
+    """
     guard = ReplayGuard(error_settings=np.geterr() if replayed else None, identity_scan=IdentityScan())
     tape = Tape(TapeKind.APART, guard)
     inputs: list[int] = []
 
     def lift_leaf(leaf: object) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
-        if not isinstance(leaf, Value) and not _is_input(raw):
+        if not isinstance(leaf, Value) and not is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
-            return _copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
+            return copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
         data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
         value = add_input(tape, data, number_class(leaf))
         inputs.append(value._index)
@@ -137,8 +150,14 @@ def run_traced(
         lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
         tape.notes.tracker = CallTracker(_read_group_blocks) if named else None
         before = _begin_rows(tape, None if replayed else id(own_block))
+        sites = tape.notes.recorded_sites
+        if sites is not None and max_rows is not None:
+            sites.columns.limit_rows(max_rows, LongTraceError)
         try:
             result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
+            if sites is not None and sites.columns.is_over_limit():
+                # The function has caught the error.
+                raise LongTraceError
             results, tree = flatten(result)
             names = _names_of_locals(tape)
             holders = _find_holders(tape, f, result)
@@ -173,7 +192,7 @@ def _begin_rows(tape: Tape, own_block: int | None) -> tuple[Any, ...] | None:
     return before
 
 
-def _copy_read_only(array: NDArray[Any]) -> NDArray[Any]:
+def copy_read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only copy of an array, with the same memory layout."""
     copy = array.copy(order="K")
     copy.setflags(write=False)
@@ -185,7 +204,8 @@ def call_traced(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
     return f(*args, **kwargs)
 
 
-def _is_input(leaf: object) -> bool:
+def is_input(leaf: object) -> bool:
+    """Return whether a leaf of the arguments becomes an input of the circuit: a real or complex number or array."""
     if isinstance(leaf, bool | str | bytes | int) or callable(leaf):
         return False
     return np.asarray(leaf).dtype.kind in "fc"
@@ -314,7 +334,7 @@ def _positional_names(f: Callable[..., Any], count: int) -> list[str]:
 
 def _input_paths(name: str, item: object) -> list[str]:
     """Return a name for every input inside an argument."""
-    return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or _is_input(leaf)]
+    return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or is_input(leaf)]
 
 
 def _leaf_paths(name: str, item: object) -> Iterator[tuple[str, Any]]:
