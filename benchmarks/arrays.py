@@ -1,7 +1,8 @@
 """Value and gradient of array code: wiregrad on plain NumPy code, as it is and compiled, beside other frameworks.
 
-Three programs: sum(tanh(x * w + b)); the Gaussian mixture of ADBench, where `WIREGRAD_ADBENCH` names the folder of its
-data; and one step of a small network in float32. Everybody has one thread. Compiled code is compared with `jax.jit`.
+Three kinds of programs: sum(tanh(x * w + b)); the Gaussian mixture of ADBench, where `WIREGRAD_ADBENCH` names the
+folder of its data; and training steps in float32 (`training_steps`). Everybody has one thread. Compiled code is
+compared with `jax.jit`, training steps also with PyTorch.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import torch
 
 import wiregrad as wg
 from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds, time_calls
+from benchmarks.training_steps import STEPS, compare_step
 
 SIZES = {10: (100, 25), 1_000: (50, 25), 1_000_000: (2, 15)}
 """Elements, how many calls one measurement takes, and how many measurements there are."""
@@ -155,31 +156,6 @@ def make_mixture(xp: Any, x: Any, gamma: float, m: int) -> Callable[..., Any]:
     return objective
 
 
-def make_network_step(xp: Any) -> Callable[..., Any]:
-    """Return the loss of a network 784-512-256-10 on a batch, in terms of a NumPy-like module."""
-
-    def loss(layers: Any, x: Any, labels: Any) -> Any:
-        for weight, bias in layers[:-1]:
-            x = xp.maximum(x @ weight + bias, np.float32(0.0))
-        weight, bias = layers[-1]
-        logits = x @ weight + bias
-        logits = logits - xp.max(logits, axis=1, keepdims=True)
-        return xp.mean(xp.log(xp.sum(xp.exp(logits), axis=1)) - xp.sum(logits * labels, axis=1))
-
-    return loss
-
-
-def draw_network() -> tuple[Any, ...]:
-    """Return layers, a batch of 128 examples, and their labels, in float32."""
-    rng = np.random.default_rng(0)
-    sizes = (784, 512, 256, 10)
-    layers = [
-        ((rng.normal(size=(a, b)) / np.sqrt(a)).astype(np.float32), np.zeros(b, np.float32)) for a, b in pairwise(sizes)
-    ]
-    x = rng.normal(size=(128, sizes[0])).astype(np.float32)
-    return layers, x, np.eye(10, dtype=np.float32)[rng.integers(0, 10, 128)]
-
-
 def compare_with_jax(title: str, ours: Any, theirs: Any, arguments: Sequence[Any], argnums: Any) -> tuple[Table, Any]:
     """Compare `wg.compile` with `jax.jit` on one program: the first call, and later ones in turns."""
     given = jax.tree_util.tree_map(jnp.asarray, list(arguments))
@@ -202,10 +178,9 @@ def compare_with_jax(title: str, ours: Any, theirs: Any, arguments: Sequence[Any
 
 
 def compare_compiled() -> Iterator[tuple[str, tuple[Table, Any]]]:
-    """Compare the larger programs with `jax.jit`."""
-    arguments = draw_network()
-    steps = (make_network_step(np), make_network_step(jnp))
-    yield "network", compare_with_jax("One step of a network 784-512-256-10, batch 128, float32", *steps, arguments, 0)
+    """Compare the larger programs with `jax.jit`, and training steps also with PyTorch."""
+    for name, make_step in STEPS.items():
+        yield name, compare_step(make_step())
     folder = os.environ.get("WIREGRAD_ADBENCH")
     for name in MIXTURES if folder else ():
         parameters, x, gamma, m = read_mixture(Path(folder or "") / f"{name}.txt")

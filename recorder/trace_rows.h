@@ -841,13 +841,10 @@ static PyObject *install_traced_operator(PyObject *Py_UNUSED(module), PyObject *
     int is_reflected;
     if (!PyArg_ParseTuple(args, "O!ssp", &PyType_Type, &owner, &name, &op_name, &is_reflected))
         return NULL;
-    ScalarOp *op = NULL;
-    for (Py_ssize_t k = 0; k < OP_COUNT && op == NULL; k++)
-        if (strcmp(OPS[k].name, op_name) == 0)
-            op = &OPS[k];
-    PyObject *otherwise = PyObject_GetAttrString((PyObject *)owner, name);
+    ScalarOp *op = find_op(op_name);
+    PyObject *otherwise = op == NULL ? NULL : PyObject_GetAttrString((PyObject *)owner, name);
     PyMethodDef *definition = NULL;
-    if (op == NULL || traced_operator_count == TRACED_OPERATORS)
+    if (traced_operator_count == TRACED_OPERATORS)
         PyErr_Format(PyExc_ValueError, "the recorder has no place for the operator %s", name);
     else if (otherwise != NULL) {
         const size_t size = strlen(name) + 1;
@@ -871,6 +868,151 @@ static PyObject *install_traced_operator(PyObject *Py_UNUSED(module), PyObject *
     traced_operators[traced_operator_count++] = (TracedOperator){op, otherwise, is_reflected};
     const int failed = PyObject_SetAttrString((PyObject *)owner, name, method);
     Py_DECREF(method);
+    if (failed)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* A method of traced numbers that records an op of one input; everything else is left to the method that it replaced. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    ScalarOp *op;
+    PyObject *otherwise;
+} TracedMethod;
+
+static PyTypeObject *traced_method_class;
+
+static PyObject *call_traced_method(PyObject *self, PyObject *const *args, size_t count, PyObject *keywords)
+{
+    const TracedMethod *method = (TracedMethod *)self;
+    if (PyVectorcall_NARGS(count) == 1 && keywords == NULL) {
+        PyObject *result = apply_traced(method->op, args[0], NULL, 0);
+        if (result != NULL || PyErr_Occurred())
+            return result;
+    }
+    return PyObject_Vectorcall(method->otherwise, args, count, keywords);
+}
+
+static int traced_method_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((TracedMethod *)self)->otherwise);
+    return 0;
+}
+
+static int traced_method_clear(PyObject *self)
+{
+    Py_CLEAR(((TracedMethod *)self)->otherwise);
+    return 0;
+}
+
+static void traced_method_dealloc(PyObject *self)
+{
+    PyTypeObject *kind = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    traced_method_clear(self);
+    kind->tp_free(self);
+    Py_DECREF(kind);
+}
+
+static PyObject *bind_traced_method(PyObject *self, PyObject *instance, PyObject *Py_UNUSED(owner))
+{
+    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+/* Name, documentation and signature are those of the method that was replaced. */
+static PyObject *read_replaced(PyObject *self, void *name)
+{
+    return PyObject_GetAttrString(((TracedMethod *)self)->otherwise, name);
+}
+
+static PyGetSetDef traced_method_getset[] = {
+    {"__doc__", read_replaced, NULL, NULL, "__doc__"},
+    {"__name__", read_replaced, NULL, NULL, "__name__"},
+    {"__qualname__", read_replaced, NULL, NULL, "__qualname__"},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef traced_method_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(TracedMethod, call), READONLY, NULL},
+    {"__wrapped__", T_OBJECT_EX, offsetof(TracedMethod, otherwise), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot traced_method_slots[] = {
+    {Py_tp_traverse, traced_method_traverse},
+    {Py_tp_clear, traced_method_clear},
+    {Py_tp_dealloc, traced_method_dealloc},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, bind_traced_method},
+    {Py_tp_getset, traced_method_getset},
+    {Py_tp_members, traced_method_members},
+    {0, NULL},
+};
+
+static PyType_Spec traced_method_spec = {
+    .name = "wiregrad._recorder.TracedMethod",
+    .basicsize = sizeof(TracedMethod),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = traced_method_slots,
+};
+
+/* install_traced_method(owner, name, op name): put a method before the one that a class has. */
+static PyObject *install_traced_method(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyTypeObject *owner;
+    const char *name, *op_name;
+    if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &owner, &name, &op_name))
+        return NULL;
+    ScalarOp *op = find_op(op_name);
+    PyObject *otherwise = op == NULL ? NULL : PyObject_GetAttrString((PyObject *)owner, name);
+    TracedMethod *method = otherwise == NULL ? NULL : PyObject_GC_New(TracedMethod, traced_method_class);
+    if (method == NULL) {
+        Py_XDECREF(otherwise);
+        return NULL;
+    }
+    method->call = call_traced_method;
+    method->op = op;
+    method->otherwise = otherwise;
+    PyObject_GC_Track(method);
+    const int failed = PyObject_SetAttrString((PyObject *)owner, name, (PyObject *)method);
+    Py_DECREF(method);
+    if (failed)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* __array_ufunc__ of traced numbers: a ufunc whose op is recorded here; everything else is Python's. */
+static PyObject *apply_traced_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    const int has_keywords = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
+    if (!has_keywords && running_trace.tape != NULL && (count == 3 || count == 4)) {
+        ScalarOp *op;
+        if (find_called_op(args, &op) < 0)
+            return NULL;
+        PyObject *result = op == NULL ? NULL : apply_traced(op, args[2], count == 4 ? args[3] : NULL, 0);
+        if (result != NULL || PyErr_Occurred())
+            return result;
+    }
+    return call_ufunc_fallback(self, args, count, keywords);
+}
+
+static PyMethodDef traced_ufunc_definition = {
+    "__array_ufunc__", (PyCFunction)(void (*)(void))apply_traced_ufunc, METH_FASTCALL | METH_KEYWORDS,
+    "Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."};
+
+/* install_traced_ufuncs(owner): record ops where NumPy calls ufuncs on traced numbers. */
+static PyObject *install_traced_ufuncs(PyObject *Py_UNUSED(module), PyObject *owner)
+{
+    if (!PyType_Check(owner)) {
+        PyErr_SetString(PyExc_TypeError, "install_traced_ufuncs needs a class");
+        return NULL;
+    }
+    PyObject *method = PyDescr_NewMethod((PyTypeObject *)owner, &traced_ufunc_definition);
+    const int failed = method == NULL || PyObject_SetAttrString(owner, "__array_ufunc__", method) < 0;
+    Py_XDECREF(method);
     if (failed)
         return NULL;
     Py_RETURN_NONE;

@@ -35,6 +35,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad import codegen
 from wiregrad.backends.replay_engines import (
     ArrayReplay,
     ExpandedReplay,
@@ -727,6 +728,45 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return recent.replay if usable else None  # type: ignore[union-attr,return-value]
         return None
 
+    def to_c(self, *, name: str | None = None) -> str:
+        """Return C99 with all branches recorded so far: NAME(x, grad), and NAME_status(x), 0 where one is valid.
+
+        The numbers of `x` and `grad` are those of the arguments, in order. Where the function takes a branch that was
+        not recorded, results are NaN, and the status is the number of that branch in the list at the top.
+
+        >>> f = compile(lambda x: x * x if x > 0.0 else -x)
+        >>> f(2.0), "double f(const double *" in f.to_c(name="f")
+        (4.0, True)
+        """
+        return self._write_branches("c", name)
+
+    def to_js(self, *, name: str | None = None) -> str:
+        """Return JavaScript with all branches recorded so far: NAME(inputs), and NAMEStatus(inputs)."""
+        return self._write_branches("js", name)
+
+    def to_python(self, *, name: str | None = None) -> str:
+        """Return plain Python with all branches recorded so far: NAME(...), and NAME_status(...).
+
+        >>> f = compile(lambda x: x * x if x > 0.0 else -x)
+        >>> namespace = {}
+        >>> f(2.0), exec(f.to_python(name="f"), namespace)
+        (4.0, None)
+        >>> namespace["f"](3.0)
+        (9.0, {'x': 6.0})
+        """
+        return self._write_branches("python", name)
+
+    def _write_branches(self, language: str, name: str | None) -> str:
+        with self._lock:
+            roots = [tree.root for tree in self._cache.trees.values() if tree.root is not None]
+        if len(roots) != 1:
+            kinds = count_with_noun(len(roots), "kind")
+            raise OperandError(
+                f"{function_name(self._f)} was recorded for {kinds} of arguments; code is written for one: compile it "
+                "anew, and call it once for each branch that the code shall have"
+            )
+        return codegen.write_branches(list_recordings(roots[0]), language, name)
+
     @property
     def info(self) -> CompileInfo:
         """The recordings, how often each was replayed, where branches flipped, and why the function itself ran."""
@@ -1033,6 +1073,34 @@ def find_spread(args: tuple[Any, ...]) -> type | None:
     only: Any = args[0] if len(args) == 1 else None
     is_row = type(only) in (list, tuple) and all(type(number) is float for number in only)
     return type(only) if is_row else None
+
+
+def list_recordings(root: RecordedVariant) -> list[codegen.language_base.FunctionRecording]:
+    """Return the recordings of a tree, each after the one that leads to it; raise unless each returns a real number."""
+    variants = [root]
+    for variant in variants:
+        variants += variant.siblings.values()
+    numbers = {id(variant): number for number, variant in enumerate(variants, 1)}
+    return [
+        codegen.language_base.FunctionRecording(
+            *_find_number(variant),
+            variant.recording.checks,
+            {check + 1: numbers[id(other)] for check, other in variant.siblings.items() if check is not None},
+        )
+        for variant in variants
+    ]
+
+
+def _find_number(variant: RecordedVariant) -> tuple[CircuitGraph, int | float]:
+    """Return the circuit of a variant, and the node or the constant that is its result, a real number."""
+    recording = variant.recording
+    circuit = recording.circuit
+    if circuit is not None and recording.tree.kind is LEAF:
+        if variant.is_real:
+            return circuit, int(circuit.columns.outputs[0])
+        if not recording.moving and isinstance(recording.results[0], float | np.floating):
+            return circuit, float(recording.results[0])
+    raise OperandError("code with branches is written for functions of numbers that return one real number")
 
 
 def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | str:

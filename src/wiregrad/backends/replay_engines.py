@@ -515,7 +515,7 @@ def make_replay(recording: CertifiedRecording, *, numpy_numbers: bool = False) -
         return None
     try:
         native: ArrayReplay | ExpandedReplay | NativeReplay | None = None
-        if array_program.has_arrays(recording.circuit):
+        if recording.circuit.columns.has_arrays():
             native = _try_expanding(recording, inputs) or ArrayReplay(recording)
         else:
             native = NativeReplay(recording, numpy_numbers=numpy_numbers)

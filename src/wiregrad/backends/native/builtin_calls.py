@@ -434,7 +434,8 @@ def _call_python(w: LlvmWriter, name: str, *arguments: LlvmValue) -> LlvmValue:
 
 def find_python_function(name: str) -> str:
     """Return a function of CPython's C API as an LLVM pointer constant."""
-    return format_pointer(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
+    address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+    return format_pointer(jit.name_address(address, f"python.{name}"))
 
 
 def _release(thing: LlvmValue) -> None:

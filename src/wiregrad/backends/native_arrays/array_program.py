@@ -398,14 +398,15 @@ class ArrayProgram:
 
     def _product_words(self, step: MatrixProduct) -> list[int]:
         kernel = compile_matrix_product(step.target.dtype.char)
-        batch = step.target.shape[:-2]
+        a, b, target = step.a, step.b, step.target
+        if _matrix_layout(target)[0] == TRANSPOSE:
+            # BLAS writes rows, so the transpose of the product is computed from the transposes of the factors.
+            a, b, target = (_transpose_matrices(each) for each in (b, a, target))
+        batch = target.shape[:-2]
         more = MAX_BATCH_AXES - len(batch)
-        m, n = step.target.shape[-2:]
-        k = step.a.shape[-1]
-        a_layout, a_leading = _matrix_layout(step.a)
-        b_layout, b_leading = _matrix_layout(step.b)
-        words = [kernel, *[1] * more, *batch, m, n, k, a_layout, b_layout, a_leading, b_leading, max(1, n)]
-        for matrix in (step.a, step.b, step.target):
+        layouts, leading = zip(*map(_matrix_layout, (a, b, target)), strict=True)
+        words = [kernel, *[1] * more, *batch, *target.shape[-2:], a.shape[-1], *layouts[:2], *leading, int(step.adds)]
+        for matrix in (a, b, target):
             item = matrix.dtype.itemsize
             words += [*self._operand_words(matrix), *[0] * more, *(stride * item for stride in matrix.strides[:-2])]
         return words
@@ -439,6 +440,11 @@ def _matrix_layout(array: StridedArray) -> tuple[int, int]:
     if (column_stride == 1 or columns == 1) and (rows == 1 or row_stride >= columns):
         return NO_TRANSPOSE, max(row_stride if rows > 1 else 1, columns, 1)
     return TRANSPOSE, max(column_stride if columns > 1 else 1, rows, 1)
+
+
+def _transpose_matrices(array: StridedArray) -> StridedArray:
+    shape, strides = ((*each[:-2], each[-1], each[-2]) for each in (array.shape, array.strides))
+    return array._replace(shape=shape, strides=strides)
 
 
 def _group_arrays(group: LoopGroup) -> list[StridedArray]:
@@ -482,7 +488,10 @@ def _build_kernel(group: LoopGroup) -> LoopKernel | None:
 
 
 def compile_kernels(kernels: Sequence[LoopKernel]) -> int:
-    """Compile the kernels that were not compiled before, in one module; return the size of their code in bytes."""
+    """Compile the kernels that were not compiled before; return the size of their code in bytes.
+
+    Each is a module of its own, because the cache on disk finds modules: programs share kernels.
+    """
     missing = {kernel.key: kernel for kernel in kernels if kernel.key not in _KERNEL_ADDRESSES}
     if not missing:
         return 0
@@ -491,10 +500,12 @@ def compile_kernels(kernels: Sequence[LoopKernel]) -> int:
             f"the circuit needs {len(missing):,} new kernels; more than {MAX_NEW_KERNELS:,} would compile too slowly, "
             "because repeated parts are not recognized yet"
         )
-    functions = jit.keep_functions(write_loop_kernels(list(missing.values())), level=0)
-    for number, key in enumerate(missing):
-        _KERNEL_ADDRESSES[key] = functions.find_address(f"kernel_{number}")
-    return functions.size
+    size = 0
+    for key, kernel in missing.items():
+        functions = jit.keep_functions(write_loop_kernels([kernel]), level=0)
+        _KERNEL_ADDRESSES[key] = functions.find_address("kernel_0")
+        size += functions.size
+    return size
 
 
 def _storages_of(step: StreamStep) -> list[Storage]:
@@ -583,8 +594,7 @@ def has_arrays(circuit: CircuitGraph) -> bool:
     >>> has_arrays(parse_text("input x\\ny = exp x\\noutput y"))
     False
     """
-    used = np.unique(circuit.columns.types).tolist()
-    return any(circuit.columns.type_table[number].shape for number in used)
+    return circuit.columns.has_arrays()
 
 
 def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
