@@ -1261,8 +1261,8 @@ class RowAnswers:
     """The answers of a batch, filled in row by row and group by group."""
 
     def __init__(self, count: int, inputs: int, *, gradient: bool) -> None:
-        self.values = np.empty(count)
-        self.grads = np.empty((count, inputs)) if gradient else None
+        self.values: NDArray[Any] = np.empty(count)
+        self.grads: NDArray[Any] | None = np.empty((count, inputs)) if gradient else None
         self.left = np.arange(count)
         """The rows that have no answer yet."""
 
