@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -383,6 +385,21 @@ def test_threads_get_their_own_answers() -> None:
         thread.join()
 
     assert not wrong
+
+
+@wg.compile
+def tripled(x: Any) -> Any:
+    return 3.0 * x
+
+
+def test_its_gradient_is_pickled_and_copied_as_a_method_is() -> None:
+    step = tripled.value_and_grad
+    for _ in range(3):
+        step(2.0)
+
+    assert pickle.loads(pickle.dumps(step))(2.0) == (6.0, 3.0)
+    assert copy.copy(step)(2.0) == copy.deepcopy(step)(2.0) == (6.0, 3.0)
+    assert copy.copy(wg.compile(lambda x: x * x).value_and_grad)(3.0) == (9.0, 6.0)
 
 
 def test_functions_that_are_gone_are_collected() -> None:
