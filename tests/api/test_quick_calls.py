@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import MethodType, SimpleNamespace
@@ -20,6 +19,8 @@ from wiregrad.backends.replay_engines import InterpreterReplay
 from wiregrad.errors import GradientError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.tape import RECORDER
+
+from ..support.threads import run_in_threads
 
 
 def has_quick_answers(fast: Any, count: int) -> bool:
@@ -378,11 +379,7 @@ def test_threads_get_their_own_answers() -> None:
             if (value, slopes) != (k * number, [k * number, number]):
                 wrong.append((number, k, value, slopes))
 
-    threads = [threading.Thread(target=call, args=(float(number),)) for number in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(call, [1.0, 2.0, 3.0, 4.0], interval=1e-6)
 
     assert not wrong
 
