@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,12 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.backends import interpreter
+from wiregrad.backends.native.builtin_calls import make_array_builtin
 from wiregrad.backends.native_arrays.array_program import ArrayEngine, ArrayProgram, GradientProgram, has_arrays
 from wiregrad.dtypes import WireType
-from wiregrad.errors import BranchError, NotNativeError
+from wiregrad.errors import BranchError, InputError, NotNativeError
 from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Op, Pattern
+from wiregrad.ir.certificates import add_check_outputs
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 
@@ -548,3 +552,239 @@ def test_ops_that_raise_still_raise() -> None:
 
     with pytest.raises(np.linalg.LinAlgError):
         compiled(a=np.zeros((2, 2)))
+
+
+def compile_total(size: int = 50, dtype: type[np.floating] = np.float64) -> tuple[Any, list[Any]]:
+    """Return the compiled sum of tanh(x * w + b), and arguments for it."""
+    rng = np.random.default_rng(size)
+    arguments = [rng.normal(size=size).astype(dtype) for _ in range(3)]
+    return wg.trace(lambda x, w, b: np.sum(np.tanh(x * w + b)), *arguments).compile(), arguments
+
+
+def assert_same_call(found: tuple[Any, Any], wanted: tuple[Any, Any]) -> None:
+    """Compare a value and its gradient, in the form in which they are given back."""
+    assert type(found[0]) is type(wanted[0])
+    assert type(found[1]) is type(wanted[1])
+    assert_close(found[0], wanted[0])
+    if isinstance(wanted[1], dict):
+        assert list(found[1]) == list(wanted[1])
+        found, wanted = (found[0], tuple(found[1].values())), (wanted[0], tuple(wanted[1].values()))
+    if isinstance(wanted[1], np.ndarray):
+        found, wanted = (found[0], (found[1],)), (wanted[0], (wanted[1],))
+    for one, two in zip(found[1], wanted[1], strict=True):
+        assert type(one) is type(two)
+        assert_close(one, two)
+
+
+class OwnArray(np.ndarray):
+    """An array of a class that native code does not know."""
+
+
+UNUSUAL_ARGUMENTS = {
+    "usual": lambda x: x,
+    "list": lambda x: x.tolist(),
+    "float32": lambda x: x.astype(np.float32),
+    "whole numbers": lambda x: np.round(x).astype(np.int64),
+    "other byte order": lambda x: x.astype(">f8"),
+    "subclass": lambda x: x.copy().view(OwnArray),
+    "not aligned": lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float64),
+    **{layout: lambda x, layout=layout: copy_in_layout(x, layout) for layout in ARRAY_LAYOUTS},
+}
+
+
+@pytest.mark.parametrize("kind", UNUSUAL_ARGUMENTS)
+@pytest.mark.parametrize("by_name", [False, True])
+def test_calls_with_any_kind_of_array_equal_the_interpreter(kind: str, by_name: bool) -> None:
+    compiled, arguments = compile_total()
+    x, w, b = (UNUSUAL_ARGUMENTS[kind](each) for each in arguments)
+    wanted = compiled.circuit.run(x=x, w=w, b=b)
+    value, grads = compiled.value_and_grad(b=b, x=x, w=w) if by_name else compiled.value_and_grad(x, w, b)
+
+    assert_close(value, wanted.values[compiled.circuit.root()])
+    for k, node in enumerate(compiled.circuit.input_indices()):
+        assert_close(grads["xwb"[k]] if by_name else grads[k], wanted.gradient(node))
+    assert_close(compiled(x=x, w=w, b=b), value)
+
+
+def call_with_names(function: Any, x: Any, w: Any, b: Any) -> Any:
+    return function(x=x, w=w, b=b)
+
+
+@pytest.mark.parametrize("call", [call_with_names, lambda function, x, w, b: function(x, w, b)])
+def test_a_native_call_returns_what_the_python_path_returns(call: Any) -> None:
+    for size, dtype in ((50, np.float64), (40_000, np.float64), (33, np.float32)):
+        compiled, arguments = compile_total(size, dtype)
+        handler = compiled._gradient_handler
+
+        assert (type(compiled.value_and_grad) is type(len)) == (dtype is np.float64)
+        assert_same_call(call(compiled.value_and_grad, *arguments), call(handler.value_and_grad, *arguments))
+        assert type(compiled(*arguments)) is float
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        (np.zeros(50),),
+        (np.zeros(50), np.zeros(50), np.zeros(50), np.zeros(50)),
+        (np.zeros(50), np.zeros(50), np.zeros(49)),
+        (np.zeros(50), np.zeros(50), np.zeros((50, 1))),
+        (np.zeros(50), np.zeros(50), "b"),
+        (np.zeros(50), np.zeros(50), None),
+        (np.zeros(50), np.zeros(50), np.zeros(50, complex)),
+    ],
+)
+def test_wrong_arguments_raise_what_the_circuit_raises(arguments: Any) -> None:
+    compiled, _ = compile_total()
+    with pytest.raises(InputError) as wanted:
+        compiled.circuit(*arguments)
+    with pytest.raises(InputError) as found:
+        compiled.value_and_grad(*arguments)
+
+    assert str(found.value) == str(wanted.value)
+
+
+def test_unknown_and_missing_names_are_named() -> None:
+    compiled, (x, w, b) = compile_total()
+
+    with pytest.raises(InputError, match="no input called"):
+        compiled.value_and_grad(x=x, w=w, c=b)
+    with pytest.raises(InputError, match="no value for b"):
+        compiled.value_and_grad(x=x, w=w)
+    assert_same_call(compiled.value_and_grad(x=x, w=w, b=b), compiled.value_and_grad({"x": x, "w": w, "b": b}))
+
+
+def test_numbers_beside_arrays_go_to_native_code_by_name() -> None:
+    x = np.arange(40.0)
+    compiled = wg.trace(lambda x, s: np.sum(np.sin(x * s)), x, 0.5).compile()
+    for s in (0.5, np.float64(0.25), 2):
+        run = compiled.circuit.run(x=x, s=s)
+        value, grads = compiled.value_and_grad(x=x, s=s)
+
+        assert type(grads["s"]) is float
+        assert_close(value, run.values[compiled.circuit.root()])
+        assert_close(grads["s"], run.gradient(1))
+        assert_close(compiled.value_and_grad(x, s)[1][1], run.gradient(1))
+
+
+def test_several_outputs_come_back_by_label() -> None:
+    x = np.arange(40.0)
+    compiled = wg.trace(lambda x: {"total": np.sum(x), "twice": x * 2.0, "first": x[:3]}, x).compile()
+    found = compiled(x=x)
+
+    assert list(found) == list(compiled.circuit.outputs)
+    assert type(found[compiled.circuit.outputs[0]]) is float
+    for label, wanted in compiled.circuit(x=x).items():
+        assert_close(found[label], wanted)
+
+
+@pytest.mark.parametrize("hold", [hold_view, hold_buffer, np.ravel, weakref.ref, lambda result: [result]])
+def test_a_native_call_does_not_recycle_memory_that_is_in_use(hold: Any) -> None:
+    x = np.arange(40_000.0)
+    double = wg.trace(lambda x: x * 2.0, x).compile().value
+    held = [hold(double(x + k)) for k in range(7)]
+    for _ in range(9):
+        double(x - 1000.0)
+
+    for k, thing in enumerate(held):
+        if isinstance(thing, weakref.ref):
+            assert thing() is None or thing()[1] == 2.0 * (k + 1)
+        else:
+            first = np.ravel(np.asarray(thing))[:4]
+            assert first[0] == 2.0 * (k + (1 if hold is hold_view else 0))
+
+
+@pytest.mark.parametrize("change", ["flags", "shape", "dtype"])
+def test_a_result_that_the_caller_changed_is_not_used_again_as_it_is(change: str) -> None:
+    x = np.arange(40_000.0)
+    double = wg.trace(lambda x: x * 2.0, x).compile().value
+    addresses = {double(x).ctypes.data for _ in range(20)}
+
+    assert len(addresses) <= 2
+    for _ in range(4):
+        result = double(x)
+        if change == "flags":
+            result.setflags(write=False)
+        elif change == "shape":
+            result.shape = (200, 200)
+        else:
+            result.dtype = np.int64
+        del result
+        result = double(x)
+        assert (result.shape, result.dtype, result.flags.writeable) == (x.shape, x.dtype, True)
+        assert result[-1] == 2.0 * x[-1]
+
+
+def test_native_calls_release_what_they_made() -> None:
+    for size in (20, 40_000):
+        compiled, arguments = compile_total(size)
+        call = compiled.value_and_grad
+        call_with_names(call, *arguments)
+        before = [sys.getrefcount(x) for x in arguments]
+        for _ in range(200):
+            value, grads = call_with_names(call, *arguments)
+
+        assert [sys.getrefcount(x) for x in arguments] == before
+        assert sys.getrefcount(value) <= 2
+        assert sys.getrefcount(grads) <= 2
+        assert compiled.info.calls >= 200
+
+
+def test_threads_may_use_one_native_call() -> None:
+    compiled, (x, w, b) = compile_total(20_000)
+    call = compiled.value_and_grad
+    wanted = [call(x=x * k, w=w, b=b)[1]["w"].copy() for k in range(4)]
+    failures: list[int] = []
+
+    def call_often(k: int) -> None:
+        argument = x * k
+        for _ in range(30):
+            if not np.array_equal(call(x=argument, w=w, b=b)[1]["w"], wanted[k]):
+                failures.append(k)
+
+    threads = [threading.Thread(target=call_often, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not failures
+
+
+def test_a_replay_builtin_says_which_check_fails() -> None:
+    def steer(x: Any) -> Any:
+        y = x * x if np.sum(x) > 0.0 else x
+        return np.sum(y) if y[0] < 5.0 else np.sum(y) * 2.0
+
+    traced = wg.trace(steer, np.ones(30))
+    checked = add_check_outputs(traced)
+    program = GradientProgram(traced, [certificate.node for certificate in checked.certificates]).program
+    expected = checked.expected_values()
+    replay = make_array_builtin("replay", program.make_call_entry(expected))
+    value, grad = replay(np.full(30, 2.0))
+
+    assert value == 120.0
+    np.testing.assert_array_equal(grad, np.full(30, 4.0))
+    assert replay(np.full(30, -1.0)) == 0
+    assert replay(np.full(30, 3.0)) == 1
+    assert replay(np.ones(29)) is None
+    assert replay(np.ones(30), 1.0) is None
+
+
+@pytest.mark.full
+def test_calls_do_not_grow() -> None:
+    for size in (10, 50_000):
+        compiled, arguments = compile_total(size)
+        call = compiled.value_and_grad
+        rounds = 100_000 if size < 100 else 2_000
+        for _ in range(100):
+            call_with_names(call, *arguments)
+        before = read_resident_bytes()
+        for _ in range(rounds):
+            call_with_names(call, *arguments)
+
+        assert read_resident_bytes() - before < 2_000_000
+
+
+def read_resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

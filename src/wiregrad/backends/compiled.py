@@ -551,9 +551,11 @@ class Compiled:
     def _make_function(self, kind: str, answers: CallHandler) -> Callable[..., Any]:
         """Return the function that users call: a builtin if there is native code."""
         complete: Callable[..., Any] = getattr(answers, kind)
-        if not isinstance(answers.engine, builtin_calls.NativeEngine) or not answers.real:
-            return complete
         try:
+            if isinstance(answers.engine, ArrayEngine):
+                return answers.engine.make_builtin(kind, complete)
+            if not isinstance(answers.engine, builtin_calls.NativeEngine) or not answers.real:
+                return complete
             return builtin_calls.make_call_builtin(kind, answers.engine, complete)
         except NotNativeError:
             # Native code does not know the object layout of this Python, so only the call itself is slower.

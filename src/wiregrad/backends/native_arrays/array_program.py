@@ -22,7 +22,7 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -31,7 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.builtin_calls import CheckFallback, NumberSequence
+from wiregrad.backends.native.builtin_calls import (
+    ArrayCall,
+    ArrayCallEntry,
+    CallArray,
+    CheckFallback,
+    NumberSequence,
+    make_array_builtin,
+)
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
     STILL,
@@ -85,6 +92,8 @@ MIN_RECYCLED_BYTES = 1 << 17
 MAX_KEPT_RESULTS = 3
 """How many arrays are kept for each result: in a loop the caller still holds those of the round before."""
 OWN_REFERENCES = 2
+MAX_BYTES_UNDER_GIL = 1 << 15
+"""Programs on more memory than this release the GIL while they run."""
 MAX_NEW_KERNELS = 400
 """Maximum number of kernels that are compiled for one circuit."""
 
@@ -243,6 +252,38 @@ class ArrayProgram:
         for pool, result in self._recycled(results):
             pool.keep_array(result)
         return [result if result.ndim else result[()] for result in results]
+
+    def make_call_entry(
+        self, checks: Sequence[Any] = (), names: Sequence[str] = (), labels: Sequence[str] = ()
+    ) -> ArrayCallEntry:
+        """Return what a builtin needs to run this program; the last results must equal `checks`.
+
+        Raises `NotNativeError` for programs that only Python can run: the interpreter computes an op, or an argument or
+        result without axes is no float.
+        """
+        if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
+            raise NotNativeError("the interpreter computes a part of this program")
+        inputs = [CallArray(shape, dtype) for shape, dtype in self._arguments]
+        results = [CallArray(shape, dtype, pool is not None) for pool, shape, dtype in self._results]
+        numbers = [array.dtype.char for array in inputs if not array.shape]
+        numbers += [array.dtype.char for array in results[: len(results) - len(checks)] if not array.shape]
+        if not set(numbers) <= {"d"}:
+            raise NotNativeError("an input or output without axes is no float64")
+        workspace, base = self._make_workspace()
+        held = sum(prod(array.shape) * array.dtype.itemsize for array in (*inputs, *results)) + self._workspace_bytes
+        call = ArrayCall(
+            run=compile_fixed_kernels().run,
+            first=self._stream_address,
+            end=self._stream_end,
+            workspace=base,
+            inputs=inputs,
+            results=results,
+            checks=checks,
+            releases=held > MAX_BYTES_UNDER_GIL,
+            names=names,
+            labels=labels,
+        )
+        return ArrayCallEntry(call, (self, workspace))
 
     def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[ResultPool, NDArray[Any]]]:
         for number in self._large_results:
@@ -678,8 +719,10 @@ class ArrayEngine:
     """
 
     def __init__(self, circuit: CircuitGraph, *, gradient: bool, fallback: CheckFallback | None = None) -> None:
-        self.calls = 0
+        self._python_calls = 0
+        self._entries: list[ArrayCallEntry] = []
         self._fallback = fallback
+        self._labels = circuit.outputs
         self._types = [circuit.type_of(node) for node in circuit.input_indices()]
         self._names = circuit.inputs
         self._count = len(circuit.outputs)
@@ -700,9 +743,30 @@ class ArrayEngine:
         assert program is not None
         return program.facts
 
+    @property
+    def calls(self) -> int:
+        """The number of calls so far."""
+        return self._python_calls + sum(entry.calls for entry in self._entries)
+
+    def make_builtin(self, kind: str, answer: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the builtin for `value` or `value_and_grad`; `answer` handles the calls that it does not.
+
+        Raises `NotNativeError` if there is none for this program.
+        """
+        program = self._values
+        if kind == "value_and_grad":
+            assert self._gradient is not None
+            program = self._gradient.program if all(self._gradient.is_present) else None
+        if program is None:
+            raise NotNativeError("a gradient is absent, or values are computed together with their gradient")
+        checks = self._expected if self._fallback is not None else ()
+        entry = program.make_call_entry(checks, self._names, self._labels)
+        self._entries.append(entry)
+        return make_array_builtin(kind, entry, answer)
+
     def compute_values(self, point: NumberSequence) -> NumberSequence:
         """Return the outputs."""
-        self.calls += 1
+        self._python_calls += 1
         if self._values is None:
             assert self._gradient is not None
             value, _, checks = self._gradient.run(point)
@@ -717,7 +781,7 @@ class ArrayEngine:
 
     def compute_gradient(self, point: NumberSequence) -> tuple[Any, NumberSequence]:
         """Return the only output, and its gradient by every input."""
-        self.calls += 1
+        self._python_calls += 1
         assert self._gradient is not None
         value, grads, checks = self._gradient.run(point)
         if self._find_failure(checks):
