@@ -21,7 +21,7 @@ from wiregrad.backends import interpreter
 from wiregrad.backends.native import batch, builtin_calls, jit, tiers
 from wiregrad.backends.native.builtin_calls import NumberSequence
 from wiregrad.backends.native.tiers import NativeProgram, build_program
-from wiregrad.backends.native_arrays.array_program import ARRAY_TIER, ArrayEngine, ArrayProgramFacts, has_arrays
+from wiregrad.backends.native_arrays.array_program import ArrayEngine, ArrayProgramFacts, has_arrays
 from wiregrad.dtypes import WireType, count_with_noun, to_python_number
 from wiregrad.errors import (
     BranchError,
@@ -480,7 +480,8 @@ class Compiled:
         """
         programs = self._builder.list_programs()
         array_programs = self._builder.list_array_programs()
-        tier = ARRAY_TIER if array_programs else programs[0].tier if programs else INTERPRETER_TIER
+        tiers_used = [*(program.tier for program in array_programs), *(program.tier for program in programs)]
+        tier = tiers_used[0] if tiers_used else INTERPRETER_TIER
         inputs, nodes, _ = self.circuit.count()
         return CompiledCircuitInfo(
             nodes=nodes,
@@ -495,7 +496,8 @@ class Compiled:
             + sum(program.workspace_bytes for program in array_programs),
             compile_seconds=sum(program.seconds for program in programs)
             + sum(program.seconds for program in array_programs),
-            stencil_seconds=sum(program.stencil_seconds for program in programs),
+            stencil_seconds=sum(program.stencil_seconds for program in programs)
+            + sum(program.stencil_seconds for program in array_programs),
             calls=sum(engine.calls for engine in self._builder.engines),
             instructions=sum(program.instructions for program in array_programs),
             interpreted=tuple(

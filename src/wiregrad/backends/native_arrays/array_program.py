@@ -21,9 +21,10 @@ from __future__ import annotations
 import sys
 import time
 import weakref
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ from wiregrad.backends.native.builtin_calls import (
     NumberSequence,
     make_array_builtin,
 )
+from wiregrad.backends.native.tiers import build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
     STILL,
@@ -54,6 +56,7 @@ from wiregrad.backends.native_arrays.lowering import (
     RESULT,
     WORKSPACE,
     InterpreterCall,
+    LoopAxes,
     LoopGroup,
     LoweredCircuit,
     MatrixProduct,
@@ -70,14 +73,15 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     TRANSPOSE,
     compile_fixed_kernels,
     compile_matrix_product,
+    compile_scalar_call,
     load_enter_function,
     load_run_function,
 )
 from wiregrad.dtypes import WireType
-from wiregrad.errors import InputError, NotNativeError, WiregradError
+from wiregrad.errors import CircuitError, InputError, NoRuleError, NotNativeError, WiregradError
 from wiregrad.ir import CircuitGraph, GraphBuilder, Port, certificates
 from wiregrad.ops.gradient_flow import fill_absent, match_shape
-from wiregrad.passes import drop_gradient_stops, prune, simplify, sweep_backward
+from wiregrad.passes import drop_gradient_stops, expand_unnamed, prune, simplify, sweep_backward
 from wiregrad.passes.differentiation import SilentWatcher
 
 ALIGNMENT = 64
@@ -97,6 +101,8 @@ MAX_BYTES_UNDER_GIL = 1 << 15
 MAX_NEW_KERNELS = 400
 """Maximum number of kernels that are compiled for one circuit."""
 
+ARRAY_TIER = "arrays"
+
 _KERNEL_ADDRESSES: dict[str, int] = {}
 """The kernels compiled so far, by their structure."""
 
@@ -112,16 +118,20 @@ class StreamPart(NamedTuple):
 class ArrayProgramFacts:
     """What an array program consists of."""
 
-    instructions: int
-    kernels: int
+    instructions: int = 0
+    kernels: int = 0
     """The number of different kernels."""
-    workspace_bytes: int
-    interpreted: tuple[tuple[str, int], ...]
+    workspace_bytes: int = 0
+    interpreted: tuple[tuple[str, int], ...] = ()
     """The ops that the interpreter computes, with the number of their calls."""
-    interpreted_share: float
+    interpreted_share: float = 0.0
     """The share of these calls among all steps."""
-    code_bytes: int
-    seconds: float
+    code_bytes: int = 0
+    seconds: float = 0.0
+    stencil_seconds: float = 0.0
+    """The part of `seconds` spent on stencils, which later circuits share."""
+    tier: str = ARRAY_TIER
+    """`arrays`, or the tier of the scalar circuit that it was expanded to."""
 
 
 def can_recycle(kind: WireType) -> bool:
@@ -169,56 +179,43 @@ class ResultPool:
             self._arrays.append(array)
 
 
-class ArrayProgram:
-    """A circuit, compiled: a function from arguments to results.
+class StreamProgram:
+    """A stream of instructions with its workspaces: a function from arguments to results.
 
-    >>> from wiregrad.ir import parse_text
-    >>> program = ArrayProgram(parse_text("input x: float64[3]\\ny = multiply x x\\noutput y"))
-    >>> program.run([np.array([1.0, 2.0, 3.0])])
-    [array([1., 4., 9.])]
+    A workspace begins with a table of addresses (its own, those of the arguments, of the results, and of constants);
+    `data` is what else it holds from the start, as pairs of an offset and an array.
     """
 
-    def __init__(self, circuit: CircuitGraph, *, fenced: bool = False) -> None:
-        start = time.perf_counter()
+    def __init__(
+        self, circuit: CircuitGraph, results: Sequence[WireType], workspace_bytes: int, *, fenced: bool = False
+    ) -> None:
         self._fence = FENCE_BYTES if fenced else 0
-        self._lowered = lower_circuit(circuit)
-        self._steps = self._lowered.steps
-        self._fills = _find_fills(self._lowered)
-        self._constants = [data for _, data in self._lowered.constants]
-        counts = (1, len(self._lowered.arguments), len(self._lowered.results), len(self._constants))
-        self._table_starts = dict(
-            zip((WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA), np.cumsum([0, *counts[:-1]]).tolist(), strict=True)
-        )
-        self._table_size = sum(counts)
-        self._blocks, self._workspace_bytes = plan_workspace(self._steps, self._first_offset(), self._fence)
-        kernels = [_build_kernel(step) for step in self._steps if isinstance(step, LoopGroup)]
-        code_bytes = compile_kernels([kernel for kernel in kernels if kernel is not None])
+        self._workspace_bytes = workspace_bytes
+        self._table: list[tuple[int, int]] = []
+        """Entries of the table that never change: place and address."""
+        self._data: list[tuple[int, NDArray[Any]]] = []
+        self._blocks: list[Storage] = []
         self._parts: list[StreamPart | InterpreterCall] = []
-        self.stream = self._write_stream()
-        self._stream_address = self.stream.ctypes.data
-        first = self._parts[0] if self._parts else None
-        self._first_end = first.end if isinstance(first, StreamPart) else 0
-        """The end of the instructions that run before the interpreter is called for the first time."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
         self._results = [
             (ResultPool(kind.shape, kind.dtype) if can_recycle(kind) else None, kind.shape, kind.dtype)
-            for kind in self._lowered.result_types
+            for kind in results
         ]
         self._large_results = [k for k, (pool, _, _) in enumerate(self._results) if pool is not None]
+        self._table_size = 1 + len(self._arguments) + len(self._results)
         self._enter = load_enter_function()
-        self._stream_end = self._stream_address + 8 * len(self.stream)
         self._idle: list[tuple[NDArray[np.uint8], int]] = []
-        calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
-        self.facts = ArrayProgramFacts(
-            instructions=self._instructions,
-            kernels=len({kernel.key for kernel in kernels if kernel is not None}),
-            workspace_bytes=self._workspace_bytes,
-            interpreted=tuple(sorted(Counter(step.op.name for step in calls).items())),
-            interpreted_share=len(calls) / max(1, len(calls) + self._instructions),
-            code_bytes=code_bytes,
-            seconds=time.perf_counter() - start,
-        )
+        self._store_stream([])
+        self.facts = ArrayProgramFacts()
+
+    def _store_stream(self, words: Sequence[int]) -> None:
+        self.stream = np.array(words, np.int64)
+        self._stream_address = self.stream.ctypes.data
+        self._stream_end = self._stream_address + 8 * len(self.stream)
+        first = self._parts[0] if self._parts else None
+        self._first_end = first.end if isinstance(first, StreamPart) else 0
+        """The end of the instructions that run before the interpreter is called for the first time."""
 
     def run(self, arguments: Sequence[Any] | NDArray[Any]) -> list[Any]:
         """Return the results for arguments of the circuit's types; results without axes are NumPy numbers."""
@@ -315,6 +312,92 @@ class ArrayProgram:
         inputs: Sequence[NDArray[Any]],
         results: Sequence[NDArray[Any]],
     ) -> None:
+        raise NotImplementedError
+
+    def _make_workspace(self) -> tuple[NDArray[np.uint8], int]:
+        """Return a new workspace and its address."""
+        memory = np.empty(self._workspace_bytes + ALIGNMENT, np.uint8)
+        skip = -memory.ctypes.data % ALIGNMENT
+        workspace = memory[skip : skip + self._workspace_bytes]
+        if self._fence:
+            workspace[:] = FENCE_MARK
+        table = workspace[: 8 * self._table_size].view(np.int64)
+        table[0] = workspace.ctypes.data
+        for place, address in self._table:
+            table[place] = address
+        for offset, data in self._data:
+            workspace[offset : offset + data.nbytes] = data.view(np.uint8)
+        return workspace, workspace.ctypes.data
+
+    def _fence_result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        memory = np.full(2 * self._fence + prod(shape) * dtype.itemsize, FENCE_MARK, np.uint8)
+        return memory[self._fence : len(memory) - self._fence].view(dtype).reshape(shape)
+
+    def _check_fences(self, workspace: NDArray[np.uint8], results: Sequence[NDArray[Any]]) -> None:
+        """Raise if a byte between the arrays has changed."""
+        marks = np.ones(len(workspace), np.bool_)
+        marks[: 8 * self._table_size] = False
+        for storage in self._blocks:
+            marks[storage.offset : storage.offset + storage.nbytes] = False
+        if np.any(workspace[marks] != FENCE_MARK):
+            places = np.flatnonzero(marks & (workspace != FENCE_MARK))[:5].tolist()
+            raise AssertionError(f"an instruction wrote outside of its arrays, at bytes {places} of the workspace")
+        for result in results:
+            memory = result
+            while isinstance(memory.base, np.ndarray):
+                memory = memory.base
+            if np.any(memory[: self._fence] != FENCE_MARK) or np.any(memory[len(memory) - self._fence :] != FENCE_MARK):
+                raise AssertionError("an instruction wrote outside of a result")
+
+
+class ArrayProgram(StreamProgram):
+    """A circuit, compiled to loops over arrays.
+
+    >>> from wiregrad.ir import parse_text
+    >>> program = ArrayProgram(parse_text("input x: float64[3]\\ny = multiply x x\\noutput y"))
+    >>> program.run([np.array([1.0, 2.0, 3.0])])
+    [array([1., 4., 9.])]
+    """
+
+    def __init__(self, circuit: CircuitGraph, *, fenced: bool = False) -> None:
+        start = time.perf_counter()
+        self._lowered = lower_circuit(circuit)
+        super().__init__(circuit, self._lowered.result_types, 0, fenced=fenced)
+        self._steps = self._lowered.steps
+        self._fills = _find_fills(self._lowered)
+        self._constants = [data for _, data in self._lowered.constants]
+        counts = (1, len(self._lowered.arguments), len(self._lowered.results), len(self._constants))
+        self._table_starts = dict(
+            zip((WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA), np.cumsum([0, *counts[:-1]]).tolist(), strict=True)
+        )
+        first = self._table_starts[CONSTANT_DATA]
+        self._table = [(first + k, data.ctypes.data) for k, data in enumerate(self._constants)]
+        self._table_size = sum(counts)
+        offset = _round_up(8 * self._table_size) + self._fence
+        self._blocks, self._workspace_bytes = plan_workspace(self._steps, offset, self._fence)
+        self._loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
+        kernels = {loop.key: loop.kernel for loop in self._loops.values() if loop is not None}
+        code_bytes = compile_kernels(kernels)
+        self._store_stream(self._write_stream())
+        self._loops.clear()
+        calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
+        self.facts = ArrayProgramFacts(
+            instructions=self._instructions,
+            kernels=len(kernels),
+            workspace_bytes=self._workspace_bytes,
+            interpreted=tuple(sorted(Counter(step.op.name for step in calls).items())),
+            interpreted_share=len(calls) / max(1, len(calls) + self._instructions),
+            code_bytes=code_bytes,
+            seconds=time.perf_counter() - start,
+        )
+
+    def _call_interpreter(
+        self,
+        call: InterpreterCall,
+        workspace: NDArray[np.uint8],
+        inputs: Sequence[NDArray[Any]],
+        results: Sequence[NDArray[Any]],
+    ) -> None:
         """Compute one op with its NumPy function, on arrays in the workspace."""
 
         def find_array(array: StridedArray) -> NDArray[Any]:
@@ -339,43 +422,7 @@ class ArrayProgram:
         if call.target.size:
             find_array(call.target)[...] = result
 
-    def _first_offset(self) -> int:
-        return _round_up(8 * self._table_size) + self._fence
-
-    def _make_workspace(self) -> tuple[NDArray[np.uint8], int]:
-        """Return a new workspace and its address."""
-        memory = np.empty(self._workspace_bytes + ALIGNMENT, np.uint8)
-        skip = -memory.ctypes.data % ALIGNMENT
-        workspace = memory[skip : skip + self._workspace_bytes]
-        if self._fence:
-            workspace[:] = FENCE_MARK
-        table = workspace[: 8 * self._table_size].view(np.int64)
-        table[0] = workspace.ctypes.data
-        start = self._table_starts[CONSTANT_DATA]
-        table[start:] = [data.ctypes.data for data in self._constants]
-        return workspace, workspace.ctypes.data
-
-    def _fence_result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        memory = np.full(2 * self._fence + prod(shape) * dtype.itemsize, FENCE_MARK, np.uint8)
-        return memory[self._fence : len(memory) - self._fence].view(dtype).reshape(shape)
-
-    def _check_fences(self, workspace: NDArray[np.uint8], results: Sequence[NDArray[Any]]) -> None:
-        """Raise if a byte between the arrays has changed."""
-        marks = np.ones(len(workspace), np.bool_)
-        marks[: 8 * self._table_size] = False
-        for storage in self._blocks:
-            marks[storage.offset : storage.offset + storage.nbytes] = False
-        if np.any(workspace[marks] != FENCE_MARK):
-            places = np.flatnonzero(marks & (workspace != FENCE_MARK))[:5].tolist()
-            raise AssertionError(f"an instruction wrote outside of its arrays, at bytes {places} of the workspace")
-        for result in results:
-            memory = result
-            while isinstance(memory.base, np.ndarray):
-                memory = memory.base
-            if np.any(memory[: self._fence] != FENCE_MARK) or np.any(memory[len(memory) - self._fence :] != FENCE_MARK):
-                raise AssertionError("an instruction wrote outside of a result")
-
-    def _write_stream(self) -> NDArray[np.int64]:
+    def _write_stream(self) -> list[int]:
         """Write the instructions of all steps, and note where the interpreter has to be called."""
         words: list[int] = []
         first = 0
@@ -396,7 +443,7 @@ class ArrayProgram:
             self._instructions += 1
         if len(words) > first:
             self._parts.append(StreamPart(first, len(words)))
-        return np.array(words, np.int64)
+        return words
 
     def _step_rows(self, step: StreamStep) -> Iterator[list[int]]:
         """Iterate over the instructions of a step: the kernel, then its words."""
@@ -424,14 +471,14 @@ class ArrayProgram:
         return [kernel, storage.size, *self._operand_words(StridedArray(storage, 0, (), ())), bits]
 
     def _loop_words(self, group: LoopGroup) -> list[int] | None:
-        kernel = _build_kernel(group)
-        if kernel is None:
+        loop = self._loops[group]
+        if loop is None:
             return None
-        arrays = _group_arrays(group)
-        axes = merge_axes_for_loops(group.shape, [array.strides for array in arrays], in_order=group.in_order)
+        axes = loop.axes
         n = axes.lengths[-1] if axes.lengths else 1
-        words = [_KERNEL_ADDRESSES[kernel.key], n, *axes.lengths[:-1]]
-        for array, strides, operand in zip(arrays, axes.strides, (*kernel.loads, *kernel.targets), strict=True):
+        words = [_KERNEL_ADDRESSES[loop.key], n, *axes.lengths[:-1]]
+        operands = (*loop.kernel.loads, *loop.kernel.targets)
+        for array, strides, operand in zip(loop.arrays, axes.strides, operands, strict=True):
             item = array.dtype.itemsize
             inner = [strides[-1] * item] if operand.inner == STRIDED else []
             words += [*self._operand_words(array), *inner, *(stride * item for stride in strides[:-1])]
@@ -457,6 +504,68 @@ class ArrayProgram:
         kernel = kernels.scatter[dtype.char] if step.adds else kernels.gather[dtype.itemsize]
         operands = [word for array in (step.source, step.table, step.target) for word in self._operand_words(array)]
         return [kernel, step.table.size, *operands]
+
+
+class ExpandedProgram(StreamProgram):
+    """A circuit on small arrays, compiled as its scalar circuit `scalars`; its stream is one instruction.
+
+    Results are the outputs; with `wanted` the first one, its gradient by these inputs, and the other outputs.
+
+    >>> from wiregrad.ir import parse_text
+    >>> square = parse_text("input x: float64[2]\\ny = multiply x x\\nz = sum y axes=[-1] keepdims=false\\noutput z")
+    >>> ExpandedProgram(square, expand_unnamed(square), wanted=[0]).run([np.array([1.0, 2.0])])
+    [np.float64(5.0), array([2., 4.])]
+    """
+
+    def __init__(
+        self,
+        circuit: CircuitGraph,
+        scalars: CircuitGraph,
+        *,
+        wanted: Collection[int] | None = None,
+        fenced: bool = False,
+    ) -> None:
+        start = time.perf_counter()
+        self._program = build_program(scalars, None if wanted is None else 0)
+        inputs = [circuit.type_of(node) for node in circuit.input_indices()]
+        outputs = [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
+        slots = _lay_out_buffer([*inputs, *outputs, *inputs])
+        sources = slots[: len(inputs)]
+        results = slots[len(inputs) : len(inputs) + len(outputs)]
+        slopes = slots[len(inputs) + len(outputs) :]
+        results[1:1] = [slopes[k] for k in sorted(wanted or ())]
+        super().__init__(circuit, [slot.kind for slot in results], 0, fenced=fenced)
+        buffer = self._program.initial
+        offset = _round_up(8 * self._table_size) + self._fence
+        self._blocks = [Storage(len(buffer), buffer.dtype, offset=offset)]
+        self._data = [(offset, buffer)]
+        self._workspace_bytes = offset + buffer.nbytes + self._fence
+        words = [compile_scalar_call(), 0, offset, self._program.entry, len(sources), len(results)]
+        for number, slot in enumerate([*sources, *results], 1):
+            words += [8 * number, 8 * slot.place, prod(slot.kind.shape), int(slot.kind.dtype.kind == "b")]
+        words[1] = len(words)
+        self._parts = [StreamPart(0, len(words))]
+        self._store_stream(words)
+        self.facts = ArrayProgramFacts(
+            instructions=1,
+            workspace_bytes=self._workspace_bytes,
+            code_bytes=self._program.code_bytes,
+            seconds=time.perf_counter() - start,
+            stencil_seconds=self._program.stencil_seconds,
+            tier=self._program.tier,
+        )
+
+
+class BufferSlot(NamedTuple):
+    """Where the numbers of a wire are in the buffer of a scalar circuit."""
+
+    kind: WireType
+    place: int
+
+
+def _lay_out_buffer(kinds: Sequence[WireType]) -> list[BufferSlot]:
+    places = np.cumsum([0, *(prod(kind.shape) for kind in kinds)]).tolist()
+    return [BufferSlot(kind, place) for kind, place in zip(kinds, places, strict=False)]
 
 
 def _prepare_argument(argument: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -492,39 +601,73 @@ def _classify_inner(stride: int, length: int) -> str:
     return STILL if stride == 0 else STRIDED
 
 
-def _build_kernel(group: LoopGroup) -> LoopKernel | None:
-    """Return the structure of a group's loop; None if it has nothing to do."""
+class LoopInstruction(NamedTuple):
+    """A loop of a stream: its kernel, the kernel's key, and its loops over the arrays of the group."""
+
+    kernel: LoopKernel
+    key: str
+    arrays: list[StridedArray]
+    axes: LoopAxes
+
+
+_KNOWN_KERNELS: dict[Hashable, tuple[LoopKernel, str]] = {}
+"""Kernels and their keys, by their parts; expressions count by identity, and stay alive in the kernels."""
+MAX_KNOWN_KERNELS = 20_000
+
+
+def _build_loop(group: LoopGroup) -> LoopInstruction | None:
+    """Return the loop of a group; None if it has nothing to do."""
     if not group.stores or not prod(group.shape):
         return None
     arrays = _group_arrays(group)
-    axes = merge_axes_for_loops(group.shape, [array.strides for array in arrays], in_order=group.in_order)
+    axes = merge_axes_for_loops(group.shape, tuple(array.strides for array in arrays), in_order=group.in_order)
     n = axes.lengths[-1] if axes.lengths else 1
-    operands = [
+    operands = tuple(
         LoopOperand(array.dtype.char, _classify_inner(strides[-1] if strides else 1, n))
         for array, strides in zip(arrays, axes.strides, strict=True)
-    ]
-    loads = operands[: len(group.loads)]
+    )
+    depth = max(0, len(axes.lengths) - 1)
+    parts = (
+        depth,
+        n == 1,
+        operands,
+        tuple(group.loads.values()),
+        tuple((key, number) for key, (number, _, _) in group.constants.items()),
+        tuple((number, id(op.tree), op.sources, op.real, op.dtype) for number, op in group.ops),
+        tuple((store.value, id(store.step), str(store.neutral)) for store in group.stores),
+    )
+    known = _KNOWN_KERNELS.get(parts)
+    if known is None:
+        if len(_KNOWN_KERNELS) >= MAX_KNOWN_KERNELS:
+            _KNOWN_KERNELS.clear()
+        kernel = _build_kernel(group, operands, depth, single=n == 1)
+        known = _KNOWN_KERNELS[parts] = kernel, kernel.key
+    return LoopInstruction(*known, arrays, axes)
+
+
+def _build_kernel(group: LoopGroup, operands: tuple[LoopOperand, ...], depth: int, *, single: bool) -> LoopKernel:
+    """Return the structure of a group's loop."""
     order = [*group.loads.values(), *(number for number, _, _ in group.constants.values())]
     order += [number for number, _ in group.ops]
     position = {number: k for k, number in enumerate(order)}
     return LoopKernel(
-        depth=max(0, len(axes.lengths) - 1),
-        loads=tuple(loads),
+        depth=depth,
+        loads=operands[: len(group.loads)],
         constants=tuple((char, np.asarray(number).item()) for _, char, number in group.constants.values()),
         ops=tuple(
             op._replace(sources=tuple((name, position[source]) for name, source in op.sources)) for _, op in group.ops
         ),
-        targets=tuple(operands[len(group.loads) :]),
+        targets=operands[len(group.loads) :],
         stores=tuple(
             LoopStore(k, position[store.value], store.step, store.neutral) for k, store in enumerate(group.stores)
         ),
-        single=n == 1,
+        single=single,
     )
 
 
-def compile_kernels(kernels: Sequence[LoopKernel]) -> int:
-    """Compile the kernels that were not compiled before, in one module; return the size of their code in bytes."""
-    missing = {kernel.key: kernel for kernel in kernels if kernel.key not in _KERNEL_ADDRESSES}
+def compile_kernels(kernels: Mapping[str, LoopKernel]) -> int:
+    """Compile the kernels, by key, that were not compiled before; return the size of their code in bytes."""
+    missing = {key: kernel for key, kernel in kernels.items() if key not in _KERNEL_ADDRESSES}
     if not missing:
         return 0
     if len(missing) > MAX_NEW_KERNELS:
@@ -576,8 +719,7 @@ def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple
         for storage in _storages_of(step):
             if storage.role == WORKSPACE:
                 spans.setdefault(storage, [number, number])[1] = number
-    top = first
-    free: list[tuple[int, int]] = []
+    memory = WorkspacePlan(first, shares=not fence)
     ending: dict[int, list[Storage]] = {}
     beginning: dict[int, list[Storage]] = {}
     for storage, (begin, end) in spans.items():
@@ -585,35 +727,77 @@ def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple
         ending.setdefault(end, []).append(storage)
     for number in range(len(steps)):
         for storage in sorted(beginning.get(number, ()), key=lambda each: -each.nbytes):
-            size = _round_up(max(storage.nbytes, 1)) + fence
-            fits = [block for block in free if block[1] >= size]
-            if fits and not fence:
-                start, length = min(fits, key=lambda block: block[1])
-                free.remove((start, length))
-                if length > size:
-                    free.append((start + size, length - size))
-                storage.offset = start
-            else:
-                storage.offset = top
-                top += size
+            storage.offset = memory.take(_round_up(max(storage.nbytes, 1)) + fence)
         for storage in ending.get(number, ()):
-            free = _merge_block(free, storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
-    return list(spans), max(top, first)
+            memory.free(storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
+    return list(spans), memory.top
 
 
-def _merge_block(free: list[tuple[int, int]], start: int, length: int) -> list[tuple[int, int]]:
-    """Return the free blocks with one more, joined with its neighbours."""
-    merged: list[tuple[int, int]] = []
-    for block in sorted([*free, (start, length)]):
-        if merged and sum(merged[-1]) == block[0]:
-            merged[-1] = (merged[-1][0], merged[-1][1] + block[1])
-        else:
-            merged.append(block)
-    return merged
+class WorkspacePlan:
+    """The blocks of a workspace that are free while its arrays are given their places.
+
+    >>> plan = WorkspacePlan(64)
+    >>> plan.take(128), plan.take(64)
+    (64, 192)
+    >>> plan.free(64, 128)
+    >>> plan.take(64), plan.take(64), plan.top
+    (64, 128, 256)
+    """
+
+    def __init__(self, first: int, *, shares: bool = True) -> None:
+        self.top = first
+        """The size of the workspace so far."""
+        self._shares = shares
+        self._sizes: dict[int, int] = {}
+        """The size of each free block, by its start; no two of them touch."""
+        self._starts: dict[int, int] = {}
+        """The start of each free block, by its end."""
+        self._blocks: dict[int, list[int]] = {}
+        """Starts by size; blocks that have been taken or joined since are still in it."""
+        self._known_sizes: list[int] = []
+
+    def take(self, size: int) -> int:
+        """Return where a new block begins: in the smallest free block that is large enough, or at the end."""
+        place = bisect_left(self._known_sizes, size) if self._shares else len(self._known_sizes)
+        while place < len(self._known_sizes):
+            length = self._known_sizes[place]
+            blocks = self._blocks[length]
+            while blocks:
+                start = blocks.pop()
+                if self._sizes.get(start) == length:
+                    self._remove(start, length)
+                    if length > size:
+                        self._add(start + size, length - size)
+                    return start
+            del self._known_sizes[place], self._blocks[length]
+        self.top += size
+        return self.top - size
+
+    def free(self, start: int, size: int) -> None:
+        """Give a block back; it is joined with its free neighbours."""
+        after = self._sizes.get(start + size)
+        if after is not None:
+            self._remove(start + size, after)
+            size += after
+        before = self._starts.get(start)
+        if before is not None:
+            self._remove(before, start - before)
+            start, size = before, size + start - before
+        self._add(start, size)
+
+    def _add(self, start: int, size: int) -> None:
+        self._sizes[start] = size
+        self._starts[start + size] = start
+        if size not in self._blocks:
+            self._blocks[size] = []
+            insort(self._known_sizes, size)
+        self._blocks[size].append(start)
+
+    def _remove(self, start: int, size: int) -> None:
+        del self._sizes[start], self._starts[start + size]
 
 
-ARRAY_TIER = "arrays"
-MAX_ARRAY_NODES = 6000
+MAX_ARRAY_NODES = 500_000
 """Maximum number of nodes of a circuit that is compiled for arrays."""
 
 
@@ -628,8 +812,58 @@ def has_arrays(circuit: CircuitGraph) -> bool:
     return any(circuit.columns.type_table[number].shape for number in used)
 
 
-def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
+MAX_SCALARS_PER_NODE = 2.0
+"""A circuit is expanded if it gets at most so many scalar nodes for each node.
+
+An instruction costs 12 to 30 ns and a scalar node about 2.5 ns, gradient included. Where whole arrays are fused into a
+few loops, both take the same time at two elements; where a program picks elements and puts them together, the scalar
+program takes a tenth.
+"""
+MAX_EXPANDED_ELEMENTS = 4_000_000
+"""Maximum number of elements of all nodes of a circuit that is expanded."""
+
+
+def may_expand(circuit: CircuitGraph) -> bool:
+    """Return whether the arrays of a circuit may be small enough to compute it number by number.
+
+    >>> from wiregrad.ir import parse_text
+    >>> [may_expand(parse_text(f"input x: float64[{n}]\\ny = exp x\\noutput y")) for n in (3, 100)]
+    [True, False]
+    """
+    sizes = np.array([prod(kind.shape) for kind in circuit.columns.type_table], np.int64)
+    elements = int(sizes[circuit.columns.types].sum())
+    # Moving elements needs no nodes, so there are fewer of these than elements.
+    return elements <= min(2.0 * MAX_SCALARS_PER_NODE * circuit.size, MAX_EXPANDED_ELEMENTS)
+
+
+def compile_expanded(
+    circuit: CircuitGraph, *, wanted: Collection[int] | None = None, fenced: bool = False
+) -> ExpandedProgram | None:
+    """Return the program of a circuit that is faster number by number, if its ops can be expanded; else None."""
+    jit.check_native_enabled()
+    if not may_expand(circuit):
+        return None
+    try:
+        scalars = expand_unnamed(circuit)
+        if scalars.count()[1] > MAX_SCALARS_PER_NODE * circuit.count()[1]:
+            return None
+        return ExpandedProgram(circuit, scalars, wanted=wanted, fenced=fenced)
+    except (CircuitError, NoRuleError):
+        return None
+    except NotNativeError:
+        return None
+
+
+def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> StreamProgram:
     """Return the program of a circuit; raise `NotNativeError` if native code is off, or would compute nothing."""
+    expanded = compile_expanded(circuit, fenced=fenced)
+    if expanded is not None:
+        return expanded
+    return compile_loops(circuit, fenced=fenced)
+
+
+def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
+    """Return the program of a circuit as loops over arrays."""
     jit.check_native_enabled()
     _check_size(circuit.size)
     program = ArrayProgram(circuit, fenced=fenced)
@@ -673,7 +907,19 @@ class GradientProgram:
         self._root = int(circuit.columns.outputs[0])
         self.is_present: list[bool] = []
         """For each input, whether its gradient is wanted and not absent."""
-        self.program = compile_array_circuit(self._build_circuit(others), fenced=fenced)
+        self.program: StreamProgram
+        """Its results are the output, the gradients, and the further outputs."""
+        expanded = self._expand(others, fenced=fenced)
+        self.program = expanded or compile_loops(self._build_circuit(others), fenced=fenced)
+
+    def _expand(self, others: Sequence[int], *, fenced: bool) -> ExpandedProgram | None:
+        outputs = np.array([self._root, *others], np.int32)
+        labels = tuple(f"y{k}" for k in range(len(outputs)))
+        columns = replace(self.circuit.columns, outputs=outputs, labels=labels, certificates=())
+        program = compile_expanded(prune(CircuitGraph(columns)), wanted=self._wanted, fenced=fenced)
+        if program is not None:
+            self.is_present = [number in self._wanted for number in range(len(self.circuit.inputs))]
+        return program
 
     def _build_circuit(self, others: Sequence[int]) -> CircuitGraph:
         circuit = self.circuit

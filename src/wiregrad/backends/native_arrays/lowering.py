@@ -35,7 +35,7 @@ from wiregrad.codegen.op_forms import ConstantForm, Form, SlotForm, find_uniform
 from wiregrad.dtypes import WireType
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import ArrayOp, Blocking, Linear
+from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, Linear
 from wiregrad.ops.c_expressions import InputExpression, ScalarExpression
 from wiregrad.passes import simplify
 
@@ -99,7 +99,8 @@ class StridedArray(NamedTuple):
         return self.start == 0 and self.size == self.storage.size and self.is_contiguous
 
 
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(maxsize=10_000)
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides, in elements, of a C-contiguous array.
 
     >>> contiguous_strides((2, 3, 4))
@@ -118,34 +119,61 @@ def new_array(kind: WireType) -> StridedArray:
     return cover_storage(Storage(prod(kind.shape), kind.dtype), kind.shape)
 
 
-def _hollow_view(array: StridedArray, memory: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return an array of the same layout over memory of one byte per element."""
-    if not array.size:
-        return np.zeros(array.shape, np.bool_)
-    return np.ndarray(array.shape, np.bool_, memory, array.start, array.strides)
+class ArrayLayout(NamedTuple):
+    """Start, shape and strides of an array in a storage."""
+
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
-def _read_layout(view: NDArray[Any], memory: NDArray[np.bool_]) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+def _hollow_view(layout: ArrayLayout, memory: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return an array of a layout over memory of one byte per element."""
+    if not prod(layout.shape):
+        return np.zeros(layout.shape, np.bool_)
+    return np.ndarray(layout.shape, np.bool_, memory, layout.start, layout.strides)
+
+
+def _read_layout(view: NDArray[Any], memory: NDArray[np.bool_]) -> ArrayLayout | None:
     """Return start, shape and strides of a view of some memory; None if it is no view of it."""
     if view.dtype != np.bool_ or (view.size and not np.may_share_memory(view, memory)):
         return None
     if not view.size:
-        return 0, view.shape, contiguous_strides(view.shape)
+        return ArrayLayout(0, view.shape, contiguous_strides(view.shape))
     start = view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
     # The stride along an axis of length 1 has no meaning.
     strides = [stride if length > 1 else 0 for stride, length in zip(view.strides, view.shape, strict=True)]
-    return start, view.shape, tuple(strides)
+    return ArrayLayout(start, view.shape, tuple(strides))
+
+
+# Long recordings repeat the same ops on the same layouts, so what they do is found once.
+@lru_cache(maxsize=20_000)
+def _find_view(op: Op, size: int, layout: ArrayLayout) -> ArrayLayout | None:
+    memory = np.empty(max(size, 1), np.bool_)
+    try:
+        view = np.asarray(op.compute(_hollow_view(layout, memory)))
+    except (ValueError, TypeError, ArithmeticError):
+        return None
+    return _read_layout(view, memory)
 
 
 def view_through(op: Op, array: StridedArray) -> StridedArray | None:
     """Return what an op of one operand returns, if that is a view of the operand; else None."""
-    memory = np.empty(max(array.storage.size, 1), np.bool_)
+    layout = _find_view(op, array.storage.size, ArrayLayout(*array[1:]))
+    return None if layout is None else StridedArray(array.storage, *layout)
+
+
+@lru_cache(maxsize=20_000)
+def _find_target_layout(
+    op: Linear, types: tuple[WireType, ...], slot: int, size: int, layout: ArrayLayout
+) -> ArrayLayout | None:
+    memory = np.empty(max(size, 1), np.bool_)
+    operands = [np.broadcast_to(np.False_, kind.shape) for kind in types]
     try:
-        view = np.asarray(op.compute(_hollow_view(array, memory)))
+        view = np.asarray(op.transpose(_hollow_view(layout, memory), slot, *operands, **op.options))
     except (ValueError, TypeError, ArithmeticError):
         return None
-    layout = _read_layout(view, memory)
-    return None if layout is None else StridedArray(array.storage, *layout)
+    return _read_layout(view, memory)
 
 
 def find_targets(op: Linear, types: Sequence[WireType], slot: int, output: StridedArray) -> StridedArray | None:
@@ -154,14 +182,8 @@ def find_targets(op: Linear, types: Sequence[WireType], slot: int, output: Strid
     The result has the operand's shape. An op that only moves or adds up elements is the transpose of its transpose:
     element k of the operand goes where its gradient comes from.
     """
-    memory = np.empty(max(output.storage.size, 1), np.bool_)
-    operands = [np.broadcast_to(np.False_, kind.shape) for kind in types]
-    try:
-        view = np.asarray(op.transpose(_hollow_view(output, memory), slot, *operands, **op.options))
-    except (ValueError, TypeError, ArithmeticError):
-        return None
-    layout = _read_layout(view, memory)
-    if layout is None or layout[1] != types[slot].shape:
+    layout = _find_target_layout(op, tuple(types), slot, output.storage.size, ArrayLayout(*output[1:]))
+    if layout is None or layout.shape != types[slot].shape:
         return None
     return StridedArray(output.storage, *layout)
 
@@ -209,20 +231,21 @@ class LoopAxes(NamedTuple):
     strides: tuple[tuple[int, ...], ...]
 
 
+@lru_cache(maxsize=20_000)
 def merge_axes_for_loops(
-    shape: tuple[int, ...], strides: Sequence[tuple[int, ...]], *, in_order: bool = False
+    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], *, in_order: bool = False
 ) -> LoopAxes:
     """Return the fewest loops that visit the elements in C order: axes that all arrays pass evenly become one.
 
     With `in_order` the first axis stays a loop of its own, around at least one other.
 
-    >>> merge_axes_for_loops((2, 3, 4), [(12, 4, 1), (0, 4, 1)])
+    >>> merge_axes_for_loops((2, 3, 4), ((12, 4, 1), (0, 4, 1)))
     LoopAxes(lengths=(2, 12), strides=((12, 1), (0, 1)))
-    >>> merge_axes_for_loops((4,), [(1,)], in_order=True)
+    >>> merge_axes_for_loops((4,), ((1,),), in_order=True)
     LoopAxes(lengths=(4, 1), strides=((1, 0),))
     """
     if in_order:
-        inner = merge_axes_for_loops(shape[1:], [each[1:] for each in strides])
+        inner = merge_axes_for_loops(shape[1:], tuple(each[1:] for each in strides))
         lengths = (shape[0], *(inner.lengths or (1,)))
         return LoopAxes(
             lengths, tuple((each[0], *(rest or (0,))) for each, rest in zip(strides, inner.strides, strict=True))
@@ -266,6 +289,8 @@ class LoopGroup:
     stores: list[GroupStore] = field(default_factory=list)
     count: int = 0
     """The number of values so far."""
+    epoch: int = 0
+    """The round of an unrolled loop that its ops belong to."""
     in_order: bool = False
     """Whether a round of the first axis reads what the round before it has stored."""
 
@@ -353,6 +378,11 @@ class LoweredValue:
     position: int = 0
     """The number of the value in its group."""
 
+    @property
+    def element_key(self) -> tuple[np.dtype[Any], bytes | None]:
+        """What an elementwise op has to know of the value: its dtype and, if it is a number, its bytes."""
+        return self.kind.dtype, None if self.number is None else np.asarray(self.number, self.kind.dtype).tobytes()
+
 
 @dataclass(frozen=True, eq=False)
 class LoweredCircuit:
@@ -364,6 +394,57 @@ class LoweredCircuit:
     constants: list[tuple[Storage, NDArray[Any]]]
     result_types: list[WireType]
     nodes: int
+
+
+PERIOD_WINDOW = 12
+"""The number of equal nodes in a row by which a repetition is noticed."""
+MIN_PERIOD_ROUNDS = 3
+"""A sequence of nodes counts as a loop if it occurs at least so often in a row."""
+
+
+def find_epochs(circuit: CircuitGraph) -> NDArray[np.int64]:
+    """Return a number for each node that grows where a new round of an unrolled loop begins.
+
+    Loops over arrays end there, so that all rounds have the same loops, and share their kernels. A round of few nodes
+    is taken several times, up to `MAX_GROUP_OPS` nodes.
+
+    >>> from wiregrad.ir import parse_text
+    >>> steps = [f"y{k + 1} = multiply y{k} y0\\nz{k} = exp y{k}" for k in range(200)]
+    >>> text = "\\n".join(["input y0: float64[9]", *steps, "output y200"])
+    >>> np.unique(np.diff(np.flatnonzero(np.diff(find_epochs(parse_text(text)))))).tolist()
+    [64]
+    """
+    columns = circuit.columns
+    settings = columns.settings.index
+    kinds = columns.codes.astype(np.int64) * (1 << 20) + columns.types
+    kinds = kinds * (1 << 24) + (0 if settings is None else settings.astype(np.int64) + 1)
+    epochs = np.zeros(len(kinds), np.int64)
+    period = _find_period(kinds)
+    if not period:
+        return epochs
+    same = np.concatenate([kinds[period:] == kinds[:-period], [False]])
+    ends = np.flatnonzero(np.diff(same.astype(np.int8), prepend=0, append=0))
+    length = period * max(1, MAX_GROUP_OPS // period)
+    for begin, end in ends.reshape(-1, 2).tolist():
+        if end - begin >= (MIN_PERIOD_ROUNDS - 1) * period:
+            epochs[begin : end + period : length] = 1
+    return np.cumsum(epochs)
+
+
+def _find_period(kinds: NDArray[np.int64]) -> int:
+    """Return the distance after which most sequences of nodes occur again; 0 if they do not."""
+    count = len(kinds) - PERIOD_WINDOW
+    if count < MIN_PERIOD_ROUNDS * PERIOD_WINDOW:
+        return 0
+    hashes = np.zeros(count, np.uint64)
+    for k in range(PERIOD_WINDOW):
+        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + kinds[k : k + count].astype(np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    distances = np.diff(order)[hashes[order][1:] == hashes[order][:-1]]
+    distances = distances[distances <= count // MIN_PERIOD_ROUNDS]
+    if len(distances) < count // 4:
+        return 0
+    return int(np.argmax(np.bincount(distances)))
 
 
 def lower_circuit(circuit: CircuitGraph) -> LoweredCircuit:
@@ -381,12 +462,18 @@ class _CircuitLowering:
         self.arguments: list[Storage] = []
         self.constants: list[tuple[Storage, NDArray[Any]]] = []
         self._open_groups: dict[tuple[int, tuple[int, ...]], LoopGroup] = {}
+        self._epoch = 0
+        """The round of an unrolled loop that is lowered."""
 
     def lower_all(self) -> LoweredCircuit:
         """Lower every node, and copy to the results what is not computed in their place."""
         constants = self.circuit.constants()
+        types = self.circuit.columns.types.tolist()
+        table = self.circuit.columns.type_table
+        epochs = find_epochs(self.circuit).tolist()
         for row in self.circuit.rows():
-            kind = self.circuit.type_of(row.node)
+            self._epoch = epochs[row.node]
+            kind = table[types[row.node]]
             if row.op is INPUT:
                 storage = Storage(prod(kind.shape), kind.dtype, ARGUMENT, len(self.arguments))
                 self.arguments.append(storage)
@@ -453,22 +540,12 @@ class _CircuitLowering:
             or not all(value.kind.dtype.char in NATIVE_DTYPES for value in operands)
         ):
             return None
-        forms = tuple(
-            SlotForm(slot, WireType(value.kind.dtype)) if value.number is None else _number_form(value)
-            for slot, value in enumerate(operands)
-        )
-        form = tidy_form(op, forms, WireType(kind.dtype))
-        if isinstance(form, ConstantForm):
-            return LoweredValue(kind, number=np.asarray(form.value, kind.dtype)[()])
-        if isinstance(form, SlotForm):
-            return operands[form.number]
-        used = sorted(slots_of(form))
-        if not used:
-            with np.errstate(all="ignore"):
-                return LoweredValue(kind, number=np.asarray(op.compute(*(v.number for v in operands)), kind.dtype)[()])
-        tree = lower_to_c(form)
-        real = _find_real([*(value.kind.dtype for value in operands), kind.dtype])
-        return self._append_op(tree, {str(slot): operands[slot] for slot in used}, real, kind)
+        element = _lower_element(op, tuple(value.element_key for value in operands), kind.dtype)
+        if element.number is not None:
+            return LoweredValue(kind, number=element.number)
+        if element.tree is None:
+            return operands[element.slots[0]]
+        return self._append_op(element.tree, {str(slot): operands[slot] for slot in element.slots}, element.real, kind)
 
     def _as_float_constant(self, value: LoweredValue) -> LoweredValue:
         """Return constant whole numbers as doubles, as NumPy does where an op returns doubles."""
@@ -489,8 +566,8 @@ class _CircuitLowering:
 
     def _group_for(self, stage: int, shape: tuple[int, ...]) -> LoopGroup:
         group = self._open_groups.get((stage, shape))
-        if group is None or len(group.ops) >= MAX_GROUP_OPS:
-            group = self._open_groups[stage, shape] = LoopGroup(stage, shape)
+        if group is None or group.epoch != self._epoch or len(group.ops) >= MAX_GROUP_OPS:
+            group = self._open_groups[stage, shape] = LoopGroup(stage, shape, epoch=self._epoch)
             self.steps.append(group)
         return group
 
@@ -622,7 +699,7 @@ class _CircuitLowering:
             return None
         covered = not adds and sum(place.size for place in found) == target.size
         target.storage.fill = None if covered else 0.0
-        step = lower_to_c(derive_step_form(TABLE["add"], (kind.dtype, kind.dtype))) if adds else None
+        step = _lower_step(TABLE["add"], (kind.dtype, kind.dtype)) if adds else None
         ready = max(self._store_at(operands[slot], place, step) for slot, place in zip(filled, found, strict=True))
         return LoweredValue(kind, array=target, ready=ready)
 
@@ -637,11 +714,10 @@ class _CircuitLowering:
             return None
         if max(prod(first.kind.shape), prod(kind.shape)) > MAX_TABLE_ELEMENTS:
             return None
-        numbers = [None, *indices]
-        moves = find_moves(op, types, numbers)
-        adds = moves is None
-        if adds:
-            moves = find_sums(op, types, numbers, kind) if kind.dtype.kind == "f" else None
+        if indices or max(prod(first.kind.shape), prod(kind.shape)) > MAX_KEPT_MOVES:
+            moves, adds = _find_moves_or_sums(op, types, [None, *indices], kind)
+        else:
+            moves, adds = _find_small_moves(op, tuple(types), kind)
         if moves is None:
             return None
         target = new_array(kind)
@@ -680,7 +756,7 @@ class _CircuitLowering:
         place = find_targets(total, [value.kind], 0, target)
         if neutral is None or place is None:
             return None
-        step = lower_to_c(derive_step_form(op.step, (kind.dtype, value.kind.dtype)))
+        step = _lower_step(op.step, (kind.dtype, value.kind.dtype))
         target.storage.fill = neutral
         return LoweredValue(kind, array=target, ready=self._store_at(value, place, step, neutral))
 
@@ -708,7 +784,7 @@ class _CircuitLowering:
             group = LoopGroup(stage + 1, (rounds, *result.shape[1:]), in_order=True)
             loads = [slice_first_axis(result, 0, rounds)]
             loads += [slice_first_axis(source, source.shape[0] - rounds, source.shape[0]) for source in sources]
-            tree = lower_to_c(derive_step_form(op.step, (kind.dtype,) * len(loads)))
+            tree = _lower_step(op.step, (kind.dtype,) * len(loads))
             names = tuple((str(k), group.load(array)) for k, array in enumerate(loads))
             position = group.append_op(LoopOp(tree, names, kind.dtype.char, kind.dtype.char))
             group.stores.append(GroupStore(position, slice_first_axis(result, 1, rounds + 1)))
@@ -771,8 +847,63 @@ def _may_be_view(op: Op, operands: Sequence[LoweredValue], kind: WireType) -> bo
     return (isinstance(op, Linear) and op.moves) or (isinstance(op, Blocking) and operands[0].kind == kind)
 
 
-def _number_form(value: LoweredValue) -> Form:
-    return ConstantForm(value.number, WireType(value.kind.dtype))
+class LoweredElement(NamedTuple):
+    """What an elementwise op does to one element: a number, one of its operands, or an expression of some of them."""
+
+    number: Any = None
+    slots: tuple[int, ...] = ()
+    """The operands that it reads."""
+    tree: ScalarExpression | None = None
+    real: str = "d"
+    """The dtype that the expression is computed in."""
+
+
+@lru_cache(maxsize=20_000)
+def _lower_element(
+    op: Elementwise, operands: tuple[tuple[np.dtype[Any], bytes | None], ...], dtype: np.dtype[Any]
+) -> LoweredElement:
+    """Lower an op for operands of these dtypes; those with bytes are numbers."""
+    numbers = [None if data is None else np.frombuffer(data, kind)[0] for kind, data in operands]
+    forms: list[Form] = [
+        SlotForm(slot, WireType(kind)) if number is None else ConstantForm(number, WireType(kind))
+        for slot, ((kind, _), number) in enumerate(zip(operands, numbers, strict=True))
+    ]
+    form = tidy_form(op, tuple(forms), WireType(dtype))
+    if isinstance(form, ConstantForm):
+        return LoweredElement(np.asarray(form.value, dtype)[()])
+    if isinstance(form, SlotForm):
+        return LoweredElement(slots=(form.number,))
+    used = tuple(sorted(slots_of(form)))
+    if not used:
+        with np.errstate(all="ignore"):
+            return LoweredElement(np.asarray(op.compute(*numbers), dtype)[()])
+    real = _find_real([*(kind for kind, _ in operands), dtype])
+    return LoweredElement(slots=used, tree=lower_to_c(form), real=real)
+
+
+@lru_cache(maxsize=1000)
+def _lower_step(step: ArrayRule, dtypes: tuple[np.dtype[Any], ...]) -> ScalarExpression:
+    """Return the step of a reduction or scan as an expression."""
+    return lower_to_c(derive_step_form(step, dtypes))
+
+
+MAX_KEPT_MOVES = 1 << 12
+"""Tables of at most so many elements are kept for ops that occur again."""
+
+
+@lru_cache(maxsize=1000)
+def _find_small_moves(op: Linear, types: tuple[WireType, ...], kind: WireType) -> tuple[NDArray[Any] | None, bool]:
+    return _find_moves_or_sums(op, types, [None] * len(types), kind)
+
+
+def _find_moves_or_sums(
+    op: Linear, types: Sequence[WireType], indices: Sequence[Any], kind: WireType
+) -> tuple[NDArray[Any] | None, bool]:
+    """Return the table of an op that moves elements, or adds them up, and whether it adds; None if it does neither."""
+    moves = find_moves(op, types, indices)
+    if moves is not None:
+        return moves, False
+    return (find_sums(op, types, indices, kind) if kind.dtype.kind == "f" else None), True
 
 
 def _find_real(dtypes: Sequence[np.dtype[Any]]) -> str:
