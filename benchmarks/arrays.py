@@ -1,9 +1,9 @@
 """Value and gradient of array code: wiregrad on plain NumPy code, as it is and compiled, beside other frameworks.
 
 The programs: sum(tanh(x * w + b)); one step of a small network in float32; loops over time in plain Python (a Lorenz
-system, a fluid), which JAX runs with `lax.scan`; and the objectives of ADBench, where `WIREGRAD_ADBENCH` names the folder
-of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread. Compiled code
-is compared with `jax.jit`. `WIREGRAD_ARRAY_PROGRAMS=lorenz,lstm` measures only the programs of these names.
+system, a fluid), which JAX runs with `lax.scan`; and the objectives of ADBench, where `WIREGRAD_ADBENCH` names the
+folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread.
+Compiled code is compared with `jax.jit`. `WIREGRAD_ARRAY_PROGRAMS=lorenz,lstm` measures only these programs.
 """
 
 from __future__ import annotations

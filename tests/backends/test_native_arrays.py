@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -879,3 +879,56 @@ def test_loops_that_pick_elements_compile_however_long_they_are() -> None:
     value, _, _ = GradientProgram(circuit).run(arguments)
 
     assert np.isfinite(value)
+
+
+def mix_rolled(x: Any) -> Any:
+    """Return a number that depends on shifted copies of an array in many ways."""
+    one, two = np.roll(x, 1, axis=0), np.roll(x, -2, axis=-1)
+    both = np.roll(x, (3, 1), axis=(0, -1))
+    turned = np.roll(one * two, 1, axis=-1)
+    rows = np.sum(one * both, axis=-1)
+    return np.sum(np.tanh(one + two) * both) + np.sum(turned[..., ::2] * 0.5) + np.max(rows) + np.sum(one[1:] @ two.T)
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (1, 6), (6, 1), (3, 3), (20, 33)], ids=str)
+def test_shifted_arrays_are_read_box_by_box(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(size=shape)
+    circuit = wg.trace(mix_rolled, x)
+
+    assert_same_values(circuit, [x])
+    assert_same_gradient(circuit, [x])
+    value, *_ = GradientProgram(circuit, fenced=True).run([x])
+    assert_close(value, interpreter.run_circuit(circuit, [x]).values[circuit.root()])
+
+
+def test_an_array_that_is_cut_in_too_many_places_is_stored() -> None:
+    x = np.random.default_rng(0).normal(size=(30, 30))
+
+    def mix(x: Any) -> Any:
+        shifts = [np.roll(x, (k, 2 * k), axis=(0, 1)) for k in range(-6, 7)]
+        return sum((np.sum(np.sin(a) * b) for a, b in pairwise(shifts)), np.sum(shifts[0]))
+
+    assert_same_gradient(wg.trace(mix, x), [x])
+
+
+def join_slices(x: Any) -> Any:
+    """Return a number whose gradient is put together from slices, some of which overlap."""
+    left, right = x[:, :3], x[:, 3:]
+    return np.sum(left * left[:, ::-1]) + np.sum(np.exp(right)) + np.sum(x[1] * x[0]) + np.sum(x[::2, 1:4] ** 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gradients_of_slices_are_put_together(dtype: type[np.floating]) -> None:
+    x = np.random.default_rng(0).normal(size=(5, 7)).astype(dtype)
+    circuit = wg.trace(join_slices, x)
+
+    assert_same_gradient(circuit, [x])
+    _, grads, _ = GradientProgram(circuit, fenced=True).run([x])
+    assert_close(grads[0], interpreter.run_circuit(circuit, [x]).gradient(0))
+
+
+def test_infinities_beside_slices_do_not_leak() -> None:
+    x = np.array([1.0, np.inf, -np.inf, np.nan, 2.0, -0.0] * 3)
+    circuit = wg.trace(lambda x: np.sum(np.exp(x[:2]) * 3.0) + np.sum(x[4:6] * x[5:7]) + np.sum(np.roll(x, 2)[:1]), x)
+
+    assert_same_gradient(circuit, [x])

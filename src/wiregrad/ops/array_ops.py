@@ -232,7 +232,9 @@ class Linear(ArrayOp):
 
         if not g.is_array or any(map(is_wire, xs)):
             # The transpose may read inputs that are wires: then so is the mask.
-            return only(TABLE["greater"](send_back(_mask_to_number(g.mask)), 0.0), sent)
+            # What was absent counted as 0.0, and the ops that move elements move or add up these zeros too.
+            mask = TABLE["greater"](send_back(_mask_to_number(g.mask)), 0.0)
+            return only(mask, sent, zeroed=not is_wire(mask))
         if not shape_of(sent):
             # The mask of a number is decided at once; what is absent counted as 0, so another number is present.
             if not is_wire(sent) and sent != 0.0:

@@ -97,7 +97,7 @@ class MaskedFlow:
     def fill(self) -> Any:
         """Return the value with 0.0 in place of what is absent. For arrays it is computed once for all readers."""
         if not self.has_arrays:
-            return TABLE["where"](self.mask, self.value, 0.0)
+            return self.value + 0.0 if self.zeroed else TABLE["where"](self.mask, self.value, 0.0)
         if self._filled is None:
             # Adding 0.0 makes 0.0 of -0.0.
             known = self.zeroed and type(self._mask) is LazyMask
@@ -112,15 +112,15 @@ class MaskedFlow:
         return f"MaskedFlow(mask={self.mask!r}, value={self.value!r})"
 
 
-def only(mask: Any, value: Any) -> Any:
-    """Return a flow that is present only where the mask is true.
+def only(mask: Any, value: Any, *, zeroed: bool = False) -> Any:
+    """Return a flow that is present only where the mask is true; with `zeroed` the value is 0.0 or -0.0 elsewhere.
 
     >>> only(np.bool_(False), 3.0) is None
     True
     """
     if issubclass(type(mask), bool | np.generic):
         return value if mask else None
-    return MaskedFlow(mask, value)
+    return MaskedFlow(mask, value, zeroed=zeroed)
 
 
 def is_nowhere(mask: Any) -> bool:

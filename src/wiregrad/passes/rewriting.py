@@ -561,11 +561,16 @@ def _apply_node(builder: GraphBuilder, row: Row, operands: Sequence[PortArray]) 
     if not isinstance(row.op, ArrayOp) or not row.op.can_expand:
         raise NoRuleError(f"{row.op.name} cannot be written element by element, so the circuit cannot be expanded")
     try:
-        return np.asarray(row.op.expand_elements(*operands), object)
+        results = np.array(row.op.expand_elements(*operands), object)
     except WiregradError:
         raise
     except (AttributeError, TypeError, ValueError) as error:
         raise NoRuleError(f"{row.op.name} cannot be written element by element: {error}") from None
+    for index, element in np.ndenumerate(results):
+        if isinstance(element, np.ndarray):
+            # NumPy puts an array without axes into an array of objects as it is.
+            results[index] = element[()]
+    return results
 
 
 def _label_outputs(

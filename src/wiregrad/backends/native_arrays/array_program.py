@@ -60,12 +60,14 @@ from wiregrad.backends.native_arrays.lowering import (
     LoopGroup,
     LoweredCircuit,
     MatrixProduct,
+    PiecewiseArray,
     Storage,
     StreamStep,
     StridedArray,
     TableMove,
     lower_circuit,
     merge_axes_for_loops,
+    split_into_boxes,
 )
 from wiregrad.backends.native_arrays.stream_kernels import (
     MAX_BATCH_AXES,
@@ -81,7 +83,14 @@ from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, InputError, NoRuleError, NotNativeError, WiregradError
 from wiregrad.ir import CircuitGraph, GraphBuilder, Port, certificates
 from wiregrad.ops.gradient_flow import fill_absent, match_shape
-from wiregrad.passes import drop_gradient_stops, expand_unnamed, prune, simplify, sweep_backward
+from wiregrad.passes import (
+    drop_gradient_stops,
+    expand_unnamed,
+    merge_duplicates,
+    prune,
+    simplify,
+    sweep_backward,
+)
 from wiregrad.passes.differentiation import SilentWatcher
 
 ALIGNMENT = 64
@@ -375,8 +384,8 @@ class ArrayProgram(StreamProgram):
         self._table_size = sum(counts)
         offset = _round_up(8 * self._table_size) + self._fence
         self._blocks, self._workspace_bytes = plan_workspace(self._steps, offset, self._fence)
-        self._loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
-        kernels = {loop.key: loop.kernel for loop in self._loops.values() if loop is not None}
+        self._loops = {step: _build_loops(step) for step in self._steps if isinstance(step, LoopGroup)}
+        kernels = {loop.key: loop.kernel for loops in self._loops.values() for loop in loops}
         code_bytes = compile_kernels(kernels)
         self._store_stream(self._write_stream())
         self._loops.clear()
@@ -449,9 +458,7 @@ class ArrayProgram(StreamProgram):
         """Iterate over the instructions of a step: the kernel, then its words."""
         match step:
             case LoopGroup():
-                row = self._loop_words(step)
-                if row is not None:
-                    yield row
+                yield from map(self._loop_words, self._loops[step])
             case MatrixProduct():
                 yield self._product_words(step)
             case TableMove():
@@ -470,10 +477,7 @@ class ArrayProgram(StreamProgram):
         kernel = compile_fixed_kernels().fill[storage.dtype.itemsize]
         return [kernel, storage.size, *self._operand_words(StridedArray(storage, 0, (), ())), bits]
 
-    def _loop_words(self, group: LoopGroup) -> list[int] | None:
-        loop = self._loops[group]
-        if loop is None:
-            return None
+    def _loop_words(self, loop: LoopInstruction) -> list[int]:
         axes = loop.axes
         n = axes.lengths[-1] if axes.lengths else 1
         words = [_KERNEL_ADDRESSES[loop.key], n, *axes.lengths[:-1]]
@@ -591,7 +595,7 @@ def _matrix_layout(array: StridedArray) -> tuple[int, int]:
     return TRANSPOSE, max(column_stride if columns > 1 else 1, rows, 1)
 
 
-def _group_arrays(group: LoopGroup) -> list[StridedArray]:
+def _group_arrays(group: LoopGroup) -> list[StridedArray | PiecewiseArray]:
     return [*group.loads, *(store.target for store in group.stores)]
 
 
@@ -615,12 +619,17 @@ _KNOWN_KERNELS: dict[Hashable, tuple[LoopKernel, str]] = {}
 MAX_KNOWN_KERNELS = 20_000
 
 
-def _build_loop(group: LoopGroup) -> LoopInstruction | None:
-    """Return the loop of a group; None if it has nothing to do."""
+def _build_loops(group: LoopGroup) -> list[LoopInstruction]:
+    """Return the loops of a group: one, or one per box where an array is read box by box."""
     if not group.stores or not prod(group.shape):
-        return None
-    arrays = _group_arrays(group)
-    axes = merge_axes_for_loops(group.shape, tuple(array.strides for array in arrays), in_order=group.in_order)
+        return []
+    boxes = split_into_boxes(group.shape, _group_arrays(group))
+    return [_build_loop(group, shape, arrays) for shape, arrays in boxes]
+
+
+def _build_loop(group: LoopGroup, shape: tuple[int, ...], arrays: list[StridedArray]) -> LoopInstruction:
+    """Return the loop of a group over a shape; `arrays` are those that it reads, then those that it writes."""
+    axes = merge_axes_for_loops(shape, tuple(array.strides for array in arrays), in_order=group.in_order)
     n = axes.lengths[-1] if axes.lengths else 1
     operands = tuple(
         LoopOperand(array.dtype.char, _classify_inner(strides[-1] if strides else 1, n))
@@ -912,29 +921,34 @@ class GradientProgram:
         expanded = self._expand(others, fenced=fenced)
         self.program = expanded or compile_loops(self._build_circuit(others), fenced=fenced)
 
-    def _expand(self, others: Sequence[int], *, fenced: bool) -> ExpandedProgram | None:
+    def _choose_outputs(self, others: Sequence[int]) -> CircuitGraph:
+        """Return the circuit with the output that is differentiated and other nodes as its outputs."""
         outputs = np.array([self._root, *others], np.int32)
         labels = tuple(f"y{k}" for k in range(len(outputs)))
-        columns = replace(self.circuit.columns, outputs=outputs, labels=labels, certificates=())
-        program = compile_expanded(prune(CircuitGraph(columns)), wanted=self._wanted, fenced=fenced)
+        return CircuitGraph(replace(self.circuit.columns, outputs=outputs, labels=labels, certificates=()))
+
+    def _expand(self, others: Sequence[int], *, fenced: bool) -> ExpandedProgram | None:
+        program = compile_expanded(prune(self._choose_outputs(others)), wanted=self._wanted, fenced=fenced)
         if program is not None:
             self.is_present = [number in self._wanted for number in range(len(self.circuit.inputs))]
         return program
 
     def _build_circuit(self, others: Sequence[int]) -> CircuitGraph:
-        circuit = self.circuit
-        _check_size(circuit.size)
+        _check_size(self.circuit.size)
+        # What a loop computes anew in every round is merged before the sweep, so its gradient is one sum.
+        circuit = merge_duplicates(self._choose_outputs(others))
+        root, *others = circuit.columns.outputs.tolist()
         builder = GraphBuilder(finite=False)
         builder.recording.load_circuit(circuit)
         builder.recording.certificates = []
-        kind = circuit.type_of(self._root)
+        kind = circuit.type_of(root)
         seed = builder.place_constant(np.ones((), kind.dtype if kind.differentiable else np.float64)[()])
         ports = _CircuitPorts(builder)
         try:
-            flows = sweep_backward(circuit, ports, {self._root: seed}, SilentWatcher())
+            flows = sweep_backward(circuit, ports, {root: seed}, SilentWatcher())
         except (WiregradError, TypeError, ValueError) as error:
             raise NotNativeError(f"the backward pass of this circuit cannot be written as a circuit: {error}") from None
-        labels = {"value": Port(builder, self._root)}
+        labels = {"value": Port(builder, root)}
         for number, node in enumerate(circuit.input_indices()):
             self.is_present.append(flows[node] is not None and number in self._wanted)
             if self.is_present[-1]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -125,6 +126,114 @@ class ArrayLayout(NamedTuple):
     start: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+
+class ArrayPiece(NamedTuple):
+    """A box of an array, from `starts` to `stops`, and where its elements are in a storage."""
+
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    layout: ArrayLayout
+
+
+class PiecewiseArray(NamedTuple):
+    """An array whose elements are views of a storage box by box, such as one that `roll` returns."""
+
+    storage: Storage
+    shape: tuple[int, ...]
+    pieces: tuple[ArrayPiece, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the elements."""
+        return self.storage.dtype
+
+    @property
+    def cuts(self) -> list[set[int]]:
+        """Where boxes begin and end, along each axis."""
+        return [
+            {bound for piece in self.pieces for bound in (piece.starts[axis], piece.stops[axis])}
+            for axis in range(len(self.shape))
+        ]
+
+    def take_box(self, starts: Sequence[int], stops: Sequence[int]) -> StridedArray:
+        """Return a box that lies within one piece."""
+        for piece in self.pieces:
+            if all(a <= b for a, b in zip(piece.starts, starts, strict=True)) and all(
+                a >= b for a, b in zip(piece.stops, stops, strict=True)
+            ):
+                inner = [a - b for a, b in zip(starts, piece.starts, strict=True)]
+                size = [b - a for a, b in zip(piece.starts, piece.stops, strict=True)]
+                whole = StridedArray(self.storage, piece.layout.start, tuple(size), piece.layout.strides)
+                return take_box(whole, inner, [a + b - c for a, b, c in zip(inner, stops, starts, strict=True)])
+        raise AssertionError(f"the box {starts} to {stops} crosses a boundary")
+
+
+def take_box(array: StridedArray | PiecewiseArray, starts: Sequence[int], stops: Sequence[int]) -> StridedArray:
+    """Return a box of an array.
+
+    >>> take_box(cover_storage(Storage(6, np.dtype(float)), (2, 3)), (1, 0), (2, 2))[1:]
+    (3, (1, 2), (3, 1))
+    """
+    if isinstance(array, PiecewiseArray):
+        return array.take_box(starts, stops)
+    start = array.start + sum(a * b for a, b in zip(starts, array.strides, strict=True))
+    shape = tuple(b - a for a, b in zip(starts, stops, strict=True))
+    return StridedArray(array.storage, start, shape, array.strides)
+
+
+def split_into_boxes(
+    shape: tuple[int, ...], arrays: Sequence[StridedArray | PiecewiseArray]
+) -> list[tuple[tuple[int, ...], list[StridedArray]]]:
+    """Return the boxes in which all arrays of a shape are views: the shape of each, and its part of every array."""
+    pieced = [array for array in arrays if isinstance(array, PiecewiseArray)]
+    if not pieced:
+        return [(shape, [array for array in arrays if isinstance(array, StridedArray)])]
+    cuts = [sorted(frozenset().union(*(array.cuts[axis] for array in pieced))) for axis in range(len(shape))]
+    boxes = []
+    for bounds in product(*(list(pairwise(each)) for each in cuts)):
+        starts = [start for start, _ in bounds]
+        stops = [stop for _, stop in bounds]
+        box = tuple(stop - start for start, stop in bounds)
+        boxes.append((box, [take_box(array, starts, stops) for array in arrays]))
+    return boxes
+
+
+def cut_into_pieces(moves: NDArray[np.int64]) -> tuple[ArrayPiece, ...] | None:
+    """Return the boxes in which element numbers grow by the same step along each axis; None if there are many.
+
+    >>> [piece.layout for piece in cut_into_pieces(np.array([4, 0, 1, 2, 3])) or ()]
+    [ArrayLayout(start=4, shape=(1,), strides=(0,)), ArrayLayout(start=0, shape=(4,), strides=(1,))]
+    """
+    bounds: list[list[int]] = []
+    strides: list[int] = []
+    for axis, length in enumerate(moves.shape):
+        bounds.append([0, length])
+        strides.append(0)
+        if length == 1:
+            continue
+        steps = np.moveaxis(np.diff(moves, axis=axis), axis, 0).reshape(length - 1, -1)
+        if (steps != steps[:, :1]).any():
+            return None
+        values, counts = np.unique(steps[:, 0], return_counts=True)
+        strides[-1] = int(values[int(np.argmax(counts))])
+        bounds[-1][1:1] = (np.flatnonzero(steps[:, 0] != strides[-1]) + 1).tolist()
+    pieces = []
+    for box in product(*(list(pairwise(each)) for each in bounds)):
+        if len(pieces) >= MAX_PIECES:
+            return None
+        starts = tuple(start for start, _ in box)
+        stops = tuple(stop for _, stop in box)
+        shape = tuple(stop - start for start, stop in box)
+        own = tuple(stride if length > 1 else 0 for stride, length in zip(strides, shape, strict=True))
+        pieces.append(ArrayPiece(starts, stops, ArrayLayout(int(moves[starts]), shape, own)))
+    return tuple(pieces)
+
+
+MAX_PIECES = 9
+"""Maximum number of boxes of an array that is read box by box."""
+MAX_BOXES = 25
+"""Maximum number of boxes of a loop over such arrays."""
 
 
 def _hollow_view(layout: ArrayLayout, memory: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -267,6 +376,8 @@ def merge_axes_for_loops(
 
 MAX_GROUP_OPS = 64
 """Maximum number of ops of one loop: more do not fit into registers, and compile slowly."""
+MAX_PLACED_PARTS = 64
+"""Maximum number of parts that an array is put together from without being stored in between."""
 MAX_TABLE_ELEMENTS = 1 << 22
 """Maximum number of elements that are moved by a table; a larger array is moved by the interpreter."""
 
@@ -280,7 +391,7 @@ class LoopGroup:
 
     stage: int
     shape: tuple[int, ...]
-    loads: dict[StridedArray, int] = field(default_factory=dict)
+    loads: dict[StridedArray | PiecewiseArray, int] = field(default_factory=dict)
     """The arrays that are read, and the number of the value that each becomes."""
     constants: dict[str, tuple[int, str, Any]] = field(default_factory=dict)
     """Numbers that are stored: value number, dtype and number, by their text."""
@@ -294,7 +405,7 @@ class LoopGroup:
     in_order: bool = False
     """Whether a round of the first axis reads what the round before it has stored."""
 
-    def load(self, array: StridedArray) -> int:
+    def load(self, array: StridedArray | PiecewiseArray) -> int:
         """Return the number of the value that an array holds."""
         number = self.loads.get(array)
         if number is None:
@@ -364,6 +475,26 @@ class InterpreterCall:
 StreamStep = LoopGroup | MatrixProduct | TableMove | InterpreterCall
 
 
+class PlacedPart(NamedTuple):
+    """A value, and where its elements are in an array that consists of such parts."""
+
+    value: LoweredValue
+    layout: ArrayLayout
+
+
+@lru_cache(maxsize=20_000)
+def count_distinct_places(size: int, layouts: tuple[ArrayLayout, ...]) -> int:
+    """Return how many elements of an array of a size lie in some of these layouts.
+
+    >>> count_distinct_places(6, (ArrayLayout(0, (2,), (1,)), ArrayLayout(1, (2,), (3,))))
+    3
+    """
+    marks = np.zeros(max(size, 1), np.bool_)
+    for layout in layouts:
+        _hollow_view(layout, marks)[...] = True
+    return int(np.count_nonzero(marks))
+
+
 @dataclass(eq=False)
 class LoweredValue:
     """Where the value of a node is: a number that all elements equal, an array in memory, or a value of a loop."""
@@ -372,11 +503,15 @@ class LoweredValue:
     number: Any = None
     """The number that all elements equal; None if there is none."""
     array: StridedArray | None = None
+    pieces: PiecewiseArray | None = None
+    """The array box by box, for a value that loops can read so and that has no array of its own yet."""
     ready: int = 0
     """The first stage in which the array can be read."""
     group: LoopGroup | None = None
     position: int = 0
     """The number of the value in its group."""
+    parts: tuple[PlacedPart, ...] | None = None
+    """What an array that is not stored yet consists of; it is 0.0 elsewhere. None for any other value."""
 
     @property
     def element_key(self) -> tuple[np.dtype[Any], bytes | None]:
@@ -462,6 +597,8 @@ class _CircuitLowering:
         self.arguments: list[Storage] = []
         self.constants: list[tuple[Storage, NDArray[Any]]] = []
         self._open_groups: dict[tuple[int, tuple[int, ...]], LoopGroup] = {}
+        self._cuts: dict[tuple[int, ...], list[set[int]]] = {}
+        """Where loops over arrays of a shape are cut, along each axis."""
         self._epoch = 0
         """The round of an unrolled loop that is lowered."""
 
@@ -540,6 +677,10 @@ class _CircuitLowering:
             or not all(value.kind.dtype.char in NATIVE_DTYPES for value in operands)
         ):
             return None
+        if op is TABLE["add"] and len(operands) == 2:
+            joined = self._join_parts(*operands)
+            if joined is not None:
+                return joined
         element = _lower_element(op, tuple(value.element_key for value in operands), kind.dtype)
         if element.number is not None:
             return LoweredValue(kind, number=element.number)
@@ -558,6 +699,11 @@ class _CircuitLowering:
         self, tree: ScalarExpression, operands: dict[str, LoweredValue], real: str, kind: WireType
     ) -> LoweredValue:
         """Append an elementwise op to the group of its stage and shape."""
+        for value in operands.values():
+            if value.parts is not None:
+                self._store_parts(value)
+            if value.pieces is not None and not self._admit_cuts(value.pieces):
+                self._in_memory(value)
         stage = max(value.ready if value.group is None else value.group.stage for value in operands.values())
         group = self._group_for(stage, kind.shape)
         sources = tuple((name, self._value_in(group, value)) for name, value in operands.items())
@@ -577,14 +723,30 @@ class _CircuitLowering:
             return group.constant(value.number, value.kind.dtype.char)
         if value.group is group:
             return value.position
+        if value.pieces is not None:
+            return group.load(value.pieces)
         return group.load(self._in_memory(value))
+
+    def _admit_cuts(self, array: PiecewiseArray) -> bool:
+        """Return whether loops over arrays of this shape may be cut where this one is."""
+        cuts = self._cuts.setdefault(array.shape, [set() for _ in array.shape])
+        joined = [one | two for one, two in zip(cuts, array.cuts, strict=True)]
+        if prod(len(each) - 1 for each in joined) > MAX_BOXES:
+            return False
+        self._cuts[array.shape] = joined
+        return True
 
     def _in_memory(self, value: LoweredValue) -> StridedArray:
         """Return the array of a value, which is stored first if it has none."""
+        if value.parts is not None:
+            self._store_parts(value)
         if value.array is None:
             value.array = new_array(value.kind)
             if value.number is not None:
                 value.array.storage.fill = value.number
+            elif value.pieces is not None:
+                value.ready = self._store_at(value, value.array)
+                value.pieces = None
             else:
                 assert value.group is not None
                 value.ready = value.group.stage + 1
@@ -599,6 +761,8 @@ class _CircuitLowering:
 
     def _home_group(self, value: LoweredValue) -> LoopGroup:
         """Return the group that has a value at hand: the one that computes it, or one that can load it."""
+        if value.parts is not None:
+            self._store_parts(value)
         if value.group is not None:
             return value.group
         return self._group_for(value.ready, value.kind.shape)
@@ -641,6 +805,7 @@ class _CircuitLowering:
             self._lower_placement,
             self._lower_reduction,
             self._lower_scan,
+            self._lower_pieces,
             self._lower_table,
             self._lower_composite,
         )
@@ -695,13 +860,55 @@ class _CircuitLowering:
             return None
         found = [place for place in places if place is not None]
         adds = not all(map(names_elements_once, found))
-        if adds and len(found) > 1:
+        if not adds:
+            pairs = zip(filled, found, strict=True)
+            parts = tuple(PlacedPart(operands[slot], ArrayLayout(*place[1:])) for slot, place in pairs)
+            return LoweredValue(kind, parts=parts)
+        if len(found) > 1:
             return None
-        covered = not adds and sum(place.size for place in found) == target.size
+        target.storage.fill = 0.0
+        step = _lower_step(TABLE["add"], (kind.dtype, kind.dtype))
+        return LoweredValue(kind, array=target, ready=self._store_at(operands[filled[0]], found[0], step))
+
+    def _join_parts(self, one: LoweredValue, two: LoweredValue) -> LoweredValue | None:
+        """Return the sum of two arrays that consist of parts if none of these overlap: nothing has to be added."""
+        if not one.parts or not two.parts or len(one.parts) + len(two.parts) > MAX_PLACED_PARTS:
+            return None
+        parts = one.parts + two.parts
+        wanted = sum(prod(part.layout.shape) for part in parts)
+        size = prod(one.kind.shape)
+        if wanted > size or count_distinct_places(size, tuple(part.layout for part in parts)) != wanted:
+            return None
+        return LoweredValue(one.kind, parts=parts)
+
+    def _store_parts(self, value: LoweredValue) -> None:
+        """Store an array that consists of parts."""
+        assert value.parts is not None
+        target = new_array(value.kind)
+        covered = sum(prod(part.layout.shape) for part in value.parts) == target.size
         target.storage.fill = None if covered else 0.0
-        step = _lower_step(TABLE["add"], (kind.dtype, kind.dtype)) if adds else None
-        ready = max(self._store_at(operands[slot], place, step) for slot, place in zip(filled, found, strict=True))
-        return LoweredValue(kind, array=target, ready=ready)
+        value.ready = max(
+            self._store_at(part.value, StridedArray(target.storage, *part.layout)) for part in value.parts
+        )
+        value.array = target
+        value.parts = None
+
+    def _lower_pieces(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
+        """Lower an op of one operand that returns views of it box by box, such as `roll`."""
+        if not isinstance(op, Linear) or not op.moves or len(operands) > 1 or operands[0].kind.dtype != kind.dtype:
+            return None
+        if not 0 < prod(kind.shape) <= MAX_TABLE_ELEMENTS or not prod(operands[0].kind.shape):
+            return None
+        pieces = _find_pieces(op, operands[0].kind, kind)
+        if pieces is None:
+            return None
+        source = self._make_contiguous(operands[0])
+        array = self._in_memory(source)
+        moved = tuple(
+            piece._replace(layout=piece.layout._replace(start=piece.layout.start + array.start)) for piece in pieces
+        )
+        ready = self._ready_stage(source)
+        return LoweredValue(kind, pieces=PiecewiseArray(array.storage, kind.shape, moved), ready=ready)
 
     def _lower_table(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op that moves or adds up elements as a table of constant indices says."""
@@ -889,6 +1096,15 @@ def _lower_step(step: ArrayRule, dtypes: tuple[np.dtype[Any], ...]) -> ScalarExp
 
 MAX_KEPT_MOVES = 1 << 12
 """Tables of at most so many elements are kept for ops that occur again."""
+
+
+@lru_cache(maxsize=1000)
+def _find_pieces(op: Linear, operand: WireType, kind: WireType) -> tuple[ArrayPiece, ...] | None:
+    """Return the boxes in which an op of one operand returns views of it; None if there are many, or it does more."""
+    moves = find_moves(op, [operand], [None])
+    if moves is None or not moves.all():
+        return None
+    return cut_into_pieces(moves.reshape(kind.shape) - 1)
 
 
 @lru_cache(maxsize=1000)
