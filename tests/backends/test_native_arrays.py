@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import tracemalloc
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache, partial
@@ -379,9 +380,9 @@ def test_random_programs_equal_the_interpreter(seed: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("start", range(100, 2100, 50))
+@pytest.mark.parametrize("start", range(100, 10_100, 100))
 def test_many_random_programs_equal_the_interpreter(start: int) -> None:
-    for seed in range(start, start + 50):
+    for seed in range(start, start + 100):
         check_random_program(seed)
 
 
@@ -932,3 +933,41 @@ def test_infinities_beside_slices_do_not_leak() -> None:
     circuit = wg.trace(lambda x: np.sum(np.exp(x[:2]) * 3.0) + np.sum(x[4:6] * x[5:7]) + np.sum(np.roll(x, 2)[:1]), x)
 
     assert_same_gradient(circuit, [x])
+
+
+def chain_layers(x: Any, w: Any) -> Any:
+    for _ in range(4):
+        x = np.tanh(x @ w)
+    return np.sum(x * x)
+
+
+MEMORY_MODELS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "elementwise": (lambda x, w: np.sum(np.tanh(x * w)), ((300, 300), (300, 300))),
+    "chain": (chain_layers, ((400, 100), (100, 100))),
+    "softmax": (lambda x: np.sum(np.exp(x) / np.sum(np.exp(x), axis=1, keepdims=True) * x), ((500, 80),)),
+    "distances": (lambda x, y: np.sum(np.sqrt(np.sum((x[:, None] - y) ** 2, -1) + 1.0)), ((90, 3), (110, 3))),
+    "slices": (lambda x: np.sum(x[1:] * x[:-1]) + np.sum(x[::2]), ((40_000,),)),
+    "wave": (partial(follow_wave, rounds=12), ((9_000,), (9_000,))),
+    "joined": (lambda x, y: np.sum(np.concatenate([x, y]) ** 3), ((20_000,), (30_000,))),
+    "branches": (lambda x: np.sum(np.where(x > 0.0, np.exp(-x), x * x)), ((50_000,),)),
+    "transposed": (lambda x: np.sum((x.T @ x) * np.cos(x.T @ x)), ((200, 150),)),
+    "cumulated": (lambda x: np.sum(np.cumsum(x, axis=1) ** 2), ((200, 200),)),
+}
+
+
+@pytest.mark.parametrize("name", MEMORY_MODELS)
+def test_a_call_needs_the_memory_that_was_predicted(name: str) -> None:
+    function, shapes = MEMORY_MODELS[name]
+    rng = np.random.default_rng(0)
+    arguments = [rng.normal(size=shape) for shape in shapes]
+    program = GradientProgram(wg.trace(function, *arguments))
+    constants = sum(data.nbytes for data in getattr(program.program, "_constants", ()))
+    tracemalloc.start()
+    try:
+        results = program.run(arguments)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert np.isfinite(results[0])
+    assert abs(peak + constants - program.program.facts.peak_bytes) <= 0.1 * program.program.facts.peak_bytes

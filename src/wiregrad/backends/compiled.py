@@ -306,6 +306,8 @@ class CompiledCircuitInfo:
     """The ops of an array program that the interpreter computes, with the number of their calls."""
     interpreted_share: float = 0.0
     """The share of these calls among all instructions."""
+    peak_bytes: int = 0
+    """The memory that a call of an array program needs besides its arguments, as it is planned."""
 
     def lines(self) -> Iterator[str]:
         """Return the report, line by line."""
@@ -318,7 +320,8 @@ class CompiledCircuitInfo:
             stencils = f", {_format_seconds(self.stencil_seconds)} of it for stencils" if self.stencil_seconds else ""
             yield f"  compiled in {_format_seconds(self.compile_seconds)}{stencils}"
         if self.instructions:
-            yield f"  {count_with_noun(self.instructions, 'instruction')}"
+            peak = f"; a call needs {self.peak_bytes:,} bytes" if self.peak_bytes else ""
+            yield f"  {count_with_noun(self.instructions, 'instruction')}{peak}"
         if self.interpreted:
             yield f"  the interpreter computes {self.interpreted_share:.0%} of them: {', '.join(self.interpreted)}"
 
@@ -504,6 +507,7 @@ class Compiled:
                 dict.fromkeys(f"{name} ({count})" for program in array_programs for name, count in program.interpreted)
             ),
             interpreted_share=max((program.interpreted_share for program in array_programs), default=0.0),
+            peak_bytes=max((program.peak_bytes for program in array_programs), default=0),
         )
 
     def __repr__(self) -> str:

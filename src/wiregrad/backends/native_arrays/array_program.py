@@ -82,6 +82,7 @@ from wiregrad.backends.native_arrays.stream_kernels import (
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, InputError, NoRuleError, NotNativeError, WiregradError
 from wiregrad.ir import CircuitGraph, GraphBuilder, Port, certificates
+from wiregrad.ir.columns import NameTable, NodeLabels
 from wiregrad.ops.gradient_flow import fill_absent, match_shape
 from wiregrad.passes import (
     drop_gradient_stops,
@@ -131,6 +132,8 @@ class ArrayProgramFacts:
     kernels: int = 0
     """The number of different kernels."""
     workspace_bytes: int = 0
+    peak_bytes: int = 0
+    """The memory that a call needs besides its arguments: workspace, results and constants."""
     interpreted: tuple[tuple[str, int], ...] = ()
     """The ops that the interpreter computes, with the number of their calls."""
     interpreted_share: float = 0.0
@@ -217,6 +220,11 @@ class StreamProgram:
         self._idle: list[tuple[NDArray[np.uint8], int]] = []
         self._store_stream([])
         self.facts = ArrayProgramFacts()
+
+    def _predict_peak(self, constants: int = 0) -> int:
+        """Return the memory of a call in bytes: its workspace, its results and the constants."""
+        results = sum(prod(shape) * dtype.itemsize for _, shape, dtype in self._results)
+        return self._workspace_bytes + ALIGNMENT + results + constants
 
     def _store_stream(self, words: Sequence[int]) -> None:
         self.stream = np.array(words, np.int64)
@@ -394,6 +402,7 @@ class ArrayProgram(StreamProgram):
             instructions=self._instructions,
             kernels=len(kernels),
             workspace_bytes=self._workspace_bytes,
+            peak_bytes=self._predict_peak(sum(data.nbytes for data in self._constants)),
             interpreted=tuple(sorted(Counter(step.op.name for step in calls).items())),
             interpreted_share=len(calls) / max(1, len(calls) + self._instructions),
             code_bytes=code_bytes,
@@ -553,6 +562,7 @@ class ExpandedProgram(StreamProgram):
         self.facts = ArrayProgramFacts(
             instructions=1,
             workspace_bytes=self._workspace_bytes,
+            peak_bytes=self._predict_peak(),
             code_bytes=self._program.code_bytes,
             seconds=time.perf_counter() - start,
             stencil_seconds=self._program.stencil_seconds,
@@ -922,10 +932,23 @@ class GradientProgram:
         self.program = expanded or compile_loops(self._build_circuit(others), fenced=fenced)
 
     def _choose_outputs(self, others: Sequence[int]) -> CircuitGraph:
-        """Return the circuit with the output that is differentiated and other nodes as its outputs."""
+        """Return the circuit with the output that is differentiated and other nodes as its outputs.
+
+        It has no names, places and groups, which programs do not need.
+        """
         outputs = np.array([self._root, *others], np.int32)
-        labels = tuple(f"y{k}" for k in range(len(outputs)))
-        return CircuitGraph(replace(self.circuit.columns, outputs=outputs, labels=labels, certificates=()))
+        columns = replace(
+            self.circuit.columns,
+            outputs=outputs,
+            labels=tuple(f"y{k}" for k in range(len(outputs))),
+            certificates=(),
+            names=NameTable((node, f"x{k}") for k, node in enumerate(self.circuit.input_indices())),
+            places=NodeLabels(),
+            groups=NodeLabels(),
+            expressions=NodeLabels(),
+            library_groups=None,
+        )
+        return CircuitGraph(columns)
 
     def _expand(self, others: Sequence[int], *, fenced: bool) -> ExpandedProgram | None:
         program = compile_expanded(prune(self._choose_outputs(others)), wanted=self._wanted, fenced=fenced)
