@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.builtin_calls import (
+    MAX_KEPT_RESULTS,
     ArrayCall,
     ArrayCallEntry,
     CallArray,
@@ -103,8 +104,6 @@ MAX_IDLE_WORKSPACES = 4
 
 MIN_RECYCLED_BYTES = 1 << 17
 """Results of at least this size are recycled; the allocator of C keeps smaller ones at hand itself."""
-MAX_KEPT_RESULTS = 3
-"""How many arrays are kept for each result: in a loop the caller still holds those of the round before."""
 OWN_REFERENCES = 2
 MAX_BYTES_UNDER_GIL = 1 << 15
 """Programs on more memory than this release the GIL while they run."""
@@ -194,18 +193,17 @@ class ResultPool:
 class StreamProgram:
     """A stream of instructions with its workspaces: a function from arguments to results.
 
-    A workspace begins with a table of addresses (its own, those of the arguments, of the results, and of constants);
-    `data` is what else it holds from the start, as pairs of an offset and an array.
+    A workspace begins with a table of addresses: its own, those of the arguments, of the results, and of constants.
+    Subclasses plan the rest of it, and write the instructions.
     """
 
-    def __init__(
-        self, circuit: CircuitGraph, results: Sequence[WireType], workspace_bytes: int, *, fenced: bool = False
-    ) -> None:
+    def __init__(self, circuit: CircuitGraph, results: Sequence[WireType], *, fenced: bool = False) -> None:
         self._fence = FENCE_BYTES if fenced else 0
-        self._workspace_bytes = workspace_bytes
-        self._table: list[tuple[int, int]] = []
-        """Entries of the table that never change: place and address."""
+        self._workspace_bytes = 0
+        self._constants: list[NDArray[Any]] = []
+        """Arrays whose addresses stand in the table behind those of the results."""
         self._data: list[tuple[int, NDArray[Any]]] = []
+        """What else a workspace holds from the start, as pairs of an offset and an array."""
         self._blocks: list[Storage] = []
         self._parts: list[StreamPart | InterpreterCall] = []
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
@@ -221,10 +219,10 @@ class StreamProgram:
         self._store_stream([])
         self.facts = ArrayProgramFacts()
 
-    def _predict_peak(self, constants: int = 0) -> int:
+    def _predict_peak(self) -> int:
         """Return the memory of a call in bytes: its workspace, its results and the constants."""
         results = sum(prod(shape) * dtype.itemsize for _, shape, dtype in self._results)
-        return self._workspace_bytes + ALIGNMENT + results + constants
+        return self._workspace_bytes + ALIGNMENT + results + sum(data.nbytes for data in self._constants)
 
     def _store_stream(self, words: Sequence[int]) -> None:
         self.stream = np.array(words, np.int64)
@@ -268,21 +266,25 @@ class StreamProgram:
         return [result if result.ndim else result[()] for result in results]
 
     def make_call_entry(
-        self, checks: Sequence[Any] = (), names: Sequence[str] = (), labels: Sequence[str] = ()
+        self,
+        checks: Sequence[Any] = (),
+        names: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        number_dtypes: str = "d",
     ) -> ArrayCallEntry:
         """Return what a builtin needs to run this program; the last results must equal `checks`.
 
-        Raises `NotNativeError` for programs that only Python can run: the interpreter computes an op, or an argument or
-        result without axes is no float.
+        Results without axes become Python floats; `number_dtypes` are the dtypes that they may have. Raises
+        `NotNativeError` for programs that only Python can run: the interpreter computes an op, or an argument or result
+        without axes has another dtype.
         """
         if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
             raise NotNativeError("the interpreter computes a part of this program")
         inputs = [CallArray(shape, dtype) for shape, dtype in self._arguments]
         results = [CallArray(shape, dtype, pool is not None) for pool, shape, dtype in self._results]
-        numbers = [array.dtype.char for array in inputs if not array.shape]
-        numbers += [array.dtype.char for array in results[: len(results) - len(checks)] if not array.shape]
-        if not set(numbers) <= {"d"}:
-            raise NotNativeError("an input or output without axes is no float64")
+        numbers = {array.dtype.char for array in results[: len(results) - len(checks)] if not array.shape}
+        if not numbers <= set(number_dtypes) or any(array.dtype.char != "d" for array in inputs if not array.shape):
+            raise NotNativeError("an input or output without axes is no float")
         workspace, base = self._make_workspace()
         held = sum(prod(array.shape) * array.dtype.itemsize for array in (*inputs, *results)) + self._workspace_bytes
         call = ArrayCall(
@@ -329,7 +331,29 @@ class StreamProgram:
         inputs: Sequence[NDArray[Any]],
         results: Sequence[NDArray[Any]],
     ) -> None:
-        raise NotImplementedError
+        """Compute one op with its NumPy function, on arrays in the workspace."""
+
+        def find_array(array: StridedArray) -> NDArray[Any]:
+            storage = array.storage
+            item = storage.dtype.itemsize
+            start = array.start * item + (storage.offset if storage.role == WORKSPACE else 0)
+            memory: NDArray[Any] = {
+                WORKSPACE: [workspace],
+                ARGUMENT: inputs,
+                RESULT: results,
+                CONSTANT_DATA: self._constants,
+            }[storage.role][storage.number]
+            if not array.size:
+                return np.zeros(array.shape, storage.dtype)
+            strides = tuple(item * stride for stride in array.strides)
+            return np.ndarray(array.shape, storage.dtype, memory.reshape(-1).view(np.uint8), start, strides)
+
+        with np.errstate(all="ignore"):
+            result = np.asarray(call.op.compute(*(find_array(source)[()] for source in call.sources)))
+        if result.shape != call.target.shape:
+            raise AssertionError(f"{call.op.title} returned shape {result.shape}; wanted {call.target.shape}")
+        if call.target.size:
+            find_array(call.target)[...] = result
 
     def _make_workspace(self) -> tuple[NDArray[np.uint8], int]:
         """Return a new workspace and its address."""
@@ -340,8 +364,7 @@ class StreamProgram:
             workspace[:] = FENCE_MARK
         table = workspace[: 8 * self._table_size].view(np.int64)
         table[0] = workspace.ctypes.data
-        for place, address in self._table:
-            table[place] = address
+        table[self._table_size - len(self._constants) :] = [data.ctypes.data for data in self._constants]
         for offset, data in self._data:
             workspace[offset : offset + data.nbytes] = data.view(np.uint8)
         return workspace, workspace.ctypes.data
@@ -379,7 +402,7 @@ class ArrayProgram(StreamProgram):
     def __init__(self, circuit: CircuitGraph, *, fenced: bool = False) -> None:
         start = time.perf_counter()
         self._lowered = lower_circuit(circuit)
-        super().__init__(circuit, self._lowered.result_types, 0, fenced=fenced)
+        super().__init__(circuit, self._lowered.result_types, fenced=fenced)
         self._steps = self._lowered.steps
         self._fills = _find_fills(self._lowered)
         self._constants = [data for _, data in self._lowered.constants]
@@ -387,8 +410,6 @@ class ArrayProgram(StreamProgram):
         self._table_starts = dict(
             zip((WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA), np.cumsum([0, *counts[:-1]]).tolist(), strict=True)
         )
-        first = self._table_starts[CONSTANT_DATA]
-        self._table = [(first + k, data.ctypes.data) for k, data in enumerate(self._constants)]
         self._table_size = sum(counts)
         offset = _round_up(8 * self._table_size) + self._fence
         self._blocks, self._workspace_bytes = plan_workspace(self._steps, offset, self._fence)
@@ -402,43 +423,12 @@ class ArrayProgram(StreamProgram):
             instructions=self._instructions,
             kernels=len(kernels),
             workspace_bytes=self._workspace_bytes,
-            peak_bytes=self._predict_peak(sum(data.nbytes for data in self._constants)),
+            peak_bytes=self._predict_peak(),
             interpreted=tuple(sorted(Counter(step.op.name for step in calls).items())),
             interpreted_share=len(calls) / max(1, len(calls) + self._instructions),
             code_bytes=code_bytes,
             seconds=time.perf_counter() - start,
         )
-
-    def _call_interpreter(
-        self,
-        call: InterpreterCall,
-        workspace: NDArray[np.uint8],
-        inputs: Sequence[NDArray[Any]],
-        results: Sequence[NDArray[Any]],
-    ) -> None:
-        """Compute one op with its NumPy function, on arrays in the workspace."""
-
-        def find_array(array: StridedArray) -> NDArray[Any]:
-            storage = array.storage
-            item = storage.dtype.itemsize
-            start = array.start * item + (storage.offset if storage.role == WORKSPACE else 0)
-            memory: NDArray[Any] = {
-                WORKSPACE: [workspace],
-                ARGUMENT: inputs,
-                RESULT: results,
-                CONSTANT_DATA: self._constants,
-            }[storage.role][storage.number]
-            if not array.size:
-                return np.zeros(array.shape, storage.dtype)
-            strides = tuple(item * stride for stride in array.strides)
-            return np.ndarray(array.shape, storage.dtype, memory.reshape(-1).view(np.uint8), start, strides)
-
-        with np.errstate(all="ignore"):
-            result = np.asarray(call.op.compute(*(find_array(source)[()] for source in call.sources)))
-        if result.shape != call.target.shape:
-            raise AssertionError(f"{call.op.title} returned shape {result.shape}; wanted {call.target.shape}")
-        if call.target.size:
-            find_array(call.target)[...] = result
 
     def _write_stream(self) -> list[int]:
         """Write the instructions of all steps, and note where the interpreter has to be called."""
@@ -547,7 +537,7 @@ class ExpandedProgram(StreamProgram):
         results = slots[len(inputs) : len(inputs) + len(outputs)]
         slopes = slots[len(inputs) + len(outputs) :]
         results[1:1] = [slopes[k] for k in sorted(wanted or ())]
-        super().__init__(circuit, [slot.kind for slot in results], 0, fenced=fenced)
+        super().__init__(circuit, [slot.kind for slot in results], fenced=fenced)
         buffer = self._program.initial
         offset = _round_up(8 * self._table_size) + self._fence
         self._blocks = [Storage(len(buffer), buffer.dtype, offset=offset)]
@@ -691,8 +681,7 @@ def compile_kernels(kernels: Mapping[str, LoopKernel]) -> int:
         return 0
     if len(missing) > MAX_NEW_KERNELS:
         raise NotNativeError(
-            f"the circuit needs {len(missing):,} new kernels; more than {MAX_NEW_KERNELS:,} would compile too slowly, "
-            "because repeated parts are not recognized yet"
+            f"the circuit needs {len(missing):,} new kernels; more than {MAX_NEW_KERNELS:,} would compile too slowly"
         )
     functions = jit.keep_functions(write_loop_kernels(list(missing.values())), level=0)
     for number, key in enumerate(missing):
@@ -816,8 +805,8 @@ class WorkspacePlan:
         del self._sizes[start], self._starts[start + size]
 
 
-MAX_ARRAY_NODES = 500_000
-"""Maximum number of nodes of a circuit that is compiled for arrays."""
+MAX_ARRAY_NODES = 300_000
+"""Maximum number of nodes, those of the gradient included, of a circuit that is compiled to loops over arrays."""
 
 
 def has_arrays(circuit: CircuitGraph) -> bool:
@@ -895,8 +884,7 @@ def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgra
 def _check_size(nodes: int) -> None:
     if nodes > MAX_ARRAY_NODES:
         raise NotNativeError(
-            f"the circuit has {nodes:,} nodes on arrays; more than {MAX_ARRAY_NODES:,} would compile too slowly, "
-            "because repeated parts are not recognized yet"
+            f"the circuit has {nodes:,} nodes on arrays; more than {MAX_ARRAY_NODES:,} would compile too slowly"
         )
 
 
@@ -982,6 +970,14 @@ class GradientProgram:
         labels |= {f"other_{k}": Port(builder, node) for k, node in enumerate(others)}
         return simplify(prune(builder.build(name="gradient", labels=labels)))
 
+    def make_builtin(self, expected: Sequence[Any] = ()) -> Callable[..., Any]:
+        """Return the builtin for replays; the further outputs must equal `expected`.
+
+        It returns a tuple of the output and the gradients that are present, the number of the check that fails, or None
+        for arguments that `run` must handle. Raises `NotNativeError` if there is none for this program.
+        """
+        return make_array_builtin("replay", self.program.make_call_entry(expected))
+
     def run(self, arguments: NumberSequence) -> tuple[Any, list[Any | None], list[Any]]:
         """Return the output, the gradient by every input (None where it is absent or not wanted), and the others."""
         value, *rest = self.program.run(arguments)
@@ -1043,7 +1039,7 @@ class ArrayEngine:
         if program is None:
             raise NotNativeError("a gradient is absent, or values are computed together with their gradient")
         checks = self._expected if self._fallback is not None else ()
-        entry = program.make_call_entry(checks, self._names, self._labels)
+        entry = program.make_call_entry(checks, self._names, self._labels, number_dtypes="df")
         self._entries.append(entry)
         return make_array_builtin(kind, entry, answer)
 
