@@ -39,7 +39,7 @@ from wiregrad.ir import (
     certificates,
 )
 from wiregrad.ir.op import CONSTANT_CODE
-from wiregrad.ir.types_and_kinks import Convention, find_convention, has_kinks, switch_convention
+from wiregrad.ir.types_and_kinks import DERIVE_MODE, Convention, find_convention, has_kinks, switch_convention
 from wiregrad.ir.verifier import MAX_NODES
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, Linear
@@ -497,7 +497,8 @@ def _expand_node(row: Row, types: Sequence[WireType], kind: WireType) -> Element
             numbers.append(constants[each_row.node])
         if each_row.op.settings:
             raise NoRuleError(f"{row.op.name} is written in ops with settings")
-        rows.append((TABLE.code_of(each_row.op), sources, inner.type_of(each_row.node), each_row.mode))
+        mode = each_row.mode if each_row.op.kinks else DERIVE_MODE
+        rows.append((TABLE.code_of(each_row.op), sources, inner.type_of(each_row.node), mode))
     indices = [port.index for port in results]
     return ElementRows(tuple(rows), tuple(numbers), tuple(k if k < count else ~(k - count) for k in indices))
 

@@ -332,41 +332,37 @@ class ArrayCallEntry:
     """The memory of a builtin for calls on arrays; the builtin keeps it alive."""
 
     def __init__(self, call: ArrayCall, owner: object) -> None:
-        self.owner = owner
-        self._kept: list[object] = []
-        count = len(call.results) - len(call.checks)
-        rows = [self._describe(array) for array in (*call.inputs, *call.results[:count])]
-        kinds = (CallArrayFields * max(1, len(rows)))(*rows)
-        start = len(call.inputs)
-        table = np.frombuffer((ctypes.c_int64 * (1 + start + len(call.results))).from_address(call.workspace), np.int64)
-        table[1 + start : 1 + start + count] = [row.slot or 0 for row in rows[start:]]
-        checks = (CheckFields * max(1, len(call.checks)))()
-        for k, expected in enumerate(map(np.asarray, call.checks)):
-            actual = np.zeros_like(expected, order="C")
-            bits = np.frombuffer(expected.tobytes(), np.uint8)
-            checks[k] = CheckFields(actual.ctypes.data, bits.ctypes.data if bits.size else 0, bits.size)
-            table[1 + start + count + k] = actual.ctypes.data
-            self._kept += [actual, bits]
+        self._kept: list[object] = [owner]
+        inputs = len(call.inputs)
+        results = len(call.results) - len(call.checks)
+        kinds = self._keep_rows([self._describe(array) for array in (*call.inputs, *call.results[:results])])
+        checks = self._keep_rows([self._describe_check(np.asarray(expected)) for expected in call.checks])
+        fixed = [*(row.slot or 0 for row in kinds[inputs:]), *(row.actual for row in checks)]
+        table = (ctypes.c_int64 * (1 + inputs + len(fixed))).from_address(call.workspace)
+        table[1 + inputs :] = fixed
         self.fields = ArrayCallFields(
             run=call.run,
             first=call.first,
             end=call.end,
             workspace=call.workspace,
             releases=call.releases,
-            inputs=start,
-            results=count,
-            checks=len(call.checks),
+            inputs=inputs,
+            results=results,
+            checks=len(checks),
             named_only=any(not array.shape for array in call.inputs),
             input_kinds=ctypes.addressof(kinds),
-            result_kinds=ctypes.addressof(kinds) + start * ctypes.sizeof(CallArrayFields),
+            result_kinds=ctypes.addressof(kinds) + inputs * ctypes.sizeof(CallArrayFields),
             expected=ctypes.addressof(checks),
         )
+        self._keep_words("objects", [0] * results)
+        self._keep_names(call)
+
+    def _keep_names(self, call: ArrayCall) -> None:
         names = tuple(map(sys.intern, call.names))
         labels = tuple(map(sys.intern, call.labels))
-        self._kept += [kinds, checks, names, labels]
-        self._keep_array("objects", np.zeros(max(1, count), np.int64))
-        self._keep_array("names", np.array([*map(id, names), 0], np.int64))
-        self._keep_array("labels", np.array([*map(id, labels), 0], np.int64))
+        self._kept += [names, labels]
+        self._keep_words("names", list(map(id, names)))
+        self._keep_words("labels", list(map(id, labels)))
         self._keep_object("grads", dict.fromkeys(names))
         self._keep_object("values", dict.fromkeys(labels))
 
@@ -375,9 +371,16 @@ class ArrayCallEntry:
         """The number of calls that native code handled."""
         return int(self.fields.calls)
 
-    def _keep_array(self, field: str, words: NDArray[np.int64]) -> None:
-        self._kept.append(words)
-        setattr(self.fields, field, words.ctypes.data)
+    def _keep_rows(self, rows: Sequence[Any]) -> Any:
+        """Return structures as one array; it has no entries, but an address, if there are none."""
+        array = (type(rows[0]) * len(rows))(*rows) if rows else (ctypes.c_int64 * 0)()
+        self._kept.append(array)
+        return array
+
+    def _keep_words(self, field: str, words: Sequence[int]) -> None:
+        array = np.array([*words, 0], np.int64)
+        self._kept.append(array)
+        setattr(self.fields, field, array.ctypes.data)
 
     def _keep_object(self, field: str, thing: object) -> None:
         self._kept.append(thing)
@@ -398,6 +401,12 @@ class ArrayCallEntry:
             item_bytes=dtype.itemsize,
             pool=0 if pool is None else id(pool),
         )
+
+    def _describe_check(self, expected: NDArray[Any]) -> CheckFields:
+        actual = np.zeros(max(1, expected.nbytes), np.uint8)
+        bits = np.frombuffer(expected.tobytes() or b"\0", np.uint8)
+        self._kept += [actual, bits]
+        return CheckFields(actual.ctypes.data, bits.ctypes.data, expected.nbytes)
 
 
 def make_array_builtin(

@@ -1009,7 +1009,7 @@ class ArrayEngine:
         self._expected = checked.expected_values()
         nodes = [certificate.node for certificate in checked.certificates]
         self._gradient: GradientProgram | None = None
-        self._values: ArrayProgram | None = None
+        self._values: StreamProgram | None = None
         if gradient:
             self._gradient = GradientProgram(circuit, nodes)
         else:

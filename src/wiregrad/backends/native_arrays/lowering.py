@@ -218,7 +218,7 @@ def cut_into_pieces(moves: NDArray[np.int64]) -> tuple[ArrayPiece, ...] | None:
         values, counts = np.unique(steps[:, 0], return_counts=True)
         strides[-1] = int(values[int(np.argmax(counts))])
         bounds[-1][1:1] = (np.flatnonzero(steps[:, 0] != strides[-1]) + 1).tolist()
-    pieces = []
+    pieces: list[ArrayPiece] = []
     for box in product(*(list(pairwise(each)) for each in bounds)):
         if len(pieces) >= MAX_PIECES:
             return None
@@ -677,7 +677,7 @@ class _CircuitLowering:
             or not all(value.kind.dtype.char in NATIVE_DTYPES for value in operands)
         ):
             return None
-        if op is TABLE["add"] and len(operands) == 2:
+        if op is TABLE["add"] and operands[0].kind == kind:
             joined = self._join_parts(*operands)
             if joined is not None:
                 return joined
@@ -745,7 +745,11 @@ class _CircuitLowering:
             if value.number is not None:
                 value.array.storage.fill = value.number
             elif value.pieces is not None:
-                value.ready = self._store_at(value, value.array)
+                # A loop of its own: others of this shape may be cut in other places.
+                group = LoopGroup(value.ready, value.kind.shape, epoch=self._epoch)
+                group.stores.append(GroupStore(group.load(value.pieces), value.array))
+                self.steps.append(group)
+                value.ready += 1
                 value.pieces = None
             else:
                 assert value.group is not None
@@ -872,7 +876,7 @@ class _CircuitLowering:
 
     def _join_parts(self, one: LoweredValue, two: LoweredValue) -> LoweredValue | None:
         """Return the sum of two arrays that consist of parts if none of these overlap: nothing has to be added."""
-        if not one.parts or not two.parts or len(one.parts) + len(two.parts) > MAX_PLACED_PARTS:
+        if not one.parts or not two.parts or one.kind != two.kind or len(one.parts + two.parts) > MAX_PLACED_PARTS:
             return None
         parts = one.parts + two.parts
         wanted = sum(prod(part.layout.shape) for part in parts)
