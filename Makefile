@@ -84,9 +84,12 @@ check-and-recorder: check
 test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
 	$(ONE_BLAS_THREAD) $(PEERS)/bin/pytest $(PYTEST_WORKERS) -m peers tests/peers
 
+# A test with a full count may take longer than any other test may.
+FULL_COUNTS := $(PYTEST_WORKERS) -o faulthandler_timeout=7200 -m "not peers"
+
 test-all: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## The full counts, too long for every change
-	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers"
-	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 WIREGRAD_RECORDER=python $(BIN)/pytest $(PYTEST_WORKERS) -m "not peers" \
+	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 $(BIN)/pytest $(FULL_COUNTS)
+	$(ONE_BLAS_THREAD) WIREGRAD_TEST_ALL=1 WIREGRAD_RECORDER=python $(BIN)/pytest $(FULL_COUNTS) \
 		tests/frontends --ignore=tests/frontends/test_recorder.py
 
 format: $(VENV)/.test ## Format the code

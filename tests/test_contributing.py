@@ -17,6 +17,8 @@ import wiregrad as wg
 from wiregrad import codegen
 from wiregrad.codegen.listing import Listing
 
+from .support.limits import PATIENCE, WHOLE_RUN_PATIENCE
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "node_modules", "dist", "build", "*.egg-info")
@@ -49,7 +51,9 @@ def run_in(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run Python in a copy of the repository, on the package of the copy."""
     environment = {**os.environ, "PYTHONPATH": str(root / "src"), "MYPYPATH": "src"}
     words = [sys.executable, *command]
-    return subprocess.run(words, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        words, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=WHOLE_RUN_PATIENCE
+    )
 
 
 def run_tests(root: Path, *arguments: str) -> int:
@@ -117,7 +121,7 @@ def test_a_copy_with_the_recipes_passes_the_tests_that_follow_from_them(changed:
 def test_the_page_of_the_copy_computes_the_new_op_as_python_does(changed: Path) -> None:
     node = shutil.which("node") or "node"
     command = [node, "test.mjs", "engine"]
-    done = subprocess.run(command, cwd=changed / "web", capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=changed / "web", capture_output=True, text=True, check=False, timeout=PATIENCE)
 
     assert done.returncode == 0, done.stdout[-4000:]
     assert '"log_odds"' in (changed / "web/src/engine/ops.generated.ts").read_text(encoding="utf-8")

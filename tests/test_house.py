@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 from pathlib import Path
@@ -104,3 +105,64 @@ def test_the_report_lists_names_only_where_asked(small_package: Path) -> None:
     assert long.startswith(short)
     assert "imported by" not in short
     assert "imported by" in long
+
+
+WAITING = {"communicate", "join", "result", "wait"}
+"""Methods of processes, threads and futures that wait without end unless they are given a limit."""
+RUNNING = {"run", "call", "check_call", "check_output"}
+"""Functions of `subprocess` that wait for a process."""
+
+
+def waits_without_end(call: ast.Call) -> bool:
+    """Return whether a call waits for something that may never come."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    name, owner = call.func.attr, ast.unparse(call.func.value)
+    options = {keyword.arg for keyword in call.keywords}
+    if owner == "subprocess" and name in RUNNING:
+        return "timeout" not in options
+    if owner == "threading" and name == "Barrier":
+        return "timeout" not in options
+    if (owner, name) == ("os", "waitpid"):
+        return True
+    # A barrier has the limit that it was made with.
+    return name in WAITING and not call.args and not options and not owner.endswith("barrier")
+
+
+def find_endless_waits(text: str) -> list[str]:
+    """Return the lines and texts of calls that wait without a limit; what asyncio awaits holds up no thread."""
+    tree = ast.parse(text)
+    awaited = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Await)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and id(node) not in awaited]
+    return [f"{call.lineno}: {ast.unparse(call)}" for call in calls if waits_without_end(call)]
+
+
+def test_every_wait_of_a_test_has_a_limit() -> None:
+    """A test that hangs holds up the whole run: write `timeout=PATIENCE`, or use `start_process`, of support/limits."""
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    waits = {str(path.relative_to(ROOT)): find_endless_waits(path.read_text(encoding="utf-8")) for path in paths}
+
+    assert {path: calls for path, calls in waits.items() if calls} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("subprocess.run(['true'])", "subprocess.check_output(['true'], text=True)", "process.communicate()"),
+        *("process.wait()", "thread.join()", "future.result()", "event.wait()", "threading.Barrier(2)"),
+        "os.waitpid(child, 0)",
+    ],
+)
+def test_a_wait_without_a_limit_is_found(line: str) -> None:
+    assert len(find_endless_waits(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("subprocess.run(['true'], timeout=60)", "process.wait(60)", "thread.join(timeout=60)", "', '.join(words)"),
+        *("threading.Barrier(2, timeout=60)", "barrier.wait()", "async def f():\n    await event.wait()"),
+    ],
+)
+def test_a_wait_with_a_limit_is_not_found(line: str) -> None:
+    assert find_endless_waits(line) == []

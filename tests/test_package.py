@@ -24,6 +24,8 @@ import pytest
 import wiregrad
 from wiregrad.ops import TABLE, functions
 
+from .support.limits import PATIENCE
+
 ROOT = Path(__file__).parent.parent
 MODULES = [info.name for info in pkgutil.walk_packages(wiregrad.__path__, "wiregrad.")]
 SUPPORT = sorted(path.stem for path in (ROOT / "tests" / "support").glob("*.py") if ">>>" in path.read_text())
@@ -33,7 +35,7 @@ HEAVY = ["click", "rich", "hypothesis", "mpmath", "pytest", "scipy", "torch", "j
 
 def loaded_by(code: str) -> set[str]:
     command = [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"]
-    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    return set(subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.split())
 
 
 def test_importing_wiregrad_loads_nothing_heavy_beyond_numpy() -> None:
@@ -218,7 +220,9 @@ def test_commands_shown_in_pages_print_what_the_page_says(page: str) -> None:
     for command, shown in re.findall(r"```console\n\$ (wiregrad [^\n]*)\n(.*?)```", text, re.DOTALL):
         words = [sys.executable, "-c", "from wiregrad.cli import main; main()", *shell_words(command)[1:]]
         # One pipe for both, as in a terminal: notes on stderr come where the reader sees them.
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=PATIENCE
+        )
 
         assert squeeze(done.stdout) == squeeze(shown)
 
@@ -251,7 +255,7 @@ def test_every_picture_in_a_page_is_written_by_a_command() -> None:
 def test_examples_run_and_print_what_they_say_to_look_for(example: str) -> None:
     path = ROOT / "examples" / example
     wanted = re.findall(r'look for "([^"]+)"', ast.get_docstring(ast.parse(path.read_text())) or "")
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     assert wanted
     assert all(words in done.stdout for words in wanted)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from .support.limits import PATIENCE
+
 ROOT = Path(__file__).parent.parent
 TEST_PACKAGES = {
     *("pytest", "hypothesis", "mpmath", "jsonschema", "httpx", "playwright", "unittest", "doctest"),
@@ -25,7 +27,7 @@ TEST_PACKAGES = {
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=PATIENCE)
     return next(folder.glob("*.whl"))
 
 
@@ -76,6 +78,8 @@ def test_testing_holds_what_users_may_call_and_no_more(site: Path) -> None:
 def test_the_command_bench_runs_from_the_wheel(site: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "wiregrad", "bench", "--size", "tiny", "--part", "call", "--json"]
     environment = os.environ | {"PYTHONPATH": str(site)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
 
     assert [section["title"] for section in json.loads(done.stdout)["sections"]] == ["Calls from Python"]

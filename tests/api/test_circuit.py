@@ -19,6 +19,7 @@ from wiregrad.ir import verify
 from wiregrad.ir.columns import NameTable
 from wiregrad.passes import apply_identities, fold_constants, merge_duplicates, prune
 
+from ..support.limits import PATIENCE
 from ..support.sampling import choose_count
 
 EXPRESSION = wg.circuit("e = a + b; f = e * c")
@@ -62,7 +63,9 @@ def test_views_and_runs_show_themselves() -> None:
 def test_a_circuit_survives_pickling_into_another_process() -> None:
     assert EXPRESSION["e"].index == 3
     code = "import pickle, sys; c = pickle.load(sys.stdin.buffer); print(c['e'].index, c(a=2, b=-3, c=10))"
-    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(EXPRESSION), capture_output=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(EXPRESSION), capture_output=True, check=True, timeout=PATIENCE
+    )
 
     assert done.stdout.split() == [b"3", b"-10.0"]
 

@@ -29,6 +29,7 @@ from wiregrad.errors import EscapeError, GradientError, InterpreterWarning, Oper
 from wiregrad.frontends.recording.value import make_leaf
 
 from ..support.branching import SPECIAL, Program, point, programs
+from ..support.limits import PATIENCE
 from ..support.threads import run_in_threads
 
 ALL = programs()
@@ -1011,18 +1012,18 @@ def test_a_change_outside_while_threads_record_leaves_no_stale_recording() -> No
     def slowly(*args: Any) -> None:
         if threading.current_thread() is thread:
             inside.set()
-            go_on.wait()
+            go_on.wait(PATIENCE)
         keep(*args)
 
     thread = threading.Thread(target=lambda: fast(3.0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_function.CompiledFunction, "_keep_variant", slowly)
         thread.start()
-        inside.wait()
+        inside.wait(PATIENCE)
         table[0] = 5.0
         fast(3.0)
         go_on.set()
-        thread.join()
+        thread.join(PATIENCE)
 
     assert (fast(3.0), len(fast.info.variants)) == (15.0, 1)
 
@@ -1045,7 +1046,7 @@ gc.collect()
 junk = [bytearray(32) for _ in range(10_000)]
 assert all((f(3.0), g([2.0, 3.0])) == (9.0, 6.0) == (y, z) for f, g, y, z in made) and len(made) == 8
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE)
 
     assert run.returncode == 0, run.stderr
 
@@ -1146,7 +1147,12 @@ def test_where_native_code_is_switched_off_the_interpreter_replays() -> None:
         "print(f(2.0), f(-2.0), f.value_and_grad(3.0), f.info.variants[0].tier, f.info.variants[0].reason)"
     )
     run = subprocess.run(
-        [sys.executable, "-c", code], env={"WIREGRAD_NATIVE": "0"}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env={"WIREGRAD_NATIVE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
     )
 
     assert run.stdout.startswith("4.0 2.0 (9.0, 6.0) interpreter native code is switched off")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import wiregrad as wg
@@ -87,3 +88,13 @@ def test_a_local_derivative_is_shown_even_where_no_gradient_arrives() -> None:
 
     assert run["s"].wires[0].local == float("inf")
     assert (run["s"].wires[0].sent, run["s"].wires[0].blocked) == (0.0, True)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 0), ()], ids=str)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "complex64", "complex128"])
+def test_a_gradient_that_is_absent_has_the_dtype_of_its_input(dtype: str, shape: tuple[int, ...]) -> None:
+    x = np.ones(shape, dtype)[()]
+    run = wg.trace(lambda x: np.real(np.sum(wg.stop_gradient(x))), x).run(x=x)
+
+    assert run["x"].blocked
+    assert np.asarray(run.gradient(run.circuit.index("x"))).dtype == dtype

@@ -16,6 +16,8 @@ from wiregrad.cli import main
 from wiregrad.errors import SettingError, WiregradError
 from wiregrad.ir.types_and_kinks import Convention
 
+from ..support.limits import PATIENCE
+
 WRONG = ("bogus", "2", "true", "LLVM", " 0", "0 ", "00", "-1", "Torch", "x" * 10_000)
 VERBS = [
     ["grad", "x * x", "x=1"],
@@ -118,6 +120,7 @@ def test_the_command_prints_no_traceback_for_a_wrong_environment() -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=PATIENCE,
     )
 
     assert (done.returncode, done.stdout) == (2, "")

@@ -47,6 +47,7 @@ from wiregrad.ir.op import Pattern
 from wiregrad.ops.elementwise import Elementwise
 
 from ..support.cases import random_case, several_outputs, with_outputs
+from ..support.limits import PATIENCE
 from ..support.native import at_points, by_batch, by_stencils
 from ..support.sampling import choose_count
 
@@ -496,11 +497,14 @@ from wiregrad.backends.native.tiers import build_program
 
 program, points = build_program(wg.circuit("x * y"), 0, lanes=4), np.ones((20_000, 2))
 batch.run_batch(program, points, gradient=True, threads=2)
+compiled = wg.circuit("tanh(x) * y").compile()
+before, _ = compiled.batch_value_and_grad(points, threads=2)
 child = os.fork()
 if not child:
-    signal.alarm(600)
+    signal.alarm(200)
     values, _ = batch.run_batch(program, points, gradient=True, threads=2)
-    os._exit(int(values.sum() != 20_000))
+    again, _ = compiled.batch_value_and_grad(points, threads=2)
+    os._exit(int(values.sum() != 20_000 or not np.array_equal(again, before)))
 print(os.waitpid(child, 0)[1])
 """
 
@@ -547,6 +551,8 @@ def test_a_thread_keeps_what_it_works_on_when_the_batch_is_interrupted(monkeypat
 
 
 def test_a_forked_process_runs_batches_too() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
 
     assert done.stdout == "0\n"

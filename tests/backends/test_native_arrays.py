@@ -33,6 +33,7 @@ from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.passes import expand_unnamed
 
 from ..support.compare import ARRAY_LAYOUTS, copy_in_layout
+from ..support.limits import PATIENCE
 from ..support.random_programs import random_program
 
 TABLE.load_deferred()
@@ -417,7 +418,7 @@ def test_threads_do_not_share_a_workspace() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
 
     assert not failures
 

@@ -23,6 +23,7 @@ from wiregrad.errors import WiregradError
 from wiregrad.inspect.receipt import ReceiptPoint
 from wiregrad.ir.json_form import parse_json, write_json
 
+from ..support.limits import PATIENCE
 from ..support.mutations import FORMULAS, rebuilt, reworded, spliced
 from ..support.native import by_batch, by_stencils
 from ..support.random_circuits import random_circuit, random_point
@@ -118,7 +119,7 @@ def test_mutated_circuits_never_end_the_process(job: str, first: int, last: int,
         str(last),
         note,
     ]
-    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)  # type: ignore[arg-type]
+    done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)  # type: ignore[arg-type]
 
     assert done.returncode == 0, f"{done.stderr}\nat:\n{note.read_text('utf-8', 'replace')}"
     assert int(done.stdout) > (last - first) // 25

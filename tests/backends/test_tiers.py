@@ -16,6 +16,7 @@ from wiregrad import settings
 from wiregrad.backends.native import jit, tiers
 from wiregrad.backends.native.tiers import NativeProgram, build_program, copy_aligned
 
+from ..support.limits import PATIENCE
 from ..support.random_circuits import random_circuit, random_point
 
 FORMULA = "where(x > 0, sqrt(x) * tanh(y), 0 * y) + maximum(x, y) / (1 + exp(-y)) - relu(y) ** 2"
@@ -59,7 +60,7 @@ def test_a_circuit_that_is_called_often_is_promoted_without_a_wait(monkeypatch: 
     for _ in range(50):
         assert compiled.value_and_grad(x=0.5, y=0.7) == before
     for thread in [t for t in threading.enumerate() if t.name == "wiregrad-tier"]:
-        thread.join()
+        thread.join(PATIENCE)
 
     assert compiled.info.tier == "llvm"
     assert compiled.value_and_grad(x=0.5, y=0.7) == before
@@ -126,3 +127,49 @@ def test_a_nan_that_looks_like_an_absent_gradient_is_none() -> None:
 
     for either in (program, tiers.recompile_with_llvm(program)):
         assert np.isnan(run(either, [2.0, absent])[1])
+
+
+FORKING = """
+import os, threading, time
+import wiregrad as wg
+from wiregrad.backends.native import tiers
+
+circuit = wg.circuit("tanh(x) * x")
+# Modules must not be imported during a fork: that is a limit of Python's own.
+tiers.recompile_with_llvm(tiers.build_program(circuit, 0))
+
+def compile_again():
+    while not over:
+        tiers.recompile_with_llvm(tiers.build_program(circuit, 0))
+
+def wait_for(child):
+    end = time.monotonic() + 100
+    while time.monotonic() < end:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, 9)
+    return "it hangs"
+
+over = False
+threading.Thread(target=compile_again, daemon=True).start()
+for _ in range(12):
+    time.sleep(0.01)
+    child = os.fork()
+    if not child:
+        tiers.recompile_with_llvm(tiers.build_program(wg.circuit("sin(x) * x"), 0))
+        os._exit(0)
+    code = wait_for(child)
+    if code:
+        break
+over = True
+print(code)
+"""
+
+
+def test_a_process_that_is_forked_while_a_thread_compiles_can_compile_too() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+
+    assert (done.stdout, done.stderr) == ("0\n", "")

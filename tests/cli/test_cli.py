@@ -18,6 +18,8 @@ import wiregrad as wg
 from wiregrad.api import Circuit
 from wiregrad.cli import cli, main
 
+from ..support.limits import PATIENCE
+
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
     code = main(args)
@@ -132,7 +134,7 @@ def test_help_and_version_exit_with_0(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_the_installed_command_runs() -> None:
     command = [sys.executable, "-c", "from wiregrad.cli import main; main()", "grad", "x*x", "x=3"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     assert "gradients  x=6" in done.stdout
 
@@ -140,7 +142,12 @@ def test_the_installed_command_runs() -> None:
 def test_output_that_a_terminal_cannot_show_is_escaped() -> None:
     command = [sys.executable, "-c", "from wiregrad.cli import main; main()", "grad", "β*β", "β=2"]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        timeout=PATIENCE,
     )
 
     assert "gradients" in done.stdout
@@ -518,7 +525,7 @@ def test_a_mistyped_option_is_called_one(capsys: pytest.CaptureFixture[str], arg
 
 def installed(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from wiregrad.cli import main; main()", *args]
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("args", [["grad", "x*x", "x=3"], ["kinks", "abs(x)", "x=0"], ["--help"]])
@@ -543,7 +550,7 @@ def test_a_reader_that_went_away_is_no_event(args: list[str]) -> None:
 def test_a_message_that_nobody_can_read_leaves_the_code() -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-c", "from wiregrad.cli import main; main()", "grad", "x*x"]
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full, check=False)
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full, check=False, timeout=PATIENCE)
 
     assert done.returncode == 2
 

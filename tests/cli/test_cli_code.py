@@ -15,6 +15,8 @@ from wiregrad.cli import main
 from wiregrad.codegen import LANGUAGE_MODULES
 from wiregrad.codegen.listing import LISTING_FUNCTIONS
 
+from ..support.limits import PATIENCE
+
 EXPRESSION = "e = a + b; f = e * c"
 
 MODEL = """\
@@ -176,8 +178,8 @@ def test_the_self_test_in_c_passes(capsys: pytest.CaptureFixture[str], tmp_path:
     source = tmp_path / "f.c"
     run(capsys, "code", *about[target], "--test", "-o", str(source))
     flags = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-DWIREGRAD_TEST"]
-    subprocess.run([GCC, *flags, str(source), "-o", str(tmp_path / "f"), "-lm"], check=True)
-    done = subprocess.run([str(tmp_path / "f")], capture_output=True, text=True, check=False)
+    subprocess.run([GCC, *flags, str(source), "-o", str(tmp_path / "f"), "-lm"], check=True, timeout=PATIENCE)
+    done = subprocess.run([str(tmp_path / "f")], capture_output=True, text=True, check=False, timeout=PATIENCE)
 
     assert done.returncode == 0
     assert "results as wanted" in done.stdout

@@ -19,6 +19,8 @@ from wiregrad.cli.exports import LANGUAGE_ENDINGS as CODE
 from wiregrad.cli.targets import CIRCUIT_FORMS
 from wiregrad.cli.targets import FORM_ENDINGS as WHOLE
 
+from ..support.limits import PATIENCE, start_process
+
 EXPRESSION = "e = a + b; f = e * c"
 CIRCUIT = wg.circuit(EXPRESSION)
 AT = ["a=2", "b=-3", "c=10"]
@@ -194,7 +196,9 @@ def test_a_circuit_at_values_that_steer_another_way_is_refused(
 
 def piped(*args: str, given: bytes = b"", **env: str) -> bytes:
     command = [sys.executable, "-c", "from wiregrad.cli import main; main()", *args]
-    done = subprocess.run(command, input=given, capture_output=True, check=True, env={**os.environ, **env})
+    done = subprocess.run(
+        command, input=given, capture_output=True, check=True, env={**os.environ, **env}, timeout=PATIENCE
+    )
 
     assert done.stderr == b""
     return done.stdout
@@ -347,8 +351,9 @@ def test_a_link_stays_and_what_it_points_to_is_replaced(capsys: pytest.CaptureFi
 def test_a_pipe_is_written_to_and_not_replaced(here: Path, form: str) -> None:
     os.mkfifo(here / "pipe")
     command = [sys.executable, "-c", "from wiregrad.cli import main; main()"]
-    with subprocess.Popen([*command, "convert", EXPRESSION, "pipe", "--to", form], stderr=subprocess.PIPE):
-        data = (here / "pipe").read_bytes()
+    with start_process([*command, "convert", EXPRESSION, "pipe", "--to", form], stderr=subprocess.PIPE):
+        # Opening a pipe waits for the other side, in this process without a limit.
+        data = subprocess.check_output(["cat", "pipe"], timeout=PATIENCE)
 
     assert data == piped("convert", EXPRESSION, "-", "--to", form)
     assert (here / "pipe").is_fifo()
@@ -357,7 +362,7 @@ def test_a_pipe_is_written_to_and_not_replaced(here: Path, form: str) -> None:
 def test_stdout_can_be_called_by_its_path() -> None:
     command = [sys.executable, "-c", "from wiregrad.cli import main; main()"]
     line = [*command, "convert", EXPRESSION, "/dev/stdout", "--to", "json"]
-    done = subprocess.run(line, capture_output=True, check=False)
+    done = subprocess.run(line, capture_output=True, check=False, timeout=PATIENCE)
 
     assert (done.returncode, done.stderr) == (0, b"wrote /dev/stdout\n")
     assert done.stdout == piped("convert", EXPRESSION, "-", "--to", "json")

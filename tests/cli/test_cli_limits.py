@@ -11,6 +11,8 @@ import pytest
 
 from wiregrad.cli import main
 
+from ..support.limits import PATIENCE, start_process
+
 VERBS = [
     ["grad", "x * x", "x=1"],
     ["grad", "x * x", "x=1", "--json"],
@@ -55,7 +57,9 @@ NUMBERS = {
 
 def shell(line: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command, environment = f"{sys.executable} -m wiregrad {line}", os.environ | variables
-    return subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, env=environment, timeout=PATIENCE
+    )
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
@@ -116,7 +120,7 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(unbuffered: str
 def test_the_address_of_a_page_is_printed_while_it_is_served(verb: str, unbuffered: str) -> None:
     command = [sys.executable, "-m", "wiregrad", verb, "--no-browser"]
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as served:
+    with start_process(command, stderr=subprocess.PIPE, text=True, env=environment) as served:
         assert served.stderr is not None
         line = served.stderr.readline()
         # Not an interrupt: what a shell starts in the background ignores those.

@@ -15,6 +15,8 @@ import pytest
 
 from wiregrad.codegen.javascript import ERF_SERIES, ERFC_TAIL, JAVASCRIPT, JAVASCRIPT_WORDS
 
+from ..support.limits import PATIENCE
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 SPECIAL = [
@@ -110,7 +112,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Array]:
     x, y = points()
     np.concatenate([x, y]).tofile(folder / "given")
     (folder / "words.mjs").write_text(MODULE % "\n".join(map(alone, JAVASCRIPT_WORDS)))
-    subprocess.run(["node", "words.mjs", "given", "found"], cwd=folder, check=True)
+    subprocess.run(["node", "words.mjs", "given", "found"], cwd=folder, check=True, timeout=PATIENCE)
     return dict(zip(JAVASCRIPT_WORDS, np.fromfile(folder / "found").reshape(len(JAVASCRIPT_WORDS), -1), strict=True))
 
 

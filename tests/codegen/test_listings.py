@@ -31,6 +31,7 @@ from wiregrad.errors import CircuitError, InputError, NoRuleError, OperandError,
 from wiregrad.ops import TABLE
 
 from ..listings.write import ENDINGS, FOLDER, GOLDENS, Golden
+from ..support.limits import PATIENCE
 
 STRICT = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror")
 LANGUAGES = tuple(ENDINGS)
@@ -97,7 +98,7 @@ def compiled(text: str) -> str:
     assert tool is not None
     with tempfile.TemporaryDirectory() as name:
         compile_files(tool, Path(name), {"all.cpp": text}, ["-O1", "-Wall", "-Wextra", "-Werror", "-o", "all"])
-        return subprocess.run([f"{name}/all"], capture_output=True, text=True, check=True).stdout
+        return subprocess.run([f"{name}/all"], capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
 
 
 RUNNERS: dict[str, Callable[[Sequence[RunnableListing], Sequence[Any]], list[Any]]] = {
@@ -295,7 +296,7 @@ def test_the_cuda_texts_compile() -> None:
             texts = [f"namespace n{k} {{\n{g.text('cuda', name=f'own{k}')}\n}}" for k, g in enumerate(SCALAR)]
             Path(name, "all.cu").write_text("\n".join(["#include <math.h>", *texts]), encoding="utf-8")
             command = [nvcc, "-c", "-Werror", "all-warnings", "-o", "all.o", "all.cu"]
-            done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, cwd=name, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
             assert done.returncode == 0, done.stderr
 
@@ -307,7 +308,7 @@ def tried(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     tool = find_tool("gcc", "cc", "clang")
     assert tool is not None
     compile_files(tool, folder, {"own.c": text}, [*STRICT, "-DWIREGRAD_TEST", "-o", "own"], ["-lm"])
-    return subprocess.run([folder / "own"], capture_output=True, text=True, check=False)
+    return subprocess.run([folder / "own"], capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("real", ["double", "float"])
@@ -421,7 +422,7 @@ def test_a_kernel_is_valid_whatever_its_function_is_called(tmp_path: Path) -> No
     path = tmp_path / "kernels.cpp"
     path.write_text(ON_HOST + "\n".join(f"namespace own{k} {{\n{part}\n}}" for k, part in enumerate(parts)))
     command = [find_tool("g++", "clang++").path, "-fsyntax-only", "-Wall", "-Werror", "-Wno-unused-function", str(path)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
     assert found.stderr == ""
     assert found.returncode == 0
@@ -431,15 +432,19 @@ def test_a_kernel_is_valid_whatever_its_function_is_called(tmp_path: Path) -> No
 def test_a_self_test_is_valid_whatever_the_function_is_called(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"{name}.c"
     path.write_text(wg.circuit("y = a * b").to_c(name=name, test={"a": 2, "b": 3}))
-    subprocess.run(["gcc", *STRICT, "-DWIREGRAD_TEST", str(path), "-o", str(tmp_path / "test"), "-lm"], check=True)
+    subprocess.run(
+        ["gcc", *STRICT, "-DWIREGRAD_TEST", str(path), "-o", str(tmp_path / "test"), "-lm"],
+        check=True,
+        timeout=PATIENCE,
+    )
 
-    assert subprocess.check_output([tmp_path / "test"], text=True) == "3 of 3 results as wanted\n"
+    assert subprocess.check_output([tmp_path / "test"], text=True, timeout=PATIENCE) == "3 of 3 results as wanted\n"
 
 
 def test_constants_that_a_float_cannot_hold_become_what_a_float_makes_of_them(tmp_path: Path) -> None:
     path = tmp_path / "f.c"
     path.write_text(wg.circuit("y = 1e300 * a + 1e-300").to_c(real="float"))
-    subprocess.run(["gcc", *STRICT, "-c", str(path), "-o", str(tmp_path / "f.o")], check=True)
+    subprocess.run(["gcc", *STRICT, "-c", str(path), "-o", str(tmp_path / "f.o")], check=True, timeout=PATIENCE)
 
     assert "INFINITY * a" in path.read_text()
 

@@ -34,6 +34,7 @@ from wiregrad.errors import NameSyntaxError, NoRuleError, OperandError, Wiregrad
 from wiregrad.ir import Place
 from wiregrad.ir.columns import check_name
 
+from ..support.limits import PATIENCE
 from .test_listings import run_cuda
 
 PYTHON = (
@@ -138,7 +139,7 @@ def macros() -> tuple[str, ...]:
     tool = find_tool("gcc", "cc", "clang")
     assert tool is not None
     command = [tool.path, "-dM", "-E", "-D_GNU_SOURCE", "-include", "math.h", "-x", "c", "-"]
-    said = subprocess.run(command, input="", capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(command, input="", capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
     return tuple(dict.fromkeys(re.findall(r"^#define ((?!__)\w+)(?= )", said, re.MULTILINE)))
 
 
@@ -257,7 +258,7 @@ def test_nvcc_where_it_is_takes_hostile_names() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "own.cu").write_text("\n".join(["#include <math.h>", *spaces]), encoding="utf-8")
         command = [nvcc or "true", "-ptx", "-o", "own.ptx", "own.cu"]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
     assert len(texts) > 15
     assert done.returncode == 0, done.stderr

@@ -33,6 +33,8 @@ from wiregrad.ops.c_expressions import (
     write_python_expression,
 )
 
+from ..support.limits import PATIENCE
+
 OPS = [op for op in TABLE if isinstance(op, Elementwise) and not op.opaque and not op.library]
 MANY = (
     *(0.0, 1.0, 0.5, 2.0, 3.0, 1.5, 0.1, 2.5, 6.0, 36.0, 710.0, 745.0, 1074.0, 1e-8, 5e-324, 1e-310),
@@ -155,10 +157,12 @@ def answers_of_c(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarr
     source, runs = folder / "ops.c", folder / "ops"
     source.write_text(program())
     flags = ["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["gcc", *flags, str(source), "-o", str(runs), "-lm"], check=True)
+    subprocess.run(["gcc", *flags, str(source), "-o", str(runs), "-lm"], check=True, timeout=PATIENCE)
     points = {op.name: points_of(op) for op in OPS}
     given = b"".join(np.array([len(p), *itertools.chain(*p)], np.float64).tobytes() for p in points.values())
-    read = np.frombuffer(subprocess.run([runs], input=given, capture_output=True, check=True).stdout, np.float64)
+    read = np.frombuffer(
+        subprocess.run([runs], input=given, capture_output=True, check=True, timeout=PATIENCE).stdout, np.float64
+    )
     ends = np.cumsum([len(p) for p in points.values()])
     return dict(zip(points, np.split(read, ends[:-1]), strict=True))
 

@@ -35,9 +35,9 @@ from wiregrad.explorer.local_server import (
 )
 from wiregrad.explorer.page_data import ExplorerSession
 
+from ..support.limits import PATIENCE, start_process
+
 HOST = "127.0.0.1:8765"
-PATIENCE = 300.0
-"""Seconds that an answer may take on a busy machine."""
 ORIGIN = f"http://{HOST}"
 
 
@@ -812,7 +812,7 @@ explore_command.main(sys.argv[1:], standalone_mode=False)
 
 def test_the_command_prints_the_address_and_ends_with_an_interrupt() -> None:
     arguments = [sys.executable, "-c", PROGRAM, "neuron", "--no-browser"]
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+    with start_process(arguments, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         first = process.stderr.readline()
         address = first.split()[-1]

@@ -97,7 +97,7 @@ def test_bytes_that_trickle_in_do_not_prolong_it(serving: ExplorerServer) -> Non
         trickling.start()
 
         assert seconds_until_dropped(link) < PATIENCE
-        trickling.join()
+        trickling.join(PATIENCE)
 
 
 def trickle(link: socket.socket) -> None:

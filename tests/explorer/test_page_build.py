@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ..support.limits import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 STATIC = ROOT / "src" / "wiregrad" / "explorer" / "static"
@@ -32,7 +34,7 @@ MOST_COMPRESSED = {"explorer.js": 75_000, "drawers.js": 32_000}
 def node(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a script of web/ with Node; `npm ci` in web/ is what it needs."""
     program = shutil.which("node") or "node"
-    return subprocess.run([program, *arguments], cwd=WEB, capture_output=True, text=True, check=False)
+    return subprocess.run([program, *arguments], cwd=WEB, capture_output=True, text=True, check=False, timeout=PATIENCE)
 
 
 def said(done: subprocess.CompletedProcess[str]) -> str:
@@ -84,7 +86,9 @@ def without_node(folder: Path, **more: str) -> dict[str, str]:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, env=without_node(folder), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=without_node(folder), capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
     assert done.returncode == 0, said(done)
     return next(folder.glob("*.whl"))
@@ -109,7 +113,9 @@ def test_a_page_can_be_written_from_the_wheel_alone(wheel: Path, tmp_path: Path)
     code = f"{circuit}; from wiregrad.explorer import html_page; print(html_page.__file__, html_page.to_html(x))"
     environment = without_node(tmp_path, PYTHONPATH=str(unpacked))
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
     assert done.returncode == 0, said(done)
     assert done.stdout.startswith(str(unpacked))

@@ -32,6 +32,8 @@ from wiregrad.explorer.widget import (
     widget,
 )
 
+from ..support.limits import PATIENCE
+
 ELEMENTS = {"x[0]": 0.5, "x[1]": -1.0, "x[2]": 2.0}
 """The elements of the array that the circuit reads."""
 
@@ -225,14 +227,14 @@ shell.run_cell("import wiregrad as wg; x = wg.Value(3.0, name='x'); total = x * 
 
 
 def test_a_value_at_the_end_of_a_cell_has_the_name_of_its_variable() -> None:
-    done = subprocess.run([sys.executable, "-c", CELL], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", CELL], capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     assert re.findall(r">(total|obj)<", done.stdout) == ["total", "total"]
 
 
 def test_importing_the_module_imports_no_widget_package() -> None:
     code = "import sys, wiregrad.explorer.widget; print({'anywidget', 'ipywidgets', 'IPython'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     assert done.stdout.strip() == "set()"
 

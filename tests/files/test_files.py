@@ -31,6 +31,7 @@ from wiregrad.ir.strict_json import write_elements
 from wiregrad.ir.types_and_kinks import Convention, encode_mode
 from wiregrad.ops.array_ops import ArrayOp, _infer_from_shortened, _stand_in
 
+from ..support.limits import PATIENCE
 from ..support.random_circuits import random_circuit, random_point
 from ..support.random_programs import random_program
 
@@ -748,7 +749,9 @@ for line in open(sys.argv[1]):
         found = type(error).__name__
     print(found, round(time.process_time() - start, 2))
 """
-    done = subprocess.run([sys.executable, "-c", code, BOMBS], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, BOMBS], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     rows = [line.split() for line in done.stdout.splitlines()]
 
     assert done.stderr == ""

@@ -19,8 +19,7 @@ from wiregrad import files
 from wiregrad.cli import cli
 from wiregrad.files import load
 
-PATIENCE = 600
-"""How many seconds a process may take on a busy machine."""
+from ..support.limits import PATIENCE, start_process
 
 WRITER = """
 import sys
@@ -54,7 +53,7 @@ def leftovers(folder: Path) -> list[str]:
 
 def kill_while_saving(path: Path, seconds: float) -> None:
     """Kill a process that saves one file again and again, some time after it began."""
-    with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as process:
+    with start_process([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(seconds)

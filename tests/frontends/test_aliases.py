@@ -16,6 +16,8 @@ import pytest
 
 import wiregrad as wg
 
+from ..support.limits import PATIENCE
+
 SIZES = (1, 10, 4096, 4097, 10**5, 10**6)
 
 
@@ -243,7 +245,7 @@ def test_another_thread_that_writes_gives_no_mixture(size: int) -> None:
             assert np.array_equal(slopes, 3.0 * seen * seen)
     finally:
         over.set()
-        thread.join()
+        thread.join(PATIENCE)
 
 
 INTERRUPTED = """
@@ -318,6 +320,7 @@ def interrupt(count: int, seed: int) -> str:
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"},
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -346,7 +349,7 @@ sys.settrace(None)
 x = np.full(100_000, 0.3)
 print(wg.grad(lambda x: np.sum(np.exp(x) * np.sin(x) * x))(x)[0])
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     assert float(run.stdout) == pytest.approx(0.9054545321255175, rel=1e-12)
 

@@ -16,6 +16,7 @@ import wiregrad as wg
 from wiregrad.errors import NoRuleError, WiregradError
 
 from ..support.conditional_programs import Program, random_program
+from ..support.limits import PATIENCE
 
 COUNT, SAMPLE, PART = 5_000, 100, 50
 ULPS = 4
@@ -417,7 +418,7 @@ def test_comparisons_of_recorded_numbers_give_what_plain_ones_give(number: Any) 
 
 def test_traced_conditions_follow_python_in_a_process_that_imported_nothing_else() -> None:
     program = "import wiregrad as wg\nprint(wg.compile(lambda x: x * ((x > 1) + (x > 2)))(2.5))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE)
 
     assert done.stdout == "5.0\n"
 

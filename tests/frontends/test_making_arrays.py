@@ -20,6 +20,8 @@ from tests.support.plain_numpy import POINT, WAYS, slopes_of
 from wiregrad.errors import EscapeError, ShapeError
 from wiregrad.frontends.recording.numpy_overlay import ORIGINALS, STAND_INS
 
+from ..support.limits import PATIENCE
+
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
@@ -214,7 +216,7 @@ def test_another_thread_gets_numpys_arrays_while_one_records() -> None:
     def f(x: Any) -> Any:
         thread = threading.Thread(target=lambda: results.extend([np.zeros(2), np.array([1.0]), np.array([a, a])]))
         thread.start()
-        thread.join()
+        thread.join(PATIENCE)
         return x * np.zeros(1).sum()
 
     wg.grad(f)(1.0)
@@ -225,10 +227,10 @@ def test_another_thread_gets_numpys_arrays_while_one_records() -> None:
 
 def test_threads_that_record_at_the_same_time_all_see_values() -> None:
     slopes: list[float] = []
-    begin = threading.Barrier(4)
+    barrier = threading.Barrier(4, timeout=PATIENCE)
 
     def work() -> None:
-        begin.wait()
+        barrier.wait()
         for _ in range(50):
             slopes.append(wg.grad(lambda x: np.linalg.det(np.array([[x, 1.0], [1.0, x]])))(3.0))
 
@@ -236,7 +238,7 @@ def test_threads_that_record_at_the_same_time_all_see_values() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
 
     np.testing.assert_allclose(slopes, np.full(200, 6.0))
     assert np.array is ORIGINALS["array"]
@@ -280,6 +282,7 @@ def test_the_overlay_can_be_turned_off() -> None:
         text=True,
         check=True,
         env={**os.environ, "WIREGRAD_NUMPY_OVERLAY": "0", "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=PATIENCE,
     )
 
     assert run.stdout.split() == ["7.0", "array", "ndarray", "1.0"]

@@ -32,6 +32,7 @@ from wiregrad.frontends.recording.value import NumpyScalar, Scalar
 from wiregrad.ops import Elementwise
 from wiregrad.settings import RECORDER_C, RECORDER_PYTHON, RECORDER_VARIABLE
 
+from ..support.limits import PATIENCE
 from ..support.recorder_programs import BINARY, ODD_NUMBERS, UNARY
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +56,7 @@ def run_recorder(code: str, recorder: str, *args: str, **environment: str) -> st
         capture_output=True,
         text=True,
         check=False,
+        timeout=PATIENCE,
     )
 
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
@@ -533,7 +535,9 @@ def test_the_sanitizers_find_nothing(tmp_path: Path) -> None:
     options = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     extension = builder["compile_recorder"](tmp_path, options)
     libraries = [
-        subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+        subprocess.run(
+            ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True, timeout=PATIENCE
+        ).stdout.strip()
         for name in ("libasan.so", "libubsan.so")
     ]
     environment = {

@@ -32,6 +32,8 @@ from wiregrad.frontends.recording import scipy_dispatch
 from wiregrad.frontends.recording.scipy_dispatch import TAUGHT, holds_wire, list_modules, teach_module
 from wiregrad.ops.functions import FUNCTIONS_BY_SCIPY, RegisteredFunction
 
+from ..support.limits import PATIENCE
+
 RNG = np.random.default_rng(3)
 MATRIX = RNG.normal(size=(3, 3)) + 3.0 * np.eye(3)
 DEFINITE = MATRIX @ MATRIX.T
@@ -340,7 +342,7 @@ def test_eight_threads_may_teach_and_call() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
 
     assert len(outcomes) == 8
     assert all(np.array_equal(each, outcomes[0]) for each in outcomes)
@@ -390,7 +392,12 @@ except wg.WiregradError as error:
 
 def run_python(code: str, **variables: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | variables, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

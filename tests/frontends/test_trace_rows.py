@@ -23,6 +23,8 @@ from wiregrad.frontends.recording.trace import run_traced
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.ops import Elementwise
 
+from ..support.limits import PATIENCE
+
 PROGRAM_HEAD = """\
 def scale(a, b):
     c = a * b + 1.0
@@ -256,7 +258,7 @@ def test_a_gradient_inside_a_trace_is_part_of_the_circuit() -> None:
 
 def test_traces_in_two_threads_do_not_meet() -> None:
     results: dict[int, CircuitGraph] = {}
-    barrier = threading.Barrier(2)
+    barrier = threading.Barrier(2, timeout=PATIENCE)
 
     def work(number: int) -> None:
         def f(x: float) -> Any:
@@ -272,7 +274,7 @@ def test_traces_in_two_threads_do_not_meet() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
 
     assert [len(results[number].nodes) for number in range(2)] == [600, 600]
     assert results[0].run(x=1.0).output != results[1].run(x=1.0).output

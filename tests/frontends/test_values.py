@@ -18,6 +18,7 @@ import wiregrad as wg
 from wiregrad.errors import EscapeError, GradientError, MutationError, NoRuleError, OperandError, ShapeError
 from wiregrad.frontends.recording.tape import MAX_TAPE_ROWS, STRIDE
 
+from ..support.limits import PATIENCE
 from ..support.sampling import choose_count
 
 
@@ -404,7 +405,7 @@ def test_threads_give_the_serial_bits() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
 
     for found in results:
         assert all(np.array_equal(a, b) for a, b in zip(found, serial, strict=True))
@@ -424,7 +425,7 @@ def test_threads_may_share_a_recorded_value() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
 
     assert len({value.data for value in values}) == 1
     for value in values:
@@ -458,7 +459,7 @@ def test_a_hook_is_registered_once_where_two_tapes_have_copied_rows_of_each_othe
     x = wg.Value(2.0)
     a = x * 3.0
     with ThreadPoolExecutor(max_workers=1) as other:
-        b = other.submit(lambda: a * 2.0).result()
+        b = other.submit(lambda: a * 2.0).result(PATIENCE)
     c = a + b
     a.register_hook(lambda grad: 10.0 * grad)
     c.backward()

@@ -38,6 +38,8 @@ from tests.support.random_circuits import random_circuit
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "gpu"
+COMPILE_SECONDS = 3600
+"""How long one call of a compiler may take."""
 CIRCUITS, PER_FILE, MOST = 200, 10, 4
 """How many circuits, how many of them in a file, and how many inputs they have at most."""
 EPS = 2.0**-52
@@ -298,10 +300,12 @@ def prepare(count: int, jobs: int, flags: list[str]) -> None:
             command = waiting.pop()
             running.append((command, subprocess.Popen(command, cwd=BUILD)))
         command, process = running.pop(0)
-        if process.wait():
+        if process.wait(COMPILE_SECONDS):
             sys.exit(f"failed: {' '.join(command)}")
     objects = [f"{name}.o" for name in written]
-    subprocess.run(["nvcc", "-arch=sm_90", "-o", "check", *objects, "-lm"], cwd=BUILD, check=True)
+    subprocess.run(
+        ["nvcc", "-arch=sm_90", "-o", "check", *objects, "-lm"], cwd=BUILD, check=True, timeout=COMPILE_SECONDS
+    )
     for name in objects:
         (BUILD / name).unlink()
     say(f"{BUILD / 'check'}: {(BUILD / 'check').stat().st_size / 2**20:.1f} MiB")

@@ -23,6 +23,7 @@ from wiregrad.ir.types_and_kinks import Convention, decode_mode, encode_mode, ha
 from wiregrad.ops import Elementwise
 from wiregrad.passes.rewriting import with_convention
 
+from ..support.limits import PATIENCE
 from ..support.random_circuits import random_circuit, random_point
 from ..support.threads import run_in_threads
 
@@ -171,7 +172,9 @@ def test_what_is_no_convention_is_refused_and_changes_nothing(wrong: Any) -> Non
 def in_environment(name: str) -> subprocess.CompletedProcess[str]:
     code = "import wiregrad as wg; v = wg.Value(0.0); abs(v).backward(); print(v.grad, wg.grad(abs)(0.0))"
     environment = {**os.environ, "WIREGRAD_CONVENTION": name}
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
 
 def test_the_environment_chooses_what_holds_outside_all_blocks() -> None:

@@ -31,6 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
 import write_drawing
 from write_drawing import PLANTED, mistake_drawing, sketch
 
+from ..support.limits import PATIENCE
+
 WEB = Path(__file__).parents[2] / "web"
 SAMPLED = [*range(0, 600, 20), *(pytest.param(k, marks=pytest.mark.full) for k in range(600) if k % 20)]
 
@@ -233,6 +235,7 @@ def test_2000_changed_drawings_get_the_same_verdicts_in_the_page(tmp_path: Path)
         text=True,
         check=False,
         env={**os.environ, "DRAWING_GOLDEN": str(golden)},
+        timeout=PATIENCE,
     )
 
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"

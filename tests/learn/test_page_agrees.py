@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "golden"))
 import simulated_learners
 import write_learn
 
+from ..support.limits import PATIENCE
+
 STALE = "stale: run `make derive` and read the diff"
 WEB = Path(__file__).parents[2] / "web"
 
@@ -53,7 +55,13 @@ def run_page_tests(golden: Path, variable: str, tests: str) -> None:
     node = shutil.which("node") or "node"
     environment = {**os.environ, variable: str(golden)}
     done = subprocess.run(
-        [node, "test.mjs", tests], cwd=WEB, capture_output=True, text=True, check=False, env=environment
+        [node, "test.mjs", tests],
+        cwd=WEB,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=PATIENCE,
     )
 
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"

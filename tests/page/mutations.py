@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from ..support.limits import PATIENCE, WHOLE_RUN_PATIENCE
 from .driver import ROOT
 from .test_defects import DEFECTS
 
@@ -121,12 +122,14 @@ def run_mutant(defect: str, mutation: Mutation, folder: Path) -> str:
     """Return how the test of a defect failed once the defect is back; empty if it passed."""
     copy_repository(folder)
     mutation.apply(folder)
-    subprocess.run(["node", "build.mjs"], cwd=folder / "web", check=True, capture_output=True)
+    subprocess.run(["node", "build.mjs"], cwd=folder / "web", check=True, capture_output=True, timeout=PATIENCE)
     test = DEFECTS[defect]
     name = f"{test.__module__.replace('.', '/')}.py::{test.__name__}"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", name]
     environment = os.environ | {"PYTHONPATH": str(folder / "src")}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=WHOLE_RUN_PATIENCE
+    )
     if done.returncode == 0:
         return ""
     lines = [line.removeprefix("E").strip() for line in done.stdout.splitlines() if line.startswith("E ")]

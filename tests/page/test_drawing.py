@@ -21,6 +21,8 @@ from .driver import NARROW, ROOT, WIDE, Explorer
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
 from write_drawing import PLANTED
 
+from ..support.limits import PATIENCE
+
 WEB = ROOT / "web"
 PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Draw it yourself</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>{style}</style></head>
@@ -40,8 +42,10 @@ def drawing_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundler = WEB / "node_modules" / ".bin" / "esbuild"
     common = [str(bundler), "--bundle", "--log-level=warning"]
     script = ["test/pages/drawing.tsx", "--format=iife", "--jsx=automatic", "--jsx-import-source=preact"]
-    subprocess.run([*common, *script, f"--outfile={folder}/page.js"], cwd=WEB, check=True)
-    subprocess.run([*common, "test/pages/drawing.css", f"--outfile={folder}/page.css"], cwd=WEB, check=True)
+    subprocess.run([*common, *script, f"--outfile={folder}/page.js"], cwd=WEB, check=True, timeout=PATIENCE)
+    subprocess.run(
+        [*common, "test/pages/drawing.css", f"--outfile={folder}/page.css"], cwd=WEB, check=True, timeout=PATIENCE
+    )
     style, script_text = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
     text = PAGE.format(style=style, script=script_text.replace("</script", "<\\/script"))
     (folder / "page.html").write_text(text, encoding="utf-8")

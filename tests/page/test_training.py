@@ -91,7 +91,7 @@ def test_a_training_is_watched_paused_and_opened_where_it_broke(watched_page: tu
 def test_a_saved_training_is_looked_at_later(browser: Browser, tmp_path: Path) -> None:
     training = Training()
     training.thread.start()
-    training.thread.join()
+    training.thread.join(PATIENCE / 1000)
     training.serving.stop()
     path = tmp_path / "run.flight"
     training.flight.save(path)

@@ -25,6 +25,8 @@ from wiregrad.frontends.recording.scalar import SCALAR_OPS
 from wiregrad.ir import TABLE
 from wiregrad.ops import Elementwise
 
+from .limits import PATIENCE
+
 OPERATORS = (
     *(operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.mod, operator.floordiv),
     *(operator.iadd, operator.isub, operator.imul, operator.itruediv, divmod),
@@ -205,7 +207,7 @@ class ValueProgram:
 
     def use_thread(self) -> Any:
         """Record in another thread, always the same one: a thread may get the identifier of one that has ended."""
-        return self.worker.submit(self.apply_operator).result()
+        return self.worker.submit(self.apply_operator).result(PATIENCE)
 
     def use_transform(self) -> Any:
         """Differentiate a function that uses a value of this program."""

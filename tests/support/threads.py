@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from .limits import PATIENCE
+
 Argument = TypeVar("Argument")
 
 
@@ -27,6 +29,6 @@ def run_in_threads(
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(PATIENCE)
     finally:
         sys.setswitchinterval(before)

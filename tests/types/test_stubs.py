@@ -15,6 +15,8 @@ import pytest
 
 import wiregrad as wg
 
+from ..support.limits import PATIENCE
+
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "wiregrad"
 WRITER = ROOT / "tools" / "write_stubs.py"
@@ -34,7 +36,7 @@ BUILDER_METHODS = read_definitions("ir/builder_methods.pyi")
 
 def test_stubs_are_fresh(tmp_path: Path) -> None:
     # In a process of its own, where no test has defined ops.
-    subprocess.run([sys.executable, WRITER, tmp_path], check=True)
+    subprocess.run([sys.executable, WRITER, tmp_path], check=True, timeout=PATIENCE)
     written = {stub: (tmp_path / stub).read_text(encoding="utf-8") for stub in STUBS}
 
     assert written == {stub: (PACKAGE / stub).read_text(encoding="utf-8") for stub in STUBS}
@@ -42,7 +44,9 @@ def test_stubs_are_fresh(tmp_path: Path) -> None:
 
 def test_the_stub_declares_what_dir_lists() -> None:
     code = "import wiregrad; print(*dir(wiregrad))"
-    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
+    ).stdout
 
     assert {*FUNCTIONS} | {*wg.__all__} == {*listed.split()}
 
@@ -72,7 +76,9 @@ def test_every_public_method_of_values_is_declared() -> None:
 
 def test_every_op_is_a_declared_method_of_builders() -> None:
     code = "import wiregrad; print(*wiregrad.ops.TABLE.callable_names())"
-    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    names = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
+    ).stdout.split()
 
     assert {*BUILDER_METHODS} | {"split"} == {*names}
     assert isinstance(wg.Builder.split, FunctionType)
@@ -80,7 +86,7 @@ def test_every_op_is_a_declared_method_of_builders() -> None:
 
 def test_the_wheel_carries_the_stubs_and_says_that_it_is_typed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=PATIENCE)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
         carried = {*wheel.namelist()}
 

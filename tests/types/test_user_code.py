@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ..support.limits import PATIENCE
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 FILES = ("right_uses.py", "wrong_uses.py")
@@ -19,7 +21,7 @@ PYRIGHT = ROOT / "web" / "node_modules" / "pyright" / "index.js"
 
 def run_checker(*command: str | Path) -> str:
     """Return what a type checker prints; it exits with 1 if it found errors, with more if it could not run."""
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 
@@ -52,7 +54,9 @@ def list_marked_lines() -> set[str]:
 
 
 def test_right_uses_run() -> None:
-    done = subprocess.run([sys.executable, HERE / "right_uses.py"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, HERE / "right_uses.py"], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
     assert done.stderr == ""
 

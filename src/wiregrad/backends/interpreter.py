@@ -126,9 +126,9 @@ class RunRecord:
     def _settle_flow(self, flow: Any, node: int) -> Any:
         """Return a flow as a full gradient in the shape of a node, with zeros where it is absent."""
         kind = self.circuit.type_of(node)
-        if not kind.shape:
-            return np.float64(0.0) if flow is None else fill_absent(flow)
-        return np.broadcast_to(fill_absent(flow), kind.shape)
+        zero = (kind.dtype if kind.differentiable else np.dtype(np.float64)).type(0)
+        full = zero if flow is None else fill_absent(flow)
+        return np.broadcast_to(full, kind.shape) if kind.shape else full
 
     def wire(self, node: int, slot: int) -> RunWire:
         """Return what happened on one wire."""

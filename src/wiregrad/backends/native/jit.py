@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import platform
 import sys
 from collections.abc import Callable
@@ -57,8 +58,20 @@ def load_llvm() -> ModuleType:
         ) from None
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
+    _lock_llvm_during_forks(binding)
     loaded: ModuleType = binding
     return loaded
+
+
+def _lock_llvm_during_forks(binding: ModuleType) -> None:
+    """Let a fork wait until no other thread is inside LLVM, such as the one that promotes programs.
+
+    Without it the forked process would inherit llvmlite's lock from a thread that it does not have. It would wait for
+    it without end, inside `os.fork`, where the objects of that thread are freed.
+    """
+    lock = getattr(binding.ffi.lib, "_lock", None)
+    if lock is not None and hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.__enter__, after_in_parent=lock.__exit__, after_in_child=lock.__exit__)
 
 
 def check_native_enabled() -> None:

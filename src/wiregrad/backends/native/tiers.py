@@ -21,6 +21,7 @@ to constants that precede the code.
 from __future__ import annotations
 
 import io
+import os
 import threading
 import time
 import weakref
@@ -70,8 +71,17 @@ LLVM_TIER = "llvm"
 """The tier of programs that LLVM compiled."""
 CACHE_LINE_BYTES = 64
 """Bytes in a cache line, which is also the widest vector."""
-_BUILD_LOCK = threading.Lock()
-"""Held while a program is built, so that two threads do not compile the same stencil."""
+
+
+@cache
+def _build_lock() -> threading.Lock:
+    """Return the lock that is held while a program is built, so that two threads do not compile the same stencil."""
+    return threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # A thread that holds the lock does not exist in a forked child, and would never release it there.
+    os.register_at_fork(after_in_child=_build_lock.cache_clear)
 
 
 class CodeInMemory(Protocol):
@@ -122,7 +132,7 @@ def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: 
     1
     """
     began = time.perf_counter()
-    with _BUILD_LOCK:
+    with _build_lock():
         if jit.supports_stencils():
             jit.check_executable_memory()
         program_steps.compile_planner()
