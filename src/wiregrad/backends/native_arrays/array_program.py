@@ -1,19 +1,23 @@
 """An array circuit as a program: its stream of instructions, its workspace, and how a call runs it.
 
-`ArrayProgram` plans the workspace (every array has a place for as long as it is needed), compiles the kernels that are
-not there yet, and writes the instructions. A call takes a workspace from a pool or makes one, writes the addresses of
-arguments and results into its table, and runs the stream; so threads do not share memory. Between two parts of the
-stream the interpreter computes the ops that have no kernel.
+A `StreamProgram` is a stream with its workspaces. A call takes a workspace from a pool or makes one, writes the
+addresses of arguments and results into its table, and runs the stream; so threads do not share memory. Most calls do
+not come here: they go through a builtin (`make_call_entry`), which does the same natively. There are two kinds:
+
+- `ArrayProgram` plans the workspace (every array has a place for as long as it is needed), compiles the kernels that
+  are not there yet, and writes the instructions. Between two parts of the stream the interpreter computes the ops that
+  have no kernel.
+- `ExpandedProgram` is the scalar circuit of a circuit on very small arrays, as one instruction (`compile_expanded`).
 
 With `fenced=True`, for tests, there is a strip of known bytes before and behind every array of the workspace and every
 result; a call raises if one of them has changed.
 
 Engines run such programs, for compiled circuits and for replays of recordings (`ArrayEngine`, `GradientProgram`). The
-gradient is a circuit too: `build_gradient_program` runs the reverse sweep on ports of a builder, beside the nodes of
-the circuit itself, and compiles both together. A gradient that is absent by structure is no output of that circuit; one
-that is absent at some elements has been filled with zeros by a choice in it. Where a traced function took a branch, the
-certified nodes are additional outputs. If one of them differs from its recorded value, the interpreter decides: it
-knows the last bit, and it raises the proper error.
+gradient is a circuit too: `GradientProgram` runs the reverse sweep on ports of a builder, beside the nodes of the
+circuit itself, and compiles both together. A gradient that is absent by structure is no output of that circuit; one
+that is absent at some elements has been filled with zeros. Where a traced function took a branch, the certified nodes
+are additional outputs. If one of them differs from its recorded value, the interpreter decides: it knows the last bit,
+and it raises the proper error.
 """
 
 from __future__ import annotations
@@ -1067,7 +1071,9 @@ class ArrayEngine:
             assert self._fallback is not None
             return self._fallback.compute_gradient(point)
         return value, [
-            np.zeros(kind.shape)[()] if gradient is None else gradient
+            np.zeros(kind.shape, kind.dtype if kind.differentiable else np.float64)[()]
+            if gradient is None
+            else gradient
             for gradient, kind in zip(grads, self._types, strict=True)
         ]
 

@@ -3,7 +3,9 @@
 Elementwise ops are not steps of their own. Each belongs to a `LoopGroup`: all ops of one *barrier stage* (the number of
 steps that must have finished before it) and one shape become one loop with several results. Sums and other reductions
 join the loop that computes their operand, and what is only moved to another place is stored there right away. Views
-(reshape, transpose, slice, broadcast) are strides.
+(reshape, transpose, slice, broadcast) are strides; what is a view box by box (`roll`) is read so, by one instruction
+per box (`PiecewiseArray`). Arrays that are put together from parts are stored when they are read, so sums of slices
+are one array (`PlacedPart`). Rounds of an unrolled loop become the same loops (`find_epochs`), and share their kernels.
 
 How an op is lowered follows from its record: elementwise ops have a scalar text; ops that move or add up elements show
 where by being run on arrays that hold nothing (`view_through`, `find_targets`) or on element numbers (`find_moves`,
