@@ -755,7 +755,7 @@ def test_threads_may_use_one_native_call() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(PATIENCE)
 
     assert not failures
 
