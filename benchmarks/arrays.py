@@ -1,9 +1,10 @@
 """Value and gradient of array code: wiregrad on plain NumPy code, as it is and compiled, beside other frameworks.
 
-The programs: sum(tanh(x * w + b)); one step of a small network in float32; loops over time in plain Python (a Lorenz
-system, a fluid), which JAX runs with `lax.scan`; and the objectives of ADBench, where `WIREGRAD_ADBENCH` names the
-folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread.
-Compiled code is compared with `jax.jit`. `WIREGRAD_ARRAY_PROGRAMS=lorenz,lstm` measures only these programs.
+The programs: sum(tanh(x * w + b)); training steps in float32 (`training_steps`); loops over time in plain Python (a
+Lorenz system, a fluid), which JAX runs with `lax.scan`; and the objectives of ADBench, where `WIREGRAD_ADBENCH` names
+the folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread.
+Compiled code is compared with `jax.jit`, training steps also with PyTorch. `WIREGRAD_ARRAY_PROGRAMS=lorenz,lstm`
+measures only these programs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import torch
 
 import wiregrad as wg
 from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds, time_calls
+from benchmarks.training_steps import STEPS, compare_step
 
 SIZES = {10: (100, 25), 1_000: (50, 25), 1_000_000: (2, 15)}
 """Elements, how many calls one measurement takes, and how many measurements there are."""
@@ -157,31 +159,6 @@ def make_mixture(xp: Any, x: Any, gamma: float, m: int) -> Callable[..., Any]:
         return likelihood - n * weight + prior
 
     return objective
-
-
-def make_network_step(xp: Any) -> Callable[..., Any]:
-    """Return the loss of a network 784-512-256-10 on a batch, in terms of a NumPy-like module."""
-
-    def loss(layers: Any, x: Any, labels: Any) -> Any:
-        for weight, bias in layers[:-1]:
-            x = xp.maximum(x @ weight + bias, np.float32(0.0))
-        weight, bias = layers[-1]
-        logits = x @ weight + bias
-        logits = logits - xp.max(logits, axis=1, keepdims=True)
-        return xp.mean(xp.log(xp.sum(xp.exp(logits), axis=1)) - xp.sum(logits * labels, axis=1))
-
-    return loss
-
-
-def draw_network() -> tuple[Any, ...]:
-    """Return layers, a batch of 128 examples, and their labels, in float32."""
-    rng = np.random.default_rng(0)
-    sizes = (784, 512, 256, 10)
-    layers = [
-        ((rng.normal(size=(a, b)) / np.sqrt(a)).astype(np.float32), np.zeros(b, np.float32)) for a, b in pairwise(sizes)
-    ]
-    x = rng.normal(size=(128, sizes[0])).astype(np.float32)
-    return layers, x, np.eye(10, dtype=np.float32)[rng.integers(0, 10, 128)]
 
 
 def make_lorenz(steps: int) -> Callable[..., Any]:
@@ -382,13 +359,6 @@ def compare_with_jax(title: str, ours: Any, theirs: Any, arguments: Sequence[Any
 def list_programs() -> dict[str, Callable[[], tuple[Any, ...]]]:
     """Return the larger programs by name: title, the function in NumPy and in JAX, arguments, and `argnums`."""
     programs: dict[str, Callable[[], tuple[Any, ...]]] = {
-        "network": lambda: (
-            "One step of a network 784-512-256-10, batch 128, float32",
-            make_network_step(np),
-            make_network_step(jnp),
-            draw_network(),
-            0,
-        ),
         "lorenz": lambda: (
             "Lorenz system, array state, 2,000 RK4 steps; JAX with lax.scan",
             make_lorenz(2000),
@@ -430,7 +400,10 @@ def list_programs() -> dict[str, Callable[[], tuple[Any, ...]]]:
 
 
 def compare_compiled(names: Collection[str]) -> Iterator[tuple[str, tuple[Table, Any]]]:
-    """Compare the larger programs with `jax.jit`: all, or those of these names."""
+    """Compare the larger programs, all or those of these names, with `jax.jit`; training steps also with PyTorch."""
+    for name, make_step in STEPS.items():
+        if not names or name in names:
+            yield name, compare_step(make_step())
     for name, prepare in list_programs().items():
         if not names or name in names:
             yield name, compare_with_jax(*prepare())

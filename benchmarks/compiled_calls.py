@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import wiregrad as wg
-from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds
+from benchmarks.measure import Report, Table, interleaved, milliseconds, time_calls
 
 CALLS, TURNS = 2_000, 31
 SCALE = 3.0
@@ -74,7 +74,9 @@ FUNCTIONS = [nothing, branch, global_and_numpy, list_of_numbers, object_with_met
 def make_branching_function(seed: int, *, with_source: bool = True) -> Callable[..., Any]:
     """Return a random function of four numbers with 1 to 20 branches; without its source, branches are not merged."""
     draw = random.Random(seed)
-    lines = ["def f(a, b, c, d):", "    y = a * b + c", "    z = c - d"]
+    # Code is compared by its contents, its name among them: what is known of one kind must not serve the other.
+    own_name = "f" if with_source else "f_without_source"
+    lines = [f"def {own_name}(a, b, c, d):", "    y = a * b + c", "    z = c - d"]
     for _ in range(draw.randint(1, 20)):
         one, two, three = (draw.choice("abcdyz") for _ in range(3))
         lines += [
@@ -89,7 +91,7 @@ def make_branching_function(seed: int, *, with_source: bool = True) -> Callable[
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     scope: dict[str, Any] = {"np": np}
     exec(compile(text, name, "exec", dont_inherit=True), scope)
-    function: Callable[..., Any] = scope["f"]
+    function: Callable[..., Any] = scope[own_name]
     return function
 
 
@@ -192,25 +194,25 @@ def measure_forms(count: int, turns: int) -> dict[str, float]:
     names = wg.compile(lambda p: chain(*p.values()))
     mixed = wg.compile(lambda a, p, q, d: chain(a, *p, *q, *d.values()), argnums=(0, 1, 2, 3))
     numpy_numbers = tuple(map(np.float64, xs))
+    pair = tuple(xs)
     ways: dict[str, Callable[[], Any]] = {
         "circuit, one vector": lambda: circuit.value_and_grad(vector),
         "floats": lambda: flat.value_and_grad(*xs),
         "one list": lambda: row.value_and_grad(xs),
         "NumPy numbers": lambda: flat.value_and_grad(*numpy_numbers),
+        "tuple": lambda: row.value_and_grad(pair),
+        "array": lambda: row.value_and_grad(vector),
         "dict": lambda: names.value_and_grad(named),
         "mix of all": lambda: mixed.value_and_grad(*mix),
     }
     for way in ways.values():
-        way()
+        for _ in range(3):
+            way()
     return interleaved({name: _repeat(way) for name, way in ways.items()}, turns)
 
 
 def _repeat(way: Callable[[], Any]) -> Callable[[], float]:
-    def calls() -> None:
-        for _ in range(CALLS):
-            way()
-
-    return lambda: seconds(calls) / CALLS
+    return lambda: time_calls(way, CALLS)
 
 
 def tabulate_forms(figures: dict[int, dict[str, float]]) -> Table:
@@ -269,8 +271,4 @@ def measure_outside(*, quick: bool) -> tuple[Table, dict[str, Any]]:
 
 
 def _task(way: Callable[[float], Any]) -> Callable[[], float]:
-    def calls() -> None:
-        for _ in range(CALLS):
-            way(0.5)
-
-    return lambda: seconds(calls) / CALLS
+    return lambda: time_calls(lambda: way(0.5), CALLS)

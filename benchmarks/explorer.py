@@ -15,9 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 import numpy as np
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, ViewportSize, sync_playwright
 
 import wiregrad as wg
 from benchmarks.layout import REACH, circuit
@@ -43,9 +45,17 @@ PATIENCE = 120_000
 TARGET_FIRST, TARGET_STEPS, TARGET_OPEN = 0.5, {40: 0.016, 1_000: 0.050}, 0.200
 """Seconds to the first picture of a preset, of a step by the number of boxes, and to open a group."""
 TARGET_BUNDLE, TARGET_COMPRESSED = 220_000, 75_000
-"""Bytes of a script of the page, minified and compressed."""
-SCRIPTS = ("explorer.js", "drawers.js", "large.js", "widget.js", "explorer.css")
-"""Files of the page; the drawers wait until one is opened, and a notebook gets one script with everything."""
+"""Bytes of the script that draws the first picture, minified and compressed."""
+SCRIPTS = {
+    "explorer.js": "first script of a page",
+    "large.js": "first script of a large circuit",
+    "drawers.js": "runs behind the first picture",
+    "widget.js": "all of it, for notebooks",
+    "explorer.css": "style",
+}
+"""Files of the page, and when they are used; a notebook gets one script with everything (decision 57)."""
+FIRST_SCRIPTS = ("explorer.js", "large.js")
+"""The scripts that a first picture waits for: those that the target is about."""
 PRESET_NAMES = ("expression", "neuron", "mlp", "nan")
 STEP_KEYS = 12
 """Steps that are measured one by one."""
@@ -222,8 +232,67 @@ def target_rows(figures: dict[str, float]) -> list[list[str]]:
         rows.append([name, milliseconds(seconds), milliseconds(aim)])
     for name, (size, packed) in bundles().items():
         aim_text = f"{TARGET_BUNDLE / 1e3:.0f} kB, {TARGET_COMPRESSED / 1e3:.0f} kB compressed"
-        rows.append([name, f"{size / 1e3:.0f} kB, {packed / 1e3:.0f} kB compressed", aim_text])
+        measured_text = f"{size / 1e3:.0f} kB, {packed / 1e3:.0f} kB compressed"
+        rows.append([f"{name}: {SCRIPTS[name]}", measured_text, aim_text if name in FIRST_SCRIPTS else "none"])
     return rows
+
+
+LOAD = """async text => {
+  const start = performance.now();
+  const address = URL.createObjectURL(new Blob([text], {type: "text/javascript"}));
+  await import(address);
+  URL.revokeObjectURL(address);
+  return performance.now() - start;
+}"""
+
+
+def measure_scripts(browser: Browser) -> dict[str, float]:
+    """Return the processor seconds in which an empty page reads and runs each of two scripts, each time a new page."""
+    times: dict[str, list[float]] = {"explorer.js": [], "widget.js": []}
+    for _ in range(TURNS):
+        for name, found in times.items():
+            page = browser.new_page()
+            session = page.context.new_cdp_session(page)
+            session.send("Performance.enable", {"timeDomain": "threadTicks"})
+            before = _thread_seconds(session)
+            page.evaluate(LOAD, read_static_file(name))
+            found.append(_thread_seconds(session) - before)
+            page.close()
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def _thread_seconds(session: CDPSession) -> float:
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
+
+
+AXE = Path(__file__).parents[1] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+WINDOWS = ((1440, 900), (1024, 768), (390, 844))
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+def count_violations(browser: Browser) -> int:
+    """Return what axe objects to in some presets after their run, at three sizes, light and dark."""
+    run = wg.circuit(PRESETS["expression"].formula).run(PRESETS["expression"].leaves)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "page.html"
+        run.to_html(file)
+        looks = [(size, scheme) for size in WINDOWS for scheme in SCHEMES]
+        return sum(_count_objections(browser, file, size, scheme) for size, scheme in looks)
+
+
+def _count_objections(browser: Browser, file: Path, size: tuple[int, int], scheme: Literal["light", "dark"]) -> int:
+    found = 0
+    viewport: ViewportSize = {"width": size[0], "height": size[1]}
+    page = browser.new_page(viewport=viewport, color_scheme=scheme, reduced_motion="reduce")
+    for name in PRESET_NAMES:
+        page.goto("about:blank")
+        page.goto(f"{file.as_uri()}#v=1&p={name}&s=d", timeout=PATIENCE)
+        page.locator(DRAWN).first.wait_for(state="attached", timeout=PATIENCE)
+        page.evaluate(AXE.read_text("utf8"))
+        found += page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations.length")
+    page.close()
+    return found
 
 
 def halves() -> wg.Circuit:
@@ -293,7 +362,15 @@ def run() -> Report:
     with chromium() as browser:
         figures = presets(browser) | groups(browser)
         targets.rows += target_rows(figures)
-        report.figures["targets"] = figures
+        scripts = measure_scripts(browser)
+        targets.rows += [
+            [f"read and run {name}, processor time", milliseconds(scripts[name]), "none"] for name in scripts
+        ]
+        if AXE.exists():
+            where = f"axe violations, {len(PRESET_NAMES)} presets after a run, at 3 sizes, light and dark"
+            targets.rows.append([where, str(count_violations(browser)), "0"])
+        targets.rows.append(["complaints about the first edition", "tests/page/test_defects.py", "a test each"])
+        report.figures["targets"] = figures | {f"run {name}": seconds for name, seconds in scripts.items()}
     with chromium() as browser:
         frames = crowded(browser)
     crowd.rows.append([str(CROWD), f"{frames:.0f}"])

@@ -704,24 +704,25 @@ static PyObject *scalar_compare(PyObject *self, PyObject *other, int sign)
     return PyBool_FromLong(truth);
 }
 
-/* __array_ufunc__: a ufunc whose op is recorded here, on scalars and literals alone; everything else is Python's. */
-static PyObject *apply_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+static PyObject *call_name; /* "__call__", interned: NumPy passes the same object */
+
+/* Find the op of a ufunc that NumPy calls; NULL if it has none here, or if one of its methods is called. -1 on an error. */
+static int find_called_op(PyObject *const *args, ScalarOp **op)
 {
-    const int has_keywords = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
-    if (!has_keywords && count > 2 && ufunc_ops != NULL && PyUnicode_Check(args[1]) &&
-        PyUnicode_CompareWithASCIIString(args[1], "__call__") == 0) {
-        PyObject *found = PyDict_GetItemWithError(ufunc_ops, args[0]);
-        if (found == NULL && PyErr_Occurred())
-            return NULL;
-        ScalarOp *op = found == NULL ? NULL : PyCapsule_GetPointer(found, NULL);
-        double literal;
-        if (op != NULL && count == 2 + op->arity && IS_SCALAR(args[2]) &&
-            (op->arity == 1 || IS_SCALAR(args[3]) || read_literal(args[3], &literal) > 0))
-            return op->arity == 1 ? apply_unary(op, args[2], numpy_scalar_class)
-                                  : apply_binary(op, args[2], args[3], numpy_scalar_class);
-        if (op != NULL && count == 4 && op->arity == 2 && IS_SCALAR(args[3]) && read_literal(args[2], &literal) > 0)
-            return apply_binary(op, args[2], args[3], numpy_scalar_class);
-    }
+    *op = NULL;
+    if (ufunc_ops == NULL)
+        return 0;
+    if (args[1] != call_name &&
+        (!PyUnicode_Check(args[1]) || PyUnicode_CompareWithASCIIString(args[1], "__call__") != 0))
+        return 0;
+    PyObject *found = PyDict_GetItemWithError(ufunc_ops, args[0]);
+    if (found != NULL)
+        *op = PyCapsule_GetPointer(found, NULL);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *call_ufunc_fallback(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
     if (ufunc_fallback == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "the recorder does not know NumPy's functions yet");
         return NULL;
@@ -735,6 +736,25 @@ static PyObject *apply_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t c
     PyObject *result = PyObject_Vectorcall(ufunc_fallback, all, (size_t)(1 + count), keywords);
     PyMem_Free(all);
     return result;
+}
+
+/* __array_ufunc__: a ufunc whose op is recorded here, on scalars and literals alone; everything else is Python's. */
+static PyObject *apply_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    const int has_keywords = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
+    if (!has_keywords && count > 2) {
+        ScalarOp *op;
+        if (find_called_op(args, &op) < 0)
+            return NULL;
+        double literal;
+        if (op != NULL && count == 2 + op->arity && IS_SCALAR(args[2]) &&
+            (op->arity == 1 || IS_SCALAR(args[3]) || read_literal(args[3], &literal) > 0))
+            return op->arity == 1 ? apply_unary(op, args[2], numpy_scalar_class)
+                                  : apply_binary(op, args[2], args[3], numpy_scalar_class);
+        if (op != NULL && count == 4 && op->arity == 2 && IS_SCALAR(args[3]) && read_literal(args[2], &literal) > 0)
+            return apply_binary(op, args[2], args[3], numpy_scalar_class);
+    }
+    return call_ufunc_fallback(self, args, count, keywords);
 }
 
 static PyGetSetDef scalar_getset[] = {
@@ -891,6 +911,9 @@ static int take_comparisons(PyObject *given, const char *name, PyObject **place)
     return 0;
 }
 
+#define MAX_OP_CODE 4096
+static ScalarOp *ops_by_code[MAX_OP_CODE];
+
 static int take_ops(PyObject *given)
 {
     PyObject *ops = PyDict_GetItemString(given, "ops");
@@ -908,6 +931,8 @@ static int take_ops(PyObject *given)
         if (!PyArg_ParseTuple(pair, "OH", &op, &code))
             return -1;
         OPS[k].code = code;
+        if (code < MAX_OP_CODE)
+            ops_by_code[code] = &OPS[k];
         Py_XSETREF(OPS[k].op, Py_NewRef(op));
     }
     return 0;
@@ -1089,6 +1114,8 @@ static PyObject *op_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unuse
 }
 
 #include "trace_rows.h"
+#include "recorded_sweep.h"
+#include "replay_calls.h"
 
 static PyMethodDef functions[] = {
     {"make_scalar_classes", make_scalar_classes, METH_VARARGS, "Make the two classes of scalars."},
@@ -1107,10 +1134,17 @@ static PyMethodDef functions[] = {
      "Run a backward pass that is a matter of numbers alone."},
     {"begin_trace", begin_trace, METH_VARARGS, "Record the rows of a trace; returns what to restore when it ends."},
     {"install_traced_operator", install_traced_operator, METH_VARARGS, "Give traced numbers an operator."},
+    {"install_traced_method", install_traced_method, METH_VARARGS, "Give traced numbers a method."},
+    {"install_traced_ufuncs", install_traced_ufuncs, METH_O, "Record ops where NumPy calls ufuncs on traced numbers."},
     {"apply_traced_op", (PyCFunction)(void (*)(void))apply_traced_op, METH_FASTCALL, "Record an op of traced numbers."},
     {"is_plain_trace", is_plain_on, METH_O, "Return whether no block changes how a trace records on a tape."},
     {"connect_traces", connect_traces, METH_O, "Take what the Python side knows about traced numbers."},
+    {"connect_calls", connect_calls, METH_O, "Take what the Python side knows about calls of compiled functions."},
     {"mark_needed", mark_needed, METH_VARARGS, "Mark the rows that marked rows depend on."},
+    {"connect_rules", connect_rules, METH_O, "Take the function that is asked for the rules of an op."},
+    {"mark_active", mark_active, METH_VARARGS, "Mark the nodes that a root is behind."},
+    {"sweep_values", sweep_values, METH_VARARGS, "Run a sweep that is recorded."},
+    {"push_rows", push_rows, METH_VARARGS, "Pass on the tangents of the nodes of a span, first one first."},
     {"pull_rows", pull_rows, METH_VARARGS, "Pass on the gradients of the nodes of a span, last one first."},
     {NULL, NULL, 0, NULL},
 };
@@ -1128,6 +1162,10 @@ static int execute(PyObject *module)
         return -1;
     sites_class = (PyTypeObject *)PyType_FromModuleAndSpec(module, &sites_spec, NULL);
     if (sites_class == NULL || PyModule_AddObjectRef(module, "TraceSites", (PyObject *)sites_class) < 0)
+        return -1;
+    traced_method_class = (PyTypeObject *)PyType_FromModuleAndSpec(module, &traced_method_spec, NULL);
+    call_name = PyUnicode_InternFromString("__call__");
+    if (traced_method_class == NULL || call_name == NULL || add_call_classes(module) < 0)
         return -1;
 #if HIDES_SCALARS
     if (begin_watching(module) < 0)

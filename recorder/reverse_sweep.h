@@ -1,6 +1,7 @@
 /* The reverse sweep over the rows of a tape: its gradients, and what it gives to the leaves. Included by recorder.c. */
 
 enum { ABSENT, NUMBER, OBJECT };
+enum { INACTIVE, ACTIVE, ROOT }; /* whether a root of a sweep is behind a node */
 
 /* What is added to -0.0 stays what it is, to the last bit, so it stands for a gradient that is absent. Both arrays have
    one element more, for what flows to a literal. */
@@ -342,6 +343,47 @@ static PyObject *pull_rows(PyObject *Py_UNUSED(module), PyObject *args)
     }
     if (pull_span(tape, list, start, low, high, pull_extra) < 0)
         return NULL;
+    Py_RETURN_NONE;
+}
+
+/* push_rows(tape, tangents, start, marks, push_extra): pass on the tangents of the nodes behind an offset, first one
+   first. A node whose mark is ROOT keeps the tangent that it was given. */
+static PyObject *push_rows(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *tape, *marks, *push_extra;
+    GradientList *list;
+    Py_ssize_t start;
+    if (!PyArg_ParseTuple(args, "OO!nO!O", &tape, gradient_list_class, &list, &start, &PyBytes_Type, &marks, &push_extra))
+        return NULL;
+    PyObject *buffer = is_connected && Py_TYPE(tape) == tape_class ? SLOT(tape, tape_buffer) : NULL;
+    if (buffer == NULL || !PyByteArray_CheckExact(buffer) || start < 0 || PyBytes_GET_SIZE(marks) != list->size) {
+        PyErr_SetString(PyExc_TypeError, "push_rows needs a tape, and a mark for each tangent");
+        return NULL;
+    }
+    for (Py_ssize_t node = 0; node < list->size; node++) {
+        if (PyBytes_AS_STRING(marks)[node] != ACTIVE)
+            continue;
+        if (SLOT(tape, tape_buffer) != buffer || start + (node + 1) * ROW_SIZE > PyByteArray_GET_SIZE(buffer)) {
+            PyErr_SetString(PyExc_RuntimeError, "the tape is shorter than its sweep");
+            return NULL;
+        }
+        const Slopes slopes = read_slopes(PyByteArray_AS_STRING(buffer) + start + node * ROW_SIZE);
+        if (slopes.a == EXTRA) {
+            PyObject *done = PyObject_CallFunction(push_extra, "n", node);
+            if (done == NULL)
+                return NULL;
+            Py_DECREF(done);
+            continue;
+        }
+        const Py_ssize_t first = slopes.a < 0 || slopes.a < start ? node : (slopes.a - start) / ROW_SIZE;
+        const Py_ssize_t second = slopes.b < 0 || slopes.b < start ? node : (slopes.b - start) / ROW_SIZE;
+        if (first < node && list->kinds[first] != ABSENT && pass_on(list, first, node, slopes.p) < 0)
+            return NULL;
+        if (second < node && list->kinds[second] != ABSENT && pass_on(list, second, node, slopes.q) < 0)
+            return NULL;
+        if (node % NODES_BETWEEN_SIGNALS == 0 && PyErr_CheckSignals() < 0)
+            return NULL;
+    }
     Py_RETURN_NONE;
 }
 

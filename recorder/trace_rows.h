@@ -56,6 +56,9 @@ typedef struct {
     Py_ssize_t site_count, site_capacity;
     int64_t *steps;
     Py_ssize_t step_count, step_capacity;
+    Py_ssize_t row_limit; /* the number of rows after which `limit_error` is raised, once; 0 if there is no limit */
+    PyObject *limit_error;
+    int is_over_limit;
     PyObject *cached_codes[CODE_CACHE_SIZE];
     PyObject *cached_kinds[CODE_CACHE_SIZE];
 } TraceSites;
@@ -84,6 +87,7 @@ static int sites_traverse(TraceSites *self, visitproc visit, void *arg)
     Py_VISIT(self->codes);
     Py_VISIT(self->blocks);
     Py_VISIT(self->call_frame);
+    Py_VISIT(self->limit_error);
     return 0;
 }
 
@@ -101,6 +105,7 @@ static int sites_clear(TraceSites *self)
     Py_CLEAR(self->codes);
     Py_CLEAR(self->blocks);
     Py_CLEAR(self->call_frame);
+    Py_CLEAR(self->limit_error);
     return 0;
 }
 
@@ -164,7 +169,12 @@ static int set_row(TraceSites *self, Py_ssize_t offset, int32_t site)
     while (self->row_count <= row)
         self->rows[self->row_count++] = NO_SITE;
     self->rows[row] = site;
-    return 0;
+    if (self->row_limit == 0 || row < self->row_limit || self->is_over_limit)
+        return 0;
+    /* Once: code that catches the error goes on as if there were no limit. */
+    self->is_over_limit = 1;
+    PyErr_SetNone(self->limit_error);
+    return -1;
 }
 
 /* The kind of a code object as a Python number, or the name of the composite function that it is; borrowed. */
@@ -526,6 +536,23 @@ static PyObject *sites_site_at(TraceSites *self, PyObject *offset)
     return Py_BuildValue("(ii)", (int)self->sites[site].call, (int)self->sites[site].instruction);
 }
 
+/* limit_rows(count, error): raise an error, once, when more rows than this are recorded. */
+static PyObject *sites_limit_rows(TraceSites *self, PyObject *args)
+{
+    Py_ssize_t count;
+    PyObject *error;
+    if (!PyArg_ParseTuple(args, "nO", &count, &error))
+        return NULL;
+    self->row_limit = count;
+    Py_XSETREF(self->limit_error, Py_NewRef(error));
+    Py_RETURN_NONE;
+}
+
+static PyObject *sites_is_over_limit(TraceSites *self, PyObject *Py_UNUSED(unused))
+{
+    return PyBool_FromLong(self->is_over_limit);
+}
+
 static PyObject *sites_forget_frames(TraceSites *self, PyObject *Py_UNUSED(unused))
 {
     self->last_frame = NULL;
@@ -564,6 +591,8 @@ static PyObject *sites_export(TraceSites *self, PyObject *Py_UNUSED(unused))
 static PyMethodDef sites_methods[] = {
     {"note", (PyCFunction)sites_note, METH_O, "Note where the row at an offset is recorded."},
     {"site_at", (PyCFunction)sites_site_at, METH_O, "Return where the row at an offset was recorded."},
+    {"limit_rows", (PyCFunction)sites_limit_rows, METH_VARARGS, "Raise an error when more rows than this are recorded."},
+    {"is_over_limit", (PyCFunction)sites_is_over_limit, METH_NOARGS, "Return whether that error was raised."},
     {"forget_frames", (PyCFunction)sites_forget_frames, METH_NOARGS, "Let go of all frames."},
     {"export", (PyCFunction)sites_export, METH_NOARGS, "Return the columns as bytes, and the blocks."},
     {NULL, NULL, 0, NULL},
@@ -812,13 +841,10 @@ static PyObject *install_traced_operator(PyObject *Py_UNUSED(module), PyObject *
     int is_reflected;
     if (!PyArg_ParseTuple(args, "O!ssp", &PyType_Type, &owner, &name, &op_name, &is_reflected))
         return NULL;
-    ScalarOp *op = NULL;
-    for (Py_ssize_t k = 0; k < OP_COUNT && op == NULL; k++)
-        if (strcmp(OPS[k].name, op_name) == 0)
-            op = &OPS[k];
-    PyObject *otherwise = PyObject_GetAttrString((PyObject *)owner, name);
+    ScalarOp *op = find_op(op_name);
+    PyObject *otherwise = op == NULL ? NULL : PyObject_GetAttrString((PyObject *)owner, name);
     PyMethodDef *definition = NULL;
-    if (op == NULL || traced_operator_count == TRACED_OPERATORS)
+    if (traced_operator_count == TRACED_OPERATORS)
         PyErr_Format(PyExc_ValueError, "the recorder has no place for the operator %s", name);
     else if (otherwise != NULL) {
         const size_t size = strlen(name) + 1;
@@ -842,6 +868,151 @@ static PyObject *install_traced_operator(PyObject *Py_UNUSED(module), PyObject *
     traced_operators[traced_operator_count++] = (TracedOperator){op, otherwise, is_reflected};
     const int failed = PyObject_SetAttrString((PyObject *)owner, name, method);
     Py_DECREF(method);
+    if (failed)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* A method of traced numbers that records an op of one input; everything else is left to the method that it replaced. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    ScalarOp *op;
+    PyObject *otherwise;
+} TracedMethod;
+
+static PyTypeObject *traced_method_class;
+
+static PyObject *call_traced_method(PyObject *self, PyObject *const *args, size_t count, PyObject *keywords)
+{
+    const TracedMethod *method = (TracedMethod *)self;
+    if (PyVectorcall_NARGS(count) == 1 && keywords == NULL) {
+        PyObject *result = apply_traced(method->op, args[0], NULL, 0);
+        if (result != NULL || PyErr_Occurred())
+            return result;
+    }
+    return PyObject_Vectorcall(method->otherwise, args, count, keywords);
+}
+
+static int traced_method_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((TracedMethod *)self)->otherwise);
+    return 0;
+}
+
+static int traced_method_clear(PyObject *self)
+{
+    Py_CLEAR(((TracedMethod *)self)->otherwise);
+    return 0;
+}
+
+static void traced_method_dealloc(PyObject *self)
+{
+    PyTypeObject *kind = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    traced_method_clear(self);
+    kind->tp_free(self);
+    Py_DECREF(kind);
+}
+
+static PyObject *bind_traced_method(PyObject *self, PyObject *instance, PyObject *Py_UNUSED(owner))
+{
+    return instance == NULL || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+/* Name, documentation and signature are those of the method that was replaced. */
+static PyObject *read_replaced(PyObject *self, void *name)
+{
+    return PyObject_GetAttrString(((TracedMethod *)self)->otherwise, name);
+}
+
+static PyGetSetDef traced_method_getset[] = {
+    {"__doc__", read_replaced, NULL, NULL, "__doc__"},
+    {"__name__", read_replaced, NULL, NULL, "__name__"},
+    {"__qualname__", read_replaced, NULL, NULL, "__qualname__"},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef traced_method_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(TracedMethod, call), READONLY, NULL},
+    {"__wrapped__", T_OBJECT_EX, offsetof(TracedMethod, otherwise), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot traced_method_slots[] = {
+    {Py_tp_traverse, traced_method_traverse},
+    {Py_tp_clear, traced_method_clear},
+    {Py_tp_dealloc, traced_method_dealloc},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, bind_traced_method},
+    {Py_tp_getset, traced_method_getset},
+    {Py_tp_members, traced_method_members},
+    {0, NULL},
+};
+
+static PyType_Spec traced_method_spec = {
+    .name = "wiregrad._recorder.TracedMethod",
+    .basicsize = sizeof(TracedMethod),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = traced_method_slots,
+};
+
+/* install_traced_method(owner, name, op name): put a method before the one that a class has. */
+static PyObject *install_traced_method(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyTypeObject *owner;
+    const char *name, *op_name;
+    if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &owner, &name, &op_name))
+        return NULL;
+    ScalarOp *op = find_op(op_name);
+    PyObject *otherwise = op == NULL ? NULL : PyObject_GetAttrString((PyObject *)owner, name);
+    TracedMethod *method = otherwise == NULL ? NULL : PyObject_GC_New(TracedMethod, traced_method_class);
+    if (method == NULL) {
+        Py_XDECREF(otherwise);
+        return NULL;
+    }
+    method->call = call_traced_method;
+    method->op = op;
+    method->otherwise = otherwise;
+    PyObject_GC_Track(method);
+    const int failed = PyObject_SetAttrString((PyObject *)owner, name, (PyObject *)method);
+    Py_DECREF(method);
+    if (failed)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* __array_ufunc__ of traced numbers: a ufunc whose op is recorded here; everything else is Python's. */
+static PyObject *apply_traced_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
+{
+    const int has_keywords = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
+    if (!has_keywords && running_trace.tape != NULL && (count == 3 || count == 4)) {
+        ScalarOp *op;
+        if (find_called_op(args, &op) < 0)
+            return NULL;
+        PyObject *result = op == NULL ? NULL : apply_traced(op, args[2], count == 4 ? args[3] : NULL, 0);
+        if (result != NULL || PyErr_Occurred())
+            return result;
+    }
+    return call_ufunc_fallback(self, args, count, keywords);
+}
+
+static PyMethodDef traced_ufunc_definition = {
+    "__array_ufunc__", (PyCFunction)(void (*)(void))apply_traced_ufunc, METH_FASTCALL | METH_KEYWORDS,
+    "Apply a ufunc, or its method `reduce`, `accumulate` or `outer`, to values."};
+
+/* install_traced_ufuncs(owner): record ops where NumPy calls ufuncs on traced numbers. */
+static PyObject *install_traced_ufuncs(PyObject *Py_UNUSED(module), PyObject *owner)
+{
+    if (!PyType_Check(owner)) {
+        PyErr_SetString(PyExc_TypeError, "install_traced_ufuncs needs a class");
+        return NULL;
+    }
+    PyObject *method = PyDescr_NewMethod((PyTypeObject *)owner, &traced_ufunc_definition);
+    const int failed = method == NULL || PyObject_SetAttrString(owner, "__array_ufunc__", method) < 0;
+    Py_XDECREF(method);
     if (failed)
         return NULL;
     Py_RETURN_NONE;

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import pytest
+
+CACHE_VARIABLE = "WIREGRAD_CACHE"
+CACHE_FOLDER = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give all workers, and the processes that tests start, one new cache of compiled code; the user's is not used."""
+    if not hasattr(config, "workerinput") and os.environ.get(CACHE_VARIABLE) != "0":
+        config.stash[CACHE_FOLDER] = os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="wiregrad-cache-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove the cache."""
+    if CACHE_FOLDER in config.stash:
+        shutil.rmtree(config.stash[CACHE_FOLDER], ignore_errors=True)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ CONVENTION_VARIABLE = "WIREGRAD_CONVENTION"
 OVERLAY_VARIABLE = "WIREGRAD_NUMPY_OVERLAY"
 SCIPY_VARIABLE = "WIREGRAD_SCIPY"
 RECORDER_VARIABLE = "WIREGRAD_RECORDER"
+CACHE_VARIABLE = "WIREGRAD_CACHE"
 NATIVE_OFF = "0"
 NATIVE_ON = "1"
 NATIVE_LLVM = "llvm"
@@ -22,6 +23,8 @@ OVERLAY_OFF = "0"
 SCIPY_OFF = "0"
 RECORDER_PYTHON = "python"
 RECORDER_C = "c"
+CACHE_OFF = "0"
+CACHE_ON = "1"
 ALLOWED_VALUES = {
     NATIVE_VARIABLE: (NATIVE_OFF, NATIVE_ON, NATIVE_LLVM),
     VECTOR_MATH_VARIABLE: ("polynomial", "libmvec", "scalar"),
@@ -29,8 +32,11 @@ ALLOWED_VALUES = {
     OVERLAY_VARIABLE: (OVERLAY_OFF, "1"),
     SCIPY_VARIABLE: (SCIPY_OFF, "1"),
     RECORDER_VARIABLE: (RECORDER_PYTHON, RECORDER_C),
+    CACHE_VARIABLE: (CACHE_OFF, CACHE_ON),
 }
 """The allowed values of each variable."""
+FOLDER_VARIABLES = frozenset([CACHE_VARIABLE])
+"""Variables whose value may also be the absolute path of a folder."""
 
 
 def read_setting(variable: str) -> str:
@@ -47,10 +53,13 @@ def read_setting(variable: str) -> str:
     """
     value = os.environ.get(variable, "")
     allowed = ALLOWED_VALUES[variable]
-    if value and value not in allowed:
+    takes_folder = variable in FOLDER_VARIABLES
+    if value and value not in allowed and not (takes_folder and os.path.isabs(value)):
         near = suggest_name(value, allowed)
+        folder = " or the absolute path of a folder" if takes_folder else ""
         raise SettingError(
-            f"the environment variable {variable} must be one of {', '.join(allowed)}; got {short_repr(value)}{near}"
+            f"the environment variable {variable} must be one of {', '.join(allowed)}{folder}; "
+            f"got {short_repr(value)}{near}"
         )
     return value
 

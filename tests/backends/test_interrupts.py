@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 600
-"""How many seconds a process may take on a busy machine."""
+from ..support.limits import PATIENCE
+from ..support.sampling import sample_one
+
 LONG = 8_000_000
 """Points for which every batch below takes many seconds."""
 PROMPT = 0.05
@@ -92,8 +93,12 @@ def interrupted(
 
 @pytest.mark.parametrize(
     ("method", "nodes", "threads"),
-    [("batch", 5_000, 1), ("batch", 5_000, 2), ("batch_value_and_grad", 5_000, None), ("batch", 120_000, 2)],
-    ids=["one thread", "two threads", "gradients", "long tiles"],
+    [
+        pytest.param("batch", 5_000, 1, id="one thread", marks=pytest.mark.full),
+        pytest.param("batch", 5_000, 2, id="two threads", marks=pytest.mark.full),
+        pytest.param("batch_value_and_grad", 5_000, None, id="gradients"),
+        pytest.param("batch", 120_000, 2, id="long tiles"),
+    ],
 )
 def test_a_batch_in_native_code_reacts_to_an_interrupt_at_once(method: str, nodes: int, threads: int | None) -> None:
     found = interrupted(method, nodes=nodes, threads=threads, delays=[0.2, 0.0])
@@ -105,7 +110,7 @@ def test_a_batch_in_native_code_reacts_to_an_interrupt_at_once(method: str, node
     assert found["after"] < 3 * PROMPT
 
 
-@pytest.mark.parametrize("method", ["batch", "batch_value_and_grad"])
+@pytest.mark.parametrize("method", sample_one(["batch_value_and_grad", "batch"]))
 def test_a_batch_in_the_interpreter_reacts_to_an_interrupt_at_once(method: str) -> None:
     found = interrupted(method, nodes=200, threads=None, delays=[0.2, 0.0], native="0")
 

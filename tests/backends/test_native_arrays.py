@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 import wiregrad as wg
 from wiregrad.backends import interpreter
+from wiregrad.backends.native_arrays import lowering
 from wiregrad.backends.native_arrays.array_program import (
     ArrayEngine,
     ArrayProgram,
@@ -333,6 +335,273 @@ def test_matrix_products_read_transposed_and_sliced_factors(a: Any, b: Any, dtyp
 
     program = assert_same_values(wg.trace(multiply, x, y), [x, y])
     assert not program.facts.interpreted
+
+
+def convolve_by_einsum(x: Any, w: Any) -> Any:
+    return np.einsum("nchwij,ocij->nohw", sliding_window_view(x, (3, 3), axis=(2, 3)), w)
+
+
+def convolve_by_tensordot(x: Any, w: Any) -> Any:
+    return np.tensordot(w, sliding_window_view(x, (3, 3), axis=(2, 3)), axes=([1, 2, 3], [1, 4, 5]))
+
+
+def convolve_by_matmul(x: Any, w: Any) -> Any:
+    windows = np.transpose(sliding_window_view(x, (3, 3), axis=(2, 3)), (0, 2, 3, 1, 4, 5))
+    n, height, width = windows.shape[:3]
+    rows = np.reshape(windows, (n * height * width, -1))
+    return np.reshape(rows @ np.reshape(w, (w.shape[0], -1)).T, (n, height, width, -1))
+
+
+def convolve_with_channels_last(x: Any, w: Any) -> Any:
+    turned = np.transpose(x, (0, 2, 3, 1))
+    return np.einsum("nhwcij,ocij->nhwo", sliding_window_view(turned, (3, 3), axis=(1, 2)), w)
+
+
+def convolve_with_stride(x: Any, w: Any) -> Any:
+    windows = sliding_window_view(np.pad(x, ((0, 0), (0, 0), (1, 2), (0, 1))), (3, 3), axis=(2, 3))[:, :, ::2, ::-1]
+    return np.einsum("nchwij,ocij->nohw", windows, w)
+
+
+def convolve_rows(x: Any, w: Any) -> Any:
+    return np.einsum("nchwj,ocj->nohw", sliding_window_view(x, 3, axis=3), w[:, :, 1, :])
+
+
+def convolve_twice(x: Any, w: Any) -> Any:
+    windows = np.transpose(sliding_window_view(x, (3, 3), axis=(2, 3)), (0, 2, 3, 1, 4, 5))
+    rows = np.reshape(windows, (-1, 9 * x.shape[1]))
+    product = rows @ np.reshape(w, (w.shape[0], -1)).T
+    return product * np.sum(rows, axis=1)[:, None] + np.max(product)
+
+
+CONVOLUTIONS = [
+    convolve_by_einsum,
+    convolve_by_tensordot,
+    convolve_by_matmul,
+    convolve_with_channels_last,
+    convolve_with_stride,
+    convolve_rows,
+    convolve_twice,
+]
+
+
+def shrink_blocks(monkeypatch: pytest.MonkeyPatch, nbytes: int) -> None:
+    """Let small arrays be computed in blocks, so that there are several, and the last one may be shorter."""
+    monkeypatch.setattr(lowering, "MIN_BLOCKED_BYTES", 0)
+    monkeypatch.setattr(lowering, "BLOCK_BYTES", nbytes)
+
+
+@pytest.mark.parametrize("shape", [(5, 2, 6, 7), (3, 1, 5, 5), (1, 4, 4, 3)], ids=str)
+@pytest.mark.parametrize("convolve", CONVOLUTIONS)
+def test_convolutions_in_blocks_equal_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch, convolve: Any, shape: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=shape), rng.normal(size=(4, shape[1], 3, 3))
+    circuit = wg.trace(lambda x, w: np.sum(np.tanh(convolve(x, w)) ** 2), x, w)
+    for nbytes in (1, 2000, 1 << 20):
+        shrink_blocks(monkeypatch, nbytes)
+        assert_same_gradient(circuit, [x, w])
+
+
+def test_large_convolutions_are_computed_in_blocks() -> None:
+    x = np.random.default_rng(0).normal(size=(9, 8, 16, 16)).astype(np.float32)
+    w = np.ones((8, 8, 3, 3), np.float32)
+    circuit = wg.trace(lambda x, w: np.sum(convolve_by_einsum(x, w) ** 2), x, w)
+    program = GradientProgram(circuit).program
+
+    assert program.facts.instructions > 5 * 6
+    assert program.facts.workspace_bytes < 9 * 8 * 9 * 14 * 14 * 4
+    assert_same_gradient(circuit, [x, w])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.0])
+def test_convolutions_pass_special_numbers_on(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    shrink_blocks(monkeypatch, 500)
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(3, 2, 5, 5)), rng.normal(size=(3, 2, 3, 3))
+    circuit = wg.trace(lambda x, w: np.sum(convolve_by_einsum(x, w)), x, w)
+    x[1, 0, 2, 2] = w[0, 1, 0, 0] = value
+
+    with np.errstate(invalid="ignore"):
+        assert_same_gradient(circuit, [x, w])
+
+
+def pool_by_reshape(x: Any) -> Any:
+    n, channels, height, width = x.shape
+    return np.max(np.reshape(x, (n, channels, height // 2, 2, width // 2, 2)), axis=(3, 5))
+
+
+def pool_by_windows(x: Any) -> Any:
+    return np.max(sliding_window_view(x, (2, 2), axis=(2, 3))[:, :, ::2, ::2], axis=(4, 5))
+
+
+def pool_with_overlap(x: Any) -> Any:
+    return np.max(sliding_window_view(x, (3, 3), axis=(2, 3)), axis=(-2, -1))
+
+
+def pool_by_mean(x: Any) -> Any:
+    n, channels, height, width = x.shape
+    return np.mean(np.reshape(x, (n, channels, height // 2, 2, width // 2, 2)), axis=(3, 5))
+
+
+POOLS = [pool_by_reshape, pool_by_windows, pool_with_overlap, pool_by_mean]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("pool", POOLS)
+def test_pools_share_gradients_among_equal_numbers(pool: Any, last: bool) -> None:
+    """Whole numbers of few sizes have many ties; with `last`, the channels are innermost in memory."""
+    x = np.random.default_rng(0).integers(0, 3, size=(2, 3, 6, 8)).astype(float)
+    weights = np.random.default_rng(1).normal(size=np.shape(pool(x)))
+    shift = np.zeros((6, 8, 3)) if last else np.zeros((3, 6, 8))
+
+    def loss(x: Any, shift: Any) -> Any:
+        moved = np.transpose(np.transpose(x, (0, 2, 3, 1)) + shift, (0, 3, 1, 2)) if last else x + shift
+        return np.sum(pool(moved) * weights)
+
+    circuit = wg.trace(loss, x, shift)
+
+    assert_same_gradient(circuit, [x, shift])
+    x[0, 0, 0, 0] = np.nan
+    x[1, 1, 2, 2] = np.inf
+    with np.errstate(invalid="ignore"):
+        assert_same_gradient(circuit, [x, shift])
+
+
+def test_a_convolutional_network_equals_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink_blocks(monkeypatch, 4000)
+    rng = np.random.default_rng(0)
+    x, first, second = (rng.normal(size=size) for size in ((6, 1, 10, 10), (4, 1, 3, 3), (5, 4, 3, 3)))
+    bias, weight = rng.normal(size=4), rng.normal(size=(5, 3))
+
+    def loss(x: Any, first: Any, bias: Any, second: Any, weight: Any) -> Any:
+        y = pool_by_reshape(np.maximum(convolve_by_einsum(x, first) + bias[None, :, None, None], 0.0))
+        y = np.maximum(convolve_by_einsum(np.pad(y, ((0, 0), (0, 0), (1, 1), (1, 1))), second), 0.0)
+        logits = np.mean(y, axis=(2, 3)) @ weight
+        return np.sum(np.log(np.sum(np.exp(logits - np.max(logits, axis=1, keepdims=True)), axis=1)))
+
+    circuit = wg.trace(loss, x, first, bias, second, weight)
+    program = assert_same_values(circuit, [x, first, bias, second, weight])
+
+    assert not program.facts.interpreted
+    assert_same_gradient(circuit, [x, first, bias, second, weight])
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0), (0, 2, 1)], ids=str)
+def test_arrays_keep_the_order_of_axes_that_they_are_computed_from(order: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3, 17, 5))
+    y = rng.normal(size=tuple(np.transpose(x, order).shape))
+
+    def compute(x: Any, y: Any) -> Any:
+        z = np.exp(np.transpose(x, order)) * y[:1] + 1.0
+        summed = np.sum(z, axis=1, keepdims=True) / z
+        padded = np.pad(summed, ((1, 0), (0, 2), (0, 0)))
+        return z, np.concatenate([z, summed], axis=1), np.reshape(padded, -1), np.max(padded, axis=(0, 2))
+
+    circuit = wg.trace(compute, x, y)
+
+    assert not assert_same_values(circuit, [x, y]).facts.interpreted
+    assert_same_gradient(wg.trace(lambda x, y: sum(np.sum(each**2) for each in compute(x, y)), x, y), [x, y])
+
+
+def test_cubes_and_fourth_powers_are_within_two_ulp() -> None:
+    with np.errstate(over="ignore"):
+        x = np.concatenate([np.random.default_rng(0).normal(size=4000), np.array(EDGES)]).astype(np.float32)
+    found = ArrayProgram(wg.trace(lambda x: (x**3, x**4), np.ones_like(x))).run([x])
+    for power, result in zip((3, 4), found, strict=True):
+        with np.errstate(over="ignore"):
+            wanted = x.astype(np.float64) ** power
+            near = wanted.astype(np.float32)
+        normal = np.isfinite(near) & (np.abs(near) > np.finfo(np.float32).tiny)
+        ulp = np.abs(result[normal].astype(np.float64) - wanted[normal]) / np.spacing(np.abs(near[normal]))
+
+        assert ulp.max() < 2.0
+        np.testing.assert_array_equal(result[~np.isfinite(near)], near[~np.isfinite(near)])
+
+
+def normalize_rows(x: Any) -> Any:
+    shifted = x - np.mean(x, axis=-1, keepdims=True)
+    return shifted / np.sqrt(np.var(x, axis=-1, keepdims=True) + 1e-5)
+
+
+def take_softmax(x: Any) -> Any:
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return e / np.sum(e, axis=-1, keepdims=True)
+
+
+def take_log_softmax(x: Any) -> Any:
+    shifted = x - np.max(x, axis=-1, keepdims=True)
+    return shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+
+
+def divide_by_length(x: Any) -> Any:
+    return x / np.sqrt(np.sum(x * x, axis=-1, keepdims=True))
+
+
+def mix_rows(x: Any) -> Any:
+    """Return something that takes elements of other rows in between."""
+    y = take_softmax(x)
+    return take_softmax(y[::-1] * np.sum(y, axis=0)) + normalize_rows(y)
+
+
+ROW_FUNCTIONS = [normalize_rows, take_softmax, take_log_softmax, divide_by_length, mix_rows]
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (6, 3, 18), (2, 40)], ids=str)
+@pytest.mark.parametrize("function", ROW_FUNCTIONS)
+def test_loops_that_run_a_few_rows_at_a_time_equal_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch, function: Any, shape: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, scale, shift = rng.normal(size=shape), rng.normal(size=shape[-1]), rng.normal(size=shape[-1])
+    weights = rng.normal(size=shape)
+    circuit = wg.trace(lambda x, a, b: np.sum(function(x * a + b) * weights) + np.sum(a), x, scale, shift)
+    monkeypatch.setattr(lowering, "MIN_ROW_BYTES", 0)
+    for nbytes in (1, 3000):
+        monkeypatch.setattr(lowering, "ROW_BLOCK_BYTES", nbytes)
+        assert_same_gradient(circuit, [x, scale, shift])
+        x[1, ..., 1] = np.nan
+        assert_same_values(circuit, [x, scale, shift])
+        assert_same_gradient(circuit, [x, scale, shift])
+        x[1, ..., 1] = 0.5
+
+
+def test_rows_that_stay_in_the_cache_need_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(size=(512, 64))
+    circuit = wg.trace(lambda x: np.sum(take_softmax(np.tanh(x)) ** 2), x)
+    whole = GradientProgram(circuit).program.facts.workspace_bytes
+    monkeypatch.setattr(lowering, "MIN_ROW_BYTES", 0)
+    monkeypatch.setattr(lowering, "ROW_BLOCK_BYTES", 1 << 14)
+
+    assert GradientProgram(circuit).program.facts.workspace_bytes < whole / 5
+    assert_same_gradient(circuit, [x])
+
+
+@pytest.mark.parametrize("seed", range(12, 22))
+def test_random_programs_in_small_blocks_equal_the_interpreter(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    shrink_blocks(monkeypatch, 64)
+    monkeypatch.setattr(lowering, "MIN_ROW_BYTES", 0)
+    monkeypatch.setattr(lowering, "ROW_BLOCK_BYTES", 64)
+    monkeypatch.setattr(lowering, "MIN_TILED_STRIDE", 8)
+    monkeypatch.setattr(lowering, "TILE_LENGTH", 1)
+    check_random_program(seed)
+
+
+@pytest.mark.parametrize("shape", [(17, 40), (33, 16), (16, 1, 19)], ids=str)
+def test_transposed_matrices_in_tiles_equal_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=shape), rng.normal(size=shape[::-1])
+    circuit = wg.trace(lambda x, y: (x.T * y + y, np.sum(x.T * y, axis=0), np.max(x.T - y, axis=-1)), x, y)
+    loss = wg.trace(lambda x, y: np.sum(np.tanh(x.T * y) * np.sum(x.T - y, axis=-1, keepdims=True)), x, y)
+    plain = ArrayProgram(circuit).facts.instructions
+    monkeypatch.setattr(lowering, "MIN_TILED_STRIDE", 8)
+    monkeypatch.setattr(lowering, "TILE_LENGTH", 4)
+
+    assert assert_same_values(circuit, [x, y]).facts.instructions > plain
+    assert_same_gradient(loss, [x, y])
 
 
 def test_gathers_by_constant_indices_are_native() -> None:

@@ -273,7 +273,9 @@ def test_a_receipt_is_at_the_values_that_are_given(capsys: pytest.CaptureFixture
 def test_a_receipt_of_code_that_differs_exits_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wiregrad.codegen.python.to_python", lambda *_: "def value_and_grad(a): return a, {'a': 2.0}\n")
+    monkeypatch.setattr(
+        "wiregrad.codegen.python_and_numpy.to_python", lambda *_: "def value_and_grad(a): return a, {'a': 2.0}\n"
+    )
     code, out, _ = run(capsys, "receipt", "a + 0 * a", "--points", "2", "--json")
 
     assert code == 1

@@ -12,6 +12,7 @@ import pytest
 from wiregrad.cli import main
 
 from ..support.limits import PATIENCE, start_process
+from ..support.sampling import sample_one
 
 VERBS = [
     ["grad", "x * x", "x=1"],
@@ -115,8 +116,7 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(unbuffered: str
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("verb", ["explore", "learn"])
+@pytest.mark.parametrize(("verb", "unbuffered"), sample_one([("explore", ""), ("explore", "1"), ("learn", "")]))
 def test_the_address_of_a_page_is_printed_while_it_is_served(verb: str, unbuffered: str) -> None:
     command = [sys.executable, "-m", "wiregrad", verb, "--no-browser"]
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}

@@ -32,6 +32,7 @@ from wiregrad.ops import TABLE
 
 from ..listings.write import ENDINGS, FOLDER, GOLDENS, Golden
 from ..support.limits import PATIENCE
+from ..support.sampling import mark_full
 
 STRICT = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror")
 LANGUAGES = tuple(ENDINGS)
@@ -386,9 +387,13 @@ def agrees(row: Any, case: Golden) -> bool:
     return bool(np.allclose(row, wanted, rtol=1e-9, atol=1e-12 * np.abs(wanted).max()))
 
 
-@pytest.mark.parametrize("language", ["python", "numpy", "js"])
-def test_a_listing_of_ten_thousand_nodes_runs(language: str) -> None:
-    assert agrees(rows_of([large()], language)[0], large())
+@pytest.mark.parametrize(
+    ("language", "nodes"),
+    [(name, LARGE // 2) for name in ("python", "numpy", "js")]
+    + [mark_full((name, LARGE)) for name in ("python", "numpy", "js")],
+)
+def test_a_listing_of_thousands_of_nodes_runs(language: str, nodes: int) -> None:
+    assert agrees(rows_of([large(nodes)], language)[0], large(nodes))
 
 
 @pytest.mark.parametrize(

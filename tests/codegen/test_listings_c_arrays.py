@@ -32,12 +32,15 @@ from wiregrad.ir import TABLE
 from wiregrad.ops.array_ops import ArrayOp, Linear
 
 from ..support.random_programs import random_program
+from ..support.sampling import choose_count
 
 TABLE.load_deferred()
 
 SAMPLE, ALL, SHARE = 20, 400, 2 / 3
 NEAR = 1e-12
 WARNED = (*C_FLAGS, "-Wall", "-Wextra", "-Werror")
+SANITIZED = (f"-O{choose_count(0, 2)}", *SANITIZER_FLAGS[1:])
+"""Compiling with sanitizers takes long, and with optimization three times as long."""
 WEIGHTS = np.round(np.random.default_rng(3).normal(size=(3, 4)), 2)
 
 
@@ -226,7 +229,7 @@ def found_rows() -> dict[str, tuple[Circuit, list[list[Any]], Any]]:
     programs = [listing_of(circuit, f"listing{k}") for k, circuit in enumerate(circuits.values())]
     places = [points(case) for case in CASES.values()]
     rows = run_c(
-        programs, [[flat(point) for point in point_list] for point_list in places], flags=SANITIZER_FLAGS, per_file=4
+        programs, [[flat(point) for point in point_list] for point_list in places], flags=SANITIZED, per_file=4
     )
     return dict(zip(circuits, zip(circuits.values(), places, rows, strict=True), strict=True))
 
@@ -346,7 +349,7 @@ def test_a_long_listing_is_cut_into_functions() -> None:
     case = Case(recurrent, ((60, 3), (3, 3), (3,)))
     circuit, (inputs, *_) = traced(case), points(case)
     program = listing_of(circuit, "recurrent")
-    ((row,),) = run_c([program], [[flat(inputs)]], flags=("-O0", "-std=c99", *SANITIZER_FLAGS[2:]))
+    ((row,),) = run_c([program], [[flat(inputs)]], flags=("-O0", *SANITIZER_FLAGS[1:]))
     longest = max(len(part.splitlines()) for part in program.text.split("\n}\n"))
 
     assert "static void recurrent_part_2(" in program.text

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wiregrad.codegen.python import NEVER_RAISE, PYTHON_WORDS
+from wiregrad.codegen.python_and_numpy import NEVER_RAISE, PYTHON_WORDS
 from wiregrad.errors import RecordError
 from wiregrad.frontends.recording.scalar import python_text_of
 from wiregrad.ir import TABLE

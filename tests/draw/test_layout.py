@@ -12,7 +12,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.draw import build_picture
-from wiregrad.draw.layout.board import MAX_WIRE_RANKS, LayoutBoard, LayoutMetrics, assign_ranks
+from wiregrad.draw.layout.board import MAX_OWN_BENDS, MAX_WIRE_RANKS, LayoutBoard, LayoutMetrics, assign_ranks
 from wiregrad.draw.layout.figure import PlacedPicture, Rect, place_picture
 from wiregrad.draw.layout.placement import (
     MAX_ANGLED_BOXES,
@@ -143,6 +143,31 @@ def test_wires_lead_from_the_end_of_one_box_to_the_start_of_another(seed: int, b
         assert source.y <= y0 <= source.y + source.height
         assert target.y - LayoutMetrics().near <= y1 <= target.y + target.height + LayoutMetrics().near
         assert found.ranks[joint.source] < found.ranks[joint.target]
+
+
+def read_again_and_again(readers: int) -> tuple[list[BoxShape], list[WireJoint]]:
+    """A chain behind two leaves; every second box of it reads the first leaf too."""
+    shapes = [LEAF, LEAF, *[NODE] * (2 * readers)]
+    chain = [WireJoint(k, k + 1, 0) for k in range(1, 2 * readers + 1)]
+    return shapes, chain + [WireJoint(0, 2 * k + 1, 1) for k in range(1, readers + 1)]
+
+
+@pytest.mark.parametrize("readers", range(2, MAX_OWN_BENDS + 3))
+def test_wires_of_a_value_share_a_line_only_if_they_are_many(readers: int) -> None:
+    shapes, joints = read_again_and_again(readers)
+    found = compute_layout(shapes, joints)
+    wires = [k for k, joint in enumerate(joints) if joint.source == 0]
+    # The first piece leads to where the wires part.
+    lines = {k: [piece for wire, piece in pieces(found) if wire == k and piece.width][1:] for k in wires}
+    shared = [
+        (one, two)
+        for a, b in pairwise(wires)
+        for one in lines[a]
+        for two in lines[b]
+        if one.y == two.y and one.x < two.x + two.width and two.x < one.x + one.width
+    ]
+
+    assert bool(shared) == (readers > MAX_OWN_BENDS)
 
 
 def test_leaves_stand_beside_their_first_reader() -> None:

@@ -47,6 +47,11 @@ CALLS: list[tuple[Any, ...]] = [
     (1, 2.0),
     (OwnList([1.0]),),
     (np.array([1.0]),),
+    (np.array([[1.0]]),),
+    (np.array([1.0], np.float32),),
+    (np.arange(4.0)[::2],),
+    (np.array(1.0),),
+    ([np.array([1.0]), 2.0],),
     (np.float32(1.0),),
 ]
 
@@ -64,7 +69,18 @@ def test_a_parser_takes_exactly_the_calls_of_the_same_signature(args: tuple[Any,
             assert numbers is None or list(numbers) == signature.inputs
 
 
-@pytest.mark.parametrize("args", [(OwnList([1.0]),), (np.array([1.0]),), ({Key.A: 1.0},), ([1.0] * 600,)], ids=len)
+@pytest.mark.parametrize(
+    "args",
+    [
+        (OwnList([1.0]),),
+        (np.array([1.0], np.float32),),
+        (np.array(1.0),),
+        (np.zeros(600),),
+        ({Key.A: 1.0},),
+        ([1.0] * 600,),
+    ],
+    ids=len,
+)
 def test_other_structures_have_no_parser(args: tuple[Any, ...]) -> None:
     assert write_parser(args) is None
 

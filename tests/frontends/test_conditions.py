@@ -18,7 +18,7 @@ from wiregrad.errors import NoRuleError, WiregradError
 from ..support.conditional_programs import Program, random_program
 from ..support.limits import PATIENCE
 
-COUNT, SAMPLE, PART = 5_000, 100, 50
+COUNT, SAMPLE, PART = 5_000, 50, 50
 ULPS = 4
 
 

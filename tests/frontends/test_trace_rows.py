@@ -121,7 +121,7 @@ def describe(circuit: CircuitGraph) -> dict[str, Any]:
         "types": [str(circuit.type_of(node)) for node in nodes],
         "modes": None if columns.modes is None else columns.modes.tolist(),
         "expressions": [columns.expressions.label_of(node) for node in nodes],
-        "library_groups": columns.library_groups,
+        "library_groups": None if columns.library_groups is None else columns.library_groups.read(),
         "certificates": [repr(certificate) for certificate in columns.certificates],
         "constants": [repr(constant) for constant in columns.constants],
     }

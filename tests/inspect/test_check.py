@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from wiregrad.ops.array_ops import ArrayOp, Blocking
 from wiregrad.ops.gradient_flow import add_flows, multiply_flows
 
 from ..support.random_programs import random_program
-from ..support.sampling import choose_count
+from ..support.sampling import choose_count, mark_full
 
 RULES = ("transpose", "slope", "back", "ahead")
 """The fields of records of ops on arrays that hold rules."""
@@ -175,9 +176,13 @@ def test_no_right_rule_is_accused_in_a_thousand_random_programs(seed: int) -> No
     assert_not_accused(seed)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize(
-    "scale", [1e-12, 1e9, *(pytest.param(scale, marks=pytest.mark.full) for scale in (1e-3, 20.0, 1e3))]
+    ("dtype", "scale"),
+    [
+        *((np.float64, 1e-12), (np.float32, 1e9)),
+        *map(mark_full, [(np.float32, 1e-12), (np.float64, 1e9)]),
+        *map(mark_full, itertools.product([np.float64, np.float32], [1e-3, 20.0, 1e3])),
+    ],
 )
 def test_no_right_rule_is_accused_at_small_and_large_numbers(dtype: Any, scale: float) -> None:
     rng = np.random.default_rng(11)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from wiregrad.learn.answers import show_exactly
-from wiregrad.learn.drawing import build_drawing
+from wiregrad.learn.drawing import DrawingNumbers, build_drawing
 from wiregrad.learn.lessons import (
     DrawScreen,
     Lesson,
@@ -28,13 +28,14 @@ from wiregrad.learn.sentences import TITLES
 
 from .conftest import Opener
 from .driver import NARROW, WIDE, Explorer
-from .test_drawing import Board, answer_numbers, draw_by_keys
+from .test_drawing import ITEMS, Board, answer_numbers, draw_by_keys
 
 COURSE = {lesson.key: lesson for lesson in load_course()}
 SAMPLE = "upstream"
 SHORT = "forward"
 LESSONS = [SHORT, *(pytest.param(key, marks=pytest.mark.full) for key in COURSE if key != SHORT)]
 STORE_KEY = "wiregrad.learn.v1"
+DRAWINGS_KEY = "wiregrad.learn.drawings.v1"
 SMALLEST_PHONE = (360, 740)
 RIGHT_LINES = {
     "e = a + b; f = e * c": {"de": "df * c", "dc": "e*df", "db": "de", "da": "de"},
@@ -394,6 +395,77 @@ def test_a_mistake_in_a_drawing_is_kept_and_shown_on_the_map(opened: Opener, cou
     page.page.evaluate("location.hash = '#/'")
 
     expect(page.page.locator(".met .cleared")).to_have_text("an input is open")
+
+
+def open_sample_drawing(opened: Opener, course_file: Path) -> tuple[Board, str]:
+    """Open a drawing exercise of the sample lesson; return its board and its formula."""
+    screens = COURSE[SAMPLE].screens
+    at, screen = next((k, screen) for k, screen in enumerate(screens) if isinstance(screen, DrawScreen))
+    return Board(opened(f"#/{SAMPLE}/{at + 1}", path=course_file)), screen.formula
+
+
+def test_a_half_drawn_circuit_survives_a_reload(opened: Opener, course_file: Path) -> None:
+    board, _ = open_sample_drawing(opened, course_file)
+    board.reach()
+    board.press("*", "+")
+    half = board.board.evaluate(ITEMS)
+    board.page.reload()
+    assert board.board.evaluate(ITEMS) == half
+    board.reach()
+    board.walk_to("box-n2-0")
+    board.press("Delete")
+    board.page.reload()
+
+    assert board.board.evaluate(ITEMS) == [item for item in half if "-n2-" not in item]
+    assert board.whole.violations() == []
+
+
+def test_the_numbers_of_a_drawing_survive_a_reload_until_it_is_drawn_again(opened: Opener, course_file: Path) -> None:
+    board, formula = open_sample_drawing(opened, course_file)
+    field = board.page.locator(".wg-drawing form label")
+    empty = board.board.evaluate(ITEMS)
+    draw_by_keys(board, build_drawing(formula))
+    board.press("Control+Enter")
+    for slot in DrawingNumbers(formula, build_drawing(formula)).slots:
+        expect(field).to_have_text(slot.prompt)
+        board.page.reload()
+        expect(field).to_have_text(slot.prompt)
+        board.page.locator(".wg-drawing form input").fill(repr(slot.answer))
+        board.press("Enter")
+    board.page.reload()
+    expect(board.page.locator(".feedback")).to_contain_text("complete")
+    board.page.get_by_role("button", name="Draw it again").click()
+
+    assert board.board.evaluate(ITEMS) == empty
+    board.page.reload()
+    assert board.board.evaluate(ITEMS) == empty
+
+
+NO_DRAWING: list[object] = [
+    "no JSON",
+    {"formula": "f = a", "sketch": None, "filled": None},
+    {"sketch": {"nodes": [], "wires": []}, "filled": None},
+    {"sketch": {"nodes": [{"id": "n1", "op": "no op", "u": 1, "v": 1, "ports": 1}], "wires": []}, "filled": None},
+    {"filled": 2},
+]
+"""What may be found in the place of a drawing, and is none; an entry that names no formula has the right one."""
+
+
+@pytest.mark.parametrize("kept", NO_DRAWING, ids=str)
+def test_what_is_no_drawing_is_begun_anew(opened: Opener, course_file: Path, kept: object) -> None:
+    board, formula = open_sample_drawing(opened, course_file)
+    empty = board.board.evaluate(ITEMS)
+    board.reach()
+    board.press("*")
+    write = """([key, kept, formula]) => {
+      const entries = Object.entries(JSON.parse(localStorage.getItem(key)));
+      const spoil = drawing => (typeof kept === "string" ? kept : { ...drawing, formula, ...kept });
+      localStorage.setItem(key, JSON.stringify(Object.fromEntries(entries.map(([name, old]) => [name, spoil(old)]))));
+    }"""
+    board.page.evaluate(write, [DRAWINGS_KEY, kept, formula])
+    board.page.reload()
+
+    assert board.board.evaluate(ITEMS) == empty
 
 
 def test_nonsense_costs_no_attempt(opened: Opener, course_file: Path) -> None:

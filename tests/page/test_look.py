@@ -74,7 +74,7 @@ OUTSIDE = """() => {
   });
   const small = [...document.querySelectorAll(".circuit > svg:first-of-type text")].filter(text => {
     const size = parseFloat(getComputedStyle(text).fontSize) * text.getScreenCTM().a;
-    return text.textContent.trim() && size < 10.95 && !text.closest("[font-size='0.7em'], .caption, .frame");
+    return text.textContent.trim() && size < 10.95 && !text.closest("[font-size='0.7em'], .caption, .frame, .head-of-frame");
   });
   return [boxes.map(box => box.getAttribute("aria-label")), small.map(text => text.outerHTML.slice(0, 160))];
 }"""
@@ -129,6 +129,19 @@ def test_bars_legend_and_drawers_cover_neither_each_other_nor_the_picture(opened
             found[width, picked] = page.page.evaluate(OVERLAPS, PARTS)
 
     assert {where: pairs for where, pairs in found.items() if pairs} == {}
+
+
+INTO_SPLITTERS = """() => [...document.querySelectorAll('[aria-label*="to its splitter"] path')]
+  .map(path => path.getAttribute("d").match(/[\\d.]+/g).map(Number))"""
+
+
+@pytest.mark.parametrize("key", ["fan-out", "softmax", "mlp"])
+def test_a_wire_into_a_splitter_is_level(opened: Opener, key: str) -> None:
+    page = opened(f"#v=1&p={key}&s=d", size=SIZES[0])
+    lines = page.page.evaluate(INTO_SPLITTERS)
+
+    assert lines
+    assert [line for line in lines if line[1] != line[3]] == []
 
 
 LEGEND_CUT = """() => [...document.querySelectorAll(".legend text")].filter(text => {

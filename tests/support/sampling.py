@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
 
 
 def choose_count(sample: int, whole: int) -> int:
     """Return how many cases to try: a sample, or all of them where WIREGRAD_TEST_ALL is set."""
     return whole if "WIREGRAD_TEST_ALL" in os.environ else sample
+
+
+def sample_one(cases: Iterable[Any]) -> list[Any]:
+    """Return the cases of a test as parameters, of which an ordinary run tries the first."""
+    first, *others = cases
+    return [first, *(mark_full(case) for case in others)]
+
+
+def mark_full(case: Any) -> Any:
+    """Return a case, or a tuple of arguments, as a parameter that only `make test-all` tries."""
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.full)

@@ -35,8 +35,10 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad import codegen
 from wiregrad.backends.replay_engines import (
     ArrayReplay,
+    ExpandedReplay,
     Flip,
     InterpreterReplay,
     NativeReplay,
@@ -55,16 +57,20 @@ from wiregrad.frontends.recording.session import (
     join_arguments,
     resolve_arguments,
 )
-from wiregrad.frontends.recording.tape import STATE, WATCHES
+from wiregrad.frontends.recording.tape import RECORDER, STATE, WATCHES
+from wiregrad.frontends.recording.trace import LongTraceError
 from wiregrad.frontends.replay.outside_state import ComparesItself, OutsideState
 from wiregrad.frontends.replay.recorded_calls import (
+    ArgumentDescription,
     CallSignature,
     CertifiedRecording,
     NoSignatureError,
     NotReplayableError,
     ValuesGivenError,
     certify,
+    describe_call,
     plain_result,
+    run_eagerly,
     write_parser,
     write_restorer,
 )
@@ -81,11 +87,17 @@ FREE_RECORDINGS = 4
 """Recordings that are made before it is asked whether they pay."""
 MAX_SKIPPED_CALLS = 256
 """Maximum number of calls in a row that run the function without trying its recordings."""
+MAX_TIMED_CALLS = 16
+"""The first calls that run the function itself are timed, and then one in so many."""
 PLAIN_SHARE = 0.02
 """The share of the time of calls that ran the function itself which recordings may take on top of what they save."""
 UNPROFITABLE = "its branches vary so much that recording them costs more than replaying saves"
 MAX_UNDONE_RECORDINGS = 3
 """A function is not recorded again after this many recordings that changed outside state."""
+MAX_FIRST_ROWS = 2_000
+"""A function that records more than this is not recorded at its first call, which would take a hundred times as long as
+a gradient, but when it is called again."""
+LONG_FUNCTION = f"it has more than {MAX_FIRST_ROWS:,} nodes, so it is recorded when it is called again"
 CHANGES_OUTSIDE = "it changes what it uses from outside"
 NOT_REPRODUCIBLE = "a replay at once gave another result: it depends on something else"
 MAX_SHOWN_VARIANTS = 20
@@ -190,11 +202,12 @@ class RecordedVariant:
     """A recording that is kept: how it is replayed, and how its results are put together."""
 
     __slots__ = (
+        "_python_hits",
         "_single",
         "flip",
-        "hits",
         "is_real",
         "number",
+        "programs",
         "quick",
         "quick_gradient",
         "recording",
@@ -206,7 +219,9 @@ class RecordedVariant:
         self.replay = replay
         self.flip = flip
         self.number = number
-        self.hits = 0
+        self._python_hits = 0
+        self.programs: dict[bool, Any] = {}
+        """The code as the extension module runs it, without and with gradients."""
         self.siblings: dict[int | None, RecordedVariant] = {}
         """The variants that were recorded when a check of this one had failed, by the number of the check."""
         self._single = recording.tree.kind is LEAF and bool(recording.moving)
@@ -219,6 +234,25 @@ class RecordedVariant:
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
         # The arguments and results of the recorded call are no longer needed, and may be large.
         self.recording = replace(recording, inputs=[], results=constants)
+
+    @property
+    def hits(self) -> int:
+        """The number of calls that the recording answered."""
+        native_hits: int = sum([program.hits for program in tuple(self.programs.values())])
+        return self._python_hits + native_hits
+
+    def count_hit(self) -> None:
+        """Count a call that the recording answered in Python."""
+        self._python_hits += 1
+
+    def find_program(self, *, gradient: bool) -> Any:
+        """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
+        program = self.programs.get(gradient)
+        if program is None and self._single and isinstance(self.replay, NativeReplay | ExpandedReplay):
+            program = self.replay.make_program(gradient=gradient)
+            if program is not None:
+                self.programs[gradient] = program
+        return program
 
     def replay_value(self, inputs: Sequence[Any]) -> Any:
         """Return the function's result at a point, or a `Flip` if Python would take another branch."""
@@ -263,7 +297,7 @@ class VariantTree:
         if recent is not None:
             answer = query(recent, inputs)
             if type(answer) is not Flip:
-                recent.hits += 1
+                recent.count_hit()
                 return answer
         last = None
         check = None
@@ -272,7 +306,7 @@ class VariantTree:
             last = variant
             answer = query(variant, inputs)
             if type(answer) is not Flip:
-                variant.hits += 1
+                variant.count_hit()
                 self.recent = variant
                 return answer
             check = answer.check
@@ -304,7 +338,7 @@ NO_WALK = FailedWalk(None, None)
 class QuickEntry:
     """A kind of calls whose numbers are taken out of the arguments by a function made for them."""
 
-    __slots__ = ("parse", "restore", "spread", "tree")
+    __slots__ = ("arguments", "gradient", "parse", "restore", "spread", "tree")
 
     def __init__(
         self,
@@ -312,14 +346,38 @@ class QuickEntry:
         parse: Callable[..., tuple[Any, ...] | None],
         restore: Callable[[Any], Any] | None,
         spread: type | None,
+        arguments: ArgumentDescription | None,
+        gradient: Any,
     ) -> None:
         self.tree = tree
+        self.arguments = arguments
+        """The structure of the arguments for the extension module; None if it does not read it."""
+        self.gradient = gradient
+        """The structure of the gradient for the extension module; None if there is none."""
         self.spread = spread
         """Where the numbers are if native code can take them at once: `float` if the arguments are the numbers, else
         the type of the only argument, which contains them; None if they have to be parsed."""
         self.parse = parse
         self.restore = restore
         """Puts the gradient into the structure of the arguments; None if there is no gradient by them."""
+
+    def make_native_entry(self, *, gradient: bool) -> Any:
+        """Return the entry for the extension module; None if it cannot answer such calls, or not yet."""
+        tree = self.tree
+        if self.arguments is None or tree.root is None or tree.recent is None or (gradient and self.gradient is None):
+            return None
+        root = tree.root.find_program(gradient=gradient)
+        recent = tree.recent.find_program(gradient=gradient)
+        if root is None:
+            return None
+        for variant in tuple(tree.variants):
+            program = variant.find_program(gradient=gradient)
+            for check, sibling in tuple(variant.siblings.items()) if program is not None else ():
+                other = sibling.find_program(gradient=gradient)
+                if other is not None:
+                    program.siblings[check] = other
+        described = self.gradient if gradient else None
+        return RECORDER.ReplayEntry(self.arguments.arguments, described, self.arguments.count, root, recent or root)
 
 
 class RecordingBudget:
@@ -342,6 +400,7 @@ class RecordingBudget:
         """The number of calls that run the function at once."""
         self._patience = 1
         self._hits = 0
+        self._timed_calls = 0
 
     def allows(self, records: int, hits: int) -> bool:
         """Return whether the next recording is paid for by what replays have saved."""
@@ -352,7 +411,11 @@ class RecordingBudget:
         return self.spent * (records + 1) / records <= (hits + PLAIN_SHARE * self.plain_calls) * self.plain_seconds
 
     def time_plain_call(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Make a call that runs the function itself, and note how long it takes."""
+        """Make a call that runs the function itself, and note how long it takes; after some calls this is known."""
+        self._timed_calls += 1
+        # Reading the processor time may take longer than the call.
+        if self._timed_calls > MAX_TIMED_CALLS and self._timed_calls % MAX_TIMED_CALLS:
+            return call(*arguments)
         began = time.thread_time()
         result = call(*arguments)
         seconds = time.thread_time() - began
@@ -362,7 +425,10 @@ class RecordingBudget:
 
     def note_miss(self, hits: int) -> None:
         """Skip recordings for some calls: the more often in a row none was valid, the more calls."""
-        self._patience = 1 if hits > self._hits else min(2 * self._patience, MAX_SKIPPED_CALLS)
+        # So the number of calls in between grows if fewer than a third of the looks find a recording.
+        self._patience = (
+            max(self._patience // 4, 1) if hits > self._hits else min(2 * self._patience, MAX_SKIPPED_CALLS)
+        )
         self._hits = hits
         self.skips = self._patience - 1
         self.plain_calls += self._patience
@@ -378,6 +444,8 @@ class VariantCache:
         """The kinds of calls by the number of arguments, for calls without keywords; the one used last comes first."""
         self.direct: str | None = None
         """Why the function itself must run; None if it can be replayed."""
+        self.long_calls: set[Any] = set()
+        """The kinds of calls that turned out to be too long to be recorded at once."""
 
     @functools.cached_property
     def outside_state(self) -> OutsideState:
@@ -386,7 +454,13 @@ class VariantCache:
 
 
 class CompiledFunction(ComparesItself, Generic[P, Result]):
-    """A function that is replayed where possible; `wg.compile` returns it."""
+    """A function that is replayed where possible; `wg.compile` returns it.
+
+    With the extension module, calls and `value_and_grad` are objects of C (`QuickCall`) that answer what they can, and
+    call the methods of this class for everything else.
+    """
+
+    __slots__ = ("_quick_value",)
 
     def __init__(
         self, f: Callable[P, Result], argnums: Argnums | None, limit: int | None, argnames: Argnames | None = None
@@ -399,6 +473,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         # Reentrant, because garbage collection may call anything while the lock is held, this function too.
         self._lock = threading.RLock()
         self._differentiated: Callable[..., Any] = make_value_and_grad(f, argnums, argnames)
+        self._quick_calls: dict[bool, Any] = {}
+        """The objects that answer calls in C, for values and for gradients; none without the extension module."""
+        if HAS_QUICK_CALLS:
+            slow_value = MethodType(call_slowly, self)
+            slow_gradient = MethodType(CompiledFunction.value_and_grad, self)
+            self._quick_value = RECORDER.QuickCall(self, slow_value, None)
+            self.__dict__["value_and_grad"] = RECORDER.QuickCall(self, slow_gradient, self._differentiated)
+            self._quick_calls = {False: self._quick_value, True: self.__dict__["value_and_grad"]}
         self.clear()
 
     def clear(self) -> None:
@@ -415,7 +497,40 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._derived: dict[str, CompiledFunction[..., Any]] = {}
         """The compiled Jacobian and Hessian."""
         self._budget = RecordingBudget()
+        self._replace_cache()
+        for quick in self._quick_calls.values():
+            quick.hits = quick.skips = quick.skipped = 0
+            quick.is_paused = False
+
+    def _replace_cache(self) -> None:
+        """Drop all recordings."""
+        # Recordings that other threads still add to the old object are dropped with it.
         self._cache = VariantCache(self._f)
+        for quick in self._quick_calls.values():
+            quick.set_entries((), None)
+
+    def _refresh_quick_calls(self) -> None:
+        """Let the extension module answer the calls that it can answer with what has been compiled."""
+        cache = self._cache
+        entries = [entry for kinds in tuple(cache.quick.values()) for entry in tuple(kinds)]
+        for gradient, quick in self._quick_calls.items():
+            made = [entry.make_native_entry(gradient=gradient) for entry in entries]
+            usable = tuple([entry for entry in made if entry is not None])
+            watches = cache.outside_state.describe_watches() if usable else None
+            if cache is self._cache:
+                quick.set_entries(usable, watches)
+
+    def _begin_to_skip(self, f: Callable[..., Any]) -> None:
+        """Let the next calls run the function itself: gradients in C where possible, everything else in Python."""
+        if f is self._differentiated and self._quick_calls:
+            self._quick_calls[True].skips = self._budget.skips
+            self._budget.skips = 0
+        self._pause_quick_calls()
+
+    def _pause_quick_calls(self) -> None:
+        """Let all calls go to Python as long as recordings are skipped there."""
+        for quick in self._quick_calls.values():
+            quick.is_paused = self._budget.skips > 0
 
     @overload
     def __get__(self, thing: None, owner: type) -> CompiledFunction[P, Result]: ...
@@ -479,7 +594,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if builtin is not None and (entry.spread is float or type(args[0]) is entry.spread):
                 numbers = builtin(*(args if entry.spread is float else args[0]))
                 if type(numbers) is float or type(numbers) is tuple:
-                    recent.hits += 1
+                    recent.count_hit()
                     return entry.restore(numbers) if asks_gradient else numbers  # type: ignore[misc]
         return self._parse_and_ask(entries, args, query)
 
@@ -498,12 +613,21 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             numbers = entry.tree.ask(query, inputs)
             if type(numbers) is FailedWalk:
                 return numbers
+            self._note_compiled_gradient(entry.tree.recent)
             return entry.restore(numbers)
         return NO_WALK
 
+    def _note_compiled_gradient(self, variant: RecordedVariant | None) -> None:
+        """Hand the gradient of a variant over to the extension module once it is compiled."""
+        is_new = bool(self._quick_calls) and variant is not None and True not in variant.programs
+        if is_new and variant is not None and variant.find_program(gradient=True) is not None:
+            self._refresh_quick_calls()
+
     def _skip_recordings(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function itself, without looking for a recording."""
-        self._budget.skips -= 1
+        self._budget.skips = max(self._budget.skips - 1, 0)
+        if not self._budget.skips:
+            self._pause_quick_calls()
         self._fallbacks[UNPROFITABLE] += 1
         return self._call_plainly(f, args, kwargs)
 
@@ -587,14 +711,15 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
 
         answers = answer_batch(self, table, ask, gradient=True, threads=threads)
         assert answers.grads is not None
-        columns = dict(zip(join_arguments(args, {}), table.make_columns(answers.grads), strict=True))
-        grads = [columns[place] for place in places]
+        positions = list(join_arguments(args, {}))
+        grads = [table.make_columns(answers.grads, positions.index(place)) for place in places]
         return answers.values, grads[0] if single else tuple(grads)
 
     def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
         """Return the replay that answered the last call with arguments like these, if it is native code."""
         cache = self._cache
-        if self._budget.skips or is_disturbed(cache):
+        skips = self._budget.skips or any(quick.skips for quick in self._quick_calls.values())
+        if skips or is_disturbed(cache):
             return None
         for entry in cache.quick.get(len(args), ()):
             if entry.parse(*args) is not None:
@@ -603,14 +728,56 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return recent.replay if usable else None  # type: ignore[union-attr,return-value]
         return None
 
+    def to_c(self, *, name: str | None = None) -> str:
+        """Return C99 with all branches recorded so far: NAME(x, grad), and NAME_status(x), 0 where one is valid.
+
+        The numbers of `x` and `grad` are those of the arguments, in order. Where the function takes a branch that was
+        not recorded, results are NaN, and the status is the number of that branch in the list at the top.
+
+        >>> f = compile(lambda x: x * x if x > 0.0 else -x)
+        >>> f(2.0), "double f(const double *" in f.to_c(name="f")
+        (4.0, True)
+        """
+        return self._write_branches("c", name)
+
+    def to_js(self, *, name: str | None = None) -> str:
+        """Return JavaScript with all branches recorded so far: NAME(inputs), and NAMEStatus(inputs)."""
+        return self._write_branches("js", name)
+
+    def to_python(self, *, name: str | None = None) -> str:
+        """Return plain Python with all branches recorded so far: NAME(...), and NAME_status(...).
+
+        >>> f = compile(lambda x: x * x if x > 0.0 else -x)
+        >>> namespace = {}
+        >>> f(2.0), exec(f.to_python(name="f"), namespace)
+        (4.0, None)
+        >>> namespace["f"](3.0)
+        (9.0, {'x': 6.0})
+        """
+        return self._write_branches("python", name)
+
+    def _write_branches(self, language: str, name: str | None) -> str:
+        with self._lock:
+            roots = [tree.root for tree in self._cache.trees.values() if tree.root is not None]
+        if len(roots) != 1:
+            kinds = count_with_noun(len(roots), "kind")
+            raise OperandError(
+                f"{function_name(self._f)} was recorded for {kinds} of arguments; code is written for one: compile it "
+                "anew, and call it once for each branch that the code shall have"
+            )
+        return codegen.write_branches(list_recordings(roots[0]), language, name)
+
     @property
     def info(self) -> CompileInfo:
         """The recordings, how often each was replayed, where branches flipped, and why the function itself ran."""
         with self._lock:
             recorded = [variant for tree in self._cache.trees.values() for variant in tree.variants]
             variants = [variant.summarize() for variant in sorted(recorded, key=lambda variant: variant.number)]
-            reasons = tuple(self._fallbacks.most_common())
-        return CompileInfo(function_name(self._f), self._calls, self._records, tuple(variants), reasons)
+            skipped = sum(quick.skipped for quick in self._quick_calls.values())
+            fallbacks = self._fallbacks + Counter({UNPROFITABLE: skipped} if skipped else {})
+            reasons = tuple(fallbacks.most_common())
+        calls = self._calls + skipped + sum(quick.hits for quick in self._quick_calls.values())
+        return CompileInfo(function_name(self._f), calls, self._records, tuple(variants), reasons)
 
     def _answer_call(
         self,
@@ -633,6 +800,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         hits = self._count_hits()
         if self._limit is None and not self._budget.allows(self._records, hits):
             self._budget.note_miss(hits)
+            self._begin_to_skip(f)
             self._fallbacks[UNPROFITABLE] += 1
             return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
         return self._record_call(args, kwargs, f, query, key, call, cache, answer)
@@ -650,8 +818,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if errors_are_visible():
             return "np.errstate or np.seterr makes numbers raise or call a function"
         if self._cache.outside_state.changed():
-            # Recordings that other threads still add to the old object are dropped with it.
-            self._cache = VariantCache(self._f)
+            self._replace_cache()
         cache = self._cache
         return (
             cache.direct
@@ -686,7 +853,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             cache.outside_state.follow(*call.named)
         if cache.outside_state.opaque is not None:
             return self._call_function(f, args, kwargs, cache.outside_state.opaque)
-        recording = self._try_recording(args, kwargs, cache)
+        # What is printed cannot be undone.
+        is_first = not cache.outside_state.prints and key not in cache.long_calls
+        recording = self._try_recording(args, kwargs, cache, MAX_FIRST_ROWS if is_first else None)
+        if isinstance(recording, LongTraceError):
+            cache.long_calls.add(key)
+            return self._answer_long_call(args, kwargs, f, query, key, call, cache, walk)
         if not isinstance(recording, CertifiedRecording):
             return self._call_after_failure(recording, f, args, kwargs)
         with self._lock:
@@ -705,12 +877,34 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._budget.spent += time.thread_time() - began
         return f(*args, **kwargs) if type(answer) is Flip else answer
 
+    def _answer_long_call(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        f: Callable[..., Any],
+        query: Query,
+        key: Any,
+        call: CallSignature,
+        cache: VariantCache,
+        walk: FailedWalk,
+    ) -> Any:
+        """Answer the first call of a long function at the speed of a gradient; if that fails, record it after all."""
+        try:
+            answer = run_eagerly(f, args, kwargs) if f is self._f else f(*args, **kwargs)
+        except Exception:
+            self._undo_changes(cache)
+            return self._record_call(args, kwargs, f, query, key, call, cache, walk)
+        if f is self._f and self._undo_changes(cache):
+            return self._call_function(f, args, kwargs, CHANGES_OUTSIDE)
+        self._fallbacks[LONG_FUNCTION] += 1
+        return answer
+
     def _try_recording(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], cache: VariantCache
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], cache: VariantCache, max_rows: int | None
     ) -> CertifiedRecording | BaseException:
         """Return a recording of the function, or the error that prevented it; then its effects were undone."""
         try:
-            recording = certify(self._f, args, kwargs)
+            recording = certify(self._f, args, kwargs, max_rows=max_rows)
         except BaseException as error:
             self._undo_changes(cache)
             if isinstance(error, KeyboardInterrupt):
@@ -759,6 +953,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 if not kwargs and not CHOSEN_CONVENTIONS.active_blocks():
                     self._add_quick_entry(cache, tree, args)
             tree.add(variant, walk)
+            self._refresh_quick_calls()
 
     def _add_quick_entry(self, cache: VariantCache, tree: VariantTree, args: tuple[Any, ...]) -> None:
         parse = write_parser(args)
@@ -766,7 +961,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return
         ranges = self._argument_ranges(args, {})
         restore = None if ranges is None else write_restorer(ranges[0], single=ranges[1])
-        entry = QuickEntry(tree, parse, restore, find_spread(args))
+        arguments = describe_call(args)
+        gradient = None if arguments is None or ranges is None else arguments.describe_gradient(*ranges)
+        entry = QuickEntry(tree, parse, restore, find_spread(args), arguments, gradient)
         cache.quick[len(args)] = [entry, *cache.quick.get(len(args), ())]
 
     def _warn_of_interpreter(self, reason: str) -> None:
@@ -834,6 +1031,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         return parts, single
 
 
+call_slowly: Callable[..., Any] = CompiledFunction.__call__
+HAS_QUICK_CALLS = RECORDER is not None and ERROR_SETTINGS is not None
+"""Whether the extension module answers calls where it can."""
+if HAS_QUICK_CALLS:
+    # Python finds what to call in the slot of the object, so that no function of Python runs.
+    CompiledFunction.__call__ = CompiledFunction.__dict__["_quick_value"]  # type: ignore[method-assign]
+
+
 def make_value_and_jacobian(
     f: Callable[..., Any], argnums: Argnums | None, *, argnames: Argnames | None
 ) -> Callable[..., Any]:
@@ -868,6 +1073,34 @@ def find_spread(args: tuple[Any, ...]) -> type | None:
     only: Any = args[0] if len(args) == 1 else None
     is_row = type(only) in (list, tuple) and all(type(number) is float for number in only)
     return type(only) if is_row else None
+
+
+def list_recordings(root: RecordedVariant) -> list[codegen.language_base.FunctionRecording]:
+    """Return the recordings of a tree, each after the one that leads to it; raise unless each returns a real number."""
+    variants = [root]
+    for variant in variants:
+        variants += variant.siblings.values()
+    numbers = {id(variant): number for number, variant in enumerate(variants, 1)}
+    return [
+        codegen.language_base.FunctionRecording(
+            *_find_number(variant),
+            variant.recording.checks,
+            {check + 1: numbers[id(other)] for check, other in variant.siblings.items() if check is not None},
+        )
+        for variant in variants
+    ]
+
+
+def _find_number(variant: RecordedVariant) -> tuple[CircuitGraph, int | float]:
+    """Return the circuit of a variant, and the node or the constant that is its result, a real number."""
+    recording = variant.recording
+    circuit = recording.circuit
+    if circuit is not None and recording.tree.kind is LEAF:
+        if variant.is_real:
+            return circuit, int(circuit.columns.outputs[0])
+        if not recording.moving and isinstance(recording.results[0], float | np.floating):
+            return circuit, float(recording.results[0])
+    raise OperandError("code with branches is written for functions of numbers that return one real number")
 
 
 def signature_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallSignature | str:
@@ -919,6 +1152,15 @@ def errors_are_visible() -> bool:
 
 _harmless_error_settings: list[Any] = [None]
 """NumPy's error handling when it was last known to raise nothing; reading the settings is slow, comparing is not."""
+if HAS_QUICK_CALLS:
+    RECORDER.connect_calls(
+        {
+            "array_class": np.ndarray,
+            "watch_blocks": WATCHES.opened,
+            "convention_blocks": CHOSEN_CONVENTIONS.opened,
+            "harmless_settings": _harmless_error_settings,
+        }
+    )
 
 
 def explain_recording(cache: VariantCache, key: object, walk: FailedWalk, inputs: Sequence[Any]) -> str:
@@ -959,6 +1201,8 @@ def _format_place(place: Place | None) -> str:
     return "an unknown line" if place is None else f"{basename(place.file)}:{place.line}"
 
 
+BLOCK_ROWS = 4096
+"""Rows of a table that are filled at a time."""
 MAX_ROUNDS = 64
 """Maximum number of recordings that run on the rows of a batch; the rows that are left are answered one by one."""
 
@@ -985,18 +1229,22 @@ class PointTable:
             raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
         self.count = lengths.pop()
         self.numbers = np.empty((self.count, len(columns)))
-        for k, column in enumerate(columns):
-            self.numbers[:, k] = column
+        # In blocks, because each pass over a large table would read and write all of it.
+        for start in range(0, self.count, BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            for k, column in enumerate(columns):
+                self.numbers[block, k] = column[block] if column.ndim else column
 
     def row_arguments(self, row: int) -> tuple[Any, ...]:
         """Return the arguments of one call."""
         arguments: tuple[Any, ...] = unflatten(self._tree, self.numbers[row].tolist())
         return arguments
 
-    def make_columns(self, table: NDArray[Any]) -> tuple[Any, ...]:
-        """Return a table of a number per input as arguments with a vector in place of each number."""
-        columns: tuple[Any, ...] = unflatten(self._tree, [np.ascontiguousarray(column) for column in table.T])
-        return columns
+    def make_columns(self, table: NDArray[Any], position: int) -> Any:
+        """Return the part of a table of a number per input that belongs to an argument: vectors in its structure."""
+        numbers: tuple[Any, ...] = unflatten(self._tree, list(range(table.shape[1])))
+        places, tree = flatten(numbers[position])
+        return unflatten(tree, [np.ascontiguousarray(table[:, place]) for place in places])
 
 
 def _read_column(leaf: object) -> NDArray[np.float64]:
@@ -1020,13 +1268,17 @@ class RowAnswers:
 
     def fill_rows(self, replay: NativeReplay, points: NDArray[np.float64], threads: int | None) -> None:
         """Fill in the rows that are left and at which every check of a replay holds."""
-        batch = replay.run_rows(points[self.left], gradient=self.grads is not None, threads=threads)
+        # A range of rows is not copied.
+        is_range = self.left[-1] - self.left[0] == len(self.left) - 1
+        where = slice(int(self.left[0]), int(self.left[-1]) + 1) if is_range else self.left
+        batch = replay.run_rows(points[where], gradient=self.grads is not None, threads=threads)
         if batch is None:
             return
-        rows = self.left[batch.holds]
-        self.values[rows] = batch.values[batch.holds]
+        holds = slice(None) if batch.holds.all() else batch.holds
+        rows = where if isinstance(holds, slice) else self.left[holds]
+        self.values[rows] = batch.values[holds]
         if self.grads is not None and batch.grads is not None:
-            self.grads[rows] = batch.grads[batch.holds]
+            self.grads[rows] = batch.grads[holds]
         self.left = self.left[~batch.holds]
 
     def fill_row(self, row: int, value: Any, grads: Sequence[Any]) -> None:

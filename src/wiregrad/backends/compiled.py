@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -21,7 +21,6 @@ from wiregrad.backends import interpreter
 from wiregrad.backends.native import batch, builtin_calls, jit, tiers
 from wiregrad.backends.native.builtin_calls import NumberSequence
 from wiregrad.backends.native.tiers import NativeProgram, build_program
-from wiregrad.backends.native_arrays.array_program import ArrayEngine, ArrayProgramFacts, has_arrays
 from wiregrad.dtypes import WireType, count_with_noun, to_python_number
 from wiregrad.errors import (
     BranchError,
@@ -34,7 +33,14 @@ from wiregrad.errors import (
     short_repr,
 )
 from wiregrad.ir import CircuitGraph, certificates, join_first_names, verify
+from wiregrad.lazy import load_module_lazily
 from wiregrad.passes import gradient_circuit, prune
+
+if TYPE_CHECKING:
+    from wiregrad.backends.native_arrays import array_program
+else:
+    # Circuits of scalars do not need it.
+    array_program = load_module_lazily("wiregrad.backends.native_arrays.array_program")
 
 ORDINARY_NUMBER_TYPES = frozenset([float, int, np.float64, np.float32, np.int64, np.int32])
 """Number types that are converted to float without further checks."""
@@ -93,7 +99,7 @@ class EngineBuilder:
         """Why there is no native code; empty if there is."""
         self.engines: list[CircuitEngine] = []
         """The engines built so far."""
-        self._array_engines: list[ArrayEngine] = []
+        self._array_engines: list[array_program.ArrayEngine] = []
         self._lane_programs: dict[bool, NativeProgram | None] = {}
 
     def build_engine(self, circuit: CircuitGraph, gradient: int | None) -> CircuitEngine:
@@ -103,7 +109,7 @@ class EngineBuilder:
         if program is not None:
             engine = builtin_calls.NativeEngine(program, circuit.inputs, circuit.outputs, self.make_checks(circuit))
             tiers.promote_when_hot(engine)
-        elif has_arrays(circuit):
+        elif circuit.columns.has_arrays():
             engine = self._build_array_engine(circuit, gradient) or engine
         self.engines.append(engine)
         return engine
@@ -115,7 +121,8 @@ class EngineBuilder:
             self.reason = ""
             return None
         try:
-            engine = ArrayEngine(circuit, gradient=gradient is not None, fallback=InterpreterEngine(circuit))
+            fallback = InterpreterEngine(circuit)
+            engine = array_program.ArrayEngine(circuit, gradient=gradient is not None, fallback=fallback)
         except NotNativeError as error:
             self.reason = str(error)
             return None
@@ -123,7 +130,7 @@ class EngineBuilder:
         self._array_engines.append(engine)
         return engine
 
-    def list_array_programs(self) -> list[ArrayProgramFacts]:
+    def list_array_programs(self) -> list[array_program.ArrayProgramFacts]:
         """Return the facts of the array programs built so far."""
         return [engine.facts for engine in self._array_engines]
 
@@ -192,9 +199,11 @@ class CallHandler:
 
     def bind_point(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any]:
         """Return a value for every input; raise `InputError` if one is missing, unknown or not a number."""
-        arrays = self.engine.bind_arrays(vector, inputs) if isinstance(self.engine, ArrayEngine) else None
-        if arrays is not None:
-            return arrays
+        is_scalar = isinstance(self.engine, InterpreterEngine | builtin_calls.NativeEngine)
+        if not is_scalar and isinstance(self.engine, array_program.ArrayEngine):
+            arrays = self.engine.bind_arrays(vector, inputs)
+            if arrays is not None:
+                return arrays
         numbers = self._bind_ordinary_numbers(vector, inputs) if self._reals else None
         return interpreter.bind_inputs(self._circuit, vector, inputs) if numbers is None else numbers
 
@@ -558,7 +567,7 @@ class Compiled:
         """Return the function that users call: a builtin if there is native code."""
         complete: Callable[..., Any] = getattr(answers, kind)
         try:
-            if isinstance(answers.engine, ArrayEngine):
+            if isinstance(answers.engine, array_program.ArrayEngine):
                 return answers.engine.make_builtin(kind, complete)
             if not isinstance(answers.engine, builtin_calls.NativeEngine) or not answers.real:
                 return complete
@@ -661,7 +670,7 @@ def _check_threads(threads: object) -> None:
 def _choose_dtype(circuit: CircuitGraph, dtype: DTypeLike | None) -> np.dtype[Any]:
     """Return the float type to compute in: the requested one, else that of the circuit."""
     if dtype is None:
-        kinds = {circuit.columns.type_table[k].dtype for k in np.unique(circuit.columns.types).tolist()}
+        kinds = {kind.dtype for kind in circuit.columns.list_used_types()}
         reals = [kind for kind in kinds if kind.kind == "f"]
         return reals[0] if len(reals) == 1 else np.dtype(np.float64)
     try:

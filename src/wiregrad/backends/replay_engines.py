@@ -9,19 +9,23 @@ tried first; it is used if, at the point of the recording, it decides every bran
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends import interpreter
-from wiregrad.errors import NotNativeError
+from wiregrad.errors import NotNativeError, WiregradError
 from wiregrad.frontends.recording.session import make_distinct
+from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.value import settle_gradient
 from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_result
 from wiregrad.ir import CircuitGraph
 from wiregrad.lazy import load_module_lazily
-from wiregrad.passes import drop_gradient_stops, sweep_backward
+from wiregrad.ops import Elementwise
+from wiregrad.passes import drop_gradient_stops, expand, gradient_circuit, sweep_backward
 from wiregrad.passes.differentiation import SilentWatcher
 
 if TYPE_CHECKING:
@@ -185,14 +189,57 @@ class NativeReplay:
     def gradient_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to a tuple of the result and its gradient, once it is compiled."""
         code = self._pulled
-        return None if isinstance(code, InterpreterReplay | _TypedBuiltin) else code
+        return None if isinstance(code, InterpreterReplay | _TypedBuiltin | _CheckedBuiltin) else code
+
+    def make_program(self, *, gradient: bool) -> Any:
+        """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
+        builtin = self.gradient_builtin() if gradient else self.single_result_builtin()
+        return None if builtin is None else RECORDER.ReplayProgram(builtin_calls.find_replay_fields(builtin), builtin)
 
 
 def _compile_gradient(recording: CertifiedRecording, *, numpy_numbers: bool) -> Callable[..., Any] | InterpreterReplay:
     try:
         return _compile_replay(recording, gradient=True, numpy_numbers=numpy_numbers)[0]
     except NotNativeError as error:
-        return InterpreterReplay(recording, str(error))
+        stopped = _compile_stopped_gradient(recording, numpy_numbers=numpy_numbers)
+        return InterpreterReplay(recording, str(error)) if stopped is None else stopped
+
+
+def _compile_stopped_gradient(recording: CertifiedRecording, *, numpy_numbers: bool) -> Callable[..., Any] | None:
+    """Return the gradient of a circuit with `stop_gradient`, which native code cannot differentiate by itself.
+
+    The circuit of the gradient needs the stopped nodes as values only, so it can be compiled. None if it cannot.
+    """
+    circuit = recording.circuit
+    assert circuit is not None
+    try:
+        backward = drop_gradient_stops(gradient_circuit(circuit.with_output(circuit.outputs[0])))
+        count = 1 + len(circuit.inputs)
+        if backward.inputs != circuit.inputs or len(backward.outputs) != count:
+            return None
+        program = tiers.build_program(backward, None)
+        if program.initial.dtype != np.float64 or _find_result_types(circuit, recording, gradient=True) is not None:
+            return None
+        made = builtin_calls.make_replay_builtin(program, count, b"", gradient=False, numpy_numbers=numpy_numbers)
+        if not recording.expected:
+            return made
+        checks = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)[0]
+    except WiregradError:
+        return None
+    return _CheckedBuiltin(checks, made)
+
+
+class _CheckedBuiltin:
+    """A builtin without checks, and the one that makes them."""
+
+    def __init__(self, checks: Callable[..., Any], made: Callable[..., Any]) -> None:
+        self._checks = checks
+        self._made = made
+
+    def __call__(self, *inputs: object) -> Any:
+        """Return the results, or what the checks return where one fails."""
+        results = self._checks(*inputs)
+        return results if type(results) is int or results is None else self._made(*inputs)
 
 
 def _compile_replay(
@@ -333,6 +380,110 @@ class ArrayReplay:
             return InterpreterReplay(self._recording, str(error))
 
 
+MAX_EXPANDED_ANYWAY = 2_000
+"""Up to this many scalar nodes a circuit on arrays is expanded: a call of an array program costs as much."""
+MAX_EXPANDED_SHARE = 8
+"""Scalar nodes per node on arrays up to which expanding pays; one instruction on an array costs as much."""
+MAX_EXPANDED_NODES = 400_000
+
+
+class ExpandedReplay:
+    """A replay in machine code for circuits on small arrays: each number is a node of its own."""
+
+    reason = ""
+
+    def __init__(self, recording: CertifiedRecording) -> None:
+        circuit = recording.circuit
+        assert circuit is not None
+        self._input_shapes = [circuit.type_of(node).shape for node in circuit.input_indices()]
+        results = circuit.columns.outputs.tolist()[: len(recording.moving)]
+        self._result_shapes = [circuit.type_of(node).shape for node in results]
+        self._inner = NativeReplay(_expand_recording(recording, self._result_shapes))
+        self.tier = self._inner.tier
+
+    def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results."""
+        results = self._inner.compute_results(_flatten_numbers(inputs))
+        return results if isinstance(results, Flip) else _group_numbers(results, self._result_shapes)
+
+    def compute_gradient(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the first result, followed by its gradient by every input."""
+        numbers = self._inner.compute_gradient(_flatten_numbers(inputs))
+        if isinstance(numbers, Flip):
+            return numbers
+        return [numbers[0], *_group_numbers(numbers[1:], self._input_shapes)]
+
+    def make_program(self, *, gradient: bool) -> Any:
+        """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
+        return self._inner.make_program(gradient=gradient)
+
+
+def _flatten_numbers(inputs: Sequence[Any]) -> list[float]:
+    numbers: list[float] = []
+    for x in inputs:
+        if type(x) is np.ndarray:
+            numbers += x.ravel().tolist()
+        else:
+            numbers.append(float(x))
+    return numbers
+
+
+def _group_numbers(numbers: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+    """Return numbers as scalars and arrays of these shapes."""
+    grouped: list[Any] = []
+    start = 0
+    for shape in shapes:
+        stop = start + prod(shape)
+        grouped.append(np.array(numbers[start:stop]).reshape(shape) if shape else numbers[start])
+        start = stop
+    return grouped
+
+
+def _expand_recording(recording: CertifiedRecording, shapes: Sequence[tuple[int, ...]]) -> CertifiedRecording:
+    """Return a recording with one node per number; raises if there is none, or if it would not pay."""
+    circuit = recording.circuit
+    assert circuit is not None
+    if not is_worth_expanding(circuit):
+        raise NotNativeError("its arrays are too large to be expanded")
+    try:
+        expanded = expand(circuit)
+    except WiregradError as error:
+        raise NotNativeError(str(error)) from None
+    in_python = [flag for flag, shape in zip(recording.in_python, shapes, strict=True) for _ in range(prod(shape))]
+    expected = [number for value in recording.expected for number in np.ravel(value)]
+    if len(expanded.outputs) != len(in_python) + len(expected):
+        raise NotNativeError("an output of the expanded circuit is missing")
+    return replace(
+        recording,
+        circuit=expanded,
+        moving=tuple(range(len(in_python))),
+        in_python=tuple(in_python),
+        expected=tuple(expected),
+    )
+
+
+def is_worth_expanding(circuit: CircuitGraph) -> bool:
+    """Return whether a circuit on arrays is faster with one node per number, by an estimate of their number.
+
+    >>> from wiregrad.ir import parse_text
+    >>> is_worth_expanding(parse_text("input x: float64[3]\\ny = exp x\\noutput y"))
+    True
+    >>> is_worth_expanding(parse_text("input x: float64[3000]\\ny = exp x\\noutput y"))
+    False
+    """
+    sizes = [prod(kind.shape) for kind in circuit.columns.type_table]
+    most = 0
+    for row in circuit.rows():
+        size = sizes[circuit.columns.types[row.node]]
+        if not isinstance(row.op, Elementwise):
+            # A sum has a node per number that it adds; a product has as many for each of its rows.
+            size = max([size, *(sizes[circuit.columns.types[source]] for source in row.sources)])
+        most += size
+        if most > MAX_EXPANDED_NODES:
+            return False
+    return most <= max(MAX_EXPANDED_ANYWAY, MAX_EXPANDED_SHARE * len(circuit))
+
+
 class ConstantReplay:
     """The replay of a recording in which nothing depends on the inputs."""
 
@@ -363,8 +514,9 @@ def make_replay(recording: CertifiedRecording, *, numpy_numbers: bool = False) -
     ):
         return None
     try:
-        if array_program.has_arrays(recording.circuit):
-            native: ArrayReplay | NativeReplay = ArrayReplay(recording)
+        native: ArrayReplay | ExpandedReplay | NativeReplay | None = None
+        if recording.circuit.columns.has_arrays():
+            native = _try_expanding(recording, inputs) or ArrayReplay(recording)
         else:
             native = NativeReplay(recording, numpy_numbers=numpy_numbers)
     except NotNativeError as error:
@@ -374,6 +526,15 @@ def make_replay(recording: CertifiedRecording, *, numpy_numbers: bool = False) -
         interpreted.reason = "a branch depends on the last bit of a function that native code rounds differently"
         return interpreted
     return native
+
+
+def _try_expanding(recording: CertifiedRecording, inputs: Sequence[Any]) -> ExpandedReplay | None:
+    """Return a replay with one node per number if it pays, and if it decides every branch as NumPy did."""
+    try:
+        expanded = ExpandedReplay(recording)
+    except NotNativeError:
+        return None
+    return None if isinstance(expanded.compute_results(inputs), Flip) else expanded
 
 
 def _have_same_bits(one: object, two: object) -> bool:

@@ -21,6 +21,7 @@ from wiregrad import __version__, settings
 from wiregrad.api import circuit
 from wiregrad.cli.command_base import ANSWER_SCHEMA, json_option, no_color_option, print_answer
 from wiregrad.cli.targets import encode_lines, write_output
+from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import NotNativeError, SettingError
 from wiregrad.inspect.report import Report
 from wiregrad.lazy import load_module_lazily
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     from importlib import metadata
 
     from wiregrad.backends import compiled
-    from wiregrad.backends.native import batch, jit, tiers, vector_math
+    from wiregrad.backends.native import batch, code_cache, jit, tiers, vector_math
     from wiregrad.cli import bench
     from wiregrad.frontends.recording import tape
 else:
     metadata = load_module_lazily("importlib.metadata")
     compiled = load_module_lazily("wiregrad.backends.compiled")
     batch = load_module_lazily("wiregrad.backends.native.batch")
+    code_cache = load_module_lazily("wiregrad.backends.native.code_cache")
     jit = load_module_lazily("wiregrad.backends.native.jit")
     tiers = load_module_lazily("wiregrad.backends.native.tiers")
     vector_math = load_module_lazily("wiregrad.backends.native.vector_math")
@@ -122,9 +124,13 @@ def bench_command(size: str, parts: tuple[str, ...], outputs: tuple[str, ...], d
     "doctor",
     short_help="Say what this machine has for native code, and what is missing.",
     context_settings={"help_option_names": ["-h", "--help"]},
-    params=[json_option(), no_color_option()],
+    params=[
+        click.Option(["--clear-cache"], is_flag=True, help="Remove the compiled code of earlier processes first."),
+        json_option(),
+        no_color_option(),
+    ],
 )
-def doctor_command(document: bool) -> None:
+def doctor_command(clear_cache: bool, document: bool) -> None:
     """Say what this machine has for native code, and what is missing.
 
     Everything is tried: memory is made executable, and a circuit compiled and compared. Without native code the
@@ -133,6 +139,8 @@ def doctor_command(document: bool) -> None:
     \b
     Example: wiregrad doctor
     """
+    if clear_cache:
+        _clear_cache()
     print_answer("doctor", examine_machine(), document, has_problem=False)
 
 
@@ -192,6 +200,7 @@ def examine_machine() -> MachineHealth:
         _check_vector_math(),
         _check_switch(),
         native,
+        _check_cache(),
     )
     stencils = (tiers.STENCIL_TIER,) if jit.supports_stencils() else ()
     backends = (*stencils, tiers.LLVM_TIER, compiled.INTERPRETER_TIER) if native.ok else (compiled.INTERPRETER_TIER,)
@@ -267,6 +276,33 @@ def _check_switch() -> MachineFinding:
             jit.NATIVE_SWITCH, value, ok=False, remedy=f"native code is switched off: unset {jit.NATIVE_SWITCH}"
         )
     return MachineFinding(jit.NATIVE_SWITCH, value or "not set")
+
+
+def _check_cache() -> MachineFinding:
+    """Say where compiled code is kept for later processes, and how much of it there is."""
+    name = "cache"
+    if not jit.links_own_code():
+        return MachineFinding(name, f"none: compiled code cannot be kept on {_system_name()}")
+    cache = code_cache.open_cache()
+    if cache is None:
+        return MachineFinding(name, f"off, by {settings.CACHE_VARIABLE} or because there is no home folder")
+    contents = cache.measure_contents()
+    size = f"{count_with_noun(contents.entries, 'file')}, {contents.size / 1e6:.1f} MB"
+    found = f"{cache.folder} ({size})"
+    if cache.problem:
+        remedy = f"code is compiled anew in every process; {settings.CACHE_VARIABLE} can name another folder"
+        return MachineFinding(name, f"{found}, not used: {cache.problem}", ok=False, remedy=remedy)
+    return MachineFinding(name, found)
+
+
+def _clear_cache() -> None:
+    """Remove the entries of the cache."""
+    cache = code_cache.open_cache()
+    if cache is not None:
+        try:
+            cache.clear_entries()
+        except OSError as error:
+            raise click.ClickException(f"the cache {cache.folder} cannot be cleared: {error}") from None
 
 
 def _check_native_code() -> MachineFinding:

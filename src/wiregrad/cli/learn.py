@@ -317,11 +317,16 @@ def _export_pages(folder: str, paths: Sequence[str], key: bytes | None, title: s
     texts = [path for path in paths if path.endswith(LESSON_ENDING)]
     sets = [questions for path in paths if path not in texts for questions in read_question_file(path)]
     if not paths:
-        sets = [QuestionSet(name, preset.formula) for name, preset in PRESETS.items() if name in EXPORTED_PRESETS]
+        sets = [
+            QuestionSet(name.capitalize(), preset.formula)
+            for name, preset in PRESETS.items()
+            if name in EXPORTED_PRESETS
+        ]
     pages = build_pages(sets, key=key)
     if texts or not paths:
         course = _read_lessons(texts)
-        pages.insert(0, SitePage("lessons.html", lessons.PAGE_TITLE, lessons.render_course(course)))
+        about = f"{len(course)} lesson{'s' * (len(course) != 1)}"
+        pages.insert(0, SitePage("lessons.html", lessons.PAGE_TITLE, lessons.render_course(course), about))
     for path in export_site(folder, pages, title):
         click.echo(path)
 

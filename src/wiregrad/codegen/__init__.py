@@ -2,23 +2,24 @@
 
 Read `listing` first: it turns a circuit into lines without a language, forward and backward. `op_forms` says what one
 line computes (a *form*: ops applied to slots and constants) and lowers forms to C expressions. `language` holds what
-all languages share, also how a listing checks the branches of a traced function; `python`, `numpy`, `javascript` and
-`c_and_cuda` each write one file. Arrays in C take one more step: `element_statements` turns lines into statements on
+all languages share, also how a listing checks the branches of a traced function; `python_and_numpy`, `javascript`
+and `c_and_cuda` write files. Arrays in C take one more step: `element_statements` turns lines into statements on
 elements, which `c_and_cuda` writes as loops.
 
-Other rooms call `write_listing`. The native backend also uses the forms of `op_forms`. A language is loaded when it is
-first asked for.
+Other rooms call `write_listing`, and `write_branches` for a function that was recorded along several branches. The
+native backend also uses the forms of `op_forms`. A language is loaded when it is first asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from wiregrad.errors import OperandError, short_repr
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
-    from wiregrad.codegen import c_and_cuda, javascript, listing, numpy, python
+    from wiregrad.codegen import c_and_cuda, javascript, listing, python_and_numpy
     from wiregrad.codegen import language as language_base
     from wiregrad.ir import CircuitGraph
 else:
@@ -26,13 +27,12 @@ else:
     javascript = load_module_lazily("wiregrad.codegen.javascript")
     language_base = load_module_lazily("wiregrad.codegen.language")
     listing = load_module_lazily("wiregrad.codegen.listing")
-    numpy = load_module_lazily("wiregrad.codegen.numpy")
-    python = load_module_lazily("wiregrad.codegen.python")
+    python_and_numpy = load_module_lazily("wiregrad.codegen.python_and_numpy")
 
 
 LANGUAGE_MODULES = {
-    "python": python,
-    "numpy": numpy,
+    "python": python_and_numpy,
+    "numpy": python_and_numpy,
     "c": c_and_cuda,
     "js": javascript,
     "cuda": c_and_cuda,
@@ -51,6 +51,14 @@ def write_listing(
     lines = listing.build_listing(circuit.unchecked(), function)
     name = _usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(LANGUAGE_MODULES[language], f"to_{language}")(lines, name, **options)
+    return text
+
+
+def write_branches(recordings: Sequence[language_base.FunctionRecording], language: str, name: str | None) -> str:
+    """Return all recordings of a function that returns a number as one listing, in Python, C or JavaScript."""
+    tree = language_base.build_branch_tree(recordings)
+    name = _usual_name("value_and_grad", language) if name is None else _check_function_name(name)
+    text: str = getattr(LANGUAGE_MODULES[language], f"write_branches_in_{language}")(tree, name)
     return text
 
 

@@ -19,6 +19,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -42,6 +43,9 @@ from wiregrad.codegen.element_statements import (
 )
 from wiregrad.codegen.language import (
     BRANCH_RESULT_TEXT,
+    SELECT_TEXT,
+    STATUS_TEXT,
+    BranchTree,
     ExpressionText,
     FunctionSpelling,
     Identifiers,
@@ -646,6 +650,81 @@ def to_c(
     ]
     tests = [] if test is None else [_write_self_test(body, *test)]
     return "\n\n".join(["\n".join(head), *define_with_guard(body, ""), *tests]) + "\n"
+
+
+def write_branches_in_c(tree: BranchTree, name: str) -> str:
+    """Return all recordings of a function in C99: one function that answers, and one that gives the status."""
+    language = C_LANGUAGES[choose_real(tree.recordings[0].listing, None)]
+    texts = list[str]()
+    for recording in tree.recordings:
+        own = f"{name}_{recording.number}"
+        choose_real(recording.listing, language.real)
+        if recording.guard is not None:
+            guarded = CFunctions(language, recording.listing, own, recording.guard)
+            texts += write_or_explain(partial(_define_guard, guarded, "static ", False))
+        texts += CFunctions(language, recording.listing, own).define_functions("static ")
+    first = CFunctions(language, tree.recordings[0].listing, name)
+    statuses = tree.describe_statuses(f"results are NaN, and {name}_status gives the number")
+    head = [
+        f"// {tree.write_title(name)}",
+        *first.describe_arguments(),
+        *(f"// {line}" for line in statuses),
+        "#include <math.h>",
+        "#include <stdbool.h>",
+    ]
+    answers = [_write_c_selector(tree, first), _write_c_status(first), _write_c_answer(tree, first)]
+    # Recordings share helpers.
+    return "\n\n".join(["\n".join(head), *dict.fromkeys(texts), *answers]) + "\n"
+
+
+def _write_c_selector(tree: BranchTree, body: CFunctions) -> str:
+    """Return the function that finds the recording that is valid at a point."""
+    lines = ["int recording = 1;"]
+    for recording in tree.recordings:
+        k = recording.number
+        if recording.guard is None:
+            lines += [f"if (recording == {k}) return {k};"]
+            continue
+        following = "".join(f"branch == {check} ? {to} : " for check, to in sorted(recording.next_recordings.items()))
+        lines += [
+            f"if (recording == {k}) {{",
+            f"    const int branch = {body.name}_{k}_branch(x);",
+            f"    if (branch == 0) return {k};",
+            f"    recording = {following}0;",
+            f"    if (recording == 0) return -({recording.first_status} + branch);",
+            "}",
+        ]
+    head = f"// {SELECT_TEXT[:1].upper()}{SELECT_TEXT[1:]}."
+    signature = f"static int {body.name}_select(const {body.language.real} *x) {{"
+    return "\n".join([head, signature, *(f"    {line}" for line in lines), "    return 0;", "}"])
+
+
+def _write_c_status(body: CFunctions) -> str:
+    return "\n".join(
+        [
+            f"// {STATUS_TEXT[:1].upper()}{STATUS_TEXT[1:]}.",
+            f"int {body.name}_status(const {body.language.real} *x) {{",
+            f"    const int recording = {body.name}_select(x);",
+            "    return recording < 0 ? -recording : 0;",
+            "}",
+        ]
+    )
+
+
+def _write_c_answer(tree: BranchTree, body: CFunctions) -> str:
+    """Return the function that answers with the recording that is valid."""
+    arguments = ", ".join([body.argument, *body.results.values()])
+    nan = body.language.not_a_number
+    sizes = count_results(body.listing)
+    lines = [f"switch ({body.name}_select({body.argument})) {{"]
+    lines += [
+        f"    case {recording.number}: return {body.name}_{recording.number}({arguments});"
+        for recording in tree.recordings
+    ]
+    lines += ["    default: break;", "}"]
+    lines += [f"for (int k = 0; k < {sizes[key]}; k++) {result}[k] = {nan};" for key, result in body.results.items()]
+    lines += [f"return {nan};"]
+    return "\n".join([f"{body.function_signature()} {{", *(f"    {line}" for line in lines), "}"])
 
 
 def define_with_guard(body: CFunctions, before: str, arrays: bool = True) -> list[str]:

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from textwrap import indent, wrap
 from typing import ClassVar
 
 from wiregrad.codegen.language import (
     BRANCH_RESULT_TEXT,
+    SELECT_TEXT,
+    STATUS_TEXT,
+    UNRECORDED_MESSAGE,
+    BranchTree,
     FunctionSpelling,
     GuardChecks,
     ListingGuard,
@@ -213,6 +218,72 @@ def to_js(listing: Listing, name: str, guard: ListingGuard | None = None) -> str
         head = ["\n".join([*head, *(f"// {line}" for line in guard.describe_branches("a RangeError is thrown"))])]
         calls |= checks.calls
     return "\n\n".join([*head, *JAVASCRIPT.define_helpers(calls), *texts]) + "\n"
+
+
+def write_branches_in_js(tree: BranchTree, name: str) -> str:
+    """Return all recordings of a function in JavaScript: a function that answers, and one that gives the status."""
+    texts = list[str]()
+    calls = set[str]()
+    for recording in tree.recordings:
+        require_scalars(recording.listing, "JavaScript")
+        own = f"{name}{recording.number}"
+        if recording.guard is not None:
+            checks = write_or_explain(partial(_write_checks, recording.guard, f"{own}Checks"))
+            finder = next(_guard_functions(own, recording.guard)).replace("\nexport function", "\nfunction", 1)
+            texts += [checks.text, finder]
+            calls |= checks.calls
+        writer = ListingWriter(JAVASCRIPT, recording.listing, own)
+        texts.append(_write_function(writer, own, private=True))
+        calls |= writer.calls
+    texts += [_write_selector(tree, name), *_write_answers(tree, name)]
+    statuses = tree.describe_statuses(f"a RangeError is thrown, and {name}Status gives the number")
+    head = "\n".join(f"// {line}" for line in (tree.write_title(name), *statuses))
+    return "\n\n".join([head, *JAVASCRIPT.define_helpers(calls), *texts]) + "\n"
+
+
+def _write_selector(tree: BranchTree, name: str) -> str:
+    """Return the function that finds the recording that is valid at a point."""
+    lines = [f"/** Returns {SELECT_TEXT}. */", f"function {name}Select(inputs) {{", "  let recording = 1;"]
+    for recording in tree.recordings:
+        k = recording.number
+        if recording.guard is None:
+            lines.append(f"  if (recording === {k}) return {k};")
+            continue
+        following = ", ".join(f"{check}: {to}" for check, to in sorted(recording.next_recordings.items()))
+        lines += [
+            f"  if (recording === {k}) {{",
+            f"    const branch = {name}{k}Branch(inputs);",
+            f"    if (branch === 0) return {k};",
+            f"    recording = {{ {following} }}[branch] ?? 0;",
+            f"    if (recording === 0) return -({recording.first_status} + branch);",
+            "  }",
+        ]
+    return "\n".join([*lines, "  return 0;", "}"])
+
+
+def _write_answers(tree: BranchTree, name: str) -> Iterator[str]:
+    """Return the function that gives the status, and the one that answers with the recording that is valid."""
+    yield "\n".join(
+        [
+            f"/** Returns {STATUS_TEXT}. */",
+            f"export function {name}Status(inputs) {{",
+            f"  return Math.max(0, -{name}Select(inputs));",
+            "}",
+        ]
+    )
+    listing = tree.recordings[0].listing
+    inputs = escape_comment(", ".join(listing.inputs), 10_000)
+    names = ", ".join(f"{name}{recording.number}" for recording in tree.recordings)
+    yield "\n".join(
+        [
+            f"/** {_describe_result(listing)} inputs: an object with {inputs or 'nothing'}. */",
+            f"export function {name}(inputs) {{",
+            f"  const recording = {name}Select(inputs);",
+            f'  if (recording < 0) throw new RangeError("{UNRECORDED_MESSAGE}" + -recording);',
+            f"  return [{names}][recording - 1](inputs);",
+            "}",
+        ]
+    )
 
 
 def _write_function(writer: ListingWriter, name: str, *, guarded: bool = False, private: bool = False) -> str:

@@ -41,6 +41,7 @@ from wiregrad.codegen.op_forms import (
 from wiregrad.dtypes import count_with_noun, suggest_stored_dtype
 from wiregrad.errors import NoRuleError, OperandError
 from wiregrad.ir import TABLE, Certificate, CircuitGraph, Place, certificates
+from wiregrad.ir.builder import GraphBuilder
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import (
     ATOM_LEVEL,
@@ -506,6 +507,100 @@ class ListingGuard:
         return "at these inputs the function would take another branch than when it was traced, where "
 
 
+@dataclass(frozen=True)
+class RecordingListing:
+    """One recording of a function: its listing, its checks, and the recording to try where a check fails."""
+
+    number: int
+    """Recordings count from 1; those to try next have larger numbers."""
+    listing: Listing
+    guard: ListingGuard | None
+    """The checks of the recording; None if it has none, and so is valid everywhere."""
+    next_recordings: Mapping[int, int]
+    """By the number of the check that fails first."""
+    first_status: int
+    """The status of a check that fails is its number plus this."""
+
+    def list_unrecorded(self) -> Iterator[tuple[int, str]]:
+        """Return the status and the text of each check after which nothing was recorded."""
+        for branch in () if self.guard is None else self.guard.branches:
+            if branch.number not in self.next_recordings:
+                yield self.first_status + branch.number, branch.text
+
+
+@dataclass(frozen=True)
+class BranchTree:
+    """All recordings of a function as listings."""
+
+    recordings: tuple[RecordingListing, ...]
+
+    def write_title(self, name: str) -> str:
+        """Return the first line of a file."""
+        count = count_with_noun(len(self.recordings), "recording")
+        return f"Value and gradient of {escape_comment(name)}, written by wiregrad from {count}."
+
+    def describe_statuses(self, elsewhere: str) -> Iterator[str]:
+        """Return the lines in the head of a file that say where it is valid; `elsewhere` ends the last sentence."""
+        unrecorded = [row for recording in self.recordings for row in recording.list_unrecorded()]
+        if not unrecorded:
+            yield "Every branch is recorded: the status is 0 everywhere."
+            return
+        yield "Not recorded, by status: where this goes the other way"
+        yield from (f"  {status}: {text}" for status, text in unrecorded[:MAX_LISTED_BRANCHES])
+        if len(unrecorded) > MAX_LISTED_BRANCHES:
+            yield f"  and {len(unrecorded) - MAX_LISTED_BRANCHES} more"
+        yield f"There {elsewhere}."
+
+
+STATUS_TEXT = "0 where a recording is valid, else the status of the branch that is not recorded"
+UNRECORDED_MESSAGE = "at these inputs the function takes a branch that was not recorded: status "
+SELECT_TEXT = "the number of the recording that is valid, or minus the status"
+
+
+class FunctionRecording(NamedTuple):
+    """A recording of a function that returns a number: a circuit, and how its result and its checks are found in it."""
+
+    circuit: CircuitGraph
+    result: int | float
+    """The node of the result; a float if the result is this constant."""
+    checks: tuple[Certificate, ...]
+    next_recordings: Mapping[int, int]
+    """By the number of the check that fails first, from 1: the number of the recording to try next."""
+
+    def build_result_circuit(self) -> CircuitGraph:
+        """Return the circuit with the result as its only output."""
+        if isinstance(self.result, float):
+            builder = GraphBuilder()
+            for name in self.circuit.inputs:
+                builder.input(name)
+            return builder.build(labels={"f": builder.constant(self.result)})
+        outputs = np.array([self.result], np.int32)
+        return CircuitGraph(replace(self.circuit.columns, outputs=outputs, labels=("f",), certificates=()))
+
+
+def build_branch_tree(recordings: Sequence[FunctionRecording]) -> BranchTree:
+    """Return the listings of all recordings of a function, the first one to try first."""
+    rows = list[RecordingListing]()
+    status = 0
+    for number, recording in enumerate(recordings, 1):
+        listing = build_listing(recording.build_result_circuit(), "value_and_grad")
+        guard = make_guard(recording.circuit, recording.checks)
+        rows.append(RecordingListing(number, listing, guard, recording.next_recordings, status))
+        status += len(recording.checks)
+    return BranchTree(tuple(rows))
+
+
+def make_guard(circuit: CircuitGraph, checks: Sequence[Certificate]) -> ListingGuard | None:
+    """Return the guard for these certificates of a circuit, numbered in their order."""
+    if not checks:
+        return None
+    branches = [
+        TracedBranch(number, certificates.expected_value(circuit, check), _describe_certificate(circuit, check))
+        for number, check in enumerate(checks, 1)
+    ]
+    return ListingGuard(_list_checks(circuit, checks), tuple(branches))
+
+
 def build_guard(circuit: CircuitGraph) -> ListingGuard | None:
     """Return the guard of a circuit; None if no value that depends on an input decided a branch.
 
@@ -518,15 +613,7 @@ def build_guard(circuit: CircuitGraph) -> ListingGuard | None:
     certified = [
         certificate for certificate in certificates.distinct_certificates(circuit) if depends[certificate.node]
     ]
-    if not certified:
-        return None
-    branches = [
-        TracedBranch(
-            number, certificates.expected_value(circuit, certificate), _describe_certificate(circuit, certificate)
-        )
-        for number, certificate in enumerate(certified, 1)
-    ]
-    return ListingGuard(_list_checks(circuit, certified), tuple(branches))
+    return make_guard(circuit, certified)
 
 
 def _list_checks(circuit: CircuitGraph, certified: Sequence[Certificate]) -> Listing:

@@ -389,7 +389,7 @@ class _BoardDrawing:
         """Return the title of a group: a call of a library function as it is written, else the label."""
         columns = self.circuit.columns
         text = None
-        if path in (columns.library_groups or ()):
+        if columns.library_groups is not None and path in columns.library_groups.read():
             text = columns.expressions.label_of(int(child.nodes[-1]))
         return format_label(child.label) if text is None else text
 

@@ -585,9 +585,10 @@ def _group_paths_of(index: RunIndex, nodes: Iterable[int]) -> dict[int, tuple[st
         if not view.group and view.op is INPUT and index.readers_of(node):
             view = Node(index.circuit, index.readers_of(node)[0][0])
         paths[node] = tuple(view.group.split("/")) if view.group else ()
-    library_groups = index.circuit.columns.library_groups
-    if library_groups is None:
+    known = index.circuit.columns.library_groups
+    if known is None:
         return _drop_function_groups(paths)
+    library_groups = known.read()
     return {node: path[:-1] if "/".join(path) in library_groups else path for node, path in paths.items()}
 
 

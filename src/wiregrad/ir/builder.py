@@ -42,6 +42,7 @@ from wiregrad.ir.columns import (
     MAX_NAME_LENGTH,
     Certificate,
     CircuitColumns,
+    Deferred,
     LabelT,
     NameTable,
     NodeLabels,
@@ -507,8 +508,8 @@ class CircuitRecording:
         self._groups: _LabelRuns[str] = _LabelRuns()
         self._expressions: dict[int, str] = {}
         """Source texts by node; one may be a `LazyText` that was not read yet."""
-        self.library_groups: frozenset[str] | None = None
-        """The paths of the groups that are calls of composite functions; None if that is not known."""
+        self._library_groups: list[Deferred[frozenset[str]]] = []
+        """The paths of the groups that are calls of composite functions, of each circuit whose nodes were copied."""
         self.names: dict[str, int] = {}
         self._first_name: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
@@ -605,8 +606,15 @@ class CircuitRecording:
 
     def _copy_library_groups(self, circuit: CircuitGraph) -> None:
         known = circuit.columns.library_groups
-        if known is not None and self.library_groups is not known:
-            self.library_groups = known if self.library_groups is None else known | self.library_groups
+        if known is not None and known not in self._library_groups:
+            self._library_groups.append(known)
+
+    def _join_library_groups(self) -> Deferred[frozenset[str]] | None:
+        """Return the paths of the groups that are calls of composite functions; None if that is not known."""
+        known = tuple(self._library_groups)
+        if len(known) < 2:
+            return known[0] if known else None
+        return Deferred(lambda: frozenset[str]().union(*[paths.read() for paths in known]))
 
     def load_circuit(self, circuit: CircuitGraph) -> None:
         """Start from all nodes of a circuit, at the same indices; its outputs are not copied."""
@@ -643,11 +651,18 @@ class CircuitRecording:
         self.names[name] = index
         self._first_name.setdefault(index, name)
 
-    def add_free_names(self, names: Iterable[tuple[int, str]]) -> None:
+    def add_free_names(self, indices: Sequence[int], names: Sequence[str]) -> None:
         """Give nodes names that are identifiers, each with a number as suffix if it is taken."""
         taken = self.names
         first = self._first_name
-        for index, wanted in names:
+        is_usual = "".join(names).isascii() and max(map(len, names), default=0) <= MAX_NAME_LENGTH
+        if is_usual and len(set(names)) == len(names) and taken.keys().isdisjoint(names):
+            taken.update(zip(names, indices, strict=True))
+            # The first name of a node is the one shown.
+            added = dict(zip(reversed(indices), reversed(names), strict=True))
+            first.update(added | first)
+            return
+        for index, wanted in zip(indices, names, strict=True):
             if wanted in taken or not wanted.isascii() or len(wanted) > MAX_NAME_LENGTH:
                 self.add_name(index, self.free_name(wanted))
             else:
@@ -722,7 +737,7 @@ class CircuitRecording:
             settings=settings,
             certificates=tuple(c._replace(node=int(position[c.node])) for c in self.certificates),
             expressions=_sparse_labels(self._expressions, len(self), order),
-            library_groups=self.library_groups,
+            library_groups=self._join_library_groups(),
         )
         return CircuitGraph(columns)
 

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import compress
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -88,11 +89,12 @@ class NameTable:
     __slots__ = ("_blob", "_ends", "_index", "nodes")
 
     def __init__(self, pairs: Iterable[tuple[int, str]]) -> None:
-        ordered = sorted(pairs, key=lambda pair: pair[0])
-        self.nodes: NDArray[np.int32] = np.fromiter((node for node, _ in ordered), np.int32, len(ordered))
-        encoded = [name.encode() for _, name in ordered]
-        self._blob = b"".join(encoded)
-        self._ends: NDArray[np.int64] = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+        ordered = sorted(pairs, key=itemgetter(0))
+        self.nodes: NDArray[np.int32] = np.array([node for node, _ in ordered], np.int32)
+        texts = [name for _, name in ordered]
+        self._blob = "".join(texts).encode()
+        lengths = map(len, texts if self._blob.isascii() else [name.encode() for name in texts])
+        self._ends: NDArray[np.int64] = np.cumsum([0, *lengths], dtype=np.int64)
         self._index: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
 
     def __len__(self) -> int:
@@ -215,28 +217,36 @@ class Row(NamedTuple):
 
 
 LabelT = TypeVar("LabelT")
+FoundT = TypeVar("FoundT")
 OpSettings: TypeAlias = tuple[tuple[str, Any], ...]
 """The settings of an op, by name."""
 
 
-class LazyText:
-    """A text that is read when it is first asked for."""
+class Deferred(Generic[FoundT]):
+    """Something that is found when it is first asked for."""
 
-    __slots__ = ("_read", "_text")
+    __slots__ = ("_find", "_found")
 
-    def __init__(self, read: Callable[[], str | None] | None, text: str | None = None) -> None:
-        self._read = read
-        self._text = text
+    def __init__(self, find: Callable[[], FoundT] | None, found: FoundT | None = None) -> None:
+        self._find = find
+        self._found = found
 
-    def read(self) -> str | None:
-        """Return the text; None if there turns out to be none."""
-        if self._read is not None:
-            self._text = self._read()
-            self._read = None
-        return self._text
+    def read(self) -> FoundT:
+        """Return what was to be found."""
+        find = self._find
+        if find is not None:
+            self._found = find()
+            self._find = None
+        return cast("FoundT", self._found)
 
-    def __reduce__(self) -> tuple[type[LazyText], tuple[None, str | None]]:
-        return LazyText, (None, self.read())
+    def __reduce__(self) -> tuple[type[Self], tuple[None, FoundT]]:
+        return type(self), (None, self.read())
+
+
+class LazyText(Deferred[str | None]):
+    """A text that is read when it is first asked for; None if there turns out to be none."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -289,6 +299,38 @@ class NodeLabels(Generic[LabelT]):
         return 0 if self.index is None else self.index.nbytes
 
 
+class DeferredLabels(NodeLabels[LabelT]):
+    """Labels that are found when the first of them is asked for."""
+
+    __slots__ = ("_labels",)
+
+    _labels: Deferred[NodeLabels[LabelT]]
+
+    def __init__(self, find: Callable[[], NodeLabels[LabelT]]) -> None:
+        object.__setattr__(self, "_labels", Deferred(find))
+
+    @property
+    def table(self) -> Sequence[LabelT]:
+        """The distinct labels."""
+        return self._labels.read().table
+
+    @property
+    def index(self) -> NDArray[np.int32] | None:
+        """The number of the label of each node."""
+        return self._labels.read().index
+
+    def entry_of(self, node: int) -> LabelT | None:
+        """Return the label of a node as it is stored: a text may not have been read yet."""
+        return self._labels.read().entry_of(node)
+
+    def select_nodes(self, keep: NDArray[np.bool_]) -> NodeLabels[LabelT]:
+        """Return the labels of the nodes that are kept."""
+        return DeferredLabels(lambda: self._labels.read().select_nodes(keep))
+
+    def __reduce__(self) -> tuple[type[NodeLabels[LabelT]], tuple[Sequence[LabelT], NDArray[np.int32] | None]]:
+        return NodeLabels, (self.table, self.index)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class CircuitColumns:
     """The arrays of a circuit."""
@@ -317,8 +359,16 @@ class CircuitColumns:
     expressions: NodeLabels[str] = field(default_factory=NodeLabels)
     """The source text of the nodes that are the result of an expression in the user's code; neither stored in files nor
     compared."""
-    library_groups: frozenset[str] | None = None
+    library_groups: Deferred[frozenset[str]] | None = None
     """The paths of the groups that are calls of NumPy's and other composite functions; None if that is not known."""
+
+    def list_used_types(self) -> list[WireType]:
+        """Return the types that nodes have, each once."""
+        return [self.type_table[k] for k in np.bincount(self.types).nonzero()[0].tolist()]
+
+    def has_arrays(self) -> bool:
+        """Return whether a node is an array."""
+        return any(kind.shape for kind in self.list_used_types())
 
     def nbytes(self) -> int:
         """Return the memory that the circuit takes, in bytes, without the shared tables."""

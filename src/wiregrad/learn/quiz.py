@@ -81,7 +81,7 @@ ASKED: Final = Reading("?", signed=False)
 """What a picture shows where a number is asked for."""
 
 
-def draw_question(owner: QuizCircuit, question: Question) -> str:
+def draw_question(owner: QuizCircuit, question: Question, *, down: bool = False) -> str:
     """Return the picture of a question as SVG: the leaves, the numbers that are given, and the place that is asked.
 
     The picture is made from the circuit without a run, so that nothing else can be read from it.
@@ -104,7 +104,9 @@ def draw_question(owner: QuizCircuit, question: Question) -> str:
         sent = next((line for line in question.given if title and line.endswith(arrived)), None)
         grad = None if sent is None else _read_shown(sent.removesuffix(arrived))
         boxes.append(replace(box, value=value, grad=grad))
-    return draw_svg(_mark_asked(owner, question, replace(picture, boxes=tuple(boxes), ran=True)), legend=False)
+    return draw_svg(
+        _mark_asked(owner, question, replace(picture, boxes=tuple(boxes), ran=True)), down=down, legend=False
+    )
 
 
 def _read_shown(text: str) -> Reading:

@@ -293,7 +293,7 @@ def build_sheet(questions: QuestionSet, name: str, *, key: bytes | None = None) 
     }
     if key is not None:
         sheet["signature"] = _sign_set(questions, key)
-    about = f"{len(asked)} questions" + (", graded" if key is not None else "")
+    about = f"{len(asked)} {'graded ' * (key is not None)}questions on {questions.formula}"
     return SitePage(name, questions.title, render_page({"sheet": sheet}, questions.title), about)
 
 
@@ -301,14 +301,19 @@ def _describe_question(source: QuestionSource, question: Question) -> dict[str, 
     """Return what a page shows of a question: nothing from which its answer could be read."""
     leaves = ", ".join(f"{name} = {show_number(x)}" for name, x in question.leaves.items())
     shown = [f"{gradient.label}: {show_number(gradient.number)}" for gradient in question.shown]
-    picture = draw_question(source.owner, question).encode("utf-8")
     return {
         "kind": question.kind,
         "prompt": question.prompt,
         "lines": [*([leaves] if leaves else []), *question.given, *shown],
         "options": [[option.text, option.detail] for option in question.options],
-        "picture": f"data:image/svg+xml;base64,{b64encode(picture).decode('ascii')}",
+        "picture": _encode_picture(draw_question(source.owner, question)),
+        "tall": _encode_picture(draw_question(source.owner, question, down=True)),
     }
+
+
+def _encode_picture(svg: str) -> str:
+    """Return the address of a picture that is part of a page."""
+    return f"data:image/svg+xml;base64,{b64encode(svg.encode('utf-8')).decode('ascii')}"
 
 
 INDEX_TEMPLATE: Final = """<!doctype html>
@@ -322,12 +327,14 @@ INDEX_TEMPLATE: Final = """<!doctype html>
 <style>{style}</style>
 </head>
 <body>
-<main class="wg-app sheet index">
+<div class="wg-app sheet contents">
+<main>
 <h1>{title}</h1>
 <ul>
 {items}
 </ul>
 </main>
+</div>
 </body>
 </html>
 """
@@ -337,7 +344,8 @@ def export_site(folder: str | Path, pages: Sequence[SitePage], title: str = "Que
     """Write pages and an index of them into a folder; they work from disk and from any web server."""
     style = read_inline_file(STYLE_FILE)
     items = "\n".join(
-        f'<li><a href="{html.escape(page.name)}">{html.escape(page.title)}</a> {html.escape(page.about)}</li>'
+        f'<li><a href="{html.escape(page.name)}">{html.escape(page.title)}</a>'
+        f'<p class="about">{html.escape(page.about)}</p></li>'
         for page in pages
     )
     parts = {"policy": build_content_policy([""], style), "style": style, "items": items}

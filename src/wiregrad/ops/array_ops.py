@@ -232,9 +232,8 @@ class Linear(ArrayOp):
 
         if not g.is_array or any(map(is_wire, xs)):
             # The transpose may read inputs that are wires: then so is the mask.
-            # What was absent counted as 0.0, and the ops that move elements move or add up these zeros too.
-            mask = TABLE["greater"](send_back(_mask_to_number(g.mask)), 0.0)
-            return only(mask, sent, zeroed=not is_wire(mask))
+            is_permuted = not self.partial and len(xs) == 1 and prod(shape_of(xs[0])) == prod(shape_of(y))
+            return _mask_sent(_move_mask(send_back, g.mask, is_permuted), sent, g)
         if not shape_of(sent):
             # The mask of a number is decided at once; what is absent counted as 0, so another number is present.
             if not is_wire(sent) and sent != 0.0:
@@ -370,6 +369,23 @@ def undo_reduction(flow: Any, shape: tuple[int, ...], axes: tuple[int, ...], kee
 
 def _mask_to_number(mask: Any) -> Any:
     return TABLE["where"](mask, 1.0, 0.0)
+
+
+def _mask_sent(mask: Any, sent: Any, g: MaskedFlow) -> Any:
+    """Return what a transpose sends of a masked flow, whose absent elements counted as zeros."""
+    if issubclass(type(mask), bool | np.generic):
+        return only(mask, sent)
+    # They counted as 0.0, and so does a sum of them; a flow that is not filled may hold -0.0.
+    return MaskedFlow(mask, sent, zeroed=True, filled=g.is_filled)
+
+
+def _move_mask(move: Callable[[Any], Any], mask: Any, is_permuted: bool) -> Any:
+    """Return a mask that is moved as a gradient is; one whose elements are only permuted stays a condition."""
+    if is_permuted:
+        moved = move(mask)
+        if getattr(moved, "dtype", None) == np.bool_:
+            return moved
+    return TABLE["greater"](move(_mask_to_number(mask)), 0.0)
 
 
 def _as_mask(counts: Any) -> Any:

@@ -16,10 +16,18 @@ from typing import NamedTuple, TypeAlias
 
 from wiregrad.errors import RecordError
 
-_TOKEN = re.compile(
+_TOKEN = (
     r"\s*(?:\{(?P<input>\w+)\}|(?P<number>\d+\.?\d*(?:e[-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<sign>&&|\|\||[<>=!]=|[-+*/<>!?:(),]))"
 )
+
+
+@cache
+def _token_pattern() -> re.Pattern[str]:
+    # Compiled when an expression is first parsed: a first gradient needs none, and compiling takes a millisecond.
+    return re.compile(_TOKEN)
+
+
 NAMED_NUMBERS = {"NAN": math.nan, "INFINITY": math.inf}
 SIGN_PRECEDENCE = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "+": 5, "-": 5, "*": 6, "/": 6}
 """Precedence of each binary operator; ?: binds less tightly, a prefix operator more tightly."""
@@ -177,7 +185,7 @@ class _CTextReader:
         self.next = 0
         position = 0
         while text[position:].strip():
-            match = _TOKEN.match(text, position)
+            match = _token_pattern().match(text, position)
             if match is None:
                 raise RecordError(f"the text {text!r} cannot be parsed at {text[position:]!r}")
             assert match.lastgroup is not None

@@ -61,12 +61,13 @@ class MaskedFlow:
 
     __slots__ = ("_filled", "_mask", "value", "zeroed")
 
-    def __init__(self, mask: Any, value: Any, *, zeroed: bool = False) -> None:
+    def __init__(self, mask: Any, value: Any, *, zeroed: bool = False, filled: bool = False) -> None:
         self._mask = mask
         self.value = value
-        self.zeroed = zeroed
+        self.zeroed = zeroed or filled
         """Whether the value is known to be 0.0 or -0.0 wherever it is absent, so that sums need no mask."""
-        self._filled: Any = None
+        self._filled: Any = value if filled else None
+        """The value with 0.0 in place of what is absent, once it is known."""
 
     @property
     def mask(self) -> Any:
@@ -86,6 +87,11 @@ class MaskedFlow:
         return type(self._mask) is np.ndarray or type(self._mask) is LazyMask
 
     @property
+    def is_filled(self) -> bool:
+        """Whether summing it up sees 0.0 and never -0.0 where it is absent."""
+        return not self.zeroed or self._filled is self.value
+
+    @property
     def has_arrays(self) -> bool:
         """Whether mask and value are plain arrays, or the value a number: neither is a wire."""
         return self.is_array and (type(self.value) is np.ndarray or type(self.value) is float)
@@ -96,12 +102,13 @@ class MaskedFlow:
 
     def fill(self) -> Any:
         """Return the value with 0.0 in place of what is absent. For arrays it is computed once for all readers."""
+        if self._filled is not None:
+            return self._filled
         if not self.has_arrays:
-            return self.value + 0.0 if self.zeroed else TABLE["where"](self.mask, self.value, 0.0)
-        if self._filled is None:
-            # Adding 0.0 makes 0.0 of -0.0.
-            known = self.zeroed and type(self._mask) is LazyMask
-            self._filled = self.value + 0.0 if known else zero_outside(self.mask, self.value)
+            return TABLE["where"](self.mask, self.value, 0.0)
+        # Adding 0.0 makes 0.0 of -0.0.
+        known = self.zeroed and type(self._mask) is LazyMask
+        self._filled = self.value + 0.0 if known else zero_outside(self.mask, self.value)
         return self._filled
 
     def __iter__(self) -> Iterator[Any]:
@@ -112,15 +119,15 @@ class MaskedFlow:
         return f"MaskedFlow(mask={self.mask!r}, value={self.value!r})"
 
 
-def only(mask: Any, value: Any, *, zeroed: bool = False) -> Any:
-    """Return a flow that is present only where the mask is true; with `zeroed` the value is 0.0 or -0.0 elsewhere.
+def only(mask: Any, value: Any) -> Any:
+    """Return a flow that is present only where the mask is true.
 
     >>> only(np.bool_(False), 3.0) is None
     True
     """
     if issubclass(type(mask), bool | np.generic):
         return value if mask else None
-    return MaskedFlow(mask, value, zeroed=zeroed)
+    return MaskedFlow(mask, value)
 
 
 def is_nowhere(mask: Any) -> bool:

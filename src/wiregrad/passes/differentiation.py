@@ -8,7 +8,7 @@ reverse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from wiregrad.errors import CircuitError
@@ -75,13 +75,17 @@ def sweep_backward(graph: SweepGraph, values: NodeValues, seeds: Mapping[int, An
         changed = watcher.node(row, upstream)
         upstream = upstream if changed is None else changed
         xs = [values[source] for source in row.sources]
-        y = values[row.node]
-        slots = [k for k in reversed(range(len(xs))) if row.sources[k] >= 0 and active[row.sources[k]]]
-        for slot, pulled in zip(slots, row.op.pull_slots(slots, upstream, xs, y, row.mode), strict=True):
-            sent = match_dtype(pulled, xs[slot])
+        for slot, sent in pull_row(row, upstream, xs, values[row.node], active):
             watcher.wire(row, slot, sent)
             grads[row.sources[slot]] = add_flows(grads[row.sources[slot]], sent)
     return grads
+
+
+def pull_row(row: Row, upstream: Any, xs: Sequence[Any], y: Any, active: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """Iterate over what a node sends back along its inputs, last one first; those that lead to no input are skipped."""
+    slots = [k for k in reversed(range(len(xs))) if row.sources[k] >= 0 and active[row.sources[k]]]
+    for slot, pulled in zip(slots, row.op.pull_slots(slots, upstream, xs, y, row.mode), strict=True):
+        yield slot, match_dtype(pulled, xs[slot])
 
 
 def sweep_forward(graph: SweepGraph, values: NodeValues, seeds: Mapping[int, Any]) -> list[Any]:

@@ -95,10 +95,11 @@ export function BoardView({ board, spot, ran, stopped, picked, onPick, onTurn }:
         </pattern>
       </defs>
       <g transform={`translate(${camera.x} ${camera.y}) scale(${camera.scale})`}>
-        {board.boxes.map((box) => box.open && <Frame key={box.id} {...{ box, spot, ran, onTurn }} id={`${id}-${box.id}`} rect={place.rects[box.id]!} />)}
+        {board.boxes.map((box) => box.open && <FrameEdge key={box.id} rect={place.rects[box.id]!} />)}
         {place.lines.map((line, k) => (
           <Wire key={k} {...{ board, spot, ran, line }} link={k} picked={isSame(pickedLink(board, k), picked)} onPick={onPick} />
         ))}
+        {board.boxes.map((box) => box.open && <FrameHead key={box.id} {...{ box, spot, ran, onTurn }} id={`${id}-${box.id}`} rect={place.rects[box.id]!} />)}
         {board.boxes.map((box) => !box.open && (
           <Item key={box.id} {...{ box, spot, ran, onPick, onTurn }} id={`${id}-${box.id}`} hatch={`url(#${id}-hatch)`} rect={place.rects[box.id]!}
             picked={box === active} now={ran && box.node === spot.node && box.node !== undefined} stopped={box.node === stopped && stopped >= 0} />
@@ -133,14 +134,18 @@ interface ItemProps {
   onTurn: (box: BoardBox) => void;
 }
 
-/** A group that is open: a frame with its title, which closes it. */
-function Frame({ box, rect, id, spot, ran, onTurn }: ItemProps) {
+/** The edge of a group that is open: below all wires. */
+function FrameEdge({ rect: { x, y, width, height } }: { rect: Rect }) {
+  return <rect class="frame" {...{ x, y, width, height }} rx="16" />;
+}
+
+/** The head of a group that is open, above the wires that pass: its title, which closes it, and how far it is. */
+function FrameHead({ box, rect, id, spot, ran, onTurn }: ItemProps) {
   const { forward, backward } = progressOf(box, spot);
   const done = spot.phase === "backward" ? backward : forward;
   const name = `${box.title}, open group, ${counted(box.count, "node")}`;
   return (
-    <g class="frame" id={id} transform={`translate(${rect.x} ${rect.y})`}>
-      <rect width={rect.width} height={rect.height} rx="16" />
+    <g class="head-of-frame" id={id} transform={`translate(${rect.x} ${rect.y})`}>
       <g role="button" {...{ tabindex: 0 }} aria-expanded="true" aria-label={`Close ${name}`} class="turn"
         onClick={() => onTurn(box)} onKeyDown={(event) => event.key === "Enter" && (onTurn(box), event.stopPropagation())}>
         <rect class="target" width={Math.min(rect.width, 240)} height="38" rx="12" />

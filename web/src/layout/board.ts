@@ -1,7 +1,7 @@
 /** What the layout works on: boxes and wires in ranks, and the bends of wires that skip ranks. */
-import { last, most, quotient, times } from "./arrays";
+import { last, listOf, most, quotient, times } from "./arrays";
 import { bands, leavesAlong } from "./folds";
-import { LONGEST, type Joint, type Metrics, type Shape } from "./shapes";
+import { LONGEST, MAX_OWN_BENDS, type Joint, type Metrics, type Shape } from "./shapes";
 
 /** Items in the next rank, each with where its port lies: -0.5 at one end of the box, 0.5 at the other. */
 export type Near = [item: number, at: number][];
@@ -23,7 +23,7 @@ export interface Board {
   behind: Near[];
   /** The box whose output each item carries. */
   owner: number[];
-  /** The bends behind each box, rank by rank. */
+  /** Bends, rank by rank: those of one wire, or those that the many wires of one box share. */
   trunks: Map<number, number[]>;
   /** The bends of every wire; null for a stub. */
   bends: (number[] | null)[];
@@ -65,7 +65,9 @@ export function newBoard(shapes: readonly Shape[], joints: readonly Joint[], met
     below: [],
     middle: [],
   };
-  board.bends = joints.map((joint) => bend(board, joint));
+  const readers = new Map<number, number>();
+  for (const { source } of joints) readers.set(source, (readers.get(source) ?? 0) + 1);
+  board.bends = joints.map((joint, wire) => bend(board, joint, readers.get(joint.source)! > MAX_OWN_BENDS ? joint.source : board.boxes + wire));
   board.rows = rowsOf(board);
   board.labels = board.rows.map(() => 0);
   for (const [k, joint] of joints.entries()) reserve(board, joint, board.bends[k] === null);
@@ -86,13 +88,12 @@ function reserve(board: Board, joint: Joint, stub: boolean): void {
   if (stub) board.after[joint.source] = Math.max(board.after[joint.source]!, joint.tail ?? 0);
 }
 
-/** Give a wire a bend in each rank it skips; the wires of one source share theirs, like a trunk. */
-function bend(board: Board, joint: Joint): number[] | null {
+/** Give a wire a bend in each rank it skips; wires with the same key share theirs, like a trunk. */
+function bend(board: Board, joint: Joint, key: number): number[] | null {
   const first = board.rank[joint.source]!;
   const end = board.rank[joint.target]!;
   if (end - first > LONGEST || board.bands[first] !== board.bands[end]) return null;
-  let trunk = board.trunks.get(joint.source);
-  if (trunk === undefined) board.trunks.set(joint.source, (trunk = []));
+  const trunk = listOf(board.trunks, key);
   while (trunk.length < end - first - 1) {
     const before = trunk.length ? last(trunk) : joint.source;
     const item = board.rank.length;

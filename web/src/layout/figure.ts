@@ -22,6 +22,8 @@ const STUB = 12;
 export const FOLD = 2200;
 /** Room for a caption under a box. */
 export const CAPTION = 20;
+/** How far a caption is from the box that it stands beside: clear of the highlight of a step. */
+export const CAPTION_ASIDE = 11;
 /** How far the sides of a port are from numbers beside a wire that leads downwards. */
 export const ASIDE = 10;
 
@@ -286,7 +288,7 @@ function belowOf(box: Box, across: number, reserve: number, measure: Measure): n
   const { down, sizes } = measure;
   const caption = shownCaption(box, measure);
   if (!down) return caption ? CAPTION : 0;
-  const beside = caption ? across / 2 + 8 + width(caption, sizes.labelFont) : 0;
+  const beside = caption ? across / 2 + CAPTION_ASIDE + width(caption, sizes.labelFont) : 0;
   const output = box.outputs.length ? sizes.dot + 4 + width(outputText(box), sizes.nameFont) : 0;
   return Math.max(0, beside - reserve / 2, output - reserve / 2);
 }

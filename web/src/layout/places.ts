@@ -31,6 +31,7 @@ export function placeAcross(board: Board): void {
   for (const row of rows) settle(board, row, follow, (item) => weight(board, item));
   settleLeaves(board, rows);
   roundOff(board);
+  alignSingleInputs(board);
   straighten(board);
   stack(board);
   choosePorts(board);
@@ -158,15 +159,40 @@ function stack(board: Board): void {
   }
 }
 
+/** Bring a box with one input and what it reads into one line, if they nearly are: the box moves, or else a leaf. */
+function alignSingleInputs(board: Board): void {
+  const place = placesIn(board);
+  const align = (moved: number, other: number): boolean => {
+    const [low, high] = roomOf(board, moved, place[moved]!);
+    const spot = board.middle[other]!;
+    if (spot < low || spot > high) return false;
+    board.middle[moved] = spot;
+    return true;
+  };
+  for (const item of board.rows.flat()) {
+    if (item >= board.boxes || board.before[item]!.length !== 1) continue;
+    const source = board.before[item]![0]![0];
+    if (Math.abs(board.middle[source]! - board.middle[item]!) > board.metrics.near) continue;
+    if (!align(item, source) && isLeaf(board, source)) align(source, item);
+  }
+}
+
+/** Return where in its row each item is. */
+function placesIn(board: Board): number[] {
+  const place = board.rank.map(() => 0);
+  for (const row of board.rows) for (const [k, item] of row.entries()) place[item] = k;
+  return place;
+}
+
 /**
  * Let wires that skip ranks run straight as far as their neighbours leave room; only bends move. A wire that cannot go
  * on from its source runs straight into its port.
  */
 function straighten(board: Board): void {
-  const place = board.rank.map(() => 0);
-  for (const row of board.rows) for (const [k, item] of row.entries()) place[item] = k;
-  for (const [source, trunk] of board.trunks) {
-    let spot = board.middle[source]!;
+  const place = placesIn(board);
+  for (const trunk of board.trunks.values()) {
+    if (!trunk.length) continue;
+    let spot = board.middle[board.owner[trunk[0]!]!]!;
     let taken: number[] = [];
     let [low, high] = [-Infinity, Infinity];
     for (const item of trunk) {

@@ -3,6 +3,9 @@
 /** How many ranks a wire may span before it is drawn as two stubs. */
 export const LONGEST = 12;
 
+/** A box with up to so many wires has bends for each: on one line for all, one gradient would hide the others. */
+export const MAX_OWN_BENDS = 4;
+
 /** A place: along (the way values flow), across. */
 export type Spot = readonly [along: number, across: number];
 

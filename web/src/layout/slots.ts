@@ -4,7 +4,7 @@
  */
 import type { Point } from "../types";
 import type { Box } from "./boxes";
-import { ASIDE, GRADIENT, outputLength, outputText, shownCaption, type Marks, type Measure, type Rect } from "./figure";
+import { ASIDE, CAPTION_ASIDE, GRADIENT, outputLength, outputText, shownCaption, type Marks, type Measure, type Rect } from "./figure";
 import { width } from "./letters";
 import { DETAIL } from "./sizes";
 
@@ -88,8 +88,8 @@ function captionPlace(box: Box, rect: Rect, measure: Measure): Slot | null {
   const font = measure.sizes.labelFont;
   const wide = width(text, font);
   const { x, y, width: w, height } = rect;
-  if (measure.down) return slotAt({ x: x + w + 8, y: y + height / 2 + 4 }, wide, font, "start");
-  return slotAt({ x: x + w / 2, y: y + height + font + 4 }, wide, font, "middle");
+  if (measure.down) return slotAt({ x: x + w + CAPTION_ASIDE, y: y + height / 2 + 4 }, wide, font, "start");
+  return slotAt({ x: x + w / 2, y: y + height + font + 6 }, wide, font, "middle");
 }
 
 /** The base line of text in the middle of a row. */

@@ -3,11 +3,12 @@ import { type DrawScreen } from "./course";
 import { DrawingExercise } from "./drawing";
 import { spaced } from "./figure";
 import { LessonHead, Onward, useHeading, type ScreenProps } from "./lesson";
-import { mistakeLine } from "./progress";
+import { loadDrawing, mistakeLine, storeDrawing } from "./progress";
 
 /** The screen; a complete drawing settles it. */
 export function DrawView(props: ScreenProps & { screen: DrawScreen }) {
-  const { screen: { formula }, at, onProgress } = props;
+  const { screen: { formula }, lesson, at, progress: { round }, onProgress } = props;
+  const name = `${lesson.key}/${at + 1}/${round}`;
   const heading = useHeading();
   const write = (line: string): void => onProgress((own) => {
     const log = own.logs[at] ?? [];
@@ -18,7 +19,7 @@ export function DrawView(props: ScreenProps & { screen: DrawScreen }) {
       <LessonHead {...props} />
       <h1 {...heading} class="aloud">{`Draw the circuit of ${spaced(formula)}`}</h1>
       <DrawingExercise key={formula} formula={formula} onSolved={() => write("next")} onRight={(shown) => write(shown ? "shown" : "right")}
-        onMistake={(kind, key) => write(mistakeLine(kind, key))} />
+        onMistake={(kind, key) => write(mistakeLine(kind, key))} kept={loadDrawing(name)} onKeep={(drawing) => storeDrawing(name, drawing)} />
       <Onward {...props} />
     </main>
   );

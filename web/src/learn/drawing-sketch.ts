@@ -2,7 +2,11 @@
  * A drawing while it is made: boxes with their places, wires, and what each action changes. Every action returns a new
  * sketch, so that undoing is going back to an old one. `u` runs along the flow from leaves to output, `v` across it.
  */
-import { CONSTANT, CURVE, isSpecial, LEAF, OUTPUT, slotsOf, SPLITTER, type DrawingFormula, type DrawnBox, type DrawnWire } from "./drawing-check";
+import { opOf } from "../engine";
+import {
+  checkDrawing, CONSTANT, CURVE, DrawingNumbers, isSpecial, LEAF, OUTPUT, slotsOf, SPLITTER, type DrawingFormula, type DrawnBox, type DrawnWire,
+} from "./drawing-check";
+import { isCount, isRecord } from "./progress";
 
 export interface PlacedBox extends DrawnBox {
   u: number;
@@ -184,4 +188,51 @@ function wantedPlace(sketch: Sketch, places: ReadonlyMap<string, number>, id: st
     return places.get(from)! + (isBranch ? (port ? 24 : -24) : 0);
   });
   return read.reduce((sum, v) => sum + v, 0) / read.length;
+}
+
+/** A drawing as the browser keeps it. */
+export interface KeptDrawing {
+  formula: string;
+  sketch: Sketch;
+  /** How many numbers are filled in; null while it is drawn. */
+  filled: number | null;
+}
+
+const MAX_BOXES = 80;
+
+/** Read a drawing of a formula that the browser has kept; null if it is none. */
+export function readDrawing(formula: DrawingFormula, text: string, data: unknown): KeptDrawing | null {
+  if (!isRecord(data) || data.formula !== text || !isSketch(formula, data.sketch)) return null;
+  const { sketch, filled } = data;
+  if (filled === null) return { formula: text, sketch, filled };
+  if (!isCount(filled) || !checkDrawing(formula, sketch).right) return null;
+  return filled <= new DrawingNumbers(formula, sketch).slots.length ? { formula: text, sketch, filled } : null;
+}
+
+/** Whether data is a sketch that can be made on the board of a formula. */
+function isSketch(formula: DrawingFormula, data: unknown): data is Sketch {
+  if (!isRecord(data) || !Array.isArray(data.nodes) || !Array.isArray(data.wires) || data.nodes.length > MAX_BOXES) return false;
+  const size = boardSize(formula);
+  if (!data.nodes.every((box) => isBox(size, box))) return false;
+  const nodes: readonly PlacedBox[] = data.nodes;
+  const boxes = new Map(nodes.map((box) => [box.id, box]));
+  const given = startingSketch(formula).nodes;
+  const isSame = ({ id, op, name, value }: DrawnBox): boolean => {
+    const box = boxes.get(id);
+    return box?.op === op && box.name === name && box.value === value;
+  };
+  const isWire = (wire: unknown): boolean => {
+    if (!isRecord(wire)) return false;
+    const [from, to] = [boxes.get(String(wire.from)), boxes.get(String(wire.to))];
+    return from !== undefined && to !== undefined && isCount(wire.port) && wire.port < from.ports && isCount(wire.slot) && wire.slot < slotsOf(to);
+  };
+  return boxes.size === nodes.length && nodes.filter(isGiven).length === given.length && given.every(isSame) && data.wires.every(isWire);
+}
+
+function isBox({ length, breadth }: Size, data: unknown): data is PlacedBox {
+  if (!isRecord(data) || typeof data.id !== "string" || typeof data.op !== "string") return false;
+  if (!isSpecial(data.op) && !opOf(data.op)) return false;
+  const isInside = (place: unknown, most: number): boolean => typeof place === "number" && place >= 0 && place <= most;
+  const most = isSpecial(data.op) ? portsOf(data.op) : 2;
+  return isInside(data.u, length) && isInside(data.v, breadth) && isCount(data.ports) && data.ports <= most && data.ports >= portsOf(data.op);
 }

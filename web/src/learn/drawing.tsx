@@ -10,7 +10,7 @@ import { DrawingBoard, describe, faceOf, type BoardMarks } from "./drawing-board
 import {
   checkDrawing, CHECKS, CURVE, DrawingFormula, DrawingNumbers, isSpecial, LEAF, OUTPUT, showOp, slotsOf, type DrawingVerdict,
 } from "./drawing-check";
-import { addPort, boardSize, boxOf, connect, isGiven, itemsOf, keyOf, moveTo, place, remove, splitAt, startingSketch, tidied, type Item, type Sketch } from "./drawing-sketch";
+import { addPort, boardSize, boxOf, connect, isGiven, itemsOf, keyOf, moveTo, place, readDrawing, remove, splitAt, startingSketch, tidied, type Item, type KeptDrawing, type Sketch } from "./drawing-sketch";
 import { showNumber } from "./quiz-run";
 
 export interface DrawingExerciseProps {
@@ -21,6 +21,10 @@ export interface DrawingExerciseProps {
   onMistake: (kind: string, key: string) => void;
   /** Called when the circuit or a number is right; `shown` says that the number was given away. */
   onRight: (shown: boolean) => void;
+  /** What `onKeep` was called with last, for the next visit; not checked yet. */
+  kept?: unknown;
+  /** Called with the drawing whenever it has changed. */
+  onKeep?: (drawing: KeptDrawing) => void;
 }
 
 interface Feedback {
@@ -33,6 +37,7 @@ const USUAL_OPS: readonly (readonly [op: string, key: string])[] = [
   ["add", "+"], ["subtract", "-"], ["multiply", "*"], ["divide", "/"], ["tanh", "T"], ["maximum", "M"],
 ];
 const CHECK_NAMES = ["every node drives one wire", "every wire has one reader", "nothing is left open", "the formula is the same"];
+const COMPLETE = "The circuit, its values and its gradients are complete.";
 const STAGES = ["Draw", "Values", "Gradients"];
 const KEYS: readonly (readonly [string, string])[] = [
   ["← ↑ ↓ →", "walk along ports"], ["W", "start a wire"], ["Enter", "connect"], ["S", "splitter here"],
@@ -41,19 +46,37 @@ const KEYS: readonly (readonly [string, string])[] = [
 /** After so many wrong answers a number may be shown. */
 const PATIENCE = 3;
 
+/** What an exercise begins with: the board of the first visit, or a drawing that was kept. */
+interface Begun {
+  sketch: Sketch;
+  numbers: DrawingNumbers | null;
+  filledIn: readonly string[];
+  feedback: Feedback | null;
+}
+
+function beginAt(formula: DrawingFormula, drawing: KeptDrawing | null): Begun {
+  const { sketch, filled } = drawing ?? { sketch: startingSketch(formula), filled: null };
+  if (filled === null) return { sketch, numbers: null, filledIn: [], feedback: null };
+  const numbers = new DrawingNumbers(formula, sketch);
+  const filledIn = numbers.slots.slice(0, filled).map(({ answer }) => showNumber(answer));
+  const isComplete = filled === numbers.slots.length;
+  return { sketch, numbers, filledIn, feedback: isComplete ? { title: verdictOf(true, "right").title, text: COMPLETE } : null };
+}
+
 /** One exercise; give it the formula as its `key`, so that another formula begins anew. */
-export function DrawingExercise({ formula: text, onSolved, onMistake, onRight }: DrawingExerciseProps) {
+export function DrawingExercise({ formula: text, onSolved, onMistake, onRight, kept, onKeep }: DrawingExerciseProps) {
   const formula = useMemo(() => new DrawingFormula(text), [text]);
   const size = useMemo(() => boardSize(formula), [formula]);
-  const [sketch, setSketch] = useState(() => startingSketch(formula));
+  const begun = useMemo(() => beginAt(formula, readDrawing(formula, text, kept)), [formula]);
+  const [sketch, setSketch] = useState(begun.sketch);
   const [past, setPast] = useState<readonly Sketch[]>([]);
   const [focus, setFocus] = useState<Item | null>(null);
   const [from, setFrom] = useState<Item | null>(null);
-  const [feedback, setFeedback] = useState<Feedback | null>(null);
+  const [feedback, setFeedback] = useState(begun.feedback);
   const [flagged, setFlagged] = useState<DrawingVerdict["mistakes"][number] | null>(null);
   const [said, setSaid] = useState("");
-  const [numbers, setNumbers] = useState<DrawingNumbers | null>(null);
-  const [filledIn, setFilledIn] = useState<readonly string[]>([]);
+  const [numbers, setNumbers] = useState(begun.numbers);
+  const [filledIn, setFilledIn] = useState(begun.filledIn);
   const [tries, setTries] = useState(0);
   const board = useRef<HTMLDivElement>(null);
   const field = useRef<HTMLInputElement>(null);
@@ -70,6 +93,24 @@ export function DrawingExercise({ formula: text, onSolved, onMistake, onRight }:
     if (numbers && asked) field.current?.focus();
   }, [numbers]);
 
+  const isUnchanged = useRef(true);
+  // Before the next paint, so that a page that is closed right behind a key has it.
+  useLayoutEffect(() => {
+    if (!isUnchanged.current && !taken.current) onKeep?.({ formula: text, sketch, filled: numbers && filledIn.length });
+    isUnchanged.current = false;
+  }, [sketch, numbers, filledIn]);
+
+  /** Begin anew with the board of the first visit. */
+  const restart = (): void => {
+    setSketch(startingSketch(formula));
+    setPast([]);
+    setNumbers(null);
+    setFilledIn([]);
+    setTries(0);
+    setFeedback(null);
+    setSaid("The board is empty again.");
+    board.current?.focus();
+  };
   /** Take over a changed sketch; what was said of the old one goes. */
   const change = (next: Sketch, message: string): void => {
     setPast((old) => [...old, sketch]);
@@ -198,7 +239,7 @@ export function DrawingExercise({ formula: text, onSolved, onMistake, onRight }:
     setFilledIn(now);
     setTries(0);
     if (field.current) field.current.value = "";
-    const behind = next ? "" : "The circuit, its values and its gradients are complete.";
+    const behind = next ? "" : COMPLETE;
     setFeedback({ title, text: behind || `It is ${showNumber(number)}.` });
     setSaid(`${title}. ${next?.prompt ?? behind}`);
     if (!next) onSolved();
@@ -260,6 +301,7 @@ export function DrawingExercise({ formula: text, onSolved, onMistake, onRight }:
           {asked && tries >= PATIENCE && (
             <button type="button" class="quiet" onClick={() => { accept(numbers!, asked.answer, "Shown", true); field.current?.focus(); }}>Show this number</button>
           )}
+          {numbers && <button type="button" class="quiet" onClick={restart}>Draw it again</button>}
         </div>
         <div class="state">
           {!numbers && <Reading verdict={verdict} sketch={sketch} />}

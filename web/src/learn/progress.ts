@@ -1,6 +1,6 @@
 /**
- * What a learner has done, as the browser keeps it: one versioned entry. What cannot be read is begun anew, and where
- * nothing can be kept the lessons work all the same.
+ * What a learner has done, as the browser keeps it: one versioned entry, and one for drawings that are not complete. What
+ * cannot be read is begun anew, and where nothing can be kept the lessons work all the same.
  */
 
 /** A mistake of a lesson: still open, or answered twice in a row since. */
@@ -47,6 +47,8 @@ export interface Progress {
 }
 
 export const STORE_KEY = "wiregrad.learn.v1";
+/** Drawings are not part of the progress: a file of it is for a teacher, who has no use for half a drawing. */
+export const DRAWINGS_KEY = "wiregrad.learn.drawings.v1";
 const MAX_LOG = 400;
 
 export const noLesson = (): LessonProgress => ({
@@ -73,11 +75,11 @@ export function readProgress(text: string): Progress | null {
 
 const textOf = (data: unknown): string => (typeof data === "string" ? data : "");
 
-function isRecord(data: unknown): data is Record<string, unknown> {
+export function isRecord(data: unknown): data is Record<string, unknown> {
   return typeof data === "object" && data !== null && !Array.isArray(data);
 }
 
-const isCount = (data: unknown): data is number => Number.isInteger(data) && Number(data) >= 0 && Number(data) < 1e6;
+export const isCount = (data: unknown): data is number => Number.isInteger(data) && Number(data) >= 0 && Number(data) < 1e6;
 
 function readLesson(data: unknown): LessonProgress | null {
   if (!isRecord(data) || !isCount(data.screen) || !isCount(data.round)) return null;
@@ -116,5 +118,27 @@ export function storeProgress(progress: Progress): boolean {
     return true;
   } catch {
     return false;
+  }
+}
+
+/** What is kept of the drawings, each under the name of its screen. */
+function loadDrawings(): Record<string, unknown> {
+  try {
+    const data: unknown = JSON.parse(localStorage.getItem(DRAWINGS_KEY) ?? "");
+    return isRecord(data) ? data : {};
+  } catch {
+    return {};
+  }
+}
+
+/** What was kept of a drawing, not checked yet; undefined if there is nothing. */
+export const loadDrawing = (name: string): unknown => loadDrawings()[name];
+
+/** Keep a drawing where the browser keeps something. */
+export function storeDrawing(name: string, drawing: object): void {
+  try {
+    localStorage.setItem(DRAWINGS_KEY, JSON.stringify({ ...loadDrawings(), [name]: drawing }));
+  } catch {
+    // The lesson says on its map that this browser keeps nothing.
   }
 }

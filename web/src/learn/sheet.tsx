@@ -18,6 +18,8 @@ interface ShownQuestion {
   lines: string[];
   options: [text: string, detail: string][];
   picture: string;
+  /** The same picture from top to bottom, for narrow pages. */
+  tall: string;
 }
 
 interface Sheet {
@@ -72,7 +74,10 @@ function QuestionView(props: { k: number; shown: ShownQuestion; outcome: Outcome
     <li>
       <form onSubmit={submit}>
         <h2 id={`${id}-asked`}>{k + 1}. {shown.prompt}</h2>
-        <img src={shown.picture} alt={`Circuit of question ${k + 1}: ${shown.lines.join("; ") || "no numbers given"}`} />
+        <picture>
+          <source media="(max-width: 600px)" srcset={shown.tall} />
+          <img src={shown.picture} alt={`Circuit of question ${k + 1}: ${shown.lines.join("; ") || "no numbers given"}`} />
+        </picture>
         <ul class="given">{shown.lines.map((line) => <li key={line}>{line}</li>)}</ul>
         {shown.options.length ? (
           <fieldset aria-labelledby={`${id}-asked`}>

@@ -10,7 +10,7 @@ const line = (d: string, look = "") => <path key={d} class={`w ${look}`} d={d} /
 const word = (x: number, y: number, text: string, look = "") => <text key={`${x} ${y}`} class={look} x={x} y={y} text-anchor="middle" font-size="11">{text}</text>;
 
 const FIGURES: Readonly<Record<string, () => unknown[]>> = {
-  circuit: () => [line("M30 30H90M30 66H90M60 30V14H132V40M112 50H140M160 50H190"), <circle class="d" cx="60" cy="30" r="4" />, box(102, 50, "+"), line("M90 30V44M90 66V56"), box(150, 46, "×"), word(22, 34, "a", "i"), word(22, 70, "b", "i")],
+  circuit: () => [line("M30 30H90M30 66H90M60 30V14H132V42H140M112 50H140M160 50H190"), <circle class="d" cx="60" cy="30" r="4" />, box(102, 50, "+"), line("M90 30V44M90 66V56"), box(150, 46, "×"), word(22, 34, "a", "i"), word(22, 70, "b", "i")],
   forward: () => [line("M38 30H92V40M38 66H92V56"), box(102, 48, "×"), line("M114 48H196", "strong"), word(26, 34, "a", "i"), word(26, 70, "b", "i"), <circle class="d" cx="150" cy="48" r="4" />, line("M188 43l8 5-8 5", "strong")],
   local: () => [line("M30 34H128M30 62H128M150 48H200"), box(140, 48, "×", 26), word(24, 38, "a", "i"), word(24, 66, "b", "i"), <rect class="b" x="78" y="25" width="34" height="18" rx="9" />, <rect class="b" x="78" y="53" width="34" height="18" rx="9" />, word(95, 38, "×b"), word(95, 66, "×a")],
   upstream: () => [line("M200 48H152", "pos"), line("M128 36H40", "neg"), line("M128 60H40", "pos"), line("M46 31l-8 5 8 5", "neg"), line("M46 55l-8 5 8 5", "pos"), box(140, 48, "×", 28)],

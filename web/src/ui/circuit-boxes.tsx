@@ -103,7 +103,7 @@ function Ring({ box }: { box: PictureBox }) {
 
 /** The highlighter behind a box that fires; it stands in a layer of its own, below all wires. */
 export function Highlight({ box }: { box: PictureBox }) {
-  return <rect class="highlight" {...around(box, 12)} />;
+  return <rect class="highlight" {...around(box, 10)} />;
 }
 
 /** The dotted ring around what has the focus of the keyboard: shown only while the circuit has it. */

@@ -11,10 +11,11 @@ these modules in order:
 - `LlvmProgram` of `tiers`: the second tier. LLVM compiles all steps of one circuit together.
 - `batch` runs a program on many points; `builtin_calls` makes CPython builtins of it.
 
-All LLVM text is written with `LlvmWriter` (`llvm_writer`), and compiled for this processor by `jit`. `vector_math`
+All LLVM text is written with `LlvmWriter` (`llvm_writer`), and compiled for this processor by `jit`, which keeps the
+machine code in a folder for later processes (`code_cache`). `vector_math`
 chooses the code behind each function of math.h, and has our own implementations of them.
 
 `backends.compiled` and `backends.replay_engines` call `tiers.build_program` and `promote_when_hot`,
 `batch.run_batch`, and the builtins and engines of `builtin_calls`. `wiregrad doctor` also reads facts about the machine
-from `jit`, `batch` and `vector_math`. Whatever cannot be compiled raises `NotNativeError`, and the interpreter runs it.
+from `jit`, `code_cache`, `batch` and `vector_math`. Whatever cannot be compiled raises `NotNativeError`, and the interpreter runs it.
 """

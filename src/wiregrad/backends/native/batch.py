@@ -16,8 +16,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,13 @@ from numpy.typing import NDArray
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import LlvmArray, LlvmValue, LlvmWriter, RealType, loop_over, when_all
 from wiregrad.backends.native.tiers import NativeProgram, copy_aligned
+from wiregrad.lazy import load_module_lazily
+
+if TYPE_CHECKING:
+    from concurrent import futures
+else:
+    # Only batches need it, and it takes several milliseconds.
+    futures = load_module_lazily("concurrent.futures")
 
 MIN_TILES_PER_THREAD = 64
 """Minimum number of tiles per thread: waking a thread takes as long as a few tiles."""
@@ -55,7 +62,7 @@ def run_batch(
         gradient,
         tiles if workers == 1 else max(MIN_TILES_PER_SHARE, -(-tiles // (workers * SHARES_PER_THREAD))),
     )
-    helpers = list[Future[None]]()
+    helpers = list[futures.Future[None]]()
     try:
         helpers += [_helper_pool().submit(job.run_until_done) for _ in range(workers - 1)]
         if threading.current_thread() is not threading.main_thread():
@@ -124,11 +131,11 @@ class _BatchJob:
         self._taken.value = self._count
 
 
-def _wait_for_threads(works: Iterable[Future[None]]) -> None:
+def _wait_for_threads(works: Iterable[futures.Future[None]]) -> None:
     """Wait for threads while handling signals, and raise what they raised."""
     pending = set(works)
     while pending:
-        done, pending = wait(pending, SLICE_SECONDS)
+        done, pending = futures.wait(pending, SLICE_SECONDS)
         for work in done:
             work.result()
 
@@ -139,14 +146,14 @@ def count_available_threads() -> int:
 
 
 @cache
-def _helper_pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count_available_threads(), thread_name_prefix="wiregrad-batch")
+def _helper_pool() -> futures.ThreadPoolExecutor:
+    return futures.ThreadPoolExecutor(count_available_threads(), thread_name_prefix="wiregrad-batch")
 
 
 @cache
-def _substitute_pool() -> ThreadPoolExecutor:
+def _substitute_pool() -> futures.ThreadPoolExecutor:
     """Return the thread that works in place of the main thread."""
-    return ThreadPoolExecutor(1, thread_name_prefix="wiregrad-main")
+    return futures.ThreadPoolExecutor(1, thread_name_prefix="wiregrad-main")
 
 
 if hasattr(os, "register_at_fork"):

@@ -290,6 +290,12 @@ def make_replay_builtin(
     return create_builtin(_make_replay_method(), frame, (fields, program, working, bits))
 
 
+def find_replay_fields(builtin: Callable[..., Any]) -> int:
+    """Return the address of the `ReplayFields` of a builtin that `make_replay_builtin` made."""
+    frame: BuiltinFrame = builtin.__self__  # type: ignore[attr-defined]
+    return int.from_bytes(frame, "little")
+
+
 @cache
 def _make_replay_method() -> PyMethodDef:
     doc = "replay($self, /, *inputs)\n--\n\nReturn the results at these inputs, or the number of the check that fails."
@@ -675,7 +681,8 @@ def _call_python(w: LlvmWriter, name: str, *arguments: LlvmValue) -> LlvmValue:
 
 def find_python_function(name: str) -> str:
     """Return a function of CPython's C API as an LLVM pointer constant."""
-    return format_pointer(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0)
+    address = ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
+    return format_pointer(jit.name_address(address, f"python.{name}"))
 
 
 def _release(thing: LlvmValue) -> None:

@@ -570,19 +570,18 @@ def _count_inputs(circuit: CircuitGraph, lengths: NDArray[np.int32]) -> int:
 
 def _find_inlined_constants(circuit: CircuitGraph) -> _InlinedConstants:
     columns = circuit.columns
-    ops = _find_costly_ops()
+    ops = np.zeros(len(TABLE.by_code()), np.bool_)
     numbers = np.zeros(circuit.size, np.int64)
-    if len(columns.constants) and ops[np.unique(columns.codes)].any():
+    if columns.constants:
+        used = np.bincount(columns.codes).nonzero()[0]
+        ops[used] = [_is_costly(TABLE.by_code()[code]) for code in used.tolist()]
+    if ops.any():
         known = {pair: k for k, pair in enumerate(_INLINED_CONSTANTS, 1)}
         numbers[columns.constant_nodes] = [
             known.get((float(value), bool(np.signbit(value))), 0) if isinstance(value, float | np.floating) else 0
             for value in columns.constants
         ]
     return _InlinedConstants(ops, numbers)
-
-
-def _find_costly_ops() -> NDArray[np.bool_]:
-    return np.array([_is_costly(op) for op in TABLE.by_code()])
 
 
 @cache
@@ -652,14 +651,25 @@ def number_keys(keys: NDArray[np.integer]) -> tuple[NDArray[np.integer], NDArray
     """Return the distinct keys in order, the index of each entry's key among them, and one entry for each key."""
     most = int(keys.max(initial=0)) + 1
     if most > 16 * len(keys) + 2**16:
-        used, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        return used, which.astype(np.int32), first
+        return _number_sparse_keys(keys)
     examples = np.full(most, -1, np.int32)
     examples[keys] = np.arange(len(keys), dtype=np.int32)
     used = np.flatnonzero(examples >= 0)
     entries = examples[used].astype(np.intp)
     examples[used] = np.arange(len(used), dtype=np.int32)
     return used, examples[keys], entries
+
+
+def _number_sparse_keys(
+    keys: NDArray[np.integer],
+) -> tuple[NDArray[np.integer], NDArray[np.int32], NDArray[np.intp]]:
+    """Number keys by sorting them; `np.unique` would import all of numpy.ma."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    is_new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    which = np.empty(len(keys), np.int32)
+    which[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], which, order[is_new]
 
 
 class StepStream:

@@ -21,7 +21,7 @@ from wiregrad.backends.native.llvm_writer import (
     RealType,
     call_intrinsic,
 )
-from wiregrad.backends.native.vector_math import call_by_address
+from wiregrad.backends.native.vector_math import call_by_symbol
 from wiregrad.codegen.op_forms import (
     CONDITION_TO_NUMBER,
     ConstantForm,
@@ -206,10 +206,10 @@ class ExpressionLowering:
             op = require_scalar_text(TABLE[tree.name])
             return self.lower_tree(parse_c_text(op.c), dict(zip(op.inputs, operands, strict=True)))
         numbers = [self.as_number(operand) for operand in operands]
-        short = self._lower_short_power(tree, numbers[0]) if tree.name == "pow" else None
+        short = self.lower_short_power(tree, numbers[0]) if tree.name == "pow" else None
         return short if short is not None else self.call_math_function(tree.name, numbers)
 
-    def _lower_short_power(self, tree: CallExpression, base: LlvmValue) -> LlvmValue | None:
+    def lower_short_power(self, tree: CallExpression, base: LlvmValue) -> LlvmValue | None:
         """Write a power as one instruction, for exponents where that gives the same bits as pow; else return None."""
         exponent = tree.arguments[1].value if isinstance(tree.arguments[1], NumberExpression) else None
         if exponent == 2.0:
@@ -263,7 +263,7 @@ class _NoAccess:
 @cache
 def calls_function(key: StepKey, real: RealType) -> bool:
     """Return whether a step calls a function, which loses all registers."""
-    lowering = ExpressionLowering(LlvmWriter(real.lanes, shares=True), real, call_by_address)
+    lowering = ExpressionLowering(LlvmWriter(real.lanes, shares=True), real, call_by_symbol)
     write_step(lowering, key, _NoAccess(lowering.writer, real))
     return lowering.called
 

@@ -20,20 +20,21 @@ to constants that precede the code.
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
+from itertools import pairwise
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit, program_steps
+from wiregrad.backends.native.code_cache import make_entry_name
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, choose_real_name, format_pointer
 from wiregrad.backends.native.program_steps import (
     NodeKinds,
@@ -41,6 +42,7 @@ from wiregrad.backends.native.program_steps import (
     find_node_kinds,
     make_backward_tables,
     make_step_stream,
+    number_keys,
 )
 from wiregrad.backends.native.step_kinds import (
     FIRST_GRADIENT_HOLE,
@@ -58,7 +60,12 @@ from wiregrad.backends.native.step_kinds import (
     make_absent_bits,
     write_step,
 )
-from wiregrad.backends.native.vector_math import ADDRESS_SYMBOL_PREFIX, call_by_address, call_by_symbol
+from wiregrad.backends.native.vector_math import (
+    FUNCTION_SYMBOL_PREFIX,
+    call_by_address,
+    call_by_symbol,
+    find_by_symbol,
+)
 from wiregrad.errors import NotNativeError, OutputError
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.columns import CircuitColumns
@@ -182,7 +189,7 @@ def _choose_tier(stream: StepStream) -> tuple[CodeInMemory, float]:
     library = stencil_library(stream.real)
     pieces = library.get_stencils(stream.keys)
     seconds = time.perf_counter() - began
-    return copy_stencils(stream, library, pieces), seconds
+    return copy_stencils(stream, pieces), seconds
 
 
 def _find_output(columns: CircuitColumns, number: int) -> int:
@@ -199,8 +206,7 @@ def _convert_constants(columns: CircuitColumns, dtype: np.dtype[np.floating]) ->
 
 
 def _find_real_name(circuit: CircuitGraph) -> str:
-    columns = circuit.columns
-    used = [columns.type_table[k] for k in np.unique(columns.types).tolist()]
+    used = circuit.columns.list_used_types()
     shaped = next((kind for kind in used if kind.shape), None)
     if shaped is not None:
         raise NotNativeError(f"native code supports scalars only; this circuit has wires of {shaped}")
@@ -228,15 +234,16 @@ def _lay_out_head(circuit: CircuitGraph, real: RealType) -> _BufferHead:
     gradients[inputs] = np.arange(count) + count + m
     constants = _convert_constants(columns, real.dtype)
     # Compared by their bits, because 0.0 == -0.0.
-    bits, places = np.unique(constants.view(f"u{real.item_bytes}"), return_inverse=True)
-    values[columns.constant_nodes] = 2 * count + m + places.reshape(-1)
+    bits_type = f"u{real.item_bytes}"
+    bits, places, _ = number_keys(constants.view(bits_type))
+    values[columns.constant_nodes] = 2 * count + m + places
     copies = list[tuple[int, int]]()
     for slot, node in enumerate(columns.outputs.tolist(), count):
         if values[node] < 0:
             values[node] = slot
         else:
             copies.append((node, slot))
-    head = np.concatenate([np.zeros(2 * count + m, real.dtype), bits.view(real.dtype)])
+    head = np.concatenate([np.zeros(2 * count + m, real.dtype), bits.astype(bits_type).view(real.dtype)])
     return _BufferHead(head, values, gradients, copies)
 
 
@@ -450,15 +457,13 @@ CONSTANT_HOLE = -1
 """Marks a hole for the offset to a constant in front of the code."""
 STEPS_PER_BLOCK = 16_000
 """Stencils are copied for this many steps at a time, which fit into the cache."""
-_ABSOLUTE_RELOCATIONS = (10, 11)
-"""x86-64 relocations to an absolute 32-bit address; offsets are small enough for either sign."""
-_RELATIVE_RELOCATION = 2
-"""The x86-64 relocation relative to the instruction."""
-_JUMP_RELOCATION = 4
-"""The x86-64 relocation of a jump or call."""
 HANDED_PARAMETERS = ("ptr %base", "i64 %absent", "i64 %unused", "i64 %idle", "ptr %w")
 """The parameters that every stencil receives in registers and passes on: the buffer and the bits of an absent gradient,
 in registers that calls preserve; two unused ones; and the buffer again, in a register with shorter instructions."""
+
+
+ConstantChunk = bytes | str
+"""Constants that stencils read, or the symbol of a function that they call, in whose place there is a jump to it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -468,175 +473,239 @@ class Stencil:
     code: bytes
     holes: tuple[tuple[int, int, int], ...]
     """The place of each hole, the operand that fills it, and the addend."""
-    constants: tuple[tuple[int, int, int], ...]
+    constants: tuple[tuple[int, ConstantChunk, int], ...]
     """The place of each offset to a constant, the chunk that holds the constant, and the constant's offset in it."""
+
+
+class _StencilText(NamedTuple):
+    """The LLVM text of one stencil, the same in every process."""
+
+    declared: frozenset[str]
+    body: str
+    """The function after its name."""
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of the text, by which the stencil is found in the cache."""
+        return bytes.fromhex(make_entry_name(*sorted(self.declared), self.body))[:STENCIL_DIGEST_BYTES]
 
 
 @dataclass
 class StencilLibrary:
-    """The stencils compiled so far, for one type of number, and the constants that they read."""
+    """The stencils compiled so far, for one type of number; those of earlier processes are in a file of the cache."""
 
     real: RealType
     stencils: dict[StencilKey, Stencil] = field(default_factory=dict)
-    chunks: list[bytes] = field(default_factory=list)
-    jumps: dict[str, int] = field(default_factory=dict)
-    """The chunk with the jump to a function, by the symbol of the function."""
 
     def get_stencils(self, keys: Iterable[StencilKey]) -> list[Stencil]:
-        """Return stencils by their keys, compiling those that are missing."""
+        """Return stencils by their keys; those that are missing come from the cache, or are compiled."""
         wanted = list(keys)
         missing = [key for key in dict.fromkeys(wanted) if key not in self.stencils]
         if missing:
-            self.stencils.update(zip(missing, self._compile_stencils(missing), strict=True))
+            self._add_stencils(missing)
         return [self.stencils[key] for key in wanted]
 
-    def collect_constants(self, pieces: Sequence[Stencil]) -> tuple[bytes, dict[int, int]]:
-        """Return the constants that some stencils read, and the offset of each chunk of them."""
-        pool = bytearray()
-        bases = dict[int, int]()
-        for chunk in sorted({chunk for stencil in pieces for _, chunk, _ in stencil.constants}):
-            bases[chunk] = len(pool)
-            pool += self.chunks[chunk] + bytes(-len(self.chunks[chunk]) % 64)
-        return bytes(pool), bases
+    def _add_stencils(self, keys: Sequence[StencilKey]) -> None:
+        texts = [self._write_stencil(key) for key in keys]
+        digests = [text.digest for text in texts]
+        stored = self._saved.select_stencils(digests)
+        new = [k for k, digest in enumerate(digests) if digest not in stored]
+        if new:
+            compiled = self._compile_stencils([texts[k] for k in new])
+            made = {digests[k]: stencil for k, stencil in zip(new, compiled, strict=True)}
+            self._save_stencils(made)
+            stored |= made
+        self.stencils.update(zip(keys, map(stored.__getitem__, digests), strict=True))
 
-    def _compile_stencils(self, keys: Sequence[StencilKey]) -> list[Stencil]:
+    @cached_property
+    def _saved(self) -> StencilTable:
+        """The stencils in the cache when they were first wanted."""
+        return self._read_saved()
+
+    def _read_saved(self) -> StencilTable:
+        content = self._entry.load()
+        return StencilTable.from_bytes(content) if content is not None else StencilTable.from_stencils({})
+
+    def _save_stencils(self, stencils: dict[bytes, Stencil]) -> None:
+        """Add stencils to those in the cache; what another process adds at the same moment may be lost."""
+        table = self._read_saved()
+        known = table.select_stencils(table.digests) if len(table) < MAX_SAVED_STENCILS else {}
+        self._entry.store(StencilTable.from_stencils(known | stencils).to_bytes())
+
+    @property
+    def _entry(self) -> jit.CachedEntry:
+        processor = (jit.processor_name(), jit.list_feature_flags())
+        return jit.CachedEntry("stencils", *processor, self.real.name, str(self.real.lanes))
+
+    def _write_stencil(self, placed: StencilKey) -> _StencilText:
         numbers = [f"{self.real.llvm_type} %r{k}" for k in range(1, REGISTER_COUNT + 1)]
         parameters = [*HANDED_PARAMETERS, *numbers]
         writer = LlvmWriter(self.real.lanes, shares=True)
         writer.declare("preserve_nonecc void", "@next", *(parameter.split(" %")[0] for parameter in parameters))
-        for number, placed in enumerate(keys):
-            writer.begin_function(f"preserve_nonecc void @s{number}({', '.join(parameters)})")
-            lowering = ExpressionLowering(writer, self.real, call_by_symbol)
-            access = _HoleAccess(lowering, placed)
-            write_step(lowering, placed.key, access)
-            if placed.key != PlainStep("return"):
-                writer.emit_line(f"musttail call preserve_nonecc void @next({access.format_next_arguments()})")
-            writer.end_function()
+        writer.begin_function("")
+        lowering = ExpressionLowering(writer, self.real, call_by_symbol)
+        access = _HoleAccess(lowering, placed)
+        write_step(lowering, placed.key, access)
+        if placed.key != PlainStep("return"):
+            writer.emit_line(f"musttail call preserve_nonecc void @next({access.format_next_arguments()})")
+        writer.end_function()
+        head, *lines = writer.lines
+        return _StencilText(
+            frozenset(writer.declared), "\n".join([f"({', '.join(parameters)}){head.removeprefix('define')}", *lines])
+        )
+
+    def _compile_stencils(self, texts: Sequence[_StencilText]) -> list[Stencil]:
         holes = [f"@h{k} = external dso_local global i8" for k in range(HOLE_COUNT)]
-        module = jit.parse_module(writer.format_module(f'target triple = "{jit.STENCIL_TRIPLE}"', *holes))
-        return self._extract_stencils(jit.target_machine(stencils=True).emit_object(module), len(keys))
-
-    def _extract_stencils(self, binary: bytes, count: int) -> list[Stencil]:
-        """Extract the stencils `s0`, `s1` and so on from an object file."""
-        parsed = _parse_object_file(binary)
-        chunks: dict[int | str, int] = {k: self._keep_chunk(data) for k, data in parsed.constants.items()}
-        self._keep_jumps({relocation.symbol for relocation in parsed.relocations})
-        chunks.update(self.jumps)
-        stencils = dict[int, Stencil]()
-        at = 0
-        for start, size, number in sorted((*parsed.spans[f"s{number}"], number) for number in range(count)):
-            inside = list[_Relocation]()
-            while at < len(parsed.relocations) and parsed.relocations[at].offset < start + size:
-                inside.append(parsed.relocations[at])
-                at += 1
-            stencils[number] = _make_stencil(parsed.text[start : start + size], start, inside, chunks)
-        return [stencils[number] for number in range(count)]
-
-    def _keep_jumps(self, symbols: Iterable[str]) -> None:
-        """Store a chunk with a jump to each called function that has none yet."""
-        for symbol in sorted(symbols):
-            if symbol.startswith(ADDRESS_SYMBOL_PREFIX) and symbol not in self.jumps:
-                address = int(symbol.removeprefix(ADDRESS_SYMBOL_PREFIX))
-                self.jumps[symbol] = self._keep_chunk(_write_jump(address))
-
-    def _keep_chunk(self, data: bytes) -> int:
-        """Store constants and return the number of their chunk."""
-        self.chunks.append(data)
-        return len(self.chunks) - 1
+        lines = [f'target triple = "{jit.STENCIL_TRIPLE}"', *holes]
+        lines += sorted(frozenset().union(*(text.declared for text in texts)))
+        lines += [f"define preserve_nonecc void @s{number}{text.body}" for number, text in enumerate(texts)]
+        module = jit.parse_module("\n".join(lines))
+        return _extract_stencils(jit.target_machine(stencils=True).emit_object(module), len(texts))
 
 
-class _Relocation(NamedTuple):
-    """A place in machine code that is filled with an address when the code is put in memory."""
-
-    offset: int
-    kind: int
-    addend: int
-    symbol: str
-    section: int | str
-    """The section of the symbol's definition."""
-    value: int
-    """The symbol's offset in its section."""
+MAX_SAVED_STENCILS = 20_000
+"""When the file has more stencils than this, it begins anew: reading them would take too long."""
+STENCIL_DIGEST_BYTES = 16
 
 
-class _ObjectFile(NamedTuple):
-    """What stencils need of an object file."""
+class StencilTable:
+    """Stencils as a few arrays, which a process reads in a moment and takes single stencils from.
 
-    text: bytes
-    """The machine code."""
-    spans: dict[str, tuple[int, int]]
-    """The offset and the size of each function."""
-    constants: dict[int, bytes]
-    """The contents of sections with constants, by the number of the section."""
-    relocations: list[_Relocation]
-    """The relocations of the machine code, in the order of their places."""
-
-
-def _parse_object_file(binary: bytes) -> _ObjectFile:
-    try:
-        # Only native code needs these modules.
-        from elftools.elf.elffile import ELFFile  # noqa: PLC0415
-        from elftools.elf.relocation import RelocationSection  # noqa: PLC0415
-        from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
-    except ImportError as error:
-        raise NotNativeError(
-            f"native code needs pyelftools, which cannot be imported ({error}): pip install pyelftools"
-        ) from None
-
-    elf = ELFFile(io.BytesIO(binary))
-    text = elf.get_section_by_name(".text")
-    symbols = elf.get_section_by_name(".symtab")
-    section = elf.get_section_by_name(".rela.text")
-    assert text is not None
-    assert isinstance(symbols, SymbolTableSection)
-    relocations = list[_Relocation]()
-    for entry in section.iter_relocations() if isinstance(section, RelocationSection) else ():
-        symbol = symbols.get_symbol(entry["r_info_sym"])
-        place = (entry["r_offset"], entry["r_info_type"], entry["r_addend"])
-        relocations.append(_Relocation(*place, symbol.name, symbol["st_shndx"], symbol["st_value"]))
-    sections = enumerate(elf.iter_sections())
-    return _ObjectFile(
-        text.data(),
-        {symbol.name: (symbol["st_value"], symbol["st_size"]) for symbol in symbols.iter_symbols()},
-        {k: part.data() for k, part in sections if part.name.startswith(".rodata")},
-        sorted(relocations, key=lambda relocation: relocation.offset),
-    )
-
-
-def _write_jump(address: int) -> bytes:
-    """Return machine code that jumps to an address.
-
-    A stencil calls this jump by a relative offset, which the processor knows when it decodes the call. In a large
-    circuit each call runs only once, so the target of an indirect call would be mispredicted.
+    >>> one = Stencil(b"code", ((0, 1, 2),), ((4, "function", 0), (8, b"1234", 0)))
+    >>> table = StencilTable.from_bytes(StencilTable.from_stencils({bytes(16): one}).to_bytes())
+    >>> table.select_stencils([bytes(16), b"unknown"])[bytes(16)].constants
+    ((4, 'function', 0), (8, b'1234', 0))
     """
-    return bytes.fromhex("ff25 00000000") + address.to_bytes(8, "little")
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self._parts = parts
+        digests, ends, self._code, holes, constants, chunk_ends, self._chunks, symbols = parts
+        size = STENCIL_DIGEST_BYTES
+        self.digests = [digests[k : k + size] for k in range(0, len(digests), size)]
+        self._numbers = {digest: k for k, digest in enumerate(self.digests)}
+        self._ends = np.frombuffer(ends, np.int64).reshape(-1, 3)
+        """Where the code, the holes and the constants of each stencil end; the first row is zeros."""
+        self._holes = np.frombuffer(holes, np.int64).reshape(-1, 3)
+        self._constants = np.frombuffer(constants, np.int64).reshape(-1, 3)
+        self._chunk_ends = np.frombuffer(chunk_ends, np.int64)
+        self._symbols = symbols.decode().split("\n")
+
+    def __len__(self) -> int:
+        return len(self.digests)
+
+    def select_stencils(self, digests: Iterable[bytes]) -> dict[bytes, Stencil]:
+        """Return the stencils with these digests, as far as they are here."""
+        return {digest: self._make_stencil(self._numbers[digest]) for digest in digests if digest in self._numbers}
+
+    def _make_stencil(self, number: int) -> Stencil:
+        (code, hole, constant), (code_end, hole_end, constant_end) = self._ends[number : number + 2].tolist()
+        return Stencil(
+            self._code[code:code_end],
+            tuple((place, operand, addend) for place, operand, addend in self._holes[hole:hole_end].tolist()),
+            tuple(
+                (place, self._find_chunk(chunk), offset)
+                for place, chunk, offset in self._constants[constant:constant_end].tolist()
+            ),
+        )
+
+    def _find_chunk(self, number: int) -> ConstantChunk:
+        start, end = self._chunk_ends[number : number + 2].tolist()
+        return self._symbols[number] or self._chunks[start:end]
+
+    @classmethod
+    def from_stencils(cls, stencils: dict[bytes, Stencil]) -> StencilTable:
+        """Return the table of stencils by their digests."""
+        rows = stencils.values()
+        chunks = list(dict.fromkeys(chunk for stencil in rows for _, chunk, _ in stencil.constants))
+        numbers = {chunk: k for k, chunk in enumerate(chunks)}
+        lengths = [(len(stencil.code), len(stencil.holes), len(stencil.constants)) for stencil in rows]
+        holes = [hole for stencil in rows for hole in stencil.holes]
+        constants = [(place, numbers[chunk], at) for stencil in rows for place, chunk, at in stencil.constants]
+        data = [chunk if isinstance(chunk, bytes) else b"" for chunk in chunks]
+        symbols = [chunk if isinstance(chunk, str) else "" for chunk in chunks]
+        return cls(
+            [
+                b"".join(stencils),
+                np.cumsum([(0, 0, 0), *lengths], axis=0, dtype=np.int64).tobytes(),
+                b"".join(stencil.code for stencil in rows),
+                np.array(holes, np.int64).tobytes(),
+                np.array(constants, np.int64).tobytes(),
+                np.cumsum([0, *map(len, data)], dtype=np.int64).tobytes(),
+                b"".join(data),
+                "\n".join(symbols).encode(),
+            ]
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the table as bytes."""
+        sizes = np.array([len(part) for part in self._parts], np.int64)
+        return sizes.tobytes() + b"".join(self._parts)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> StencilTable:
+        """Return the table of some bytes."""
+        count = 8
+        ends = np.cumsum(np.frombuffer(content, np.int64, count)) + 8 * count
+        return cls([content[start:end] for start, end in pairwise([8 * count, *ends.tolist()])])
+
+
+def collect_constants(pieces: Sequence[Stencil]) -> tuple[bytes, dict[ConstantChunk, int]]:
+    """Return the constants that some stencils read and jumps to functions they call, and the offset of each chunk."""
+    pool = bytearray()
+    bases = dict[ConstantChunk, int]()
+    for chunk in dict.fromkeys(chunk for stencil in pieces for _, chunk, _ in stencil.constants):
+        bases[chunk] = len(pool)
+        data = chunk if isinstance(chunk, bytes) else jit.write_jump(find_by_symbol(chunk).address)
+        pool += data + bytes(-len(data) % CACHE_LINE_BYTES)
+    return bytes(pool), bases
+
+
+def _extract_stencils(binary: bytes, count: int) -> list[Stencil]:
+    """Extract the stencils `s0`, `s1` and so on from an object file."""
+    parsed = jit.parse_object_file(binary)
+    text = parsed.find_text()
+    constants: dict[int | str, bytes] = {
+        k: part.data for k, part in parsed.sections.items() if part.name.startswith(".rodata")
+    }
+    spans = {symbol.name: (symbol.offset, symbol.size) for symbol in parsed.symbols}
+    stencils = dict[int, Stencil]()
+    at = 0
+    for start, size, number in sorted((*spans[f"s{number}"], number) for number in range(count)):
+        inside = list[jit.ObjectRelocation]()
+        while at < len(text.relocations) and text.relocations[at].place < start + size:
+            inside.append(text.relocations[at])
+            at += 1
+        stencils[number] = _make_stencil(text.data[start : start + size], start, inside, constants)
+    return [stencils[number] for number in range(count)]
 
 
 def _make_stencil(
-    code: bytes, start: int, relocations: Sequence[_Relocation], chunks: Mapping[int | str, int]
+    code: bytes, start: int, relocations: Sequence[jit.ObjectRelocation], sections: Mapping[int | str, bytes]
 ) -> Stencil:
-    """Return a stencil from its bytes and relocations; `chunks` are numbered by section and by symbol."""
-    jumps = [each.offset - start for each in relocations if each.symbol == "next" and each.kind == _JUMP_RELOCATION]
+    """Return a stencil from its bytes and relocations; `sections` are those with constants."""
     size = len(code)
+    jumps = [row.place - start for row in relocations if row.symbol.name == "next" and row.kind == jit.CALL_RELOCATION]
     # The closing jump is dropped: the next stencil follows directly.
     if jumps and jumps[-1] == size - 4 and code[size - 5] == 0xE9:
         size -= 5
     body = np.frombuffer(code[:size], np.uint8).copy()
     holes = list[tuple[int, int, int]]()
-    constants = list[tuple[int, int, int]]()
-    for offset, kind, addend, symbol, section, value in relocations:
-        place = offset - start
-        if symbol == "next":
+    constants = list[tuple[int, ConstantChunk, int]]()
+    for row in relocations:
+        place = row.place - start
+        symbol = row.symbol
+        if symbol.name == "next":
             if place < size:
-                body[place : place + 4] = np.frombuffer(np.int32(size - place + addend).tobytes(), np.uint8)
-        elif kind in _ABSOLUTE_RELOCATIONS and symbol[:1] == "h":
-            holes.append((place, int(symbol[1:]), addend))
-        elif kind == _RELATIVE_RELOCATION and section in chunks:
-            constants.append((place, chunks[section], value + addend))
-        elif kind == _JUMP_RELOCATION and symbol in chunks:
-            constants.append((place, chunks[symbol], addend))
+                body[place : place + 4] = np.frombuffer(np.int32(size - place + row.addend).tobytes(), np.uint8)
+        elif row.kind in jit.ABSOLUTE_32_RELOCATIONS and symbol.name[:1] == "h":
+            holes.append((place, int(symbol.name[1:]), row.addend))
+        elif row.kind == jit.RELATIVE_RELOCATION and symbol.section in sections:
+            constants.append((place, sections[symbol.section], symbol.offset + row.addend))
+        elif row.kind == jit.CALL_RELOCATION and symbol.name.startswith(FUNCTION_SYMBOL_PREFIX):
+            constants.append((place, symbol.name, row.addend))
         else:
-            what = symbol or "a section"
-            raise NotNativeError(f"a stencil refers to {what} in a way that cannot be patched (relocation {kind})")
+            what = symbol.name or "a section"
+            raise NotNativeError(f"a stencil refers to {what} in a way that cannot be patched (relocation {row.kind})")
     return Stencil(body.tobytes(), tuple(holes), tuple(constants))
 
 
@@ -706,9 +775,9 @@ def stencil_library(real: RealType) -> StencilLibrary:
     return StencilLibrary(real)
 
 
-def copy_stencils(stream: StepStream, library: StencilLibrary, pieces: list[Stencil]) -> jit.MachineCode:
+def copy_stencils(stream: StepStream, pieces: list[Stencil]) -> jit.MachineCode:
     """Copy the stencils of a stream end to end, behind their constants, and fill their holes."""
-    pool, bases = library.collect_constants(pieces)
+    pool, bases = collect_constants(pieces)
     texts = [stencil.code for stencil in pieces]
     holes = _HoleTable(pieces, bases)
     ends = np.cumsum(np.array([len(text) for text in texts])[stream.which]) + len(pool)
@@ -732,7 +801,7 @@ def copy_stencils(stream: StepStream, library: StencilLibrary, pieces: list[Sten
 class _HoleTable:
     """The holes of some stencils in one table: the place of each, the operand that fills it, and the addend."""
 
-    def __init__(self, pieces: list[Stencil], bases: dict[int, int]) -> None:
+    def __init__(self, pieces: list[Stencil], bases: Mapping[ConstantChunk, int]) -> None:
         entries = list[tuple[int, int, int]]()
         self.counts = np.array([len(stencil.holes) + len(stencil.constants) for stencil in pieces])
         self.first = np.cumsum(self.counts) - self.counts

@@ -5,15 +5,16 @@ glibc, each of whose functions is tested at edge points before it is used; and t
 by lane, which is always there. In every source the result of a lane depends on that lane alone.
 
 Vectors of double take polynomials first: they give the same bits for any number of lanes and on every processor with
-fused multiply-add, and are about as fast as libmvec. Vectors of float take libmvec first, because our polynomials
+fused multiply-add, and are about as fast as libmvec. So do vectors of float for the functions that have coefficients
+of their own for float (`FLOAT_FUNCTIONS`); for the others they take libmvec first, because there our polynomials
 compute in double, at half its speed. A single number takes the scalar function, except where a polynomial is faster.
 `WIREGRAD_VECTOR_MATH` names a source to try before these.
 
 A function of ours reduces its argument, evaluates a polynomial and combines the parts. Lanes outside its domain are
 returned as a mask beside the result; the scalar function of the C library computes those. Every operation is one of
 IEEE 754, with fused multiply-add where written, so that elsewhere the bits depend neither on the number of lanes nor on
-the processor. Errors are below 4 ulp, most below 2. The polynomials interpolate at Chebyshev points in 60 digits and
-are then rounded (`tests/backends/test_vectormath.py` computes them again).
+the processor. Errors are below 4 ulp, most below 2, in float too. The polynomials interpolate at Chebyshev points in
+60 digits and are then rounded (`tests/backends/test_vectormath.py` computes them again).
 """
 
 from __future__ import annotations
@@ -66,10 +67,7 @@ PI = _parse_hex_floats("0x1.921fb54442d18p+1 0x1.1a62633145c06p-53 0x1.c1cd12902
 """Pi in three parts, each rounded down, so that a reduced -0.0 stays -0.0."""
 HALF_PI = PI[0] / 2
 HALF_PI_REST = PI[1] / 2
-FAR = 2.0**30
-"""Beyond this, three parts of pi are too few to reduce the argument of a periodic function."""
 SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
-ONE_BITS = 0x3FF0000000000000
 
 EXP = _parse_hex_floats(
     "0x1.0000000000001p-1 0x1.5555555555556p-3 0x1.5555555553d63p-5 0x1.11111111109b3p-7 0x1.6c16c1788bd90p-10 "
@@ -127,6 +125,113 @@ ERFC = _parse_hex_floats(
     "0x1.5fa0c6ee3c0e4p-20 -0x1.f14232587264cp-23 -0x1.116d74440e65dp-22 0x1.034089fc37ef1p-24 0x1.7c41ccd28ce0dp-27"
 )
 """(x + 2) * e**x**2 * erfc(x) as a polynomial in (x - 3) / (x + 3), for x from 1 to 28."""
+
+
+class RealFormat(NamedTuple):
+    """What the functions need to know of double or float; the coefficients stand for the same functions in both."""
+
+    fraction_bits: int
+    bias: int
+    """What is added to an exponent in the bits of a number."""
+    round: float
+    """Adding this to a small number leaves the nearest integer in the low bits."""
+    smallest: float
+    """The smallest normal number."""
+    tiny: float
+    """Below this, x + x**2 rounds to x."""
+    sqrt_half_bits: int
+    exp_range: tuple[float, float]
+    """e**x is 0 below and infinite above it; the same holds of 2**x in `exp2_range`."""
+    exp2_range: tuple[float, float]
+    scale: int
+    """Powers of 2 up to the largest number are written as two factors, one of them this power."""
+    low: float
+    """Below this, e**x - 1 is -1."""
+    one: float
+    """Above this, tanh(x) is 1."""
+    cosh_end: float
+    """At this, sinh and cosh are infinite."""
+    erfc_end: float
+    """Above this, erfc(x) is 0."""
+    far: float
+    """Beyond this, three parts of pi are too few to reduce the argument of a periodic function."""
+    huge: float
+    """The square of a larger number may overflow."""
+    log2_e: float
+    ln2: tuple[float, float]
+    """log(2) in two parts."""
+    pi: tuple[float, ...]
+    """Pi in three parts, each rounded down, so that a reduced -0.0 stays -0.0."""
+    exp: tuple[float, ...]
+    log: tuple[float, ...]
+    sin: tuple[float, ...]
+    erf: tuple[float, ...]
+    erfc: tuple[float, ...]
+
+    @property
+    def one_bits(self) -> int:
+        """The bits of 1.0."""
+        return self.bias << self.fraction_bits
+
+
+DOUBLE = RealFormat(
+    fraction_bits=52,
+    bias=1023,
+    round=ROUND,
+    smallest=SMALLEST,
+    tiny=TINY,
+    sqrt_half_bits=SQRT_HALF_BITS,
+    exp_range=(-746.0, 710.0),
+    exp2_range=(-1076.0, 1025.0),
+    scale=64,
+    low=-40.0,
+    one=20.0,
+    cosh_end=710.5,
+    erfc_end=27.3,
+    far=2.0**30,
+    huge=2.0**500,
+    log2_e=LOG2_E,
+    ln2=(LN2, LN2_REST),
+    pi=PI,
+    exp=EXP,
+    log=LOG,
+    sin=SIN,
+    erf=ERF,
+    erfc=ERFC,
+)
+FLOAT = RealFormat(
+    fraction_bits=23,
+    bias=127,
+    round=1.5 * 2.0**23,
+    smallest=2.0**-126,
+    tiny=2.0**-25,
+    sqrt_half_bits=0x3F3504F3,
+    exp_range=(-104.0, 89.0),
+    exp2_range=(-151.0, 129.0),
+    scale=64,
+    low=-20.0,
+    one=10.0,
+    cosh_end=89.5,
+    erfc_end=10.2,
+    far=2.0**13,
+    huge=2.0**60,
+    log2_e=float.fromhex("0x1.715476p+0"),
+    ln2=(float.fromhex("0x1.62e43p-1"), float.fromhex("-0x1.05c61p-29")),
+    pi=_parse_hex_floats("0x1.921fb4p+1 0x1.4442d0p-23 0x1.846988p-47"),
+    exp=_parse_hex_floats("0x1.000000p-1 0x1.5554dcp-3 0x1.555518p-5 0x1.120b74p-7 0x1.6d1238p-10"),
+    log=_parse_hex_floats("0x1.555556p-1 0x1.9999ecp-2 0x1.245c28p-2 0x1.ddd4dap-3"),
+    sin=_parse_hex_floats("-0x1.555556p-3 0x1.111110p-7 -0x1.a01906p-13 0x1.71968ap-19 -0x1.9db0f6p-26"),
+    erf=_parse_hex_floats(
+        "0x1.06eba8p-3 -0x1.812746p-2 0x1.ce2f08p-4 -0x1.b829c8p-6 0x1.562a60p-8 -0x1.bccf66p-11 0x1.d88750p-14 "
+        "-0x1.445f48p-17"
+    ),
+    erfc=_parse_hex_floats(
+        "0x1.ca3e32p-1 -0x1.1d4432p-1 0x1.60e540p-2 -0x1.486652p-3 0x1.88170cp-5 -0x1.3eebd4p-9 -0x1.67a826p-8 "
+        "0x1.2f651ap-9 0x1.3e5d30p-14 -0x1.2afc72p-12"
+    ),
+)
+"""Fewer coefficients, rounded to float; those of erfc serve x from 1 to 10.2."""
+FORMATS = {"double": DOUBLE, "float": FLOAT}
 
 
 SCALEF_FEATURE = "avx512f"
@@ -190,6 +295,10 @@ def _no_lanes(x: LlvmValue) -> LlvmValue:
     return x.writer.as_value(False, "i1", x.lanes)
 
 
+SCALEF_LANES = {"double": frozenset([1, 4, 8]), "float": frozenset([4, 8, 16])}
+"""The lane counts for which AVX-512 multiplies by powers of 2 in one instruction."""
+
+
 def scale_by_power_of_2(x: LlvmValue, k: LlvmValue) -> LlvmValue:
     """Write x * 2**k in one instruction, k being a real that holds an integer."""
     w = x.writer
@@ -197,18 +306,20 @@ def scale_by_power_of_2(x: LlvmValue, k: LlvmValue) -> LlvmValue:
         pair = [w.emit_value("double", f"insertelement <2 x double> poison, {v.typed}, i32 0", 2) for v in (x, k)]
         both = _call_scalef("sd", pair, ["i32 4"])
         return w.emit_value("double", f"extractelement {both.typed}, i32 0")
-    bits = 64 * x.lanes
-    return _call_scalef(f"pd.{bits}", (x, k), ["i32 4"] if bits == 512 else [])
+    bits = REAL_BITS[x.element] * x.lanes
+    form = "pd" if x.element == "double" else "ps"
+    return _call_scalef(f"{form}.{bits}", (x, k), ["i32 4"] if bits == 512 else [])
 
 
 def _call_scalef(form: str, values: Sequence[LlvmValue], rounding: list[str]) -> LlvmValue:
     """Write a call of AVX-512's scalef; its mask selects all lanes, so the third operand is not used."""
     w = values[0].writer
     kind = values[0].llvm_type
+    mask = f"i{max(8, values[0].lanes)}"
     name = f"@llvm.x86.avx512.mask.scalef.{form}"
-    w.declare(kind, name, kind, kind, kind, "i8", *("i32" for _ in rounding))
-    operands = [*(value.typed for value in values), f"{kind} zeroinitializer", "i8 -1", *rounding]
-    return w.emit_value("double", f"call {kind} {name}({', '.join(operands)})", values[0].lanes)
+    w.declare(kind, name, kind, kind, kind, mask, *("i32" for _ in rounding))
+    operands = [*(value.typed for value in values), f"{kind} zeroinitializer", f"{mask} -1", *rounding]
+    return w.emit_value(values[0].element, f"call {kind} {name}({', '.join(operands)})", values[0].lanes)
 
 
 def estimate_cube_root(x: LlvmValue) -> LlvmValue:
@@ -246,65 +357,71 @@ def _evaluate_odd(r: LlvmValue, z: LlvmValue, coefficients: Sequence[float]) -> 
 
 
 class ExponentialParts(NamedTuple):
-    """e**x as 2**k * (1 + p): `shifted` is k + ROUND, so that its low bits hold k."""
+    """e**x as 2**k * (1 + p): `shifted` is k + round, so that its low bits hold k."""
 
     shifted: LlvmValue
     p: LlvmValue
 
     def write_power_of_2(self, less: int = 0) -> LlvmValue:
         """Write 2**(k - less), which must be a normal number."""
-        return ((self.shifted.as_bits() + (1023 - less)) << 52).as_real()
+        c = FORMATS[self.p.element]
+        return ((self.shifted.as_bits() + (c.bias - less)) << c.fraction_bits).as_real()
 
 
 def _split_exponential(x: LlvmValue, rest: LlvmValue | None = None) -> ExponentialParts:
-    """Write e**(x + rest) in parts, for |x| below 2**40."""
-    shifted = fma(x, LOG2_E, ROUND)
-    k = shifted - ROUND
-    r = fma(k, -LN2, x)
-    r = fma(k, -LN2_REST, r) if rest is None else r + fma(k, -LN2_REST, rest)
-    return ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *EXP)), r))
+    """Write e**(x + rest) in parts, for |x| below 2**40, or 2**20 in float."""
+    c = FORMATS[x.element]
+    shifted = fma(x, c.log2_e, c.round)
+    k = shifted - c.round
+    r = fma(k, -c.ln2[0], x)
+    r = fma(k, -c.ln2[1], r) if rest is None else r + fma(k, -c.ln2[1], rest)
+    return ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *c.exp)), r))
 
 
 def _join_exponential(parts: ExponentialParts, x: LlvmValue, factor: LlvmValue | None = None) -> LlvmValue:
     """Write 2**k * (1 + p) * factor; the scaling comes last, so it rounds only once. x has the sign of k."""
+    c = FORMATS[x.element]
     near = parts.p + 1.0 if factor is None else fma(parts.p, factor, factor)
-    if SCALEF_FEATURE in x.writer.features:
-        return scale_by_power_of_2(near, parts.shifted - ROUND)
+    if SCALEF_FEATURE in x.writer.features and x.lanes in SCALEF_LANES[x.element]:
+        return scale_by_power_of_2(near, parts.shifted - c.round)
     down = x < 0.0
-    bias = x.writer.select(down, 1023 + 64, 1023 - 64, "i64")
-    power = ((parts.shifted.as_bits() + bias) << 52).as_real()
-    return near * power * select(down, 2.0**-64, 2.0**64)
+    bits = parts.shifted.as_bits()
+    bias = x.writer.select(down, c.bias + c.scale, c.bias - c.scale, bits.element)
+    power = ((bits + bias) << c.fraction_bits).as_real()
+    return near * power * x.writer.select(down, 2.0**-c.scale, 2.0**c.scale, x.element)
 
 
 def exp(x: LlvmValue) -> PolynomialResult:
     """Write e**x."""
-    x = clamp(x, -746.0, 710.0)
+    x = clamp(x, *FORMATS[x.element].exp_range)
     return PolynomialResult(_join_exponential(_split_exponential(x), x))
 
 
 def exp2(x: LlvmValue) -> PolynomialResult:
     """Write 2**x."""
-    x = clamp(x, -1076.0, 1025.0)
-    shifted = x + ROUND
-    r = (x - (shifted - ROUND)) * LN2
-    return PolynomialResult(
-        _join_exponential(ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *EXP)), r)), x)
-    )
+    c = FORMATS[x.element]
+    x = clamp(x, *c.exp2_range)
+    shifted = x + c.round
+    r = (x - (shifted - c.round)) * c.ln2[0]
+    parts = ExponentialParts(shifted, fma(r, evaluate_polynomial(r, (0.0, *c.exp)), r))
+    return PolynomialResult(_join_exponential(parts, x))
 
 
 def expm1(x: LlvmValue) -> PolynomialResult:
     """Write e**x - 1."""
-    bounded = clamp(x, -40.0, 710.0)
+    c = FORMATS[x.element]
+    bounded = clamp(x, c.low, c.exp_range[1])
     parts = _split_exponential(bounded)
     half = parts.write_power_of_2(1)
     result = fma(half, parts.p, half - 0.5) * 2.0
-    return PolynomialResult(select(fabs(x) < TINY, x, result))
+    return PolynomialResult(select(fabs(x) < c.tiny, x, result))
 
 
 def tanh(x: LlvmValue) -> PolynomialResult:
     """Write the hyperbolic tangent: t / (t + 2) where t = e**2x - 1."""
+    c = FORMATS[x.element]
     size = fabs(x)
-    size = select(size > 20.0, 20.0, size)
+    size = select(size > c.one, c.one, size)
     parts = _split_exponential(size + size)
     power = parts.write_power_of_2()
     t = fma(power, parts.p, power - 1.0)
@@ -313,19 +430,21 @@ def tanh(x: LlvmValue) -> PolynomialResult:
 
 def sinh(x: LlvmValue) -> PolynomialResult:
     """Write the hyperbolic sine: (t + t / (t + 1)) / 2 where t = e**x - 1, computed with t / 4, which is finite."""
+    c = FORMATS[x.element]
     size = fabs(x)
-    bounded = select(size > 710.5, 710.5, size)
+    bounded = select(size > c.cosh_end, c.cosh_end, size)
     parts = _split_exponential(bounded)
     quarter = parts.write_power_of_2(2)
     t = fma(quarter, parts.p, quarter - 0.25)
     result = fma(0.25, t / (t + 0.25), t) * 2.0
-    return PolynomialResult(copysign(select(size < TINY, size, result), x))
+    return PolynomialResult(copysign(select(size < c.tiny, size, result), x))
 
 
 def cosh(x: LlvmValue) -> PolynomialResult:
     """Write the hyperbolic cosine: (e**x + e**-x) / 2, computed with quarters, which cannot overflow."""
+    c = FORMATS[x.element]
     size = fabs(x)
-    bounded = select(size > 710.5, 710.5, size)
+    bounded = select(size > c.cosh_end, c.cosh_end, size)
     parts = _split_exponential(bounded)
     quarter = parts.write_power_of_2(2)
     e = fma(quarter, parts.p, quarter)
@@ -341,10 +460,12 @@ class LogarithmParts(NamedTuple):
 
 
 def _split_for_logarithm(x: LlvmValue) -> LogarithmParts:
-    shifted = x.as_bits() + (ONE_BITS - SQRT_HALF_BITS)
+    c = FORMATS[x.element]
+    shifted = x.as_bits() + (c.one_bits - c.sqrt_half_bits)
     # The exponent becomes the low bits of 2**52, which makes it a real without a conversion instruction.
-    k = ((shifted >> 52) | 0x4330000000000000).as_real() - (2.0**52 + 1023)
-    m = ((shifted & 0x000FFFFFFFFFFFFF) + SQRT_HALF_BITS).as_real()
+    offset = (c.bias + c.fraction_bits) << c.fraction_bits
+    k = ((shifted >> c.fraction_bits) | offset).as_real() - (2.0**c.fraction_bits + c.bias)
+    m = ((shifted & ((1 << c.fraction_bits) - 1)) + c.sqrt_half_bits).as_real()
     return LogarithmParts(k, m, m - 1.0)
 
 
@@ -353,17 +474,18 @@ def _log_near_one(f: LlvmValue, rest: LlvmValue | float) -> LlvmValue:
     s = f / (f + 2.0)
     z = s * s
     half = f * f * 0.5
-    tail = z * evaluate_polynomial(z, LOG)
+    tail = z * evaluate_polynomial(z, FORMATS[f.element].log)
     return f - (half - fma(s, half + tail, rest))
 
 
 def _is_outside_log(x: LlvmValue) -> LlvmValue:
-    return (x < SMALLEST) | is_not_below(x, math.inf)
+    return (x < FORMATS[x.element].smallest) | is_not_below(x, math.inf)
 
 
 def _log_at_edges(x: LlvmValue, zero: float) -> LlvmValue:
     """Write a logarithm at its edges: -inf at `zero`, NaN below it, and x itself at inf and NaN."""
-    return select(x > zero, x, select(x.is_equal_to(zero), -math.inf, math.nan))
+    end = x.writer.select(x.is_equal_to(zero), -math.inf, math.nan, x.element)
+    return select(x > zero, x, end)
 
 
 def _join_logarithm(x: LlvmValue, result: LlvmValue) -> PolynomialResult:
@@ -371,15 +493,16 @@ def _join_logarithm(x: LlvmValue, result: LlvmValue) -> PolynomialResult:
     outside = _is_outside_log(x)
 
     def edges() -> tuple[LlvmValue, LlvmValue]:
-        return select(outside, _log_at_edges(x, 0.0), result), (x > 0.0) & (x < SMALLEST)
+        return select(outside, _log_at_edges(x, 0.0), result), (x > 0.0) & (x < FORMATS[x.element].smallest)
 
     return PolynomialResult(result, outside, edges)
 
 
 def log(x: LlvmValue) -> PolynomialResult:
     """Write the natural logarithm."""
+    c = FORMATS[x.element]
     parts = _split_for_logarithm(x)
-    return _join_logarithm(x, fma(parts.k, LN2, _log_near_one(parts.f, parts.k * LN2_REST)))
+    return _join_logarithm(x, fma(parts.k, c.ln2[0], _log_near_one(parts.f, parts.k * c.ln2[1])))
 
 
 def log2(x: LlvmValue) -> PolynomialResult:
@@ -397,12 +520,13 @@ def log10(x: LlvmValue) -> PolynomialResult:
 
 def _log_of_one_plus(x: LlvmValue) -> LlvmValue:
     """Write log(1 + x), corrected for the rounding error of 1 + x, for finite x above -1."""
+    c = FORMATS[x.element]
     u = x + 1.0
     above = u - 1.0
     lost = (1.0 - (u - above)) + (x - above)
     parts = _split_for_logarithm(u)
-    rest = fma(parts.k, LN2_REST, lost / u)
-    return select(fabs(x) < TINY, x, fma(parts.k, LN2, _log_near_one(parts.f, rest)))
+    rest = fma(parts.k, c.ln2[1], lost / u)
+    return select(fabs(x) < c.tiny, x, fma(parts.k, c.ln2[0], _log_near_one(parts.f, rest)))
 
 
 def log1p(x: LlvmValue) -> PolynomialResult:
@@ -510,7 +634,7 @@ def _add_pairs(a: LlvmValue, b: LlvmValue, rest: LlvmValue) -> tuple[LlvmValue, 
 
 def _subtract_multiple_of_pi(x: LlvmValue, k: LlvmValue, part: float) -> LlvmValue:
     """Write x - k * pi * part, where the multiple is near x."""
-    for number in PI:
+    for number in FORMATS[x.element].pi:
         x = fma(k, -number * part, x)
     return x
 
@@ -518,26 +642,29 @@ def _subtract_multiple_of_pi(x: LlvmValue, k: LlvmValue, part: float) -> LlvmVal
 def _reduced_sine(x: LlvmValue, k: LlvmValue, shifted: LlvmValue) -> LlvmValue:
     """Write sin(x - k pi), negated where the integer in `shifted` is odd."""
     r = _subtract_multiple_of_pi(x, k, 1.0)
-    return (_evaluate_odd(r, r * r, SIN).as_bits() ^ (shifted.as_bits() << 63)).as_real()
+    sine = _evaluate_odd(r, r * r, FORMATS[x.element].sin).as_bits()
+    return (sine ^ (shifted.as_bits() << (REAL_BITS[x.element] - 1))).as_real()
 
 
 def _join_periodic(x: LlvmValue, result: LlvmValue) -> PolynomialResult:
     """Return a periodic function, which is NaN at infinities; huge arguments remain for the scalar function."""
     size = fabs(x)
-    outside = is_not_below(size, FAR)
+    outside = is_not_below(size, FORMATS[x.element].far)
     return PolynomialResult(result, outside, lambda: (select(outside, math.nan, result), outside & (size < math.inf)))
 
 
 def sin(x: LlvmValue) -> PolynomialResult:
     """Write the sine."""
-    shifted = fma(x, 1 / math.pi, ROUND)
-    return _join_periodic(x, _reduced_sine(x, shifted - ROUND, shifted))
+    c = FORMATS[x.element]
+    shifted = fma(x, 1 / math.pi, c.round)
+    return _join_periodic(x, _reduced_sine(x, shifted - c.round, shifted))
 
 
 def cos(x: LlvmValue) -> PolynomialResult:
     """Write the cosine, as the sine of x reduced by half-odd multiples of pi."""
-    shifted = fma(x, 1 / math.pi, 0.5) + ROUND
-    return _join_periodic(x, _reduced_sine(x, shifted - ROUND - 0.5, shifted))
+    c = FORMATS[x.element]
+    shifted = fma(x, 1 / math.pi, 0.5) + c.round
+    return _join_periodic(x, _reduced_sine(x, shifted - c.round - 0.5, shifted))
 
 
 def tan(x: LlvmValue) -> PolynomialResult:
@@ -604,25 +731,26 @@ def acos(x: LlvmValue) -> PolynomialResult:
 
 def _erfc_far(size: LlvmValue) -> LlvmValue:
     """Write erfc of a number of at least 1."""
-    x = select(size > 27.3, 27.3, size)
+    c = FORMATS[size.element]
+    x = select(size > c.erfc_end, c.erfc_end, size)
     square = -(x * x)
     parts = _split_exponential(square, -fma(x, x, square))
     t = (x - 3.0) / (x + 3.0)
-    factor = fma(t, evaluate_polynomial(t, ERFC[1:]), ERFC[0]) / (x + 2.0)
+    factor = fma(t, evaluate_polynomial(t, c.erfc[1:]), c.erfc[0]) / (x + 2.0)
     return _join_exponential(parts, square, factor)
 
 
 def erf(x: LlvmValue) -> PolynomialResult:
     """Write the error function."""
     size = fabs(x)
-    near = fma(size, evaluate_polynomial(size * size, ERF), size)
+    near = fma(size, evaluate_polynomial(size * size, FORMATS[x.element].erf), size)
     return PolynomialResult(copysign(select(size < 1.0, near, 1.0 - _erfc_far(size)), x))
 
 
 def erfc(x: LlvmValue) -> PolynomialResult:
     """Write 1 - erf(x)."""
     size = fabs(x)
-    near = fma(-x, evaluate_polynomial(x * x, ERF), 1.0 - x)
+    near = fma(-x, evaluate_polynomial(x * x, FORMATS[x.element].erf), 1.0 - x)
     far = _erfc_far(size)
     return PolynomialResult(select(size < 1.0, near, select(x < 0.0, 2.0 - far, far)))
 
@@ -658,6 +786,10 @@ POLYNOMIAL_FUNCTIONS: dict[str, Callable[..., PolynomialResult]] = {
     )
 }
 """The functions of this module by their names in math.h."""
+FLOAT_FUNCTIONS = frozenset(
+    ["exp", "exp2", "expm1", "tanh", "sinh", "cosh", "log", "log1p", "sin", "cos", "erf", "erfc"]
+)
+"""The functions that compute floats in float; the others compute them in double and round once."""
 
 
 RealArray: TypeAlias = NDArray[np.floating]
@@ -684,7 +816,9 @@ def find_libmvec_address(name: str, lanes: int, real: str, arity: int, features:
         return 0
     symbol = f"_ZGV{letter}N{lanes}{'v' * arity}_{name}{'f' if real == 'float' else ''}"
     function = getattr(load_libmvec(), symbol, None)
-    return int(ctypes.cast(function, ctypes.c_void_p).value or 0) if function is not None else 0
+    if function is None:
+        return 0
+    return jit.name_address(int(ctypes.cast(function, ctypes.c_void_p).value or 0), f"libmvec.{symbol}")
 
 
 def make_edge_points(dtype: type[np.floating], arity: int) -> list[RealArray]:
@@ -730,8 +864,6 @@ def is_sound(vector: ArrayFunction, scalar: ArrayFunction, lanes: int, points: l
 
 TWO_ARGUMENT_FUNCTIONS = frozenset(["pow", "hypot", "atan2", "fmod", "copysign"])
 """The functions of math.h that take two arguments."""
-SCALEF_LANES = frozenset([1, 4, 8])
-"""The lane counts for which AVX-512 multiplies by powers of 2 in one instruction."""
 RARE_BRANCH_METADATA = '!0 = !{!"branch_weights", i32 1, i32 10000}'
 
 
@@ -748,22 +880,23 @@ def _count_arguments(name: str) -> int:
 
 
 def write_polynomial_module(name: str, lanes: int, real: str, scales: bool = False) -> str:
-    """Return the LLVM module of one of our own functions; floats are computed as doubles and rounded once.
+    """Return the LLVM module of one of our own functions; most floats are computed as doubles and rounded once.
 
     `scales` says that the processor multiplies by powers of 2 in one instruction; the bits are the same either way.
 
     >>> print(write_polynomial_module("hypot", 1, "double").splitlines()[-1])
     !0 = !{!"branch_weights", i32 1, i32 10000}
     """
-    w = LlvmWriter(lanes, features=[SCALEF_FEATURE] if scales and lanes in SCALEF_LANES else [])
+    w = LlvmWriter(lanes, features=[SCALEF_FEATURE] if scales else [])
     operands = _begin_vector_function(w, name, real)
-    if real == "float":
+    inner = real if name in FLOAT_FUNCTIONS else "double"
+    if inner != real:
         operands = [x.convert("fpext", "double") for x in operands]
     polynomial = POLYNOMIAL_FUNCTIONS[name](*operands)
     result = _write_fallback_branches(w, polynomial, operands)
-    w.end_function(result.convert("fptrunc", "float") if real == "float" else result)
+    w.end_function(result if inner == real else result.convert("fptrunc", real))
     if polynomial.outside is not None:
-        _write_each_lane(w, name, "double")
+        _write_each_lane(w, name, inner)
     return f"{w.format_module()}\n{RARE_BRANCH_METADATA}"
 
 
@@ -785,10 +918,10 @@ def _write_fallback_branches(w: LlvmWriter, polynomial: PolynomialResult, operan
     _write_any_lane_branch(w, outside, "outside")
     improved, left = edges() if edges is not None else (result, outside)
     mask = _write_any_lane_branch(w, left, "alone")
-    called = w.call("double", "@each_lane", improved, mask, *operands)
+    called = w.call(result.element, "@each_lane", improved, mask, *operands)
     w.begin_block("done")
     ways = f"[{result}, %entry], [{improved}, %outside], [{called}, %alone]"
-    return w.emit_value("double", f"phi {result.llvm_type} {ways}")
+    return w.emit_value(result.element, f"phi {result.llvm_type} {ways}")
 
 
 def _write_any_lane_branch(w: LlvmWriter, condition: LlvmValue, label: str) -> LlvmValue:
@@ -823,8 +956,8 @@ MATH_SOURCES = settings.ALLOWED_VALUES[VECTOR_MATH_SWITCH]
 """The sources of functions that are not instructions."""
 FASTER_FOR_ONE_DOUBLE = frozenset(["expm1", "tanh", "sinh", "sin", "cos", "tan", "hypot"])
 """Functions whose polynomial is faster than glibc's function even for one double (benchmarks/vector_math.py)."""
-ADDRESS_SYMBOL_PREFIX = "at"
-"""The prefix of symbols whose name contains the address of a function."""
+FUNCTION_SYMBOL_PREFIX = "function."
+"""The prefix of symbols that stand for functions of math.h in stencils."""
 REAL_DTYPES: dict[str, type[np.floating]] = {"double": np.float64, "float": np.float32}
 
 
@@ -856,8 +989,8 @@ class VectorFunction:
             return f"@llvm.{self.name}.{format_intrinsic_suffix(self.real, self.lanes)}"
         return format_pointer(self.address)
 
-    def write_call(self, operands: Sequence[LlvmValue], symbol: str = "") -> LlvmValue:
-        """Write a call of the function; by a symbol, which the module then declares, if there is one.
+    def write_call(self, operands: Sequence[LlvmValue]) -> LlvmValue:
+        """Write a call of the function.
 
         >>> from wiregrad.backends.native.llvm_writer import LlvmWriter
         >>> writer = LlvmWriter(8)
@@ -866,10 +999,9 @@ class VectorFunction:
         %v1   %v1 = call <8 x double> @llvm.sqrt.v8f64(<8 x double> %x)
         """
         writer = operands[0].writer
-        callee = symbol or self.callee
-        if callee.startswith("@"):
-            writer.declare(self.llvm_type, callee, *[self.llvm_type] * self.arity)
-        return writer.call(self.real, callee, *operands, lanes=self.lanes)
+        if self.callee.startswith("@"):
+            writer.declare(self.llvm_type, self.callee, *[self.llvm_type] * self.arity)
+        return writer.call(self.real, self.callee, *operands, lanes=self.lanes)
 
     def __call__(self, *arrays: RealArray) -> RealArray:
         """Apply the function to arrays of equal length, one vector at a time.
@@ -909,7 +1041,8 @@ def _source_order(name: str, lanes: int, real: str) -> tuple[str, ...]:
     """Return the sources in the order in which they are tried."""
     if lanes == 1:
         return ("polynomial", "scalar") if real == "double" and name in FASTER_FOR_ONE_DOUBLE else ("scalar",)
-    return ("polynomial", "libmvec", "scalar") if real == "double" else ("libmvec", "polynomial", "scalar")
+    ours_first = real == "double" or name in FLOAT_FUNCTIONS
+    return ("polynomial", "libmvec", "scalar") if ours_first else ("libmvec", "polynomial", "scalar")
 
 
 def call_by_address(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
@@ -918,9 +1051,17 @@ def call_by_address(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
 
 
 def call_by_symbol(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
-    """Write a call of a function of math.h by a symbol with the address in its name, which stencils resolve later."""
-    function = find_vector_function(name, operands[0].lanes, operands[0].element)
-    return function.write_call(operands, f"@{ADDRESS_SYMBOL_PREFIX}{function.address}")
+    """Write a call of a function of math.h by a symbol, which `find_by_symbol` finds later."""
+    first = operands[0]
+    symbol = f"@{FUNCTION_SYMBOL_PREFIX}{name}.{first.lanes}.{first.element}"
+    first.writer.declare(first.llvm_type, symbol, *[first.llvm_type] * len(operands))
+    return first.writer.call(first.element, symbol, *operands, lanes=first.lanes)
+
+
+def find_by_symbol(symbol: str) -> VectorFunction:
+    """Return the function that a symbol of `call_by_symbol` stands for."""
+    name, lanes, real = symbol.removeprefix(FUNCTION_SYMBOL_PREFIX).split(".")
+    return find_vector_function(name, int(lanes), real)
 
 
 @cache

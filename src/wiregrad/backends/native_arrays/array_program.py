@@ -65,14 +65,12 @@ from wiregrad.backends.native_arrays.lowering import (
     LoopGroup,
     LoweredCircuit,
     MatrixProduct,
-    PiecewiseArray,
     Storage,
     StreamStep,
     StridedArray,
     TableMove,
     lower_circuit,
     merge_axes_for_loops,
-    split_into_boxes,
 )
 from wiregrad.backends.native_arrays.stream_kernels import (
     MAX_BATCH_AXES,
@@ -417,8 +415,8 @@ class ArrayProgram(StreamProgram):
         self._table_size = sum(counts)
         offset = _round_up(8 * self._table_size) + self._fence
         self._blocks, self._workspace_bytes = plan_workspace(self._steps, offset, self._fence)
-        self._loops = {step: _build_loops(step) for step in self._steps if isinstance(step, LoopGroup)}
-        kernels = {loop.key: loop.kernel for loops in self._loops.values() for loop in loops}
+        self._loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
+        kernels = {loop.key: loop.kernel for loop in self._loops.values() if loop is not None}
         code_bytes = compile_kernels(kernels)
         self._store_stream(self._write_stream())
         self._loops.clear()
@@ -461,7 +459,9 @@ class ArrayProgram(StreamProgram):
         """Iterate over the instructions of a step: the kernel, then its words."""
         match step:
             case LoopGroup():
-                yield from map(self._loop_words, self._loops[step])
+                loop = self._loops[step]
+                if loop is not None:
+                    yield self._loop_words(loop)
             case MatrixProduct():
                 yield self._product_words(step)
             case TableMove():
@@ -493,14 +493,15 @@ class ArrayProgram(StreamProgram):
 
     def _product_words(self, step: MatrixProduct) -> list[int]:
         kernel = compile_matrix_product(step.target.dtype.char)
-        batch = step.target.shape[:-2]
+        a, b, target = step.a, step.b, step.target
+        if _matrix_layout(target)[0] == TRANSPOSE:
+            # BLAS writes rows, so the transpose of the product is computed from the transposes of the factors.
+            a, b, target = (_transpose_matrices(each) for each in (b, a, target))
+        batch = target.shape[:-2]
         more = MAX_BATCH_AXES - len(batch)
-        m, n = step.target.shape[-2:]
-        k = step.a.shape[-1]
-        a_layout, a_leading = _matrix_layout(step.a)
-        b_layout, b_leading = _matrix_layout(step.b)
-        words = [kernel, *[1] * more, *batch, m, n, k, a_layout, b_layout, a_leading, b_leading, max(1, n)]
-        for matrix in (step.a, step.b, step.target):
+        layouts, leading = zip(*map(_matrix_layout, (a, b, target)), strict=True)
+        words = [kernel, *[1] * more, *batch, *target.shape[-2:], a.shape[-1], *layouts[:2], *leading, int(step.adds)]
+        for matrix in (a, b, target):
             item = matrix.dtype.itemsize
             words += [*self._operand_words(matrix), *[0] * more, *(stride * item for stride in matrix.strides[:-2])]
         return words
@@ -599,7 +600,12 @@ def _matrix_layout(array: StridedArray) -> tuple[int, int]:
     return TRANSPOSE, max(column_stride if columns > 1 else 1, rows, 1)
 
 
-def _group_arrays(group: LoopGroup) -> list[StridedArray | PiecewiseArray]:
+def _transpose_matrices(array: StridedArray) -> StridedArray:
+    shape, strides = ((*each[:-2], each[-1], each[-2]) for each in (array.shape, array.strides))
+    return array._replace(shape=shape, strides=strides)
+
+
+def _group_arrays(group: LoopGroup) -> list[StridedArray]:
     return [*group.loads, *(store.target for store in group.stores)]
 
 
@@ -623,17 +629,12 @@ _KNOWN_KERNELS: dict[Hashable, tuple[LoopKernel, str]] = {}
 MAX_KNOWN_KERNELS = 20_000
 
 
-def _build_loops(group: LoopGroup) -> list[LoopInstruction]:
-    """Return the loops of a group: one, or one per box where an array is read box by box."""
+def _build_loop(group: LoopGroup) -> LoopInstruction | None:
+    """Return the loop of a group; None if it has nothing to do."""
     if not group.stores or not prod(group.shape):
-        return []
-    boxes = split_into_boxes(group.shape, _group_arrays(group))
-    return [_build_loop(group, shape, arrays) for shape, arrays in boxes]
-
-
-def _build_loop(group: LoopGroup, shape: tuple[int, ...], arrays: list[StridedArray]) -> LoopInstruction:
-    """Return the loop of a group over a shape; `arrays` are those that it reads, then those that it writes."""
-    axes = merge_axes_for_loops(shape, tuple(array.strides for array in arrays), in_order=group.in_order)
+        return None
+    arrays = _group_arrays(group)
+    axes = merge_axes_for_loops(group.shape, [array.strides for array in arrays], in_order=group.in_order)
     n = axes.lengths[-1] if axes.lengths else 1
     operands = tuple(
         LoopOperand(array.dtype.char, _classify_inner(strides[-1] if strides else 1, n))
@@ -679,7 +680,10 @@ def _build_kernel(group: LoopGroup, operands: tuple[LoopOperand, ...], depth: in
 
 
 def compile_kernels(kernels: Mapping[str, LoopKernel]) -> int:
-    """Compile the kernels, by key, that were not compiled before; return the size of their code in bytes."""
+    """Compile the kernels, by key, that were not compiled before; return the size of their code in bytes.
+
+    Each is a module of its own, because the cache on disk finds modules: programs share kernels.
+    """
     missing = {key: kernel for key, kernel in kernels.items() if key not in _KERNEL_ADDRESSES}
     if not missing:
         return 0
@@ -687,10 +691,12 @@ def compile_kernels(kernels: Mapping[str, LoopKernel]) -> int:
         raise NotNativeError(
             f"the circuit needs {len(missing):,} new kernels; more than {MAX_NEW_KERNELS:,} would compile too slowly"
         )
-    functions = jit.keep_functions(write_loop_kernels(list(missing.values())), level=0)
-    for number, key in enumerate(missing):
-        _KERNEL_ADDRESSES[key] = functions.find_address(f"kernel_{number}")
-    return functions.size
+    size = 0
+    for key, kernel in missing.items():
+        functions = jit.keep_functions(write_loop_kernels([kernel]), level=0)
+        _KERNEL_ADDRESSES[key] = functions.find_address("kernel_0")
+        size += functions.size
+    return size
 
 
 def _storages_of(step: StreamStep) -> list[Storage]:
@@ -820,8 +826,7 @@ def has_arrays(circuit: CircuitGraph) -> bool:
     >>> has_arrays(parse_text("input x\\ny = exp x\\noutput y"))
     False
     """
-    used = np.unique(circuit.columns.types).tolist()
-    return any(circuit.columns.type_table[number].shape for number in used)
+    return circuit.columns.has_arrays()
 
 
 MAX_SCALARS_PER_NODE = 2.0

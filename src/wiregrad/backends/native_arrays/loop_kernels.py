@@ -25,13 +25,13 @@ from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, format_vector_type, loop_over
 from wiregrad.backends.native.step_kinds import ExpressionLowering
 from wiregrad.backends.native.vector_math import (
+    FLOAT_FUNCTIONS,
     POLYNOMIAL_FUNCTIONS,
     SCALEF_FEATURE,
-    SCALEF_LANES,
     call_by_address,
     find_vector_function,
 )
-from wiregrad.ops.c_expressions import ScalarExpression
+from wiregrad.ops.c_expressions import CallExpression, NumberExpression, ScalarExpression
 
 STILL = "0"
 """The operand is the same element along the innermost loop."""
@@ -160,6 +160,19 @@ def _count_loop(start: LlvmValue, end: LlvmValue, step: LlvmValue, carried: list
     ]
 
 
+class _LoopExpressions(ExpressionLowering):
+    """Expressions in loops: cubes and fourth powers are products, which are within 2 ulp."""
+
+    def lower_short_power(self, tree: CallExpression, base: LlvmValue) -> LlvmValue | None:
+        exponent = tree.arguments[1].value if isinstance(tree.arguments[1], NumberExpression) else None
+        square = base * base
+        if exponent == 3.0:
+            return square * base
+        if exponent == 4.0:
+            return square * square
+        return super().lower_short_power(tree, base)
+
+
 class _OperandPlace(NamedTuple):
     """Where an operand is inside the loops: its address at the beginning of the innermost one, and its stride there."""
 
@@ -175,12 +188,11 @@ class _KernelWriter:
         self.kernel = kernel
         self.name = name
         self.lanes = count_kernel_lanes(kernel)
-        features = jit.processor_features()
-        scales = {"avx512f", "avx512vl"} <= features and self.lanes in SCALEF_LANES
+        scales = {"avx512f", "avx512vl"} <= jit.processor_features()
         self.w = LlvmWriter(self.lanes, features=[SCALEF_FEATURE] if scales else [])
         self.inlines = True
         self._lowerings = {
-            char: ExpressionLowering(self.w, RealType(MEMORY_TYPES[char], self.lanes), self._call_function)
+            char: _LoopExpressions(self.w, RealType(MEMORY_TYPES[char], self.lanes), self._call_function)
             for char in "df"
         }
         self._next_word = FIRST_OPERAND_WORD
@@ -440,7 +452,8 @@ class _KernelWriter:
     def _call_function(self, name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
         """Write a function of math.h: into the loop where it is a polynomial of ours, else as a call."""
         function = find_vector_function(name, self.lanes, operands[0].element)
-        if not self.inlines or function.source != "polynomial" or function.real != "double":
+        computes_here = function.real == "double" or name in FLOAT_FUNCTIONS
+        if not self.inlines or function.source != "polynomial" or not computes_here:
             return call_by_address(name, operands)
         w = self.w
         result, outside, _ = POLYNOMIAL_FUNCTIONS[name](*operands)
@@ -454,7 +467,7 @@ class _KernelWriter:
         # Beyond the domain of the polynomial the whole vector is computed by the function that handles every number.
         called = function.write_call(operands)
         w.begin_block(done)
-        return w.emit_value("double", f"phi {result.llvm_type} [{result}, %{before}], [{called}, %{rare}]")
+        return w.emit_value(result.element, f"phi {result.llvm_type} [{result}, %{before}], [{called}, %{rare}]")
 
 
 def value_dtype(value: LlvmValue) -> str:

@@ -12,6 +12,13 @@ where by being run on arrays that hold nothing (`view_through`, `find_targets`) 
 `find_sums`); reductions have a step; composite ops are written in other ops. An op that none of this covers, or whose
 dtype has no native code, becomes an `InterpreterCall`: its own NumPy function runs between two parts of the stream.
 
+Nothing is recognized by what it is called, yet convolutions, pooling and softmax are fast, because of three rules about
+memory. Loops run along the axis that suits the strides of their arrays, and new arrays keep the order of axes of what
+they are computed from. A copy or a product is deferred until somebody reads it; windows are packed in blocks beside
+their product, and a product that is only added up is computed in blocks (`PackingPlan`, `ProductBlocks`). Loops over
+large arrays that exchange elements only within rows take a few rows at a time through all of them
+(`run_loops_by_rows`).
+
 What steps read and write comes first. A `Storage` is one block of memory: an argument, a result, a constant, or a part
 of the workspace. A `StridedArray` is what NumPy calls a view: a shape, an offset and strides in elements over a
 storage. Which view an op returns is not written down anywhere: the op itself is run on an array of the same layout
@@ -21,8 +28,8 @@ sum reads its gradient through a view with stride 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, product
 from math import prod
@@ -50,7 +57,7 @@ CONSTANT_DATA = "constant"
 
 @dataclass(eq=False)
 class Storage:
-    """One block of memory that holds a C-contiguous array."""
+    """One block of memory that holds an array, in C order or with its axes in another order."""
 
     size: int
     """The number of elements."""
@@ -102,13 +109,17 @@ class StridedArray(NamedTuple):
         return self.start == 0 and self.size == self.storage.size and self.is_contiguous
 
 
-@lru_cache(maxsize=10_000)
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides, in elements, of a C-contiguous array.
 
     >>> contiguous_strides((2, 3, 4))
     (12, 4, 1)
     """
+    return _find_strides(tuple(shape))
+
+
+@lru_cache(maxsize=10_000)
+def _find_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -117,9 +128,50 @@ def cover_storage(storage: Storage, shape: tuple[int, ...]) -> StridedArray:
     return StridedArray(storage, 0, shape, contiguous_strides(shape))
 
 
-def new_array(kind: WireType) -> StridedArray:
-    """Return an array with a new storage in the workspace."""
-    return cover_storage(Storage(prod(kind.shape), kind.dtype), kind.shape)
+def new_array(kind: WireType, order: Sequence[int] | None = None) -> StridedArray:
+    """Return an array with a new storage in the workspace, its axes in C order or another, outermost first.
+
+    >>> new_array(WireType(np.dtype(float), (2, 3, 4)), (1, 2, 0)).strides
+    (1, 8, 2)
+    """
+    storage = Storage(prod(kind.shape), kind.dtype)
+    if order is None:
+        return cover_storage(storage, kind.shape)
+    strides = [0] * len(kind.shape)
+    for axis, stride in zip(order, contiguous_strides([kind.shape[axis] for axis in order]), strict=True):
+        strides[axis] = stride
+    return StridedArray(storage, 0, kind.shape, tuple(strides))
+
+
+def find_axis_order(array: StridedArray) -> tuple[int, ...] | None:
+    """Return the axes of an array from the longest stride to the shortest; None if that is C order.
+
+    >>> find_axis_order(StridedArray(Storage(24, np.dtype(float)), 0, (2, 3, 4), (1, 8, 2)))
+    (1, 2, 0)
+    """
+    lengths = [abs(stride) if length > 1 else None for stride, length in zip(array.strides, array.shape, strict=True)]
+    # An axis of length 1 goes with the axis before it, so that it does not count as a change of the order.
+    last = 0 if not lengths else max((each for each in lengths if each is not None), default=0)
+    for axis, each in enumerate(lengths):
+        last = lengths[axis] = last if each is None else each
+    order = tuple(sorted(range(len(lengths)), key=lambda axis: (-(lengths[axis] or 0), axis)))
+    return None if order == tuple(range(len(order))) else order
+
+
+def order_like_source(source: StridedArray, place: StridedArray, target: StridedArray) -> tuple[int, ...] | None:
+    """Return the order of a target's axes in which elements lie as in the source they come from; None if in C order.
+
+    `place` has the source's shape, and says by strides of the target, which is in C order, where each element goes.
+    """
+    reach = [0] * len(target.shape)
+    for length, own, step in zip(source.shape, source.strides, place.strides, strict=True):
+        along = [axis for axis, n in enumerate(target.shape) if n > 1 and target.strides[axis] <= abs(step)]
+        if length > 1 and step and along:
+            axis = along[0]
+            reach[axis] = min(reach[axis] or abs(own), abs(own))
+    if not all(reach[axis] for axis, n in enumerate(target.shape) if n > 1):
+        return None
+    return find_axis_order(target._replace(strides=tuple(reach)))
 
 
 class ArrayLayout(NamedTuple):
@@ -182,23 +234,6 @@ def take_box(array: StridedArray | PiecewiseArray, starts: Sequence[int], stops:
     start = array.start + sum(a * b for a, b in zip(starts, array.strides, strict=True))
     shape = tuple(b - a for a, b in zip(starts, stops, strict=True))
     return StridedArray(array.storage, start, shape, array.strides)
-
-
-def split_into_boxes(
-    shape: tuple[int, ...], arrays: Sequence[StridedArray | PiecewiseArray]
-) -> list[tuple[tuple[int, ...], list[StridedArray]]]:
-    """Return the boxes in which all arrays of a shape are views: the shape of each, and its part of every array."""
-    pieced = [array for array in arrays if isinstance(array, PiecewiseArray)]
-    if not pieced:
-        return [(shape, [array for array in arrays if isinstance(array, StridedArray)])]
-    cuts = [sorted(frozenset().union(*(array.cuts[axis] for array in pieced))) for axis in range(len(shape))]
-    boxes = []
-    for bounds in product(*(list(pairwise(each)) for each in cuts)):
-        starts = [start for start, _ in bounds]
-        stops = [stop for _, stop in bounds]
-        box = tuple(stop - start for start, stop in bounds)
-        boxes.append((box, [take_box(array, starts, stops) for array in arrays]))
-    return boxes
 
 
 def cut_into_pieces(moves: NDArray[np.int64]) -> tuple[ArrayPiece, ...] | None:
@@ -342,38 +377,66 @@ class LoopAxes(NamedTuple):
     strides: tuple[tuple[int, ...], ...]
 
 
-@lru_cache(maxsize=20_000)
 def merge_axes_for_loops(
-    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], *, in_order: bool = False
+    shape: tuple[int, ...], strides: Sequence[tuple[int, ...]], *, in_order: bool = False
 ) -> LoopAxes:
-    """Return the fewest loops that visit the elements in C order: axes that all arrays pass evenly become one.
+    """Return the fewest loops that visit the elements: axes that all arrays pass evenly become one.
 
-    With `in_order` the first axis stays a loop of its own, around at least one other.
+    The order of the loops is the one that suits the strides best (`_order_loops`). With `in_order` the first axis stays
+    a loop of its own, around at least one other.
 
-    >>> merge_axes_for_loops((2, 3, 4), ((12, 4, 1), (0, 4, 1)))
+    >>> merge_axes_for_loops((2, 3, 4), [(12, 4, 1), (0, 4, 1)])
     LoopAxes(lengths=(2, 12), strides=((12, 1), (0, 1)))
-    >>> merge_axes_for_loops((4,), ((1,),), in_order=True)
+    >>> merge_axes_for_loops((4, 3, 2), [(1, 8, 4)])
+    LoopAxes(lengths=(24,), strides=((1,),))
+    >>> merge_axes_for_loops((4,), [(1,)], in_order=True)
     LoopAxes(lengths=(4, 1), strides=((1, 0),))
     """
+    return _merge_axes(shape, tuple(strides), in_order)
+
+
+@lru_cache(maxsize=20_000)
+def _merge_axes(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], in_order: bool) -> LoopAxes:
     if in_order:
-        inner = merge_axes_for_loops(shape[1:], tuple(each[1:] for each in strides))
+        inner = merge_axes_for_loops(shape[1:], [each[1:] for each in strides])
         lengths = (shape[0], *(inner.lengths or (1,)))
         return LoopAxes(
             lengths, tuple((each[0], *(rest or (0,))) for each, rest in zip(strides, inner.strides, strict=True))
         )
-    merged: list[int] = []
-    steps: list[list[int]] = []
-    for axis, length in enumerate(shape):
-        if length == 1:
-            continue
-        own = [each[axis] for each in strides]
-        if merged and all(outer == inner * length for outer, inner in zip(steps[-1], own, strict=True)):
-            merged[-1] *= length
-            steps[-1] = own
+    loops = _join_loops([(n, [each[axis] for each in strides]) for axis, n in enumerate(shape) if n != 1])
+    loops = _join_loops(_order_loops(loops))
+    return LoopAxes(
+        tuple(n for n, _ in loops), tuple(tuple(steps[k] for _, steps in loops) for k in range(len(strides)))
+    )
+
+
+_Loop = tuple[int, list[int]]
+"""The length of a loop, and the stride of each array along it."""
+
+
+def _join_loops(loops: Sequence[_Loop]) -> list[_Loop]:
+    """Join neighbouring loops that all arrays pass evenly."""
+    joined: list[_Loop] = []
+    for n, steps in loops:
+        if joined and all(outer == inner * n for outer, inner in zip(joined[-1][1], steps, strict=True)):
+            joined[-1] = (joined[-1][0] * n, steps)
         else:
-            merged.append(length)
-            steps.append(own)
-    return LoopAxes(tuple(merged), tuple(tuple(step[k] for step in steps) for k in range(len(strides))))
+            joined.append((n, steps))
+    return joined
+
+
+def _order_loops(loops: Sequence[_Loop]) -> list[_Loop]:
+    """Return loops with the cheapest one innermost, and the others from long strides to short ones."""
+    if len(loops) < 2:
+        return list(loops)
+    inner = min(reversed(range(len(loops))), key=lambda k: _estimate_cost(*loops[k]))
+    others = [loop for k, loop in enumerate(loops) if k != inner]
+    return [*sorted(others, key=lambda loop: -sum(map(abs, loop[1]))), loops[inner]]
+
+
+def _estimate_cost(n: int, steps: Sequence[int]) -> float:
+    """Return what an element costs if a loop is the innermost one: strided vectors cost most, then beginning a loop."""
+    return sum(0.0 if step == 0 else 0.1 if step == 1 else 1.0 for step in steps) + 2.0 * len(steps) / n
 
 
 MAX_GROUP_OPS = 64
@@ -385,6 +448,10 @@ MAX_TABLE_ELEMENTS = 1 << 22
 
 NATIVE_DTYPES = "df?"
 """The dtypes that native code computes with, as NumPy's characters."""
+
+
+NAN_PASSING_OPS = frozenset(["add", "subtract", "multiply", "divide"])
+"""Ops that return NaN whenever an operand is NaN; slopes that are undefined are products with NaN."""
 
 
 @dataclass(eq=False)
@@ -450,6 +517,17 @@ class MatrixProduct:
     a: StridedArray
     b: StridedArray
     target: StridedArray
+    adds: bool = False
+    """Whether it is added to what the target holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeferredCopy:
+    """A copy that makes an array contiguous, which is not done before somebody reads it."""
+
+    stage: int
+    source: StridedArray
+    target: StridedArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -512,6 +590,8 @@ class LoweredValue:
     group: LoopGroup | None = None
     position: int = 0
     """The number of the value in its group."""
+    read_once: bool = False
+    """Whether it is a product, or a view of one, that nothing but the next node reads."""
     parts: tuple[PlacedPart, ...] | None = None
     """What an array that is not stored yet consists of; it is 0.0 elsewhere. None for any other value."""
 
@@ -584,6 +664,400 @@ def _find_period(kinds: NDArray[np.int64]) -> int:
     return int(np.argmax(np.bincount(distances)))
 
 
+def split_piecewise_loops(steps: Sequence[StreamStep]) -> list[StreamStep]:
+    """Return the steps with every loop that reads an array box by box as one loop per box."""
+    return [part for step in steps for part in (_split_into_boxes(step) if isinstance(step, LoopGroup) else [step])]
+
+
+def _split_into_boxes(group: LoopGroup) -> list[LoopGroup]:
+    """Return a loop for each box in which all arrays that a loop reads are views."""
+    pieced = [array for array in group.loads if isinstance(array, PiecewiseArray)]
+    if not pieced:
+        return [group]
+    axes = range(len(group.shape))
+    cuts = [sorted(set[int]().union(*(array.cuts[axis] for array in pieced))) for axis in axes]
+    bounds = product(*(list(pairwise(each)) for each in cuts))
+    return [_take_box_of_loop(group, [start for start, _ in box], [stop for _, stop in box]) for box in bounds]
+
+
+def _take_box_of_loop(group: LoopGroup, starts: list[int], stops: list[int]) -> LoopGroup:
+    shape = tuple(stop - start for start, stop in zip(starts, stops, strict=True))
+    box = LoopGroup(group.stage, shape, constants=group.constants, count=group.count, epoch=group.epoch)
+    # Arrays that differ elsewhere may be the same in this box, and are then loaded once.
+    same: dict[int, int] = {}
+    for array, number in group.loads.items():
+        same[number] = box.loads.setdefault(take_box(array, starts, stops), number)
+    for number, op in group.ops:
+        box.ops.append((number, op._replace(sources=tuple((name, same.get(k, k)) for name, k in op.sources))))
+    for store in group.stores:
+        target = take_box(store.target, starts, stops)
+        box.stores.append(replace(store, value=same.get(store.value, store.value), target=target))
+    return box
+
+
+MIN_BLOCKED_BYTES = 1 << 18
+"""A factor or product of at least this size is computed in blocks where it is needed only in passing."""
+BLOCK_BYTES = 1 << 17
+"""The size of a block; blocks stay in the cache of one core."""
+MAX_BLOCKS = 512
+"""Maximum number of blocks, each of which is an instruction or two; larger arrays have larger blocks."""
+
+
+def _count_in_block(length: int, nbytes: int) -> int:
+    """Return how many indices of an axis make a block, for an axis of some length and bytes per index."""
+    return min(length, max(1, BLOCK_BYTES // nbytes, -(-length // MAX_BLOCKS)))
+
+
+def _turn_matrix(matrix: StridedArray) -> StridedArray:
+    return matrix._replace(shape=matrix.shape[::-1], strides=matrix.strides[::-1])
+
+
+def slice_axis(array: StridedArray, axis: int, start: int, stop: int) -> StridedArray:
+    """Return the slices from `start` to `stop` along an axis."""
+    shape = (*array.shape[:axis], stop - start, *array.shape[axis + 1 :])
+    return array._replace(start=array.start + start * array.strides[axis], shape=shape)
+
+
+def split_rows(matrix: StridedArray, lengths: Sequence[int], order: Sequence[int] | None) -> StridedArray:
+    """Return a matrix with its row axis as several axes of these lengths; the rows are in C order or in another one.
+
+    >>> matrix = cover_storage(Storage(24, np.dtype(float)), (12, 2))
+    >>> split_rows(matrix, (4, 3), (1, 0))[2:]
+    ((4, 3, 2), (2, 8, 1))
+    """
+    places = tuple(range(len(lengths))) if order is None else tuple(order)
+    strides = [0] * len(lengths)
+    for axis, stride in zip(places, contiguous_strides([lengths[axis] for axis in places]), strict=True):
+        strides[axis] = stride * matrix.strides[0]
+    return matrix._replace(shape=(*lengths, matrix.shape[1]), strides=(*strides, matrix.strides[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class PackingPlan:
+    """How a factor with several axes is packed as a matrix, in blocks along one of them.
+
+    The axes that number the rows or the columns, whichever the block axis belongs to, keep their order; the others, the
+    inner axes, are ordered by the strides of the source.
+    """
+
+    source: StridedArray
+    outer_axes: tuple[int, ...]
+    """The axes of rows or columns that the block axis belongs to."""
+    inner_axes: tuple[int, ...]
+    """The other axes, in their order in the matrix."""
+    packed_inner: tuple[int, ...]
+    """The same axes, in the order in which they are packed."""
+    splits_rows: bool
+    """Whether a block has some of the rows, and not some of the columns."""
+    block_axis: int
+    step: int
+    order: tuple[int, ...]
+    """All axes in the order of the packed array, outermost first."""
+
+    @property
+    def length(self) -> int:
+        """The length of the block axis."""
+        return self.source.shape[self.block_axis]
+
+    @property
+    def rows_per_index(self) -> int:
+        """The number of rows, or columns, for each index of the block axis."""
+        return prod(self.list_lengths(self.outer_axes)) // self.length
+
+    @property
+    def is_permuted(self) -> bool:
+        """Whether the inner axes are packed in another order."""
+        return self.packed_inner != self.inner_axes
+
+    def count_per_index(self) -> int:
+        """Return the number of elements for each index of the block axis."""
+        return self.source.size // self.length
+
+    def list_lengths(self, axes: Sequence[int]) -> list[int]:
+        """Return the lengths of axes."""
+        return [self.source.shape[axis] for axis in axes]
+
+    def list_inner_order(self) -> list[int]:
+        """Return the order of the inner axes when packed, as positions among them."""
+        return [self.inner_axes.index(axis) for axis in self.packed_inner]
+
+    def lay_out(self, storage: Storage, shape: tuple[int, ...]) -> StridedArray:
+        """Return the packed array of a block of some shape."""
+        strides = [0] * len(shape)
+        for axis, stride in zip(self.order, contiguous_strides([shape[axis] for axis in self.order]), strict=True):
+            strides[axis] = stride
+        return StridedArray(storage, 0, shape, tuple(strides))
+
+    def flatten(self, packed: StridedArray) -> StridedArray:
+        """Return a packed block as a matrix."""
+        sides = [
+            (prod(packed.shape[axis] for axis in axes), packed.strides[axes[-1]])
+            for axes in (self.outer_axes, self.packed_inner)
+        ]
+        (m, m_stride), (k, k_stride) = sides if self.splits_rows else sides[::-1]
+        return StridedArray(packed.storage, 0, (m, k), (m_stride, k_stride))
+
+
+def plan_packing(copy: DeferredCopy, matrix: StridedArray) -> PackingPlan | None:
+    """Plan how to pack a factor of a product, which is the copy or its transpose; None if it is neither."""
+    if names_elements_once(copy.source):
+        # One copy for all readers costs less, unless it is larger than what it is made of.
+        return None
+    shape = copy.source.shape
+    m, k = matrix.shape
+    turned = matrix.strides == (1, m)
+    is_whole = matrix.start == 0 and matrix.size == copy.target.size
+    if not is_whole or not (turned or matrix.strides == (k, 1)) or min(m, k) < 2:
+        return None
+    first = next((p for p in range(1, len(shape)) if prod(shape[:p]) == (k if turned else m)), None)
+    if first is None:
+        return None
+    axes = tuple(range(len(shape)))
+    groups = (axes[:first], axes[first:])
+    leads = [next(axis for axis in group if shape[axis] > 1) for group in groups]
+    which = max((0, 1), key=lambda side: abs(copy.source.strides[leads[side]]))
+    outer, inner = groups[which], groups[1 - which]
+    packed = tuple(sorted(inner, key=lambda axis: -abs(copy.source.strides[axis]) if shape[axis] > 1 else -(1 << 60)))
+    orders = ((*outer, *packed), (*packed, *outer))
+    order = min(orders, key=lambda each: _estimate_packing(copy.source, each))
+    length = shape[leads[which]]
+    step = _count_in_block(length, copy.target.storage.nbytes // length)
+    return PackingPlan(copy.source, outer, inner, packed, (which == 0) != turned, leads[which], step, order)
+
+
+def _estimate_packing(source: StridedArray, order: Sequence[int]) -> float:
+    """Return what copying an element costs if the target has its axes in some order."""
+    target = new_array(WireType(source.dtype, source.shape), order)
+    axes = merge_axes_for_loops(source.shape, [source.strides, target.strides])
+    return _estimate_cost(axes.lengths[-1], [strides[-1] for strides in axes.strides])
+
+
+@dataclass(frozen=True, eq=False)
+class ProductBlocks:
+    """How a product is computed in blocks of rows, and read from a block."""
+
+    view: StridedArray
+    """The elements of one block, as their reader sees them, with all indices of a block along the first axis."""
+    length: int
+    step: int
+    rows: int
+    """The number of rows of the product for each index of the first axis."""
+    column_lengths: tuple[int, ...]
+    column_order: tuple[int, ...] | None
+    """The axes that number the columns, and the order in which they are computed; None if as they are."""
+
+
+def plan_product_blocks(product: MatrixProduct, view: StridedArray) -> ProductBlocks | None:
+    """Plan a product that is read through a view by blocks of the view's first axis; None if they mix rows."""
+    n = product.target.shape[-1]
+    lead = view.strides[0] if view.shape else 0
+    rest = list(zip(view.shape[1:], view.strides[1:], strict=True))
+    if len(product.target.shape) != 2 or lead <= 0 or lead % n or any(stride < 0 for _, stride in rest):
+        return None
+    reach = view.start + sum((length - 1) * stride for length, stride in rest)
+    rows = lead // n
+    if view.shape[0] * rows != product.target.shape[0] or reach >= lead:
+        return None
+    lengths, order, strides = _order_columns(view, n)
+    length = view.shape[0]
+    step = _count_in_block(length, rows * n * view.dtype.itemsize)
+    storage = Storage(step * rows * n, view.dtype)
+    block = StridedArray(storage, view.start, (step, *view.shape[1:]), strides)
+    return ProductBlocks(block, length, step, rows, lengths, order)
+
+
+def _order_columns(view: StridedArray, n: int) -> tuple[tuple[int, ...], tuple[int, ...] | None, tuple[int, ...]]:
+    """Return the lengths of the axes that number n columns, their order from short to long, and the strides in it.
+
+    The order is None, and the strides are those of the view, if the columns are not numbered by whole axes.
+    """
+    columns = [axis for axis in range(1, len(view.shape)) if 0 < view.strides[axis] < n and view.shape[axis] > 1]
+    columns.sort(key=lambda axis: -view.strides[axis])
+    lengths = tuple(view.shape[axis] for axis in columns)
+    in_c_order = tuple(view.strides[axis] for axis in columns) == contiguous_strides(lengths)
+    others = [stride for axis, stride in enumerate(view.strides) if axis not in columns and view.shape[axis] > 1]
+    if view.start or not in_c_order or prod(lengths) != n or any(stride % n for stride in others):
+        return lengths, None, view.strides
+    order = tuple(sorted(range(len(lengths)), key=lambda k: lengths[k]))
+    strides = list(view.strides)
+    for k, stride in zip(order, contiguous_strides([lengths[k] for k in order]), strict=True):
+        strides[columns[k]] = stride
+    return lengths, order, tuple(strides)
+
+
+MIN_ROW_BYTES = 1 << 25
+"""Loops whose arrays have at least this size together run a few rows at a time; smaller arrays stay in the cache."""
+ROW_BLOCK_BYTES = 1 << 18
+MAX_ROW_BLOCKS = 256
+MAX_ROW_LOOPS = 32
+"""Maximum number of loops that are cut together."""
+
+
+def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
+    """Return the steps with loops that follow each other cut along their first axis, so that rows stay in the cache.
+
+    Softmax, normalization and their gradients are several loops, because each reduction ends one. They all work on a
+    row at a time, so a few rows go through all loops before the next rows do. What is only needed in between has room
+    for these rows alone.
+    """
+    changed: list[StreamStep] = []
+    run: list[LoopGroup] = []
+    users = _count_users(steps)
+    for step in steps:
+        fits = isinstance(step, LoopGroup) and len(run) < MAX_ROW_LOOPS
+        if isinstance(step, LoopGroup) and fits and _find_row_storages([*run, step]) is not None:
+            run.append(step)
+            continue
+        changed += _cut_rows(run, users)
+        run = []
+        if isinstance(step, LoopGroup) and _find_row_storages([step]) is not None:
+            run = [step]
+        else:
+            changed.append(step)
+    return [*changed, *_cut_rows(run, users)]
+
+
+MIN_TILED_STRIDE = 4096
+"""Matrices with this many bytes between the elements of the innermost loop are read in tiles."""
+TILE_LENGTH = 32
+"""The length of a tile along the innermost loop, so that the cache lines of a strided array are there for the next."""
+
+
+def tile_transposed_loops(steps: Sequence[StreamStep]) -> list[StreamStep]:
+    """Return the steps with loops over large matrices cut along the innermost axis if one matrix is transposed."""
+    changed: list[StreamStep] = []
+    for step in steps:
+        axis = _find_tiled_axis(step) if isinstance(step, LoopGroup) else None
+        if axis is None or not isinstance(step, LoopGroup):
+            changed.append(step)
+            continue
+        length = step.shape[axis]
+        for first in range(0, length, TILE_LENGTH):
+            changed.append(_cut_group(step, first, min(first + TILE_LENGTH, length), {}, axis))
+    return changed
+
+
+def _find_tiled_axis(group: LoopGroup) -> int | None:
+    """Return the innermost axis of a loop over matrices, if an array is contiguous along the other one; else None."""
+    axes = [axis for axis, n in enumerate(group.shape) if n > 1]
+    if len(axes) != 2 or group.in_order or any(group.shape[axis] < 4 * TILE_LENGTH for axis in axes):
+        return None
+    arrays = _list_arrays(group)
+    costs = [_estimate_cost(group.shape[axis], [array.strides[axis] for array in arrays]) for axis in axes]
+    inner, other = axes[::-1] if costs[1] <= costs[0] else axes
+    turned = [
+        array
+        for array in arrays
+        if array.strides[other] == 1 and abs(array.strides[inner]) * array.dtype.itemsize >= MIN_TILED_STRIDE
+    ]
+    return inner if turned else None
+
+
+def _list_arrays(group: LoopGroup) -> list[StridedArray]:
+    return [*group.loads, *(store.target for store in group.stores)]
+
+
+def _count_users(steps: Sequence[StreamStep]) -> dict[Storage, int]:
+    """Return how many steps use each storage."""
+    counts: dict[Storage, int] = {}
+    for step in steps:
+        match step:
+            case LoopGroup():
+                arrays = _list_arrays(step)
+            case MatrixProduct():
+                arrays = [step.a, step.b, step.target]
+            case TableMove():
+                arrays = [step.source, step.table, step.target]
+            case InterpreterCall():
+                arrays = [*step.sources, step.target]
+        for storage in {array.storage for array in arrays}:
+            counts[storage] = counts.get(storage, 0) + 1
+    return counts
+
+
+def _find_row_storages(run: Sequence[LoopGroup]) -> set[Storage] | None:
+    """Return the storages that one loop of a run writes and another one uses, row by row.
+
+    None if the loops cannot be cut along their first axis: they differ in its length, one depends on the order of its
+    rounds, or they exchange elements between rows.
+    """
+    lengths = {group.shape[0] if group.shape else 1 for group in run}
+    if len(lengths) != 1 or min(lengths) < 2 or any(group.in_order for group in run):
+        return None
+    writers: dict[Storage, set[int]] = {}
+    uses: dict[Storage, list[tuple[int, StridedArray]]] = {}
+    for number, group in enumerate(run):
+        for store in group.stores:
+            writers.setdefault(store.target.storage, set()).add(number)
+        for array in _list_arrays(group):
+            uses.setdefault(array.storage, []).append((number, array))
+    shared = {storage for storage in writers if len({number for number, _ in uses[storage]}) > 1}
+    for storage in shared:
+        steps = {array.strides[0] for _, array in uses[storage]}
+        if len(steps) != 1 or not all(_stays_in_row(array) for _, array in uses[storage]):
+            return None
+    return shared
+
+
+def _stays_in_row(array: StridedArray) -> bool:
+    """Return whether the elements of each index of the first axis lie between those of its neighbours."""
+    row = array.strides[0]
+    if any(stride < 0 for stride in array.strides):
+        return False
+    reach = sum((n - 1) * stride for n, stride in zip(array.shape[1:], array.strides[1:], strict=True))
+    return array.start + reach < row
+
+
+def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[StreamStep]:
+    """Return the loops of a run cut along their first axis, if that pays; else as they are."""
+    shared = _find_row_storages(run) if len(run) > 1 else None
+    if not shared:
+        return list(run)
+    length = run[0].shape[0]
+    nbytes = sum(storage.nbytes for storage in {array.storage for group in run for array in _list_arrays(group)})
+    if nbytes < MIN_ROW_BYTES or 8 * sum(storage.nbytes for storage in shared) < nbytes:
+        return list(run)
+    step = max(1, length * ROW_BLOCK_BYTES // nbytes, -(-length // MAX_ROW_BLOCKS))
+    # Equal blocks need no kernels for a shorter last one.
+    step = next((each for each in range(step, step // 2, -1) if length % each == 0), step)
+    if step >= length:
+        return list(run)
+    inner = {
+        array.storage: Storage(step * array.strides[0], array.dtype)
+        for group in run
+        for array in _list_arrays(group)
+        if array.storage in shared and _is_inner(array.storage, run, users)
+    }
+    return [
+        _cut_group(group, first, min(first + step, length), inner) for first in range(0, length, step) for group in run
+    ]
+
+
+def _is_inner(storage: Storage, run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> bool:
+    """Return whether a storage is used by a run alone, and holds nothing before it."""
+    here = sum(any(array.storage is storage for array in _list_arrays(group)) for group in run)
+    return storage.role == WORKSPACE and storage.fill is None and users[storage] == here
+
+
+def _cut_group(group: LoopGroup, first: int, end: int, inner: Mapping[Storage, Storage], axis: int = 0) -> LoopGroup:
+    """Return the part of a group for some indices of an axis."""
+
+    def cut(array: StridedArray) -> StridedArray:
+        if array.storage in inner:
+            return slice_axis(array._replace(storage=inner[array.storage]), axis, 0, end - first)
+        return slice_axis(array, axis, first, end)
+
+    return LoopGroup(
+        group.stage,
+        (*group.shape[:axis], end - first, *group.shape[axis + 1 :]),
+        {cut(array): number for array, number in group.loads.items()},
+        group.constants,
+        group.ops,
+        [GroupStore(store.value, cut(store.target), store.step, store.neutral) for store in group.stores],
+        group.count,
+    )
+
+
 def lower_circuit(circuit: CircuitGraph) -> LoweredCircuit:
     """Lower a circuit to steps."""
     return _CircuitLowering(circuit).lower_all()
@@ -603,16 +1077,19 @@ class _CircuitLowering:
         """Where loops over arrays of a shape are cut, along each axis."""
         self._epoch = 0
         """The round of an unrolled loop that is lowered."""
+        self._deferred: dict[Storage, DeferredCopy | MatrixProduct] = {}
+        """What has yet to be written into a storage; readers that want all of it call `_in_memory`."""
 
     def lower_all(self) -> LoweredCircuit:
         """Lower every node, and copy to the results what is not computed in their place."""
         constants = self.circuit.constants()
-        types = self.circuit.columns.types.tolist()
+        numbers = self.circuit.columns.types.tolist()
         table = self.circuit.columns.type_table
         epochs = find_epochs(self.circuit).tolist()
+        readers = self._count_readers()
         for row in self.circuit.rows():
             self._epoch = epochs[row.node]
-            kind = table[types[row.node]]
+            kind = table[numbers[row.node]]
             if row.op is INPUT:
                 storage = Storage(prod(kind.shape), kind.dtype, ARGUMENT, len(self.arguments))
                 self.arguments.append(storage)
@@ -621,11 +1098,26 @@ class _CircuitLowering:
                 self.values.append(self._place_constant(np.asarray(constants[row.node]), kind))
             else:
                 operands = [self.values[source] for source in row.sources]
-                self.values.append(self._lower_node(row, operands, kind))
+                value = self._lower_node(row, operands, kind)
+                if value.array is not None and value.array.storage in self._deferred:
+                    product = row.op is TABLE["matmul"] or all(operand.read_once for operand in operands)
+                    value.read_once = product and readers[row.node] == 1
+                self.values.append(value)
         results, types = self._place_results()
         order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
-        steps = [self.steps[k] for k in order]
+        steps = split_piecewise_loops([self.steps[k] for k in order])
+        steps = tile_transposed_loops(run_loops_by_rows(steps))
         return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
+
+    def _count_readers(self) -> list[int]:
+        """Return how many nodes read each node; an output counts as one more."""
+        counts = [0] * self.circuit.size
+        for row in self.circuit.rows():
+            for source in row.sources:
+                counts[source] += 1
+        for node in self.circuit.columns.outputs.tolist():
+            counts[node] += 1
+        return counts
 
     def _place_constant(self, data: NDArray[Any], kind: WireType) -> LoweredValue:
         number = find_uniform_value(data) if kind.dtype.char in NATIVE_DTYPES else None
@@ -644,6 +1136,8 @@ class _CircuitLowering:
         types: list[WireType] = []
         for node in self.circuit.columns.outputs.tolist():
             value = self.values[node]
+            if value.array is None and value.group is not None:
+                self._store_in_c_order(value)
             array = None if value.number is not None else self._in_memory(value)
             if array is None or not array.is_whole_storage or array.storage.role != WORKSPACE:
                 array = self._copy_to_new(value)
@@ -679,6 +1173,8 @@ class _CircuitLowering:
             or not all(value.kind.dtype.char in NATIVE_DTYPES for value in operands)
         ):
             return None
+        if op.name in NAN_PASSING_OPS and any(_is_nan(value.number) for value in operands):
+            return LoweredValue(kind, number=kind.dtype.type(np.nan))
         if op is TABLE["add"] and operands[0].kind == kind:
             joined = self._join_parts(*operands)
             if joined is not None:
@@ -740,10 +1236,25 @@ class _CircuitLowering:
 
     def _in_memory(self, value: LoweredValue) -> StridedArray:
         """Return the array of a value, which is stored first if it has none."""
+        array = self._locate(value)
+        self._settle(array.storage)
+        return array
+
+    def _settle(self, storage: Storage) -> None:
+        """Append the step that writes a storage, if it was deferred."""
+        deferred = self._deferred.pop(storage, None)
+        if isinstance(deferred, MatrixProduct):
+            self.steps.append(deferred)
+        elif deferred is not None:
+            group = self._group_for(deferred.stage, deferred.source.shape)
+            group.stores.append(GroupStore(group.load(deferred.source), deferred.target))
+
+    def _locate(self, value: LoweredValue) -> StridedArray:
+        """Return the array of a value, which may have yet to be written."""
         if value.parts is not None:
             self._store_parts(value)
         if value.array is None:
-            value.array = new_array(value.kind)
+            value.array = self._plan_array(value)
             if value.number is not None:
                 value.array.storage.fill = value.number
             elif value.pieces is not None:
@@ -759,10 +1270,26 @@ class _CircuitLowering:
                 value.group.stores.append(GroupStore(value.position, value.array))
         return value.array
 
+    def _store_in_c_order(self, value: LoweredValue) -> None:
+        """Store a value of a group in a new array in C order."""
+        assert value.group is not None
+        value.array = new_array(value.kind)
+        value.ready = value.group.stage + 1
+        value.group.stores.append(GroupStore(value.position, value.array))
+
+    def _plan_array(self, value: LoweredValue) -> StridedArray:
+        """Return a new array for a value, its axes in the order of what the value is computed from."""
+        if value.group is None:
+            return new_array(value.kind)
+        loads = [load for load in value.group.loads if isinstance(load, StridedArray)]
+        orders = [find_axis_order(load) for load in loads if _is_spread_out(load)]
+        others = [order for order in orders if order is not None]
+        return new_array(value.kind, max(others, key=others.count) if 2 * len(others) > len(orders) else None)
+
     def _ready_stage(self, *values: LoweredValue) -> int:
         """Return the first stage in which these values can be read from memory."""
         for value in values:
-            self._in_memory(value)
+            self._locate(value)
         return max((value.ready for value in values), default=0)
 
     def _home_group(self, value: LoweredValue) -> LoopGroup:
@@ -794,11 +1321,13 @@ class _CircuitLowering:
         return target
 
     def _make_contiguous(self, value: LoweredValue) -> LoweredValue:
-        array = self._in_memory(value)
-        if array.is_contiguous:
+        """Return a value with a contiguous array, which is a copy, not yet written, if it had another."""
+        if self._locate(value).is_contiguous:
             return value
-        copy = self._copy_to_new(value)
-        return LoweredValue(value.kind, array=copy, ready=self._ready_stage(value) + 1)
+        source = self._in_memory(value)
+        copy = DeferredCopy(value.ready, source, new_array(value.kind))
+        self._deferred[copy.target.storage] = copy
+        return LoweredValue(value.kind, array=copy.target, ready=value.ready + 1)
 
     def _lower_array_op(self, op: Op, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op on whole arrays in the first way that its record allows."""
@@ -846,7 +1375,7 @@ class _CircuitLowering:
             value = self._make_contiguous(value)
         elif array is None:
             return None
-        array = view_through(op, self._in_memory(value))
+        array = view_through(op, self._locate(value))
         if array is None or array.shape != kind.shape:
             return None
         return LoweredValue(kind, array=array, ready=self._ready_stage(value))
@@ -861,17 +1390,41 @@ class _CircuitLowering:
         if kind.dtype.kind != "f" or not filled or not all(each.dtype == kind.dtype for each in types):
             return None
         target = new_array(kind)
-        places = [find_targets(op, types, slot, target) for slot in filled]
-        if any(place is None for place in places):
+        found = self._find_places(op, types, filled, target)
+        if found is None:
             return None
-        found = [place for place in places if place is not None]
-        adds = not all(map(names_elements_once, found))
-        if not adds:
+        sizes = [place.size for place in found]
+        largest = sizes.index(max(sizes))
+        order = order_like_source(self._preview(operands[filled[largest]]), found[largest], target)
+        if order is not None:
+            target = new_array(kind, order)
+            found = self._find_places(op, types, filled, target) or found
+        if not all(map(names_elements_once, found)):
+            return self._add_at(op, operands, types, filled, found, target)
+        if order is None:
             pairs = zip(filled, found, strict=True)
             parts = tuple(PlacedPart(operands[slot], ArrayLayout(*place[1:])) for slot, place in pairs)
             return LoweredValue(kind, parts=parts)
+        target.storage.fill = None if sum(sizes) == target.size else 0.0
+        ready = max(self._store_at(operands[slot], place) for slot, place in zip(filled, found, strict=True))
+        return LoweredValue(kind, array=target, ready=ready)
+
+    def _add_at(
+        self,
+        op: Linear,
+        operands: list[LoweredValue],
+        types: Sequence[WireType],
+        filled: Sequence[int],
+        found: Sequence[StridedArray],
+        target: StridedArray,
+    ) -> LoweredValue | None:
+        """Lower an op that adds the elements of its only operand to what is in their places."""
         if len(found) > 1:
             return None
+        kind = WireType(target.dtype, target.shape)
+        placed = self._place_in_blocks(op, operands[filled[0]], types, filled[0], kind)
+        if placed is not None:
+            return placed
         target.storage.fill = 0.0
         step = _lower_step(TABLE["add"], (kind.dtype, kind.dtype))
         return LoweredValue(kind, array=target, ready=self._store_at(operands[filled[0]], found[0], step))
@@ -915,6 +1468,64 @@ class _CircuitLowering:
         )
         ready = self._ready_stage(source)
         return LoweredValue(kind, pieces=PiecewiseArray(array.storage, kind.shape, moved), ready=ready)
+
+    def _place_in_blocks(
+        self, op: Linear, value: LoweredValue, types: Sequence[WireType], slot: int, kind: WireType
+    ) -> LoweredValue | None:
+        """Lower an op that adds up the elements of a large product, which is computed one block at a time.
+
+        The blocks are those of the first axis. The columns of the product are permuted so that the longest of the axes
+        that number them is the innermost one.
+        """
+        array = value.array
+        if array is None or not value.read_once or array.storage.nbytes < MIN_BLOCKED_BYTES:
+            return None
+        product = self._deferred.get(array.storage)
+        if not isinstance(product, MatrixProduct):
+            return None
+        plan = plan_product_blocks(product, array)
+        if plan is None:
+            return None
+        b = product.b
+        if plan.column_order is not None:
+            columns = self._copy_permuted(
+                _turn_matrix(b), plan.column_lengths, plan.column_order, product.stage, order=(1, 0)
+            )
+            b = _turn_matrix(columns)
+        target = new_array(kind)
+        found = self._find_places(op, types, [slot], target)
+        source = plan.view._replace(shape=array.shape)
+        order = None if found is None else order_like_source(source, found[0], target)
+        if order is not None:
+            target = new_array(kind, order)
+            found = self._find_places(op, types, [slot], target)
+        if found is None:
+            return None
+        target.storage.fill = 0.0
+        step = _lower_step(TABLE["add"], (kind.dtype, kind.dtype))
+        for first in range(0, plan.length, plan.step):
+            count = min(plan.step, plan.length - first)
+            rows = slice_first_axis(product.a, first * plan.rows, (first + count) * plan.rows)
+            block = cover_storage(plan.view.storage, (count * plan.rows, product.target.shape[1]))
+            self.steps.append(MatrixProduct(product.stage, rows, b, block))
+            group = LoopGroup(product.stage, (count, *array.shape[1:]))
+            view = slice_first_axis(plan.view, 0, count)
+            place = slice_first_axis(found[0], first, first + count)
+            group.stores.append(GroupStore(group.load(view), place, step))
+            self.steps.append(group)
+        return LoweredValue(kind, array=target, ready=product.stage + 1)
+
+    def _find_places(
+        self, op: Linear, types: Sequence[WireType], slots: Sequence[int], target: StridedArray
+    ) -> list[StridedArray] | None:
+        """Return where the elements of each operand go; None if no strides describe it."""
+        places = [find_targets(op, types, slot, target) for slot in slots]
+        found = [place for place in places if place is not None]
+        return found if len(found) == len(places) else None
+
+    def _preview(self, value: LoweredValue) -> StridedArray:
+        """Return the array of a value, or one of the layout that it would have in memory."""
+        return self._plan_array(value) if value.array is None else value.array
 
     def _lower_table(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op that moves or adds up elements as a table of constant indices says."""
@@ -969,6 +1580,10 @@ class _CircuitLowering:
         place = find_targets(total, [value.kind], 0, target)
         if neutral is None or place is None:
             return None
+        order = order_like_source(self._preview(value), place, target)
+        if order is not None:
+            target = new_array(kind, order)
+            place = find_targets(total, [value.kind], 0, target) or place
         step = _lower_step(op.step, (kind.dtype, value.kind.dtype))
         target.storage.fill = neutral
         return LoweredValue(kind, array=target, ready=self._store_at(value, place, step, neutral))
@@ -1037,13 +1652,79 @@ class _CircuitLowering:
         if not compile_matrix_product(kind.dtype.char):
             return None
         factors = [
-            value if _is_matrix_layout(self._in_memory(value)) else self._make_contiguous(value) for value in operands
+            value if _is_matrix_layout(self._locate(value)) else self._make_contiguous(value) for value in operands
         ]
         stage = self._ready_stage(*factors)
         target = new_array(kind)
-        a, b = (self._in_memory(value) for value in factors)
-        self.steps.append(MatrixProduct(stage, a, b, target))
-        return LoweredValue(kind, array=target, ready=stage + 1)
+        a, b = (self._locate(value) for value in factors)
+        ready = None if batch else self._multiply_in_blocks(a, b, target, stage)
+        if ready is None:
+            self._settle(a.storage)
+            self._settle(b.storage)
+            self._deferred[target.storage] = MatrixProduct(stage, a, b, target)
+        return LoweredValue(kind, array=target, ready=ready or stage + 1)
+
+    def _multiply_in_blocks(self, a: StridedArray, b: StridedArray, target: StridedArray, stage: int) -> int | None:
+        """Lower a product with a large factor that would have to be copied first, such as the windows of pictures.
+
+        A block of the factor at a time is copied to a small array that stays in the cache, and multiplied there.
+        Returns the stage in which the product can be read; None if no factor is of this kind.
+        """
+        for left, right, out in ((a, b, target), tuple(map(_turn_matrix, (b, a, target)))):
+            copy = self._deferred.get(left.storage)
+            if isinstance(copy, DeferredCopy) and copy.target.storage.nbytes >= MIN_BLOCKED_BYTES:
+                plan = plan_packing(copy, left)
+                if plan is not None:
+                    self._settle(right.storage)
+                    return self._append_packed_product(plan, right, out, stage)
+        return None
+
+    def _append_packed_product(self, plan: PackingPlan, right: StridedArray, out: StridedArray, stage: int) -> int:
+        """Append the steps of a product whose left factor is packed in blocks; return when it can be read."""
+        result = out
+        if plan.is_permuted and plan.splits_rows:
+            right = self._copy_permuted(right, plan.list_lengths(plan.inner_axes), plan.list_inner_order(), stage)
+        elif plan.is_permuted:
+            result = new_array(WireType(out.dtype, out.shape))
+        scratch = Storage(plan.step * plan.count_per_index(), out.dtype)
+        for first in range(0, plan.length, plan.step):
+            count = min(plan.step, plan.length - first)
+            source = slice_axis(plan.source, plan.block_axis, first, first + count)
+            packed = plan.lay_out(scratch, source.shape)
+            self._append_copy(stage, source, packed)
+            left = plan.flatten(packed)
+            begin, end = (each * plan.rows_per_index for each in (first, first + count))
+            if plan.splits_rows:
+                product = MatrixProduct(stage, left, right, slice_first_axis(result, begin, end))
+            else:
+                product = MatrixProduct(stage, left, slice_first_axis(right, begin, end), result, adds=first > 0)
+            self.steps.append(product)
+        if result is out:
+            return stage + 1
+        lengths = plan.list_lengths(plan.inner_axes)
+        self._append_copy(
+            stage + 1, split_rows(result, lengths, plan.list_inner_order()), split_rows(out, lengths, None)
+        )
+        return stage + 2
+
+    def _append_copy(self, stage: int, source: StridedArray, target: StridedArray) -> None:
+        """Append a loop of its own that copies one array to another of the same shape."""
+        group = LoopGroup(stage, source.shape)
+        group.stores.append(GroupStore(group.load(source), target))
+        self.steps.append(group)
+
+    def _copy_permuted(
+        self,
+        matrix: StridedArray,
+        lengths: Sequence[int],
+        row_order: Sequence[int],
+        stage: int,
+        order: tuple[int, int] = (0, 1),
+    ) -> StridedArray:
+        """Return a copy of a matrix whose rows, which are numbered by several axes, are in another order of these."""
+        target = new_array(WireType(matrix.dtype, matrix.shape), order)
+        self._append_copy(stage, split_rows(matrix, lengths, None), split_rows(target, lengths, row_order))
+        return target
 
     def _call_interpreter(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         stage = self._ready_stage(*operands)
@@ -1126,6 +1807,15 @@ def _find_moves_or_sums(
     if moves is not None:
         return moves, False
     return (find_sums(op, types, indices, kind) if kind.dtype.kind == "f" else None), True
+
+
+def _is_spread_out(array: StridedArray) -> bool:
+    """Return whether no axis of an array stands still."""
+    return all(stride or length == 1 for stride, length in zip(array.strides, array.shape, strict=True))
+
+
+def _is_nan(number: Any) -> bool:
+    return isinstance(number, float | np.floating) and bool(np.isnan(number))
 
 
 def _find_real(dtypes: Sequence[np.dtype[Any]]) -> str:

@@ -33,6 +33,8 @@ BLAS_NAMES = {"d": "dgemm", "f": "sgemm"}
 """The matrix product of BLAS, by NumPy's character of the dtype."""
 SCALAR_CALL_HEAD_WORDS = 6
 """Words of a scalar call before those of its arrays."""
+FILL_BYTES = 64
+"""The number of bytes that are written at once where a number is written to many elements."""
 MAX_BATCH_AXES = 3
 """The number of loops around a matrix product."""
 
@@ -123,8 +125,16 @@ def _write_fill(w: LlvmWriter, size: int) -> None:
     kind = f"i{8 * size}"
     number = words.take_word()
     element = number if size == 8 else number.convert("trunc", kind)
-    with loop_over(0, n) as k:
-        w.store(element, w.point_to(kind, address, k))
+    lanes = FILL_BYTES // size
+    vector = f"<{lanes} x {kind}>"
+    first = w.emit_value(kind, f"insertelement {vector} poison, {element.typed}, i64 0", lanes)
+    order = f"<{lanes} x i32> zeroinitializer"
+    filled = w.emit_value(kind, f"shufflevector {first.typed}, {vector} poison, {order}", lanes)
+    count = n >> (lanes.bit_length() - 1)
+    with loop_over(0, count) as k:
+        w.store(filled, w.point_to(vector, address, k), ", align 1")
+    with loop_over(count << (lanes.bit_length() - 1), n) as k:
+        w.store(element, w.point_to(kind, address, k), ", align 1")
     w.end_function()
 
 
@@ -213,7 +223,7 @@ def find_blas(char: str) -> int:
             function = getattr(ctypes.CDLL(str(library)), f"scipy_cblas_{BLAS_NAMES[char]}64_")
         except (OSError, AttributeError):
             continue
-        return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+        return jit.name_address(int(ctypes.cast(function, ctypes.c_void_p).value or 0), f"blas.{BLAS_NAMES[char]}")
     return 0
 
 
@@ -222,7 +232,8 @@ def compile_matrix_product(char: str) -> int:
     """Compile the kernel of matrix products for a dtype; 0 if there is no BLAS to call.
 
     Its words are the lengths of the batch axes, m, n, k, how both factors are laid out, the three leading dimensions,
-    and for each of the three matrices its operand and its strides along the batch axes.
+    whether the product is added to the target, and for each of the three matrices its operand and its strides along the
+    batch axes.
     """
     address = find_blas(char)
     if not address:
@@ -234,6 +245,7 @@ def compile_matrix_product(char: str) -> int:
     m, n, k = (words.take_word() for _ in range(3))
     layouts = [words.take_word().convert("trunc", "i32") for _ in range(2)]
     leading = [words.take_word() for _ in range(3)]
+    beta = words.take_word().convert("sitofp", real)
     matrices = []
     for _ in range(3):
         at = words.take_address()
@@ -245,9 +257,8 @@ def compile_matrix_product(char: str) -> int:
             places.append(w.point_to("i8", at, offset))
         order = w.as_value(ROW_MAJOR, "i32", 1)
         one = w.as_value(1.0, real, 1)
-        none = w.as_value(0.0, real, 1)
         a, b, c = zip(places, leading, strict=True)
-        w.call_void(format_pointer(address), order, *layouts, m, n, k, one, *a, *b, none, *c)
+        w.call_void(format_pointer(address), order, *layouts, m, n, k, one, *a, *b, beta, *c)
     w.end_function()
     return jit.compile_functions(w.format_module(), "product", level=0)[0]
 

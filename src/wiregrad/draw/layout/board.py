@@ -10,12 +10,15 @@ bands.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 MAX_WIRE_RANKS = 12
 """Maximum number of ranks that a wire spans; a longer one is drawn as two stubs."""
+MAX_OWN_BENDS = 4
+"""A box with up to this many wires has bends for each: on one line for all, one gradient would hide the others."""
 
 LayoutPoint = tuple[int, int]
 """A point, as (along, across)."""
@@ -239,8 +242,13 @@ class LayoutBoard:
         self.owner = [*range(self.boxes)]
         """The box whose output each item carries."""
         self.trunks: dict[int, list[int]] = {}
-        """The bends behind each box, rank by rank."""
-        self.bends = [self._add_bends(joint) for joint in joints]
+        """Bends, rank by rank: those of one wire, or those that the many wires of one box share."""
+        readers = Counter(joint.source for joint in joints)
+        shared = {source for source, count in readers.items() if count > MAX_OWN_BENDS}
+        self.bends = [
+            self._add_bends(joint, joint.source if joint.source in shared else self.boxes + wire)
+            for wire, joint in enumerate(joints)
+        ]
         """The bends of every wire; None for a stub."""
         self.rows = self._build_rows()
         self.labels = [0] * len(self.rows)
@@ -264,13 +272,13 @@ class LayoutBoard:
             if bends is None:
                 self.after[joint.source] = max(self.after[joint.source], joint.tail)
 
-    def _add_bends(self, joint: WireJoint) -> list[int] | None:
-        """Give a wire a bend in each rank that it skips; wires of one source share their bends, as a trunk."""
+    def _add_bends(self, joint: WireJoint, key: int) -> list[int] | None:
+        """Give a wire a bend in each rank that it skips; wires with the same key share their bends, as a trunk."""
         first = self.rank[joint.source]
         last = self.rank[joint.target]
         if last - first > MAX_WIRE_RANKS or self.bands[first] != self.bands[last]:
             return None
-        trunk = self.trunks.setdefault(joint.source, [])
+        trunk = self.trunks.setdefault(key, [])
         while len(trunk) < last - first - 1:
             before = trunk[-1] if trunk else joint.source
             item = len(self.rank)

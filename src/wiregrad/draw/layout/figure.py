@@ -171,6 +171,8 @@ MAX_BAND_LENGTH = 2200
 """Maximum length of a picture before it is cut into bands."""
 CAPTION_HEIGHT = 20
 """Room for a caption under a box."""
+CAPTION_ASIDE = 11
+"""Distance of a caption from the box that it is beside: clear of the highlight of a step."""
 ASIDE = 10
 """Distance of numbers from a wire that leads downwards."""
 
@@ -506,7 +508,7 @@ def _room_below(box: Box, across: int, reserve: int, measure: PictureMeasure) ->
     caption = show_caption(box, measure)
     if not measure.down:
         return CAPTION_HEIGHT if caption else 0
-    beside = across / 2 + 8 + measure_text(caption, sizes.label_font) if caption else 0
+    beside = across / 2 + CAPTION_ASIDE + measure_text(caption, sizes.label_font) if caption else 0
     output = sizes.dot + 4 + measure_text(write_output_label(box), sizes.name_font) if box.outputs else 0
     return max(0, beside - reserve / 2, output - reserve / 2)
 
@@ -849,9 +851,9 @@ def _place_caption(box: Box, rect: Rect, measure: PictureMeasure) -> TextSlot | 
     font = measure.sizes.label_font
     wide = measure_text(text, font)
     if measure.down:
-        beside = (rect.x + rect.width + 8, rect.y + rect.height / 2 + 4)
+        beside = (rect.x + rect.width + CAPTION_ASIDE, rect.y + rect.height / 2 + 4)
         return make_slot(beside, wide, font, Anchor.START)
-    return make_slot((rect.x + rect.width / 2, rect.y + rect.height + font + 4), wide, font, Anchor.MIDDLE)
+    return make_slot((rect.x + rect.width / 2, rect.y + rect.height + font + 6), wide, font, Anchor.MIDDLE)
 
 
 def _place_leaf(rect: Rect, out: PagePoint, measure: PictureMeasure) -> BoxPlaces:

@@ -24,7 +24,7 @@ Invariants: no two boxes overlap, the same input gives the same output, and noth
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
@@ -175,6 +175,7 @@ def place_across(board: LayoutBoard) -> None:
         _settle_row(board, row, offset, wanted, [_pull_weight(board, item) for item in row])
     _settle_leaves(board, rows)
     _round_places(board)
+    _align_single_inputs(board)
     _straighten_trunks(board)
     _stack_bands(board)
     _choose_ports(board)
@@ -291,14 +292,39 @@ def _stack_bands(board: LayoutBoard) -> None:
         at = max(board.end_of(row[-1]) for row in rows) + board.metrics.band
 
 
+def _align_single_inputs(board: LayoutBoard) -> None:
+    """Bring a box with one input and what it reads into one line, if they nearly are: the box moves, or else a leaf."""
+    place = {item: k for row in board.rows for k, item in enumerate(row)}
+    for item in (item for row in board.rows for item in row):
+        if item >= board.boxes or len(board.before[item]) != 1:
+            continue
+        source = board.before[item][0][0]
+        if abs(board.middle[source] - board.middle[item]) > board.metrics.near:
+            continue
+        if not _move_to_line(board, item, source, place) and _is_leaf(board, source):
+            _move_to_line(board, source, item, place)
+
+
+def _move_to_line(board: LayoutBoard, item: int, other: int, place: Mapping[int, int]) -> bool:
+    """Move an item into line with another, if its neighbours leave room; return whether they do."""
+    at = board.middle[other]
+    low, high = _find_free_range(board, item, place[item])
+    if low <= at <= high:
+        board.middle[item] = at
+        return True
+    return False
+
+
 def _straighten_trunks(board: LayoutBoard) -> None:
     """Straighten wires that skip ranks, as far as their neighbours leave room; only bends move.
 
     A wire that cannot go on from its source runs straight into its port.
     """
     place = {item: k for row in board.rows for k, item in enumerate(row)}
-    for source, trunk in board.trunks.items():
-        at = board.middle[source]
+    for trunk in board.trunks.values():
+        if not trunk:
+            continue
+        at = board.middle[board.owner[trunk[0]]]
         taken: list[int] = []
         low = float("-inf")
         high = float("inf")

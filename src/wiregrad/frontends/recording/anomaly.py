@@ -13,7 +13,14 @@ import numpy as np
 
 from wiregrad.dtypes import format_brief_number, to_python_number
 from wiregrad.errors import NonFiniteError
-from wiregrad.frontends.recording.session import HookRunner, SpanNumbers, TapeSpan, data_of, pause_watching
+from wiregrad.frontends.recording.session import (
+    HookRunner,
+    SpanNumbers,
+    TapeSpan,
+    data_of,
+    pause_watching,
+    sum_seeds,
+)
 from wiregrad.frontends.recording.tape import LITERAL, STATE, STRIDE, WATCHES, DroppedArray, Tape
 from wiregrad.frontends.recording.user_code import user_place
 from wiregrad.ir import INPUT, Op, Place, Row
@@ -95,7 +102,7 @@ class AnomalyWatch:
         span = TapeSpan(tape, start, stop, leaves)
         sweep = self.observe_sweep(span, SpanNumbers(span))
         with pause_watching():
-            return sweep_backward(span, SpanNumbers(span), span.sum_seeds(seeds), sweep)
+            return sweep_backward(span, SpanNumbers(span), sum_seeds(seeds, start), sweep)
 
     def check_tangents(self, span: TapeSpan, values: SpanNumbers, tangents: Sequence[Any]) -> None:
         """Raise if a tangent is not finite although the tangents it was computed from are."""

@@ -289,22 +289,24 @@ def find_hidden_error(error: Exception) -> WiregradError | None:
         return error.__cause__
     if "NPY_ITER_REFS_OK" in str(error):
         return NoRuleError(f"np.nditer reads the memory of an array: write `for v in x.flat`{format_user_line()}")
-    if not VALUE_CLASSES.search(str(error)) and not (TYPE_TROUBLE.search(str(error)) and is_raised_over_value(error)):
+    text = str(error)
+    is_over_value = re.search(TYPE_TROUBLE, text) is not None and is_raised_over_value(error)
+    if re.search(VALUE_CLASSES, text) is None and not is_over_value:
         return None
     message = describe_foreign_error(error)
     return NoRuleError(message) if message else None
 
 
-VALUE_CLASSES = re.compile(
+VALUE_CLASSES = (
     r"unsupported data types in input|\b(Value|FilledValue|FillableArray|Scalar|NumpyScalar|NumpyNumber|PythonFloat)\b"
 )
-"""What other libraries say of values: the names of their classes, and SciPy's words for sparse matrices."""
-TYPE_TROUBLE = re.compile(
+"""What other libraries say of values: the names of their classes, and SciPy's words for sparse matrices; a pattern."""
+TYPE_TROUBLE = (
     "setting an array element|expected a sequence of integers|read-only|non-numeric|common type|could not convert|"
     "not supported for the input types|must be real number|dtype mismatch|no matching signature|"
     "type not understood|Cannot cast"
 )
-"""What NumPy and compiled code say of an object that they cannot read as an array of numbers."""
+"""What NumPy and compiled code say of an object that they cannot read as an array of numbers; a pattern."""
 FOREIGN_ERRORS = (ValueError, TypeError, AttributeError)
 """The kinds of errors that other libraries raise when they are given a value."""
 

@@ -111,7 +111,7 @@ SCALAR_NAMESPACE.update(
     STATE=STATE,
 )
 
-_ATOM_PATTERN = re.compile(r"[\w.]+")
+_ATOM_PATTERN = r"[\w.]+"
 _APPEND_TEMPLATE = """
         buffer = tape.buffer
         offset = len(buffer)
@@ -390,7 +390,7 @@ def _write_call(op: Elementwise, operands: Any) -> str:
     """Return the Python text of an op applied to operands that are text."""
     if not (op.c or op.python):
         raise OperandError(f"{op.name} has no Python text")
-    safe = [text if _ATOM_PATTERN.fullmatch(text) else f"({text})" for text in operands]
+    safe = [text if re.fullmatch(_ATOM_PATTERN, text) else f"({text})" for text in operands]
     return python_text_of(op).format(**dict(zip(op.inputs, safe, strict=True)))
 
 
@@ -616,6 +616,53 @@ def _connect_recorder(helpers: dict[str, Any]) -> None:
         }
     )
     RECORDED_IN_C.update(TABLE[name] for name in known)
+    RECORDER.connect_rules(find_rules)
+
+
+SlopeSteps = tuple[tuple[float, ...], tuple[tuple[str, int, int], ...], int]
+"""A derivative rule as steps: constants, the ops that it records with their operands, and which operand is the slope.
+
+An operand is the number of an input, or one of those below; -1 if there is none.
+"""
+OUTPUT_OPERAND = 2
+FIRST_CONSTANT = 3
+FIRST_RESULT = 9
+
+
+def find_rules(op: Elementwise) -> tuple[SlopeSteps | tuple[()] | None, ...]:
+    """Return the derivative rule of each input of an op, for sweeps in C; None for a rule that is not arithmetic alone.
+
+    A rule that lets nothing flow is empty.
+
+    >>> find_rules(TABLE["square"])
+    (((2.0,), (('multiply', 3, 0),), 9),)
+    """
+    return tuple([_find_steps(op, slot) for slot in range(len(op.inputs))])
+
+
+def _find_steps(op: Elementwise, slot: int) -> SlopeSteps | tuple[()] | None:
+    builder = GraphBuilder(finite=False)
+    ports = [builder.input(name) for name in op.inputs]
+    slope = op.local(slot, ports, builder.input("y"), 0)
+    if slope is None:
+        return ()
+    if type(slope) is MaskedFlow:
+        return None
+    circuit = builder.build(labels={"slope": slope if hasattr(slope, "builder") else builder.constant(slope)})
+    constants: list[float] = []
+    steps: list[tuple[str, int, int]] = []
+    operands: list[int] = [*range(len(op.inputs)), OUTPUT_OPERAND]
+    for row in circuit.rows():
+        if row.op is CONSTANT:
+            operands.append(FIRST_CONSTANT + len(constants))
+            constants.append(float(np.asarray(circuit.constant_of(row.node))))
+        elif row.op is not INPUT:
+            if row.op not in RECORDED_IN_C:
+                return None
+            read = [operands[source] for source in row.sources]
+            operands.append(FIRST_RESULT + len(steps))
+            steps.append((row.op.name, read[0], read[1] if len(read) > 1 else -1))
+    return tuple(constants), tuple(steps), operands[circuit.columns.outputs[0]]
 
 
 install_scalars()

@@ -7,7 +7,7 @@ be differentiated again.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from threading import get_ident
@@ -31,6 +31,7 @@ from wiregrad.frontends.recording.record import is_tracing, new_extra, record_op
 from wiregrad.frontends.recording.tape import (
     LITERAL,
     PAUSES,
+    RECORDER,
     RUNNING,
     STATE,
     STRIDE,
@@ -39,7 +40,9 @@ from wiregrad.frontends.recording.tape import (
     KeptGradients,
     Tape,
     TapeKind,
+    mark_active,
     pull_back,
+    push_forward,
 )
 from wiregrad.frontends.recording.value import (
     NumpyScalar,
@@ -55,7 +58,9 @@ from wiregrad.frontends.recording.value import (
 )
 from wiregrad.ir import INPUT, TABLE, Row
 from wiregrad.ops.functions.registry import FilledMemory
+from wiregrad.ops.gradient_flow import add_flows, match_dtype
 from wiregrad.passes import sweep_backward, sweep_forward
+from wiregrad.passes.differentiation import pull_row
 
 Argnums = int | Sequence[int]
 Argnames = str | Sequence[str]
@@ -108,9 +113,7 @@ class RecordingSession:
             return bool(self.tape.leaves)
         if any(offset >= self.start for offset in self.tape.leaves):
             return True
-        return any(
-            0 <= source < self.start for _, node in self.tape.walk_nodes(self.start, stop) for source in node.sources
-        )
+        return self.tape.reads_before(self.start, stop)
 
     def close_recording(self) -> None:
         """Close the tape, unless an outer session or a leaf still needs it."""
@@ -150,8 +153,13 @@ class RecordingSession:
         return adjoints[index] if index < len(adjoints) else None
 
     def _pull_values(self, seeds: list[tuple[int, Any]], stop: int) -> list[Any]:
+        starts = sum_seeds(seeds, self.start)
+        rows = self._find_rows(stop)
+        if rows is not None:
+            with STATE.record_on(self.tape):
+                flows = rows.pull_gradients(starts)
+            return [self._flow_at(flows, offset) for offset in self.offsets]
         span = TapeSpan(self.tape, self.start, stop, self.offsets)
-        starts = span.sum_seeds(seeds)
         if self.tape.owner is None:
             # This tape is closed: the sweep is recorded on the tape of the cotangents.
             flows = sweep_backward(span, SpanNumbers(span), starts, HookRunner(span))
@@ -161,6 +169,14 @@ class RecordingSession:
             with STATE.record_on(self.tape):
                 flows = sweep_backward(span, SpanValues(span), starts, HookRunner(span))
         return [self._flow_at(flows, offset) for offset in self.offsets]
+
+    def _find_rows(self, stop: int) -> RecordedRows | None:
+        """Return the rows for a recorded sweep in C; None if the sweep needs more than that, or Python records."""
+        tape = self.tape
+        if RECORDER is None or tape.owner is None or tape.guard is not None or tape.leaves or tape.hooks:
+            return None
+        marks = None if STATE.watch is not None else mark_active(tape, self.start, stop, self.offsets)
+        return None if marks is None else RecordedRows(tape, self.start, marks)
 
     def _pull_watched(self, span: TapeSpan, starts: dict[int, Any]) -> list[Any]:
         """Sweep on values and show every wire to the watcher, but not the ops that derivative rules record."""
@@ -177,24 +193,54 @@ class RecordingSession:
         if not offsets:
             return [zero_like(data_of(result)) for result in results]
         stop = max(offsets) + STRIDE
-        span = TapeSpan(self.tape, self.start, stop, self.offsets)
-        on_values = self.has_outside_inputs(stop) or any(isinstance(t, Value) for t in tangents)
         # An argument behind the last result cannot have an effect on any of them.
-        seeds = {span.index_of(o): t for o, t in zip(self.offsets, tangents, strict=True) if o < stop}
-        # What is pushed along a closed tape is recorded on the tape of the tangents.
-        is_closed = self.tape.owner is None
-        values = SpanValues(span) if on_values and not is_closed else SpanNumbers(span)
-        watch = STATE.watch
-        recording = nullcontext() if is_closed else STATE.record_on(self.tape)
-        with np.errstate(all="ignore"), recording, pause_watching():
-            flows = sweep_forward(span, values, seeds)
-            if watch is not None:
-                watch.check_tangents(span, values, flows)
+        seeds = {
+            (offset - self.start) // STRIDE: tangent
+            for offset, tangent in zip(self.offsets, tangents, strict=True)
+            if offset < stop and tangent is not None
+        }
+        with np.errstate(all="ignore"):
+            flows = self._push_rows(seeds, stop) or self._push_span(seeds, stop)
         pushed = [
-            zero_like(data_of(result)) if k is None else settle_gradient(flows[span.index_of(k)], data_of(result))
+            zero_like(data_of(result)) if k is None else settle_gradient(self._flow_at(flows, k), data_of(result))
             for k, result in zip(places, results, strict=True)
         ]
         return make_distinct(pushed, zip(places, tangents, strict=False))
+
+    def _is_recorded_push(self, seeds: dict[int, Any], stop: int) -> bool:
+        return self.has_outside_inputs(stop) or any(isinstance(tangent, Value) for tangent in seeds.values())
+
+    def _push_rows(self, seeds: dict[int, Any], stop: int) -> list[Any] | None:
+        """Push tangents along packed rows; None if there are other nodes than real numbers, or a watcher."""
+        if STATE.watch is not None or self.tape.guard is not None:
+            return None
+        if self._is_recorded_push(seeds, stop):
+            rows = self._find_rows(stop)
+            if rows is None:
+                return None
+            with STATE.record_on(self.tape):
+                return rows.push_tangents(seeds)
+        if not all(isinstance(tangent, float) for tangent in seeds.values()):
+            return None
+        marks = mark_active(self.tape, self.start, stop, self.offsets)
+        if marks is None:
+            return None
+        return push_forward(self.tape, {k: float(tangent) for k, tangent in seeds.items()}, self.start, marks)
+
+    def _push_span(self, seeds: dict[int, Any], stop: int) -> list[Any]:
+        """Push tangents along nodes of all kinds."""
+        span = TapeSpan(self.tape, self.start, stop, self.offsets)
+        # What is pushed along a closed tape is recorded on the tape of the tangents.
+        is_closed = self.tape.owner is None
+        on_values = not is_closed and self._is_recorded_push(seeds, stop)
+        values = SpanValues(span) if on_values else SpanNumbers(span)
+        watch = STATE.watch
+        recording = nullcontext() if is_closed else STATE.record_on(self.tape)
+        with recording, pause_watching():
+            flows = sweep_forward(span, values, seeds)
+            if watch is not None:
+                watch.check_tangents(span, values, flows)
+        return flows
 
 
 def pause_watching() -> AbstractContextManager[Any, Any]:
@@ -204,6 +250,15 @@ def pause_watching() -> AbstractContextManager[Any, Any]:
 
 def _seed_offset(seed: tuple[int, Any]) -> int:
     return seed[0]
+
+
+def sum_seeds(seeds: Sequence[tuple[int, Any]], start: int) -> dict[int, Any]:
+    """Return the seeds of a sweep by index, given by offset; seeds of the same node are added."""
+    sums: dict[int, Any] = {}
+    for offset, seed in seeds:
+        index = (offset - start) // STRIDE
+        sums[index] = sums[index] + seed if index in sums else seed
+    return sums
 
 
 class TapeSpan:
@@ -230,14 +285,6 @@ class TapeSpan:
     def largest_size(self) -> int:
         """Return the number of elements of the largest array in the span."""
         return max([prod(getattr(node.y, "shape", ())) for node in self._nodes], default=0)
-
-    def sum_seeds(self, seeds: Sequence[tuple[int, Any]]) -> dict[int, Any]:
-        """Return the seeds of a sweep by index, given by offset; seeds of the same node are added."""
-        sums: dict[int, Any] = {}
-        for offset, seed in seeds:
-            index = self.index_of(offset)
-            sums[index] = sums[index] + seed if index in sums else seed
-        return sums
 
     def active(self) -> bytearray:
         """Return 1 for each node through which a gradient can reach a root, else 0."""
@@ -291,12 +338,70 @@ class SpanValues(SpanNumbers):
 
     def load_node(self, offset: int, data: object) -> Any:
         """Return a node as a value; a dropped array stays dropped."""
-        if type(data) is DroppedArray:
-            return data
-        tape = self.span.tape
-        if offset in tape.leaves:
-            return view_node(tape, offset)
-        return wrap_node(tape, offset, float(data) if type(data) is np.float64 and tape.guard is None else data)
+        return load_value(self.span.tape, offset, data)
+
+
+def load_value(tape: Tape, offset: int, data: object) -> Any:
+    """Return a node, with its data, as a value; a dropped array stays dropped."""
+    if type(data) is DroppedArray:
+        return data
+    if offset in tape.leaves:
+        return view_node(tape, offset)
+    return wrap_node(tape, offset, float(data) if type(data) is np.float64 and tape.guard is None else data)
+
+
+class RecordedRows:
+    """Nodes that are all real numbers, for sweeps that are recorded by the C recorder.
+
+    It passes on the flows of packed rows whose derivative rules are arithmetic, and asks for those of the others here.
+    The rows that are recorded are those of `sweep_backward` and `sweep_forward` on `SpanValues`.
+    """
+
+    def __init__(self, tape: Tape, start: int, marks: bytes) -> None:
+        self.tape = tape
+        self.start = start
+        self.marks = marks
+        self.flows: list[Any] = [None] * len(marks)
+
+    def pull_gradients(self, seeds: Mapping[int, Any]) -> list[Any]:
+        """Send gradients back from the seeded nodes; returns the gradient of every node."""
+        for node, seed in seeds.items():
+            self.flows[node] = seed
+        RECORDER.sweep_values(self.tape, self.start, self.flows, self.marks, self._pull_node, True)
+        return self.flows
+
+    def push_tangents(self, seeds: Mapping[int, Any]) -> list[Any]:
+        """Push tangents on from the seeded nodes; returns the tangent of every node."""
+        for node, seed in seeds.items():
+            self.flows[node] = seed
+        RECORDER.sweep_values(self.tape, self.start, self.flows, self.marks, self._push_node, False)
+        return self.flows
+
+    def _load_row(self, node: int) -> tuple[Row, list[Any], Any]:
+        """Return a node with indices as sources, its operands as values, and its output."""
+        offset = self.start + node * STRIDE
+        op, sources, xs, _, mode = self.tape.node_at(offset)
+        operands = [
+            x if source == LITERAL else load_value(self.tape, source, self._data_at(source, x))
+            for source, x in zip(sources, xs, strict=True)
+        ]
+        indices = [(source - self.start) // STRIDE if source >= self.start else LITERAL for source in sources]
+        return Row(node, op, indices, mode), operands, load_value(self.tape, offset, self.tape.value_at(offset))
+
+    def _data_at(self, source: int, x: object) -> Any:
+        return self.tape.value_at(source) if source >= self.start else x
+
+    def _pull_node(self, node: int) -> None:
+        row, xs, y = self._load_row(node)
+        flows = self.flows
+        for slot, sent in pull_row(row, flows[node], xs, y, self.marks):
+            flows[row.sources[slot]] = add_flows(flows[row.sources[slot]], sent)
+
+    def _push_node(self, node: int) -> None:
+        row, xs, y = self._load_row(node)
+        arriving = [self.flows[source] if source >= 0 else None for source in row.sources]
+        if any(tangent is not None for tangent in arriving):
+            self.flows[node] = match_dtype(row.op.push(arriving, xs, y, row.mode), y)
 
 
 class HookRunner:

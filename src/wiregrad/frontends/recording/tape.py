@@ -18,8 +18,8 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from enum import Enum, auto
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum, IntEnum, auto
 from functools import cache, partial
 from struct import Struct
 from types import FrameType
@@ -297,6 +297,16 @@ class Tape:
         for offset, row in zip(range(stop - STRIDE, start - STRIDE, -STRIDE), reversed(rows), strict=True):
             extra = self.extras.get(offset)
             yield offset, _unpack_row(row, self) if extra is None else extra
+
+    def reads_before(self, start: int, stop: int) -> bool:
+        """Return whether a node between two offsets reads one before them."""
+        rows = np.frombuffer(memoryview(self.buffer)[start:stop], ROW_COLUMNS)
+        for name in "ab":
+            sources = np.where(rows[name] <= BLOCKED, BLOCKED - rows[name], rows[name])
+            if bool(((sources >= 0) & (sources < start)).any()):
+                return True
+        others = [extra for offset, extra in self.extras.items() if start <= offset < stop]
+        return any(0 <= source < start for extra in others for source in extra.sources)
 
     def copies_of(self, offset: int) -> Iterator[tuple[Tape, int]]:
         """Walk over a node and its copies: each tape that has it, and the offset there."""
@@ -617,6 +627,71 @@ def _pull_rows(
             adjoints[a] = g * slope_a if held is None else held + g * slope_a
         elif a == OUTSIDE_SWEEP and start + node * STRIDE in tape.extras:
             _pull_at(tape.extras, adjoints, start, node, keep, spend)
+
+
+class NodeMark(IntEnum):
+    """Whether a root of a sweep, where it ends or begins, is behind a node; the C recorder has the same numbers."""
+
+    INACTIVE = 0
+    ACTIVE = 1
+    ROOT = 2
+
+
+def mark_active(tape: Tape, start: int, stop: int, roots: Sequence[int]) -> bytes | None:
+    """Return the `NodeMark` of each node between two offsets; None if one of the nodes is not a real number."""
+    if RECORDER is not None:
+        found: bytes | None = RECORDER.mark_active(tape, start, stop, list(roots))
+        return found
+    marks = bytearray((stop - start) // STRIDE)
+    for root in roots:
+        if start <= root < stop:
+            marks[(root - start) // STRIDE] = NodeMark.ROOT
+    for k, offset in enumerate(range(start, stop, STRIDE)):
+        extra = tape.extras.get(offset)
+        if extra is not None and not isinstance(extra.y, float):
+            return None
+        if not marks[k] and any(
+            source >= start and marks[(source - start) // STRIDE] for source in tape.sources_at(offset)
+        ):
+            marks[k] = NodeMark.ACTIVE
+    return bytes(marks)
+
+
+def push_forward(tape: Tape, seeds: Mapping[int, float], start: int, marks: bytes) -> list[Any]:
+    """Run the forward sweep on real numbers, from roots that are seeded, by index; returns one tangent per node.
+
+    The slopes are those of the rows, as in `pull_back`.
+    """
+    tangents: list[Any] = [None] * len(marks) if RECORDER is None else RECORDER.GradientList(len(marks))
+    for node, seed in seeds.items():
+        tangents[node] = seed
+    push_extra = partial(_push_extra, tape, tangents, start)
+    if RECORDER is not None:
+        RECORDER.push_rows(tape, tangents, start, marks, push_extra)
+        return tangents
+    rows = _copy_columns(tape, start, start + len(marks) * STRIDE)
+    first = _relative_nodes(rows["a"], start)
+    second = _relative_nodes(rows["b"], start)
+    is_extra = (rows["a"] == EXTRA).tolist()
+    slopes = zip(first, rows["p"].tolist(), second, rows["q"].tolist(), strict=True)
+    for node, (a, p, b, q) in enumerate(slopes):
+        if marks[node] != NodeMark.ACTIVE:
+            continue
+        if is_extra[node]:
+            push_extra(node)
+            continue
+        one = None if a < 0 else tangents[a]
+        two = None if b < 0 else tangents[b]
+        tangents[node] = add_flows(None if one is None else one * p, None if two is None else two * q)
+    return tangents
+
+
+def _push_extra(tape: Tape, tangents: list[Any], start: int, node: int) -> None:
+    """Pass on the tangents of a node that is not a packed row, and whose operands are numbers."""
+    op, sources, xs, y, mode = tape.extras[start + node * STRIDE]
+    arriving = [tangents[(source - start) // STRIDE] if source >= start else None for source in sources]
+    if any(tangent is not None for tangent in arriving):
+        tangents[node] = fit_flow(op.push(arriving, xs, y, mode), y)
 
 
 def _pull_at(

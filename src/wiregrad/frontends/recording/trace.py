@@ -31,13 +31,12 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, flatten, name_parts, unflatten
-from wiregrad.frontends.recording.dispatch import UFUNCS, apply_ufunc
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully, record_op
 from wiregrad.frontends.recording.session import add_input, check_callable
 from wiregrad.frontends.recording.tape import GROUPS, RECORDER, STATE, STRIDE, DroppedArray, Tape, TapeKind
 from wiregrad.frontends.recording.trace_notes import RecordedSites, ReplayGuard, SiteKey, number_columns
-from wiregrad.frontends.recording.traced_nodes import NodePositions, TracedNodes
+from wiregrad.frontends.recording.traced_nodes import NodePositions, TracedNodes, label_nodes
 from wiregrad.frontends.recording.user_code import (
     ATOMS,
     FUNCTION_KINDS,
@@ -59,11 +58,12 @@ from wiregrad.frontends.recording.user_code import (
 )
 from wiregrad.frontends.recording.value import NumpyNumber, PythonFloat, Value, is_constant, notes_of, number_class
 from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, Place, check_name
-from wiregrad.ir.columns import CircuitColumns, LazyText, NameTable
+from wiregrad.ir.columns import CircuitColumns, Deferred, DeferredLabels, LazyText, NameTable, NodeLabels
 from wiregrad.ir.op import ARITHMETIC_METHODS, CONSTANT_CODE, SIGN_METHODS
 from wiregrad.ir.types_and_kinks import type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
+from wiregrad.ops.functions.registry import FUNCTIONS
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The variable that holds NumPy's settings for floating-point errors; None in a version of NumPy without it."""
@@ -113,19 +113,32 @@ class TracedFunction:
         return np.flatnonzero(np.frombuffer(marks, np.uint8)) * STRIDE
 
 
+class LongTraceError(BaseException):
+    """A function records more rows than it was allowed; no `Exception`, so that the function does not handle it."""
+
+
 def run_traced(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, named: bool = False, replayed: bool = True
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    named: bool = False,
+    replayed: bool = True,
+    max_rows: int | None = None,
 ) -> TracedFunction:
-    """Run a function on a new tape; every real or complex leaf of its arguments becomes an input."""
+    """Run a function on a new tape; every real or complex leaf of its arguments becomes an input.
+
+    With `max_rows`, `LongTraceError` is raised after about that many rows, if the C recorder records them.
+    """
     guard = ReplayGuard(error_settings=np.geterr() if replayed else None, identity_scan=IdentityScan())
     tape = Tape(TapeKind.APART, guard)
     inputs: list[int] = []
 
     def lift_leaf(leaf: object) -> Any:
         raw = leaf._data if isinstance(leaf, Value) else leaf
-        if not isinstance(leaf, Value) and not _is_input(raw):
+        if not isinstance(leaf, Value) and not is_input(raw):
             # The function may run again; what it writes to an array must not reach the caller twice.
-            return _copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
+            return copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
         data = raw if isinstance(leaf, Value) else as_data(raw, f"an argument of {getattr(f, '__name__', 'f')}")
         value = add_input(tape, data, number_class(leaf))
         inputs.append(value._index)
@@ -137,8 +150,14 @@ def run_traced(
         lifted_args, lifted_kwargs = unflatten(shape, [lift_leaf(leaf) for leaf in leaves])
         tape.notes.tracker = CallTracker(_read_group_blocks) if named else None
         before = _begin_rows(tape, None if replayed else id(own_block))
+        sites = tape.notes.recorded_sites
+        if sites is not None and max_rows is not None:
+            sites.columns.limit_rows(max_rows, LongTraceError)
         try:
             result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
+            if sites is not None and sites.columns.is_over_limit():
+                # The function has caught the error.
+                raise LongTraceError
             results, tree = flatten(result)
             names = _names_of_locals(tape)
             holders = _find_holders(tape, f, result)
@@ -173,7 +192,7 @@ def _begin_rows(tape: Tape, own_block: int | None) -> tuple[Any, ...] | None:
     return before
 
 
-def _copy_read_only(array: NDArray[Any]) -> NDArray[Any]:
+def copy_read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a read-only copy of an array, with the same memory layout."""
     copy = array.copy(order="K")
     copy.setflags(write=False)
@@ -185,7 +204,8 @@ def call_traced(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
     return f(*args, **kwargs)
 
 
-def _is_input(leaf: object) -> bool:
+def is_input(leaf: object) -> bool:
+    """Return whether a leaf of the arguments becomes an input of the circuit: a real or complex number or array."""
     if isinstance(leaf, bool | str | bytes | int) or callable(leaf):
         return False
     return np.asarray(leaf).dtype.kind in "fc"
@@ -314,7 +334,7 @@ def _positional_names(f: Callable[..., Any], count: int) -> list[str]:
 
 def _input_paths(name: str, item: object) -> list[str]:
     """Return a name for every input inside an argument."""
-    return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or _is_input(leaf)]
+    return [path for path, leaf in _leaf_paths(name, item) if isinstance(leaf, Value) or is_input(leaf)]
 
 
 def _leaf_paths(name: str, item: object) -> Iterator[tuple[str, Any]]:
@@ -395,7 +415,7 @@ class TraceWriter:
         # Inputs have their names already.
         is_written = indices >= len(nodes.inputs)
         texts = [named[offset] for offset in listed[is_written].tolist()]
-        self.names.add_free_names(zip(indices[is_written].tolist(), texts, strict=True))
+        self.names.add_free_names(indices[is_written].tolist(), texts)
 
     def _label_outputs(self, indices: list[int]) -> Iterator[tuple[str, int]]:
         taken: set[str] = set()
@@ -411,8 +431,9 @@ class TraceWriter:
             yield label, node
 
     def _make_columns(self, nodes: TracedNodes, outputs: Mapping[str, int], title: str) -> CircuitColumns:
-        groups = GroupPaths(self.tape, nodes.op_offsets, inner=self.tape.guard is None)
-        paths = nodes.label_nodes(*groups.find_paths())
+        sites = NodeSites(self.tape, nodes.op_offsets)
+        groups, library_groups = self._find_groups(nodes, sites)
+        places = self._find_places(nodes, sites)
         starts, sources = nodes.join_sources()
         certificates = [
             Certificate(self.where[c.node], to_python_number(c.outcome), c.place)
@@ -429,15 +450,34 @@ class TraceWriter:
             constants=nodes.list_constants(),
             modes=nodes.list_modes(),
             names=NameTable((node, text) for text, node in self.names.names.items()),
-            places=nodes.label_nodes(*groups.find_places()),
-            groups=paths,
+            places=places,
+            groups=groups,
             outputs=np.array(list(outputs.values()), np.int32),
             labels=tuple(outputs),
             settings=nodes.list_settings(),
             certificates=tuple(certificates),
-            expressions=nodes.label_ops(*groups.find_expressions(nodes.op_codes)),
-            library_groups=frozenset(groups.library_groups),
+            expressions=nodes.label_ops(*sites.find_expressions(nodes.op_codes)),
+            library_groups=library_groups,
         )
+
+    def _find_groups(self, nodes: TracedNodes, sites: NodeSites) -> tuple[NodeLabels[str], Deferred[frozenset[str]]]:
+        """Return the groups of nodes, and the paths of those that are calls of composite functions.
+
+        They take longer to find than the rest of the circuit takes to write, so those of a trace are found when they
+        are asked for. A tape of the user's own may grow until then.
+        """
+        is_user = self.tape.guard is None
+        found = Deferred(partial(find_groups, sites, nodes.label_ranks, inner=is_user))
+        if is_user:
+            found.read()
+        return DeferredLabels(lambda: found.read()[0]), Deferred(lambda: found.read()[1])
+
+    def _find_places(self, nodes: TracedNodes, sites: NodeSites) -> NodeLabels[Place]:
+        """Return the places of nodes; those of a trace are found when they are asked for."""
+        ranks = nodes.label_ranks
+        if self.tape.guard is None:
+            return label_nodes(ranks, *sites.find_places())
+        return DeferredLabels(lambda: label_nodes(ranks, *sites.find_places()))
 
     def _free_name(self, name: str, otherwise: str) -> str:
         return self.names.free_name(name if _is_name(name) else otherwise)
@@ -531,16 +571,6 @@ def _apply_traced_op(op: Op, operands: Sequence[Any]) -> Any:
     return record_op(op, operands) if result is None else result
 
 
-def _apply_traced_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
-    """Apply a ufunc, or one of its methods, to numbers that are not `Scalar`s."""
-    op = UFUNCS.get(ufunc)
-    if op is not None and method == "__call__" and not settings:
-        result = RECORDER.apply_traced_op(op, inputs)
-        if result is not None:
-            return result
-    return apply_ufunc(self, ufunc, method, *inputs, **settings)
-
-
 def _connect_traced_numbers() -> None:
     """Let the C recorder record the ops of traced numbers."""
     ops = [TABLE[name] for name in RECORDER.op_names() if name in TABLE]
@@ -570,7 +600,12 @@ def _connect_traced_numbers() -> None:
             if op_name in known:
                 RECORDER.install_traced_operator(owner, method, op_name, False)
     setattr(NumpyNumber, "__wiregrad_apply__", staticmethod(_apply_traced_op))  # noqa: B010 - what is typed is Value's
-    setattr(NumpyNumber, "__array_ufunc__", _apply_traced_ufunc)  # noqa: B010 - as above
+    RECORDER.install_traced_ufuncs(NumpyNumber)
+    composite = {name for name, entry in FUNCTIONS.loaded.items() if entry.method}
+    for op in ops:
+        for name in (op.name, *op.aliases) if len(op.inputs) == 1 else ():
+            if name not in composite:
+                RECORDER.install_traced_method(NumpyNumber, name, op.name)
 
 
 if RECORDER is not None and ERROR_SETTINGS is not None:
@@ -594,60 +629,98 @@ class GroupSegment(NamedTuple):
 make_segment: Callable[[tuple[Any, ...]], GroupSegment] = partial(tuple.__new__, GroupSegment)
 
 
-class GroupPaths:
-    """The place, the group path and the source text of the nodes of a recording that apply an op."""
+class NodeSites:
+    """Where in the user's code the nodes of a recording that apply an op were recorded: places and source texts."""
 
-    def __init__(self, tape: Tape, offsets: NDArray[np.int64], *, inner: bool) -> None:
+    def __init__(self, tape: Tape, offsets: NDArray[np.int64]) -> None:
         self.notes = tape.notes
         self.offsets = offsets
+        self.table = self.notes.collect_sites(len(tape.buffer) // STRIDE)
+        self.site_of_op: NDArray[np.int64] = self.table.rows[offsets // STRIDE].astype(np.int64)
+        self.has_site: NDArray[np.bool_] = self.site_of_op >= 0
+
+    def find_places(self) -> tuple[Sequence[Place], NDArray[np.int64]]:
+        """Return the distinct places, and the number of the place of each node; -1 if it is not known."""
+        places, place_of_site = self.table.find_places()
+        index = np.full(len(self.offsets), -1, np.int64)
+        index[self.has_site] = place_of_site[self.site_of_op[self.has_site]]
+        if not self.notes.places:
+            return places, index
+        others = [self.notes.places.get(offset) for offset in self.offsets[~self.has_site].tolist()]
+        table = [*places, *[place for place in others if place is not None]]
+        known = np.array([place is not None for place in others], bool)
+        index[np.flatnonzero(~self.has_site)[known]] = len(places) + np.arange(known.sum())
+        # Two ops may have the same place.
+        numbers: dict[Place, int] = {}
+        same = np.array([numbers.setdefault(place, len(numbers)) for place in table], np.int64)
+        return tuple(numbers), np.append(same, -1)[index]
+
+    def find_expressions(self, codes: NDArray[np.uint16]) -> tuple[Sequence[Any], NDArray[np.int64]]:
+        """Return the source texts that nodes are the results of, as far as one can tell, and the number of each one's.
+
+        The texts are read when they are asked for.
+        """
+        last_at_site = np.full(len(self.table.instructions), -1, np.int64)
+        last_at_site[self.site_of_op[self.has_site]] = self.offsets[self.has_site]
+        is_result = np.zeros(len(self.offsets), bool)
+        is_result[self.has_site] = last_at_site[self.site_of_op[self.has_site]] == self.offsets[self.has_site]
+        is_candidate = self.has_site & (codes != TABLE.code_of(TABLE["spread"]))
+        last_of_call = {call: offset for offset, call in self.notes.calls.items()}
+        for position, offset in enumerate(self.offsets.tolist() if self.notes.calls else ()):
+            call = self.notes.calls.get(offset)
+            if call is not None:
+                is_result[position] = last_of_call[call] == offset
+                is_candidate[position] &= is_result[position]
+        sites = self.site_of_op[is_candidate]
+        wanted = np.where(is_result[is_candidate], -1, codes[is_candidate].astype(np.int64))
+        distinct, inverse = number_columns(
+            np.stack([self.table.code_of_site[sites], self.table.instructions[sites].astype(np.int64), wanted])
+        )
+        index = np.full(len(self.offsets), -1, np.int64)
+        index[is_candidate] = inverse
+        return ExpressionTable(self.table.codes, distinct), index
+
+
+class GroupPaths:
+    """The group paths of the nodes of a recording that apply an op.
+
+    They are found after the trace has ended, when somebody asks for them.
+    """
+
+    def __init__(self, sites: NodeSites, *, inner: bool) -> None:
+        self.notes = sites.notes
+        self.offsets = sites.offsets
         self.library_groups: set[str] = set()
         """The paths of groups that are calls of composite functions."""
         self._labels: dict[tuple[str, str], Hashable] = {}
         self._numbered: dict[tuple[str, str, Hashable], str] = {}
         self._latest_numbers: dict[tuple[str, str], int] = {}
         self._call_sizes = Counter(self.notes.calls.values())
-        self._table = self.notes.collect_sites(len(tape.buffer) // STRIDE)
-        self._site_of_op = self._table.rows[offsets // STRIDE].astype(np.int64)
-        self._has_site = self._site_of_op >= 0
-        self._key_of_op = np.full(len(offsets), -1, np.int64)
-        self._key_of_op[self._has_site] = self._table.key_of_site[self._site_of_op[self._has_site]]
-        counts = np.bincount(self._key_of_op[self._has_site], minlength=len(self._table.keys)).tolist()
+        self._has_site = sites.has_site
+        self._keys, key_of_site = sites.table.find_keys()
+        self._key_of_op = np.full(len(self.offsets), -1, np.int64)
+        self._key_of_op[self._has_site] = key_of_site[sites.site_of_op[self._has_site]]
+        counts = np.bincount(self._key_of_op[self._has_site], minlength=len(self._keys)).tolist()
         lister = SegmentLister()
-        self._segments = {k: lister.list_segments(self._table.keys[k]) for k, count in enumerate(counts) if count}
+        self._segments = {k: lister.list_segments(self._keys[k]) for k, count in enumerate(counts) if count}
         self._skipped = _count_common(self._segments.values()) if inner else 0
         self._useless = _find_useless_loops(self._segments, counts)
         self._frequent = self._find_frequent_calls()
-
-    def find_places(self) -> tuple[Sequence[Place], NDArray[np.int64]]:
-        """Return the distinct places, and the number of the place of each node; -1 if it is not known."""
-        places, place_of_site = self._table.find_places()
-        index = np.full(len(self.offsets), -1, np.int64)
-        index[self._has_site] = place_of_site[self._site_of_op[self._has_site]]
-        if not self.notes.places:
-            return places, index
-        others = [self.notes.places.get(offset) for offset in self.offsets[~self._has_site].tolist()]
-        table = [*places, *[place for place in others if place is not None]]
-        known = np.array([place is not None for place in others], bool)
-        index[np.flatnonzero(~self._has_site)[known]] = len(places) + np.arange(known.sum())
-        # Two ops may have the same place.
-        numbers: dict[Place, int] = {}
-        same = np.array([numbers.setdefault(place, len(numbers)) for place in table], np.int64)
-        return tuple(numbers), np.append(same, -1)[index]
 
     def find_paths(self) -> tuple[Sequence[str], NDArray[np.int64]]:
         """Return the distinct group paths, and the number of the path of each node; -1 if it is in no group."""
         keys = self._key_of_op.copy()
         calls: dict[tuple[int, tuple[str, int]], int] = {}
         for position, call in self._list_calls():
-            keys[position] = len(self._table.keys) + calls.setdefault((int(keys[position]), call), len(calls))
+            keys[position] = len(self._keys) + calls.setdefault((int(keys[position]), call), len(calls))
         listed = list(calls)
         used, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         numbers: dict[str, int] = {}
         path_of_key = np.full(len(used), -1, np.int64)
         for k in np.argsort(first).tolist():
             key = int(used[k])
-            if key >= len(self._table.keys):
-                around, call = listed[key - len(self._table.keys)]
+            if key >= len(self._keys):
+                around, call = listed[key - len(self._keys)]
                 path = self._join_segments([*self._shown_segments(around), GroupSegment(call[0], call)])
                 self.library_groups.add(path)
             else:
@@ -663,31 +736,6 @@ class GroupPaths:
                 call = self.notes.calls.get(offset)
                 if call is not None and self._call_sizes[call] > 1:
                     yield position, call
-
-    def find_expressions(self, codes: NDArray[np.uint16]) -> tuple[Sequence[Any], NDArray[np.int64]]:
-        """Return the source texts that nodes are the results of, as far as one can tell, and the number of each one's.
-
-        The texts are read when they are asked for.
-        """
-        last_at_site = np.full(len(self._table.instructions), -1, np.int64)
-        last_at_site[self._site_of_op[self._has_site]] = self.offsets[self._has_site]
-        is_result = np.zeros(len(self.offsets), bool)
-        is_result[self._has_site] = last_at_site[self._site_of_op[self._has_site]] == self.offsets[self._has_site]
-        is_candidate = self._has_site & (codes != TABLE.code_of(TABLE["spread"]))
-        last_of_call = {call: offset for offset, call in self.notes.calls.items()}
-        for position, offset in enumerate(self.offsets.tolist() if self.notes.calls else ()):
-            call = self.notes.calls.get(offset)
-            if call is not None:
-                is_result[position] = last_of_call[call] == offset
-                is_candidate[position] &= is_result[position]
-        sites = self._site_of_op[is_candidate]
-        wanted = np.where(is_result[is_candidate], -1, codes[is_candidate].astype(np.int64))
-        distinct, inverse = number_columns(
-            np.stack([self._table.code_of_site[sites], self._table.instructions[sites].astype(np.int64), wanted])
-        )
-        index = np.full(len(self.offsets), -1, np.int64)
-        index[is_candidate] = inverse
-        return ExpressionTable(self._table.codes, distinct), index
 
     def _find_frequent_calls(self) -> set[tuple[str, ...]]:
         """Return the labels of calls, with those around them, that are so many that they share one group."""
@@ -735,6 +783,16 @@ class GroupPaths:
             self._latest_numbers[parent, segment.label] = number
             self._numbered[key] = f"{parent}/{label}" if parent else label
         return self._numbered[key]
+
+
+def find_groups(sites: NodeSites, ranks: NDArray[np.int64], *, inner: bool) -> tuple[NodeLabels[str], frozenset[str]]:
+    """Return the groups of the nodes of a circuit, and the paths of those that are calls of composite functions.
+
+    `ranks` says for each node which op's group it has. `inner=True` leaves out the groups that all nodes are in.
+    """
+    with pause_collection():
+        paths = GroupPaths(sites, inner=inner)
+        return label_nodes(ranks, *paths.find_paths()), frozenset(paths.library_groups)
 
 
 class ExpressionTable(Sequence[LazyText]):

@@ -6,7 +6,7 @@ Python while a function was traced: a circuit stands for its function only where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from types import CodeType, FrameType
@@ -131,28 +131,30 @@ make_key: Callable[[tuple[Any, ...]], SiteKey] = partial(tuple.__new__, SiteKey)
 
 
 class SiteTable:
-    """Where the rows of a tape were recorded: for each row a site, for each site its instruction and its key."""
+    """Where the rows of a tape were recorded: for each row a site, for each site its instruction and its key.
+
+    Keys are found when they are asked for: only groups need them, and a loop has one for each of its steps.
+    """
 
     def __init__(
         self,
         rows: NDArray[np.int32],
         instructions: NDArray[np.int32],
-        key_of_site: NDArray[np.int64],
-        keys: list[SiteKey],
+        codes: Sequence[CodeType],
+        code_of_site: NDArray[np.int64],
+        find_keys: Callable[[], tuple[list[SiteKey], NDArray[np.int64]]],
     ) -> None:
         self.rows = rows
         """The site of each row; -1 for a row that was not recorded in the user's code."""
         self.instructions = instructions
         """The offset in the bytecode, by site."""
-        self.key_of_site = key_of_site
-        self.keys = keys
-        codes: dict[int, int] = {}
-        self.codes: list[CodeType]
-        listed = [key[0].code for key in keys]
-        numbers = np.array([codes.setdefault(id(code), len(codes)) for code in listed], np.int64)
-        self.codes = list({id(code): code for code in listed}.values())
-        self.code_of_site: NDArray[np.int64] = numbers[key_of_site]
+        numbers: dict[int, int] = {}
+        distinct = np.array([numbers.setdefault(id(code), len(numbers)) for code in codes], np.int64)
+        self.codes = list({id(code): code for code in codes}.values())
+        self.code_of_site: NDArray[np.int64] = distinct[code_of_site]
         """The number of the code object, by site."""
+        self.find_keys = find_keys
+        """Returns the distinct keys, and the number of each site's."""
 
     @classmethod
     def from_sites(cls, sites: Mapping[int, CallSite], row_count: int) -> SiteTable:
@@ -169,7 +171,9 @@ class SiteTable:
                 key = SiteKey(site.call, site.steps, site.blocks)
                 key_of_site.append(keys.setdefault(key, len(keys)))
             rows[offset // ROW_SIZE] = number
-        return cls(rows, np.array(instructions, np.int32), np.array(key_of_site, np.int64), list(keys))
+        codes = [key.call.code for key in keys]
+        known = list(keys), np.array(key_of_site, np.int64)
+        return cls(rows, np.array(instructions, np.int32), codes, known[1], lambda: known)
 
     def find_places(self) -> tuple[tuple[Place, ...], NDArray[np.int64]]:
         """Return the distinct places of all sites, and for each site the number of its place."""
@@ -207,11 +211,33 @@ class RecordedSites:
         row_sites = np.full(row_count, -1, np.int32)
         noted = np.frombuffer(rows, np.int32)[:row_count]
         row_sites[: len(noted)] = noted
+        offsets = np.frombuffer(instructions, np.int32)
         call_of_site = np.frombuffer(calls, np.int32)
+        codes = [call.code for call in self.calls]
+        code_of_site = call_of_site.astype(np.int64)
+        others = [site for _, site in self.others.values()]
+        if others:
+            # The sites in generators come behind the others.
+            elsewhere = row_sites <= FIRST_OTHER_SITE
+            row_sites[elsewhere] = len(offsets) + FIRST_OTHER_SITE - row_sites[elsewhere]
+            offsets = np.concatenate([offsets, np.array([site.offset for site in others], np.int32)])
+            code_of_site = np.concatenate([code_of_site, len(codes) + np.arange(len(others))])
+            codes += [site.call.code for site in others]
         columns = np.stack([call_of_site, np.frombuffer(blocks, np.int32), np.frombuffer(steps, np.int64)])
+        find_keys = partial(self._find_keys, columns, np.frombuffer(pool, np.int64), block_list, others)
+        return SiteTable(row_sites, offsets, codes, code_of_site, find_keys)
+
+    def _find_keys(
+        self,
+        columns: NDArray[np.int64],
+        pool: NDArray[np.int64],
+        block_list: Sequence[tuple[GroupBlock, ...]],
+        others: Sequence[CallSite],
+    ) -> tuple[list[SiteKey], NDArray[np.int64]]:
+        """Return the distinct keys, and the number of each site's; `columns` are call, blocks and steps of each."""
         distinct, key_of_site = number_columns(columns)
         loops = [find_loops(call.code) for call in self.calls]
-        numbers = np.frombuffer(pool, np.int64).tolist()
+        numbers = pool.tolist()
         keys = []
         for call, block, at in distinct.T.tolist():
             found: tuple[LoopStep, ...] = ()
@@ -225,16 +251,8 @@ class RecordedSites:
                     ]
                 )
             keys.append(make_key((self.calls[call], found, block_list[block])))
-        offsets = np.frombuffer(instructions, np.int32)
-        if self.others:
-            # The sites in generators come behind the others.
-            sites = [site for _, site in self.others.values()]
-            elsewhere = row_sites <= FIRST_OTHER_SITE
-            row_sites[elsewhere] = len(offsets) + FIRST_OTHER_SITE - row_sites[elsewhere]
-            offsets = np.concatenate([offsets, np.array([site.offset for site in sites], np.int32)])
-            key_of_site = np.concatenate([key_of_site, len(keys) + np.arange(len(sites))])
-            keys += [SiteKey(site.call, site.steps, site.blocks) for site in sites]
-        return SiteTable(row_sites, offsets, key_of_site, keys)
+        key_of_site = np.concatenate([key_of_site, len(keys) + np.arange(len(others))])
+        return keys + [SiteKey(site.call, site.steps, site.blocks) for site in others], key_of_site
 
 
 FIRST_OTHER_SITE = -2

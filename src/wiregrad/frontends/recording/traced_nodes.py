@@ -73,6 +73,7 @@ class TracedNodes:
         self._others = np.flatnonzero(~is_packed).tolist()
         self._nodes = [tape.node_at(offset) for offset in self.offsets[~is_packed].tolist()]
         self._constants: dict[Hashable, int] = {}
+        """The numbers of constants: of real numbers by their bits, of others by dtype, shape and bytes."""
         self._values: list[WireValue] = []
         self._created: dict[int, int] = {}
         """The numbers of the constants that are values which the function made itself, by the position of the node."""
@@ -103,7 +104,7 @@ class TracedNodes:
         for slot, (source, number) in enumerate((("a", "p"), ("b", "q"))):
             read = (self._rows[source] == LITERAL) & (arities > slot)
             bits, inverse = np.unique(self._rows[number][read].view(np.int64), return_inverse=True)
-            numbers = np.array([self._number_float(x) for x in bits.view(np.float64)], np.int64)
+            numbers = np.array(self._number_floats(bits), np.int64)
             positions = self._packed[read]
             parts.append(np.stack([positions, np.full(len(positions), slot), numbers[inverse.reshape(-1)]]))
         return LiteralSlots(*np.concatenate(parts, axis=1))
@@ -133,20 +134,25 @@ class TracedNodes:
             self._spreads[position, slot] = bind_spread(len(own_shape), shape), WireType(dtype, shape)
         return number
 
-    def _number_float(self, number: np.float64) -> int:
-        return self._find_number((FLOAT.dtype.str, (), number.tobytes()), number)
+    def _number_floats(self, bits: NDArray[np.int64]) -> list[int]:
+        """Return the numbers of constants that are real numbers, given as the bits of each, all different."""
+        known = self._constants
+        keys = bits.tolist()
+        count = len(known)
+        numbers = [known.setdefault(key, len(known)) for key in keys]
+        self._values += [x for x, number in zip(bits.view(np.float64), numbers, strict=True) if number >= count]
+        return numbers
 
     def _number_constant(self, value: object) -> int:
         """Return the number of a constant; equal constants share one."""
         array = np.asarray(ensure_owned(value) if isinstance(value, np.ndarray) else value)
         if array.dtype not in WIRE_DTYPES:
             array = array.astype(_wire_dtype(array))
-        return self._find_number((array.dtype.str, array.shape, array.tobytes()), array[()])
-
-    def _find_number(self, key: Hashable, value: WireValue) -> int:
-        number = self._constants.setdefault(key, len(self._constants))
+        if array.dtype == FLOAT.dtype and not array.shape:
+            return self._number_floats(array.reshape(1).view(np.int64))[0]
+        number = self._constants.setdefault((array.dtype.str, array.shape, array.tobytes()), len(self._constants))
         if number == len(self._values):
-            self._values.append(value)
+            self._values.append(array[()])
         return number
 
     def collect_results(self, results: Sequence[int | WireValue]) -> list[int]:
@@ -189,9 +195,9 @@ class TracedNodes:
             if node.op is not INPUT
         ]
         """The nodes that apply an op and are not packed rows, with their indices."""
-        self._label_ranks = np.full(self.size, -1, np.int64)
+        self.label_ranks = np.full(self.size, -1, np.int64)
         ranks = np.append(np.cumsum(self.is_op), self.is_op.sum()) - 1
-        self._label_ranks[len(self.inputs) :] = ranks[np.minimum(keys[order] // width, size)]
+        self.label_ranks[len(self.inputs) :] = ranks[np.minimum(keys[order] // width, size)]
         """For each node of the circuit the op whose place and group it has; -1 if there is none."""
 
     @cached_property
@@ -252,14 +258,16 @@ class TracedNodes:
         types[: len(self.inputs)] = [
             number_of(type_of_constant(self.tape.value_at(offset))) for offset in self.inputs.tolist()
         ]
-        types[self.constant_indices] = [number_of(WireType(x.dtype, x.shape)) for x in self._values]
         known: dict[tuple[Any, ...], int] = {}
-        kinds = [(kind.dtype, kind.shape) for _, kind in self._spreads.values()]
+        others = [k for k, x in enumerate(self._values) if type(x) is not np.float64]
+        kinds = [(self._values[k].dtype, self._values[k].shape) for k in others]
+        kinds += [(kind.dtype, kind.shape) for _, kind in self._spreads.values()]
         kinds += [(node.y.dtype, node.y.shape) for _, node in self._ops]
         for kind in kinds:
             if kind not in known:
                 known[kind] = number_of(WireType(*kind))
-        indices = [*self._spread_indices, *(index for index, _ in self._ops)]
+        constants = [self.constant_indices[k] for k in others]
+        indices = [*constants, *self._spread_indices, *(index for index, _ in self._ops)]
         types[indices] = [known[kind] for kind in kinds]
         return types
 
@@ -290,16 +298,16 @@ class TracedNodes:
                 index[node] = table.setdefault(other.op.settings, len(table))
         return NodeLabels.from_index(tuple(table), index)
 
-    def label_nodes(self, table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:
-        """Return labels, given for the ops, for all nodes: a constant has that of the op it was written for."""
-        labels = np.append(index, -1)[self._label_ranks]
-        return NodeLabels.from_index(*order_labels(table, labels))
-
     def label_ops(self, table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:
         """Return labels of the ops alone."""
         labels = np.full(self.size, -1, np.int32)
         labels[self.op_indices] = index
         return NodeLabels.from_index(table, labels)
+
+
+def label_nodes(ranks: NDArray[np.int64], table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:
+    """Return labels, given for the ops, for all nodes: a constant has that of the op it was written for."""
+    return NodeLabels.from_index(*order_labels(table, np.append(index, -1)[ranks]))
 
 
 def order_labels(table: Sequence[LabelT], index: NDArray[np.int64]) -> tuple[tuple[LabelT, ...], NDArray[np.int32]]:

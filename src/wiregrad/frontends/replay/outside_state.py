@@ -35,6 +35,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.value import Value
 from wiregrad.frontends.replay.outside_watches import (
     ABSENT,
@@ -108,6 +109,8 @@ class OutsideState:
         """Why the function itself has to run: it reads an object that cannot be compared. None if it does not."""
         self.mutates = False
         """Whether the followed code may change the state outside."""
+        self.prints = False
+        """Whether the followed code may print, which cannot be undone."""
         self.reads = ReadNames()
         """The names that the followed code can read."""
         self.snapshot = OutsideSnapshot()
@@ -122,6 +125,10 @@ class OutsideState:
         self._home: dict[str, Any] | None = None
         """The globals of the function that was followed first."""
         self.follow(*things)
+
+    def describe_watches(self) -> Any:
+        """Return what is compared as an object of the extension module."""
+        return RECORDER.WatchList(self.snapshot.describe_watches(), ABSENT)
 
     def follow(self, *things: object) -> None:
         """Follow more objects: functions and their arguments."""
@@ -400,6 +407,7 @@ def _follow_builtin(state: OutsideState, function: BuiltinFunctionType, path: st
     owner = function.__self__
     state.reads.reflects = state.reads.reflects or function.__name__ in REFLECTIVE_NAMES
     state.mutates = state.mutates or function.__name__ in MUTATING_NAMES
+    state.prints = state.prints or function is print
     if owner is not None and not isinstance(owner, ModuleType):
         # A method of an object, such as `table.get`.
         state.enqueue(owner, path)
@@ -465,6 +473,7 @@ FOLLOW_FUNCTIONS: dict[type, Callable[[OutsideState, Any, str], None]] = {
     array.array: _follow_buffer,
     **dict.fromkeys((list, tuple, dict, set, frozenset, deque), _follow_container),
     **dict.fromkeys((OrderedDict, defaultdict), _follow_container),
+    **({} if RECORDER is None else {RECORDER.QuickCall: _follow_parts("__wrapped__")}),
 }
 """The function that follows objects of exactly this type."""
 

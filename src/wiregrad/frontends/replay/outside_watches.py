@@ -22,7 +22,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from enum import EnumType
+from enum import EnumType, IntEnum
 from functools import lru_cache, partial
 from operator import attrgetter, is_, methodcaller
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MemberDescriptorType, ModuleType
@@ -365,11 +365,27 @@ SMALL_ARRAY_BYTES = 1 << 18
 """Up to this size an array is compared as bytes, which copies it."""
 
 
+class WatchKind(IntEnum):
+    """The kinds of watches that `recorder/replay_calls.h` compares, in the order that they have there."""
+
+    VARIABLE = 0
+    CELL = 1
+    FUNCTION = 2
+    MODULE = 3
+    LIST = 4
+    DICT = 5
+    OBJECT = 6
+    ARRAY = 7
+    CLASS = 8
+    OTHER = 9
+
+
 class OutsideSnapshot:
     """The state of everything a function reads from outside.
 
     Variables, cells and functions are compared by a generated function: a call of a compiled function takes about a
-    microsecond, and a loop over everything it reads would take as long again.
+    microsecond, and a loop over everything it reads would take as long again. Where there is the extension module, it
+    compares the same from `describe_watches` before that.
     """
 
     def __init__(self) -> None:
@@ -381,6 +397,8 @@ class OutsideSnapshot:
         self._undo: list[Callable[[], None]] = []
         """Functions that restore variables and cells."""
         self._watches: list[ContainerCopy | AttributeScope | ArrayCopy | BytesCopy] = []
+        self._descriptions: list[tuple[Any, ...]] = []
+        """Variables, cells, functions and modules as the extension module compares them."""
         self._abc_token: object = None
 
     def note_function(self, function: FunctionType) -> None:
@@ -391,11 +409,13 @@ class OutsideSnapshot:
         self._note_condition(f"{name}.__kwdefaults__ is not {self._name_thing(function.__kwdefaults__)}")
         self._note_condition(f"len({name}.__dict__) != {len(function.__dict__)}")
         self._undo.append(partial(_restore_function, function, dict(function.__dict__), *_parts_of(function)))
+        self._descriptions.append((WatchKind.FUNCTION, function, *_parts_of(function), len(function.__dict__)))
 
     def note_variable(self, variables: dict[str, Any], variable: str) -> None:
         """Note the object that a variable refers to; the variable may not exist."""
         name = self._name_thing(variables)
         self._undo.append(partial(_restore_item, variables, variable, variables.get(variable, ABSENT)))
+        self._descriptions.append((WatchKind.VARIABLE, variables, variable, variables.get(variable, ABSENT)))
         if variable in variables:
             self._note_condition(f"{name}[{variable!r}] is not {self._name_thing(variables[variable])}")
         else:
@@ -405,14 +425,17 @@ class OutsideSnapshot:
         """Note the object that a variable of an enclosing function refers to."""
         self._note_condition(f"contents({self._name_thing(cell)}) is not {self._name_thing(read_cell(cell))}")
         self._undo.append(partial(_restore_cell, cell, read_cell(cell)))
+        self._descriptions.append((WatchKind.CELL, cell, read_cell(cell)))
 
     def note_module(self, module: ModuleType) -> None:
         """Note that a module is an ordinary module object."""
         self._note_condition(f"type({self._name_thing(module)}) is not {self._name_thing(ModuleType)}")
+        self._descriptions.append((WatchKind.MODULE, module))
 
     def note_missing_module(self) -> None:
         """Note that a module could not be found; it may exist at the next call, so the state counts as changed."""
         self._note_condition("True")
+        self._descriptions.append((WatchKind.OTHER, _always_changed))
 
     def note_watch(self, watch: ContainerCopy | AttributeScope | ArrayCopy | BytesCopy) -> None:
         """Note an object whose watch tells whether it has changed."""
@@ -421,6 +444,14 @@ class OutsideSnapshot:
     def note_abstract_classes(self) -> None:
         """Note the registrations with abstract classes, which `isinstance` depends on."""
         self._abc_token = get_cache_token()
+
+    def describe_watches(self) -> list[tuple[Any, ...]]:
+        """Return what is compared as tuples that start with a `WatchKind`."""
+        described = [*self._descriptions, *(watch.describe() for watch in self._watches)]
+        if self._abc_token is not None:
+            token = self._abc_token
+            described.append((WatchKind.OTHER, lambda: get_cache_token() != token))
+        return described
 
     def clear(self) -> None:
         """Forget everything, so that nothing is compared."""
@@ -573,6 +604,13 @@ class AttributeScope:
                 if self.known[name] is not ABSENT:
                     yield name, self.known[name]
 
+    def describe(self) -> tuple[Any, ...]:
+        """Return the attributes for `OutsideSnapshot.describe_watches`."""
+        if type(self) is not AttributeScope or type(dict_of(self.owner)) is not dict:
+            return WatchKind.OTHER, self.has_changed
+        values = tuple(self.known.get(name, ABSENT) for name in self.layout)
+        return WatchKind.OBJECT, self.owner, self.kind, tuple(self.layout), values
+
     def has_changed(self) -> bool:
         """Return whether attributes were added or removed, or one that is read has another value."""
         attributes = self.current_attributes()
@@ -647,6 +685,11 @@ class ClassScope(AttributeScope):
         """Return whether attributes or bases were added or removed, or an attribute that is read has another value."""
         return self.owner.__mro__ is not self.mro or super().has_changed()
 
+    def describe(self) -> tuple[Any, ...]:
+        """Return the attributes for `OutsideSnapshot.describe_watches`."""
+        values = tuple(self.known.get(name, ABSENT) for name in self.layout)
+        return WatchKind.CLASS, self.owner, self.kind, self.mro, tuple(self.layout), values
+
     def _set_attribute(self, name: str, value: object) -> None:
         if value is ABSENT:
             type.__delattr__(self.owner, name)
@@ -677,6 +720,15 @@ class ContainerCopy:
         else:
             yield from ((f"[{k}]", element) for k, element in enumerate(self.was))
 
+    def describe(self) -> tuple[Any, ...]:
+        """Return the elements for `OutsideSnapshot.describe_watches`."""
+        if type(self.thing) is list:
+            return WatchKind.LIST, self.thing, tuple(self.was)
+        if type(self.thing) is dict:
+            count = len(self.was) // 2
+            return WatchKind.DICT, self.thing, tuple(self.was[:count]), tuple(self.was[count : 2 * count])
+        return WatchKind.OTHER, self.has_changed
+
     def has_changed(self) -> bool:
         """Return whether the elements are other objects than before; equal ones count as others."""
         now = list(self.elements(self.thing))
@@ -706,8 +758,15 @@ class ArrayCopy:
         # The names of a dtype's fields can be changed in place.
         self.fields = thing.dtype.names
         self.writeable = thing.flags.writeable
+        self.contiguous = thing.flags.c_contiguous
         self.small = thing.nbytes <= SMALL_ARRAY_BYTES
         self.copy: Any = thing.tobytes() if self.small else np.ascontiguousarray(thing).copy()
+
+    def describe(self) -> tuple[Any, ...]:
+        """Return the array for `OutsideSnapshot.describe_watches`."""
+        if type(self.array) is not np.ndarray or self.fields is not None or not (self.small and self.contiguous):
+            return WatchKind.OTHER, self.has_changed
+        return WatchKind.ARRAY, self.array, self.dtype, self.shape, self.strides, self.writeable, self.copy
 
     def has_changed(self) -> bool:
         """Return whether a bit, the shape or the dtype has changed."""
@@ -735,6 +794,10 @@ class BytesCopy:
         self.thing: Any = thing
         self.copy = bytes(memoryview(thing))
 
+    def describe(self) -> tuple[Any, ...]:
+        """Return the bytes for `OutsideSnapshot.describe_watches`."""
+        return WatchKind.OTHER, self.has_changed
+
     def has_changed(self) -> bool:
         """Return whether a byte or the length has changed."""
         return bytes(memoryview(self.thing)) != self.copy
@@ -743,6 +806,10 @@ class BytesCopy:
         """Restore the bytes of the sequence."""
         if self.has_changed():
             self.thing[:] = type(self.thing)(*_arguments_of(self.thing), self.copy)
+
+
+def _always_changed() -> bool:
+    return True
 
 
 def _arguments_of(thing: object) -> tuple[Any, ...]:

@@ -16,9 +16,9 @@ that the text does not cover have no parser.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
 from typing import Any
 
@@ -34,14 +34,24 @@ from wiregrad.frontends.recording.arguments import (
     flatten,
     own_attributes,
     parts_of,
+    unflatten,
 )
-from wiregrad.frontends.recording.session import data_of
-from wiregrad.frontends.recording.tape import Tape
-from wiregrad.frontends.recording.trace import TracedFunction, TraceWriter, input_names, run_traced
+from wiregrad.frontends.recording.numpy_overlay import OVERLAY
+from wiregrad.frontends.recording.session import RecordingSession, data_of, settle_results
+from wiregrad.frontends.recording.tape import STATE, Tape
+from wiregrad.frontends.recording.trace import (
+    TracedFunction,
+    TraceWriter,
+    copy_read_only,
+    input_names,
+    is_input,
+    run_traced,
+)
 from wiregrad.frontends.recording.value import OUTSIDE_VALUE_REASON, Value, is_python_number, wrap_node
 from wiregrad.frontends.replay.branch_merging import make_merging_function
 from wiregrad.ir import Certificate, CircuitGraph
 from wiregrad.ir.certificates import have_same_bits
+from wiregrad.ops.functions.registry import FilledMemory
 
 VALUE_TYPES = frozenset([bool, int, str, bytes, EllipsisType])
 """Types that are compared by value, as dtypes are; subclasses are not, since they may have attributes."""
@@ -205,19 +215,26 @@ class NotReplayableError(Exception):
 
 
 def certify(
-    f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool = True, merge: bool = True
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    keep: bool = True,
+    merge: bool = True,
+    max_rows: int | None = None,
 ) -> CertifiedRecording:
     """Run a function once and return its recording; raises `NotReplayableError`, or what the function raises.
 
     With `keep=False` the recording has results but no circuit. With `merge`, a function that took branches is recorded
     again by its steps, which changes nothing: both arms of a branch are recorded if they only compute numbers. That
-    recording counts only if it gives what the function returned.
+    recording counts only if it gives what the function returned. With `max_rows`, `LongTraceError` is raised after
+    about that many nodes.
 
     >>> recording = certify(lambda x: x * x if x > 0 else -x, (3.0,), {}, merge=False)
     >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
-    recording = _certify_run(f, f, args, kwargs, keep=keep)
+    recording = _certify_run(f, f, args, kwargs, keep=keep, max_rows=max_rows)
     merging = make_merging_function(f) if merge and recording.checks else None
     if merging is None:
         return recording
@@ -241,12 +258,18 @@ def _have_same_results(one: CertifiedRecording, two: CertifiedRecording) -> bool
 
 
 def _certify_run(
-    f: Callable[..., Any], runner: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], *, keep: bool
+    f: Callable[..., Any],
+    runner: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    keep: bool,
+    max_rows: int | None = None,
 ) -> CertifiedRecording:
     """Record what a runner of the function computes: the function itself, or one that merges its branches."""
     with np.errstate(all="ignore"):
         try:
-            traced = run_traced(runner, args, kwargs, named=keep)
+            traced = run_traced(runner, args, kwargs, named=keep, max_rows=max_rows)
         except AmbiguousIndexError as error:
             raise NotReplayableError(str(error)) from None
     tape = traced.tape
@@ -272,6 +295,35 @@ def _certify_run(
     leak = guard.leak or ("it registers a hook on a value" if tape.hooks else None)
     in_python = tuple(is_python_number(traced.results[k]) for k in moving)
     return CertifiedRecording(circuit, inputs, results, traced.tree, moving, in_python, expected, tuple(checks), leak)
+
+
+def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return what a recording of the function would return, without one: only rows are recorded, as for a gradient.
+
+    >>> run_eagerly(lambda x: [x * x, "text"], (3.0,), {})
+    [9.0, 'text']
+    """
+    session = RecordingSession()
+    filled_before = FilledMemory.count
+    with STATE.record_on(session.tape), np.errstate(all="ignore"):
+        leaves, tree = flatten((tuple(args), dict(kwargs)))
+        lifted = [_lift_eagerly(session, leaf) for leaf in leaves]
+        result = OVERLAY.call(_call_with, (f, *unflatten(tree, lifted)), {})
+        results, tree = flatten(settle_results(result, filled_before))
+    for leaf in results:
+        _is_output(leaf, session.tape)
+    _check_tree(tree)
+    return unflatten(tree, [_plain_leaf(leaf) for leaf in results])
+
+
+def _lift_eagerly(session: RecordingSession, leaf: Any) -> Any:
+    if is_input(leaf):
+        return session.lift_argument(leaf, lambda: "an argument")
+    return copy_read_only(leaf) if type(leaf) is np.ndarray else leaf
+
+
+def _call_with(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return f(*args, **kwargs)
 
 
 def _is_output(result: Any, tape: Tape) -> bool:
@@ -367,6 +419,7 @@ class _ParserText:
         self.lines: list[str] = []
         self.numbers: list[str] = []
         self.kinds: dict[str, list[str]] = {"float": [], "float64": []}
+        self.array_numbers = 0
         self.constants: dict[str, Any] = {"float64": np.float64}
         self._names = 0
 
@@ -388,7 +441,9 @@ class _ParserText:
     def read_item(self, name: str, item: Any) -> None:
         """Write the text that reads an item."""
         kind = type(item)
-        if kind is float or kind is np.float64:
+        if is_plain_array(item):
+            self._read_array(name, item)
+        elif kind is float or kind is np.float64:
             self.kinds["float" if kind is float else "float64"].append(name)
             self.numbers.append(name)
         elif kind in COMPARED_TYPES:
@@ -398,8 +453,15 @@ class _ParserText:
             self._read_container(name, item)
         else:
             raise UnparsedArgumentError
-        if len(self.numbers) > MAX_PARSED_NUMBERS:
+        if len(self.numbers) + self.array_numbers > MAX_PARSED_NUMBERS:
             raise UnparsedArgumentError
+
+    def _read_array(self, name: str, item: NDArray[Any]) -> None:
+        array, dtype, shape = map(self.add_constant, (np.ndarray, item.dtype, item.shape))
+        self.refuse_if(f"type({name}) is not {array} or {name}.dtype is not {dtype} or {name}.shape != {shape}")
+        self.refuse_if(f"not {name}.flags.c_contiguous or not {name}.flags.aligned")
+        self.numbers.append(name)
+        self.array_numbers += item.size
 
     def _read_container(self, name: str, item: Any) -> None:
         kind = type(item)
@@ -439,6 +501,106 @@ def write_parser(args: Sequence[Any]) -> Callable[..., tuple[Any, ...] | None] |
             text.refuse_if(f"not ({' is '.join(f'type({name})' for name in numbers)} is {kind})")
     body = "\n    ".join([*text.lines, f"return ({', '.join(text.numbers)}{',' * bool(text.numbers)})"])
     return _compile_text(f"def parse({', '.join(names)}):\n    {body}\n", "parse", text.constants)
+
+
+FLOAT64 = np.dtype(np.float64)
+
+
+def is_plain_array(item: object) -> bool:
+    """Return whether an argument is an array of float64 that is read as it lies in memory."""
+    if type(item) is not np.ndarray:
+        return False
+    return item.dtype is FLOAT64 and item.ndim > 0 and item.flags.c_contiguous and item.flags.aligned
+
+
+class PartKind(IntEnum):
+    """The kinds of parts of arguments that `recorder/replay_calls.h` reads, in the order that they have there."""
+
+    FLOAT = 0
+    FLOAT64 = 1
+    SAME = 2
+    EQUAL = 3
+    LIST = 4
+    TUPLE = 5
+    DICT = 6
+    ARRAY = 7
+
+
+CONTAINER_PARTS: dict[Any, PartKind] = {list: PartKind.LIST, tuple: PartKind.TUPLE, dict: PartKind.DICT}
+
+
+class ArgumentDescription:
+    """Describes arguments, and gradients in their structure, for the extension module, as nested tuples.
+
+    A tuple has the kind of a part, the place of its first number, the constant or the keys or the shape, the dtype of
+    an array or what makes a new one (of a dict: one with its keys), and the parts or the number of numbers.
+
+    >>> ArgumentDescription((1.0, [2.0])).arguments[4][0]
+    (<PartKind.FLOAT: 0>, 0, None, None, ())
+    """
+
+    def __init__(self, args: tuple[Any, ...]) -> None:
+        self.count = 0
+        """The number of numbers."""
+        self.leaves: list[Any] = []
+        """For each input of the recorded call, its place and shape; the shape is None for a number."""
+        self.arguments = self._describe_item(args)
+
+    def _describe_item(self, item: Any) -> tuple[Any, ...]:
+        kind = type(item)
+        if kind is float or kind is np.float64:
+            return PartKind.FLOAT if kind is float else PartKind.FLOAT64, self._add_leaf(1, None), None, None, ()
+        if item is None or kind is bool:
+            return PartKind.SAME, 0, item, None, ()
+        if kind is int or kind is str:
+            return PartKind.EQUAL, 0, item, None, ()
+        if is_plain_array(item):
+            return PartKind.ARRAY, self._add_leaf(item.size, item.shape), item.shape, item.dtype, item.size
+        if kind not in CONTAINER_PARTS:
+            raise UnparsedArgumentError
+        keys, parts = parts_of(item)
+        if not all(type(key) is str for key in keys):
+            raise UnparsedArgumentError
+        described = tuple([self._describe_item(part) for part in parts])
+        return CONTAINER_PARTS[kind], 0, tuple(keys), dict.fromkeys(keys), described
+
+    def _add_leaf(self, size: int, shape: tuple[int, ...] | None) -> int:
+        place = self.count
+        self.leaves.append((place, shape))
+        self.count += size
+        if self.count > MAX_PARSED_NUMBERS:
+            raise UnparsedArgumentError
+        return place
+
+    def describe_gradient(self, parts: Sequence[tuple[ContainerTree, int, int]], single: bool) -> Any:
+        """Return the description of a gradient, None if there is none; each part has a range of the inputs."""
+        try:
+            grads = [self._describe_tree(tree, iter(self.leaves[start:stop])) for tree, start, stop in parts]
+        except (UnparsedArgumentError, RecursionError):
+            return None
+        return grads[0] if single else (PartKind.TUPLE, 0, (), None, tuple(grads))
+
+    def _describe_tree(self, tree: ContainerTree, leaves: Iterator[Any]) -> tuple[Any, ...]:
+        if tree.kind is LEAF:
+            place, shape = next(leaves)
+            if shape is None:
+                return PartKind.FLOAT, place, None, None, ()
+            template = np.zeros(shape)
+            return PartKind.ARRAY, place, shape, template.copy, template.size
+        if tree.kind is None:
+            return PartKind.SAME, 0, None, None, ()
+        if tree.attributes or tree.kind not in CONTAINER_PARTS:
+            raise UnparsedArgumentError
+        children = tuple([self._describe_tree(child, leaves) for child in tree.children])
+        return CONTAINER_PARTS[tree.kind], 0, tuple(tree.keys), dict.fromkeys(tree.keys), children
+
+
+def describe_call(args: tuple[Any, ...]) -> ArgumentDescription | None:
+    """Return the description of arguments; None if they have a part that the extension module does not read."""
+    try:
+        return ArgumentDescription(args)
+    except (UnparsedArgumentError, RecursionError):
+        return None
 
 
 def write_restorer(parts: Sequence[tuple[ContainerTree, int, int]], *, single: bool) -> Callable[[Any], Any] | None:

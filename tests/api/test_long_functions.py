@@ -1,0 +1,194 @@
+"""Long functions are not recorded at their first call, which costs no more than a gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.api.compiled_function import LONG_FUNCTION, MAX_FIRST_ROWS
+from wiregrad.frontends.recording.tape import RECORDER
+
+STEPS = MAX_FIRST_ROWS // 2
+IS_COUNTED = RECORDER is not None
+"""Whether rows are counted while they are recorded; the Python recorder records a long function at once."""
+
+
+def spin(x: Any, y: Any) -> Any:
+    for _ in range(STEPS):
+        x = x * 0.999 + y * 0.001
+        y = y * 0.5 - x * 0.1
+    return x * y
+
+
+def test_the_first_call_of_a_long_function_is_not_recorded() -> None:
+    fast = wg.compile(spin, argnums=(0, 1))
+    wanted = wg.value_and_grad(spin, argnums=(0, 1))(0.5, 0.75)
+    first = fast.value_and_grad(0.5, 0.75)
+    after_first = fast.info
+    found = [fast.value_and_grad(0.5, 0.75) for _ in range(3)]
+
+    assert first == wanted
+    assert after_first.records == (0 if IS_COUNTED else 1)
+    assert after_first.fallbacks == (((LONG_FUNCTION, 1),) if IS_COUNTED else ())
+    assert found == [wanted] * 3
+    assert fast.info.records == 1
+
+
+def test_its_value_is_that_of_the_function() -> None:
+    fast = wg.compile(spin)
+    found = [fast(0.5, 0.75) for _ in range(4)]
+
+    assert found == [spin(0.5, 0.75)] * 4
+    assert {type(y) for y in found} == {float}
+    assert fast.info.records == 1
+
+
+def test_short_functions_are_recorded_at_once() -> None:
+    fast = wg.compile(lambda x: x * x)
+    fast(2.0)
+
+    assert fast.info.records == 1
+
+
+def test_what_a_long_function_prints_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(x: Any) -> Any:
+        print("begin")  # noqa: T201
+        return spin(x, x)
+
+    fast = wg.compile(f)
+    fast(0.5)
+    printed = capsys.readouterr().out
+
+    assert printed == "begin\n"
+    assert fast.info.records == 1
+
+
+def test_printing_by_another_name_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    show = print
+
+    def f(x: Any) -> Any:
+        show("begin")
+        return spin(x, x)
+
+    wg.compile(f)(0.5)
+
+    assert capsys.readouterr().out == "begin\n"
+
+
+def test_what_a_long_function_changes_outside_is_changed_once() -> None:
+    log: list[str] = []
+
+    def f(x: Any) -> Any:
+        log.append("called")
+        return spin(x, x)
+
+    fast = wg.compile(f)
+    found = [fast(0.5) for _ in range(6)]
+
+    assert log == ["called"] * 6
+    assert found == [spin(0.5, 0.5)] * 6
+
+
+def test_no_recorded_value_is_left_outside() -> None:
+    kept: dict[str, Any] = {}
+
+    def f(x: Any) -> Any:
+        kept["x"] = x * 2.0
+        return spin(x, x)
+
+    wg.compile(f)(0.5)
+
+    assert kept == {"x": 1.0}
+
+
+def test_an_error_of_a_long_function_is_raised() -> None:
+    def f(x: Any) -> Any:
+        y = spin(x, x)
+        if x > 1.0:
+            raise ValueError("too large")
+        return y
+
+    fast = wg.compile(f)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="too large"):
+            fast(2.0)
+    with pytest.raises(ValueError, match="too large"):
+        fast.value_and_grad(2.0)
+
+    assert fast(0.5) == f(0.5)
+
+
+@pytest.mark.parametrize("at_first", [True, False])
+def test_infinities_are_those_of_later_calls(at_first: bool) -> None:
+    def f(x: Any) -> Any:
+        return spin(x, x) + 1.0 / x
+
+    fast = wg.compile(f)
+    points = [0.0, 0.5, 0.0] if at_first else [0.5, 0.5, 0.0]
+    found = [fast(x) for x in points]
+
+    assert found[-1] == np.inf
+    assert found[0] == (np.inf if at_first else f(0.5))
+
+
+def test_a_function_that_catches_everything_is_answered_rightly() -> None:
+    def f(x: Any) -> Any:
+        y = x
+        try:
+            y = spin(x, x)
+        except BaseException:
+            y = x * 0.0
+        return y + x
+
+    fast = wg.compile(f)
+    found = [fast.value_and_grad(0.5) for _ in range(3)]
+
+    assert found == [wg.value_and_grad(f)(0.5)] * 3
+
+
+def test_arguments_are_not_changed_by_the_first_call() -> None:
+    def f(p: list[Any], counts: Any) -> Any:
+        y = spin(p[0], p[1])
+        p[0] = 0.0
+        return y * counts[0]
+
+    fast = wg.compile(f)
+    point, counts = [0.5, 0.75], np.array([1, 2])
+    found = [fast(point, counts) for _ in range(3)]
+
+    assert point == [0.5, 0.75]
+    assert found == [spin(0.5, 0.75)] * 3
+
+
+def test_structures_and_classes_of_results_are_those_of_later_calls() -> None:
+    def f(x: Any, n: int) -> Any:
+        y = spin(x, x)
+        return {"y": y, "sign": y > 0.0, "n": n, "both": (y * 2.0, [np.float64(1.5)])}
+
+    fast = wg.compile(f)
+    first, second, third = (fast(0.5, 3) for _ in range(3))
+
+    assert first == second == third == f(0.5, 3)
+    assert repr(first) == repr(second) == repr(third)
+
+
+def test_every_kind_of_call_has_a_first_one() -> None:
+    fast = wg.compile(lambda p: spin(*p))
+    for p in ([0.5, 0.75], (0.5, 0.75), [0.5, 0.75]):
+        fast(p)
+
+    assert fast.info.records == (1 if IS_COUNTED else 2)
+    assert dict(fast.info.fallbacks).get(LONG_FUNCTION, 0) == (2 if IS_COUNTED else 0)
+
+
+def test_jacobians_and_batches_of_long_functions_are_right() -> None:
+    fast = wg.compile(spin, argnums=(0, 1))
+    wanted = wg.value_and_grad(spin, argnums=(0, 1))(0.5, 0.75)
+    values, slopes = fast.batch_value_and_grad(np.array([0.5, 0.5, 0.5]), 0.75)
+
+    np.testing.assert_allclose(values, [wanted[0]] * 3, rtol=1e-12)
+    np.testing.assert_allclose(slopes[0], [wanted[1][0]] * 3, rtol=1e-12)
+    np.testing.assert_allclose(slopes[1], [wanted[1][1]] * 3, rtol=1e-12)

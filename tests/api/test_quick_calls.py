@@ -1,0 +1,508 @@
+"""Calls of compiled functions that C answers: the same results as in Python, and never a stale one."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from types import MethodType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.api import compiled_function
+from wiregrad.backends.replay_engines import InterpreterReplay
+from wiregrad.errors import GradientError
+from wiregrad.frontends.recording.arguments import flatten
+from wiregrad.frontends.recording.tape import RECORDER
+
+
+def has_quick_answers(fast: Any, count: int) -> bool:
+    """Return whether C has answered at least so many calls; without the extension Python answers all of them."""
+    return RECORDER is None or sum(quick.hits for quick in fast._quick_calls.values()) >= count
+
+
+def total(*args: Any) -> Any:
+    """Return a number that depends on every number in the arguments, each in its own way."""
+    leaves = flatten(args)[0]
+    y: Any = 0.25
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, np.ndarray | wg.Value) and getattr(leaf, "ndim", 0):
+            y = y + (k + 1) * np.sum(np.tanh(leaf) * leaf)
+        elif not isinstance(leaf, str | bool | None):
+            y = y * 0.5 + (k + 1) * leaf * leaf
+    return y
+
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "floats": (1.5, -2.0, 0.25),
+    "NumPy numbers": (np.float64(1.5), np.float64(-2.0)),
+    "a list": ([1.5, -2.0, 0.25],),
+    "a tuple": ((1.5, -2.0),),
+    "a dict": ({"b": 1.5, "a": -2.0},),
+    "an array": (np.array([1.5, -2.0, 0.25]),),
+    "a matrix": (np.array([[1.5, -2.0], [0.25, 3.0]]),),
+    "nested": ({"w": [1.5, (np.float64(2.0), 3.0)], "b": np.array([0.5, 0.25])}, 4.0),
+    "fixed": (1.5, 3, "text", None, True, [2.0]),
+    "empty": (1.5, [], {}, ()),
+    "thirty-two": ([k / 8 for k in range(16)], {f"x{k}": k / 4 for k in range(16)}),
+}
+
+
+def list_real_positions(args: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(k for k, arg in enumerate(args) if any(isinstance(x, float | np.ndarray) for x in flatten(arg)[0]))
+
+
+def assert_same(one: Any, two: Any) -> None:
+    """Compare two results by structure, by the classes of their numbers, and by their numbers."""
+    if isinstance(one, dict):
+        assert list(one) == list(two)
+        one, two = list(one.values()), list(two.values())
+    if isinstance(one, list | tuple):
+        assert type(one) is type(two)
+        assert len(one) == len(two)
+        for a, b in zip(one, two, strict=True):
+            assert_same(a, b)
+        return
+    assert type(one) is type(two)
+    if one is not None:
+        np.testing.assert_allclose(one, two, rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_c_answers_with_the_structure_and_the_numbers_of_value_and_grad(name: str) -> None:
+    args = ARGUMENTS[name]
+    places = list_real_positions(args)
+    fast = wg.compile(total, argnums=places)
+    plain = wg.value_and_grad(total, argnums=places)
+    for _ in range(3):
+        fast(*args)
+        fast.value_and_grad(*args)
+    moved = wg.tree_map(lambda x: x * 1.5 if isinstance(x, float | np.ndarray) else x, args)
+
+    assert_same(fast.value_and_grad(*moved), plain(*moved))
+    assert_same(fast(*moved), plain(*moved)[0])
+    assert has_quick_answers(fast, 4)
+    assert fast.info.records == 1
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_results_do_not_depend_on_the_extension(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    args = ARGUMENTS[name]
+    places = list_real_positions(args)
+    fast = wg.compile(total, argnums=places)
+    results = [(fast(*args), fast.value_and_grad(*args)) for _ in range(3)]
+    monkeypatch.setattr(compiled_function, "HAS_QUICK_CALLS", False)
+    slow = wg.compile(total, argnums=places)
+    others = [
+        (compiled_function.call_slowly(slow, *args), MethodType(type(slow).value_and_grad, slow)(*args))
+        for _ in range(3)
+    ]
+
+    assert not slow._quick_calls
+    assert_same(results, others)
+
+
+class Own(float):
+    """A float of one's own class, whose methods must not run unseen."""
+
+
+OTHERS: dict[str, tuple[tuple[Any, ...], list[tuple[Any, ...]]]] = {
+    "floats": ((1.5, 2.0), [(1, 2.0), (True, 2.0), (np.float64(1.5), 2.0), (np.float32(1.5), 2.0), (Own(1.5), 2.0)]),
+    "a list": (([1.5, 2.0],), [((1.5, 2.0),), ([1.5],), ([1.5, 2.0, 3.0],), ([1.5, 2],), (np.array([1.5, 2.0]),)]),
+    "a dict": (
+        ({"a": 1.5, "b": 2.0},),
+        [({"b": 2.0, "a": 1.5},), ({"a": 1.5, "c": 2.0},), ({"a": 1.5},), (OrderedDict(a=1.5, b=2.0),)],
+    ),
+    "an array": (
+        (np.array([1.5, 2.0]),),
+        [
+            (np.array([1.5, 2.0, 3.0]),),
+            (np.array([[1.5, 2.0]]),),
+            (np.array([1.5, 2.0], np.float32),),
+            (np.array([1.5, 0.0, 2.0, 0.0])[::2],),
+            (np.array([1.5, 2.0], ">f8"),),
+        ],
+    ),
+    "fixed": ((1.5, 3, "text", None), [(1.5, 4, "text", None), (1.5, 3, "texts", None), (1.5, 3, "text", False)]),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_arguments_of_another_structure_are_told_apart(name: str) -> None:
+    known, others = OTHERS[name]
+    fast = wg.compile(total)
+    for _ in range(3):
+        fast(*known)
+    for args in others:
+        for _ in range(3):
+            np.testing.assert_allclose(fast(*args), wg.Value(total(*args)).data, rtol=1e-6)
+            np.testing.assert_allclose(fast(*known), wg.Value(total(*known)).data, rtol=1e-14)
+
+
+class Model:
+    scale = 2.0
+
+    def __init__(self) -> None:
+        self.weight = 3.0
+
+    def loss(self, x: Any) -> Any:
+        return x * self.weight * self.scale
+
+
+class Slotted:
+    __slots__ = ("weight",)
+
+    def __init__(self) -> None:
+        self.weight = 3.0
+
+
+def make_outside_state() -> Any:
+    """Return a namespace of everything that the functions below read, fresh for each test."""
+    return SimpleNamespace(
+        items=[2.0, 3.0],
+        table={"a": 2.0},
+        array=np.array([2.0, 3.0]),
+        model=Model(),
+        slotted=Slotted(),
+        queue=deque([2.0]),
+        numbers=bytearray(b"\x02\x03"),
+        function=lambda x, k=2.0: k * x,
+        columns=np.arange(6.0).reshape(2, 3).T,
+    )
+
+
+def change_default(state: Any) -> None:
+    state.function.__defaults__ = (5.0,)
+
+
+def change_code(state: Any) -> None:
+    state.function.__code__ = (lambda x, k=2.0: k * x + 1.0).__code__
+
+
+def change_class(state: Any) -> None:
+    Model.scale = 7.0
+
+
+READS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], None]]] = {
+    "an element of a list": (lambda s, x: s.items[0] * x, lambda s: s.items.__setitem__(0, 5.0)),
+    "the length of a list": (lambda s, x: len(s.items) * x, lambda s: s.items.append(1.0)),
+    "an emptied list": (lambda s, x: sum(s.items) * x, lambda s: s.items.clear()),
+    "a value of a dict": (lambda s, x: s.table["a"] * x, lambda s: s.table.update(a=5.0)),
+    "a key of a dict": (lambda s, x: len(s.table) * x, lambda s: s.table.update(b=5.0)),
+    "the order of a dict": (
+        lambda s, x: next(iter(s.table.values())) * x,
+        lambda s: (s.table.update(b=9.0), s.table.update(a=s.table.pop("a"))),
+    ),
+    "an array": (lambda s, x: s.array[0] * x, lambda s: s.array.__setitem__(0, 5.0)),
+    "a view": (lambda s, x: s.columns[1, 0] * x, lambda s: s.columns.__setitem__((1, 0), 5.0)),
+    "an attribute": (lambda s, x: s.model.weight * x, lambda s: setattr(s.model, "weight", 5.0)),
+    "an attribute of a class": (lambda s, x: s.model.loss(x), change_class),
+    "an attribute that hides one of a class": (lambda s, x: s.model.loss(x), lambda s: setattr(s.model, "scale", 5.0)),
+    "a slot": (lambda s, x: s.slotted.weight * x, lambda s: setattr(s.slotted, "weight", 5.0)),
+    "a queue": (lambda s, x: s.queue[0] * x, lambda s: s.queue.appendleft(5.0)),
+    "bytes": (lambda s, x: s.numbers[0] * x, lambda s: s.numbers.__setitem__(0, 5)),
+    "a default": (lambda s, x: s.function(x), change_default),
+    "code": (lambda s, x: s.function(x), change_code),
+    "a variable": (lambda s, x: s.items[0] * x, lambda s: setattr(s, "items", [5.0])),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_change_outside_is_noticed_by_the_next_call(name: str) -> None:
+    read, change = READS[name]
+    state = make_outside_state()
+    fast = wg.compile(lambda x: read(state, x))
+    before = [(fast(2.0), fast.value_and_grad(2.0)) for _ in range(3)]
+    try:
+        change(state)
+        after = [(fast(2.0), fast.value_and_grad(2.0)) for _ in range(3)]
+        wanted = read(state, 2.0), (read(state, 2.0), wg.grad(lambda x: read(state, x))(2.0))
+    finally:
+        Model.scale = 2.0
+
+    assert wanted != before[0]
+    assert before == [before[0]] * 3
+    assert after == [wanted] * 3
+
+
+@pytest.mark.parametrize("name", READS)
+def test_what_does_not_change_outside_is_compared_in_c(name: str) -> None:
+    state, read = make_outside_state(), READS[name][0]
+    fast = wg.compile(lambda x: read(state, x))
+    for _ in range(6):
+        fast.value_and_grad(2.0)
+
+    assert has_quick_answers(fast, 3)
+
+
+def test_a_variable_that_changes_back_and_forth_is_followed() -> None:
+    scale = 2.0
+
+    def f(x: Any) -> Any:
+        return scale * x
+
+    fast = wg.compile(f)
+    found = []
+    for k in range(12):
+        scale = float(k // 2 % 2 + 2)
+        found.append((fast(1.5), fast.value_and_grad(1.5)[1]))
+
+    assert found == [(1.5 * (k // 2 % 2 + 2), float(k // 2 % 2 + 2)) for k in range(12)]
+
+
+def branches(x: Any, y: Any) -> Any:
+    steps = 0
+    while x > 1.0:
+        x = x / 2.0
+        steps = steps + 1
+    return x * y * steps + (y if y > 0.5 else -x)
+
+
+def test_branches_lead_to_the_right_recording_in_c() -> None:
+    fast = wg.compile(branches, argnums=(0, 1), limit=100)
+    plain = wg.value_and_grad(branches, argnums=(0, 1))
+    rng = np.random.default_rng(3)
+    for x, y in (rng.random((400, 2)) * [9.0, 1.0]).tolist():
+        assert fast.value_and_grad(x, y) == plain(x, y)
+        assert fast(x, y) == branches(x, y)
+    info = fast.info
+
+    assert info.calls == 800
+    assert info.records == len(info.variants) < 20
+    assert sum(variant.hits for variant in info.variants) + info.records == info.calls
+
+
+def test_inside_a_transform_the_function_itself_runs() -> None:
+    fast = wg.compile(lambda x: x * x * x)
+    for _ in range(3):
+        fast(2.0), fast.value_and_grad(2.0)
+
+    assert wg.grad(fast)(2.0) == 12.0
+    assert wg.grad(lambda x: fast.value_and_grad(x)[1])(2.0) == 12.0
+    assert fast(wg.Value(2.0)).data == 8.0
+
+
+def test_error_settings_and_conventions_are_respected_after_quick_calls() -> None:
+    fast = wg.compile(lambda x: abs(x) / x)
+    kink = wg.compile(abs)
+    for _ in range(3):
+        fast(2.0), kink.value_and_grad(0.0)
+    usual = kink.value_and_grad(0.0)
+    with np.errstate(divide="raise", invalid="raise"), pytest.raises((FloatingPointError, ZeroDivisionError)):
+        fast(0.0)
+    with wg.convention("jax"):
+        other = kink.value_and_grad(0.0)
+
+    assert usual == (0.0, 0.0)
+    assert other == (0.0, 1.0)
+    assert kink.value_and_grad(0.0) == usual
+
+
+def test_wrong_calls_raise_what_they_raise_in_python() -> None:
+    fast = wg.compile(lambda x: x * x)
+    for _ in range(3):
+        fast.value_and_grad(2.0)
+    with pytest.raises(TypeError):
+        fast.value_and_grad()
+    with pytest.raises(TypeError):
+        fast(2.0, 3.0)
+    with pytest.raises(GradientError):
+        wg.compile(lambda x: [x]).value_and_grad(2.0)
+
+
+def test_keywords_and_methods_still_work() -> None:
+    class Scaled:
+        @wg.compile
+        def double(self, x: Any) -> Any:
+            return 2.0 * x
+
+    fast = wg.compile(lambda x, y: x * y)
+    for _ in range(3):
+        fast(2.0, 3.0)
+
+    assert fast(2.0, y=4.0) == 8.0
+    assert fast.value_and_grad(2.0, y=4.0) == (8.0, 4.0)
+    assert Scaled().double(3.0) == 6.0
+
+
+def test_a_gradient_function_from_outside_is_followed() -> None:
+    scale = 2.0
+    inner = wg.compile(lambda x: scale * x * x)
+    both = inner.value_and_grad
+    outer = wg.compile(lambda x: both(x)[1] + x)
+    first = [outer(3.0) for _ in range(3)]
+    scale = 5.0
+
+    assert first == [15.0] * 3
+    assert [outer(3.0) for _ in range(3)] == [33.0] * 3
+
+
+def test_a_function_that_calls_itself_from_a_finalizer_gives_right_results() -> None:
+    fast = wg.compile(lambda p: p["a"] * p["b"])
+    seen = []
+
+    class Caller:
+        def __init__(self) -> None:
+            self.cycle = self
+
+        def __del__(self) -> None:
+            seen.append(fast.value_and_grad({"a": 100.0, "b": 200.0}))
+
+    for _ in range(3):
+        fast.value_and_grad({"a": 2.0, "b": 3.0})
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for k in range(200):
+            Caller()
+            assert fast.value_and_grad({"a": 2.0, "b": float(k)}) == (2.0 * k, {"a": float(k), "b": 2.0})
+    finally:
+        gc.set_threshold(*threshold)
+
+    assert set(map(str, seen)) == {"(20000.0, {'a': 200.0, 'b': 100.0})"}
+
+
+def test_threads_get_their_own_answers() -> None:
+    fast = wg.compile(lambda p, k: np.exp(p[0]) * p[1] * k)
+    wrong = []
+
+    def call(number: float) -> None:
+        for k in range(300):
+            value, slopes = fast.value_and_grad([0.0, float(k)], number)
+            if (value, slopes) != (k * number, [k * number, number]):
+                wrong.append((number, k, value, slopes))
+
+    threads = [threading.Thread(target=call, args=(float(number),)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not wrong
+
+
+def test_functions_that_are_gone_are_collected() -> None:
+    freed = []
+
+    class Witness:
+        def __call__(self, x: Any) -> Any:
+            return x * x
+
+        def __del__(self) -> None:
+            freed.append(True)
+
+    fast = wg.compile(Witness())
+    for _ in range(3):
+        fast.value_and_grad(2.0)
+    del fast
+    gc.collect()
+
+    assert freed == [True]
+
+
+def test_clear_forgets_what_c_answers_with() -> None:
+    fast = wg.compile(lambda x: x * x)
+    step = fast.value_and_grad
+    for _ in range(4):
+        step(2.0)
+    fast.clear()
+
+    assert (fast.info.calls, fast.info.records) == (0, 0)
+    assert step(3.0) == (9.0, 6.0)
+    assert (fast.info.calls, fast.info.records) == (1, 1)
+
+
+def _integrate(p: Any) -> Any:
+    s = np.array([1.0, 1.0, 1.0])
+    for _ in range(4):
+        slope = np.array([p[0] * (s[1] - s[0]), s[0] * (p[1] - s[2]) - s[1], s[0] * s[1] - p[2] * s[2]])
+        s = s + 0.01 * slope
+    return s[0] + s[1] * s[2]
+
+
+def _fill(p: Any) -> Any:
+    out = np.zeros(3)
+    for k in range(3):
+        out[k] = p[k] * p[(k + 1) % 3]
+    return np.sum(out * out)
+
+
+ARRAY_FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
+    "state in an array": (lambda p: _integrate(np.array(p)), [10.0, 28.0, 2.5]),
+    "an array as the argument": (_integrate, np.array([10.0, 28.0, 2.5])),
+    "filled": (_fill, np.array([0.5, 0.25, 2.0])),
+    "matrix times vector": (lambda p: np.sum(np.tanh(np.reshape(p, (2, 2)) @ p[:2])), np.array([1.0, 2.0, 3.0, 4.0])),
+    "a branch on elements": (lambda p: np.sum(p * p) if p[0] < p[1] else np.max(p), np.array([1.0, 2.0, 3.0])),
+}
+
+
+@pytest.mark.parametrize("name", ARRAY_FUNCTIONS)
+def test_small_arrays_become_scalars(name: str) -> None:
+    f, p = ARRAY_FUNCTIONS[name]
+    fast = wg.compile(f)
+    for factor in (1.0, 1.25, -1.0, 1.0, 1.25):
+        moved = [x * factor for x in p] if isinstance(p, list) else p * factor
+        value, slopes = fast.value_and_grad(moved)
+        wanted, wanted_slopes = wg.value_and_grad(f)(moved)
+
+        assert type(slopes) is type(p)
+        np.testing.assert_allclose(value, wanted, rtol=1e-13)
+        np.testing.assert_allclose(slopes, wanted_slopes, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(fast(moved), wanted, rtol=1e-13)
+    assert {variant.tier for variant in fast.info.variants} == {"stencils"}
+
+
+def test_functions_that_return_small_arrays_return_new_ones() -> None:
+    fast = wg.compile(lambda p: np.array([p[0] * p[1], p[1]]))
+    p = np.array([2.0, 3.0])
+    one, two = fast(p), fast(p)
+    one[0] = 0.0
+
+    assert two.tolist() == fast(p).tolist() == [6.0, 3.0]
+
+
+def test_large_arrays_stay_arrays() -> None:
+    fast = wg.compile(lambda x: np.sum(np.tanh(x) * x))
+    fast(np.linspace(0.0, 1.0, 5_000))
+
+    assert fast.info.variants[0].tier == "arrays"
+
+
+def stop_and_branch(x: Any, y: Any) -> Any:
+    steps = 0
+    while y > 2.0:
+        y = y - 1.0
+        steps = steps + 1
+    return wg.stop_gradient(x * y) * x + steps * wg.stop_gradient(y)
+
+
+NATIVE_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "a stopped argument": lambda x, y: x * wg.stop_gradient(y) + y,
+    "a stopped product": lambda x, y: wg.stop_gradient(x * y) + x,
+    "everything stopped but one": lambda x, y: wg.stop_gradient(np.exp(x)) * wg.stop_gradient(x) * y,
+    "a stopped infinity": lambda x, y: wg.stop_gradient(1.0 / (x - x)) * 0.0 + x * y,
+    "a stop and branches": stop_and_branch,
+    "integer powers": lambda x, y: x**3 + y**-2 + x**0 + (-x) ** 5,
+    "a comparison as a number": lambda x, y: (x > y) * x + (x < y) * y,
+    "a sum of products with comparisons": lambda x, y: x * (y > 1.0) - (x > 1.0) * 2.0,
+}
+
+
+@pytest.mark.parametrize("name", NATIVE_FUNCTIONS)
+def test_gradients_are_native_too(name: str) -> None:
+    f = NATIVE_FUNCTIONS[name]
+    fast = wg.compile(f, argnums=(0, 1))
+    plain = wg.value_and_grad(f, argnums=(0, 1))
+    for args in [(1.5, 2.5), (2.5, 0.5), (0.5, 4.0), (1.5, 2.5), (-1.5, 0.25), (2.5, 0.5), (0.5, 4.0)]:
+        np.testing.assert_allclose(
+            flatten(fast.value_and_grad(*args))[0], flatten(plain(*args))[0], rtol=1e-14, atol=1e-300
+        )
+        assert_same(fast(*args), fast.value_and_grad(*args)[0])
+    variants = fast.info.variants
+
+    assert {(variant.tier, variant.reason) for variant in variants} == {("stencils", "")}
+    assert not any(isinstance(tree.recent.replay._pulled, InterpreterReplay) for tree in fast._cache.trees.values())
