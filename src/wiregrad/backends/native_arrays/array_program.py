@@ -605,10 +605,6 @@ def _transpose_matrices(array: StridedArray) -> StridedArray:
     return array._replace(shape=shape, strides=strides)
 
 
-def _group_arrays(group: LoopGroup) -> list[StridedArray]:
-    return [*group.loads, *(store.target for store in group.stores)]
-
-
 def _classify_inner(stride: int, length: int) -> str:
     if length == 1 or stride == 1:
         return CONTIGUOUS
@@ -633,7 +629,7 @@ def _build_loop(group: LoopGroup) -> LoopInstruction | None:
     """Return the loop of a group; None if it has nothing to do."""
     if not group.stores or not prod(group.shape):
         return None
-    arrays = _group_arrays(group)
+    arrays = group.list_arrays()
     axes = merge_axes_for_loops(group.shape, [array.strides for array in arrays], in_order=group.in_order)
     n = axes.lengths[-1] if axes.lengths else 1
     operands = tuple(
@@ -703,7 +699,7 @@ def _storages_of(step: StreamStep) -> list[Storage]:
     """Return the storages that a step reads or writes."""
     match step:
         case LoopGroup():
-            return [array.storage for array in _group_arrays(step)]
+            return [array.storage for array in step.list_arrays()]
         case MatrixProduct():
             return [step.a.storage, step.b.storage, step.target.storage]
         case TableMove():

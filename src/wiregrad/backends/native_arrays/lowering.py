@@ -488,6 +488,12 @@ class LoopGroup:
             self.constants[key] = (self._new_number(), char, number)
         return self.constants[key][0]
 
+    def list_arrays(self) -> list[StridedArray]:
+        """Return the arrays that are read, then those that are written; what is read box by box was split before."""
+        loads = [array for array in self.loads if isinstance(array, StridedArray)]
+        assert len(loads) == len(self.loads)
+        return [*loads, *(store.target for store in self.stores)]
+
     def append_op(self, op: LoopOp) -> int:
         """Append an op and return the number of its value."""
         number = self._new_number()
@@ -942,7 +948,7 @@ def _find_tiled_axis(group: LoopGroup) -> int | None:
     axes = [axis for axis, n in enumerate(group.shape) if n > 1]
     if len(axes) != 2 or group.in_order or any(group.shape[axis] < 4 * TILE_LENGTH for axis in axes):
         return None
-    arrays = _list_arrays(group)
+    arrays = group.list_arrays()
     costs = [_estimate_cost(group.shape[axis], [array.strides[axis] for array in arrays]) for axis in axes]
     inner, other = axes[::-1] if costs[1] <= costs[0] else axes
     turned = [
@@ -953,17 +959,13 @@ def _find_tiled_axis(group: LoopGroup) -> int | None:
     return inner if turned else None
 
 
-def _list_arrays(group: LoopGroup) -> list[StridedArray]:
-    return [*group.loads, *(store.target for store in group.stores)]
-
-
 def _count_users(steps: Sequence[StreamStep]) -> dict[Storage, int]:
     """Return how many steps use each storage."""
     counts: dict[Storage, int] = {}
     for step in steps:
         match step:
             case LoopGroup():
-                arrays = _list_arrays(step)
+                arrays = step.list_arrays()
             case MatrixProduct():
                 arrays = [step.a, step.b, step.target]
             case TableMove():
@@ -989,7 +991,7 @@ def _find_row_storages(run: Sequence[LoopGroup]) -> set[Storage] | None:
     for number, group in enumerate(run):
         for store in group.stores:
             writers.setdefault(store.target.storage, set()).add(number)
-        for array in _list_arrays(group):
+        for array in group.list_arrays():
             uses.setdefault(array.storage, []).append((number, array))
     shared = {storage for storage in writers if len({number for number, _ in uses[storage]}) > 1}
     for storage in shared:
@@ -1014,7 +1016,7 @@ def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[St
     if not shared:
         return list(run)
     length = run[0].shape[0]
-    nbytes = sum(storage.nbytes for storage in {array.storage for group in run for array in _list_arrays(group)})
+    nbytes = sum(storage.nbytes for storage in {array.storage for group in run for array in group.list_arrays()})
     if nbytes < MIN_ROW_BYTES or 8 * sum(storage.nbytes for storage in shared) < nbytes:
         return list(run)
     step = max(1, length * ROW_BLOCK_BYTES // nbytes, -(-length // MAX_ROW_BLOCKS))
@@ -1025,7 +1027,7 @@ def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[St
     inner = {
         array.storage: Storage(step * array.strides[0], array.dtype)
         for group in run
-        for array in _list_arrays(group)
+        for array in group.list_arrays()
         if array.storage in shared and _is_inner(array.storage, run, users)
     }
     return [
@@ -1035,7 +1037,7 @@ def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[St
 
 def _is_inner(storage: Storage, run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> bool:
     """Return whether a storage is used by a run alone, and holds nothing before it."""
-    here = sum(any(array.storage is storage for array in _list_arrays(group)) for group in run)
+    here = sum(any(array.storage is storage for array in group.list_arrays()) for group in run)
     return storage.role == WORKSPACE and storage.fill is None and users[storage] == here
 
 
@@ -1050,7 +1052,7 @@ def _cut_group(group: LoopGroup, first: int, end: int, inner: Mapping[Storage, S
     return LoopGroup(
         group.stage,
         (*group.shape[:axis], end - first, *group.shape[axis + 1 :]),
-        {cut(array): number for array, number in group.loads.items()},
+        {cut(array): number for array, number in zip(group.list_arrays(), group.loads.values(), strict=False)},
         group.constants,
         group.ops,
         [GroupStore(store.value, cut(store.target), store.step, store.neutral) for store in group.stores],
