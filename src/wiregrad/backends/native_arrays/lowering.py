@@ -906,9 +906,11 @@ def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
     row at a time, so a few rows go through all loops before the next rows do. What is only needed in between has room
     for these rows alone.
     """
+    users = _count_users(steps)
+    if sum(storage.nbytes for storage in users) < MIN_ROW_BYTES:
+        return list(steps)
     changed: list[StreamStep] = []
     run: list[LoopGroup] = []
-    users = _count_users(steps)
     for step in steps:
         fits = isinstance(step, LoopGroup) and len(run) < MAX_ROW_LOOPS
         if isinstance(step, LoopGroup) and fits and _find_row_storages([*run, step]) is not None:
