@@ -609,7 +609,9 @@ def find_new_array_function() -> int:
     sample = new(np.ndarray, 2, (ctypes.c_int64 * 2)(2, 3), np.dtype(np.float32).num, None, None, 0, 0, None)
     flags = CONTIGUOUS_AND_ALIGNED | OWNED_AND_WRITEABLE
     is_right = type(sample) is np.ndarray and sample.shape == (2, 3) and sample.dtype is np.dtype(np.float32)
-    return address if is_right and sample.flags.num & flags == flags else 0
+    if not is_right or sample.flags.num & flags != flags:
+        return 0
+    return jit.name_address(address, "numpy.PyArray_New")
 
 
 @cache
