@@ -154,6 +154,21 @@ def test_expand_gives_the_scalar_circuit() -> None:
     assert "z_1" in scalar
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1), (1, 3), (2, 3)], ids=str)
+def test_gradients_of_broadcasts_expand(shape: tuple[int, ...]) -> None:
+    """Broadcasting back to a number adds over all axes; then the sum is one wire, not an array of wires."""
+
+    def slopes(x: Any, w: Any) -> Any:
+        return np.sum(np.sin(wg.grad(lambda x: np.sum(np.tanh(x + w) * w))(x)))
+
+    x = np.full(shape, 0.3)[()]
+    w = np.arange(6.0).reshape(2, 3) / 7.0
+    scalar = wg.trace(slopes, x, w).expand()
+
+    assert all(not node.type.shape for node in scalar.nodes)
+    assert scalar([*np.ravel(x), *w.ravel()]) == pytest.approx(slopes(x, w), rel=1e-14)
+
+
 def test_no_grad_cuts_gradients_and_not_the_circuit() -> None:
     def f(x: Any) -> Any:
         with wg.no_grad():
