@@ -1,15 +1,18 @@
 """Value and gradient of array code: wiregrad on plain NumPy code, as it is and compiled, beside other frameworks.
 
-Three kinds of programs: sum(tanh(x * w + b)); the Gaussian mixture of ADBench, where `WIREGRAD_ADBENCH` names the
-folder of its data; and training steps in float32 (`training_steps`). Everybody has one thread. Compiled code is
-compared with `jax.jit`, training steps also with PyTorch.
+The programs: sum(tanh(x * w + b)); training steps in float32 (`training_steps`); loops over time in plain Python (a
+Lorenz system, a fluid), which JAX runs with `lax.scan`; and the objectives of ADBench, where `WIREGRAD_ADBENCH` names
+the folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread.
+Compiled code is compared with `jax.jit`, training steps also with PyTorch. `WIREGRAD_ARRAY_PROGRAMS=lorenz,lstm`
+measures only these programs.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,8 @@ TARGETS: dict[int, dict[str, float]] = {
 """How many times as long as wiregrad each should take, at least."""
 
 MIXTURES = ("gmm_1k_d10_K25", "gmm_1k_d64_K50")
+RECURRENT = "lstm_l2_c1024"
+BUNDLE = "ba1_n49_m7776_p31843"
 """The files of ADBench that are measured."""
 
 Arrays = Sequence[np.ndarray]
@@ -156,6 +161,180 @@ def make_mixture(xp: Any, x: Any, gamma: float, m: int) -> Callable[..., Any]:
     return objective
 
 
+def make_lorenz(steps: int) -> Callable[..., Any]:
+    """Return the squared distance of a Lorenz system from a point after RK4 steps, in NumPy."""
+
+    def slope(state: Any, parameters: Any) -> Any:
+        x, y, z = state[0], state[1], state[2]
+        sigma, rho, beta = parameters[0], parameters[1], parameters[2]
+        return np.stack([sigma * (y - x), x * (rho - z) - y, x * y - beta * z])
+
+    def distance(state: Any, parameters: Any) -> Any:
+        for _ in range(steps):
+            k1 = slope(state, parameters)
+            k2 = slope(state + 0.005 * k1, parameters)
+            k3 = slope(state + 0.005 * k2, parameters)
+            k4 = slope(state + 0.01 * k3, parameters)
+            state = state + 0.01 / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4)
+        return np.sum((state - 1.0) ** 2)
+
+    return distance
+
+
+def make_lorenz_scan(steps: int) -> Callable[..., Any]:
+    """Return the same through `lax.scan`."""
+
+    def slope(state: Any, parameters: Any) -> Any:
+        x, y, z = state
+        sigma, rho, beta = parameters
+        return jnp.stack([sigma * (y - x), x * (rho - z) - y, x * y - beta * z])
+
+    def distance(state: Any, parameters: Any) -> Any:
+        def step(state: Any, _: Any) -> Any:
+            k1 = slope(state, parameters)
+            k2 = slope(state + 0.005 * k1, parameters)
+            k3 = slope(state + 0.005 * k2, parameters)
+            k4 = slope(state + 0.01 * k3, parameters)
+            return state + 0.01 / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + k4), None
+
+        return jnp.sum((jax.lax.scan(step, state, None, length=steps)[0] - 1.0) ** 2)
+
+    return distance
+
+
+def step_fluid(xp: Any, x: Any) -> Any:
+    """Return a density after a step of diffusion and advection by shifts."""
+    spread = xp.roll(x, 1, 0) + xp.roll(x, -1, 0) + xp.roll(x, 1, 1) + xp.roll(x, -1, 1) - 4.0 * x
+    return x + 0.1 * spread - 0.05 * x * (xp.roll(x, 1, 0) - xp.roll(x, -1, 0))
+
+
+def make_fluid(steps: int) -> Callable[..., Any]:
+    """Return the sum of squares after a simulation, in NumPy."""
+
+    def energy(x: Any) -> Any:
+        for _ in range(steps):
+            x = step_fluid(np, x)
+        return np.sum(x * x)
+
+    return energy
+
+
+def make_fluid_scan(steps: int) -> Callable[..., Any]:
+    """Return the same through `lax.scan`."""
+
+    def energy(x: Any) -> Any:
+        end, _ = jax.lax.scan(lambda x, _: (step_fluid(jnp, x), None), x, None, length=steps)
+        return jnp.sum(end * end)
+
+    return energy
+
+
+def read_recurrent(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the parameters of the layers, those of input and output, the state and the text of a file of ADBench."""
+    layers, characters, bits = map(int, path.read_text().split("\n")[0].split())
+    numbers = np.array(" ".join(path.read_text().split("\n")[1:]).split(), float)
+    counts = np.cumsum([2 * layers * 4 * bits, 3 * bits, 2 * layers * bits])
+    main, extra, state, text = np.split(numbers, counts)
+    return (
+        main.reshape(2 * layers, 4 * bits),
+        extra.reshape(3, bits),
+        state.reshape(2 * layers, bits),
+        text.reshape(-1, bits)[:characters],
+    )
+
+
+def run_recurrent_cell(xp: Any, weight: Any, bias: Any, hidden: Any, cell: Any, x: Any) -> tuple[Any, Any]:
+    """Return hidden and cell state of one layer after one character."""
+    size = hidden.shape[0]
+    gates = xp.concatenate([x, hidden, x, hidden]) * weight + bias
+    forget, ingate, outgate = (1.0 / (1.0 + xp.exp(-gates[k * size : (k + 1) * size])) for k in range(3))
+    cell = cell * forget + ingate * xp.tanh(gates[3 * size :])
+    return outgate * xp.tanh(cell), cell
+
+
+def predict_character(xp: Any, main: Any, extra: Any, states: list[Any], x: Any) -> tuple[Any, list[Any]]:
+    """Return the normalized prediction of the next character, and the new states."""
+    x = x * extra[0]
+    following = []
+    for k in range(0, len(states), 2):
+        hidden, cell = run_recurrent_cell(xp, main[k], main[k + 1], states[k], states[k + 1], x)
+        following += [hidden, cell]
+        x = hidden
+    prediction = x * extra[1] + extra[2]
+    return prediction - xp.log(xp.sum(xp.exp(prediction)) + 2.0), following
+
+
+def make_recurrent(state: np.ndarray, text: np.ndarray) -> Callable[..., Any]:
+    """Return the loss of ADBench's recurrent network, in NumPy."""
+
+    def loss(main: Any, extra: Any) -> Any:
+        states: list[Any] = list(state)
+        total = 0.0
+        for x, wanted in pairwise(text):
+            prediction, states = predict_character(np, main, extra, states, x)
+            total = total + np.sum(wanted * prediction)
+        return -total / (len(text) - 1) / text.shape[1]
+
+    return loss
+
+
+def make_recurrent_scan(state: np.ndarray, text: np.ndarray) -> Callable[..., Any]:
+    """Return the same through `lax.scan`."""
+
+    def loss(main: Any, extra: Any) -> Any:
+        def step(states: Any, pair: Any) -> Any:
+            prediction, states = predict_character(jnp, main, extra, states, pair[0])
+            return states, jnp.sum(pair[1] * prediction)
+
+        pairs = (jnp.asarray(text[:-1]), jnp.asarray(text[1:]))
+        _, totals = jax.lax.scan(step, [jnp.asarray(row) for row in state], pairs)
+        return -jnp.sum(totals) / (len(text) - 1) / text.shape[1]
+
+    return loss
+
+
+def read_bundle(path: Path) -> tuple[np.ndarray, ...]:
+    """Return camera, point, weight and feature of every observation of a file of ADBench."""
+    first, *rest = path.read_text().strip().split("\n")
+    _, _, count = map(int, first.split())
+    camera, point, weight, feature = (np.array(line.split(), float) for line in rest)
+    return np.tile(camera, (count, 1)), np.tile(point, (count, 1)), np.tile(weight, count), np.tile(feature, (count, 1))
+
+
+def project_points(xp: Any, camera: Any, point: Any, weight: Any, feature: Any) -> tuple[Any, Any]:
+    """Return both coordinates of the weighted reprojection errors, for all observations."""
+    rotation, center, focal = camera[:, 0:3], camera[:, 3:6], camera[:, 6]
+    square = xp.sum(rotation * rotation, 1)
+    angle = xp.sqrt(square)
+    axis = rotation / angle[:, None]
+    moved = point - center
+    across = xp.stack(
+        [
+            axis[:, 1] * moved[:, 2] - axis[:, 2] * moved[:, 1],
+            axis[:, 2] * moved[:, 0] - axis[:, 0] * moved[:, 2],
+            axis[:, 0] * moved[:, 1] - axis[:, 1] * moved[:, 0],
+        ],
+        1,
+    )
+    along = axis * (xp.sum(axis * moved, 1) * (1.0 - xp.cos(angle)))[:, None]
+    turned = moved * xp.cos(angle)[:, None] + across * xp.sin(angle)[:, None] + along
+    flat = turned[:, :2] / turned[:, 2:]
+    radius = xp.sum(flat * flat, 1)
+    distortion = 1.0 + camera[:, 9] * radius + camera[:, 10] * radius * radius
+    seen = flat * (distortion * focal)[:, None] + camera[:, 7:9]
+    error = weight[:, None] * (seen - feature)
+    return error[:, 0], error[:, 1]
+
+
+def make_bundle(xp: Any, feature: Any, coordinate: int) -> Callable[..., Any]:
+    """Return the sum of one coordinate of all errors: its gradient has one row of the Jacobian per observation."""
+
+    def total(camera: Any, point: Any, weight: Any) -> Any:
+        return xp.sum(project_points(xp, camera, point, weight, feature)[coordinate])
+
+    return total
+
+
 def compare_with_jax(title: str, ours: Any, theirs: Any, arguments: Sequence[Any], argnums: Any) -> tuple[Table, Any]:
     """Compare `wg.compile` with `jax.jit` on one program: the first call, and later ones in turns."""
     given = jax.tree_util.tree_map(jnp.asarray, list(arguments))
@@ -177,15 +356,57 @@ def compare_with_jax(title: str, ours: Any, theirs: Any, arguments: Sequence[Any
     return Table(f"{title}; median of 9, taking turns.", head, rows), ratios
 
 
-def compare_compiled() -> Iterator[tuple[str, tuple[Table, Any]]]:
-    """Compare the larger programs with `jax.jit`, and training steps also with PyTorch."""
-    for name, make_step in STEPS.items():
-        yield name, compare_step(make_step())
+def list_programs() -> dict[str, Callable[[], tuple[Any, ...]]]:
+    """Return the larger programs by name: title, the function in NumPy and in JAX, arguments, and `argnums`."""
+    programs: dict[str, Callable[[], tuple[Any, ...]]] = {
+        "lorenz": lambda: (
+            "Lorenz system, array state, 2,000 RK4 steps; JAX with lax.scan",
+            make_lorenz(2000),
+            make_lorenz_scan(2000),
+            (np.array([1.0, 1.0, 1.0]), np.array([10.0, 28.0, 8.0 / 3.0])),
+            (0, 1),
+        ),
+        "fluid": lambda: (
+            "Fluid 100x100, 100 steps; JAX with lax.scan",
+            make_fluid(100),
+            make_fluid_scan(100),
+            (np.random.default_rng(0).uniform(size=(100, 100)),),
+            0,
+        ),
+    }
     folder = os.environ.get("WIREGRAD_ADBENCH")
-    for name in MIXTURES if folder else ():
-        parameters, x, gamma, m = read_mixture(Path(folder or "") / f"{name}.txt")
-        objectives = (make_mixture(np, x, gamma, m), make_mixture(jnp, jnp.asarray(x), gamma, m))
-        yield name, compare_with_jax(f"ADBench {name}", *objectives, parameters, (0, 1, 2))
+    if not folder:
+        return programs
+
+    def prepare_mixture(name: str) -> tuple[Any, ...]:
+        parameters, x, gamma, m = read_mixture(Path(folder) / f"{name}.txt")
+        ours, theirs = make_mixture(np, x, gamma, m), make_mixture(jnp, jnp.asarray(x), gamma, m)
+        return f"ADBench {name}", ours, theirs, parameters, (0, 1, 2)
+
+    def prepare_recurrent() -> tuple[Any, ...]:
+        main, extra, state, text = read_recurrent(Path(folder) / f"{RECURRENT}.txt")
+        ours, theirs = make_recurrent(state, text), make_recurrent_scan(state, text)
+        return f"ADBench {RECURRENT}; JAX with lax.scan", ours, theirs, (main, extra), (0, 1)
+
+    def prepare_bundle() -> tuple[Any, ...]:
+        *arguments, feature = read_bundle(Path(folder) / f"{BUNDLE}.txt")
+        ours, theirs = make_bundle(np, feature, 0), make_bundle(jnp, jnp.asarray(feature), 0)
+        title = f"ADBench {BUNDLE}, one coordinate: half of its Jacobian"
+        return title, ours, theirs, arguments, (0, 1, 2)
+
+    for name in MIXTURES:
+        programs[name] = lambda name=name: prepare_mixture(name)
+    return programs | {"lstm": prepare_recurrent, "bundle": prepare_bundle}
+
+
+def compare_compiled(names: Collection[str]) -> Iterator[tuple[str, tuple[Table, Any]]]:
+    """Compare the larger programs, all or those of these names, with `jax.jit`; training steps also with PyTorch."""
+    for name, make_step in STEPS.items():
+        if not names or name in names:
+            yield name, compare_step(make_step())
+    for name, prepare in list_programs().items():
+        if not names or name in names:
+            yield name, compare_with_jax(*prepare())
 
 
 def check(tasks: dict[str, Task]) -> None:
@@ -238,11 +459,12 @@ def run() -> Report:
     gc.freeze()
     tables: list[Table] = []
     figures: dict[str, Any] = {}
-    for size in SIZES:
+    names = [name for name in os.environ.get("WIREGRAD_ARRAY_PROGRAMS", "").split(",") if name]
+    for size in SIZES if not names else ():
         for wanted in WANTED:
             table, figures[f"{size}, by {wanted}"] = compare(size, wanted)
             tables.append(table)
-    for name, (table, ratios) in compare_compiled():
+    for name, (table, ratios) in compare_compiled(names):
         tables.append(table)
         figures[name] = ratios
     gc.unfreeze()

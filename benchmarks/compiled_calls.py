@@ -1,4 +1,4 @@
-"""Calls of `wg.compile(f)`: by what f reads from outside, by the form of the arguments, and by the branches of f.
+"""Calls of `wg.compile(f)`: by what f reads, by the form of the arguments, by branches, first calls, and a batch.
 
 The functions of the first table are tiny on purpose: what is measured is what comes on top of their arithmetic. The
 branching functions have 1 to 20 branches on random inputs; the time of compiling them is part of what is measured.
@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -231,6 +232,116 @@ def tabulate_forms(figures: dict[int, dict[str, float]]) -> Table:
     return table
 
 
+FIRST_CALL_STEPS = 20_000
+
+
+def spin(x: Any, y: Any) -> Any:
+    """Return a number after seven ops for each of many steps."""
+    for _ in range(FIRST_CALL_STEPS):
+        x = x * 0.999 + y * 0.001
+        y = (y + x) * 0.4 - 0.1 * y
+    return x * y
+
+
+def measure_first_calls(turns: int) -> dict[str, float]:
+    """Return the processor time of the first, second and third call of a long function, and of an eager gradient."""
+    plain = wg.value_and_grad(spin, argnums=(0, 1))
+    plain(0.5, 0.75)
+    times: dict[str, list[float]] = {"eager": [], "first": [], "second": [], "third": []}
+    for _ in range(turns):
+        fast = wg.compile(spin, argnums=(0, 1))
+        times["eager"].append(time_calls(lambda: plain(0.5, 0.75), 1))
+        for name in ("first", "second", "third"):
+            times[name].append(time_calls(partial(fast.value_and_grad, 0.5, 0.75), 1))
+    return {name: float(np.median(found)) for name, found in times.items()}
+
+
+def tabulate_first_calls(times: dict[str, float]) -> Table:
+    """Return the table of the first calls of a long function."""
+    table = Table(
+        f"A function of {7 * FIRST_CALL_STEPS:,} nodes: its first calls, and how many eager gradients they take.",
+        ["call", "time", "eager gradients"],
+    )
+    table.rows = [[name, milliseconds(value), f"{value / times['eager']:.2f}"] for name, value in times.items()]
+    return table
+
+
+def barrier_option(spot: Any, vol: Any, z1: Any, z2: Any, barrier: Any, strike: Any) -> Any:
+    """Return the payoff of a call option that pays a rebate where the price is above a barrier in one of two steps."""
+    s = spot * np.exp(vol * z1 - 0.5 * vol * vol)
+    if s > barrier:
+        return 0.05 * s
+    s = s * np.exp(vol * z2 - 0.5 * vol * vol)
+    if s > barrier:
+        return 0.05 * s
+    if s > strike:
+        return s - strike
+    return 0.0 * s
+
+
+def measure_barrier(paths: int, turns: int) -> dict[str, float]:
+    """Return the processor time of all gradients of the option, and the number of rows that differ from plain ones."""
+    z1, z2 = np.random.default_rng(0).normal(size=(2, paths))
+    arguments = (np.full(paths, 100.0), np.full(paths, 0.3), z1, z2, 130.0, 100.0)
+    fast = wg.compile(barrier_option, argnums=(0, 1))
+    ways: dict[str, Callable[[], Any]] = {"wg.compile": lambda: fast.batch_value_and_grad(*arguments, threads=1)}
+    values, slopes = ways["wg.compile"]()
+    plain = wg.value_and_grad(barrier_option, argnums=(0, 1))
+    sample = np.linspace(0, paths - 1, min(paths, 2_000)).astype(int)
+    wanted = [plain(100.0, 0.3, z1[k].item(), z2[k].item(), 130.0, 100.0) for k in sample]
+    table = np.array([[value, *grads] for value, grads in wanted])
+    wrong = ~np.isclose(np.stack([values, *slopes], 1)[sample], table, rtol=1e-12, atol=1e-12).all(1)
+    jax_way = make_jax_barrier(arguments)
+    if jax_way is not None:
+        ways["jax.jit(vmap), where"] = jax_way
+        theirs = np.stack([np.asarray(part) for part in jax_way()], 1)
+        wrong = np.append(wrong, ~np.isclose(np.stack([values, *slopes], 1), theirs, rtol=1e-9, atol=1e-9).all(1))
+    return {
+        **interleaved({name: partial(time_calls, way, 1) for name, way in ways.items()}, turns),
+        "wrong": float(wrong.sum()),
+    }
+
+
+def make_jax_barrier(arguments: tuple[Any, ...]) -> Callable[[], Any] | None:
+    """Return the same in JAX, with both arms of each branch computed; None if JAX is not installed."""
+    try:
+        jax = import_module("jax")
+    except ImportError:
+        return None
+    jnp = import_module("jax.numpy")
+    jax.config.update("jax_enable_x64", True)
+
+    def payoff(spot: Any, vol: Any, z1: Any, z2: Any, barrier: Any, strike: Any) -> Any:
+        one = spot * jnp.exp(vol * z1 - 0.5 * vol * vol)
+        two = one * jnp.exp(vol * z2 - 0.5 * vol * vol)
+        end = jnp.where(two > barrier, 0.05 * two, jnp.where(two > strike, two - strike, 0.0))
+        return jnp.where(one > barrier, 0.05 * one, end)
+
+    gradient = jax.value_and_grad(payoff, argnums=(0, 1))
+    compiled = jax.jit(jax.vmap(gradient, in_axes=(0, 0, 0, 0, None, None)))
+
+    def compute() -> Any:
+        value, (by_spot, by_vol) = jax.block_until_ready(compiled(*arguments))
+        return value, by_spot, by_vol
+
+    compute()
+    return compute
+
+
+def tabulate_barrier(times: dict[str, float], paths: int) -> Table:
+    """Return the table of the batch with branches."""
+    table = Table(
+        f"A barrier option with 3 branches at {paths:,} paths, value and gradient by two arguments: processor time.",
+        ["way", "time", "ratio", "wrong rows"],
+    )
+    ours = times["wg.compile"]
+    for name, value in times.items():
+        if name != "wrong":
+            wrong = f"{times['wrong']:.0f}" if name == "wg.compile" else ""
+            table.rows.append([name, milliseconds(value), f"{value / ours:.2f}", wrong])
+    return table
+
+
 def run(*, quick: bool = False) -> Report:
     """Measure all tables."""
     outside, figures = measure_outside(quick=quick)
@@ -242,8 +353,18 @@ def run(*, quick: bool = False) -> Report:
             name: measure_branching(*sizes, with_source=with_source)
             for name, with_source in (("at hand", True), ("missing", False))
         }
-    figures |= {"forms": forms, "branching": branching}
-    return Report([outside, tabulate_forms(forms), tabulate_branching(branching)], figures)
+    first = measure_first_calls(1 if quick else 5)
+    paths = 100_000 if quick else 1_000_000
+    barrier = measure_barrier(paths, 3 if quick else 9)
+    figures |= {"forms": forms, "branching": branching, "first": first, "barrier": barrier}
+    tables = [
+        outside,
+        tabulate_forms(forms),
+        tabulate_branching(branching),
+        tabulate_first_calls(first),
+        tabulate_barrier(barrier, paths),
+    ]
+    return Report(tables, figures)
 
 
 def measure_outside(*, quick: bool) -> tuple[Table, dict[str, Any]]:

@@ -909,7 +909,21 @@ static PyObject *quick_set_entries(QuickCall *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* A method is pickled by its name, as methods of Python are. */
+static PyObject *quick_reduce(QuickCall *self, PyObject *Py_UNUSED(unused))
+{
+    PyObject *name = self->slow == NULL ? NULL : PyObject_GetAttrString(self->slow, "__name__");
+    PyObject *builtins = name == NULL ? NULL : PyImport_ImportModule("builtins");
+    PyObject *getter = builtins == NULL ? NULL : PyObject_GetAttrString(builtins, "getattr");
+    PyObject *reduced = getter == NULL ? NULL : Py_BuildValue("O(OO)", getter, self->owner, name);
+    Py_XDECREF(name);
+    Py_XDECREF(builtins);
+    Py_XDECREF(getter);
+    return reduced;
+}
+
 static PyMethodDef quick_methods[] = {
+    {"__reduce__", (PyCFunction)quick_reduce, METH_NOARGS, "Return how to find this object again."},
     {"set_entries", (PyCFunction)quick_set_entries, METH_VARARGS, "Answer calls by these entries."},
     {NULL, NULL, 0, NULL},
 };

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
-import threading
+import pickle
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import MethodType, SimpleNamespace
@@ -18,6 +19,8 @@ from wiregrad.backends.replay_engines import InterpreterReplay
 from wiregrad.errors import GradientError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.recording.tape import RECORDER
+
+from ..support.threads import run_in_threads
 
 
 def has_quick_answers(fast: Any, count: int) -> bool:
@@ -376,13 +379,24 @@ def test_threads_get_their_own_answers() -> None:
             if (value, slopes) != (k * number, [k * number, number]):
                 wrong.append((number, k, value, slopes))
 
-    threads = [threading.Thread(target=call, args=(float(number),)) for number in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(call, [1.0, 2.0, 3.0, 4.0], interval=1e-6)
 
     assert not wrong
+
+
+@wg.compile
+def tripled(x: Any) -> Any:
+    return 3.0 * x
+
+
+def test_its_gradient_is_pickled_and_copied_as_a_method_is() -> None:
+    step = tripled.value_and_grad
+    for _ in range(3):
+        step(2.0)
+
+    assert pickle.loads(pickle.dumps(step))(2.0) == (6.0, 3.0)
+    assert copy.copy(step)(2.0) == copy.deepcopy(step)(2.0) == (6.0, 3.0)
+    assert copy.copy(wg.compile(lambda x: x * x).value_and_grad)(3.0) == (9.0, 6.0)
 
 
 def test_functions_that_are_gone_are_collected() -> None:

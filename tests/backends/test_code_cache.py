@@ -23,6 +23,7 @@ from wiregrad.backends.native.code_cache import CodeCache, make_entry_name
 from wiregrad.backends.native.llvm_writer import LlvmWriter, RealType, format_pointer
 from wiregrad.errors import SettingError
 
+from ..support.limits import PATIENCE, WHOLE_RUN_PATIENCE
 from ..support.random_circuits import random_circuit
 
 NAME = make_entry_name("something")
@@ -348,7 +349,9 @@ print("llvmlite" in sys.modules or "elftools" in sys.modules)
 def run_fresh_process(folder: Path | str, program: str = FRESH_PROCESS) -> list[str]:
     """Run a program in a new process with a cache folder; return the lines that it prints."""
     environment = os.environ | {"WIREGRAD_CACHE": str(folder)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -427,9 +430,8 @@ assert os.waitpid(teller, 0)[1] == 0
 
 def check_answers(seed):
     rng = random.Random(seed)
-    if seed % 2:
-        # The signal kills the process wherever it is.
-        signal.setitimer(signal.ITIMER_REAL, 0.001 + rng.random() ** 2)
+    # The signal kills the process wherever it is; nobody outlives the test.
+    signal.setitimer(signal.ITIMER_REAL, 0.001 + rng.random() ** 2 if seed % 2 else 240.0)
     if seed % 50 == 49:
         code_cache.CodeCache(folder).clear_entries()
     chosen = rng.sample(range(len(circuits)), 3)
@@ -450,7 +452,14 @@ print(codes.count(0), codes.count(killed), sum(code not in (0, killed) for code 
 def run_crowd(folder: Path, count: int, alive: int) -> None:
     """Run processes over one cache folder, many at the same time, and kill half; no answer and no file may be wrong."""
     arguments = [sys.executable, "-c", CROWD, str(folder), str(count), str(alive)]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    done = subprocess.run(
+        arguments,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+        timeout=WHOLE_RUN_PATIENCE,
+    )
     assert done.returncode == 0, done.stderr
     right, killed, wrong = map(int, done.stdout.split())
     cache = CodeCache(str(folder))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import tracemalloc
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import product
+from functools import cache, partial
+from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +19,20 @@ from numpy.lib.stride_tricks import sliding_window_view
 import wiregrad as wg
 from wiregrad.backends import interpreter
 from wiregrad.backends.native_arrays import lowering
-from wiregrad.backends.native_arrays.array_program import ArrayEngine, ArrayProgram, GradientProgram, has_arrays
+from wiregrad.backends.native_arrays.array_program import (
+    ArrayEngine,
+    ArrayProgram,
+    ExpandedProgram,
+    GradientProgram,
+    has_arrays,
+)
 from wiregrad.dtypes import WireType
-from wiregrad.errors import BranchError, NotNativeError
+from wiregrad.errors import BranchError, CircuitError, InputError, NoRuleError, NotNativeError
 from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Op, Pattern
+from wiregrad.ir.certificates import add_check_outputs
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
+from wiregrad.passes import expand_unnamed
 
 from ..support.compare import ARRAY_LAYOUTS, copy_in_layout
 from ..support.limits import PATIENCE
@@ -638,9 +649,9 @@ def test_random_programs_equal_the_interpreter(seed: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("start", range(100, 2100, 50))
+@pytest.mark.parametrize("start", range(100, 10_100, 100))
 def test_many_random_programs_equal_the_interpreter(start: int) -> None:
-    for seed in range(start, start + 50):
+    for seed in range(start, start + 100):
         check_random_program(seed)
 
 
@@ -759,12 +770,13 @@ def test_a_flipped_branch_raises_as_in_the_interpreter() -> None:
     def steer(x: Any) -> Any:
         return np.sum(x * x) if np.sum(x) > 0.0 else np.sum(x)
 
-    compiled = wg.trace(steer, np.ones(3)).compile()
+    for size, tier in ((30, "arrays"), (1, "stencils")):
+        compiled = wg.trace(steer, np.ones(size)).compile()
 
-    assert compiled.info.tier == "arrays"
-    assert compiled.value_and_grad(x=np.full(3, 2.0))[0] == 12.0
-    with pytest.raises(BranchError):
-        compiled.value_and_grad(x=-np.ones(3))
+        assert compiled.info.tier == tier
+        assert compiled.value_and_grad(x=np.full(size, 2.0))[0] == 4.0 * size
+        with pytest.raises(BranchError):
+            compiled.value_and_grad(x=-np.ones(size))
 
 
 def test_compiled_functions_replay_arrays_natively() -> None:
@@ -806,11 +818,11 @@ def test_circuits_that_would_compile_too_slowly_are_left_to_the_interpreter(
     monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     monkeypatch.setattr(f"wiregrad.backends.native_arrays.{limit}", 0)
-    compiled = wg.trace(lambda x: np.sum(np.arctan(x) * 17.25), np.ones(3)).compile()
+    compiled = wg.trace(lambda x: np.sum(np.arctan(x) * 17.25), np.ones(30)).compile()
 
     assert compiled.info.tier == "interpreter"
     assert "too slowly" in compiled.info.reason
-    assert compiled(x=np.zeros(3)) == 0.0
+    assert compiled(x=np.zeros(30)) == 0.0
 
 
 def test_ops_that_raise_still_raise() -> None:
@@ -818,3 +830,412 @@ def test_ops_that_raise_still_raise() -> None:
 
     with pytest.raises(np.linalg.LinAlgError):
         compiled(a=np.zeros((2, 2)))
+
+
+def compile_total(size: int = 50, dtype: type[np.floating] = np.float64) -> tuple[Any, list[Any]]:
+    """Return the compiled sum of tanh(x * w + b), and arguments for it."""
+    rng = np.random.default_rng(size)
+    arguments = [rng.normal(size=size).astype(dtype) for _ in range(3)]
+    return wg.trace(lambda x, w, b: np.sum(np.tanh(x * w + b)), *arguments).compile(), arguments
+
+
+def assert_same_call(found: tuple[Any, Any], wanted: tuple[Any, Any]) -> None:
+    """Compare a value and its gradient, in the form in which they are given back."""
+    assert type(found[0]) is type(wanted[0])
+    assert type(found[1]) is type(wanted[1])
+    assert_close(found[0], wanted[0])
+    if isinstance(wanted[1], dict):
+        assert list(found[1]) == list(wanted[1])
+        found, wanted = (found[0], tuple(found[1].values())), (wanted[0], tuple(wanted[1].values()))
+    if isinstance(wanted[1], np.ndarray):
+        found, wanted = (found[0], (found[1],)), (wanted[0], (wanted[1],))
+    for one, two in zip(found[1], wanted[1], strict=True):
+        assert type(one) is type(two)
+        assert_close(one, two)
+
+
+class OwnArray(np.ndarray):
+    """An array of a class that native code does not know."""
+
+
+UNUSUAL_ARGUMENTS = {
+    "usual": lambda x: x,
+    "list": lambda x: x.tolist(),
+    "float32": lambda x: x.astype(np.float32),
+    "whole numbers": lambda x: np.round(x).astype(np.int64),
+    "other byte order": lambda x: x.astype(">f8"),
+    "subclass": lambda x: x.copy().view(OwnArray),
+    "not aligned": lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float64),
+    **{layout: lambda x, layout=layout: copy_in_layout(x, layout) for layout in ARRAY_LAYOUTS},
+}
+
+
+@pytest.mark.parametrize("kind", UNUSUAL_ARGUMENTS)
+@pytest.mark.parametrize("by_name", [False, True])
+def test_calls_with_any_kind_of_array_equal_the_interpreter(kind: str, by_name: bool) -> None:
+    compiled, arguments = compile_total()
+    x, w, b = (UNUSUAL_ARGUMENTS[kind](each) for each in arguments)
+    wanted = compiled.circuit.run(x=x, w=w, b=b)
+    value, grads = compiled.value_and_grad(b=b, x=x, w=w) if by_name else compiled.value_and_grad(x, w, b)
+
+    assert_close(value, wanted.values[compiled.circuit.root()])
+    for k, node in enumerate(compiled.circuit.input_indices()):
+        assert_close(grads["xwb"[k]] if by_name else grads[k], wanted.gradient(node))
+    assert_close(compiled(x=x, w=w, b=b), value)
+
+
+def call_with_names(function: Any, x: Any, w: Any, b: Any) -> Any:
+    return function(x=x, w=w, b=b)
+
+
+@pytest.mark.parametrize("call", [call_with_names, lambda function, x, w, b: function(x, w, b)])
+def test_a_native_call_returns_what_the_python_path_returns(call: Any) -> None:
+    for size, dtype in ((50, np.float64), (40_000, np.float64), (33, np.float32)):
+        compiled, arguments = compile_total(size, dtype)
+        handler = compiled._gradient_handler
+
+        assert type(compiled.value_and_grad) is type(len)
+        assert_same_call(call(compiled.value_and_grad, *arguments), call(handler.value_and_grad, *arguments))
+        assert type(compiled(*arguments)) is float
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        (np.zeros(50),),
+        (np.zeros(50), np.zeros(50), np.zeros(50), np.zeros(50)),
+        (np.zeros(50), np.zeros(50), np.zeros(49)),
+        (np.zeros(50), np.zeros(50), np.zeros((50, 1))),
+        (np.zeros(50), np.zeros(50), "b"),
+        (np.zeros(50), np.zeros(50), None),
+        (np.zeros(50), np.zeros(50), np.zeros(50, complex)),
+    ],
+)
+def test_wrong_arguments_raise_what_the_circuit_raises(arguments: Any) -> None:
+    compiled, _ = compile_total()
+    with pytest.raises(InputError) as wanted:
+        compiled.circuit(*arguments)
+    with pytest.raises(InputError) as found:
+        compiled.value_and_grad(*arguments)
+
+    assert str(found.value) == str(wanted.value)
+
+
+def test_unknown_and_missing_names_are_named() -> None:
+    compiled, (x, w, b) = compile_total()
+
+    with pytest.raises(InputError, match="no input called"):
+        compiled.value_and_grad(x=x, w=w, c=b)
+    with pytest.raises(InputError, match="no value for b"):
+        compiled.value_and_grad(x=x, w=w)
+    assert_same_call(compiled.value_and_grad(x=x, w=w, b=b), compiled.value_and_grad({"x": x, "w": w, "b": b}))
+
+
+def test_numbers_beside_arrays_go_to_native_code_by_name() -> None:
+    x = np.arange(40.0)
+    compiled = wg.trace(lambda x, s: np.sum(np.sin(x * s)), x, 0.5).compile()
+    for s in (0.5, np.float64(0.25), 2):
+        run = compiled.circuit.run(x=x, s=s)
+        value, grads = compiled.value_and_grad(x=x, s=s)
+
+        assert type(grads["s"]) is float
+        assert_close(value, run.values[compiled.circuit.root()])
+        assert_close(grads["s"], run.gradient(1))
+        assert_close(compiled.value_and_grad(x, s)[1][1], run.gradient(1))
+
+
+def test_several_outputs_come_back_by_label() -> None:
+    x = np.arange(40.0)
+    compiled = wg.trace(lambda x: {"total": np.sum(x), "twice": x * 2.0, "first": x[:3]}, x).compile()
+    found = compiled(x=x)
+
+    assert list(found) == list(compiled.circuit.outputs)
+    assert type(found[compiled.circuit.outputs[0]]) is float
+    for label, wanted in compiled.circuit(x=x).items():
+        assert_close(found[label], wanted)
+
+
+@pytest.mark.parametrize("hold", [hold_view, hold_buffer, np.ravel, weakref.ref, lambda result: [result]])
+def test_a_native_call_does_not_recycle_memory_that_is_in_use(hold: Any) -> None:
+    x = np.arange(40_000.0)
+    double = wg.trace(lambda x: x * 2.0, x).compile().value
+    held = [hold(double(x + k)) for k in range(7)]
+    for _ in range(9):
+        double(x - 1000.0)
+
+    for k, thing in enumerate(held):
+        if isinstance(thing, weakref.ref):
+            assert thing() is None or thing()[1] == 2.0 * (k + 1)
+        else:
+            first = np.ravel(np.asarray(thing))[:4]
+            assert first[0] == 2.0 * (k + (1 if hold is hold_view else 0))
+
+
+@pytest.mark.parametrize("change", ["flags", "shape", "dtype"])
+def test_a_result_that_the_caller_changed_is_not_used_again_as_it_is(change: str) -> None:
+    x = np.arange(40_000.0)
+    double = wg.trace(lambda x: x * 2.0, x).compile().value
+    addresses = {double(x).ctypes.data for _ in range(20)}
+
+    assert len(addresses) <= 2
+    for _ in range(4):
+        result = double(x)
+        if change == "flags":
+            result.setflags(write=False)
+        elif change == "shape":
+            result.shape = (200, 200)
+        else:
+            result.dtype = np.int64
+        del result
+        result = double(x)
+        assert (result.shape, result.dtype, result.flags.writeable) == (x.shape, x.dtype, True)
+        assert result[-1] == 2.0 * x[-1]
+
+
+def test_native_calls_release_what_they_made() -> None:
+    for size in (20, 40_000):
+        compiled, arguments = compile_total(size)
+        call = compiled.value_and_grad
+        call_with_names(call, *arguments)
+        before = [sys.getrefcount(x) for x in arguments]
+        for _ in range(200):
+            value, grads = call_with_names(call, *arguments)
+
+        assert [sys.getrefcount(x) for x in arguments] == before
+        assert sys.getrefcount(value) <= 2
+        assert sys.getrefcount(grads) <= 2
+        assert compiled.info.calls >= 200
+
+
+def test_threads_may_use_one_native_call() -> None:
+    compiled, (x, w, b) = compile_total(20_000)
+    call = compiled.value_and_grad
+    wanted = [call(x=x * k, w=w, b=b)[1]["w"].copy() for k in range(4)]
+    failures: list[int] = []
+
+    def call_often(k: int) -> None:
+        argument = x * k
+        for _ in range(30):
+            if not np.array_equal(call(x=argument, w=w, b=b)[1]["w"], wanted[k]):
+                failures.append(k)
+
+    threads = [threading.Thread(target=call_often, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert not failures
+
+
+def test_a_replay_builtin_says_which_check_fails() -> None:
+    def steer(x: Any) -> Any:
+        y = x * x if np.sum(x) > 0.0 else x
+        return np.sum(y) if y[0] < 5.0 else np.sum(y) * 2.0
+
+    traced = wg.trace(steer, np.ones(30))
+    checked = add_check_outputs(traced)
+    program = GradientProgram(traced, [certificate.node for certificate in checked.certificates])
+    replay = program.make_builtin(checked.expected_values())
+    value, grad = replay(np.full(30, 2.0))
+
+    assert value == 120.0
+    np.testing.assert_array_equal(grad, np.full(30, 4.0))
+    assert replay(np.full(30, -1.0)) == 0
+    assert replay(np.full(30, 3.0)) == 1
+    assert replay(np.ones(29)) is None
+    assert replay(np.ones(30), 1.0) is None
+
+
+@pytest.mark.full
+def test_calls_do_not_grow() -> None:
+    for size in (10, 50_000):
+        compiled, arguments = compile_total(size)
+        call = compiled.value_and_grad
+        rounds = 100_000 if size < 100 else 2_000
+        for _ in range(100):
+            call_with_names(call, *arguments)
+        before = read_resident_bytes()
+        for _ in range(rounds):
+            call_with_names(call, *arguments)
+
+        assert read_resident_bytes() - before < 2_000_000
+
+
+def read_resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def pick_elements(s: Any, p: Any) -> Any:
+    """Return the time derivative of the Lorenz system, as a program that picks elements writes it."""
+    x, y, z = s[0], s[1], s[2]
+    return np.stack([p[0] * (y - x), x * (p[1] - z) - y, x * y - p[2] * z])
+
+
+def follow_lorenz(s: Any, p: Any, *, rounds: int) -> Any:
+    for _ in range(rounds):
+        first = pick_elements(s, p)
+        s = s + 0.01 * pick_elements(s + 0.005 * first, p)
+    return np.sum(s * s)
+
+
+def follow_wave(s: Any, p: Any, *, rounds: int) -> Any:
+    for _ in range(rounds):
+        s = s + 0.05 * (np.roll(s, 1) + np.sin(s) * p - s)
+    return np.sum(s * s)
+
+
+def assert_same_as_eager(function: Any, arguments: list[Any], tier: str) -> Any:
+    """Compile value and gradient of a function and compare them with those of the interpreter; return the facts."""
+    value, grads = wg.value_and_grad(function, tuple(range(len(arguments))))(*arguments)
+    program = GradientProgram(wg.trace(function, *arguments))
+    found, slopes, _ = program.run(arguments)
+
+    assert program.program.facts.tier == tier
+    assert_close(found, np.float64(value))
+    for slope, grad in zip(slopes, grads, strict=True):
+        assert_close(slope, grad, 1e-10)
+    return program.program.facts
+
+
+def test_programs_on_a_few_numbers_are_expanded() -> None:
+    arguments = [np.array([1.0, 2.0, 3.0]), np.array([10.0, 28.0, 8.0 / 3.0])]
+    assert_same_as_eager(partial(follow_lorenz, rounds=60), arguments, "stencils")
+    compiled = wg.trace(partial(follow_lorenz, rounds=3), *arguments).compile()
+
+    assert compiled.info.tier == "stencils"
+    assert_same_call(compiled.value_and_grad(*arguments), compiled._gradient_handler.value_and_grad(*arguments))
+    assert compiled.info.calls == 2
+
+
+@pytest.mark.parametrize("op", SAMPLED_OPS, ids=lambda op: op.name)
+def test_expanded_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> None:
+    for arrays, settings in list_samples(op):
+        circuit = build_from_op(op, arrays, settings)
+        try:
+            scalars = expand_unnamed(circuit)
+        except (CircuitError, NoRuleError):
+            continue
+        (found,) = ExpandedProgram(circuit, scalars, fenced=True).run(arrays)
+        (wanted,) = interpreter.evaluate_outputs(circuit, list(arrays), check=False).values()
+        assert_close(found, wanted)
+        summed = build_from_op(op, arrays, settings, summed=True)
+        if summed.type_of(summed.root()).dtype.kind != "f":
+            continue
+        wanted_inputs = range(len(summed.inputs))
+        value, *grads = ExpandedProgram(summed, expand_unnamed(summed), wanted=wanted_inputs, fenced=True).run(arrays)
+        run = interpreter.run_circuit(summed, list(arrays), check=False)
+        assert_close(value, run.values[summed.root()])
+        for node, grad in zip(summed.input_indices(), grads, strict=True):
+            assert_close(grad, run.gradient(node))
+
+
+def test_rounds_of_a_long_loop_share_their_kernels() -> None:
+    rng = np.random.default_rng(0)
+    arguments = [rng.normal(size=40), rng.normal(size=40)]
+    few, many = (
+        assert_same_as_eager(partial(follow_wave, rounds=rounds), arguments, "arrays") for rounds in (100, 300)
+    )
+
+    assert many.kernels <= few.kernels + 2
+    assert many.instructions > 2 * few.instructions
+
+
+def test_loops_that_pick_elements_compile_however_long_they_are() -> None:
+    arguments = [np.arange(1.0, 4.0), np.array([10.0, 28.0, 8.0 / 3.0])]
+    circuit = wg.trace(partial(follow_lorenz, rounds=400), *arguments)
+    value, _, _ = GradientProgram(circuit).run(arguments)
+
+    assert np.isfinite(value)
+
+
+def mix_rolled(x: Any) -> Any:
+    """Return a number that depends on shifted copies of an array in many ways."""
+    one, two = np.roll(x, 1, axis=0), np.roll(x, -2, axis=-1)
+    both = np.roll(x, (3, 1), axis=(0, -1))
+    turned = np.roll(one * two, 1, axis=-1)
+    rows = np.sum(one * both, axis=-1)
+    return np.sum(np.tanh(one + two) * both) + np.sum(turned[..., ::2] * 0.5) + np.max(rows) + np.sum(one[1:] @ two.T)
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (1, 6), (6, 1), (3, 3), (20, 33)], ids=str)
+def test_shifted_arrays_are_read_box_by_box(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(size=shape)
+    circuit = wg.trace(mix_rolled, x)
+
+    assert_same_values(circuit, [x])
+    assert_same_gradient(circuit, [x])
+    value, *_ = GradientProgram(circuit, fenced=True).run([x])
+    assert_close(value, interpreter.run_circuit(circuit, [x]).values[circuit.root()])
+
+
+def test_an_array_that_is_cut_in_too_many_places_is_stored() -> None:
+    x = np.random.default_rng(0).normal(size=(30, 30))
+
+    def mix(x: Any) -> Any:
+        shifts = [np.roll(x, (k, 2 * k), axis=(0, 1)) for k in range(-6, 7)]
+        return sum((np.sum(np.sin(a) * b) for a, b in pairwise(shifts)), np.sum(shifts[0]))
+
+    assert_same_gradient(wg.trace(mix, x), [x])
+
+
+def join_slices(x: Any) -> Any:
+    """Return a number whose gradient is put together from slices, some of which overlap."""
+    left, right = x[:, :3], x[:, 3:]
+    return np.sum(left * left[:, ::-1]) + np.sum(np.exp(right)) + np.sum(x[1] * x[0]) + np.sum(x[::2, 1:4] ** 2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gradients_of_slices_are_put_together(dtype: type[np.floating]) -> None:
+    x = np.random.default_rng(0).normal(size=(5, 7)).astype(dtype)
+    circuit = wg.trace(join_slices, x)
+
+    assert_same_gradient(circuit, [x])
+    _, grads, _ = GradientProgram(circuit, fenced=True).run([x])
+    assert_close(grads[0], interpreter.run_circuit(circuit, [x]).gradient(0))
+
+
+def test_infinities_beside_slices_do_not_leak() -> None:
+    x = np.array([1.0, np.inf, -np.inf, np.nan, 2.0, -0.0] * 3)
+    circuit = wg.trace(lambda x: np.sum(np.exp(x[:2]) * 3.0) + np.sum(x[4:6] * x[5:7]) + np.sum(np.roll(x, 2)[:1]), x)
+
+    assert_same_gradient(circuit, [x])
+
+
+def chain_layers(x: Any, w: Any) -> Any:
+    for _ in range(4):
+        x = np.tanh(x @ w)
+    return np.sum(x * x)
+
+
+MEMORY_MODELS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "elementwise": (lambda x, w: np.sum(np.tanh(x * w)), ((300, 300), (300, 300))),
+    "chain": (chain_layers, ((400, 100), (100, 100))),
+    "softmax": (lambda x: np.sum(np.exp(x) / np.sum(np.exp(x), axis=1, keepdims=True) * x), ((500, 80),)),
+    "distances": (lambda x, y: np.sum(np.sqrt(np.sum((x[:, None] - y) ** 2, -1) + 1.0)), ((90, 3), (110, 3))),
+    "slices": (lambda x: np.sum(x[1:] * x[:-1]) + np.sum(x[::2]), ((40_000,),)),
+    "wave": (partial(follow_wave, rounds=12), ((9_000,), (9_000,))),
+    "joined": (lambda x, y: np.sum(np.concatenate([x, y]) ** 3), ((20_000,), (30_000,))),
+    "branches": (lambda x: np.sum(np.where(x > 0.0, np.exp(-x), x * x)), ((50_000,),)),
+    "transposed": (lambda x: np.sum((x.T @ x) * np.cos(x.T @ x)), ((200, 150),)),
+    "cumulated": (lambda x: np.sum(np.cumsum(x, axis=1) ** 2), ((200, 200),)),
+}
+
+
+@pytest.mark.parametrize("name", MEMORY_MODELS)
+def test_a_call_needs_the_memory_that_was_predicted(name: str) -> None:
+    function, shapes = MEMORY_MODELS[name]
+    rng = np.random.default_rng(0)
+    arguments = [rng.normal(size=shape) for shape in shapes]
+    program = GradientProgram(wg.trace(function, *arguments))
+    constants = sum(data.nbytes for data in program.program._constants)
+    tracemalloc.start()
+    try:
+        results = program.run(arguments)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert np.isfinite(results[0])
+    assert abs(peak + constants - program.program.facts.peak_bytes) <= 0.1 * program.program.facts.peak_bytes

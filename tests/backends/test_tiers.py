@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -170,6 +171,8 @@ print(code)
 
 def test_a_process_that_is_forked_while_a_thread_compiles_can_compile_too() -> None:
     command = [sys.executable, "-W", "ignore", "-c", FORKING]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    # With code from a cache, the first process would not load LLVM before it forks.
+    environment = os.environ | {settings.CACHE_VARIABLE: settings.CACHE_OFF}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
 
     assert (done.stdout, done.stderr) == ("0\n", "")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import platform
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wiregrad.api import Circuit
 from wiregrad.backends.native import jit, vector_math
+from wiregrad.backends.native.code_cache import CodeCache
 from wiregrad.cli import main
 from wiregrad.cli.environment import MachineFinding, MachineHealth, examine_machine
 from wiregrad.errors import NotNativeError
@@ -120,3 +122,30 @@ def test_native_code_that_is_wrong_is_not_said_to_work(monkeypatch: pytest.Monke
     assert "differs from the interpreter" in found(health, "native code").found
     assert found(health, "native code").remedy == "set WIREGRAD_NATIVE=0, and please report it"
     assert not health.native
+
+
+def test_doctor_tells_where_compiled_code_is_kept_and_clears_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WIREGRAD_CACHE", str(tmp_path))
+    CodeCache(str(tmp_path)).store_entry("0" * 64, b"code")
+    before = found(examine_machine(), "cache")
+    code = main(["doctor", "--clear-cache"])
+    out = capsys.readouterr().out
+
+    assert before == MachineFinding("cache", f"{tmp_path} (1 file, 0.0 MB)")
+    assert code == 0
+    assert f"{tmp_path} (0 files, 0.0 MB)" in out
+
+
+def test_a_cache_that_is_off_or_not_safe_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WIREGRAD_CACHE", "0")
+    off = found(examine_machine(), "cache")
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("WIREGRAD_CACHE", str(tmp_path))
+    unsafe = found(examine_machine(), "cache")
+
+    assert (off.ok, off.found) == (True, "off, by WIREGRAD_CACHE or because there is no home folder")
+    assert not unsafe.ok
+    assert unsafe.found.endswith(f"not used: others may write to {tmp_path}")
+    assert unsafe.remedy.startswith("code is compiled anew in every process")

@@ -19,6 +19,7 @@ import wiregrad as wg
 from wiregrad.backends.run_listings import SANITIZER_FLAGS
 from wiregrad.errors import NoRuleError, OperandError
 
+from ..support.limits import PATIENCE
 from ..support.sampling import choose_count
 
 EXAMPLES = 4
@@ -102,11 +103,18 @@ def run_c(text: str, points: NDArray[np.float64], folder: Path) -> NDArray[np.fl
     """Compile a listing with warnings as errors and with sanitizers; return a row per point: status, value, grads."""
     source = folder / "branches.c"
     source.write_text(text + DRIVER)
-    subprocess.run(["gcc", *SANITIZER_FLAGS, str(source), "-o", str(folder / "branches"), "-lm"], check=True)
+    subprocess.run(
+        ["gcc", *SANITIZER_FLAGS, str(source), "-o", str(folder / "branches"), "-lm"], check=True, timeout=PATIENCE
+    )
     # Several sanitized programs at once would wait for one another when they look for leaks.
     environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}
     done = subprocess.run(
-        [str(folder / "branches")], input=points.tobytes(), capture_output=True, check=True, env=environment
+        [str(folder / "branches")],
+        input=points.tobytes(),
+        capture_output=True,
+        check=True,
+        env=environment,
+        timeout=PATIENCE,
     )
     assert done.stderr == b""
     return np.frombuffer(done.stdout).reshape(-1, 5)
@@ -146,7 +154,9 @@ console.log(JSON.stringify(rows));
     (folder / "branches.mjs").write_text(text)
     (folder / "main.mjs").write_text(program)
     told = json.dumps(points.tolist())
-    done = subprocess.run(["node", str(folder / "main.mjs")], input=told, capture_output=True, check=True, text=True)
+    done = subprocess.run(
+        ["node", str(folder / "main.mjs")], input=told, capture_output=True, check=True, text=True, timeout=PATIENCE
+    )
     return np.array(json.loads(done.stdout), float)
 
 
@@ -174,7 +184,8 @@ def check_rows(
     np.testing.assert_allclose(rows[is_recorded, 1:], np.array(wanted).reshape(-1, 4), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("seed", range(choose_count(4, 40)))
+# The function of seed 10 has one way only, and so no checks.
+@pytest.mark.parametrize("seed", (0, 3, 7, 10) if choose_count(0, 1) == 0 else range(40))
 def test_c_equals_the_function_where_it_was_recorded_and_says_where_not(seed: int, tmp_path: Path) -> None:
     program, compiled, recorded = record_program(seed)
     points = draw_points(seed, choose_count(300, 100_000))

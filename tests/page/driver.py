@@ -6,10 +6,11 @@ Kept true: every request, dialog and error of a page is written down, and a requ
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Route, sync_playwright
@@ -27,6 +28,20 @@ SAMPLED_PRESETS = [
 """The presets, of which an ordinary run tries three."""
 PATIENCE = 300_000
 """Milliseconds that an answer may take on a busy machine."""
+
+
+def mark_full(case: object) -> Any:
+    """Return a case, or a tuple of arguments, as a parameter that only `make test-all` tries.
+
+    The tests of the page are a package, which cannot import tests/support.
+    """
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.full)
+
+
+def sample_one(cases: Iterable[object]) -> list[object]:
+    """Return the cases of a test as parameters, of which an ordinary run tries the first."""
+    first, *others = cases
+    return [first, *map(mark_full, others)]
 
 
 @contextmanager

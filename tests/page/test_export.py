@@ -13,6 +13,7 @@ from wiregrad.explorer.html_page import render_page, to_html
 from wiregrad.explorer.page_data import build_page_data
 
 from .conftest import Opener
+from .driver import sample_one
 
 HIT = "window.hit=1;alert(1)"
 CORES = [
@@ -125,7 +126,7 @@ def hostile_data() -> dict[str, object]:
     return data | {"note": HOSTILE[2], "leaves": {HOSTILE[0]: 0.5}, "live": True}
 
 
-@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("grouped", sample_one([True, False]))
 def test_names_that_are_scripts_stay_text(opened: Opener, tmp_path: Path, grouped: bool) -> None:
     data = hostile_data()
     for k, node in enumerate(data["circuit"]["nodes"]):  # type: ignore[index]

@@ -13,7 +13,7 @@ from wiregrad.cli.explore import PRESETS
 from wiregrad.dtypes import NO_GRADIENT, format_brief_number
 
 from .conftest import Opener
-from .driver import MIDDLE, NONE, SAMPLED_PRESETS, Explorer
+from .driver import MIDDLE, NONE, SAMPLED_PRESETS, Explorer, sample_one
 
 COLUMNS = ("step", "name", "op", "inputs", "value", "local", "upstream", "gradient")
 
@@ -237,7 +237,7 @@ WATCH = """svg => {
 }"""
 
 
-@pytest.mark.parametrize("key", ["expression", "neuron", "softmax"])
+@pytest.mark.parametrize("key", sample_one(["neuron", "expression", "softmax"]))
 def test_nothing_moves_in_the_picture_while_a_number_changes(opened: Opener, key: str) -> None:
     page = opened(f"#v=1&p={key}")
     page.button("Run backward").click()
@@ -251,7 +251,7 @@ def test_nothing_moves_in_the_picture_while_a_number_changes(opened: Opener, key
         assert page.zoom == zoom
 
 
-@pytest.mark.parametrize("key", ["fan-out", "neuron", "router"])
+@pytest.mark.parametrize("key", sample_one(["fan-out", "neuron", "router"]))
 def test_a_step_by_wire_never_repeats_what_was_shown_or_said(opened: Opener, key: str) -> None:
     page = opened(f"#v=1&p={key}")
     page.page.get_by_label("Step by").select_option("wire")
@@ -313,7 +313,7 @@ def test_a_step_moves_where_motion_is_wanted_and_stands_still_going_back(opened:
     assert page.picture.locator(".pulse").count() == 0
 
 
-@pytest.mark.parametrize("size", ["wire", "node", "rank"])
+@pytest.mark.parametrize("size", sample_one(["wire", "node", "rank"]))
 def test_the_sentence_tells_the_numbers_and_nodes_that_the_picture_marks(opened: Opener, size: str) -> None:
     page = opened("#v=1&p=neuron")
     page.page.get_by_label("Step by").select_option(size)

@@ -18,7 +18,7 @@ import wiregrad as wg
 from wiregrad.explorer.html_page import dump_json, read_static_file
 from wiregrad.explorer.widget import ExplorerWidget, widget
 
-from .driver import PATIENCE, WIDE, Explorer, Watched
+from .driver import PATIENCE, WIDE, Explorer, Watched, mark_full
 
 POINT = np.array([0.5, -1.0, 2.0])
 TRAITS = ["data", "step", "selection", "theme", "bundle"]
@@ -294,12 +294,12 @@ def test_the_page_follows_what_python_sets(opened: Opener) -> None:
 @pytest.mark.parametrize(
     ("attributes", "theme"),
     [
-        ({}, "light"),
-        ({"jpThemeLight": "true"}, "light"),
         ({"jpThemeLight": "false"}, "dark"),
-        ({"vscodeThemeKind": "vscode-light"}, "light"),
-        ({"vscodeThemeKind": "vscode-dark"}, "dark"),
         ({"vscodeThemeKind": "vscode-high-contrast-light"}, "light"),
+        mark_full(({}, "light")),
+        mark_full(({"jpThemeLight": "true"}, "light")),
+        mark_full(({"vscodeThemeKind": "vscode-light"}, "light")),
+        mark_full(({"vscodeThemeKind": "vscode-dark"}, "dark")),
     ],
 )
 def test_the_theme_is_that_of_the_notebook(opened: Opener, attributes: dict[str, str], theme: str) -> None:

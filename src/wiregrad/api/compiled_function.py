@@ -1261,8 +1261,8 @@ class RowAnswers:
     """The answers of a batch, filled in row by row and group by group."""
 
     def __init__(self, count: int, inputs: int, *, gradient: bool) -> None:
-        self.values = np.empty(count)
-        self.grads = np.empty((count, inputs)) if gradient else None
+        self.values: NDArray[Any] = np.empty(count)
+        self.grads: NDArray[Any] | None = np.empty((count, inputs)) if gradient else None
         self.left = np.arange(count)
         """The rows that have no answer yet."""
 
@@ -1273,6 +1273,12 @@ class RowAnswers:
         where = slice(int(self.left[0]), int(self.left[-1]) + 1) if is_range else self.left
         batch = replay.run_rows(points[where], gradient=self.grads is not None, threads=threads)
         if batch is None:
+            return
+        if batch.grads is not None and len(self.left) == len(self.values) and batch.holds.all():
+            # Every row at once: the results are taken as they are.
+            self.values = np.ascontiguousarray(batch.values)
+            self.grads = batch.grads
+            self.left = self.left[:0]
             return
         holds = slice(None) if batch.holds.all() else batch.holds
         rows = where if isinstance(holds, slice) else self.left[holds]
@@ -1305,9 +1311,13 @@ def answer_batch(
         row = int(answers.left[0])
         args = table.row_arguments(row)
         answers.fill_row(row, *ask(args))
-        answers.left = answers.left[1:]
         replay = source.find_native_replay(args) if rounds < MAX_ROUNDS else None
-        if replay is not None and len(answers.left):
-            answers.fill_rows(replay, table.numbers, threads)
-            rounds += 1
+        if replay is None or len(answers.left) == 1:
+            answers.left = answers.left[1:]
+            continue
+        # The row that was asked for is among them, so that all rows can be filled at once.
+        answers.fill_rows(replay, table.numbers, threads)
+        if len(answers.left) and answers.left[0] == row:
+            answers.left = answers.left[1:]
+        rounds += 1
     return answers

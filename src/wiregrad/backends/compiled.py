@@ -315,6 +315,8 @@ class CompiledCircuitInfo:
     """The ops of an array program that the interpreter computes, with the number of their calls."""
     interpreted_share: float = 0.0
     """The share of these calls among all instructions."""
+    peak_bytes: int = 0
+    """The memory that a call of an array program needs besides its arguments, as it is planned."""
 
     def lines(self) -> Iterator[str]:
         """Return the report, line by line."""
@@ -327,7 +329,8 @@ class CompiledCircuitInfo:
             stencils = f", {_format_seconds(self.stencil_seconds)} of it for stencils" if self.stencil_seconds else ""
             yield f"  compiled in {_format_seconds(self.compile_seconds)}{stencils}"
         if self.instructions:
-            yield f"  {count_with_noun(self.instructions, 'instruction')}"
+            peak = f"; a call needs {self.peak_bytes:,} bytes" if self.peak_bytes else ""
+            yield f"  {count_with_noun(self.instructions, 'instruction')}{peak}"
         if self.interpreted:
             yield f"  the interpreter computes {self.interpreted_share:.0%} of them: {', '.join(self.interpreted)}"
 
@@ -489,7 +492,8 @@ class Compiled:
         """
         programs = self._builder.list_programs()
         array_programs = self._builder.list_array_programs()
-        tier = array_program.ARRAY_TIER if array_programs else programs[0].tier if programs else INTERPRETER_TIER
+        tiers_used = [*(program.tier for program in array_programs), *(program.tier for program in programs)]
+        tier = tiers_used[0] if tiers_used else INTERPRETER_TIER
         inputs, nodes, _ = self.circuit.count()
         return CompiledCircuitInfo(
             nodes=nodes,
@@ -504,13 +508,15 @@ class Compiled:
             + sum(program.workspace_bytes for program in array_programs),
             compile_seconds=sum(program.seconds for program in programs)
             + sum(program.seconds for program in array_programs),
-            stencil_seconds=sum(program.stencil_seconds for program in programs),
+            stencil_seconds=sum(program.stencil_seconds for program in programs)
+            + sum(program.stencil_seconds for program in array_programs),
             calls=sum(engine.calls for engine in self._builder.engines),
             instructions=sum(program.instructions for program in array_programs),
             interpreted=tuple(
                 dict.fromkeys(f"{name} ({count})" for program in array_programs for name, count in program.interpreted)
             ),
             interpreted_share=max((program.interpreted_share for program in array_programs), default=0.0),
+            peak_bytes=max((program.peak_bytes for program in array_programs), default=0),
         )
 
     def __repr__(self) -> str:
@@ -560,9 +566,11 @@ class Compiled:
     def _make_function(self, kind: str, answers: CallHandler) -> Callable[..., Any]:
         """Return the function that users call: a builtin if there is native code."""
         complete: Callable[..., Any] = getattr(answers, kind)
-        if not isinstance(answers.engine, builtin_calls.NativeEngine) or not answers.real:
-            return complete
         try:
+            if isinstance(answers.engine, array_program.ArrayEngine):
+                return answers.engine.make_builtin(kind, complete)
+            if not isinstance(answers.engine, builtin_calls.NativeEngine) or not answers.real:
+                return complete
             return builtin_calls.make_call_builtin(kind, answers.engine, complete)
         except NotNativeError:
             # Native code does not know the object layout of this Python, so only the call itself is slower.

@@ -679,7 +679,8 @@ def write_branches_in_c(tree: BranchTree, name: str) -> str:
 
 def _write_c_selector(tree: BranchTree, body: CFunctions) -> str:
     """Return the function that finds the recording that is valid at a point."""
-    lines = ["int recording = 1;"]
+    has_checks = any(recording.guard is not None for recording in tree.recordings)
+    lines = ["int recording = 1;", *([] if has_checks else ["(void)x;"])]
     for recording in tree.recordings:
         k = recording.number
         if recording.guard is None:

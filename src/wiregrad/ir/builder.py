@@ -588,6 +588,9 @@ class CircuitRecording:
 
     def move_to_node(self, circuit: CircuitGraph, node: int) -> None:
         """Set the place and the group of the nodes that are added next to those of a circuit's node."""
+        columns = circuit.columns
+        if columns.places.index is None and columns.groups.index is None and not (self.place or self.group):
+            return
         self.move_to(circuit.columns.places.label_of(node), circuit.columns.groups.label_of(node) or "")
 
     def copy_node(self, circuit: CircuitGraph, row: Row, sources: Sequence[int]) -> int:

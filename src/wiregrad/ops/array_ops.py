@@ -240,7 +240,7 @@ class Linear(ArrayOp):
                 return sent
             return only(_as_mask(send_back(g.mask))[()], sent)
         # What was absent counted as 0.0 or -0.0, and so does a sum of that.
-        return MaskedFlow(LazyMask(lambda: _as_mask(send_back(g.mask))), sent, zeroed=True)
+        return MaskedFlow(LazyMask(lambda: _as_mask(send_back(g.mask)), g), sent, zeroed=True)
 
     def push(self, tangents: Sequence[Any], xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the sum of the op applied to each tangent in its input's place."""

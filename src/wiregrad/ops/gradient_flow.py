@@ -19,20 +19,41 @@ from wiregrad.ops.large_arrays import count_nonzero, is_finite, zero_outside
 
 
 class LazyMask:
-    """A mask that is computed when it is first needed, which is often never."""
+    """A mask that is computed when it is first needed, which is often never.
 
-    __slots__ = ("_make", "_mask")
+    `flows` are those whose masks it is made of. They are computed first, without recursion: the sum of a long loop has
+    a mask that is made of thousands of others.
+    """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    __slots__ = ("_flows", "_make", "_mask")
+
+    def __init__(self, make: Callable[[], Any], *flows: MaskedFlow) -> None:
         self._make: Callable[[], Any] | None = make
         self._mask: Any = None
+        self._flows = flows
 
     def evaluate(self) -> Any:
         """Return the mask, an array."""
+        stack = [self]
+        while stack:
+            waiting = stack[-1]._find_waiting()
+            if waiting:
+                stack += waiting
+            else:
+                stack.pop()._compute()
+        return self._mask
+
+    def _find_waiting(self) -> list[LazyMask]:
+        if self._make is None:
+            return []
+        masks = [flow.lazy_mask for flow in self._flows]
+        return [mask for mask in masks if mask is not None and mask._make is not None]
+
+    def _compute(self) -> None:
         if self._make is not None:
             self._mask = self._make()
             self._make = None
-        return self._mask
+            self._flows = ()
 
 
 class MaskedFlow:
@@ -54,6 +75,11 @@ class MaskedFlow:
         if type(self._mask) is LazyMask:
             self._mask = self._mask.evaluate()
         return self._mask
+
+    @property
+    def lazy_mask(self) -> LazyMask | None:
+        """The mask if it is computed when it is needed, else None."""
+        return self._mask if type(self._mask) is LazyMask else None
 
     @property
     def is_array(self) -> bool:
@@ -156,9 +182,16 @@ def add_flows(one: Any, two: Any) -> Any:
     if not both:
         return total
     if one.is_array and two.is_array:
-        # A mask may lack axes that the value has; one that is computed later has them all.
-        mask = LazyMask(lambda: match_shape(TABLE["logical_or"](one.mask, two.mask), total))
-        return MaskedFlow(mask, total, zeroed=True)
+
+        def join_masks() -> Any:
+            # A mask may lack axes that the value has; one that is computed later has them all.
+            return match_shape(TABLE["logical_or"](one.mask, two.mask), total)
+
+        if is_wire(total):
+            # A mask that is true everywhere needs no choice in the circuit that is being built.
+            mask = join_masks()
+            return total if mask.all() else MaskedFlow(mask, total, zeroed=True)
+        return MaskedFlow(LazyMask(join_masks, one, two), total, zeroed=True)
     return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total)
 
 
@@ -214,7 +247,10 @@ class GradientBuffer:
 
     def settle(self) -> Any:
         """Return the sum as a flow; nothing may be added after that."""
-        return self.value if self._marks is None else MaskedFlow(LazyMask(self._make_mask), self.value, zeroed=True)
+        if self._marks is None:
+            return self.value
+        parts = [part for _, part in self._marks if part is not None]
+        return MaskedFlow(LazyMask(self._make_mask, *parts), self.value, zeroed=True)
 
     def _make_mask(self) -> Any:
         mask = np.zeros(self.value.shape, np.bool_)

@@ -750,7 +750,7 @@ class _ConcatenateOp(Linear):
 
 def _mask_part(flow: MaskedFlow, index: Any) -> MaskedFlow:
     """Return a part of a masked flow on arrays."""
-    return MaskedFlow(LazyMask(lambda: flow.mask[index]), flow.value[index], zeroed=flow.zeroed)
+    return MaskedFlow(LazyMask(lambda: flow.mask[index], flow), flow.value[index], zeroed=flow.zeroed)
 
 
 concatenate: Linear = register(

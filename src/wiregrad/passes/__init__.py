@@ -3,7 +3,7 @@
 Read `differentiation` first: the reverse and the forward sweep, and the circuits that compute gradients. `rewriting`
 has the walk that most passes share, and the passes that use it: `simplify` and its parts make circuits smaller without
 changing a value, `insert_splitters` writes fan-out, `with_convention` changes the slopes that nodes take on their
-kinks, and `expand` replaces arrays by their elements.
+kinks, and `expand` replaces arrays by their elements (`expand_unnamed` faster, for native code).
 
 Other rooms may call everything in `__all__`, and `Rewriter` to write a pass of their own. The input of a pass is not
 changed.
@@ -20,6 +20,7 @@ from wiregrad.passes.rewriting import (
     apply_identities,
     drop_gradient_stops,
     expand,
+    expand_unnamed,
     fold_constants,
     insert_splitters,
     merge_duplicates,
@@ -34,6 +35,7 @@ __all__ = [
     "backward_circuit",
     "drop_gradient_stops",
     "expand",
+    "expand_unnamed",
     "fold_constants",
     "gradient_circuit",
     "insert_splitters",

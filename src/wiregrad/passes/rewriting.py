@@ -12,6 +12,7 @@ their last bits may change where merging or an identity changes the order of a s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -37,10 +38,11 @@ from wiregrad.ir import (
     Row,
     certificates,
 )
-from wiregrad.ir.types_and_kinks import Convention, find_convention, has_kinks, switch_convention
+from wiregrad.ir.op import CONSTANT_CODE
+from wiregrad.ir.types_and_kinks import DERIVE_MODE, Convention, find_convention, has_kinks, switch_convention
 from wiregrad.ir.verifier import MAX_NODES
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import ArrayOp
+from wiregrad.ops.array_ops import ArrayOp, Linear
 
 RewriteRule = Callable[[Row, list[int]], int | None]
 """Takes a node and its sources in the new circuit; returns the new node to use instead, or None to copy the node."""
@@ -385,6 +387,122 @@ def expand(circuit: CircuitGraph) -> CircuitGraph:
     return builder.build(name=circuit.name, labels=dict(_label_outputs(builder, outputs, held)))
 
 
+class ElementRows(NamedTuple):
+    """What a node becomes when it is expanded, for any wires of the same types.
+
+    A source or result is the number of an operand's element, all operands in a row, or `~k` for row k.
+    """
+
+    rows: tuple[tuple[int, tuple[int, ...], WireType, int], ...]
+    """Code, sources, type and mode of each node; a constant has its place in `constants` as its only source."""
+    constants: tuple[WireValue, ...]
+    results: tuple[int, ...]
+
+
+def expand_unnamed(circuit: CircuitGraph) -> CircuitGraph:
+    """Return the circuit with one node per number, for programs: without places, groups, certificates, and names.
+
+    Each kind of node is expanded once. Ops that choose among their elements are refused with `NoRuleError`, because
+    their gradient at ties is another one when they are written element by element.
+
+    >>> from wiregrad.ir import parse_text
+    >>> small = parse_text("input x: float64[2]\\ny = sum x axes=[-1] keepdims=false\\noutput y")
+    >>> len(expand_unnamed(small))
+    1
+    """
+    builder = GraphBuilder(finite=False)
+    recording = builder.recording
+    constants = circuit.constants()
+    templates: dict[Hashable, ElementRows] = {}
+    placed: dict[bytes, int] = {}
+    held: list[tuple[int, ...]] = []
+    types = circuit.columns.types.tolist()
+    table = circuit.columns.type_table
+
+    def place_number(value: Any) -> int:
+        key = value.dtype.char.encode() + value.tobytes()
+        if key not in placed:
+            placed[key] = recording.append_constant(value)
+        return placed[key]
+
+    for row in circuit.rows():
+        kind = table[types[row.node]]
+        if row.op is INPUT:
+            if kind.dtype != FLOAT.dtype:
+                raise CircuitError(f"expand works on float64 circuits; an input is {kind}")
+            first = len(recording)
+            held.append(tuple(recording.append_input(f"x{first + k}", FLOAT) for k in range(math.prod(kind.shape))))
+            continue
+        if row.op is CONSTANT:
+            numbers = _check_elements(np.asarray(constants[row.node]))
+            held.append(tuple(place_number(number) for number in numbers.reshape(-1)))
+            continue
+        key = (row.op.name, row.op.settings, row.mode, *(types[source] for source in row.sources))
+        rows = templates.get(key)
+        if rows is None:
+            rows = templates[key] = _expand_node(row, [table[types[source]] for source in row.sources], kind)
+        elements = [element for source in row.sources for element in held[source]]
+        nodes: list[int] = []
+        for code, sources, own, mode in rows.rows:
+            if code == CONSTANT_CODE:
+                nodes.append(place_number(rows.constants[sources[0]]))
+                continue
+            wires = [elements[source] if source >= 0 else nodes[~source] for source in sources]
+            nodes.append(recording.append(code, wires, recording.type_table.number_of(own), mode))
+            if TABLE.by_code()[code].variadic:
+                raise NoRuleError(f"{row.op.name} is written in ops of any number of wires")
+        held.append(tuple(elements[result] if result >= 0 else nodes[~result] for result in rows.results))
+        if len(recording) > MAX_EXPANDED_NODES:
+            raise CircuitError(f"the circuit would have more than {MAX_EXPANDED_NODES:,} scalar nodes")
+    outputs = [Port(builder, element) for node in circuit.columns.outputs.tolist() for element in held[node]]
+    return builder.build(name=circuit.name, labels={f"y{k}": port for k, port in enumerate(outputs)})
+
+
+def _check_elements(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind != "f":
+        raise CircuitError(f"expand works on float64 circuits; this one has a constant of {array.dtype}")
+    return array.astype(np.float64)
+
+
+def _expand_node(row: Row, types: Sequence[WireType], kind: WireType) -> ElementRows:
+    """Return what a node becomes, from a circuit of its own."""
+    op = row.op
+    is_plain = not op.opaque if isinstance(op, Elementwise) else isinstance(op, Linear) and not row.mode
+    if op.per_call or not is_plain or not all(each.dtype.char in "d?" for each in (*types, kind)):
+        raise NoRuleError(f"{row.op.name} is not expanded for native code")
+    builder = GraphBuilder(finite=False)
+    operands: list[PortArray] = []
+    for each in types:
+        ports = np.empty(each.shape, object)
+        for index in np.ndindex(each.shape):
+            ports[index] = builder.input(f"x{len(builder)}", WireType(each.dtype))
+        operands.append(ports)
+    count = len(builder)
+    if kind.dtype.kind != "b" and not isinstance(row.op, Elementwise):
+        operands = [_conditions_as_numbers(builder, operand) for operand in operands]
+    results = [
+        port if isinstance(port, Port) else builder.constant(float(port))
+        for port in _apply_node(builder, row, operands).reshape(-1)
+    ]
+    inner = builder.build(labels={f"y{k}": port for k, port in enumerate(results)})
+    numbers: list[WireValue] = []
+    rows: list[tuple[int, tuple[int, ...], WireType, int]] = []
+    constants = inner.constants()
+    for each_row in list(inner.rows())[count:]:
+        sources = tuple(source if source < count else ~(source - count) for source in each_row.sources)
+        if each_row.op is CONSTANT:
+            sources = (len(numbers),)
+            numbers.append(constants[each_row.node])
+        if each_row.op.settings:
+            raise NoRuleError(f"{row.op.name} is written in ops with settings")
+        mode = each_row.mode if each_row.op.kinks else DERIVE_MODE
+        rows.append((TABLE.code_of(each_row.op), sources, inner.type_of(each_row.node), mode))
+    indices = [port.index for port in results]
+    return ElementRows(tuple(rows), tuple(numbers), tuple(k if k < count else ~(k - count) for k in indices))
+
+
 def _name_elements(builder: GraphBuilder, names: Sequence[str], ports: PortArray) -> None:
     """Name each element of a node after the node and its index."""
     for index, port in np.ndenumerate(ports):
@@ -444,11 +562,16 @@ def _apply_node(builder: GraphBuilder, row: Row, operands: Sequence[PortArray]) 
     if not isinstance(row.op, ArrayOp) or not row.op.can_expand:
         raise NoRuleError(f"{row.op.name} cannot be written element by element, so the circuit cannot be expanded")
     try:
-        return np.asarray(row.op.expand_elements(*operands), object)
+        results = np.array(row.op.expand_elements(*operands), object)
     except WiregradError:
         raise
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise NoRuleError(f"{row.op.name} cannot be written element by element: {error}") from None
+    for index, element in np.ndenumerate(results):
+        if isinstance(element, np.ndarray):
+            # NumPy puts an array without axes into an array of objects as it is.
+            results[index] = element[()]
+    return results
 
 
 def _label_outputs(

@@ -17,5 +17,6 @@ chooses the code behind each function of math.h, and has our own implementations
 
 `backends.compiled` and `backends.replay_engines` call `tiers.build_program` and `promote_when_hot`,
 `batch.run_batch`, and the builtins and engines of `builtin_calls`. `wiregrad doctor` also reads facts about the machine
-from `jit`, `code_cache`, `batch` and `vector_math`. Whatever cannot be compiled raises `NotNativeError`, and the interpreter runs it.
+from `jit`, `code_cache`, `batch` and `vector_math`. Whatever cannot be compiled raises `NotNativeError`, and the
+interpreter runs it.
 """

@@ -1,9 +1,10 @@
 """Builtins: native functions with CPython's own calling convention, whose calls cost a fraction of a microsecond.
 
-There are two: `make_call_builtin` for compiled circuits and `make_replay_builtin` for replays of recordings. Their
-machine code is made by `compile_call_functions` (`value`, `value_and_grad`, and `at_point`, which Python calls by its
-address) and by `compile_replay_function`. Each is compiled once per type of real, whatever the circuit: what it needs
-to know of a circuit is in a ctypes structure (`CallFields`, `ReplayFields`), which the builtin's `__self__`, a
+There are three: `make_call_builtin` for compiled circuits, `make_replay_builtin` for replays of recordings, and
+`make_array_builtin` for both where circuits have arrays. Their machine code is made by `compile_call_functions`
+(`value`, `value_and_grad`, and `at_point`, which Python calls by its address), by `compile_replay_function` and by
+`compile_array_functions`. Each is compiled once per type of real, whatever the circuit: what it needs to know of a
+circuit is in a ctypes structure (`CallFields`, `ReplayFields`, `ArrayCallFields`), which the builtin's `__self__`, a
 `BuiltinFrame`, points to and keeps alive.
 
 The fast cases of a call are one vector of floats, one list or tuple of floats, and the inputs by name in their order;
@@ -13,7 +14,8 @@ where a check does not hold it returns the number of the check, and for anything
 Kept true: the GIL is held from the first read to the last, and no Python code can run between writing the inputs into
 the working buffer and reading the results from it, so one buffer serves all threads and nested calls. Only objects that
 are exactly of a builtin type are read, because reading a subclass may run its methods. Results are allocated first,
-because an allocation may collect garbage and so run any code.
+because an allocation may collect garbage and so run any code. On arrays that take long the GIL is released; while one
+call uses the workspace of a builtin, every other call of it goes to Python, which has workspaces of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import ctypes
 import struct
 import sys
 import sysconfig
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -253,6 +256,7 @@ METH_KEYWORDS = 0x02
 BUILTIN_DOCS = {
     "value": "Return the output (a dict of them if there are several), from inputs by name or as one vector.",
     "value_and_grad": "Return the output and its gradient: a dict for inputs by name, a vector for one vector.",
+    "replay": "Return the results at these inputs, the number of the check that fails, or None.",
 }
 
 
@@ -298,20 +302,164 @@ def _make_replay_method() -> PyMethodDef:
     return PyMethodDef(b"replay", compile_replay_function(), METH_FASTCALL, doc.encode())
 
 
+@dataclass(frozen=True)
+class CallArray:
+    """An argument or result of a call on arrays."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    recycled: bool = False
+    """Whether the memory of a result is used again when nobody else refers to it."""
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayCall:
+    """What a builtin has to know of a program on arrays.
+
+    The workspace begins with a table of addresses: its own, those of the arguments, then those of the results.
+    """
+
+    run: int
+    """The address of `void run(char *workspace, const int64_t *first, const int64_t *end)`."""
+    first: int
+    end: int
+    workspace: int
+    inputs: Sequence[CallArray]
+    results: Sequence[CallArray]
+    checks: Sequence[Any]
+    """What the last results must be, bit for bit."""
+    releases: bool
+    """Whether the GIL is released while the program runs."""
+    names: Sequence[str]
+    labels: Sequence[str]
+
+
+class ArrayCallEntry:
+    """The memory of a builtin for calls on arrays; the builtin keeps it alive."""
+
+    def __init__(self, call: ArrayCall, owner: object) -> None:
+        self._kept: list[object] = [owner]
+        inputs = len(call.inputs)
+        results = len(call.results) - len(call.checks)
+        kinds = self._keep_rows([self._describe(array) for array in (*call.inputs, *call.results[:results])])
+        checks = self._keep_rows([self._describe_check(np.asarray(expected)) for expected in call.checks])
+        fixed = [*(row.slot or 0 for row in kinds[inputs:]), *(row.actual for row in checks)]
+        table = (ctypes.c_int64 * (1 + inputs + len(fixed))).from_address(call.workspace)
+        table[1 + inputs :] = fixed
+        self.fields = ArrayCallFields(
+            run=call.run,
+            first=call.first,
+            end=call.end,
+            workspace=call.workspace,
+            releases=call.releases,
+            inputs=inputs,
+            results=results,
+            checks=len(checks),
+            named_only=any(not array.shape for array in call.inputs),
+            input_kinds=ctypes.addressof(kinds),
+            result_kinds=ctypes.addressof(kinds) + inputs * ctypes.sizeof(CallArrayFields),
+            expected=ctypes.addressof(checks),
+        )
+        self._keep_words("objects", [0] * results)
+        self._keep_names(call)
+
+    def _keep_names(self, call: ArrayCall) -> None:
+        names = tuple(map(sys.intern, call.names))
+        labels = tuple(map(sys.intern, call.labels))
+        self._kept += [names, labels]
+        self._keep_words("names", list(map(id, names)))
+        self._keep_words("labels", list(map(id, labels)))
+        self._keep_object("grads", dict.fromkeys(names))
+        self._keep_object("values", dict.fromkeys(labels))
+
+    @property
+    def calls(self) -> int:
+        """The number of calls that native code handled."""
+        return int(self.fields.calls)
+
+    def _keep_rows(self, rows: Sequence[Any]) -> Any:
+        """Return structures as one array; it has no entries, but an address, if there are none."""
+        array = (type(rows[0]) * len(rows))(*rows) if rows else (ctypes.c_int64 * 0)()
+        self._kept.append(array)
+        return array
+
+    def _keep_words(self, field: str, words: Sequence[int]) -> None:
+        array = np.array([*words, 0], np.int64)
+        self._kept.append(array)
+        setattr(self.fields, field, array.ctypes.data)
+
+    def _keep_object(self, field: str, thing: object) -> None:
+        self._kept.append(thing)
+        setattr(self.fields, field, id(thing))
+
+    def _describe(self, array: CallArray) -> CallArrayFields:
+        lengths = np.array([*array.shape, 0], np.int64)
+        slot = None if array.shape else np.zeros(1, np.int64)
+        pool = [None] * MAX_KEPT_RESULTS if array.recycled else None
+        dtype = np.dtype(array.dtype.type)
+        self._kept += [lengths, slot, pool, dtype]
+        return CallArrayFields(
+            dtype=id(dtype),
+            axes=len(array.shape),
+            lengths=lengths.ctypes.data,
+            slot=0 if slot is None else slot.ctypes.data,
+            type_number=dtype.num,
+            item_bytes=dtype.itemsize,
+            pool=0 if pool is None else id(pool),
+        )
+
+    def _describe_check(self, expected: NDArray[Any]) -> CheckFields:
+        actual = np.zeros(max(1, expected.nbytes), np.uint8)
+        bits = np.frombuffer(expected.tobytes() or b"\0", np.uint8)
+        self._kept += [actual, bits]
+        return CheckFields(actual.ctypes.data, bits.ctypes.data, expected.nbytes)
+
+
+def make_array_builtin(
+    kind: str, entry: ArrayCallEntry, answer: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Return a builtin that runs a program on arrays: `value`, `value_and_grad` or `replay`.
+
+    Fast are calls whose arguments are C-contiguous arrays of the right types, in order or by name, and floats where an
+    input has no axes. `answer` takes the same arguments and handles all other calls. A replay takes its arguments in
+    order and returns all results in a tuple, the number of the check that fails, or None for all other calls.
+    """
+    check_array_layout()
+    frame = BuiltinFrame(struct.pack("qq", ctypes.addressof(entry.fields), id(answer)))
+    return create_builtin(_make_array_method(kind), frame, (entry, answer))
+
+
+@cache
+def _make_array_method(kind: str) -> PyMethodDef:
+    doc = f"{kind}($self, /, *vector, **inputs)\n--\n\n{BUILTIN_DOCS[kind]}"
+    flags = METH_FASTCALL if kind == "replay" else METH_FASTCALL | METH_KEYWORDS
+    return PyMethodDef(kind.encode(), compile_array_functions()[kind], flags, doc.encode())
+
+
 OBJECT_HEAD_BYTES = object.__basicsize__
 """The size of the header of every Python object; its last 8 bytes point to the type."""
-NDARRAY_OFFSETS = {"data": 0, "nd": 8, "dimensions": 16, "descr": 40, "flags": 48}
+NDARRAY_OFFSETS = {"data": 0, "nd": 8, "dimensions": 16, "descr": 40, "flags": 48, "weakrefs": 56}
 """Offsets of an array's fields after the object header; NumPy's public headers fix them for all of NumPy 2."""
 CONTIGUOUS_AND_ALIGNED = 0x101
+OWNED_AND_WRITEABLE = 0x405
+"""Flags of an array that has its own C-contiguous memory and may be written to; aligned comes on top."""
+NEW_ARRAY_INDEX = 93
+"""The place of `PyArray_New` in NumPy's table of C functions, fixed since NumPy 1."""
+MAX_KEPT_RESULTS = 3
+"""How many arrays are kept for each recycled result: in a loop the caller still holds those of the round before."""
+ARRAY_FUNCTIONS = ("value", "value_and_grad", "replay")
+"""The functions that `compile_array_functions` makes."""
 CALL_FUNCTIONS = ("value", "value_and_grad", "at_point")
 """The functions that `compile_call_functions` makes."""
 PYTHON_RESULT_TYPES = {
     "PyBytes_AsString": "ptr",
+    "PyEval_SaveThread": "ptr",
     "PyDict_Copy": "ptr",
     "PyDict_SetItem": "i32",
     "PyFloat_AsDouble": "double",
     "PyFloat_FromDouble": "ptr",
     "PyList_GetItem": "ptr",
+    "PyList_SetItem": "i32",
     "PyList_Size": "i64",
     "PyLong_FromLongLong": "ptr",
     "PyObject_CallNoArgs": "ptr",
@@ -366,6 +514,53 @@ class ReplayFields(ctypes.Structure):
     ]
 
 
+class CallArrayFields(ctypes.Structure):
+    """The type of an argument or result of a call on arrays, as native code reads it."""
+
+    _fields_: ClassVar = [
+        ("dtype", ctypes.c_void_p),
+        ("axes", ctypes.c_int64),
+        ("lengths", ctypes.c_void_p),
+        ("slot", ctypes.c_void_p),  # where the number is, if there are no axes; else null
+        ("type_number", ctypes.c_int64),
+        ("item_bytes", ctypes.c_int64),
+        ("pool", ctypes.c_void_p),  # a list with results that may be used again; null if there is none
+        ("oldest", ctypes.c_int64),  # the place in the pool that is given up next
+    ]
+
+
+class CheckFields(ctypes.Structure):
+    """A result that must have certain bits: where it is, where they are, and the number of bytes."""
+
+    _fields_: ClassVar = [("actual", ctypes.c_void_p), ("expected", ctypes.c_void_p), ("bytes", ctypes.c_int64)]
+
+
+class ArrayCallFields(ctypes.Structure):
+    """What a builtin knows of its program on arrays, as native code reads it."""
+
+    _fields_: ClassVar = [
+        ("run", ctypes.c_void_p),
+        ("first", ctypes.c_void_p),
+        ("end", ctypes.c_void_p),
+        ("workspace", ctypes.c_void_p),
+        ("busy", ctypes.c_int64),  # whether a call uses the workspace
+        ("calls", ctypes.c_int64),
+        ("releases", ctypes.c_int64),
+        ("inputs", ctypes.c_int64),
+        ("results", ctypes.c_int64),
+        ("checks", ctypes.c_int64),
+        ("named_only", ctypes.c_int64),  # whether Python handles gradients of calls without names
+        ("input_kinds", ctypes.c_void_p),
+        ("result_kinds", ctypes.c_void_p),
+        ("expected", ctypes.c_void_p),
+        ("objects", ctypes.c_void_p),  # the results of the running call
+        ("names", ctypes.c_void_p),
+        ("grads", ctypes.c_void_p),
+        ("labels", ctypes.c_void_p),
+        ("values", ctypes.c_void_p),
+    ]
+
+
 @cache
 def check_python() -> None:
     """Raise `NotNativeError` if this Python or NumPy lays out its objects differently than native code expects."""
@@ -385,6 +580,60 @@ def check_python() -> None:
         shape = ctypes.c_int64.from_address(start + NDARRAY_OFFSETS["dimensions"]).value if actual == wanted else 0
         if not shape or tuple((ctypes.c_int64 * sample.ndim).from_address(shape)) != sample.shape:
             raise NotNativeError("native calls do not know the array layout of this version of NumPy")
+
+
+@cache
+def find_new_array_function() -> int:
+    """Return the address of NumPy's `PyArray_New`, which was tried once; 0 if it is not where it is expected."""
+    try:
+        capsule = np._core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+        find = ctypes.pythonapi.PyCapsule_GetPointer
+        find.restype = ctypes.c_void_p
+        find.argtypes = [ctypes.py_object, ctypes.c_char_p]
+        table = find(capsule, None)
+    except (AttributeError, ValueError):
+        return 0
+    address = ctypes.c_int64.from_address(table + 8 * NEW_ARRAY_INDEX).value
+    new = ctypes.PYFUNCTYPE(
+        ctypes.py_object,
+        ctypes.py_object,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_void_p,
+    )(address)
+    sample = new(np.ndarray, 2, (ctypes.c_int64 * 2)(2, 3), np.dtype(np.float32).num, None, None, 0, 0, None)
+    flags = CONTIGUOUS_AND_ALIGNED | OWNED_AND_WRITEABLE
+    is_right = type(sample) is np.ndarray and sample.shape == (2, 3) and sample.dtype is np.dtype(np.float32)
+    if not is_right or sample.flags.num & flags != flags:
+        return 0
+    return jit.name_address(address, "numpy.PyArray_New")
+
+
+@cache
+def check_array_layout() -> None:
+    """Raise `NotNativeError` unless native code can read, make and recycle arrays of this NumPy."""
+    check_python()
+    if not find_new_array_function():
+        raise NotNativeError("native calls do not know the C functions of this version of NumPy")
+    array = np.zeros(3)
+    place = id(array) + OBJECT_HEAD_BYTES + NDARRAY_OFFSETS["weakrefs"]
+    before = ctypes.c_int64.from_address(place).value
+    reference = weakref.ref(array)
+    after = ctypes.c_int64.from_address(place).value
+    if before or after != id(reference) or ctypes.c_int32.from_address(id(array)).value != 1:
+        raise NotNativeError("native calls do not know where this Python counts references to arrays")
+
+
+@cache
+def compile_array_functions() -> dict[str, int]:
+    """Return the addresses of the native functions for programs on arrays."""
+    addresses = jit.compile_functions(_write_array_functions(), *ARRAY_FUNCTIONS, level=0)
+    return dict(zip(ARRAY_FUNCTIONS, addresses, strict=True))
 
 
 @cache
@@ -824,4 +1073,368 @@ def _write_replay(w: LlvmWriter, real: RealType) -> None:
             _release(result)
             _return_null(w)
         _call_python(w, "PyTuple_SetItem", result, k, number)
+    w.end_function(result)
+
+
+def _write_array_functions() -> str:
+    w = LlvmWriter()
+    _write_has_type(w)
+    _write_take_operand(w)
+    _write_new_result(w)
+    _write_take_result(w)
+    _write_drop_results(w)
+    _write_prepare_results(w)
+    _write_take_operands(w)
+    _write_find_failure(w)
+    _write_make_numbers(w)
+    _write_run_arrays(w)
+    _write_names_match(w)
+    _write_flip(w)
+    _write_ask_slow(w)
+    _write_fill_dict(w)
+    _write_fill_tuple(w)
+    _write_array_value(w)
+    _write_array_gradient(w)
+    _write_array_value_and_grad(w)
+    _write_array_replay(w)
+    return w.format_module()
+
+
+MEMORY_ERROR = -3
+"""What a run returns, besides `ALL_CHECKS_HOLD` and `NOT_FLOATS`, if an exception is set."""
+
+
+def _array_field(array: LlvmValue, name: str) -> LlvmValue:
+    return array.writer.point_to("i8", array, OBJECT_HEAD_BYTES + NDARRAY_OFFSETS[name])
+
+
+def _load_array_field(fields: LlvmValue, name: str) -> LlvmValue:
+    return _load_field(fields, ArrayCallFields, name)
+
+
+def _point_to_row(rows: LlvmValue, index: LlvmValue, layout: type[ctypes.Structure]) -> LlvmValue:
+    return rows.writer.point_to("i8", rows, index * ctypes.sizeof(layout))
+
+
+def _write_has_type(w: LlvmWriter) -> None:
+    """Write the function that says whether an array has a dtype, shape and flags."""
+    array, kind, flags = _begin(w, "internal i1 @has_type", array="ptr", kind="ptr", flags="i32")
+    own = w.load("i32", _array_field(array, "flags"))
+    axes = _load_field(kind, CallArrayFields, "axes")
+    same_axes = w.load("i32", _array_field(array, "nd")).convert("sext", "i64").is_equal_to(axes)
+    dtype = _load_field(kind, CallArrayFields, "dtype")
+    same_dtype = w.load("ptr", _array_field(array, "descr")).compare("eq", dtype)
+    with leave_unless((own & flags).is_equal_to(flags) & same_axes & same_dtype):
+        _return_false(w)
+    lengths = w.load("ptr", _array_field(array, "dimensions"))
+    wanted = _load_field(kind, CallArrayFields, "lengths")
+    with loop_over(0, axes) as k:
+        actual = w.load("i64", w.point_to("i64", lengths, k))
+        with leave_unless(actual.is_equal_to(w.load("i64", w.point_to("i64", wanted, k)))):
+            _return_false(w)
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_take_operand(w: LlvmWriter) -> None:
+    """Write the function that returns where the data of an argument is; null if Python must handle it."""
+    thing, kind = _begin(w, "internal ptr @take_operand", thing="ptr", kind="ptr")
+    slot = _load_field(kind, CallArrayFields, "slot")
+    with leave_unless(_is_null(slot)):
+        # An np.float64 is a float with the same memory, and reading it runs no code.
+        with leave_unless(_is_exactly(thing, float) | _is_exactly(thing, np.float64)):
+            _return_null(w)
+        w.store(_call_python(w, "PyFloat_AsDouble", thing), slot)
+        w.emit_return(slot)
+    with leave_unless(_is_exactly(thing, np.ndarray)):
+        _return_null(w)
+    flags = w.as_value(CONTIGUOUS_AND_ALIGNED, "i32")
+    with leave_unless(w.call("i1", "@has_type", thing, kind, flags)):
+        _return_null(w)
+    w.end_function(w.load("ptr", _array_field(thing, "data")))
+
+
+def _write_new_result(w: LlvmWriter) -> None:
+    """Write the function that makes an array; null if memory ran out."""
+    (kind,) = _begin(w, "internal ptr @new_result", kind="ptr")
+    null = w.name_value("null", "ptr")
+    none = w.as_value(0, "i32")
+    subtype = w.name_value(format_pointer(id(np.ndarray)), "ptr")
+    axes = _load_field(kind, CallArrayFields, "axes").convert("trunc", "i32")
+    lengths = _load_field(kind, CallArrayFields, "lengths")
+    number = _load_field(kind, CallArrayFields, "type_number").convert("trunc", "i32")
+    new = format_pointer(find_new_array_function())
+    w.end_function(w.call("ptr", new, subtype, axes, lengths, number, null, null, none, none, null))
+
+
+def _write_take_result(w: LlvmWriter) -> None:
+    """Write the function that returns an array for a result: one that nobody uses any more, or a new one."""
+    (kind,) = _begin(w, "internal ptr @take_result", kind="ptr")
+    pool = _load_field(kind, CallArrayFields, "pool")
+    with leave_if(_is_null(pool)):
+        w.emit_return(w.call("ptr", "@new_result", kind))
+    flags = w.as_value(CONTIGUOUS_AND_ALIGNED | OWNED_AND_WRITEABLE, "i32")
+    with loop_over(0, w.as_value(MAX_KEPT_RESULTS, "i64")) as k:
+        array = _call_python(w, "PyList_GetItem", pool, k)
+        with when_all(_is_exactly(array, np.ndarray)):
+            # Whoever uses the data holds a reference to the array; the list holds one.
+            unused = w.load("i32", array).is_equal_to(1)
+            unwatched = _is_null(w.load("ptr", _array_field(array, "weakrefs")))
+            with leave_if(unused & unwatched & w.call("i1", "@has_type", array, kind, flags)):
+                w.call_void(find_python_function("Py_IncRef"), array)
+                w.emit_return(array)
+    array = w.call("ptr", "@new_result", kind)
+    with leave_if(_is_null(array)):
+        _return_null(w)
+    oldest = _load_field(kind, CallArrayFields, "oldest")
+    following = w.select(oldest.is_equal_to(MAX_KEPT_RESULTS - 1), w.as_value(0, "i64"), oldest + 1)
+    w.store(following, _field_pointer(kind, CallArrayFields, "oldest"))
+    w.call_void(find_python_function("Py_IncRef"), array)
+    _call_python(w, "PyList_SetItem", pool, oldest, array)
+    w.end_function(array)
+
+
+def _write_drop_results(w: LlvmWriter) -> None:
+    """Write the function that releases the results of a call, and gives the workspace free."""
+    (fields,) = _begin(w, "internal void @drop_results", fields="ptr")
+    objects = _load_array_field(fields, "objects")
+    with loop_over(0, _load_array_field(fields, "results")) as k:
+        place = w.point_to("ptr", objects, k)
+        thing = w.load("ptr", place)
+        w.store(w.name_value("null", "ptr"), place)
+        with when_all(thing.compare("ne", w.name_value("null", "ptr"))):
+            _release(thing)
+    w.store(w.as_value(0, "i64"), _field_pointer(fields, ArrayCallFields, "busy"))
+    w.end_function()
+
+
+def _write_prepare_results(w: LlvmWriter) -> None:
+    """Write the function that takes an array for every result with axes; false if memory ran out."""
+    (fields,) = _begin(w, "internal i1 @prepare_results", fields="ptr")
+    kinds = _load_array_field(fields, "result_kinds")
+    objects = _load_array_field(fields, "objects")
+    table = w.point_to("ptr", _load_array_field(fields, "workspace"), _load_array_field(fields, "inputs") + 1)
+    with loop_over(0, _load_array_field(fields, "results")) as k:
+        kind = _point_to_row(kinds, k, CallArrayFields)
+        with when_all(_is_null(_load_field(kind, CallArrayFields, "slot"))):
+            array = w.call("ptr", "@take_result", kind)
+            with leave_if(_is_null(array)):
+                _return_false(w)
+            w.store(array, w.point_to("ptr", objects, k))
+            w.store(w.load("ptr", _array_field(array, "data")), w.point_to("ptr", table, k))
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_take_operands(w: LlvmWriter) -> None:
+    """Write the function that stores the addresses of the arguments in the table; false if Python must handle them."""
+    fields, args = _begin(w, "internal i1 @take_operands", fields="ptr", args="ptr")
+    kinds = _load_array_field(fields, "input_kinds")
+    table = w.point_to("ptr", _load_array_field(fields, "workspace"), 1)
+    with loop_over(0, _load_array_field(fields, "inputs")) as k:
+        kind = _point_to_row(kinds, k, CallArrayFields)
+        data = w.call("ptr", "@take_operand", w.load("ptr", w.point_to("ptr", args, k)), kind)
+        with leave_if(_is_null(data)):
+            _return_false(w)
+        w.store(data, w.point_to("ptr", table, k))
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_find_failure(w: LlvmWriter) -> None:
+    """Write the function that returns the number of the first check that fails, or `ALL_CHECKS_HOLD`."""
+    (fields,) = _begin(w, "internal i64 @find_failure", fields="ptr")
+    rows = _load_array_field(fields, "expected")
+    with loop_over(0, _load_array_field(fields, "checks")) as k:
+        row = _point_to_row(rows, k, CheckFields)
+        actual = _load_field(row, CheckFields, "actual")
+        expected = _load_field(row, CheckFields, "expected")
+        with loop_over(0, _load_field(row, CheckFields, "bytes")) as place:
+            byte = w.load("i8", w.point_to("i8", actual, place))
+            with leave_unless(byte.is_equal_to(w.load("i8", w.point_to("i8", expected, place)))):
+                w.emit_return(k)
+    w.end_function(w.as_value(ALL_CHECKS_HOLD, "i64"))
+
+
+def _write_make_numbers(w: LlvmWriter) -> None:
+    """Write the function that makes a float of every result without axes; false if memory ran out."""
+    (fields,) = _begin(w, "internal i1 @make_numbers", fields="ptr")
+    kinds = _load_array_field(fields, "result_kinds")
+    objects = _load_array_field(fields, "objects")
+    with loop_over(0, _load_array_field(fields, "results")) as k:
+        kind = _point_to_row(kinds, k, CallArrayFields)
+        slot = _load_field(kind, CallArrayFields, "slot")
+        with when_all(slot.compare("ne", w.name_value("null", "ptr"))):
+            is_double = _load_field(kind, CallArrayFields, "item_bytes").is_equal_to(8)
+            # A slot has eight bytes, so reading it either way is safe.
+            single = w.load("float", slot).convert("fpext", "double")
+            number = w.select(is_double, w.load("double", slot), single)
+            thing = _call_python(w, "PyFloat_FromDouble", number)
+            with leave_if(_is_null(thing)):
+                _return_false(w)
+            w.store(thing, w.point_to("ptr", objects, k))
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_run_arrays(w: LlvmWriter) -> None:
+    """Write the function that runs the program on arguments: the number of a check that fails, or a status.
+
+    With `ALL_CHECKS_HOLD` the results are in `objects` and the workspace stays busy until they are dropped.
+    """
+    fields, args = _begin(w, "internal i64 @run_arrays", fields="ptr", args="ptr")
+    busy = _field_pointer(fields, ArrayCallFields, "busy")
+    with leave_if(w.load("i64", busy).is_nonzero()):
+        w.emit_return(w.as_value(NOT_FLOATS, "i64"))
+    w.store(w.as_value(1, "i64"), busy)
+    with leave_unless(w.call("i1", "@prepare_results", fields)):
+        w.call_void("@drop_results", fields)
+        w.emit_return(w.as_value(MEMORY_ERROR, "i64"))
+    with leave_unless(w.call("i1", "@take_operands", fields, args)):
+        w.call_void("@drop_results", fields)
+        w.emit_return(w.as_value(NOT_FLOATS, "i64"))
+    run = _load_array_field(fields, "run")
+    words = [_load_array_field(fields, name) for name in ("workspace", "first", "end")]
+    releases = _load_array_field(fields, "releases").is_nonzero()
+    with when_all(releases):
+        state = _call_python(w, "PyEval_SaveThread")
+        w.call_void(run.text, *words)
+        w.call_void(find_python_function("PyEval_RestoreThread"), state)
+    with when_all(releases.is_equal_to(0)):
+        w.call_void(run.text, *words)
+    status = w.call("i64", "@find_failure", fields)
+    with leave_unless(status.is_equal_to(ALL_CHECKS_HOLD)):
+        w.call_void("@drop_results", fields)
+        w.emit_return(status)
+    with leave_unless(w.call("i1", "@make_numbers", fields)):
+        w.call_void("@drop_results", fields)
+        w.emit_return(w.as_value(MEMORY_ERROR, "i64"))
+    calls = _field_pointer(fields, ArrayCallFields, "calls")
+    w.store(w.load("i64", calls) + 1, calls)
+    w.end_function(w.as_value(ALL_CHECKS_HOLD, "i64"))
+
+
+def _write_names_match(w: LlvmWriter) -> None:
+    """Write the function that says whether a call has one argument per input: in order, or by name in this order."""
+    fields, nargs, keywords = _begin(w, "internal i1 @names_match", fields="ptr", nargs="i64", keywords="ptr")
+    inputs = _load_array_field(fields, "inputs")
+    with leave_if(_is_null(keywords)):
+        w.emit_return(nargs.is_equal_to(inputs))
+    with leave_unless(nargs.is_equal_to(0) & _call_python(w, "PyTuple_Size", keywords).is_equal_to(inputs)):
+        _return_false(w)
+    names = _load_array_field(fields, "names")
+    with loop_over(0, inputs) as k:
+        name = _call_python(w, "PyTuple_GetItem", keywords, k)
+        input_name = w.load("ptr", w.point_to("ptr", names, k))
+        with when_all(name.compare("ne", input_name)):
+            order = _call_python(w, "PyUnicode_Compare", name, input_name)
+            with leave_if(order.is_nonzero()):
+                _return_false(w)
+    w.end_function(w.as_value(True, "i1"))
+
+
+def _write_fill_dict(w: LlvmWriter) -> None:
+    """Write the function that copies a dict and stores objects under its keys; null if memory ran out."""
+    template, keys, objects, count = _begin(
+        w, "internal ptr @fill_dict", template="ptr", keys="ptr", objects="ptr", count="i64"
+    )
+    copy = _call_python(w, "PyDict_Copy", template)
+    with leave_if(_is_null(copy)):
+        _return_null(w)
+    with loop_over(0, count) as k:
+        key = w.load("ptr", w.point_to("ptr", keys, k))
+        code = _call_python(w, "PyDict_SetItem", copy, key, w.load("ptr", w.point_to("ptr", objects, k)))
+        with leave_if(code < 0):
+            _release(copy)
+            _return_null(w)
+    w.end_function(copy)
+
+
+def _write_fill_tuple(w: LlvmWriter) -> None:
+    """Write the function that makes a tuple of objects; null if memory ran out."""
+    objects, count = _begin(w, "internal ptr @fill_tuple", objects="ptr", count="i64")
+    made = _call_python(w, "PyTuple_New", count)
+    with leave_if(_is_null(made)):
+        _return_null(w)
+    with loop_over(0, count) as k:
+        thing = w.load("ptr", w.point_to("ptr", objects, k))
+        w.call_void(find_python_function("Py_IncRef"), thing)
+        _call_python(w, "PyTuple_SetItem", made, k, thing)
+    w.end_function(made)
+
+
+def _begin_array_call(w: LlvmWriter, name: str) -> tuple[LlvmValue, LlvmValue]:
+    """Begin a builtin and run its program, or return what Python returns; return its fields and the keywords."""
+    own, *arguments = _begin(w, f"ptr @{name}", self="ptr", args="ptr", nargs="i64", keywords="ptr")
+    args, nargs, keywords = arguments
+    frame = _call_python(w, "PyBytes_AsString", own)
+    fields = w.load("ptr", frame, how=", align 1")
+    unnamed = _is_null(keywords)
+    is_left_to_python = unnamed & _load_array_field(fields, "named_only").is_nonzero()
+    with leave_if(is_left_to_python | w.call("i1", "@names_match", fields, nargs, keywords).is_equal_to(0)):
+        w.emit_return(w.call("ptr", "@ask_slow", frame, *arguments))
+    status = w.call("i64", "@run_arrays", fields, args)
+    with leave_if(status.is_equal_to(MEMORY_ERROR)):
+        _return_null(w)
+    with leave_unless(status.is_equal_to(ALL_CHECKS_HOLD)):
+        w.emit_return(w.call("ptr", "@ask_slow", frame, *arguments))
+    return fields, keywords
+
+
+def _write_array_value(w: LlvmWriter) -> None:
+    """Write the builtin that returns the output, or a dict of several outputs."""
+    fields, _ = _begin_array_call(w, "value")
+    objects = _load_array_field(fields, "objects")
+    count = _load_array_field(fields, "results")
+    with leave_if(count.is_equal_to(1)):
+        only = w.load("ptr", objects)
+        w.call_void(find_python_function("Py_IncRef"), only)
+        w.call_void("@drop_results", fields)
+        w.emit_return(only)
+    values = _load_array_field(fields, "values")
+    result = w.call("ptr", "@fill_dict", values, _load_array_field(fields, "labels"), objects, count)
+    w.call_void("@drop_results", fields)
+    w.end_function(result)
+
+
+def _write_array_gradient(w: LlvmWriter) -> None:
+    """Write the function that returns a gradient as it is given back: by name, one by one, or the only one."""
+    fields, keywords = _begin(w, "internal ptr @gradient", fields="ptr", keywords="ptr")
+    objects = w.point_to("ptr", _load_array_field(fields, "objects"), 1)
+    count = _load_array_field(fields, "inputs")
+    with leave_unless(_is_null(keywords)):
+        names = _load_array_field(fields, "names")
+        w.emit_return(w.call("ptr", "@fill_dict", _load_array_field(fields, "grads"), names, objects, count))
+    with leave_if(count.is_equal_to(1)):
+        only = w.load("ptr", objects)
+        w.call_void(find_python_function("Py_IncRef"), only)
+        w.emit_return(only)
+    w.end_function(w.call("ptr", "@fill_tuple", objects, count))
+
+
+def _write_array_value_and_grad(w: LlvmWriter) -> None:
+    """Write the builtin that returns the only output and its gradient."""
+    fields, keywords = _begin_array_call(w, "value_and_grad")
+    gradient = w.call("ptr", "@gradient", fields, keywords)
+    with leave_if(_is_null(gradient)):
+        w.call_void("@drop_results", fields)
+        _return_null(w)
+    value = w.load("ptr", _load_array_field(fields, "objects"))
+    pack = find_python_function("PyTuple_Pack")
+    pair = w.emit_value("ptr", f"call ptr (i64, ...) {pack}(i64 2, {value.typed}, {gradient.typed})")
+    _release(gradient)
+    w.call_void("@drop_results", fields)
+    w.end_function(pair)
+
+
+def _write_array_replay(w: LlvmWriter) -> None:
+    """Write the builtin that returns all results in a tuple; the number of a check that fails; or None."""
+    own, args, nargs = _begin(w, "ptr @replay", self="ptr", args="ptr", nargs="i64")
+    fields = w.load("ptr", _call_python(w, "PyBytes_AsString", own), how=", align 1")
+    with leave_unless(nargs.is_equal_to(_load_array_field(fields, "inputs"))):
+        _return_none(w)
+    status = w.call("i64", "@run_arrays", fields, args)
+    with leave_if(status.is_equal_to(MEMORY_ERROR)):
+        _return_null(w)
+    with leave_unless(status.is_equal_to(ALL_CHECKS_HOLD)):
+        w.emit_return(w.call("ptr", "@flip", status))
+    count = _load_array_field(fields, "results")
+    result = w.call("ptr", "@fill_tuple", _load_array_field(fields, "objects"), count)
+    w.call_void("@drop_results", fields)
     w.end_function(result)

@@ -93,7 +93,6 @@ def supports_stencils() -> bool:
     return links_own_code() and settings.read_setting(NATIVE_SWITCH) != settings.NATIVE_LLVM
 
 
-@cache
 def links_own_code() -> bool:
     """Return whether machine code for this machine is linked here, and so can be cached; if not, LLVM does it."""
     return platform.machine().lower() in STENCIL_PROCESSORS and sys.platform != "win32"
@@ -132,9 +131,9 @@ def _describe_processor() -> _ProcessorFacts:
 
 
 class CachedEntry:
-    """An entry of the cache on disk, for code or facts that depend on these texts and on llvmlite alone.
+    """An entry of the cache on disk, for what depends on some texts, on llvmlite and on this version of wiregrad alone.
 
-    One of them is never empty: without a name for the processor, or without llvmlite, nothing is cached.
+    If a text is empty (a processor that cannot be identified), or llvmlite is missing, nothing is cached.
     """
 
     def __init__(self, *parts: str) -> None:
@@ -363,18 +362,22 @@ def _find_symbol(name: str, symbols: Mapping[str, int]) -> int:
 
 def _link_functions(text: str, level: int, cached: bool) -> _LinkedFunctions | None:
     """Return functions from the cache, or compiled and stored there; None if their object file cannot be linked."""
-    portable = make_portable(text) or PortableText(text, {})
-    is_portable = portable.text != text or not _POINTER_CONSTANT.search(text)
+    portable = make_portable(text)
+    if portable is None:
+        image = _compile_image(text, level)
+        return None if image is None else _LinkedFunctions(image, {}, "")
     entry = CachedEntry("functions", processor_name(), list_feature_flags(), str(level), portable.text)
-    content = entry.load() if cached and is_portable else None
-    if content is not None:
-        return _LinkedFunctions(CodeImage.from_bytes(content), portable.symbols, entry.name)
-    image = link_object(target_machine().emit_object(optimize_module(portable.text, level)))
+    content = entry.load() if cached else None
+    image = CodeImage.from_bytes(content) if content is not None else _compile_image(portable.text, level)
     if image is None:
         return None
-    if cached and is_portable:
+    if cached and content is None:
         entry.store(image.to_bytes())
-    return _LinkedFunctions(image, portable.symbols, entry.name if is_portable else "")
+    return _LinkedFunctions(image, portable.symbols, entry.name)
+
+
+def _compile_image(text: str, level: int) -> CodeImage | None:
+    return link_object(target_machine().emit_object(optimize_module(text, level)))
 
 
 _PERMANENT_FUNCTIONS: list[JitFunctions] = []

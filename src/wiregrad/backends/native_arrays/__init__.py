@@ -8,7 +8,8 @@ modules in order:
   arrays as offset and strides over a storage, through which ops that move elements look.
 - `loop_kernels`: the loops as LLVM text, one kernel per structure, whatever the sizes.
 - `stream_kernels`: the loop that runs the stream, and the kernels that every circuit shares, BLAS among them.
-- `array_program`: plans the workspace, compiles kernels, writes the instructions, and runs them; engines.
+- `array_program`: plans the workspace, compiles kernels, writes the instructions, and runs them; engines. Circuits on
+  very small arrays are expanded to scalars here instead.
 
 `backends.compiled` and `backends.replay_engines` make engines from `array_program`. Whatever cannot be compiled raises
 `NotNativeError`, and the interpreter runs it.

@@ -1,19 +1,23 @@
 """An array circuit as a program: its stream of instructions, its workspace, and how a call runs it.
 
-`ArrayProgram` plans the workspace (every array has a place for as long as it is needed), compiles the kernels that are
-not there yet, and writes the instructions. A call takes a workspace from a pool or makes one, writes the addresses of
-arguments and results into its table, and runs the stream; so threads do not share memory. Between two parts of the
-stream the interpreter computes the ops that have no kernel.
+A `StreamProgram` is a stream with its workspaces. A call takes a workspace from a pool or makes one, writes the
+addresses of arguments and results into its table, and runs the stream; so threads do not share memory. Most calls do
+not come here: they go through a builtin (`make_call_entry`), which does the same natively. There are two kinds:
+
+- `ArrayProgram` plans the workspace (every array has a place for as long as it is needed), compiles the kernels that
+  are not there yet, and writes the instructions. Between two parts of the stream the interpreter computes the ops that
+  have no kernel.
+- `ExpandedProgram` is the scalar circuit of a circuit on very small arrays, as one instruction (`compile_expanded`).
 
 With `fenced=True`, for tests, there is a strip of known bytes before and behind every array of the workspace and every
 result; a call raises if one of them has changed.
 
 Engines run such programs, for compiled circuits and for replays of recordings (`ArrayEngine`, `GradientProgram`). The
-gradient is a circuit too: `build_gradient_program` runs the reverse sweep on ports of a builder, beside the nodes of
-the circuit itself, and compiles both together. A gradient that is absent by structure is no output of that circuit; one
-that is absent at some elements has been filled with zeros by a choice in it. Where a traced function took a branch, the
-certified nodes are additional outputs. If one of them differs from its recorded value, the interpreter decides: it
-knows the last bit, and it raises the proper error.
+gradient is a circuit too: `GradientProgram` runs the reverse sweep on ports of a builder, beside the nodes of the
+circuit itself, and compiles both together. A gradient that is absent by structure is no output of that circuit; one
+that is absent at some elements has been filled with zeros. Where a traced function took a branch, the certified nodes
+are additional outputs. If one of them differs from its recorded value, the interpreter decides: it knows the last bit,
+and it raises the proper error.
 """
 
 from __future__ import annotations
@@ -21,9 +25,10 @@ from __future__ import annotations
 import sys
 import time
 import weakref
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -31,7 +36,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.builtin_calls import CheckFallback, NumberSequence
+from wiregrad.backends.native.builtin_calls import (
+    MAX_KEPT_RESULTS,
+    ArrayCall,
+    ArrayCallEntry,
+    CallArray,
+    CheckFallback,
+    NumberSequence,
+    make_array_builtin,
+)
+from wiregrad.backends.native.tiers import build_program
 from wiregrad.backends.native_arrays.loop_kernels import (
     CONTIGUOUS,
     STILL,
@@ -47,6 +61,7 @@ from wiregrad.backends.native_arrays.lowering import (
     RESULT,
     WORKSPACE,
     InterpreterCall,
+    LoopAxes,
     LoopGroup,
     LoweredCircuit,
     MatrixProduct,
@@ -63,14 +78,23 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     TRANSPOSE,
     compile_fixed_kernels,
     compile_matrix_product,
+    compile_scalar_call,
     load_enter_function,
     load_run_function,
 )
 from wiregrad.dtypes import WireType
-from wiregrad.errors import InputError, NotNativeError, WiregradError
+from wiregrad.errors import CircuitError, InputError, NoRuleError, NotNativeError, WiregradError
 from wiregrad.ir import CircuitGraph, GraphBuilder, Port, certificates
+from wiregrad.ir.columns import NameTable, NodeLabels
 from wiregrad.ops.gradient_flow import fill_absent, match_shape
-from wiregrad.passes import drop_gradient_stops, prune, simplify, sweep_backward
+from wiregrad.passes import (
+    drop_gradient_stops,
+    expand_unnamed,
+    merge_duplicates,
+    prune,
+    simplify,
+    sweep_backward,
+)
 from wiregrad.passes.differentiation import SilentWatcher
 
 ALIGNMENT = 64
@@ -82,11 +106,13 @@ MAX_IDLE_WORKSPACES = 4
 
 MIN_RECYCLED_BYTES = 1 << 17
 """Results of at least this size are recycled; the allocator of C keeps smaller ones at hand itself."""
-MAX_KEPT_RESULTS = 3
-"""How many arrays are kept for each result: in a loop the caller still holds those of the round before."""
 OWN_REFERENCES = 2
+MAX_BYTES_UNDER_GIL = 1 << 15
+"""Programs on more memory than this release the GIL while they run."""
 MAX_NEW_KERNELS = 400
 """Maximum number of kernels that are compiled for one circuit."""
+
+ARRAY_TIER = "arrays"
 
 _KERNEL_ADDRESSES: dict[str, int] = {}
 """The kernels compiled so far, by their structure."""
@@ -103,16 +129,22 @@ class StreamPart(NamedTuple):
 class ArrayProgramFacts:
     """What an array program consists of."""
 
-    instructions: int
-    kernels: int
+    instructions: int = 0
+    kernels: int = 0
     """The number of different kernels."""
-    workspace_bytes: int
-    interpreted: tuple[tuple[str, int], ...]
+    workspace_bytes: int = 0
+    peak_bytes: int = 0
+    """The memory that a call needs besides its arguments: workspace, results and constants."""
+    interpreted: tuple[tuple[str, int], ...] = ()
     """The ops that the interpreter computes, with the number of their calls."""
-    interpreted_share: float
+    interpreted_share: float = 0.0
     """The share of these calls among all steps."""
-    code_bytes: int
-    seconds: float
+    code_bytes: int = 0
+    seconds: float = 0.0
+    stencil_seconds: float = 0.0
+    """The part of `seconds` spent on stencils, which later circuits share."""
+    tier: str = ARRAY_TIER
+    """`arrays`, or the tier of the scalar circuit that it was expanded to."""
 
 
 def can_recycle(kind: WireType) -> bool:
@@ -160,56 +192,47 @@ class ResultPool:
             self._arrays.append(array)
 
 
-class ArrayProgram:
-    """A circuit, compiled: a function from arguments to results.
+class StreamProgram:
+    """A stream of instructions with its workspaces: a function from arguments to results.
 
-    >>> from wiregrad.ir import parse_text
-    >>> program = ArrayProgram(parse_text("input x: float64[3]\\ny = multiply x x\\noutput y"))
-    >>> program.run([np.array([1.0, 2.0, 3.0])])
-    [array([1., 4., 9.])]
+    A workspace begins with a table of addresses: its own, those of the arguments, of the results, and of constants.
+    Subclasses plan the rest of it, and write the instructions.
     """
 
-    def __init__(self, circuit: CircuitGraph, *, fenced: bool = False) -> None:
-        start = time.perf_counter()
+    def __init__(self, circuit: CircuitGraph, results: Sequence[WireType], *, fenced: bool = False) -> None:
         self._fence = FENCE_BYTES if fenced else 0
-        self._lowered = lower_circuit(circuit)
-        self._steps = self._lowered.steps
-        self._fills = _find_fills(self._lowered)
-        self._constants = [data for _, data in self._lowered.constants]
-        counts = (1, len(self._lowered.arguments), len(self._lowered.results), len(self._constants))
-        self._table_starts = dict(
-            zip((WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA), np.cumsum([0, *counts[:-1]]).tolist(), strict=True)
-        )
-        self._table_size = sum(counts)
-        self._blocks, self._workspace_bytes = plan_workspace(self._steps, self._first_offset(), self._fence)
-        kernels = [_build_kernel(step) for step in self._steps if isinstance(step, LoopGroup)]
-        code_bytes = compile_kernels([kernel for kernel in kernels if kernel is not None])
+        self._workspace_bytes = 0
+        self._constants: list[NDArray[Any]] = []
+        """Arrays whose addresses stand in the table behind those of the results."""
+        self._data: list[tuple[int, NDArray[Any]]] = []
+        """What else a workspace holds from the start, as pairs of an offset and an array."""
+        self._blocks: list[Storage] = []
         self._parts: list[StreamPart | InterpreterCall] = []
-        self.stream = self._write_stream()
-        self._stream_address = self.stream.ctypes.data
-        first = self._parts[0] if self._parts else None
-        self._first_end = first.end if isinstance(first, StreamPart) else 0
-        """The end of the instructions that run before the interpreter is called for the first time."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
         self._results = [
             (ResultPool(kind.shape, kind.dtype) if can_recycle(kind) else None, kind.shape, kind.dtype)
-            for kind in self._lowered.result_types
+            for kind in results
         ]
         self._large_results = [k for k, (pool, _, _) in enumerate(self._results) if pool is not None]
+        self._table_size = 1 + len(self._arguments) + len(self._results)
         self._enter = load_enter_function()
-        self._stream_end = self._stream_address + 8 * len(self.stream)
         self._idle: list[tuple[NDArray[np.uint8], int]] = []
-        calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
-        self.facts = ArrayProgramFacts(
-            instructions=self._instructions,
-            kernels=len({kernel.key for kernel in kernels if kernel is not None}),
-            workspace_bytes=self._workspace_bytes,
-            interpreted=tuple(sorted(Counter(step.op.name for step in calls).items())),
-            interpreted_share=len(calls) / max(1, len(calls) + self._instructions),
-            code_bytes=code_bytes,
-            seconds=time.perf_counter() - start,
-        )
+        self._store_stream([])
+        self.facts = ArrayProgramFacts()
+
+    def _predict_peak(self) -> int:
+        """Return the memory of a call in bytes: its workspace, its results and the constants."""
+        results = sum(prod(shape) * dtype.itemsize for _, shape, dtype in self._results)
+        return self._workspace_bytes + ALIGNMENT + results + sum(data.nbytes for data in self._constants)
+
+    def _store_stream(self, words: Sequence[int]) -> None:
+        self.stream = np.array(words, np.int64)
+        self._stream_address = self.stream.ctypes.data
+        self._stream_end = self._stream_address + 8 * len(self.stream)
+        first = self._parts[0] if self._parts else None
+        self._first_end = first.end if isinstance(first, StreamPart) else 0
+        """The end of the instructions that run before the interpreter is called for the first time."""
 
     def run(self, arguments: Sequence[Any] | NDArray[Any]) -> list[Any]:
         """Return the results for arguments of the circuit's types; results without axes are NumPy numbers."""
@@ -243,6 +266,42 @@ class ArrayProgram:
         for pool, result in self._recycled(results):
             pool.keep_array(result)
         return [result if result.ndim else result[()] for result in results]
+
+    def make_call_entry(
+        self,
+        checks: Sequence[Any] = (),
+        names: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        number_dtypes: str = "d",
+    ) -> ArrayCallEntry:
+        """Return what a builtin needs to run this program; the last results must equal `checks`.
+
+        Results without axes become Python floats; `number_dtypes` are the dtypes that they may have. Raises
+        `NotNativeError` for programs that only Python can run: the interpreter computes an op, or an argument or result
+        without axes has another dtype.
+        """
+        if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
+            raise NotNativeError("the interpreter computes a part of this program")
+        inputs = [CallArray(shape, dtype) for shape, dtype in self._arguments]
+        results = [CallArray(shape, dtype, pool is not None) for pool, shape, dtype in self._results]
+        numbers = {array.dtype.char for array in results[: len(results) - len(checks)] if not array.shape}
+        if not numbers <= set(number_dtypes) or any(array.dtype.char != "d" for array in inputs if not array.shape):
+            raise NotNativeError("an input or output without axes is no float")
+        workspace, base = self._make_workspace()
+        held = sum(prod(array.shape) * array.dtype.itemsize for array in (*inputs, *results)) + self._workspace_bytes
+        call = ArrayCall(
+            run=compile_fixed_kernels().run,
+            first=self._stream_address,
+            end=self._stream_end,
+            workspace=base,
+            inputs=inputs,
+            results=results,
+            checks=checks,
+            releases=held > MAX_BYTES_UNDER_GIL,
+            names=names,
+            labels=labels,
+        )
+        return ArrayCallEntry(call, (self, workspace))
 
     def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[ResultPool, NDArray[Any]]]:
         for number in self._large_results:
@@ -298,9 +357,6 @@ class ArrayProgram:
         if call.target.size:
             find_array(call.target)[...] = result
 
-    def _first_offset(self) -> int:
-        return _round_up(8 * self._table_size) + self._fence
-
     def _make_workspace(self) -> tuple[NDArray[np.uint8], int]:
         """Return a new workspace and its address."""
         memory = np.empty(self._workspace_bytes + ALIGNMENT, np.uint8)
@@ -310,8 +366,9 @@ class ArrayProgram:
             workspace[:] = FENCE_MARK
         table = workspace[: 8 * self._table_size].view(np.int64)
         table[0] = workspace.ctypes.data
-        start = self._table_starts[CONSTANT_DATA]
-        table[start:] = [data.ctypes.data for data in self._constants]
+        table[self._table_size - len(self._constants) :] = [data.ctypes.data for data in self._constants]
+        for offset, data in self._data:
+            workspace[offset : offset + data.nbytes] = data.view(np.uint8)
         return workspace, workspace.ctypes.data
 
     def _fence_result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -334,7 +391,48 @@ class ArrayProgram:
             if np.any(memory[: self._fence] != FENCE_MARK) or np.any(memory[len(memory) - self._fence :] != FENCE_MARK):
                 raise AssertionError("an instruction wrote outside of a result")
 
-    def _write_stream(self) -> NDArray[np.int64]:
+
+class ArrayProgram(StreamProgram):
+    """A circuit, compiled to loops over arrays.
+
+    >>> from wiregrad.ir import parse_text
+    >>> program = ArrayProgram(parse_text("input x: float64[3]\\ny = multiply x x\\noutput y"))
+    >>> program.run([np.array([1.0, 2.0, 3.0])])
+    [array([1., 4., 9.])]
+    """
+
+    def __init__(self, circuit: CircuitGraph, *, fenced: bool = False) -> None:
+        start = time.perf_counter()
+        self._lowered = lower_circuit(circuit)
+        super().__init__(circuit, self._lowered.result_types, fenced=fenced)
+        self._steps = self._lowered.steps
+        self._fills = _find_fills(self._lowered)
+        self._constants = [data for _, data in self._lowered.constants]
+        counts = (1, len(self._lowered.arguments), len(self._lowered.results), len(self._constants))
+        self._table_starts = dict(
+            zip((WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA), np.cumsum([0, *counts[:-1]]).tolist(), strict=True)
+        )
+        self._table_size = sum(counts)
+        offset = _round_up(8 * self._table_size) + self._fence
+        self._blocks, self._workspace_bytes = plan_workspace(self._steps, offset, self._fence)
+        self._loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
+        kernels = {loop.key: loop.kernel for loop in self._loops.values() if loop is not None}
+        code_bytes = compile_kernels(kernels)
+        self._store_stream(self._write_stream())
+        self._loops.clear()
+        calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
+        self.facts = ArrayProgramFacts(
+            instructions=self._instructions,
+            kernels=len(kernels),
+            workspace_bytes=self._workspace_bytes,
+            peak_bytes=self._predict_peak(),
+            interpreted=tuple(sorted(Counter(step.op.name for step in calls).items())),
+            interpreted_share=len(calls) / max(1, len(calls) + self._instructions),
+            code_bytes=code_bytes,
+            seconds=time.perf_counter() - start,
+        )
+
+    def _write_stream(self) -> list[int]:
         """Write the instructions of all steps, and note where the interpreter has to be called."""
         words: list[int] = []
         first = 0
@@ -355,15 +453,15 @@ class ArrayProgram:
             self._instructions += 1
         if len(words) > first:
             self._parts.append(StreamPart(first, len(words)))
-        return np.array(words, np.int64)
+        return words
 
     def _step_rows(self, step: StreamStep) -> Iterator[list[int]]:
         """Iterate over the instructions of a step: the kernel, then its words."""
         match step:
             case LoopGroup():
-                row = self._loop_words(step)
-                if row is not None:
-                    yield row
+                loop = self._loops[step]
+                if loop is not None:
+                    yield self._loop_words(loop)
             case MatrixProduct():
                 yield self._product_words(step)
             case TableMove():
@@ -382,15 +480,12 @@ class ArrayProgram:
         kernel = compile_fixed_kernels().fill[storage.dtype.itemsize]
         return [kernel, storage.size, *self._operand_words(StridedArray(storage, 0, (), ())), bits]
 
-    def _loop_words(self, group: LoopGroup) -> list[int] | None:
-        kernel = _build_kernel(group)
-        if kernel is None:
-            return None
-        arrays = _group_arrays(group)
-        axes = merge_axes_for_loops(group.shape, [array.strides for array in arrays], in_order=group.in_order)
+    def _loop_words(self, loop: LoopInstruction) -> list[int]:
+        axes = loop.axes
         n = axes.lengths[-1] if axes.lengths else 1
-        words = [_KERNEL_ADDRESSES[kernel.key], n, *axes.lengths[:-1]]
-        for array, strides, operand in zip(arrays, axes.strides, (*kernel.loads, *kernel.targets), strict=True):
+        words = [_KERNEL_ADDRESSES[loop.key], n, *axes.lengths[:-1]]
+        operands = (*loop.kernel.loads, *loop.kernel.targets)
+        for array, strides, operand in zip(loop.arrays, axes.strides, operands, strict=True):
             item = array.dtype.itemsize
             inner = [strides[-1] * item] if operand.inner == STRIDED else []
             words += [*self._operand_words(array), *inner, *(stride * item for stride in strides[:-1])]
@@ -417,6 +512,69 @@ class ArrayProgram:
         kernel = kernels.scatter[dtype.char] if step.adds else kernels.gather[dtype.itemsize]
         operands = [word for array in (step.source, step.table, step.target) for word in self._operand_words(array)]
         return [kernel, step.table.size, *operands]
+
+
+class ExpandedProgram(StreamProgram):
+    """A circuit on small arrays, compiled as its scalar circuit `scalars`; its stream is one instruction.
+
+    Results are the outputs; with `wanted` the first one, its gradient by these inputs, and the other outputs.
+
+    >>> from wiregrad.ir import parse_text
+    >>> square = parse_text("input x: float64[2]\\ny = multiply x x\\nz = sum y axes=[-1] keepdims=false\\noutput z")
+    >>> ExpandedProgram(square, expand_unnamed(square), wanted=[0]).run([np.array([1.0, 2.0])])
+    [np.float64(5.0), array([2., 4.])]
+    """
+
+    def __init__(
+        self,
+        circuit: CircuitGraph,
+        scalars: CircuitGraph,
+        *,
+        wanted: Collection[int] | None = None,
+        fenced: bool = False,
+    ) -> None:
+        start = time.perf_counter()
+        self._program = build_program(scalars, None if wanted is None else 0)
+        inputs = [circuit.type_of(node) for node in circuit.input_indices()]
+        outputs = [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
+        slots = _lay_out_buffer([*inputs, *outputs, *inputs])
+        sources = slots[: len(inputs)]
+        results = slots[len(inputs) : len(inputs) + len(outputs)]
+        slopes = slots[len(inputs) + len(outputs) :]
+        results[1:1] = [slopes[k] for k in sorted(wanted or ())]
+        super().__init__(circuit, [slot.kind for slot in results], fenced=fenced)
+        buffer = self._program.initial
+        offset = _round_up(8 * self._table_size) + self._fence
+        self._blocks = [Storage(len(buffer), buffer.dtype, offset=offset)]
+        self._data = [(offset, buffer)]
+        self._workspace_bytes = offset + buffer.nbytes + self._fence
+        words = [compile_scalar_call(), 0, offset, self._program.entry, len(sources), len(results)]
+        for number, slot in enumerate([*sources, *results], 1):
+            words += [8 * number, 8 * slot.place, prod(slot.kind.shape), int(slot.kind.dtype.kind == "b")]
+        words[1] = len(words)
+        self._parts = [StreamPart(0, len(words))]
+        self._store_stream(words)
+        self.facts = ArrayProgramFacts(
+            instructions=1,
+            workspace_bytes=self._workspace_bytes,
+            peak_bytes=self._predict_peak(),
+            code_bytes=self._program.code_bytes,
+            seconds=time.perf_counter() - start,
+            stencil_seconds=self._program.stencil_seconds,
+            tier=self._program.tier,
+        )
+
+
+class BufferSlot(NamedTuple):
+    """Where the numbers of a wire are in the buffer of a scalar circuit."""
+
+    kind: WireType
+    place: int
+
+
+def _lay_out_buffer(kinds: Sequence[WireType]) -> list[BufferSlot]:
+    places = np.cumsum([0, *(prod(kind.shape) for kind in kinds)]).tolist()
+    return [BufferSlot(kind, place) for kind, place in zip(kinds, places, strict=False)]
 
 
 def _prepare_argument(argument: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -447,58 +605,87 @@ def _transpose_matrices(array: StridedArray) -> StridedArray:
     return array._replace(shape=shape, strides=strides)
 
 
-def _group_arrays(group: LoopGroup) -> list[StridedArray]:
-    return [*group.loads, *(store.target for store in group.stores)]
-
-
 def _classify_inner(stride: int, length: int) -> str:
     if length == 1 or stride == 1:
         return CONTIGUOUS
     return STILL if stride == 0 else STRIDED
 
 
-def _build_kernel(group: LoopGroup) -> LoopKernel | None:
-    """Return the structure of a group's loop; None if it has nothing to do."""
+class LoopInstruction(NamedTuple):
+    """A loop of a stream: its kernel, the kernel's key, and its loops over the arrays of the group."""
+
+    kernel: LoopKernel
+    key: str
+    arrays: list[StridedArray]
+    axes: LoopAxes
+
+
+_KNOWN_KERNELS: dict[Hashable, tuple[LoopKernel, str]] = {}
+"""Kernels and their keys, by their parts; expressions count by identity, and stay alive in the kernels."""
+MAX_KNOWN_KERNELS = 20_000
+
+
+def _build_loop(group: LoopGroup) -> LoopInstruction | None:
+    """Return the loop of a group; None if it has nothing to do."""
     if not group.stores or not prod(group.shape):
         return None
-    arrays = _group_arrays(group)
+    arrays = group.list_arrays()
     axes = merge_axes_for_loops(group.shape, [array.strides for array in arrays], in_order=group.in_order)
     n = axes.lengths[-1] if axes.lengths else 1
-    operands = [
+    operands = tuple(
         LoopOperand(array.dtype.char, _classify_inner(strides[-1] if strides else 1, n))
         for array, strides in zip(arrays, axes.strides, strict=True)
-    ]
-    loads = operands[: len(group.loads)]
+    )
+    depth = max(0, len(axes.lengths) - 1)
+    parts = (
+        depth,
+        n == 1,
+        operands,
+        tuple(group.loads.values()),
+        tuple((key, number) for key, (number, _, _) in group.constants.items()),
+        tuple((number, id(op.tree), op.sources, op.real, op.dtype) for number, op in group.ops),
+        tuple((store.value, id(store.step), str(store.neutral)) for store in group.stores),
+    )
+    known = _KNOWN_KERNELS.get(parts)
+    if known is None:
+        if len(_KNOWN_KERNELS) >= MAX_KNOWN_KERNELS:
+            _KNOWN_KERNELS.clear()
+        kernel = _build_kernel(group, operands, depth, single=n == 1)
+        known = _KNOWN_KERNELS[parts] = kernel, kernel.key
+    return LoopInstruction(*known, arrays, axes)
+
+
+def _build_kernel(group: LoopGroup, operands: tuple[LoopOperand, ...], depth: int, *, single: bool) -> LoopKernel:
+    """Return the structure of a group's loop."""
     order = [*group.loads.values(), *(number for number, _, _ in group.constants.values())]
     order += [number for number, _ in group.ops]
     position = {number: k for k, number in enumerate(order)}
     return LoopKernel(
-        depth=max(0, len(axes.lengths) - 1),
-        loads=tuple(loads),
+        depth=depth,
+        loads=operands[: len(group.loads)],
         constants=tuple((char, np.asarray(number).item()) for _, char, number in group.constants.values()),
         ops=tuple(
             op._replace(sources=tuple((name, position[source]) for name, source in op.sources)) for _, op in group.ops
         ),
-        targets=tuple(operands[len(group.loads) :]),
+        targets=operands[len(group.loads) :],
         stores=tuple(
             LoopStore(k, position[store.value], store.step, store.neutral) for k, store in enumerate(group.stores)
         ),
-        single=n == 1,
+        single=single,
     )
 
 
-def compile_kernels(kernels: Sequence[LoopKernel]) -> int:
-    """Compile the kernels that were not compiled before; return the size of their code in bytes.
+def compile_kernels(kernels: Mapping[str, LoopKernel]) -> int:
+    """Compile the kernels, by key, that were not compiled before; return the size of their code in bytes.
 
     Each is a module of its own, because the cache on disk finds modules: programs share kernels.
     """
-    missing = {kernel.key: kernel for kernel in kernels if kernel.key not in _KERNEL_ADDRESSES}
+    missing = {key: kernel for key, kernel in kernels.items() if key not in _KERNEL_ADDRESSES}
     if not missing:
         return 0
     if len(missing) > MAX_NEW_KERNELS:
         raise NotNativeError(
-            f"the circuit needs {len(missing):,} new kernels; more than {MAX_NEW_KERNELS:,} would compile too slowly, "
-            "because repeated parts are not recognized yet"
+            f"the circuit needs {len(missing):,} new kernels; more than {MAX_NEW_KERNELS:,} would compile too slowly"
         )
     size = 0
     for key, kernel in missing.items():
@@ -512,7 +699,7 @@ def _storages_of(step: StreamStep) -> list[Storage]:
     """Return the storages that a step reads or writes."""
     match step:
         case LoopGroup():
-            return [array.storage for array in _group_arrays(step)]
+            return [array.storage for array in step.list_arrays()]
         case MatrixProduct():
             return [step.a.storage, step.b.storage, step.target.storage]
         case TableMove():
@@ -546,8 +733,7 @@ def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple
         for storage in _storages_of(step):
             if storage.role == WORKSPACE:
                 spans.setdefault(storage, [number, number])[1] = number
-    top = first
-    free: list[tuple[int, int]] = []
+    memory = WorkspacePlan(first, shares=not fence)
     ending: dict[int, list[Storage]] = {}
     beginning: dict[int, list[Storage]] = {}
     for storage, (begin, end) in spans.items():
@@ -555,36 +741,78 @@ def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple
         ending.setdefault(end, []).append(storage)
     for number in range(len(steps)):
         for storage in sorted(beginning.get(number, ()), key=lambda each: -each.nbytes):
-            size = _round_up(max(storage.nbytes, 1)) + fence
-            fits = [block for block in free if block[1] >= size]
-            if fits and not fence:
-                start, length = min(fits, key=lambda block: block[1])
-                free.remove((start, length))
-                if length > size:
-                    free.append((start + size, length - size))
-                storage.offset = start
-            else:
-                storage.offset = top
-                top += size
+            storage.offset = memory.take(_round_up(max(storage.nbytes, 1)) + fence)
         for storage in ending.get(number, ()):
-            free = _merge_block(free, storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
-    return list(spans), max(top, first)
+            memory.free(storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
+    return list(spans), memory.top
 
 
-def _merge_block(free: list[tuple[int, int]], start: int, length: int) -> list[tuple[int, int]]:
-    """Return the free blocks with one more, joined with its neighbours."""
-    merged: list[tuple[int, int]] = []
-    for block in sorted([*free, (start, length)]):
-        if merged and sum(merged[-1]) == block[0]:
-            merged[-1] = (merged[-1][0], merged[-1][1] + block[1])
-        else:
-            merged.append(block)
-    return merged
+class WorkspacePlan:
+    """The blocks of a workspace that are free while its arrays are given their places.
+
+    >>> plan = WorkspacePlan(64)
+    >>> plan.take(128), plan.take(64)
+    (64, 192)
+    >>> plan.free(64, 128)
+    >>> plan.take(64), plan.take(64), plan.top
+    (64, 128, 256)
+    """
+
+    def __init__(self, first: int, *, shares: bool = True) -> None:
+        self.top = first
+        """The size of the workspace so far."""
+        self._shares = shares
+        self._sizes: dict[int, int] = {}
+        """The size of each free block, by its start; no two of them touch."""
+        self._starts: dict[int, int] = {}
+        """The start of each free block, by its end."""
+        self._blocks: dict[int, list[int]] = {}
+        """Starts by size; blocks that have been taken or joined since are still in it."""
+        self._known_sizes: list[int] = []
+
+    def take(self, size: int) -> int:
+        """Return where a new block begins: in the smallest free block that is large enough, or at the end."""
+        place = bisect_left(self._known_sizes, size) if self._shares else len(self._known_sizes)
+        while place < len(self._known_sizes):
+            length = self._known_sizes[place]
+            blocks = self._blocks[length]
+            while blocks:
+                start = blocks.pop()
+                if self._sizes.get(start) == length:
+                    self._remove(start, length)
+                    if length > size:
+                        self._add(start + size, length - size)
+                    return start
+            del self._known_sizes[place], self._blocks[length]
+        self.top += size
+        return self.top - size
+
+    def free(self, start: int, size: int) -> None:
+        """Give a block back; it is joined with its free neighbours."""
+        after = self._sizes.get(start + size)
+        if after is not None:
+            self._remove(start + size, after)
+            size += after
+        before = self._starts.get(start)
+        if before is not None:
+            self._remove(before, start - before)
+            start, size = before, size + start - before
+        self._add(start, size)
+
+    def _add(self, start: int, size: int) -> None:
+        self._sizes[start] = size
+        self._starts[start + size] = start
+        if size not in self._blocks:
+            self._blocks[size] = []
+            insort(self._known_sizes, size)
+        self._blocks[size].append(start)
+
+    def _remove(self, start: int, size: int) -> None:
+        del self._sizes[start], self._starts[start + size]
 
 
-ARRAY_TIER = "arrays"
-MAX_ARRAY_NODES = 6000
-"""Maximum number of nodes of a circuit that is compiled for arrays."""
+MAX_ARRAY_NODES = 300_000
+"""Maximum number of nodes, those of the gradient included, of a circuit that is compiled to loops over arrays."""
 
 
 def has_arrays(circuit: CircuitGraph) -> bool:
@@ -597,8 +825,58 @@ def has_arrays(circuit: CircuitGraph) -> bool:
     return circuit.columns.has_arrays()
 
 
-def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
+MAX_SCALARS_PER_NODE = 2.0
+"""A circuit is expanded if it gets at most so many scalar nodes for each node.
+
+An instruction costs 12 to 30 ns and a scalar node about 2.5 ns, gradient included. Where whole arrays are fused into a
+few loops, both take the same time at two elements; where a program picks elements and puts them together, the scalar
+program takes a tenth.
+"""
+MAX_EXPANDED_ELEMENTS = 4_000_000
+"""Maximum number of elements of all nodes of a circuit that is expanded."""
+
+
+def may_expand(circuit: CircuitGraph) -> bool:
+    """Return whether the arrays of a circuit may be small enough to compute it number by number.
+
+    >>> from wiregrad.ir import parse_text
+    >>> [may_expand(parse_text(f"input x: float64[{n}]\\ny = exp x\\noutput y")) for n in (3, 100)]
+    [True, False]
+    """
+    sizes = np.array([prod(kind.shape) for kind in circuit.columns.type_table], np.int64)
+    elements = int(sizes[circuit.columns.types].sum())
+    # Moving elements needs no nodes, so there are fewer of these than elements.
+    return elements <= min(2.0 * MAX_SCALARS_PER_NODE * circuit.size, MAX_EXPANDED_ELEMENTS)
+
+
+def compile_expanded(
+    circuit: CircuitGraph, *, wanted: Collection[int] | None = None, fenced: bool = False
+) -> ExpandedProgram | None:
+    """Return the program of a circuit that is faster number by number, if its ops can be expanded; else None."""
+    jit.check_native_enabled()
+    if not may_expand(circuit):
+        return None
+    try:
+        scalars = expand_unnamed(circuit)
+        if scalars.count()[1] > MAX_SCALARS_PER_NODE * circuit.count()[1]:
+            return None
+        return ExpandedProgram(circuit, scalars, wanted=wanted, fenced=fenced)
+    except (CircuitError, NoRuleError):
+        return None
+    except NotNativeError:
+        return None
+
+
+def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> StreamProgram:
     """Return the program of a circuit; raise `NotNativeError` if native code is off, or would compute nothing."""
+    expanded = compile_expanded(circuit, fenced=fenced)
+    if expanded is not None:
+        return expanded
+    return compile_loops(circuit, fenced=fenced)
+
+
+def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
+    """Return the program of a circuit as loops over arrays."""
     jit.check_native_enabled()
     _check_size(circuit.size)
     program = ArrayProgram(circuit, fenced=fenced)
@@ -611,8 +889,7 @@ def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> Arr
 def _check_size(nodes: int) -> None:
     if nodes > MAX_ARRAY_NODES:
         raise NotNativeError(
-            f"the circuit has {nodes:,} nodes on arrays; more than {MAX_ARRAY_NODES:,} would compile too slowly, "
-            "because repeated parts are not recognized yet"
+            f"the circuit has {nodes:,} nodes on arrays; more than {MAX_ARRAY_NODES:,} would compile too slowly"
         )
 
 
@@ -642,22 +919,52 @@ class GradientProgram:
         self._root = int(circuit.columns.outputs[0])
         self.is_present: list[bool] = []
         """For each input, whether its gradient is wanted and not absent."""
-        self.program = compile_array_circuit(self._build_circuit(others), fenced=fenced)
+        self.program: StreamProgram
+        """Its results are the output, the gradients, and the further outputs."""
+        expanded = self._expand(others, fenced=fenced)
+        self.program = expanded or compile_loops(self._build_circuit(others), fenced=fenced)
+
+    def _choose_outputs(self, others: Sequence[int]) -> CircuitGraph:
+        """Return the circuit with the output that is differentiated and other nodes as its outputs.
+
+        It has no names, places and groups, which programs do not need.
+        """
+        outputs = np.array([self._root, *others], np.int32)
+        columns = replace(
+            self.circuit.columns,
+            outputs=outputs,
+            labels=tuple(f"y{k}" for k in range(len(outputs))),
+            certificates=(),
+            names=NameTable((node, f"x{k}") for k, node in enumerate(self.circuit.input_indices())),
+            places=NodeLabels(),
+            groups=NodeLabels(),
+            expressions=NodeLabels(),
+            library_groups=None,
+        )
+        return CircuitGraph(columns)
+
+    def _expand(self, others: Sequence[int], *, fenced: bool) -> ExpandedProgram | None:
+        program = compile_expanded(prune(self._choose_outputs(others)), wanted=self._wanted, fenced=fenced)
+        if program is not None:
+            self.is_present = [number in self._wanted for number in range(len(self.circuit.inputs))]
+        return program
 
     def _build_circuit(self, others: Sequence[int]) -> CircuitGraph:
-        circuit = self.circuit
-        _check_size(circuit.size)
+        _check_size(self.circuit.size)
+        # What a loop computes anew in every round is merged before the sweep, so its gradient is one sum.
+        circuit = merge_duplicates(self._choose_outputs(others))
+        root, *others = circuit.columns.outputs.tolist()
         builder = GraphBuilder(finite=False)
         builder.recording.load_circuit(circuit)
         builder.recording.certificates = []
-        kind = circuit.type_of(self._root)
+        kind = circuit.type_of(root)
         seed = builder.place_constant(np.ones((), kind.dtype if kind.differentiable else np.float64)[()])
         ports = _CircuitPorts(builder)
         try:
-            flows = sweep_backward(circuit, ports, {self._root: seed}, SilentWatcher())
+            flows = sweep_backward(circuit, ports, {root: seed}, SilentWatcher())
         except (WiregradError, TypeError, ValueError) as error:
             raise NotNativeError(f"the backward pass of this circuit cannot be written as a circuit: {error}") from None
-        labels = {"value": Port(builder, self._root)}
+        labels = {"value": Port(builder, root)}
         for number, node in enumerate(circuit.input_indices()):
             self.is_present.append(flows[node] is not None and number in self._wanted)
             if self.is_present[-1]:
@@ -667,6 +974,14 @@ class GradientProgram:
                 )
         labels |= {f"other_{k}": Port(builder, node) for k, node in enumerate(others)}
         return simplify(prune(builder.build(name="gradient", labels=labels)))
+
+    def make_builtin(self, expected: Sequence[Any] = ()) -> Callable[..., Any]:
+        """Return the builtin for replays; the further outputs must equal `expected`.
+
+        It returns a tuple of the output and the gradients that are present, the number of the check that fails, or None
+        for arguments that `run` must handle. Raises `NotNativeError` if there is none for this program.
+        """
+        return make_array_builtin("replay", self.program.make_call_entry(expected))
 
     def run(self, arguments: NumberSequence) -> tuple[Any, list[Any | None], list[Any]]:
         """Return the output, the gradient by every input (None where it is absent or not wanted), and the others."""
@@ -688,8 +1003,10 @@ class ArrayEngine:
     """
 
     def __init__(self, circuit: CircuitGraph, *, gradient: bool, fallback: CheckFallback | None = None) -> None:
-        self.calls = 0
+        self._python_calls = 0
+        self._entries: list[ArrayCallEntry] = []
         self._fallback = fallback
+        self._labels = circuit.outputs
         self._types = [circuit.type_of(node) for node in circuit.input_indices()]
         self._names = circuit.inputs
         self._count = len(circuit.outputs)
@@ -697,7 +1014,7 @@ class ArrayEngine:
         self._expected = checked.expected_values()
         nodes = [certificate.node for certificate in checked.certificates]
         self._gradient: GradientProgram | None = None
-        self._values: ArrayProgram | None = None
+        self._values: StreamProgram | None = None
         if gradient:
             self._gradient = GradientProgram(circuit, nodes)
         else:
@@ -710,9 +1027,30 @@ class ArrayEngine:
         assert program is not None
         return program.facts
 
+    @property
+    def calls(self) -> int:
+        """The number of calls so far."""
+        return self._python_calls + sum(entry.calls for entry in self._entries)
+
+    def make_builtin(self, kind: str, answer: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the builtin for `value` or `value_and_grad`; `answer` handles the calls that it does not.
+
+        Raises `NotNativeError` if there is none for this program.
+        """
+        program = self._values
+        if kind == "value_and_grad":
+            assert self._gradient is not None
+            program = self._gradient.program if all(self._gradient.is_present) else None
+        if program is None:
+            raise NotNativeError("a gradient is absent, or values are computed together with their gradient")
+        checks = self._expected if self._fallback is not None else ()
+        entry = program.make_call_entry(checks, self._names, self._labels, number_dtypes="df")
+        self._entries.append(entry)
+        return make_array_builtin(kind, entry, answer)
+
     def compute_values(self, point: NumberSequence) -> NumberSequence:
         """Return the outputs."""
-        self.calls += 1
+        self._python_calls += 1
         if self._values is None:
             assert self._gradient is not None
             value, _, checks = self._gradient.run(point)
@@ -727,14 +1065,16 @@ class ArrayEngine:
 
     def compute_gradient(self, point: NumberSequence) -> tuple[Any, NumberSequence]:
         """Return the only output, and its gradient by every input."""
-        self.calls += 1
+        self._python_calls += 1
         assert self._gradient is not None
         value, grads, checks = self._gradient.run(point)
         if self._find_failure(checks):
             assert self._fallback is not None
             return self._fallback.compute_gradient(point)
         return value, [
-            np.zeros(kind.shape)[()] if gradient is None else gradient
+            np.zeros(kind.shape, kind.dtype if kind.differentiable else np.float64)[()]
+            if gradient is None
+            else gradient
             for gradient, kind in zip(grads, self._types, strict=True)
         ]
 

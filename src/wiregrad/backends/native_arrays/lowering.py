@@ -3,7 +3,9 @@
 Elementwise ops are not steps of their own. Each belongs to a `LoopGroup`: all ops of one *barrier stage* (the number of
 steps that must have finished before it) and one shape become one loop with several results. Sums and other reductions
 join the loop that computes their operand, and what is only moved to another place is stored there right away. Views
-(reshape, transpose, slice, broadcast) are strides.
+(reshape, transpose, slice, broadcast) are strides; what is a view box by box (`roll`) is read so, by one instruction
+per box (`PiecewiseArray`). Arrays that are put together from parts are stored when they are read, so sums of slices
+are one array (`PlacedPart`). Rounds of an unrolled loop become the same loops (`find_epochs`), and share their kernels.
 
 How an op is lowered follows from its record: elementwise ops have a scalar text; ops that move or add up elements show
 where by being run on arrays that hold nothing (`view_through`, `find_targets`) or on element numbers (`find_moves`,
@@ -27,8 +29,9 @@ sum reads its gradient through a view with stride 0.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -42,7 +45,7 @@ from wiregrad.codegen.op_forms import ConstantForm, Form, SlotForm, find_uniform
 from wiregrad.dtypes import WireType
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import ArrayOp, Blocking, Linear
+from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, Linear
 from wiregrad.ops.c_expressions import InputExpression, ScalarExpression
 from wiregrad.passes import simplify
 
@@ -112,6 +115,11 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     >>> contiguous_strides((2, 3, 4))
     (12, 4, 1)
     """
+    return _find_strides(tuple(shape))
+
+
+@lru_cache(maxsize=10_000)
+def _find_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
@@ -166,34 +174,152 @@ def order_like_source(source: StridedArray, place: StridedArray, target: Strided
     return find_axis_order(target._replace(strides=tuple(reach)))
 
 
-def _hollow_view(array: StridedArray, memory: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return an array of the same layout over memory of one byte per element."""
-    if not array.size:
-        return np.zeros(array.shape, np.bool_)
-    return np.ndarray(array.shape, np.bool_, memory, array.start, array.strides)
+class ArrayLayout(NamedTuple):
+    """Start, shape and strides of an array in a storage."""
+
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
-def _read_layout(view: NDArray[Any], memory: NDArray[np.bool_]) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+class ArrayPiece(NamedTuple):
+    """A box of an array, from `starts` to `stops`, and where its elements are in a storage."""
+
+    starts: tuple[int, ...]
+    stops: tuple[int, ...]
+    layout: ArrayLayout
+
+
+class PiecewiseArray(NamedTuple):
+    """An array whose elements are views of a storage box by box, such as one that `roll` returns."""
+
+    storage: Storage
+    shape: tuple[int, ...]
+    pieces: tuple[ArrayPiece, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the elements."""
+        return self.storage.dtype
+
+    @property
+    def cuts(self) -> list[set[int]]:
+        """Where boxes begin and end, along each axis."""
+        return [
+            {bound for piece in self.pieces for bound in (piece.starts[axis], piece.stops[axis])}
+            for axis in range(len(self.shape))
+        ]
+
+    def take_box(self, starts: Sequence[int], stops: Sequence[int]) -> StridedArray:
+        """Return a box that lies within one piece."""
+        for piece in self.pieces:
+            if all(a <= b for a, b in zip(piece.starts, starts, strict=True)) and all(
+                a >= b for a, b in zip(piece.stops, stops, strict=True)
+            ):
+                inner = [a - b for a, b in zip(starts, piece.starts, strict=True)]
+                size = [b - a for a, b in zip(piece.starts, piece.stops, strict=True)]
+                whole = StridedArray(self.storage, piece.layout.start, tuple(size), piece.layout.strides)
+                return take_box(whole, inner, [a + b - c for a, b, c in zip(inner, stops, starts, strict=True)])
+        raise AssertionError(f"the box {starts} to {stops} crosses a boundary")
+
+
+def take_box(array: StridedArray | PiecewiseArray, starts: Sequence[int], stops: Sequence[int]) -> StridedArray:
+    """Return a box of an array.
+
+    >>> take_box(cover_storage(Storage(6, np.dtype(float)), (2, 3)), (1, 0), (2, 2))[1:]
+    (3, (1, 2), (3, 1))
+    """
+    if isinstance(array, PiecewiseArray):
+        return array.take_box(starts, stops)
+    start = array.start + sum(a * b for a, b in zip(starts, array.strides, strict=True))
+    shape = tuple(b - a for a, b in zip(starts, stops, strict=True))
+    return StridedArray(array.storage, start, shape, array.strides)
+
+
+def cut_into_pieces(moves: NDArray[np.int64]) -> tuple[ArrayPiece, ...] | None:
+    """Return the boxes in which element numbers grow by the same step along each axis; None if there are many.
+
+    >>> [piece.layout for piece in cut_into_pieces(np.array([4, 0, 1, 2, 3])) or ()]
+    [ArrayLayout(start=4, shape=(1,), strides=(0,)), ArrayLayout(start=0, shape=(4,), strides=(1,))]
+    """
+    bounds: list[list[int]] = []
+    strides: list[int] = []
+    for axis, length in enumerate(moves.shape):
+        bounds.append([0, length])
+        strides.append(0)
+        if length == 1:
+            continue
+        steps = np.moveaxis(np.diff(moves, axis=axis), axis, 0).reshape(length - 1, -1)
+        if (steps != steps[:, :1]).any():
+            return None
+        values, counts = np.unique(steps[:, 0], return_counts=True)
+        strides[-1] = int(values[int(np.argmax(counts))])
+        bounds[-1][1:1] = (np.flatnonzero(steps[:, 0] != strides[-1]) + 1).tolist()
+    pieces: list[ArrayPiece] = []
+    for box in product(*(list(pairwise(each)) for each in bounds)):
+        if len(pieces) >= MAX_PIECES:
+            return None
+        starts = tuple(start for start, _ in box)
+        stops = tuple(stop for _, stop in box)
+        shape = tuple(stop - start for start, stop in box)
+        own = tuple(stride if length > 1 else 0 for stride, length in zip(strides, shape, strict=True))
+        pieces.append(ArrayPiece(starts, stops, ArrayLayout(int(moves[starts]), shape, own)))
+    return tuple(pieces)
+
+
+MAX_PIECES = 9
+"""Maximum number of boxes of an array that is read box by box."""
+MAX_BOXES = 25
+"""Maximum number of boxes of a loop over such arrays."""
+
+
+def _hollow_view(layout: ArrayLayout, memory: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return an array of a layout over memory of one byte per element."""
+    if not prod(layout.shape):
+        return np.zeros(layout.shape, np.bool_)
+    return np.ndarray(layout.shape, np.bool_, memory, layout.start, layout.strides)
+
+
+def _read_layout(view: NDArray[Any], memory: NDArray[np.bool_]) -> ArrayLayout | None:
     """Return start, shape and strides of a view of some memory; None if it is no view of it."""
     if view.dtype != np.bool_ or (view.size and not np.may_share_memory(view, memory)):
         return None
     if not view.size:
-        return 0, view.shape, contiguous_strides(view.shape)
+        return ArrayLayout(0, view.shape, contiguous_strides(view.shape))
     start = view.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
     # The stride along an axis of length 1 has no meaning.
     strides = [stride if length > 1 else 0 for stride, length in zip(view.strides, view.shape, strict=True)]
-    return start, view.shape, tuple(strides)
+    return ArrayLayout(start, view.shape, tuple(strides))
+
+
+# Long recordings repeat the same ops on the same layouts, so what they do is found once.
+@lru_cache(maxsize=20_000)
+def _find_view(op: Op, size: int, layout: ArrayLayout) -> ArrayLayout | None:
+    memory = np.empty(max(size, 1), np.bool_)
+    try:
+        view = np.asarray(op.compute(_hollow_view(layout, memory)))
+    except (ValueError, TypeError, ArithmeticError):
+        return None
+    return _read_layout(view, memory)
 
 
 def view_through(op: Op, array: StridedArray) -> StridedArray | None:
     """Return what an op of one operand returns, if that is a view of the operand; else None."""
-    memory = np.empty(max(array.storage.size, 1), np.bool_)
+    layout = _find_view(op, array.storage.size, ArrayLayout(*array[1:]))
+    return None if layout is None else StridedArray(array.storage, *layout)
+
+
+@lru_cache(maxsize=20_000)
+def _find_target_layout(
+    op: Linear, types: tuple[WireType, ...], slot: int, size: int, layout: ArrayLayout
+) -> ArrayLayout | None:
+    memory = np.empty(max(size, 1), np.bool_)
+    operands = [np.broadcast_to(np.False_, kind.shape) for kind in types]
     try:
-        view = np.asarray(op.compute(_hollow_view(array, memory)))
+        view = np.asarray(op.transpose(_hollow_view(layout, memory), slot, *operands, **op.options))
     except (ValueError, TypeError, ArithmeticError):
         return None
-    layout = _read_layout(view, memory)
-    return None if layout is None else StridedArray(array.storage, *layout)
+    return _read_layout(view, memory)
 
 
 def find_targets(op: Linear, types: Sequence[WireType], slot: int, output: StridedArray) -> StridedArray | None:
@@ -202,14 +328,8 @@ def find_targets(op: Linear, types: Sequence[WireType], slot: int, output: Strid
     The result has the operand's shape. An op that only moves or adds up elements is the transpose of its transpose:
     element k of the operand goes where its gradient comes from.
     """
-    memory = np.empty(max(output.storage.size, 1), np.bool_)
-    operands = [np.broadcast_to(np.False_, kind.shape) for kind in types]
-    try:
-        view = np.asarray(op.transpose(_hollow_view(output, memory), slot, *operands, **op.options))
-    except (ValueError, TypeError, ArithmeticError):
-        return None
-    layout = _read_layout(view, memory)
-    if layout is None or layout[1] != types[slot].shape:
+    layout = _find_target_layout(op, tuple(types), slot, output.storage.size, ArrayLayout(*output[1:]))
+    if layout is None or layout.shape != types[slot].shape:
         return None
     return StridedArray(output.storage, *layout)
 
@@ -272,6 +392,11 @@ def merge_axes_for_loops(
     >>> merge_axes_for_loops((4,), [(1,)], in_order=True)
     LoopAxes(lengths=(4, 1), strides=((1, 0),))
     """
+    return _merge_axes(shape, tuple(strides), in_order)
+
+
+@lru_cache(maxsize=20_000)
+def _merge_axes(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], in_order: bool) -> LoopAxes:
     if in_order:
         inner = merge_axes_for_loops(shape[1:], [each[1:] for each in strides])
         lengths = (shape[0], *(inner.lengths or (1,)))
@@ -316,6 +441,8 @@ def _estimate_cost(n: int, steps: Sequence[int]) -> float:
 
 MAX_GROUP_OPS = 64
 """Maximum number of ops of one loop: more do not fit into registers, and compile slowly."""
+MAX_PLACED_PARTS = 64
+"""Maximum number of parts that an array is put together from without being stored in between."""
 MAX_TABLE_ELEMENTS = 1 << 22
 """Maximum number of elements that are moved by a table; a larger array is moved by the interpreter."""
 
@@ -333,7 +460,7 @@ class LoopGroup:
 
     stage: int
     shape: tuple[int, ...]
-    loads: dict[StridedArray, int] = field(default_factory=dict)
+    loads: dict[StridedArray | PiecewiseArray, int] = field(default_factory=dict)
     """The arrays that are read, and the number of the value that each becomes."""
     constants: dict[str, tuple[int, str, Any]] = field(default_factory=dict)
     """Numbers that are stored: value number, dtype and number, by their text."""
@@ -342,10 +469,12 @@ class LoopGroup:
     stores: list[GroupStore] = field(default_factory=list)
     count: int = 0
     """The number of values so far."""
+    epoch: int = 0
+    """The round of an unrolled loop that its ops belong to."""
     in_order: bool = False
     """Whether a round of the first axis reads what the round before it has stored."""
 
-    def load(self, array: StridedArray) -> int:
+    def load(self, array: StridedArray | PiecewiseArray) -> int:
         """Return the number of the value that an array holds."""
         number = self.loads.get(array)
         if number is None:
@@ -358,6 +487,12 @@ class LoopGroup:
         if key not in self.constants:
             self.constants[key] = (self._new_number(), char, number)
         return self.constants[key][0]
+
+    def list_arrays(self) -> list[StridedArray]:
+        """Return the arrays that are read, then those that are written; what is read box by box was split before."""
+        loads = [array for array in self.loads if isinstance(array, StridedArray)]
+        assert len(loads) == len(self.loads)
+        return [*loads, *(store.target for store in self.stores)]
 
     def append_op(self, op: LoopOp) -> int:
         """Append an op and return the number of its value."""
@@ -426,6 +561,26 @@ class InterpreterCall:
 StreamStep = LoopGroup | MatrixProduct | TableMove | InterpreterCall
 
 
+class PlacedPart(NamedTuple):
+    """A value, and where its elements are in an array that consists of such parts."""
+
+    value: LoweredValue
+    layout: ArrayLayout
+
+
+@lru_cache(maxsize=20_000)
+def count_distinct_places(size: int, layouts: tuple[ArrayLayout, ...]) -> int:
+    """Return how many elements of an array of a size lie in some of these layouts.
+
+    >>> count_distinct_places(6, (ArrayLayout(0, (2,), (1,)), ArrayLayout(1, (2,), (3,))))
+    3
+    """
+    marks = np.zeros(max(size, 1), np.bool_)
+    for layout in layouts:
+        _hollow_view(layout, marks)[...] = True
+    return int(np.count_nonzero(marks))
+
+
 @dataclass(eq=False)
 class LoweredValue:
     """Where the value of a node is: a number that all elements equal, an array in memory, or a value of a loop."""
@@ -434,6 +589,8 @@ class LoweredValue:
     number: Any = None
     """The number that all elements equal; None if there is none."""
     array: StridedArray | None = None
+    pieces: PiecewiseArray | None = None
+    """The array box by box, for a value that loops can read so and that has no array of its own yet."""
     ready: int = 0
     """The first stage in which the array can be read."""
     group: LoopGroup | None = None
@@ -441,6 +598,13 @@ class LoweredValue:
     """The number of the value in its group."""
     read_once: bool = False
     """Whether it is a product, or a view of one, that nothing but the next node reads."""
+    parts: tuple[PlacedPart, ...] | None = None
+    """What an array that is not stored yet consists of; it is 0.0 elsewhere. None for any other value."""
+
+    @property
+    def element_key(self) -> tuple[np.dtype[Any], bytes | None]:
+        """What an elementwise op has to know of the value: its dtype and, if it is a number, its bytes."""
+        return self.kind.dtype, None if self.number is None else np.asarray(self.number, self.kind.dtype).tobytes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,6 +617,88 @@ class LoweredCircuit:
     constants: list[tuple[Storage, NDArray[Any]]]
     result_types: list[WireType]
     nodes: int
+
+
+PERIOD_WINDOW = 12
+"""The number of equal nodes in a row by which a repetition is noticed."""
+MIN_PERIOD_ROUNDS = 3
+"""A sequence of nodes counts as a loop if it occurs at least so often in a row."""
+
+
+def find_epochs(circuit: CircuitGraph) -> NDArray[np.int64]:
+    """Return a number for each node that grows where a new round of an unrolled loop begins.
+
+    Loops over arrays end there, so that all rounds have the same loops, and share their kernels. A round of few nodes
+    is taken several times, up to `MAX_GROUP_OPS` nodes.
+
+    >>> from wiregrad.ir import parse_text
+    >>> steps = [f"y{k + 1} = multiply y{k} y0\\nz{k} = exp y{k}" for k in range(200)]
+    >>> text = "\\n".join(["input y0: float64[9]", *steps, "output y200"])
+    >>> np.unique(np.diff(np.flatnonzero(np.diff(find_epochs(parse_text(text)))))).tolist()
+    [64]
+    """
+    columns = circuit.columns
+    settings = columns.settings.index
+    kinds = columns.codes.astype(np.int64) * (1 << 20) + columns.types
+    kinds = kinds * (1 << 24) + (0 if settings is None else settings.astype(np.int64) + 1)
+    epochs = np.zeros(len(kinds), np.int64)
+    period = _find_period(kinds)
+    if not period:
+        return epochs
+    same = np.concatenate([kinds[period:] == kinds[:-period], [False]])
+    ends = np.flatnonzero(np.diff(same.astype(np.int8), prepend=0, append=0))
+    length = period * max(1, MAX_GROUP_OPS // period)
+    for begin, end in ends.reshape(-1, 2).tolist():
+        if end - begin >= (MIN_PERIOD_ROUNDS - 1) * period:
+            epochs[begin : end + period : length] = 1
+    return np.cumsum(epochs)
+
+
+def _find_period(kinds: NDArray[np.int64]) -> int:
+    """Return the distance after which most sequences of nodes occur again; 0 if they do not."""
+    count = len(kinds) - PERIOD_WINDOW
+    if count < MIN_PERIOD_ROUNDS * PERIOD_WINDOW:
+        return 0
+    hashes = np.zeros(count, np.uint64)
+    for k in range(PERIOD_WINDOW):
+        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + kinds[k : k + count].astype(np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    distances = np.diff(order)[hashes[order][1:] == hashes[order][:-1]]
+    distances = distances[distances <= count // MIN_PERIOD_ROUNDS]
+    if len(distances) < count // 4:
+        return 0
+    return int(np.argmax(np.bincount(distances)))
+
+
+def split_piecewise_loops(steps: Sequence[StreamStep]) -> list[StreamStep]:
+    """Return the steps with every loop that reads an array box by box as one loop per box."""
+    return [part for step in steps for part in (_split_into_boxes(step) if isinstance(step, LoopGroup) else [step])]
+
+
+def _split_into_boxes(group: LoopGroup) -> list[LoopGroup]:
+    """Return a loop for each box in which all arrays that a loop reads are views."""
+    pieced = [array for array in group.loads if isinstance(array, PiecewiseArray)]
+    if not pieced:
+        return [group]
+    axes = range(len(group.shape))
+    cuts = [sorted(set[int]().union(*(array.cuts[axis] for array in pieced))) for axis in axes]
+    bounds = product(*(list(pairwise(each)) for each in cuts))
+    return [_take_box_of_loop(group, [start for start, _ in box], [stop for _, stop in box]) for box in bounds]
+
+
+def _take_box_of_loop(group: LoopGroup, starts: list[int], stops: list[int]) -> LoopGroup:
+    shape = tuple(stop - start for start, stop in zip(starts, stops, strict=True))
+    box = LoopGroup(group.stage, shape, constants=group.constants, count=group.count, epoch=group.epoch)
+    # Arrays that differ elsewhere may be the same in this box, and are then loaded once.
+    same: dict[int, int] = {}
+    for array, number in group.loads.items():
+        same[number] = box.loads.setdefault(take_box(array, starts, stops), number)
+    for number, op in group.ops:
+        box.ops.append((number, op._replace(sources=tuple((name, same.get(k, k)) for name, k in op.sources))))
+    for store in group.stores:
+        target = take_box(store.target, starts, stops)
+        box.stores.append(replace(store, value=same.get(store.value, store.value), target=target))
+    return box
 
 
 MIN_BLOCKED_BYTES = 1 << 18
@@ -660,9 +906,11 @@ def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
     row at a time, so a few rows go through all loops before the next rows do. What is only needed in between has room
     for these rows alone.
     """
+    users = _count_users(steps)
+    if sum(storage.nbytes for storage in users) < MIN_ROW_BYTES:
+        return list(steps)
     changed: list[StreamStep] = []
     run: list[LoopGroup] = []
-    users = _count_users(steps)
     for step in steps:
         fits = isinstance(step, LoopGroup) and len(run) < MAX_ROW_LOOPS
         if isinstance(step, LoopGroup) and fits and _find_row_storages([*run, step]) is not None:
@@ -702,7 +950,7 @@ def _find_tiled_axis(group: LoopGroup) -> int | None:
     axes = [axis for axis, n in enumerate(group.shape) if n > 1]
     if len(axes) != 2 or group.in_order or any(group.shape[axis] < 4 * TILE_LENGTH for axis in axes):
         return None
-    arrays = _list_arrays(group)
+    arrays = group.list_arrays()
     costs = [_estimate_cost(group.shape[axis], [array.strides[axis] for array in arrays]) for axis in axes]
     inner, other = axes[::-1] if costs[1] <= costs[0] else axes
     turned = [
@@ -713,17 +961,13 @@ def _find_tiled_axis(group: LoopGroup) -> int | None:
     return inner if turned else None
 
 
-def _list_arrays(group: LoopGroup) -> list[StridedArray]:
-    return [*group.loads, *(store.target for store in group.stores)]
-
-
 def _count_users(steps: Sequence[StreamStep]) -> dict[Storage, int]:
     """Return how many steps use each storage."""
     counts: dict[Storage, int] = {}
     for step in steps:
         match step:
             case LoopGroup():
-                arrays = _list_arrays(step)
+                arrays = step.list_arrays()
             case MatrixProduct():
                 arrays = [step.a, step.b, step.target]
             case TableMove():
@@ -749,7 +993,7 @@ def _find_row_storages(run: Sequence[LoopGroup]) -> set[Storage] | None:
     for number, group in enumerate(run):
         for store in group.stores:
             writers.setdefault(store.target.storage, set()).add(number)
-        for array in _list_arrays(group):
+        for array in group.list_arrays():
             uses.setdefault(array.storage, []).append((number, array))
     shared = {storage for storage in writers if len({number for number, _ in uses[storage]}) > 1}
     for storage in shared:
@@ -774,7 +1018,7 @@ def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[St
     if not shared:
         return list(run)
     length = run[0].shape[0]
-    nbytes = sum(storage.nbytes for storage in {array.storage for group in run for array in _list_arrays(group)})
+    nbytes = sum(storage.nbytes for storage in {array.storage for group in run for array in group.list_arrays()})
     if nbytes < MIN_ROW_BYTES or 8 * sum(storage.nbytes for storage in shared) < nbytes:
         return list(run)
     step = max(1, length * ROW_BLOCK_BYTES // nbytes, -(-length // MAX_ROW_BLOCKS))
@@ -785,7 +1029,7 @@ def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[St
     inner = {
         array.storage: Storage(step * array.strides[0], array.dtype)
         for group in run
-        for array in _list_arrays(group)
+        for array in group.list_arrays()
         if array.storage in shared and _is_inner(array.storage, run, users)
     }
     return [
@@ -795,7 +1039,7 @@ def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[St
 
 def _is_inner(storage: Storage, run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> bool:
     """Return whether a storage is used by a run alone, and holds nothing before it."""
-    here = sum(any(array.storage is storage for array in _list_arrays(group)) for group in run)
+    here = sum(any(array.storage is storage for array in group.list_arrays()) for group in run)
     return storage.role == WORKSPACE and storage.fill is None and users[storage] == here
 
 
@@ -810,7 +1054,7 @@ def _cut_group(group: LoopGroup, first: int, end: int, inner: Mapping[Storage, S
     return LoopGroup(
         group.stage,
         (*group.shape[:axis], end - first, *group.shape[axis + 1 :]),
-        {cut(array): number for array, number in group.loads.items()},
+        {cut(array): number for array, number in zip(group.list_arrays(), group.loads.values(), strict=False)},
         group.constants,
         group.ops,
         [GroupStore(store.value, cut(store.target), store.step, store.neutral) for store in group.stores],
@@ -833,15 +1077,23 @@ class _CircuitLowering:
         self.arguments: list[Storage] = []
         self.constants: list[tuple[Storage, NDArray[Any]]] = []
         self._open_groups: dict[tuple[int, tuple[int, ...]], LoopGroup] = {}
+        self._cuts: dict[tuple[int, ...], list[set[int]]] = {}
+        """Where loops over arrays of a shape are cut, along each axis."""
+        self._epoch = 0
+        """The round of an unrolled loop that is lowered."""
         self._deferred: dict[Storage, DeferredCopy | MatrixProduct] = {}
         """What has yet to be written into a storage; readers that want all of it call `_in_memory`."""
 
     def lower_all(self) -> LoweredCircuit:
         """Lower every node, and copy to the results what is not computed in their place."""
         constants = self.circuit.constants()
+        numbers = self.circuit.columns.types.tolist()
+        table = self.circuit.columns.type_table
+        epochs = find_epochs(self.circuit).tolist()
         readers = self._count_readers()
         for row in self.circuit.rows():
-            kind = self.circuit.type_of(row.node)
+            self._epoch = epochs[row.node]
+            kind = table[numbers[row.node]]
             if row.op is INPUT:
                 storage = Storage(prod(kind.shape), kind.dtype, ARGUMENT, len(self.arguments))
                 self.arguments.append(storage)
@@ -857,7 +1109,8 @@ class _CircuitLowering:
                 self.values.append(value)
         results, types = self._place_results()
         order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
-        steps = tile_transposed_loops(run_loops_by_rows([self.steps[k] for k in order]))
+        steps = split_piecewise_loops([self.steps[k] for k in order])
+        steps = tile_transposed_loops(run_loops_by_rows(steps))
         return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
 
     def _count_readers(self) -> list[int]:
@@ -926,22 +1179,16 @@ class _CircuitLowering:
             return None
         if op.name in NAN_PASSING_OPS and any(_is_nan(value.number) for value in operands):
             return LoweredValue(kind, number=kind.dtype.type(np.nan))
-        forms = tuple(
-            SlotForm(slot, WireType(value.kind.dtype)) if value.number is None else _number_form(value)
-            for slot, value in enumerate(operands)
-        )
-        form = tidy_form(op, forms, WireType(kind.dtype))
-        if isinstance(form, ConstantForm):
-            return LoweredValue(kind, number=np.asarray(form.value, kind.dtype)[()])
-        if isinstance(form, SlotForm):
-            return operands[form.number]
-        used = sorted(slots_of(form))
-        if not used:
-            with np.errstate(all="ignore"):
-                return LoweredValue(kind, number=np.asarray(op.compute(*(v.number for v in operands)), kind.dtype)[()])
-        tree = lower_to_c(form)
-        real = _find_real([*(value.kind.dtype for value in operands), kind.dtype])
-        return self._append_op(tree, {str(slot): operands[slot] for slot in used}, real, kind)
+        if op is TABLE["add"] and operands[0].kind == kind:
+            joined = self._join_parts(*operands)
+            if joined is not None:
+                return joined
+        element = _lower_element(op, tuple(value.element_key for value in operands), kind.dtype)
+        if element.number is not None:
+            return LoweredValue(kind, number=element.number)
+        if element.tree is None:
+            return operands[element.slots[0]]
+        return self._append_op(element.tree, {str(slot): operands[slot] for slot in element.slots}, element.real, kind)
 
     def _as_float_constant(self, value: LoweredValue) -> LoweredValue:
         """Return constant whole numbers as doubles, as NumPy does where an op returns doubles."""
@@ -954,6 +1201,11 @@ class _CircuitLowering:
         self, tree: ScalarExpression, operands: dict[str, LoweredValue], real: str, kind: WireType
     ) -> LoweredValue:
         """Append an elementwise op to the group of its stage and shape."""
+        for value in operands.values():
+            if value.parts is not None:
+                self._store_parts(value)
+            if value.pieces is not None and not self._admit_cuts(value.pieces):
+                self._in_memory(value)
         stage = max(value.ready if value.group is None else value.group.stage for value in operands.values())
         group = self._group_for(stage, kind.shape)
         sources = tuple((name, self._value_in(group, value)) for name, value in operands.items())
@@ -962,8 +1214,8 @@ class _CircuitLowering:
 
     def _group_for(self, stage: int, shape: tuple[int, ...]) -> LoopGroup:
         group = self._open_groups.get((stage, shape))
-        if group is None or len(group.ops) >= MAX_GROUP_OPS:
-            group = self._open_groups[stage, shape] = LoopGroup(stage, shape)
+        if group is None or group.epoch != self._epoch or len(group.ops) >= MAX_GROUP_OPS:
+            group = self._open_groups[stage, shape] = LoopGroup(stage, shape, epoch=self._epoch)
             self.steps.append(group)
         return group
 
@@ -973,7 +1225,18 @@ class _CircuitLowering:
             return group.constant(value.number, value.kind.dtype.char)
         if value.group is group:
             return value.position
+        if value.pieces is not None:
+            return group.load(value.pieces)
         return group.load(self._in_memory(value))
+
+    def _admit_cuts(self, array: PiecewiseArray) -> bool:
+        """Return whether loops over arrays of this shape may be cut where this one is."""
+        cuts = self._cuts.setdefault(array.shape, [set() for _ in array.shape])
+        joined = [one | two for one, two in zip(cuts, array.cuts, strict=True)]
+        if prod(len(each) - 1 for each in joined) > MAX_BOXES:
+            return False
+        self._cuts[array.shape] = joined
+        return True
 
     def _in_memory(self, value: LoweredValue) -> StridedArray:
         """Return the array of a value, which is stored first if it has none."""
@@ -992,10 +1255,19 @@ class _CircuitLowering:
 
     def _locate(self, value: LoweredValue) -> StridedArray:
         """Return the array of a value, which may have yet to be written."""
+        if value.parts is not None:
+            self._store_parts(value)
         if value.array is None:
             value.array = self._plan_array(value)
             if value.number is not None:
                 value.array.storage.fill = value.number
+            elif value.pieces is not None:
+                # A loop of its own: others of this shape may be cut in other places.
+                group = LoopGroup(value.ready, value.kind.shape, epoch=self._epoch)
+                group.stores.append(GroupStore(group.load(value.pieces), value.array))
+                self.steps.append(group)
+                value.ready += 1
+                value.pieces = None
             else:
                 assert value.group is not None
                 value.ready = value.group.stage + 1
@@ -1013,7 +1285,8 @@ class _CircuitLowering:
         """Return a new array for a value, its axes in the order of what the value is computed from."""
         if value.group is None:
             return new_array(value.kind)
-        orders = [find_axis_order(load) for load in value.group.loads if _is_spread_out(load)]
+        loads = [load for load in value.group.loads if isinstance(load, StridedArray)]
+        orders = [find_axis_order(load) for load in loads if _is_spread_out(load)]
         others = [order for order in orders if order is not None]
         return new_array(value.kind, max(others, key=others.count) if 2 * len(others) > len(orders) else None)
 
@@ -1025,6 +1298,8 @@ class _CircuitLowering:
 
     def _home_group(self, value: LoweredValue) -> LoopGroup:
         """Return the group that has a value at hand: the one that computes it, or one that can load it."""
+        if value.parts is not None:
+            self._store_parts(value)
         if value.group is not None:
             return value.group
         return self._group_for(value.ready, value.kind.shape)
@@ -1069,6 +1344,7 @@ class _CircuitLowering:
             self._lower_placement,
             self._lower_reduction,
             self._lower_scan,
+            self._lower_pieces,
             self._lower_table,
             self._lower_composite,
         )
@@ -1127,18 +1403,75 @@ class _CircuitLowering:
         if order is not None:
             target = new_array(kind, order)
             found = self._find_places(op, types, filled, target) or found
-        adds = not all(map(names_elements_once, found))
-        if adds and len(found) > 1:
-            return None
-        if adds:
-            placed = self._place_in_blocks(op, operands[filled[0]], types, filled[0], kind)
-            if placed is not None:
-                return placed
-        covered = not adds and sum(place.size for place in found) == target.size
-        target.storage.fill = None if covered else 0.0
-        step = lower_to_c(derive_step_form(TABLE["add"], (kind.dtype, kind.dtype))) if adds else None
-        ready = max(self._store_at(operands[slot], place, step) for slot, place in zip(filled, found, strict=True))
+        if not all(map(names_elements_once, found)):
+            return self._add_at(op, operands, types, filled, found, target)
+        if order is None:
+            pairs = zip(filled, found, strict=True)
+            parts = tuple(PlacedPart(operands[slot], ArrayLayout(*place[1:])) for slot, place in pairs)
+            return LoweredValue(kind, parts=parts)
+        target.storage.fill = None if sum(sizes) == target.size else 0.0
+        ready = max(self._store_at(operands[slot], place) for slot, place in zip(filled, found, strict=True))
         return LoweredValue(kind, array=target, ready=ready)
+
+    def _add_at(
+        self,
+        op: Linear,
+        operands: list[LoweredValue],
+        types: Sequence[WireType],
+        filled: Sequence[int],
+        found: Sequence[StridedArray],
+        target: StridedArray,
+    ) -> LoweredValue | None:
+        """Lower an op that adds the elements of its only operand to what is in their places."""
+        if len(found) > 1:
+            return None
+        kind = WireType(target.dtype, target.shape)
+        placed = self._place_in_blocks(op, operands[filled[0]], types, filled[0], kind)
+        if placed is not None:
+            return placed
+        target.storage.fill = 0.0
+        step = _lower_step(TABLE["add"], (kind.dtype, kind.dtype))
+        return LoweredValue(kind, array=target, ready=self._store_at(operands[filled[0]], found[0], step))
+
+    def _join_parts(self, one: LoweredValue, two: LoweredValue) -> LoweredValue | None:
+        """Return the sum of two arrays that consist of parts if none of these overlap: nothing has to be added."""
+        if not one.parts or not two.parts or one.kind != two.kind or len(one.parts + two.parts) > MAX_PLACED_PARTS:
+            return None
+        parts = one.parts + two.parts
+        wanted = sum(prod(part.layout.shape) for part in parts)
+        size = prod(one.kind.shape)
+        if wanted > size or count_distinct_places(size, tuple(part.layout for part in parts)) != wanted:
+            return None
+        return LoweredValue(one.kind, parts=parts)
+
+    def _store_parts(self, value: LoweredValue) -> None:
+        """Store an array that consists of parts."""
+        assert value.parts is not None
+        target = new_array(value.kind)
+        covered = sum(prod(part.layout.shape) for part in value.parts) == target.size
+        target.storage.fill = None if covered else 0.0
+        value.ready = max(
+            self._store_at(part.value, StridedArray(target.storage, *part.layout)) for part in value.parts
+        )
+        value.array = target
+        value.parts = None
+
+    def _lower_pieces(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
+        """Lower an op of one operand that returns views of it box by box, such as `roll`."""
+        if not isinstance(op, Linear) or not op.moves or len(operands) > 1 or operands[0].kind.dtype != kind.dtype:
+            return None
+        if not 0 < prod(kind.shape) <= MAX_TABLE_ELEMENTS or not prod(operands[0].kind.shape):
+            return None
+        pieces = _find_pieces(op, operands[0].kind, kind)
+        if pieces is None:
+            return None
+        source = self._make_contiguous(operands[0])
+        array = self._in_memory(source)
+        moved = tuple(
+            piece._replace(layout=piece.layout._replace(start=piece.layout.start + array.start)) for piece in pieces
+        )
+        ready = self._ready_stage(source)
+        return LoweredValue(kind, pieces=PiecewiseArray(array.storage, kind.shape, moved), ready=ready)
 
     def _place_in_blocks(
         self, op: Linear, value: LoweredValue, types: Sequence[WireType], slot: int, kind: WireType
@@ -1173,7 +1506,7 @@ class _CircuitLowering:
         if found is None:
             return None
         target.storage.fill = 0.0
-        step = lower_to_c(derive_step_form(TABLE["add"], (kind.dtype, kind.dtype)))
+        step = _lower_step(TABLE["add"], (kind.dtype, kind.dtype))
         for first in range(0, plan.length, plan.step):
             count = min(plan.step, plan.length - first)
             rows = slice_first_axis(product.a, first * plan.rows, (first + count) * plan.rows)
@@ -1209,11 +1542,10 @@ class _CircuitLowering:
             return None
         if max(prod(first.kind.shape), prod(kind.shape)) > MAX_TABLE_ELEMENTS:
             return None
-        numbers = [None, *indices]
-        moves = find_moves(op, types, numbers)
-        adds = moves is None
-        if adds:
-            moves = find_sums(op, types, numbers, kind) if kind.dtype.kind == "f" else None
+        if indices or max(prod(first.kind.shape), prod(kind.shape)) > MAX_KEPT_MOVES:
+            moves, adds = _find_moves_or_sums(op, types, [None, *indices], kind)
+        else:
+            moves, adds = _find_small_moves(op, tuple(types), kind)
         if moves is None:
             return None
         target = new_array(kind)
@@ -1256,7 +1588,7 @@ class _CircuitLowering:
         if order is not None:
             target = new_array(kind, order)
             place = find_targets(total, [value.kind], 0, target) or place
-        step = lower_to_c(derive_step_form(op.step, (kind.dtype, value.kind.dtype)))
+        step = _lower_step(op.step, (kind.dtype, value.kind.dtype))
         target.storage.fill = neutral
         return LoweredValue(kind, array=target, ready=self._store_at(value, place, step, neutral))
 
@@ -1284,7 +1616,7 @@ class _CircuitLowering:
             group = LoopGroup(stage + 1, (rounds, *result.shape[1:]), in_order=True)
             loads = [slice_first_axis(result, 0, rounds)]
             loads += [slice_first_axis(source, source.shape[0] - rounds, source.shape[0]) for source in sources]
-            tree = lower_to_c(derive_step_form(op.step, (kind.dtype,) * len(loads)))
+            tree = _lower_step(op.step, (kind.dtype,) * len(loads))
             names = tuple((str(k), group.load(array)) for k, array in enumerate(loads))
             position = group.append_op(LoopOp(tree, names, kind.dtype.char, kind.dtype.char))
             group.stores.append(GroupStore(position, slice_first_axis(result, 1, rounds + 1)))
@@ -1413,6 +1745,74 @@ def _may_be_view(op: Op, operands: Sequence[LoweredValue], kind: WireType) -> bo
     return (isinstance(op, Linear) and op.moves) or (isinstance(op, Blocking) and operands[0].kind == kind)
 
 
+class LoweredElement(NamedTuple):
+    """What an elementwise op does to one element: a number, one of its operands, or an expression of some of them."""
+
+    number: Any = None
+    slots: tuple[int, ...] = ()
+    """The operands that it reads."""
+    tree: ScalarExpression | None = None
+    real: str = "d"
+    """The dtype that the expression is computed in."""
+
+
+@lru_cache(maxsize=20_000)
+def _lower_element(
+    op: Elementwise, operands: tuple[tuple[np.dtype[Any], bytes | None], ...], dtype: np.dtype[Any]
+) -> LoweredElement:
+    """Lower an op for operands of these dtypes; those with bytes are numbers."""
+    numbers = [None if data is None else np.frombuffer(data, kind)[0] for kind, data in operands]
+    forms: list[Form] = [
+        SlotForm(slot, WireType(kind)) if number is None else ConstantForm(number, WireType(kind))
+        for slot, ((kind, _), number) in enumerate(zip(operands, numbers, strict=True))
+    ]
+    form = tidy_form(op, tuple(forms), WireType(dtype))
+    if isinstance(form, ConstantForm):
+        return LoweredElement(np.asarray(form.value, dtype)[()])
+    if isinstance(form, SlotForm):
+        return LoweredElement(slots=(form.number,))
+    used = tuple(sorted(slots_of(form)))
+    if not used:
+        with np.errstate(all="ignore"):
+            return LoweredElement(np.asarray(op.compute(*numbers), dtype)[()])
+    real = _find_real([*(kind for kind, _ in operands), dtype])
+    return LoweredElement(slots=used, tree=lower_to_c(form), real=real)
+
+
+@lru_cache(maxsize=1000)
+def _lower_step(step: ArrayRule, dtypes: tuple[np.dtype[Any], ...]) -> ScalarExpression:
+    """Return the step of a reduction or scan as an expression."""
+    return lower_to_c(derive_step_form(step, dtypes))
+
+
+MAX_KEPT_MOVES = 1 << 12
+"""Tables of at most so many elements are kept for ops that occur again."""
+
+
+@lru_cache(maxsize=1000)
+def _find_pieces(op: Linear, operand: WireType, kind: WireType) -> tuple[ArrayPiece, ...] | None:
+    """Return the boxes in which an op of one operand returns views of it; None if there are many, or it does more."""
+    moves = find_moves(op, [operand], [None])
+    if moves is None or not moves.all():
+        return None
+    return cut_into_pieces(moves.reshape(kind.shape) - 1)
+
+
+@lru_cache(maxsize=1000)
+def _find_small_moves(op: Linear, types: tuple[WireType, ...], kind: WireType) -> tuple[NDArray[Any] | None, bool]:
+    return _find_moves_or_sums(op, types, [None] * len(types), kind)
+
+
+def _find_moves_or_sums(
+    op: Linear, types: Sequence[WireType], indices: Sequence[Any], kind: WireType
+) -> tuple[NDArray[Any] | None, bool]:
+    """Return the table of an op that moves elements, or adds them up, and whether it adds; None if it does neither."""
+    moves = find_moves(op, types, indices)
+    if moves is not None:
+        return moves, False
+    return (find_sums(op, types, indices, kind) if kind.dtype.kind == "f" else None), True
+
+
 def _is_spread_out(array: StridedArray) -> bool:
     """Return whether no axis of an array stands still."""
     return all(stride or length == 1 for stride, length in zip(array.strides, array.shape, strict=True))
@@ -1420,10 +1820,6 @@ def _is_spread_out(array: StridedArray) -> bool:
 
 def _is_nan(number: Any) -> bool:
     return isinstance(number, float | np.floating) and bool(np.isnan(number))
-
-
-def _number_form(value: LoweredValue) -> Form:
-    return ConstantForm(value.number, WireType(value.kind.dtype))
 
 
 def _find_real(dtypes: Sequence[np.dtype[Any]]) -> str:

@@ -31,6 +31,8 @@ TRANSPOSE = 112
 """Constants of the CBLAS interface."""
 BLAS_NAMES = {"d": "dgemm", "f": "sgemm"}
 """The matrix product of BLAS, by NumPy's character of the dtype."""
+SCALAR_CALL_HEAD_WORDS = 6
+"""Words of a scalar call before those of its arrays."""
 FILL_BYTES = 64
 """The number of bytes that are written at once where a number is written to many elements."""
 MAX_BATCH_AXES = 3
@@ -259,3 +261,43 @@ def compile_matrix_product(char: str) -> int:
         w.call_void(format_pointer(address), order, *layouts, m, n, k, one, *a, *b, beta, *c)
     w.end_function()
     return jit.compile_functions(w.format_module(), "product", level=0)[0]
+
+
+@cache
+def compile_scalar_call() -> int:
+    """Compile the kernel that runs the code of a scalar circuit on a buffer in the workspace.
+
+    Its words are the offset of the buffer, the address of the code, how many arrays are copied into the buffer before
+    and out of it after, and for each of these arrays where its address stands, its offset in the buffer, the number of
+    its elements, and whether they are conditions, which the buffer holds as 0.0 and 1.0.
+    """
+    w = LlvmWriter(1)
+    words = _begin_kernel(w, "scalar_call")
+    buffer = w.point_to("i8", w.name_value("%w", "ptr", 1), words.take_word())
+    code = words.take_word()
+    before = words.take_word()
+    after = words.take_word()
+    rows = w.point_to("i64", w.name_value("%i", "ptr", 1), SCALAR_CALL_HEAD_WORDS)
+
+    def read_row(k: LlvmValue) -> tuple[LlvmValue, LlvmValue, LlvmValue, LlvmValue]:
+        row = w.point_to("i64", rows, k * 4)
+        entry, offset, count, condition = (w.load("i64", w.point_to("i64", row, place), 1) for place in range(4))
+        array = w.load("ptr", w.point_to("i8", w.name_value("%w", "ptr", 1), entry), 1)
+        return array, w.point_to("i8", buffer, offset), count, condition
+
+    with loop_over(0, before) as k:
+        array, slots, count, _ = read_row(k)
+        with loop_over(0, count) as place:
+            w.store(w.load("double", w.point_to("double", array, place), 1), w.point_to("double", slots, place))
+    target = w.emit_value("ptr", f"inttoptr {code.typed} to ptr", 1)
+    w.call_void(format_pointer(jit.enter_address()), target, buffer)
+    with loop_over(0, after) as k:
+        array, slots, count, condition = read_row(k + before)
+        with loop_over(0, count) as place:
+            number = w.load("double", w.point_to("double", slots, place), 1)
+            with when_all(condition.is_equal_to(0)):
+                w.store(number, w.point_to("double", array, place))
+            with when_all(condition):
+                w.store(number.is_nonzero().convert("zext", "i8"), w.point_to("i8", array, place))
+    w.end_function()
+    return jit.compile_functions(w.format_module(), "scalar_call", level=0)[0]
