@@ -75,7 +75,8 @@ def _sum_to_shape(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     axes = _stretched_axes(x.shape[x.ndim - rank :], shape)
     # A sum of conditions says whether one of them holds: that is how the mask of a gradient is sent back.
     add = np.logical_or if x.dtype == np.bool_ else np.add
-    return (add.reduce(x, axis=axes) if axes else x).reshape(lead + shape)
+    # The axes are kept because a sum of objects over all axes would not be an array.
+    return (add.reduce(x, axis=axes, keepdims=True) if axes else x).reshape(lead + shape)
 
 
 def _infer_sum_to(x: tuple[int, ...], *, rank: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
