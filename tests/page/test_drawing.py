@@ -40,13 +40,9 @@ def drawing_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundler = WEB / "node_modules" / ".bin" / "esbuild"
     common = [str(bundler), "--bundle", "--log-level=warning"]
     script = ["test/pages/drawing.tsx", "--format=iife", "--jsx=automatic", "--jsx-import-source=preact"]
-    subprocess.run([*common, *script, f"--outfile={folder}/page.js"], cwd=WEB, check=True, timeout=PATIENCE / 1000)
-    subprocess.run(
-        [*common, "test/pages/drawing.css", f"--outfile={folder}/page.css"],
-        cwd=WEB,
-        check=True,
-        timeout=PATIENCE / 1000,
-    )
+    for source, name in ((script, "page.js"), (["test/pages/drawing.css"], "page.css")):
+        command = [*common, *source, f"--outfile={folder}/{name}"]
+        subprocess.run(command, cwd=WEB, check=True, timeout=PATIENCE / 1000)
     style, script_text = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
     text = PAGE.format(style=style, script=script_text.replace("</script", "<\\/script"))
     (folder / "page.html").write_text(text, encoding="utf-8")
