@@ -29,7 +29,7 @@ from wiregrad.errors import EscapeError, GradientError, InterpreterWarning, Oper
 from wiregrad.frontends.recording.value import make_leaf
 
 from ..support.branching import SPECIAL, Program, point, programs
-from ..support.limits import PATIENCE
+from ..support.limits import PATIENCE, wait_for_thread
 from ..support.threads import run_in_threads
 
 ALL = programs()
@@ -1013,18 +1013,18 @@ def test_a_change_outside_while_threads_record_leaves_no_stale_recording() -> No
     def slowly(*args: Any) -> None:
         if threading.current_thread() is thread:
             inside.set()
-            go_on.wait(PATIENCE)
+            assert go_on.wait(PATIENCE)
         keep(*args)
 
     thread = threading.Thread(target=lambda: fast(3.0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_function.CompiledFunction, "_keep_variant", slowly)
         thread.start()
-        inside.wait(PATIENCE)
+        assert inside.wait(PATIENCE)
         table[0] = 5.0
         fast(3.0)
         go_on.set()
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     assert (fast(3.0), len(fast.info.variants)) == (15.0, 1)
 

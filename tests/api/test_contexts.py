@@ -16,7 +16,7 @@ import wiregrad as wg
 from wiregrad.frontends.recording.tape import GROUPS, PAUSES, STATE
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS
 
-from ..support.limits import PATIENCE
+from ..support.limits import wait_for_thread
 from ..support.threads import run_in_threads
 
 Steps = Generator[None, None, None]
@@ -533,7 +533,7 @@ def test_a_generator_that_another_thread_or_task_goes_on_with_keeps_its_blocks(b
 
     thread = threading.Thread(target=go_on)
     thread.start()
-    thread.join(PATIENCE)
+    wait_for_thread(thread)
 
     async def as_task() -> None:
         go_on()

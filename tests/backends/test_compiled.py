@@ -33,7 +33,7 @@ from wiregrad.errors import (
     OutputError,
 )
 
-from ..support.limits import PATIENCE
+from ..support.limits import PATIENCE, wait_for_thread
 from ..support.random_circuits import random_circuit, random_point
 from ..support.threads import run_in_threads
 
@@ -608,7 +608,7 @@ def test_programs_change_places_while_other_threads_call() -> None:
     finally:
         done.set()
         for thread in threads:
-            thread.join(PATIENCE)
+            wait_for_thread(thread)
         sys.setswitchinterval(interval)
     assert wrong == []
 

@@ -35,7 +35,7 @@ from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.passes import expand_unnamed
 
 from ..support.compare import ARRAY_LAYOUTS, copy_in_layout
-from ..support.limits import PATIENCE
+from ..support.limits import wait_for_thread
 from ..support.random_programs import random_program
 
 TABLE.load_deferred()
@@ -687,7 +687,7 @@ def test_threads_do_not_share_a_workspace() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     assert not failures
 
@@ -1024,7 +1024,7 @@ def test_threads_may_use_one_native_call() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     assert not failures
 

@@ -17,7 +17,7 @@ from wiregrad import settings
 from wiregrad.backends.native import jit, tiers
 from wiregrad.backends.native.tiers import NativeProgram, build_program, copy_aligned
 
-from ..support.limits import PATIENCE
+from ..support.limits import PATIENCE, wait_for_thread
 from ..support.random_circuits import random_circuit, random_point
 
 FORMULA = "where(x > 0, sqrt(x) * tanh(y), 0 * y) + maximum(x, y) / (1 + exp(-y)) - relu(y) ** 2"
@@ -61,7 +61,7 @@ def test_a_circuit_that_is_called_often_is_promoted_without_a_wait(monkeypatch: 
     for _ in range(50):
         assert compiled.value_and_grad(x=0.5, y=0.7) == before
     for thread in [t for t in threading.enumerate() if t.name == "wiregrad-tier"]:
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     assert compiled.info.tier == "llvm"
     assert compiled.value_and_grad(x=0.5, y=0.7) == before

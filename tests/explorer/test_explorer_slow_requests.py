@@ -16,10 +16,10 @@ from wiregrad.explorer import local_server as module
 from wiregrad.explorer.local_server import DeadlineProtocol, ExplorerServer
 from wiregrad.explorer.page_data import ExplorerSession
 
+from ..support.limits import PATIENCE, wait_for_thread
+
 LIMIT = 0.5
 """Seconds in place of the ten, so that tests need not wait; whole requests get the ten, on a busy machine too."""
-PATIENCE = 300.0
-"""Seconds after which a test gives up on a busy machine."""
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_bytes_that_trickle_in_do_not_prolong_it(serving: ExplorerServer) -> Non
         trickling.start()
 
         assert seconds_until_dropped(link) < PATIENCE
-        trickling.join(PATIENCE)
+        wait_for_thread(trickling)
 
 
 def trickle(link: socket.socket) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import wiregrad as wg
 
-from ..support.limits import PATIENCE
+from ..support.limits import PATIENCE, wait_for_thread
 
 SIZES = (1, 10, 4096, 4097, 10**5, 10**6)
 
@@ -245,7 +245,7 @@ def test_another_thread_that_writes_gives_no_mixture(size: int) -> None:
             assert np.array_equal(slopes, 3.0 * seen * seen)
     finally:
         over.set()
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
 
 INTERRUPTED = """

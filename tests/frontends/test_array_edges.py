@@ -19,7 +19,7 @@ from numpy.testing import assert_equal
 import wiregrad as wg
 from wiregrad.errors import GradientError, MutationError, NoRuleError, ShapeError
 
-from ..support.limits import PATIENCE
+from ..support.limits import wait_for_thread
 
 inf, nan = math.inf, math.nan
 # A known fault of wiregrad: the mark goes when the fault does.
@@ -1116,7 +1116,7 @@ def test_no_grad_in_one_thread_does_not_pause_another() -> None:
             assert_equal(wg.grad(lambda x: (x * x).sum())(x), 2 * x)
     finally:
         done.set()
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
 
 def test_a_hook_holds_when_its_value_is_used_on_another_recording() -> None:

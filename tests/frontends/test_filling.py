@@ -17,7 +17,7 @@ from tests.support.plain_numpy import POINT, WAYS, slopes_of
 from wiregrad.errors import EscapeError, IndexingError, MutationError, OperandError, ShapeError
 from wiregrad.frontends.recording.hints import mend_update
 
-from ..support.limits import PATIENCE
+from ..support.limits import wait_for_thread
 
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
 WEIGHTS_3 = np.arange(1.0, 10.0).reshape(3, 3)
@@ -628,7 +628,7 @@ def test_arrays_of_threads_that_record_nothing_are_plain() -> None:
     def f(x: Any) -> Any:
         thread = threading.Thread(target=make)
         thread.start()
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
         return x * np.ones(1).sum()
 
     wg.grad(f)(1.0)

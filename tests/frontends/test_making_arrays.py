@@ -20,7 +20,7 @@ from tests.support.plain_numpy import POINT, WAYS, slopes_of
 from wiregrad.errors import EscapeError, ShapeError
 from wiregrad.frontends.recording.numpy_overlay import ORIGINALS, STAND_INS
 
-from ..support.limits import PATIENCE
+from ..support.limits import PATIENCE, wait_for_thread
 
 WEIGHTS = np.arange(1.0, 7.0).reshape(2, 3)
 
@@ -216,7 +216,7 @@ def test_another_thread_gets_numpys_arrays_while_one_records() -> None:
     def f(x: Any) -> Any:
         thread = threading.Thread(target=lambda: results.extend([np.zeros(2), np.array([1.0]), np.array([a, a])]))
         thread.start()
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
         return x * np.zeros(1).sum()
 
     wg.grad(f)(1.0)
@@ -238,7 +238,7 @@ def test_threads_that_record_at_the_same_time_all_see_values() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     np.testing.assert_allclose(slopes, np.full(200, 6.0))
     assert np.array is ORIGINALS["array"]

@@ -32,7 +32,7 @@ from wiregrad.frontends.recording import scipy_dispatch
 from wiregrad.frontends.recording.scipy_dispatch import TAUGHT, holds_wire, list_modules, teach_module
 from wiregrad.ops.functions import FUNCTIONS_BY_SCIPY, RegisteredFunction
 
-from ..support.limits import PATIENCE
+from ..support.limits import PATIENCE, wait_for_thread
 
 RNG = np.random.default_rng(3)
 MATRIX = RNG.normal(size=(3, 3)) + 3.0 * np.eye(3)
@@ -342,7 +342,7 @@ def test_eight_threads_may_teach_and_call() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     assert len(outcomes) == 8
     assert all(np.array_equal(each, outcomes[0]) for each in outcomes)

@@ -23,7 +23,7 @@ from wiregrad.frontends.recording.trace import run_traced
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.ops import Elementwise
 
-from ..support.limits import PATIENCE
+from ..support.limits import PATIENCE, wait_for_thread
 
 PROGRAM_HEAD = """\
 def scale(a, b):
@@ -274,7 +274,7 @@ def test_traces_in_two_threads_do_not_meet() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     assert [len(results[number].nodes) for number in range(2)] == [600, 600]
     assert results[0].run(x=1.0).output != results[1].run(x=1.0).output

@@ -18,7 +18,7 @@ import wiregrad as wg
 from wiregrad.errors import EscapeError, GradientError, MutationError, NoRuleError, OperandError, ShapeError
 from wiregrad.frontends.recording.tape import MAX_TAPE_ROWS, STRIDE
 
-from ..support.limits import PATIENCE
+from ..support.limits import PATIENCE, wait_for_thread
 from ..support.sampling import choose_count
 
 
@@ -405,7 +405,7 @@ def test_threads_give_the_serial_bits() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     for found in results:
         assert all(np.array_equal(a, b) for a, b in zip(found, serial, strict=True))
@@ -425,7 +425,7 @@ def test_threads_may_share_a_recorded_value() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     assert len({value.data for value in values}) == 1
     for value in values:

@@ -16,7 +16,7 @@ from wiregrad.errors import GradientError, NonFiniteError, OperandError, RecordE
 from wiregrad.ops import TABLE, Advice, Elementwise
 from wiregrad.ops.advice import REMEDIES, Remedy, remedies_of
 
-from ..support.limits import PATIENCE
+from ..support.limits import wait_for_thread
 from ..support.random_circuits import random_circuit, random_point
 from ..support.sampling import choose_count
 
@@ -382,7 +382,7 @@ def test_anomaly_belongs_to_its_thread() -> None:
     with wg.anomaly():
         thread = threading.Thread(target=lambda: found.append(wg.Value(0.0).log().data))
         thread.start()
-        thread.join(PATIENCE)
+        wait_for_thread(thread)
 
     assert found == [-np.inf]
 

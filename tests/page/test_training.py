@@ -92,6 +92,7 @@ def test_a_saved_training_is_looked_at_later(browser: Browser, tmp_path: Path) -
     training = Training()
     training.thread.start()
     training.thread.join(PATIENCE / 1000)
+    assert not training.thread.is_alive()
     training.serving.stop()
     path = tmp_path / "run.flight"
     training.flight.save(path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from threading import Timer
+from threading import Thread, Timer
 from typing import Any
 
 PATIENCE = 300.0
@@ -32,3 +32,9 @@ def start_process(command: Sequence[str], **options: Any) -> Iterator[subprocess
             yield process
         finally:
             timer.cancel()
+
+
+def wait_for_thread(thread: Thread) -> None:
+    """Wait until a thread has ended; an error if that takes too long."""
+    thread.join(PATIENCE)
+    assert not thread.is_alive(), f"{thread.name} has not ended within {PATIENCE:.0f} s"

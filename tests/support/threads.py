@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from .limits import PATIENCE
+from .limits import wait_for_thread
 
 Argument = TypeVar("Argument")
 
@@ -29,6 +29,6 @@ def run_in_threads(
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(PATIENCE)
+            wait_for_thread(thread)
     finally:
         sys.setswitchinterval(before)
