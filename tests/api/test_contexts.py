@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.frontends.recording.tape import GROUPS, PAUSES, STATE
+from wiregrad.frontends.recording.tape import GROUPS, PAUSES, STATE, RecordingBlock, Tape
+from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS
 
 from ..support.limits import wait_for_thread
@@ -645,3 +646,68 @@ def test_a_block_on_an_exit_stack_in_a_generator_holds_only_while_it_runs() -> N
     inside = numbers()
 
     assert [next(inside), wg.grad(abs)(0.0), next(inside), wg.grad(abs)(0.0)] == [1.0, 0.0, 1.0, 0.0]
+
+
+class LookedAtExit:
+    """An `__exit__` that does something when it is looked up: after `__enter__` was, and before that is called."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self.look = look
+
+    def __get__(self, entry: Any, owner: type) -> Any:
+        self.look()
+        return entry.held.__exit__
+
+
+def raise_interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_while_a_recording_block_is_entered_leaves_no_tape() -> None:
+    class Block(RecordingBlock):
+        __slots__ = ()
+        __exit__ = LookedAtExit(raise_interrupt)
+
+    with pytest.raises(KeyboardInterrupt), Block(Tape()):
+        pass
+
+    assert STATE.tape is None
+    assert STATE.block is None
+
+
+def test_an_interrupt_while_no_grad_is_entered_leaves_no_block() -> None:
+    class Block(SettingBlock[None]):
+        __slots__ = ()
+        __exit__ = LookedAtExit(raise_interrupt)
+
+    with pytest.raises(KeyboardInterrupt), Block(PAUSES, None):
+        pass
+
+    assert records()
+    assert not PAUSES.active_blocks()
+    assert not PAUSES.opened
+
+
+def test_a_block_counts_while_it_is_entered() -> None:
+    """A signal handler may use wiregrad at that moment, and so may other threads."""
+    tape = Tape()
+    seen: list[Any] = []
+
+    def look() -> None:
+        seen.append(STATE.tape)
+        run_in_threads(lambda _: PAUSES.active_blocks(), [None])
+
+    class Recording(RecordingBlock):
+        __slots__ = ()
+        __exit__ = LookedAtExit(look)
+
+    class Pause(SettingBlock[None]):
+        __slots__ = ()
+        __exit__ = LookedAtExit(look)
+
+    with Recording(tape):
+        seen.append(STATE.tape)
+    with Pause(PAUSES, None):
+        assert not records()
+
+    assert seen == [tape, tape, None]

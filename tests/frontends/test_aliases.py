@@ -252,6 +252,7 @@ INTERRUPTED = """
 import itertools, os, random, signal, sys
 import numpy as np
 import wiregrad as wg
+from wiregrad.frontends.recording.tape import PAUSES, STATE, WATCHES
 
 wanted, seed = int(sys.argv[1]), int(sys.argv[2])
 rng = random.Random(seed)
@@ -304,6 +305,8 @@ while caught < wanted:
         # Kept on purpose: its traceback holds the frames that were left.
         error = interrupt
         caught += 1
+    assert STATE.tape is None and not PAUSES.active_blocks() and not WATCHES.active_blocks()
+    assert not PAUSES.opened and not WATCHES.opened
     check_now = caught % 10 == 0 or wanted < 1000
     if check_now:
         check()

@@ -15,10 +15,10 @@ import functools
 import inspect
 import sys
 from _thread import allocate_lock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -48,6 +48,22 @@ class _ExitMethod:
         return entry.held.__exit__
 
 
+class EntryPoint(NamedTuple):
+    """The instruction at which a frame enters a context."""
+
+    frame: FrameType
+    instruction: int
+
+
+def _list_frames() -> Iterator[FrameType]:
+    """Walk over the frames that are running in all threads."""
+    for frame in sys._current_frames().values():
+        running: FrameType | None = frame
+        while running is not None:
+            yield running
+            running = running.f_back
+
+
 class OneTimeContext:
     """A context that a `with` statement enters once, and that no interrupt leaves half entered or half left."""
 
@@ -57,15 +73,15 @@ class OneTimeContext:
     __exit__ = _ExitMethod()
 
     def __init__(self) -> None:
-        self.unused = [True]
-        """Not empty until the context is entered."""
+        self.unused: list[EntryPoint | None] = [None]
+        """Not empty until the context is entered; while a frame is about to do that, where it does."""
         self.held = allocate_lock()
         """Locked from just before the context is entered until it is left; used as a flag, nothing waits for it."""
 
     @property
     def is_held(self) -> bool:
         """Whether the context is entered, or about to be, and not left."""
-        return self.held.locked()
+        return self.held.locked() and (not self.unused or self._is_being_entered())
 
     @property
     def is_active(self) -> bool:
@@ -79,12 +95,22 @@ class OneTimeContext:
         """Prepare to be entered; raise if the context was entered before."""
         if not self.unused:
             raise RuntimeError("a block can be entered once; make a new one for every with statement")
+        self.unused[:] = [EntryPoint(frame, frame.f_lasti)]
         self.held.acquire(blocking=False)
         try:
             self.prepare_entry(frame)
         except BaseException:
             self.held.release()
             raise
+
+    def _is_being_entered(self) -> bool:
+        """Return whether a frame of any thread is still at the instruction that enters the context.
+
+        Python looks up `__enter__`, then `__exit__`. An interrupt may come between the two; then the context is neither
+        entered nor left.
+        """
+        points = [point for point in self.unused if point is not None and point.frame.f_lasti == point.instruction]
+        return any(point.frame is frame for point in points for frame in _list_frames())
 
 
 class SettingBlock(OneTimeContext, Generic[T]):
@@ -169,7 +195,7 @@ class ScopedSetting(Generic[T]):
         """Return the blocks that generators entered; forget all blocks that have ended."""
         entered_by_generators = []
         for block in list(self.opened.values()):
-            if not block.held.locked():
+            if not block.is_held:
                 for gate in self._gates:
                     gate.pop(id(block), None)
             elif block.frame:
