@@ -300,7 +300,7 @@ class Tape:
 
     def reads_before(self, start: int, stop: int) -> bool:
         """Return whether a node between two offsets reads one before them."""
-        rows = np.frombuffer(memoryview(self.buffer)[start:stop], ROW_COLUMNS)
+        rows = _copy_columns(self, start, stop)
         for name in "ab":
             sources = np.where(rows[name] <= BLOCKED, BLOCKED - rows[name], rows[name])
             if bool(((sources >= 0) & (sources < start)).any()):
