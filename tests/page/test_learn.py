@@ -478,9 +478,13 @@ def test_nonsense_costs_no_attempt(opened: Opener, course_file: Path) -> None:
 
 
 FIRST_SCREENS = [(key, at) for key, lesson in COURSE.items() for at in range(1, len(lesson.screens) + 2)]
-SAMPLED_SCREENS = [(SAMPLE, 2), (SAMPLE, 3)]
+SAMPLED_SCREENS = [(SAMPLE, 2), (SAMPLE, 3), ("frameworks", 2)]
 SCREENS = [pytest.param(*each, marks=() if each in SAMPLED_SCREENS else pytest.mark.full) for each in FIRST_SCREENS]
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+CUT_SENTENCES = """() => [...document.querySelectorAll("p, h1, h2, li")]
+  .filter(text => text.textContent.trim() && text.getBoundingClientRect().right > innerWidth + 1)
+  .map(text => text.textContent.slice(0, 60))"""
+"""The sentences that end behind the edge of the page, where only scrolling sideways shows them."""
 
 
 @pytest.mark.parametrize(("key", "at"), SCREENS)
@@ -491,6 +495,7 @@ def test_every_screen_is_accessible_and_fits_a_small_phone(
     expect(page.page.get_by_role("heading", level=1)).to_be_visible()
 
     assert page.page.evaluate(OVERFLOW) <= 0
+    assert page.page.evaluate(CUT_SENTENCES) == []
     assert page.violations() == []
     assert page.small_targets() == []
 
