@@ -325,12 +325,17 @@ BACKGROUND = """() => {
 }"""
 SETTLED = """async () => {
   await document.fonts.ready;
-  const frame = () => new Promise(requestAnimationFrame);
+  const wait = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
+  // A frame may never come to a page that nobody sees, and an animation that is held or paused never ends.
+  const frame = () => Promise.race([new Promise(requestAnimationFrame), wait(1000)]);
+  const isMoving = each => each.playState === "running" && each.effect.getComputedTiming().endTime < Infinity;
+  const end = performance.now() + 120000;
   // A picture is fitted to its frame after the first one, and what it shows may move then.
   for (let still = 0; still < 2; await frame()) {
-    const moving = document.getAnimations().filter(each => each.effect.getComputedTiming().endTime < Infinity);
+    const moving = document.getAnimations().filter(isMoving);
+    if (performance.now() > end) throw new Error(`something still moves: ${moving[0]?.effect.target?.outerHTML}`);
     still = moving.length ? 0 : still + 1;
-    await Promise.all(moving.map(each => each.finished.catch(() => null)));
+    await Promise.race([Promise.all(moving.map(each => each.finished.catch(() => null))), wait(5000)]);
   }
 }"""
 MOVING = """() => [...document.querySelectorAll("*")].filter(element => {

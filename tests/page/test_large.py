@@ -45,7 +45,7 @@ OPENING = """async () => {
   const before = titles();
   const start = performance.now();
   document.querySelector(".item.range").dispatchEvent(new MouseEvent("click", {bubbles: true}));
-  while (titles() === before) await new Promise(requestAnimationFrame);
+  while (titles() === before && performance.now() - start < 120000) await new Promise(requestAnimationFrame);
   return performance.now() - start;
 }"""
 """Opens the first group and returns the milliseconds until the picture has changed."""
