@@ -275,10 +275,10 @@ function Swap({ scene, pills }: { scene: Scene; pills: readonly PillPlace[] }) {
 }
 
 /** Where the stored value of a wire ends. */
-function storedPlace({ picture, run }: Scene, { source }: PictureWire): Point | undefined {
+function storedPlace({ picture, run }: Scene, { source }: PictureWire): Point | null {
   const slot = picture.boxes[boxOf(picture, source)]?.valueSlot;
   const wide = width(slotText(read(run.values[source] ?? null)), picture.sizes.numberFont, true);
-  return slot && { x: slot.anchor === "end" ? slot.at.x + 6 : slot.at.x + wide + 6, y: slot.at.y };
+  return slot ? { x: slot.anchor === "end" ? slot.at.x + 6 : slot.at.x + wide + 6, y: slot.at.y } : null;
 }
 
 interface SwapEnds {
@@ -287,7 +287,7 @@ interface SwapEnds {
   low: boolean;
 }
 
-function swapLine(from: Point | undefined, to: Rect, low: boolean): SwapEnds | undefined {
+function swapLine(from: Point | null, to: Rect, low: boolean): SwapEnds | null {
   const end = { x: to.x - 4, y: to.y + to.height / 2 + (low ? 6 : -6) };
   return from && { start: { x: from.x, y: from.y + (low ? -14 : 4) }, end, low };
 }
