@@ -519,7 +519,8 @@ DRAWING_SCREENS = [
 
 @pytest.mark.parametrize("size", [(1280, 800), (1024, 768), (1440, 900)])
 @pytest.mark.parametrize(
-    ("key", "at"), [DRAWING_SCREENS[-1], *(pytest.param(*each, marks=pytest.mark.full) for each in DRAWING_SCREENS[:-1])]
+    ("key", "at"),
+    [DRAWING_SCREENS[-1], *(pytest.param(*each, marks=pytest.mark.full) for each in DRAWING_SCREENS[:-1])],
 )
 def test_continue_is_in_the_window_beside_an_exercise(
     opened: Opener, course_file: Path, key: str, at: int, size: tuple[int, int]

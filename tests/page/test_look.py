@@ -198,9 +198,25 @@ def test_the_picture_and_the_bar_stay_where_they_are_at_the_end_of_a_run(opened:
     assert (page.box_of(".dock"), page.box_of(page.node("o"))) == before
 
 
+TITLE_ENDS = """() => [...document.querySelectorAll(".box.group")].map(group => {
+  const title = [...group.querySelectorAll("text")].find(text => text.textContent.startsWith("t="));
+  return group.querySelector(".edge").getBoundingClientRect().right - title.getBoundingClientRect().right;
+})"""
+
+
+def test_the_title_of_a_group_ends_inside_its_box(opened: Opener, tmp_path: Path) -> None:
+    path = tmp_path / "groups.html"
+    run_crowd("t=1100 to t=1154", "t=1155 to t=1209").to_html(path)
+    ends = opened(path=path).page.evaluate(TITLE_ENDS)
+
+    assert len(ends) == 2
+    assert min(ends) > 4
+
+
 HATCHED_WORDS = """() => [...document.querySelectorAll(".box.input")].filter(box => box.querySelector(".figure.bad"))
   .map(box => {
-    const word = [...box.querySelectorAll("text")].find(text => text.textContent === "gradient").getBoundingClientRect();
+    const text = [...box.querySelectorAll("text")].find(text => text.textContent === "gradient");
+    const word = text.getBoundingClientRect();
     return [...box.querySelectorAll("rect")].slice(1).some(rect => {
       const {left, right, top, bottom} = rect.getBoundingClientRect();
       const isPatch = right - left < 1.5 * word.width;
@@ -253,12 +269,12 @@ MOVED = """async () => {
 }"""
 
 
-def crowd() -> wg.Run:
-    """Run a circuit of so many wires that painting it takes longer than a frame."""
+def run_crowd(first: str, second: str) -> wg.Run:
+    """Run a circuit of two groups, with so many wires that painting them takes longer than a frame."""
     builder = wg.Builder()
     ports = [builder.input("x"), builder.input("y")]
     for k in range(CROWD):
-        with builder.at(None, "first" if k < CROWD // 2 else "second"):
+        with builder.at(None, first if k < CROWD // 2 else second):
             ports.append(builder.add(*ports[-2:]) if k % 2 else builder.multiply(*ports[-2:]))
     return builder.build(ports[-1]).run([0.5, 0.7])
 
@@ -267,7 +283,7 @@ def test_a_crowded_picture_moves_as_it_was_painted_and_is_painted_anew_when_it_r
     opened: Opener, tmp_path: Path
 ) -> None:
     path = tmp_path / "crowd.html"
-    crowd().to_html(path)
+    run_crowd("first", "second").to_html(path)
     page = opened(path=path)
     page.show_panel("Outline")
     for name in ("first", "second"):
