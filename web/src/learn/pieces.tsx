@@ -1,7 +1,6 @@
 /** Small pieces that the screens of a lesson share. */
 import { Named } from "../ui/named";
 import { inlineParts } from "./course";
-import { spaced } from "./figure";
 import { CLAIMS, NEUTRAL, PROMPTS, TEXTS, TITLES, WORDS } from "./sentences.generated";
 
 /** The sign of what is settled. */
@@ -20,7 +19,7 @@ export function Inline({ text }: { text: string }) {
       {inlineParts(text).map(({ text: part, look }, key) => {
         if (look === "bold") return <b key={key}><Inline text={part} /></b>;
         if (look === "code") return <code key={key}>{part}</code>;
-        return look === "name" ? <Named key={key} text={spaced(part)} /> : part;
+        return look === "name" ? <Named key={key} text={part} /> : part;
       })}
     </>
   );
