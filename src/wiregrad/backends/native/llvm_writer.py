@@ -238,6 +238,15 @@ class LlvmValue:
         """Write a single number: one lane of a vector."""
         return self.writer.emit_shared(self.element, f"extractelement {self.typed}, i32 {lane}", 1)
 
+    def take_first_lanes(self, count: int) -> LlvmValue:
+        """Write a shorter vector: the first lanes of this one."""
+        if count == self.lanes:
+            return self
+        mask = f"<{count} x i32> <{', '.join(f'i32 {lane}' for lane in range(count))}>"
+        return self.writer.emit_shared(
+            self.element, f"shufflevector {self.typed}, {self.llvm_type} poison, {mask}", count
+        )
+
 
 class LlvmWriter:
     """Collects the text of one LLVM module, function by function."""

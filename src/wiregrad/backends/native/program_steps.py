@@ -1,8 +1,9 @@
 """The steps of a native program in the order in which they run, and the slot or register of each value and gradient.
 
-`plan_buffer` finds which nodes are needed, which gradients can flow, how each gradient meets what is already there, and
-which slot of the working buffer each value and gradient has while it is still read. A node's inputs have smaller
-indices, so each of these is one loop over the nodes, forward or backward. The loops are compiled once, because in
+`sweep_gradients` finds which nodes are needed, which gradients can flow, and how each gradient meets what is already
+there. `pack_calls` orders the nodes so that independent calls of one function are computed as one vector. `plan_buffer`
+finds which slot of the working buffer each value and gradient has while it is still read. A node's inputs have smaller
+indices, so each of these is a few loops over the nodes, forward or backward. The loops are compiled once, because in
 Python they would take longer than the rest of compiling a circuit. Time runs from 0 to n - 1 forward; the backward step
 of node i comes at 2n - 1 - i. A value gives its slot back just before its last reader writes, so a chain of nodes works
 in one slot.
@@ -228,6 +229,7 @@ def plan_buffer(
         graph.kinds.nodes,
         graph.roles,
         graph.order,
+        graph.packs,
         graph.saved,
         tables.reads,
         sweep.live,
@@ -273,12 +275,12 @@ def _load_planner() -> _Planner:
     _write_ranking(w)
     _write_schedule(w)
     addresses = jit.compile_functions(w.format_module(), *_Planner._fields, level=1)
-    pointers = [ctypes.c_void_p] * 14
+    pointers = [ctypes.c_void_p] * 15
     whole = [ctypes.c_int64] * 3
     sweep = ctypes.CFUNCTYPE(None, *whole, *pointers[:12])(addresses[0])
     place = ctypes.CFUNCTYPE(ctypes.c_int64, *whole, *pointers)(addresses[1])
     rank = ctypes.CFUNCTYPE(None, *whole[:2], *pointers[:5])(addresses[2])
-    schedule = ctypes.CFUNCTYPE(None, *whole, *whole, *pointers)(addresses[3])
+    schedule = ctypes.CFUNCTYPE(None, *whole, *whole, *pointers[:14])(addresses[3])
     return _Planner(sweep, place, rank, schedule)
 
 
@@ -405,7 +407,9 @@ def _write_meeting_gradients(p: _PlannerText, node: LlvmValue, source: LlvmValue
 _PLACE_ARRAYS = {
     **dict.fromkeys(["starts", "sources", "kinds"], "i32"),
     "roles": "i8",
-    **dict.fromkeys(["order", "saved"], "i32"),
+    "order": "i32",
+    "packs": "i8",
+    "saved": "i32",
     **dict.fromkeys(["reads", "live"], "i8"),
     "variants": "i16",
     "fixed": "i8",
@@ -425,7 +429,7 @@ class _FreeSlots:
 
 def _write_placement(w: LlvmWriter) -> None:
     p, sizes = _begin_planner_function(w, "i64", "place", ["n", "root", "first"], _PLACE_ARRAYS)
-    top, fresh, moving = (allocate_variable(w) for _ in range(3))
+    top, fresh, moving, block = (allocate_variable(w) for _ in range(4))
     free = _FreeSlots(top, fresh)
     top.store(0)
     fresh.store(sizes["first"])
@@ -435,7 +439,7 @@ def _write_placement(w: LlvmWriter) -> None:
             p.arrays["last"][source] = time
     with loop_over(0, p.nodes, down=True) as i, when_all(p.arrays["variants"][i]):
         _write_last_reads(p, i, moving)
-    _write_forward_slots(p, free)
+    _write_forward_slots(p, free, block, sizes["root"])
     _write_backward_slots(p, sizes["root"], free)
     w.end_function(fresh.load())
 
@@ -485,14 +489,30 @@ def _write_slot_choice(p: _PlannerText, free: _FreeSlots, array: str, node: Llvm
         free.top.store(below)
 
 
-def _write_forward_slots(p: _PlannerText, free: _FreeSlots) -> None:
+def _write_forward_slots(p: _PlannerText, free: _FreeSlots, block: LlvmVariable, root: LlvmValue) -> None:
+    fixed = p.arrays["fixed"]
     with loop_over(0, p.nodes) as time:
         i = p.arrays["order"][time]
         with when_all(p.arrays["live"][i], p.arrays["roles"][i].is_equal_to(OPERATION_ROLE)):
             with p.loop_over_wires(i) as (_, source):
                 _write_slot_release(p, free, source, time)
-            with when_all(p.arrays["fixed"][i].is_equal_to(0)):
+            pack = p.arrays["packs"][time]
+            # Without a gradient most results are needed only for a short time, and blocks would waste memory.
+            in_block = _as_number(root >= 0) & _as_number(pack.is_nonzero())
+            with when_all(in_block):
+                _write_block_slot(p, free, block, i, pack)
+            with when_all(in_block ^ 1, fixed[i].is_equal_to(0)):
                 _write_slot_choice(p, free, "values", i)
+
+
+def _write_block_slot(p: _PlannerText, free: _FreeSlots, block: LlvmVariable, node: LlvmValue, pack: LlvmValue) -> None:
+    """Write the slot of a node of a pack: new slots, one after the other, begin at its first node."""
+    with when_all(pack <= MAX_PACK_LANES):
+        block.store(free.fresh.load())
+        free.fresh.store(free.fresh.load() + pack)
+    with when_all(p.arrays["fixed"][node].is_equal_to(0)):
+        p.arrays["values"][node] = block.load()
+    block.store(block.load() + 1)
 
 
 def _write_backward_slots(p: _PlannerText, root: LlvmValue, free: _FreeSlots) -> None:
@@ -522,37 +542,42 @@ SCHEDULING_WINDOW = 4096
 """Nodes move at most this far from their place in the circuit, so that few numbers are in use at the same time."""
 MIN_PACK_SIZE = 3
 """Two calls of a scalar function take about as long as one call on a vector."""
+MIN_AVERAGE_PACK = 2
+"""Calls are packed if at least so many of one kind are at the same depth, on average."""
+PACK_SHAPES = 2 * (MAX_PACK_LANES + 1)
+"""The number of shapes of packs: sizes, and whether results follow one another."""
 PACK_LANES = (4, 8)
 """The numbers of lanes of packs; each is used only if the processor's vectors have as many."""
 
 
-class PackedProgram(NamedTuple):
-    """A program whose calls of functions are packed."""
+class PlannedProgram(NamedTuple):
+    """The nodes of a program, and which gradients flow."""
 
     graph: ProgramGraph
     tables: BackwardTables
     sweep: GradientSweep
 
 
-def pack_calls(graph: ProgramGraph, sweep: GradientSweep, real: RealType) -> PackedProgram | None:
-    """Group the calls of functions into packs; None if too few of them are independent.
+def pack_calls(program: PlannedProgram, real: RealType) -> PlannedProgram:
+    """Group the calls of functions into packs; return the program as it is if too few of them are independent.
 
     Whether calls are packed depends on what the outputs are computed from, not on gradients, so that values have the
     same bits with and without a gradient.
     """
+    graph, _, sweep = program
     lanes = max((lanes for lanes in PACK_LANES if lanes * 8 <= jit.vector_bytes()), default=0)
     if real != RealType("double") or not lanes:
-        return None
+        return program
     table = graph.kinds.table
     scheduled = (sweep.live != 0) & (graph.roles == OPERATION_ROLE)
     calling = np.array([kind is not None and calls_function(kind, real) for kind in table], np.bool_)
     if not _has_enough_packs(graph, scheduled, calling[graph.kinds.nodes]):
-        return None
+        return program
     if not any(kind is not None and _find_least_pack(kind, real, lanes) for kind in table):
-        return None
-    saving = _save_calls(graph, sweep)
+        return program
+    saving = _save_calls(program)
     order, packs = _schedule_steps(saving.graph, saving.sweep.live, real, lanes)
-    return PackedProgram(replace(saving.graph, order=order, packs=packs), saving.tables, saving.sweep)
+    return saving._replace(graph=replace(saving.graph, order=order, packs=packs))
 
 
 def _has_enough_packs(graph: ProgramGraph, scheduled: NDArray[np.bool_], calling: NDArray[np.bool_]) -> bool:
@@ -566,7 +591,7 @@ def _has_enough_packs(graph: ProgramGraph, scheduled: NDArray[np.bool_], calling
     windows = calls // SCHEDULING_WINDOW
     keys = number_keys(windows * (int(depths.max()) + 1) + depths[calls])[1].astype(np.int64)
     groups = number_keys(keys * len(graph.kinds.table) + graph.kinds.nodes[calls])[0]
-    return len(calls) >= MIN_PACK_SIZE * len(groups)
+    return len(calls) >= MIN_AVERAGE_PACK * len(groups)
 
 
 def _find_least_pack(kind: ForwardKind, real: RealType, lanes: int) -> int:
@@ -585,43 +610,47 @@ def _find_least_pack(kind: ForwardKind, real: RealType, lanes: int) -> int:
     return MIN_PACK_SIZE if single == wide else 1
 
 
-def _save_calls(graph: ProgramGraph, sweep: GradientSweep) -> PackedProgram:
+def _save_calls(program: PlannedProgram) -> PlannedProgram:
     """Add nodes for the calls of backward steps that can be made beforehand."""
+    graph, _, sweep = program
+    nodes = graph.kinds.nodes
+    saving = np.array([_can_save_calls(kind) for kind in graph.kinds.table], np.bool_) if graph.root >= 0 else None
+    backward = np.flatnonzero((sweep.variants != 0) & saving[nodes]) if saving is not None else np.arange(0)
+    if not len(backward):
+        return program
     table = list(graph.kinds.table)
-    nodes = graph.kinds.nodes.copy()
     numbers = {kind: k for k, kind in enumerate(table) if kind is not None}
-    saved = graph.saved.copy()
-    owners = list[NDArray[np.intp]]()
-    kinds = list[NDArray[np.int32]]()
-    backward = np.flatnonzero(sweep.variants)
     codes, which, _ = number_keys(nodes[backward].astype(np.int64) << 16 | sweep.variants[backward])
-    calls = [_number_saved_calls(table, numbers, code) for code in codes.tolist()]
-    nodes[backward] = np.array([own for own, _ in calls], np.int32)[which] if calls else nodes[backward]
-    count = len(graph)
-    for k in range(MAX_SAVED_CALLS):
-        call_kinds = np.array([saved_kinds[k] if k < len(saved_kinds) else -1 for _, saved_kinds in calls], np.int32)
-        chosen = np.flatnonzero(call_kinds[which] >= 0) if calls else np.arange(0)
-        owners.append(backward[chosen])
-        kinds.append(call_kinds[which[chosen]])
-        saved[owners[-1], k] = count + np.arange(len(chosen))
-        count += len(chosen)
-    changed = replace(graph, kinds=NodeKinds(table, nodes), saved=saved)
-    extended = _append_calls(changed, np.concatenate(owners), np.concatenate(kinds))
+    calls = np.array([_number_saved_calls(table, numbers, code) for code in codes.tolist()], np.int32)[which]
+    own = nodes.copy()
+    own[backward] = calls[:, 0]
+    is_call = calls[:, 1:] >= 0
+    saved = graph.saved.copy()
+    count = len(graph) + int(is_call.sum())
+    saved[backward[is_call.nonzero()[0]], is_call.nonzero()[1]] = np.arange(len(graph), count)
+    changed = replace(graph, kinds=NodeKinds(table, own), saved=saved)
+    extended = _append_calls(changed, backward[is_call.nonzero()[0]], calls[:, 1:][is_call])
     flow = GradientSweep(
         live=_extend_array(sweep.live, count, 1),
         variants=_extend_array(sweep.variants, count, 0),
         reached=_extend_array(sweep.reached, count, 0),
         absent=_extend_array(sweep.absent, count, 0),
     )
-    return PackedProgram(extended, make_backward_tables(extended.kinds), flow)
+    return PlannedProgram(extended, make_backward_tables(extended.kinds), flow)
 
 
-def _number_saved_calls(
-    table: list[ForwardKind | None], numbers: dict[ForwardKind, int], code: int
-) -> tuple[int, list[int]]:
-    """Return the kind of nodes whose backward step reads saved calls, and the kinds of these calls; new ones are added.
+def _can_save_calls(kind: ForwardKind | None) -> bool:
+    """Return whether a backward step of some kind may call a function of operands alone."""
+    if not isinstance(kind, NodeKind):
+        return False
+    carried = [slot for slot, type_ in enumerate(kind.types) if type_.differentiable]
+    return bool(find_saved_calls(kind, sum(1 << slot for slot in carried)))
 
-    The code is that of a backward step: the kind of its node, and how gradients meet.
+
+def _number_saved_calls(table: list[ForwardKind | None], numbers: dict[ForwardKind, int], code: int) -> list[int]:
+    """Return the kind of nodes whose backward step reads saved calls, and the kinds of these; -1 where there is none.
+
+    The code is that of a backward step: the kind of its node, and how gradients meet. New kinds are added to the table.
     """
     kind = table[code >> 16]
     assert isinstance(kind, NodeKind)
@@ -632,8 +661,7 @@ def _number_saved_calls(
         if new not in numbers:
             numbers[new] = len(table)
             table.append(new)
-    own, *calls = (numbers[new] for new in wanted)
-    return own, calls
+    return [*(numbers[new] for new in wanted), *[-1] * (MAX_SAVED_CALLS - len(found.saved))]
 
 
 def _append_calls(graph: ProgramGraph, owners: NDArray[np.intp], kinds: NDArray[np.int32]) -> ProgramGraph:
@@ -939,11 +967,11 @@ def _write_reader_release(p: _ScheduleText, node: LlvmValue) -> None:
 MAX_STEPS_IN_REGISTER = 36
 """Maximum number of steps for which a register is held."""
 LONG_PROGRAM_STEPS = 6_000
-"""Programs with more steps than this use only `LONG_PROGRAM_REGISTERS` registers.
+"""Programs with more steps than this, and those with packs, use only `FEW_REGISTERS` registers.
 
 More registers would need many more stencils for little speed.
 """
-LONG_PROGRAM_REGISTERS = 3
+FEW_REGISTERS = 3
 
 
 def count_register_losses(calling: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -972,10 +1000,12 @@ def can_stay_in_register(
     return soon & kept
 
 
-def assign_registers(starts: NDArray[np.int32], ends: NDArray[np.int32], steps: int = 0) -> NDArray[np.uint8]:
+def assign_registers(
+    starts: NDArray[np.int32], ends: NDArray[np.int32], count: int = REGISTER_COUNT
+) -> NDArray[np.uint8]:
     """Return registers, counted from 1, for numbers written at `starts` (in order) and last read at `ends`; 0: none.
 
-    A number that needs no register has the end -1. `steps` is the length of the program.
+    A number that needs no register has the end -1. There are `count` registers.
 
     >>> assign_registers(np.array([0, 1, 2], np.int32), np.array([2, -1, 3], np.int32)).tolist()
     [1, 0, 1]
@@ -983,7 +1013,6 @@ def assign_registers(starts: NDArray[np.int32], ends: NDArray[np.int32], steps: 
     first = np.ascontiguousarray(starts, np.int32)
     last = np.ascontiguousarray(ends, np.int32)
     registers = np.zeros(len(starts), np.uint8)
-    count = LONG_PROGRAM_REGISTERS if steps > LONG_PROGRAM_STEPS else REGISTER_COUNT
     _load_register_loops()[0](len(starts), first.ctypes.data, last.ctypes.data, registers.ctypes.data, count)
     return registers
 
@@ -1267,7 +1296,7 @@ class StepStream:
         self._most = int(np.diff(self.graph.starts).max(initial=0))
         self._is_pair = np.array([isinstance(placed.key, PlainStep) for placed in self.keys])
         self._is_pack = np.array([isinstance(placed.key, PackStep) for placed in self.keys])
-        self._has_saved_calls = bool((self.graph.saved >= 0).any())
+        self._saved_calls = [calls for calls in np.ascontiguousarray(self.graph.saved.T) if (calls >= 0).any()]
 
     def __len__(self) -> int:
         return len(self.which)
@@ -1291,11 +1320,15 @@ class StepStream:
         if pair.any():
             table[0, pair] = subjects[pair] >> 32
             table[OUTPUT_HOLE, pair] = subjects[pair] & 0xFFFFFFFF
-        if self._has_saved_calls:
-            table[FIRST_SAVED_HOLE:FIRST_PACK_HOLE] = buffer_plan.values[graph.saved[nodes].T]
-        is_packed = holes >= FIRST_PACK_HOLE
-        slots: NDArray[np.int32] = table.ravel()[np.where(is_packed, 0, holes) * len(nodes) + owners]
-        places = np.flatnonzero(is_packed)
+        for k, calls in enumerate(self._saved_calls):
+            table[FIRST_SAVED_HOLE + k] = buffer_plan.values[calls[nodes]]
+        places = np.flatnonzero(holes >= FIRST_PACK_HOLE)
+        if not len(places):
+            slots: NDArray[np.int32] = table.ravel()[holes * len(nodes) + owners]
+            return slots * np.int32(self.real.total_bytes)
+        others = holes.copy()
+        others[places] = 0
+        slots = table.ravel()[others * len(nodes) + owners]
         keys = self.which[steps][owners[places]]
         slots[places] = self._find_pack_slots(keys, subjects[owners[places]], holes[places] - FIRST_PACK_HOLE)
         return slots * np.int32(self.real.total_bytes)
@@ -1407,7 +1440,8 @@ class _StepCollector:
         places = np.flatnonzero(is_step)
         steps = graph.order[places].astype(np.intp)
         sizes = graph.packs[places]
-        used, kinds, _ = number_keys(graph.kinds.nodes[steps].astype(np.int64) * (MAX_PACK_LANES + 1) + sizes)
+        shapes = sizes * 2 + self._find_blocks(places, sizes)
+        used, kinds, _ = number_keys(graph.kinds.nodes[steps].astype(np.int64) * PACK_SHAPES + shapes)
         keys = [self._decode_forward_step(code) for code in used.tolist()]
         alone = sizes == 0
         wires = self._find_wires(steps, [alone & (arity[steps] > slot) for slot in range(int(arity.max(initial=0)))])
@@ -1422,12 +1456,21 @@ class _StepCollector:
                 placed.append(StencilKey(key, tuple(registers[: len(key.types)]), (to,), (bool(is_stored),)))
         self._append_steps(placed, which, np.where(alone, steps, places))
 
+    def _find_blocks(self, places: NDArray[np.intp], sizes: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """Return at which places packs begin whose results have slots that follow one another."""
+        slots = self.buffer_plan.values[self.graph.order]
+        breaks = np.concatenate([[0], np.cumsum(np.diff(slots) != 1)])
+        ends = places + np.maximum(sizes, 1) - 1
+        is_block: NDArray[np.bool_] = (sizes > 1) & (breaks[ends] == breaks[places])
+        return is_block
+
     def _decode_forward_step(self, code: int) -> ForwardKind | PackStep:
-        size = code % (MAX_PACK_LANES + 1)
-        kind = self.graph.kinds.table[code // (MAX_PACK_LANES + 1)]
+        size, is_block = divmod(code % PACK_SHAPES, 2)
+        kind = self.graph.kinds.table[code // PACK_SHAPES]
         assert kind is not None
         plain = strip_saved_calls(kind)
-        return PackStep(plain, size, next(lanes for lanes in PACK_LANES if size <= lanes)) if size else plain
+        lanes = next(lanes for lanes in PACK_LANES if size <= lanes)
+        return PackStep(plain, size, lanes, bool(is_block)) if size else plain
 
     def _assign_forward_registers(
         self, steps: NDArray[np.intp], wires: list[_WireColumn], lost: NDArray[np.int32]
@@ -1453,10 +1496,15 @@ class _StepCollector:
             np.maximum.at(ends, sources[soon[-1]], now[soon[-1]])
             stored[sources[has & ~soon[-1]]] = True
         own = np.zeros(n, np.uint8)
-        own[steps] = assign_registers(now, ends[steps], len(steps))
+        own[steps] = assign_registers(now, ends[steps], self._count_registers(len(steps)))
         stored |= own == 0
         reads = [np.where(is_near, own[sources], 0) for is_near, (_, sources) in zip(soon, wires, strict=True)]
         return own[steps], reads, stored[steps]
+
+    def _count_registers(self, steps: int) -> int:
+        """Return the number of registers of a pass with so many steps."""
+        is_large = steps > LONG_PROGRAM_STEPS or self.graph.packs.any()
+        return FEW_REGISTERS if is_large else REGISTER_COUNT
 
     def _list_sources_of_packs(self, packed: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
         """Iterate over the sources of nodes in packs, one array per input."""
@@ -1496,7 +1544,8 @@ class _StepCollector:
         most = max((len(key.ways) for key in keys), default=0)
         wires = self._find_wires(steps, [buffer_plan.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
         lost = self._count_register_losses(keys, kinds)
-        arrived, before, after = _assign_backward_registers(len(self.graph), steps, wires, lost, self.graph.root)
+        passes = _RegisterPasses(len(self.graph), self.graph.root, self._count_registers(len(steps)))
+        arrived, before, after = _assign_backward_registers(passes, steps, wires, lost)
         which, rows = _group_alike_steps(kinds, arrived, *before.T, *after.T)
         placed = list[StencilKey]()
         for kind, *registers in rows:
@@ -1528,14 +1577,23 @@ def _group_alike_steps(
     return which, np.column_stack([column[examples] for column in (kinds, *columns)]).tolist()
 
 
+class _RegisterPasses(NamedTuple):
+    """What the registers of backward steps depend on: the number of nodes, the root, and the number of registers."""
+
+    nodes: int
+    root: int
+    registers: int
+
+
 def _assign_backward_registers(
-    n: int, steps: NDArray[np.intp], wires: list[_WireColumn], lost: NDArray[np.int32], root: int
+    passes: _RegisterPasses, steps: NDArray[np.intp], wires: list[_WireColumn], lost: NDArray[np.int32]
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
     """Return the registers of each backward step: of what arrives, of the gradients it adds to, and of the sums.
 
     A gradient passes from the step that starts it to each step that adds to it, and finally to the backward step of its
     own node: in a register where that step is near, through the buffer otherwise.
     """
+    n, root, available = passes
     count = len(steps)
     most = len(wires)
     times = np.full(n, -1, np.int32)
@@ -1551,7 +1609,7 @@ def _assign_backward_registers(
     starts = np.concatenate([[-1], np.repeat(np.arange(count), most)]).astype(np.int32)
     step = np.where(goes_on, next_ // max(most, 1), np.where(served >= 0, times[served], -1))
     ends = np.concatenate([times[[root]], step]).astype(np.int32)
-    registers = assign_registers(starts, np.where(can_stay_in_register(starts, ends, lost), ends, -1), count)
+    registers = assign_registers(starts, np.where(can_stay_in_register(starts, ends, lost), ends, -1), available)
     sent = registers[1:]
     sent[_find_undisturbed(next_, goes_on & (ends == starts)[1:])] = WITHIN_STEP_REGISTER
     before = np.zeros(len(served), np.uint8)

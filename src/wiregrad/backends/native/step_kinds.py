@@ -142,6 +142,8 @@ class PackStep(NamedTuple):
     size: int
     """The number of nodes; the other lanes repeat the first node."""
     lanes: int
+    is_block: bool
+    """Whether the slots of the results follow one another, so that one instruction stores them."""
 
 
 class BackwardStep(NamedTuple):
@@ -289,6 +291,9 @@ class BufferAccess(Protocol):
     def store(self, hole: int, bits: LlvmValue) -> None:
         """Write the store of bits where a hole points to."""
 
+    def store_block(self, hole: int, bits: LlvmValue) -> None:
+        """Write the store of all lanes where a hole and those that follow it point to."""
+
 
 def make_absent_bits(writer: LlvmWriter, real: RealType) -> LlvmValue:
     """Return the bits of an absent gradient as a constant."""
@@ -305,6 +310,9 @@ class _NoAccess:
         return self.absent.writer.name_value(f"%at{hole}", self.absent.element)
 
     def store(self, hole: int, bits: LlvmValue) -> None:
+        pass
+
+    def store_block(self, hole: int, bits: LlvmValue) -> None:
         pass
 
 
@@ -363,6 +371,9 @@ def _write_pack_step(lowering: ExpressionLowering, pack: PackStep, access: Buffe
     operands = {str(slot): _join_operands(access, k, pack, pack.kind.types[slot]) for k, slot in enumerate(slots)}
     with lowering.writer.use_lanes(pack.lanes):
         results = lowering.as_number(lowering.lower_tree(tree, operands))
+    if pack.is_block:
+        access.store_block(PACK_OUTPUT_HOLE, results.take_first_lanes(pack.size).as_bits())
+        return
     for lane in range(pack.size):
         access.store(PACK_OUTPUT_HOLE + lane, results.take_lane(lane).as_bits())
 

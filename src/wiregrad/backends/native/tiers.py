@@ -38,6 +38,7 @@ from wiregrad.backends.native.code_cache import make_entry_name
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, choose_real_name, format_pointer
 from wiregrad.backends.native.program_steps import (
     FixedSlots,
+    PlannedProgram,
     StepStream,
     find_node_kinds,
     make_backward_tables,
@@ -167,8 +168,7 @@ def _build_while_locked(
     made += time.perf_counter() - making
     layout = _lay_out_head(circuit, real)
     graph = make_program_graph(circuit, kinds, root)
-    sweep = sweep_gradients(graph, tables)
-    graph, tables, sweep = pack_calls(graph, sweep, real) or (graph, tables, sweep)
+    graph, tables, sweep = pack_calls(PlannedProgram(graph, tables, sweep_gradients(graph, tables)), real)
     buffer_plan = plan_buffer(graph, tables, sweep, layout.slots)
     if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
@@ -349,6 +349,10 @@ class _SlotAccess:
     def store(self, hole: int, bits: LlvmValue) -> None:
         slot = self.holes[hole]
         self.known[slot] = self.left[slot] = bits
+
+    def store_block(self, hole: int, bits: LlvmValue) -> None:
+        for lane in range(bits.lanes):
+            self.store(hole + lane, bits.take_lane(lane))
 
     def hide_value(self, slot: int) -> None:
         """Hide a slot's value from the optimizer: it would drop a product with a seed of 1, and so not quiet a NaN."""
@@ -730,6 +734,9 @@ class _HoleAccess:
             self._new[self._written_registers[hole]] = bits.as_real()
         if hole in self._stored_holes:
             self.writer.store(bits, self._hole_pointer(hole), f", align {self.real.total_bytes}")
+
+    def store_block(self, hole: int, bits: LlvmValue) -> None:
+        self.writer.store(bits, self._hole_pointer(hole), f", align {self.real.total_bytes}")
 
     def format_next_arguments(self) -> str:
         """Return the arguments of the next stencil: the buffer and the newest numbers."""
