@@ -66,11 +66,11 @@ from wiregrad.backends.native.step_kinds import (
     StencilKey,
     StepKey,
     calls_function,
+    find_forward_kind,
     find_saved_calls,
     list_called_functions,
     lower_backward,
     lower_forward,
-    strip_saved_calls,
 )
 from wiregrad.backends.native.vector_math import find_vector_function
 from wiregrad.codegen.op_forms import INLINE_CONSTANTS, require_scalar_text
@@ -742,7 +742,7 @@ def _number_pack_classes(table: Sequence[ForwardKind | None], real: RealType, la
         for k, kind in enumerate(table):
             if not isinstance(kind, kind_type):
                 continue
-            plain = strip_saved_calls(kind)
+            plain = find_forward_kind(kind)
             least = _find_least_pack(plain, real, lanes)
             if least and plain not in numbers:
                 numbers[plain] = len(sizes)
@@ -1131,8 +1131,8 @@ class _InlinedConstants(NamedTuple):
     numbers: NDArray[np.int64]
 
 
-def find_node_kinds(circuit: CircuitGraph) -> NodeKinds:
-    """Group the nodes of a circuit into kinds that share stencils.
+def find_node_kinds(circuit: CircuitGraph, *, finite: bool = False) -> NodeKinds:
+    """Group the nodes of a circuit into kinds that share stencils; `finite` is that of `NodeKind`.
 
     >>> from wiregrad.ir import parse_text
     >>> kinds = find_node_kinds(parse_text("input x\\ny = exp x\\nz = exp y\\noutput z"))
@@ -1158,7 +1158,8 @@ def find_node_kinds(circuit: CircuitGraph) -> NodeKinds:
         # Keys are renumbered for each slot, so that they stay small enough for a lookup table.
         key = number_keys(key * (width * (len(_INLINED_CONSTANTS) + 1)) + np.where(has, part, 0))[1].astype(np.int64)
     _, nodes, examples = number_keys(key)
-    return NodeKinds([_make_node_kind(circuit, node, inlined) for node in examples.tolist()], nodes)
+    kinds = [_make_node_kind(circuit, node, inlined) for node in examples.tolist()]
+    return NodeKinds([None if kind is None else kind._replace(finite=finite) for kind in kinds], nodes)
 
 
 def _count_inputs(circuit: CircuitGraph, lengths: NDArray[np.int32]) -> int:
@@ -1235,7 +1236,7 @@ def _find_backward_facts(kind: NodeKind) -> tuple[list[int], list[int]]:
     """Return what a kind sends along each wire, and what it reads for every set of wires that it sends along."""
     count = len(kind.types)
     carried = [slot for slot in range(count) if kind.types[slot].differentiable]
-    masks = {one.slot: one.mask for one in kind.backward_rule(sum(1 << slot for slot in carried)).sent}
+    masks = {slot: mask for slot, _, mask in lower_backward(kind, sum(1 << slot for slot in carried)).sent}
     sent = [0] * count
     for slot, mask in masks.items():
         sent[slot] = SENDS_PLAIN if mask is None else SENDS_MASKED
@@ -1468,7 +1469,7 @@ class _StepCollector:
         size, is_block = divmod(code % PACK_SHAPES, 2)
         kind = self.graph.kinds.table[code // PACK_SHAPES]
         assert kind is not None
-        plain = strip_saved_calls(kind)
+        plain = find_forward_kind(kind)
         lanes = next(lanes for lanes in PACK_LANES if size <= lanes)
         return PackStep(plain, size, lanes, bool(is_block)) if size else plain
 

@@ -100,6 +100,8 @@ class NodeKind(NamedTuple):
     constants: tuple[tuple[int, float, bool], ...] = ()
     saved: tuple[ScalarExpression, ...] = ()
     """Calls that the backward step does not make, because steps of their own compute them; the longest first."""
+    finite: bool = False
+    """Whether the backward step may assume that no number is infinite or NaN."""
 
     def backward_rule(self, moving: int) -> PullbackRule:
         """Return what such a node sends to the inputs whose bits are set in `moving`, last input first."""
@@ -130,9 +132,9 @@ class SavedCall(NamedTuple):
 ForwardKind = NodeKind | SavedCall
 
 
-def strip_saved_calls(kind: ForwardKind) -> ForwardKind:
-    """Return a kind without its saved calls, which only its backward step uses."""
-    return kind._replace(saved=()) if isinstance(kind, NodeKind) and kind.saved else kind
+def find_forward_kind(kind: ForwardKind) -> ForwardKind:
+    """Return a kind without what only its backward step depends on."""
+    return kind._replace(saved=(), finite=False) if isinstance(kind, NodeKind) else kind
 
 
 class PackStep(NamedTuple):
@@ -415,6 +417,18 @@ class BackwardTrees(NamedTuple):
             trees = trees._rebuild_trees(partial(_replace_call, call, InputExpression(f"{SAVED_PREFIX}{number}")))
         return trees
 
+    def assume_finite(self) -> BackwardTrees:
+        """Return the expressions without tests for NaN, and with 0 in place of an absent gradient."""
+        shared, sent = self._rebuild_trees(_drop_nan_test)
+        present = [(slot, value, mask) for slot, value, mask in sent if mask != _FALSE]
+        return BackwardTrees(
+            shared,
+            tuple(
+                (slot, value if mask is None else ChoiceExpression(mask, value, NumberExpression(0.0)), None)
+                for slot, value, mask in present
+            ),
+        )
+
     def _rebuild_trees(self, change: Callable[[ScalarExpression], ScalarExpression]) -> BackwardTrees:
         shared = tuple(rebuild_expression(tree, change) for tree in self.shared)
         sent = tuple(
@@ -428,6 +442,20 @@ SAVED_PREFIX = "saved"
 """The prefix of the names of saved calls in expressions; their number follows."""
 
 
+_FALSE = NumberExpression(False)
+
+
+def _drop_nan_test(tree: ScalarExpression) -> ScalarExpression:
+    """Return an expression without its outermost test for NaN: only NaN differs from itself."""
+    match tree:
+        case BinaryExpression("!=", left, right) if left == right:
+            return _FALSE
+        case ChoiceExpression(NumberExpression(False), _, no):
+            return no
+        case _:
+            return tree
+
+
 def _replace_call(call: ScalarExpression, result: InputExpression, tree: ScalarExpression) -> ScalarExpression:
     return result if tree == call else tree
 
@@ -437,7 +465,8 @@ def lower_backward(kind: NodeKind, moving: int) -> BackwardTrees:
     """Return the expressions of a kind's backward step, for the inputs whose bits are set in `moving`."""
     rule = kind.backward_rule(moving)
     sent = [(one.slot, lower_to_c(one.value), None if one.mask is None else lower_to_c(one.mask)) for one in rule.sent]
-    return BackwardTrees(tuple(map(lower_to_c, rule.shared)), tuple(sent)).replace_calls(kind.saved)
+    trees = BackwardTrees(tuple(map(lower_to_c, rule.shared)), tuple(sent))
+    return (trees.assume_finite() if kind.finite else trees).replace_calls(kind.saved)
 
 
 @cache

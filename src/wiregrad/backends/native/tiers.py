@@ -138,8 +138,12 @@ class NativeProgram:
         return len(self.initial)
 
 
-def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: int = 1) -> NativeProgram:
+def build_program(
+    circuit: CircuitGraph, gradient: int | None = None, *, lanes: int = 1, finite: bool = False
+) -> NativeProgram:
     """Compile a circuit of scalars: its outputs, and, with `gradient`, the gradient of the output with that index.
+
+    With `finite` the gradient is right only where no value or slope is infinite or NaN.
 
     >>> from wiregrad.ir import parse_text
     >>> build_program(parse_text("input x\\ny = multiply x x\\noutput y"), 0).nodes
@@ -151,18 +155,27 @@ def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: 
             jit.check_executable_memory()
         program_steps.compile_planner()
         program_steps.compile_register_loops()
-        return _build_while_locked(circuit, gradient, lanes, began, time.perf_counter() - began)
+        request = _BuildRequest(circuit, gradient, lanes, finite)
+        return _build_while_locked(request, began, time.perf_counter() - began)
 
 
-def _build_while_locked(
-    circuit: CircuitGraph, gradient: int | None, lanes: int, began: float, made: float
-) -> NativeProgram:
+class _BuildRequest(NamedTuple):
+    """The arguments of `build_program`."""
+
+    circuit: CircuitGraph
+    gradient: int | None
+    lanes: int
+    finite: bool
+
+
+def _build_while_locked(request: _BuildRequest, began: float, made: float) -> NativeProgram:
+    circuit, gradient, lanes, finite = request
     columns = circuit.columns
     # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
     check_arrays(columns)
     real = RealType(_find_real_name(circuit), lanes)
     root = -1 if gradient is None else _find_output(columns, gradient)
-    kinds = find_node_kinds(circuit)
+    kinds = find_node_kinds(circuit, finite=finite)
     making = time.perf_counter()
     tables = make_backward_tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
     made += time.perf_counter() - making
