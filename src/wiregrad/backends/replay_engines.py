@@ -189,8 +189,9 @@ class NativeReplay:
     def gradient_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to a tuple of the result and its gradient, once it is compiled."""
         code = self._pulled
-        is_slow = isinstance(code, InterpreterReplay | _TypedBuiltin | _CheckedBuiltin | _Float32Code)
-        return None if is_slow else code
+        if isinstance(code, InterpreterReplay | _TypedBuiltin | _CheckedBuiltin | _Float32Code):
+            return None
+        return code
 
     def make_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
