@@ -42,6 +42,7 @@ from wiregrad.backends.replay_engines import (
     Flip,
     InterpreterReplay,
     NativeReplay,
+    PointColumns,
     RecordingReplay,
     make_replay,
 )
@@ -683,10 +684,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         table = PointTable(args)
         run: Callable[..., Any] = self
 
-        def ask(row: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
-            return run(*row), ()
+        def ask(row: tuple[Any, ...]) -> list[Any]:
+            return [run(*row)]
 
-        return answer_batch(self, table, ask, gradient=False, threads=threads).values
+        return answer_batch(self, table, ask, wanted=None, threads=threads).values
 
     def batch_value_and_grad(self, /, *args: Any, threads: int | None = None) -> tuple[NDArray[np.float64], Any]:
         """Return the results at many points, and the gradients there by the selected arguments, as vectors.
@@ -698,21 +699,18 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """
         table = PointTable(args)
         places, single = resolve_arguments(self._f, args, {}, self._argnums, self._argnames)
+        named = list(join_arguments(args, {}))
+        positions = [named.index(place) for place in places]
         run: Callable[..., Any] = self.value_and_grad
-        every = make_value_and_grad(self._f, tuple(range(len(args))), None)
 
-        def ask(row: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
-            value, _ = run(*row)
-            replay = self.find_native_replay(row)
-            if replay is None:
-                return value, flatten(every(*row)[1])[0]
-            numbers = replay.compute_gradient(flatten(row)[0])
-            return value, flatten(every(*row)[1])[0] if isinstance(numbers, Flip) else numbers[1:]
+        def ask(row: tuple[Any, ...]) -> list[Any]:
+            value, grads = run(*row)
+            return [value, *flatten(grads)[0]]
 
-        answers = answer_batch(self, table, ask, gradient=True, threads=threads)
-        assert answers.grads is not None
-        positions = list(join_arguments(args, {}))
-        grads = [table.make_columns(answers.grads, positions.index(place)) for place in places]
+        wanted = [number for position in positions for number in table.number_inputs(position)]
+        answers = answer_batch(self, table, ask, wanted=tuple(wanted), threads=threads)
+        columns = iter(answers.grads or ())
+        grads = [table.unflatten_columns(columns, position) for position in positions]
         return answers.values, grads[0] if single else tuple(grads)
 
     def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
@@ -1201,8 +1199,6 @@ def _format_place(place: Place | None) -> str:
     return "an unknown line" if place is None else f"{basename(place.file)}:{place.line}"
 
 
-BLOCK_ROWS = 4096
-"""Rows of a table that are filled at a time."""
 MAX_ROUNDS = 64
 """Maximum number of recordings that run on the rows of a batch; the rows that are left are answered one by one."""
 
@@ -1215,12 +1211,12 @@ class BatchSource(Protocol):
 
 
 class PointTable:
-    """The arguments of a batch as a table: a row for each call, a column for each number of it."""
+    """The arguments of a batch: a vector for each number of a call, or one number for all calls."""
 
     def __init__(self, args: Sequence[Any]) -> None:
         leaves, self._tree = flatten(tuple(args))
-        columns = [_read_column(leaf) for leaf in leaves]
-        lengths = {len(column) for column in columns if column.ndim}
+        self.columns = [_read_column(leaf) for leaf in leaves]
+        lengths = {len(column) for column in self.columns if column.ndim}
         if not lengths:
             raise OperandError(
                 "a batch needs a vector in place of at least one number; for one point call the function"
@@ -1228,23 +1224,23 @@ class PointTable:
         if len(lengths) > 1:
             raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
         self.count = lengths.pop()
-        self.numbers = np.empty((self.count, len(columns)))
-        # In blocks, because each pass over a large table would read and write all of it.
-        for start in range(0, self.count, BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            for k, column in enumerate(columns):
-                self.numbers[block, k] = column[block] if column.ndim else column
 
     def row_arguments(self, row: int) -> tuple[Any, ...]:
         """Return the arguments of one call."""
-        arguments: tuple[Any, ...] = unflatten(self._tree, self.numbers[row].tolist())
+        numbers = [(column[row] if column.ndim else column).item() for column in self.columns]
+        arguments: tuple[Any, ...] = unflatten(self._tree, numbers)
         return arguments
 
-    def make_columns(self, table: NDArray[Any], position: int) -> Any:
-        """Return the part of a table of a number per input that belongs to an argument: vectors in its structure."""
-        numbers: tuple[Any, ...] = unflatten(self._tree, list(range(table.shape[1])))
-        places, tree = flatten(numbers[position])
-        return unflatten(tree, [np.ascontiguousarray(table[:, place]) for place in places])
+    def number_inputs(self, position: int) -> list[int]:
+        """Return the numbers of the columns that belong to an argument."""
+        numbers: tuple[Any, ...] = unflatten(self._tree, list(range(len(self.columns))))
+        return flatten(numbers[position])[0]
+
+    def unflatten_columns(self, columns: Iterator[NDArray[Any]], position: int) -> Any:
+        """Return the next columns in the structure of an argument."""
+        arguments: tuple[Any, ...] = unflatten(self._tree, self.columns)
+        leaves, tree = flatten(arguments[position])
+        return unflatten(tree, [next(columns) for _ in leaves])
 
 
 def _read_column(leaf: object) -> NDArray[np.float64]:
@@ -1254,70 +1250,54 @@ def _read_column(leaf: object) -> NDArray[np.float64]:
             f"a batch takes vectors of real numbers in place of numbers; got an array of {column.dtype} with "
             f"{column.ndim} axes"
         )
-    return column.astype(np.float64)
-
-
-class RowAnswers:
-    """The answers of a batch, filled in row by row and group by group."""
-
-    def __init__(self, count: int, inputs: int, *, gradient: bool) -> None:
-        self.values: NDArray[Any] = np.empty(count)
-        self.grads: NDArray[Any] | None = np.empty((count, inputs)) if gradient else None
-        self.left = np.arange(count)
-        """The rows that have no answer yet."""
-
-    def fill_rows(self, replay: NativeReplay, points: NDArray[np.float64], threads: int | None) -> None:
-        """Fill in the rows that are left and at which every check of a replay holds."""
-        # A range of rows is not copied.
-        is_range = self.left[-1] - self.left[0] == len(self.left) - 1
-        where = slice(int(self.left[0]), int(self.left[-1]) + 1) if is_range else self.left
-        batch = replay.run_rows(points[where], gradient=self.grads is not None, threads=threads)
-        if batch is None:
-            return
-        if batch.grads is not None and len(self.left) == len(self.values) and batch.holds.all():
-            # Every row at once: the results are taken as they are.
-            self.values = np.ascontiguousarray(batch.values)
-            self.grads = batch.grads
-            self.left = self.left[:0]
-            return
-        holds = slice(None) if batch.holds.all() else batch.holds
-        rows = where if isinstance(holds, slice) else self.left[holds]
-        self.values[rows] = batch.values[holds]
-        if self.grads is not None and batch.grads is not None:
-            self.grads[rows] = batch.grads[holds]
-        self.left = self.left[~batch.holds]
-
-    def fill_row(self, row: int, value: Any, grads: Sequence[Any]) -> None:
-        """Fill in one row."""
-        if not isinstance(value, float | int | np.floating):
-            raise OperandError(f"a batch needs a function that returns one real number; got {type(value).__name__}")
-        self.values[row] = value
-        if self.grads is not None:
-            self.grads[row] = grads
+    numbers = np.require(column, np.float64, ["ALIGNED"])
+    # Native code steps from number to number.
+    return numbers if not any(stride % numbers.itemsize for stride in numbers.strides) else numbers.copy()
 
 
 def answer_batch(
     source: BatchSource,
     table: PointTable,
-    ask: Callable[[tuple[Any, ...]], tuple[Any, Sequence[Any]]],
+    ask: Callable[[tuple[Any, ...]], Sequence[Any]],
     *,
-    gradient: bool,
+    wanted: tuple[int, ...] | None,
     threads: int | None,
-) -> RowAnswers:
-    """Answer all rows; `ask` answers a single call: the value and its gradient by every number."""
-    answers = RowAnswers(table.count, table.numbers.shape[1], gradient=gradient)
+) -> PointColumns:
+    """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted."""
+    values = np.empty(table.count)
+    grads = None if wanted is None else [np.empty(table.count) for _ in wanted]
+    points = PointColumns(table.count, table.columns, values, grads, wanted or ())
+    # The rows that have no answer yet; None for all of them.
+    left: NDArray[np.intp] | None = None if table.count else np.arange(0)
     rounds = 0
-    while len(answers.left):
-        row = int(answers.left[0])
+    while left is None or len(left):
+        row = 0 if left is None else int(left[0])
         args = table.row_arguments(row)
-        answers.fill_row(row, *ask(args))
-        replay = source.find_native_replay(args) if rounds < MAX_ROUNDS else None
-        if replay is None or len(answers.left) == 1:
-            answers.left = answers.left[1:]
-            continue
-        # The row that was asked for is among them, so that all rows can be filled at once.
-        answers.fill_rows(replay, table.numbers, threads)
-        if len(answers.left) and answers.left[0] == row:
-            answers.left = answers.left[1:]
-        rounds += 1
-    return answers
+        answer = ask(args)
+        is_last = (table.count if left is None else len(left)) == 1
+        replay = None if is_last or rounds == MAX_ROUNDS else source.find_native_replay(args)
+        holds = None if replay is None else replay.run_rows(points, left, threads)
+        if holds is None or not holds[0]:
+            _fill_row(points, row, answer)
+        left = _list_rows_left(left, holds, table.count)
+        rounds += holds is not None
+    return points
+
+
+def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
+    """Fill in one row: its value and its gradient."""
+    value, *slopes = answer
+    if not isinstance(value, float | int | np.floating):
+        raise OperandError(f"a batch needs a function that returns one real number; got {type(value).__name__}")
+    points.values[row] = value
+    for column, slope in zip(points.grads or (), slopes, strict=True):
+        column[row] = slope
+
+
+def _list_rows_left(left: NDArray[np.intp] | None, holds: NDArray[np.bool_] | None, count: int) -> NDArray[np.intp]:
+    """Return the rows without an answer after the first of `left`, and those at which a replay holds, were answered."""
+    if holds is None:
+        return np.arange(1, count) if left is None else left[1:]
+    holds[0] = True
+    failed = np.flatnonzero(~holds)
+    return failed if left is None else left[failed]

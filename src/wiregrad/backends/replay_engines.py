@@ -129,12 +129,18 @@ def _to_bytes(value: object) -> bytes:
     return data
 
 
-class ReplayedRows(NamedTuple):
-    """The first result of a replay at many points, its gradient there, and where all checks hold."""
+class PointColumns(NamedTuple):
+    """Many points, and where the results go: columns with a number for each point."""
 
-    values: NDArray[np.floating]
-    grads: NDArray[np.floating] | None
-    holds: NDArray[np.bool_]
+    size: int
+    """The number of points."""
+    inputs: Sequence[NDArray[np.float64]]
+    """A column for each input, or an array without axes: one number for all points."""
+    values: NDArray[np.float64]
+    grads: Sequence[NDArray[np.float64]] | None
+    """The gradient by each of `wanted`; None if there is none."""
+    wanted: tuple[int, ...]
+    """The numbers of the inputs to differentiate by."""
 
 
 class NativeReplay:
@@ -146,8 +152,8 @@ class NativeReplay:
         self._numpy_numbers = numpy_numbers
         self._values, self.tier = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)
         self._single = len(recording.moving) == 1
-        self._row_programs: dict[bool, tiers.NativeProgram | None] = {}
-        """The programs that run on vectors of points, without and with gradients; None if there is none."""
+        self._row_programs: dict[tuple[int, ...] | None, tiers.NativeProgram | None] = {}
+        """The programs for vectors of points, by the inputs that they differentiate by; None if there is none."""
         self._pulled: Callable[..., Any] | InterpreterReplay | None = None
 
     def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
@@ -168,19 +174,26 @@ class NativeReplay:
         return Flip(numbers) if type(numbers) is int or numbers is None else numbers
 
     def run_rows(
-        self, points: NDArray[np.float64], *, gradient: bool, threads: int | None = None
-    ) -> ReplayedRows | None:
-        """Run the replay at each row of a table; results count only where the checks hold. None if it cannot."""
-        if gradient not in self._row_programs:
-            self._row_programs[gradient] = _build_row_program(self._recording, gradient)
-        program = self._row_programs[gradient]
+        self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None = None
+    ) -> NDArray[np.bool_] | None:
+        """Write the results at some points, or all; return where every check holds. None if it cannot.
+
+        Where a check fails, what is written is meaningless.
+        """
+        wanted = None if points.grads is None else points.wanted
+        if wanted not in self._row_programs:
+            self._row_programs[wanted] = _build_row_program(self._recording, wanted)
+        program = self._row_programs[wanted]
         if program is None:
             return None
-        outputs, grads = batch.run_batch(program, points, gradient=gradient, threads=threads)
-        checked = np.ascontiguousarray(outputs[:, len(self._recording.moving) :])
-        expected = np.frombuffer(_expected_bytes(self._recording), np.int64)
-        holds = (checked.view(np.int64) == expected).all(-1)
-        return ReplayedRows(outputs[:, 0], grads, np.asarray(holds))
+        reads = [batch.BufferMove(*pair) for pair in enumerate(points.inputs)]
+        writes = [batch.BufferMove(program.inputs, points.values)]
+        first = program.inputs + program.outputs
+        writes += [
+            batch.BufferMove(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)
+        ]
+        selection = batch.RowSelection(rows, _expected_bytes(self._recording))
+        return batch.run_columns(program, reads, writes, points.size, selection, threads)
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to the only result, a float; None if there are several results."""
@@ -256,19 +269,22 @@ def _compile_replay(
     return made if kinds is None else _TypedBuiltin(made, kinds), program.tier
 
 
-def _build_replay_program(recording: CertifiedRecording, gradient: bool, lanes: int = 1) -> tiers.NativeProgram:
+def _build_replay_program(
+    recording: CertifiedRecording, gradient: bool, lanes: int = 1, wanted: tuple[int, ...] | None = None
+) -> tiers.NativeProgram:
     circuit = recording.circuit
     assert circuit is not None
     source = circuit if gradient else drop_gradient_stops(circuit)
-    program = tiers.build_program(source, 0 if gradient else None, lanes=lanes)
+    program = tiers.build_program(source, 0 if gradient else None, lanes=lanes, wanted=wanted)
     if program.initial.dtype != np.float64:
         raise NotNativeError(f"native replays compute in float64; this recording needs {program.initial.dtype}")
     return program
 
 
-def _build_row_program(recording: CertifiedRecording, gradient: bool) -> tiers.NativeProgram | None:
+def _build_row_program(recording: CertifiedRecording, wanted: tuple[int, ...] | None) -> tiers.NativeProgram | None:
+    lanes = batch.count_lanes(np.dtype(np.float64))
     try:
-        return _build_replay_program(recording, gradient, batch.count_lanes(np.dtype(np.float64)))
+        return _build_replay_program(recording, wanted is not None, lanes, wanted)
     except NotNativeError:
         return None
 

@@ -131,8 +131,12 @@ class NativeProgram:
         return len(self.initial)
 
 
-def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: int = 1) -> NativeProgram:
+def build_program(
+    circuit: CircuitGraph, gradient: int | None = None, *, lanes: int = 1, wanted: Iterable[int] | None = None
+) -> NativeProgram:
     """Compile a circuit of scalars: its outputs, and, with `gradient`, the gradient of the output with that index.
+
+    With `wanted`, only the gradient by the inputs with these numbers is computed; it is 0 by the others.
 
     >>> from wiregrad.ir import parse_text
     >>> build_program(parse_text("input x\\ny = multiply x x\\noutput y"), 0).nodes
@@ -144,11 +148,16 @@ def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: 
             jit.check_executable_memory()
         program_steps.compile_planner()
         program_steps.compile_register_loops()
-        return _build_while_locked(circuit, gradient, lanes, began, time.perf_counter() - began)
+        return _build_while_locked(circuit, gradient, lanes, wanted, began, time.perf_counter() - began)
 
 
 def _build_while_locked(
-    circuit: CircuitGraph, gradient: int | None, lanes: int, began: float, made: float
+    circuit: CircuitGraph,
+    gradient: int | None,
+    lanes: int,
+    wanted: Iterable[int] | None,
+    began: float,
+    made: float,
 ) -> NativeProgram:
     columns = circuit.columns
     # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
@@ -160,7 +169,7 @@ def _build_while_locked(
     rules = make_backward_tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
     made += time.perf_counter() - making
     layout = _lay_out_head(circuit, real)
-    buffer_plan = program_steps.plan_buffer(_make_plan_input(circuit, kinds, rules, root, layout))
+    buffer_plan = program_steps.plan_buffer(_make_plan_input(circuit, kinds, rules, root, layout, wanted))
     if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
     stream = make_step_stream(circuit, kinds, buffer_plan, real, root, layout.copies)
@@ -253,18 +262,21 @@ def _make_plan_input(
     rules: tuple[NDArray[np.uint8], NDArray[np.uint8]],
     root: int,
     layout: _BufferHead,
+    wanted: Iterable[int] | None,
 ) -> program_steps.BufferPlanInput:
     columns = circuit.columns
     roles = np.zeros(circuit.size, np.uint8)
     roles[columns.codes == INPUT_CODE] = program_steps.INPUT_ROLE
     roles[columns.codes == CONSTANT_CODE] = program_steps.CONSTANT_ROLE
-    carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)
+    carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)[columns.types]
+    if wanted is not None:
+        carries[np.delete(np.flatnonzero(columns.codes == INPUT_CODE), list(wanted))] = 0
     return program_steps.BufferPlanInput(
         starts=np.ascontiguousarray(columns.starts, np.int32),
         sources=np.ascontiguousarray(columns.sources, np.int32),
         kinds=kinds.nodes,
         roles=roles,
-        carries=carries[columns.types],
+        carries=carries,
         sends=rules[0],
         reads=rules[1],
         outputs=np.ascontiguousarray(columns.outputs, np.int32),
