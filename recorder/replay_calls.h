@@ -429,8 +429,9 @@ static int fits_entry(const ReplayEntry *entry, const ReplayProgram *program)
     return (fields->results == 1 && fields->slopes == slopes) || (fields->results == 1 + slopes && fields->slopes == 0);
 }
 
-/* The program that holds at a point, after it has run; NULL without an error if there is none. */
-static ReplayProgram *find_program(ReplayEntry *entry, const double *numbers)
+/* The program that holds at a point, after it has run; NULL without an error if there is none. `missed` is set where a
+   check failed after which nothing was recorded. */
+static ReplayProgram *find_program(ReplayEntry *entry, const double *numbers, int *missed)
 {
     ReplayProgram *program = entry->recent;
     if (program == NULL || !fits_entry(entry, program))
@@ -448,6 +449,7 @@ static ReplayProgram *find_program(ReplayEntry *entry, const double *numbers)
         PyObject *key = PyLong_FromLongLong(check);
         PyObject *next = key == NULL ? NULL : PyDict_GetItemWithError(program->siblings, key);
         Py_XDECREF(key);
+        *missed = next == NULL && !PyErr_Occurred();
         if (next == NULL || Py_TYPE(next) != program_class || !fits_entry(entry, (ReplayProgram *)next))
             return NULL;
         program = (ReplayProgram *)next;
@@ -459,12 +461,12 @@ static ReplayProgram *find_program(ReplayEntry *entry, const double *numbers)
 }
 
 /* The answer to a call; NULL without an error if the entry has none. */
-static PyObject *answer_entry(ReplayEntry *entry, PyObject *const *args)
+static PyObject *answer_entry(ReplayEntry *entry, PyObject *const *args, int *missed)
 {
     double numbers[MAX_NUMBERS], results[MAX_NUMBERS + 1];
     if (!parse_parts(&entry->arguments, args, numbers))
         return NULL;
-    ReplayProgram *program = find_program(entry, numbers);
+    ReplayProgram *program = find_program(entry, numbers, missed);
     if (program == NULL)
         return NULL;
     const ReplayFields *fields = program->fields;
@@ -773,6 +775,8 @@ typedef struct {
     PyObject *plain; /* what answers calls that are skipped; NULL if `slow` does that */
     char is_paused;
     Py_ssize_t hits, skips, skipped;
+    Py_ssize_t plain_misses;   /* calls without a valid recording that `plain` answers at once; then Python decides anew */
+    Py_ssize_t skips_per_miss; /* calls that are skipped after each of them */
 } QuickCall;
 
 /* Whether no transform, watcher, kink convention or error setting changes what a call means. */
@@ -798,7 +802,7 @@ static int is_undisturbed(void)
 }
 
 /* The answer to a call; NULL without an error if Python has to find it. */
-static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize_t count, int *missed)
 {
     if (!is_undisturbed())
         return NULL;
@@ -809,11 +813,20 @@ static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize
         for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(entries) && answer == NULL && !PyErr_Occurred(); k++) {
             ReplayEntry *entry = (ReplayEntry *)PyTuple_GET_ITEM(entries, k);
             if (entry->arguments.count == count)
-                answer = answer_entry(entry, args);
+                answer = answer_entry(entry, args, missed);
         }
     Py_DECREF(entries);
     Py_DECREF(watches);
     self->hits += answer != NULL;
+    return answer;
+}
+
+static PyObject *call_plain(QuickCall *self, PyObject *const *args, size_t flags, PyObject *keywords)
+{
+    self->skipped++;
+    PyObject *plain = Py_NewRef(self->plain);
+    PyObject *answer = PyObject_Vectorcall(plain, args, flags, keywords);
+    Py_DECREF(plain);
     return answer;
 }
 
@@ -822,17 +835,19 @@ static PyObject *quick_vectorcall(PyObject *callable, PyObject *const *args, siz
     QuickCall *self = (QuickCall *)callable;
     if (self->skips > 0 && self->plain != NULL) {
         self->skips--;
-        self->skipped++;
-        PyObject *plain = Py_NewRef(self->plain);
-        PyObject *answer = PyObject_Vectorcall(plain, args, flags, keywords);
-        Py_DECREF(plain);
-        return answer;
+        return call_plain(self, args, flags, keywords);
     }
     const int is_named = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
     if (!is_named && !self->is_paused && self->entries != NULL) {
-        PyObject *answer = answer_quickly(self, args, PyVectorcall_NARGS(flags));
+        int missed = 0;
+        PyObject *answer = answer_quickly(self, args, PyVectorcall_NARGS(flags), &missed);
         if (answer != NULL || PyErr_Occurred())
             return answer;
+        if (missed && self->plain_misses > 0 && self->plain != NULL) {
+            self->plain_misses--;
+            self->skips = self->skips_per_miss;
+            return call_plain(self, args, flags, keywords);
+        }
     }
     PyObject *slow = self->slow;
     if (slow == NULL) {
@@ -935,6 +950,9 @@ static PyMemberDef quick_members[] = {
     {"hits", T_PYSSIZET, offsetof(QuickCall, hits), 0, "The number of calls that were answered here."},
     {"skips", T_PYSSIZET, offsetof(QuickCall, skips), 0, "The number of calls that run the function itself at once."},
     {"skipped", T_PYSSIZET, offsetof(QuickCall, skipped), 0, "The number of calls that did."},
+    {"plain_misses", T_PYSSIZET, offsetof(QuickCall, plain_misses), 0,
+     "The number of calls without a valid recording that run the function itself at once."},
+    {"skips_per_miss", T_PYSSIZET, offsetof(QuickCall, skips_per_miss), 0, "The number of skips after each of them."},
     {"is_paused", T_BOOL, offsetof(QuickCall, is_paused), 0, "Whether every call goes to Python."},
     {NULL, 0, 0, 0, NULL},
 };

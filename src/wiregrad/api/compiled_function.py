@@ -85,7 +85,13 @@ ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_con
 MAX_RECORDINGS = 256
 """Maximum number of recordings of one function where no limit was given."""
 FREE_RECORDINGS = 4
-"""Recordings that are made before it is asked whether they pay."""
+"""Recordings of a function with few branches that are made before it is asked whether they pay."""
+MAX_FREE_CHECKS = 3
+"""With more certificates in a recording than this, only the first recording is made without asking whether it pays."""
+MAX_PLAIN_MISSES = 15
+"""Maximum number of calls without a valid recording before it is asked again whether recordings pay."""
+MISSES_PER_HIT = 8
+"""Looking for a valid recording pays if it is found at least once for so many times that it is not."""
 MAX_SKIPPED_CALLS = 256
 """Maximum number of calls in a row that run the function without trying its recordings."""
 MAX_TIMED_CALLS = 16
@@ -227,10 +233,12 @@ class RecordedVariant:
         """The variants that were recorded when a check of this one had failed, by the number of the check."""
         self._single = recording.tree.kind is LEAF and bool(recording.moving)
         self.quick = replay.single_result_builtin() if self._single and isinstance(replay, NativeReplay) else None
-        """A function of floats that returns the result, a float; anything else if Python would branch differently."""
+        """A function of floats that returns the result, a float; anything else if Python would branch differently.
+
+        None also as long as it is not compiled."""
         self.quick_gradient: Callable[..., Any] | None = None
         """A function of floats that returns the result and its gradient as a tuple; anything else if it flipped."""
-        self.is_real = self._single and isinstance(recording.results[0], float | np.floating)
+        self.is_real = returns_real(recording)
         """Whether the result is one real number that depends on the inputs."""
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
         # The arguments and results of the recorded call are no longer needed, and may be large.
@@ -260,6 +268,8 @@ class RecordedVariant:
         outputs = self.replay.compute_results(inputs)
         if isinstance(outputs, Flip):
             return outputs
+        if self._single and self.quick is None and isinstance(self.replay, NativeReplay):
+            self.quick = self.replay.single_result_builtin()
         return outputs[0] if self._single else self._build_result(outputs)
 
     def _build_result(self, outputs: Sequence[Any]) -> Any:
@@ -275,6 +285,12 @@ class RecordedVariant:
         replay = self.replay
         nodes = 0 if circuit is None else len(circuit)
         return VariantInfo(nodes, len(self.recording.checks), replay.tier, replay.reason, self.hits, self.flip)
+
+
+def returns_real(recording: CertifiedRecording) -> bool:
+    """Return whether the result of a recording is one real number that depends on the inputs."""
+    is_single = recording.tree.kind is LEAF and bool(recording.moving)
+    return is_single and isinstance(recording.results[0], float | np.floating)
 
 
 Query = Callable[[RecordedVariant, Sequence[Any]], Any]
@@ -386,7 +402,7 @@ class RecordingBudget:
 
     >>> budget = RecordingBudget()
     >>> budget.spent, budget.plain_seconds = 0.08, 1e-4
-    >>> budget.allows(records=10, hits=100), budget.allows(records=10, hits=10_000)
+    >>> budget.allows(10, 100, 0, checks=1), budget.allows(10, 10_000, 0, checks=1)
     (False, True)
     """
 
@@ -395,21 +411,26 @@ class RecordingBudget:
         """Seconds that recordings took."""
         self.plain_seconds: float | None = None
         """Seconds that a call of the function itself takes; None if it was not measured."""
-        self.plain_calls = 0
-        """The number of calls that ran the function itself because no recording was valid."""
         self.skips = 0
         """The number of calls that run the function at once."""
+        self.misses = 0
+        """The number of calls without a valid recording until it is asked again whether recordings pay."""
         self._patience = 1
         self._hits = 0
         self._timed_calls = 0
 
-    def allows(self, records: int, hits: int) -> bool:
-        """Return whether the next recording is paid for by what replays have saved."""
-        if records < FREE_RECORDINGS:
+    def allows(self, records: int, hits: int, plain_calls: int, *, checks: int) -> bool:
+        """Return whether the next recording is paid for by what replays have saved.
+
+        `plain_calls` is the number of calls that ran the function itself because no recording was valid. `checks` is
+        the number of certificates of the recording that was tried last: the more branches there are, the less one more
+        recording helps.
+        """
+        if records < (FREE_RECORDINGS if checks <= MAX_FREE_CHECKS else 1):
             return True
         if self.plain_seconds is None:
             return False
-        return self.spent * (records + 1) / records <= (hits + PLAIN_SHARE * self.plain_calls) * self.plain_seconds
+        return self.spent * (records + 1) / records <= (hits + PLAIN_SHARE * plain_calls) * self.plain_seconds
 
     def time_plain_call(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Make a call that runs the function itself, and note how long it takes; after some calls this is known."""
@@ -424,15 +445,16 @@ class RecordingBudget:
         self.plain_seconds = seconds if known is None else min(known * 1.05, 0.9 * known + 0.1 * seconds)
         return result
 
-    def note_miss(self, hits: int) -> None:
-        """Skip recordings for some calls: the more often in a row none was valid, the more calls."""
-        # So the number of calls in between grows if fewer than a third of the looks find a recording.
-        self._patience = (
-            max(self._patience // 4, 1) if hits > self._hits else min(2 * self._patience, MAX_SKIPPED_CALLS)
-        )
+    def note_misses(self, hits: int, max_misses: int) -> None:
+        """Choose how many calls to skip after each miss, by how often recordings were valid since the last time.
+
+        At most `max_misses` misses in a row need not be noted.
+        """
+        pays = (hits - self._hits) * MISSES_PER_HIT >= self.misses + 1
+        self._patience = max(self._patience // 4, 1) if pays else min(2 * self._patience, MAX_SKIPPED_CALLS)
         self._hits = hits
         self.skips = self._patience - 1
-        self.plain_calls += self._patience
+        self.misses = min(2 * self.misses + 1, max_misses)
 
 
 class VariantCache:
@@ -500,7 +522,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._budget = RecordingBudget()
         self._replace_cache()
         for quick in self._quick_calls.values():
-            quick.hits = quick.skips = quick.skipped = 0
+            quick.hits = quick.skips = quick.skipped = quick.plain_misses = 0
             quick.is_paused = False
 
     def _replace_cache(self) -> None:
@@ -521,10 +543,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if cache is self._cache:
                 quick.set_entries(usable, watches)
 
-    def _begin_to_skip(self, f: Callable[..., Any]) -> None:
+    def _begin_to_skip(self, *, is_quick: bool) -> None:
         """Let the next calls run the function itself: gradients in C where possible, everything else in Python."""
-        if f is self._differentiated and self._quick_calls:
-            self._quick_calls[True].skips = self._budget.skips
+        if is_quick:
+            quick = self._quick_calls[True]
+            quick.skips = quick.skips_per_miss = self._budget.skips
+            quick.plain_misses = self._budget.misses
             self._budget.skips = 0
         self._pause_quick_calls()
 
@@ -608,20 +632,22 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 # In one step, since other threads read the list.
                 entries[:] = [entry, *entries[:k], *entries[k + 1 :]]
             if query is not _ask_gradient:
-                return entry.tree.ask(query, inputs)
+                answer = entry.tree.ask(query, inputs)
+                self._note_compiled(entry.tree.recent, gradient=False)
+                return answer
             if entry.restore is None:
                 return NO_WALK
             numbers = entry.tree.ask(query, inputs)
             if type(numbers) is FailedWalk:
                 return numbers
-            self._note_compiled_gradient(entry.tree.recent)
+            self._note_compiled(entry.tree.recent, gradient=True)
             return entry.restore(numbers)
         return NO_WALK
 
-    def _note_compiled_gradient(self, variant: RecordedVariant | None) -> None:
-        """Hand the gradient of a variant over to the extension module once it is compiled."""
-        is_new = bool(self._quick_calls) and variant is not None and True not in variant.programs
-        if is_new and variant is not None and variant.find_program(gradient=True) is not None:
+    def _note_compiled(self, variant: RecordedVariant | None, *, gradient: bool) -> None:
+        """Hand the values or the gradient of a variant over to the extension module once they are compiled."""
+        is_new = bool(self._quick_calls) and variant is not None and gradient not in variant.programs
+        if is_new and variant is not None and variant.find_program(gradient=gradient) is not None:
             self._refresh_quick_calls()
 
     def _skip_recordings(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -771,7 +797,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         with self._lock:
             recorded = [variant for tree in self._cache.trees.values() for variant in tree.variants]
             variants = [variant.summarize() for variant in sorted(recorded, key=lambda variant: variant.number)]
-            skipped = sum(quick.skipped for quick in self._quick_calls.values())
+            skipped = self._count_skipped()
             fallbacks = self._fallbacks + Counter({UNPROFITABLE: skipped} if skipped else {})
             reasons = tuple(fallbacks.most_common())
         calls = self._calls + skipped + sum(quick.hits for quick in self._quick_calls.values())
@@ -796,9 +822,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if type(answer) is not FailedWalk:
             return answer
         hits = self._count_hits()
-        if self._limit is None and not self._budget.allows(self._records, hits):
-            self._budget.note_miss(hits)
-            self._begin_to_skip(f)
+        checks = 0 if answer.last is None else len(answer.last.recording.checks)
+        plain_calls = self._fallbacks[UNPROFITABLE] + self._count_skipped()
+        if self._limit is None and not self._budget.allows(self._records, hits, plain_calls, checks=checks):
+            is_quick = f is self._differentiated and bool(self._quick_calls)
+            self._budget.note_misses(hits, MAX_PLAIN_MISSES if is_quick else 0)
+            self._begin_to_skip(is_quick=is_quick)
             self._fallbacks[UNPROFITABLE] += 1
             return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
         return self._record_call(args, kwargs, f, query, key, call, cache, answer)
@@ -807,6 +836,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         # Other threads may add a tree or a variant meanwhile.
         trees = tuple(self._cache.trees.values())
         return sum(variant.hits for tree in trees for variant in tuple(tree.variants))
+
+    def _count_skipped(self) -> int:
+        """Return the number of calls for which the extension module called the function itself."""
+        return sum([quick.skipped for quick in self._quick_calls.values()])
 
     def _find_fallback_reason(self) -> str | None:
         """Return why the function itself has to run for any arguments, or None; drop recordings that are stale."""
@@ -861,7 +894,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return self._call_after_failure(recording, f, args, kwargs)
         with self._lock:
             self._records += 1
-        replay = None if recording.leak else make_replay(recording, numpy_numbers=(np.float64,) in call.marks)
+        asks_gradient = f is self._differentiated and returns_real(recording)
+        has_numpy_numbers = (np.float64,) in call.marks
+        replay = None
+        if not recording.leak:
+            replay = make_replay(recording, numpy_numbers=has_numpy_numbers, gradient_first=asks_gradient)
         if replay is None:
             self._fallbacks[recording.leak or NOT_REPRODUCIBLE] += 1
             return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)

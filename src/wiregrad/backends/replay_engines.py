@@ -9,6 +9,7 @@ tried first; it is used if, at the point of the recording, it decides every bran
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -146,19 +147,39 @@ class PointColumns(NamedTuple):
 class NativeReplay:
     """A replay in machine code, for circuits of scalars."""
 
-    def __init__(self, recording: CertifiedRecording, *, numpy_numbers: bool = False) -> None:
+    def __init__(
+        self, recording: CertifiedRecording, *, numpy_numbers: bool = False, gradient_first: bool = False
+    ) -> None:
+        """Compile the results; with `gradient_first`, if possible, their gradient, and the results when they are used.
+
+        Compiling takes a good part of the time that a recording takes.
+        """
         self.reason = ""
         self._recording = recording
         self._numpy_numbers = numpy_numbers
-        self._values, self.tier = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)
+        self._values: Callable[..., Any] | None = None
         self._single = len(recording.moving) == 1
         self._row_programs: dict[tuple[int, ...] | None, tiers.NativeProgram | None] = {}
         """The programs for vectors of points, by the inputs that they differentiate by; None if there is none."""
         self._pulled: Callable[..., Any] | InterpreterReplay | None = None
+        if gradient_first:
+            with suppress(NotNativeError):
+                self._pulled, self.tier = _compile_replay(recording, gradient=True, numpy_numbers=numpy_numbers)
+        if self._pulled is None:
+            self._values, self.tier = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)
+
+    @property
+    def has_gradient_only(self) -> bool:
+        """Whether the results alone are not compiled yet."""
+        return self._values is None
 
     def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return the results."""
-        results = self._values(*inputs)
+        values = self._values
+        if values is None:
+            values = _compile_replay(self._recording, gradient=False, numpy_numbers=self._numpy_numbers)[0]
+            self._values = values
+        results = values(*inputs)
         if type(results) is int or results is None:
             return Flip(results)
         return (results,) if self._single else results
@@ -196,7 +217,7 @@ class NativeReplay:
         return batch.run_columns(program, reads, writes, points.size, selection, threads)
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
-        """Return the builtin that maps floats to the only result, a float; None if there are several results."""
+        """Return the builtin that maps floats to the only result, a float, once it is compiled; else None."""
         return self._values if self._single and not isinstance(self._values, _TypedBuiltin) else None
 
     def gradient_builtin(self) -> Callable[..., Any] | None:
@@ -515,10 +536,13 @@ class ConstantReplay:
         return Flip(None)
 
 
-def make_replay(recording: CertifiedRecording, *, numpy_numbers: bool = False) -> RecordingReplay | None:
+def make_replay(
+    recording: CertifiedRecording, *, numpy_numbers: bool = False, gradient_first: bool = False
+) -> RecordingReplay | None:
     """Return the fastest replay of a recording; None if a replay does not reproduce the recorded results.
 
-    With `numpy_numbers` the inputs may be np.float64 as well as float.
+    With `numpy_numbers` the inputs may be np.float64 as well as float. With `gradient_first`, the gradient of the only
+    result is asked for first.
     """
     if recording.circuit is None:
         return ConstantReplay()
@@ -534,11 +558,15 @@ def make_replay(recording: CertifiedRecording, *, numpy_numbers: bool = False) -
         if recording.circuit.columns.has_arrays():
             native = _try_expanding(recording, inputs) or ArrayReplay(recording)
         else:
-            native = NativeReplay(recording, numpy_numbers=numpy_numbers)
+            native = NativeReplay(recording, numpy_numbers=numpy_numbers, gradient_first=gradient_first)
     except NotNativeError as error:
         interpreted.reason = str(error)
         return interpreted
-    if isinstance(native.compute_results(inputs), Flip):
+    if isinstance(native, NativeReplay) and native.has_gradient_only:
+        answer = native.compute_gradient(inputs)
+    else:
+        answer = native.compute_results(inputs)
+    if isinstance(answer, Flip):
         interpreted.reason = "a branch depends on the last bit of a function that native code rounds differently"
         return interpreted
     return native
