@@ -787,7 +787,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             kinds = count_with_noun(len(roots), "kind")
             raise OperandError(
                 f"{function_name(self._f)} was recorded for {kinds} of arguments; code is written for one: compile it "
-                "anew, and call it once for each branch that the code shall have"
+                "anew with limit=n, and call it once for each of the n branches that the code shall have"
             )
         return codegen.write_branches(list_recordings(roots[0]), language, name)
 
