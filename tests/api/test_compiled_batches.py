@@ -102,6 +102,13 @@ def test_a_large_batch_regroups_its_rows_the_same_in_any_number_of_threads(threa
     np.testing.assert_array_equal(values, fast.batch(xs, 1.0, threads=1))
 
 
+def test_rows_that_a_recording_answers_count_as_hits() -> None:
+    fast = wg.compile(merged)
+    fast.batch(np.linspace(-1.0, 1.0, 50), 0.25)
+
+    assert [variant.hits for variant in fast.info.variants] == [50]
+
+
 def test_an_empty_batch_is_empty() -> None:
     values, slopes = wg.compile(merged).batch_value_and_grad(np.empty(0), 1.0)
 

@@ -250,9 +250,20 @@ class RecordedVariant:
         native_hits: int = sum([program.hits for program in tuple(self.programs.values())])
         return self._python_hits + native_hits
 
-    def count_hit(self) -> None:
-        """Count a call that the recording answered in Python."""
-        self._python_hits += 1
+    def count_hits(self, count: int = 1) -> None:
+        """Count calls that the recording answered in Python, or rows of a batch."""
+        self._python_hits += count
+
+    def run_rows(
+        self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None
+    ) -> NDArray[np.bool_] | None:
+        """Write the results at some points, or all; return where every check holds. None if there is no native code."""
+        if not self.is_real or not isinstance(self.replay, NativeReplay):
+            return None
+        holds = self.replay.run_rows(points, rows, threads)
+        if holds is not None:
+            self.count_hits(int(holds.sum()))
+        return holds
 
     def find_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
@@ -314,7 +325,7 @@ class VariantTree:
         if recent is not None:
             answer = query(recent, inputs)
             if type(answer) is not Flip:
-                recent.count_hit()
+                recent.count_hits()
                 return answer
         last = None
         check = None
@@ -323,7 +334,7 @@ class VariantTree:
             last = variant
             answer = query(variant, inputs)
             if type(answer) is not Flip:
-                variant.count_hit()
+                variant.count_hits()
                 self.recent = variant
                 return answer
             check = answer.check
@@ -619,7 +630,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if builtin is not None and (entry.spread is float or type(args[0]) is entry.spread):
                 numbers = builtin(*(args if entry.spread is float else args[0]))
                 if type(numbers) is float or type(numbers) is tuple:
-                    recent.count_hit()
+                    recent.count_hits()
                     return entry.restore(numbers) if asks_gradient else numbers  # type: ignore[misc]
         return self._parse_and_ask(entries, args, query)
 
@@ -739,17 +750,15 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         grads = [table.unflatten_columns(columns, position) for position in positions]
         return answers.values, grads[0] if single else tuple(grads)
 
-    def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
-        """Return the replay that answered the last call with arguments like these, if it is native code."""
+    def find_recent_variant(self, args: Sequence[Any]) -> RecordedVariant | None:
+        """Return the recording that answered the last call with arguments like these; None if the function ran."""
         cache = self._cache
         skips = self._budget.skips or any(quick.skips for quick in self._quick_calls.values())
         if skips or is_disturbed(cache):
             return None
         for entry in cache.quick.get(len(args), ()):
             if entry.parse(*args) is not None:
-                recent = entry.tree.recent
-                usable = recent is not None and recent.is_real and isinstance(recent.replay, NativeReplay)
-                return recent.replay if usable else None  # type: ignore[union-attr,return-value]
+                return entry.tree.recent
         return None
 
     def to_c(self, *, name: str | None = None) -> str:
@@ -1243,8 +1252,8 @@ MAX_ROUNDS = 64
 class BatchSource(Protocol):
     """A compiled function, as batches see it."""
 
-    def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
-        """Return the replay that answered the last call with arguments like these, if it is native code."""
+    def find_recent_variant(self, args: Sequence[Any]) -> RecordedVariant | None:
+        """Return the recording that answered the last call with arguments like these; None if the function ran."""
 
 
 class PointTable:
@@ -1312,8 +1321,8 @@ def answer_batch(
         args = table.row_arguments(row)
         answer = ask(args)
         is_last = (table.count if left is None else len(left)) == 1
-        replay = None if is_last or rounds == MAX_ROUNDS else source.find_native_replay(args)
-        holds = None if replay is None else replay.run_rows(points, left, threads)
+        variant = None if is_last or rounds == MAX_ROUNDS else source.find_recent_variant(args)
+        holds = None if variant is None else variant.run_rows(points, left, threads)
         if holds is None or not holds[0]:
             _fill_row(points, row, answer)
         left = _list_rows_left(left, holds, table.count)

@@ -4,6 +4,10 @@ A tile has as many points as a vector has lanes. Every tile runs the same code, 
 repeated, and no lane depends on another. So the result at a point is the same in every batch and for every number of
 threads. Threads run without the GIL.
 
+Numbers are moved between columns and the working buffer (`BufferMove`): a column has an address and a stride, so a
+table of rows is columns too. `run_columns` can be limited to some of the points, and says where the last outputs of the
+program have the bits that they should have.
+
 Python handles signals in the main thread, between two bytecode instructions. So the main thread returns from native
 code every few milliseconds; where a single tile takes longer, another thread works in its place while it waits. An
 interrupted batch tells its threads that no tiles are left; each of them ends after its current share.
