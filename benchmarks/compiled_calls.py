@@ -331,7 +331,8 @@ def make_jax_barrier(arguments: tuple[Any, ...]) -> Callable[[], Any] | None:
 def tabulate_barrier(times: dict[str, float], paths: int) -> Table:
     """Return the table of the batch with branches."""
     table = Table(
-        f"A barrier option with 3 branches at {paths:,} paths, value and gradient by two arguments: processor time.",
+        f"A barrier option with 3 branches at {paths:,} paths, value and gradient by two arguments: processor time of "
+        "all threads together. JAX chooses their number; `wg.compile` uses one.",
         ["way", "time", "ratio", "wrong rows"],
     )
     ours = times["wg.compile"]

@@ -9,6 +9,7 @@ numbers are copied before the code runs, and the results before an object is mad
 that code may call the same function. */
 
 #define MAX_NUMBERS 512 /* of one call: they are copied to the stack */
+#define GIVEN_GRADIENTS 2 /* a loop holds its last gradient while it asks for the next one */
 
 enum {
     FLOAT_PART,    /* a float: its place among the numbers */
@@ -237,6 +238,65 @@ static PyObject *build_part(const Part *part, const double *slopes)
     return built;
 }
 
+/* Whether a gradient is a container with floats in it that can be filled again. Tuples keep their hash from Python 3.14
+   on, so they are made anew there. */
+static int is_refillable(const Part *part)
+{
+    if (part->kind == FLOAT_PART || part->kind == SAME_PART)
+        return 1;
+    if (part->parts == NULL || (part->kind == TUPLE_PART && PY_VERSION_HEX >= 0x030E0000))
+        return 0;
+    for (Py_ssize_t k = 0; k < part->count; k++)
+        if (!is_refillable(&part->parts[k]))
+            return 0;
+    return 1;
+}
+
+static int refill_part(const Part *part, PyObject *thing, const double *slopes);
+
+static int refill_items(const Part *part, PyObject *const *items, const double *slopes)
+{
+    for (Py_ssize_t k = 0; k < part->count; k++)
+        if (!refill_part(&part->parts[k], items[k], slopes))
+            return 0;
+    return 1;
+}
+
+/* Write other numbers into the floats of a gradient that was returned before. 0 if one of its parts is in use elsewhere or
+   was replaced; what was written by then is seen by nobody. */
+static int refill_part(const Part *part, PyObject *thing, const double *slopes)
+{
+    if (part->kind == SAME_PART)
+        return thing == part->object;
+    if (Py_REFCNT(thing) != 1)
+        return 0;
+    switch (part->kind) {
+    case FLOAT_PART:
+        if (!PyFloat_CheckExact(thing))
+            return 0;
+        ((PyFloatObject *)thing)->ob_fval = slopes[part->place];
+        return 1;
+    case LIST_PART:
+        return PyList_CheckExact(thing) && PyList_GET_SIZE(thing) == part->count &&
+               refill_items(part, ((PyListObject *)thing)->ob_item, slopes);
+    case TUPLE_PART:
+        return PyTuple_CheckExact(thing) && PyTuple_GET_SIZE(thing) == part->count &&
+               refill_items(part, ((PyTupleObject *)thing)->ob_item, slopes);
+    case DICT_PART: {
+        if (!PyDict_CheckExact(thing) || PyDict_GET_SIZE(thing) != part->count)
+            return 0;
+        Py_ssize_t position = 0;
+        PyObject *key, *value;
+        for (Py_ssize_t k = 0; k < part->count && PyDict_Next(thing, &position, &key, &value); k++)
+            if (key != PyTuple_GET_ITEM(part->object, k) || !refill_part(&part->parts[k], value, slopes))
+                return 0;
+        return 1;
+    }
+    default:
+        return 0;
+    }
+}
+
 /* ---- Programs ---- */
 
 /* What `builtin_calls.ReplayFields` is in Python. */
@@ -352,6 +412,9 @@ typedef struct {
     Part gradient;  /* of a kind that is PART_KINDS if only the value is asked for */
     Py_ssize_t numbers;
     ReplayProgram *root, *recent;
+    char keeps_gradients;
+    PyObject *given[GIVEN_GRADIENTS]; /* the gradients that were returned last: used again once nobody else has them */
+    int oldest;                       /* which of them is given up next */
 } ReplayEntry;
 
 /* ReplayEntry(arguments, gradient or None, number of numbers, root, recent) */
@@ -375,6 +438,7 @@ static int entry_init(ReplayEntry *self, PyObject *args, PyObject *keywords)
     }
     self->root = (ReplayProgram *)Py_NewRef(root);
     self->recent = (ReplayProgram *)Py_NewRef(recent);
+    self->keeps_gradients = self->gradient.parts != NULL && is_refillable(&self->gradient);
     return 0;
 }
 
@@ -383,6 +447,8 @@ static int entry_traverse(ReplayEntry *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->root);
     Py_VISIT(self->recent);
+    for (int k = 0; k < GIVEN_GRADIENTS; k++)
+        Py_VISIT(self->given[k]);
     const int failed = visit_part(&self->arguments, visit, arg);
     return failed ? failed : visit_part(&self->gradient, visit, arg);
 }
@@ -391,6 +457,8 @@ static int entry_clear(ReplayEntry *self)
 {
     Py_CLEAR(self->root);
     Py_CLEAR(self->recent);
+    for (int k = 0; k < GIVEN_GRADIENTS; k++)
+        Py_CLEAR(self->given[k]);
     clear_part(&self->arguments);
     clear_part(&self->gradient);
     return 0;
@@ -429,8 +497,9 @@ static int fits_entry(const ReplayEntry *entry, const ReplayProgram *program)
     return (fields->results == 1 && fields->slopes == slopes) || (fields->results == 1 + slopes && fields->slopes == 0);
 }
 
-/* The program that holds at a point, after it has run; NULL without an error if there is none. */
-static ReplayProgram *find_program(ReplayEntry *entry, const double *numbers)
+/* The program that holds at a point, after it has run; NULL without an error if there is none. `missed` is set where a
+   check failed after which nothing was recorded. */
+static ReplayProgram *find_program(ReplayEntry *entry, const double *numbers, int *missed)
 {
     ReplayProgram *program = entry->recent;
     if (program == NULL || !fits_entry(entry, program))
@@ -448,6 +517,7 @@ static ReplayProgram *find_program(ReplayEntry *entry, const double *numbers)
         PyObject *key = PyLong_FromLongLong(check);
         PyObject *next = key == NULL ? NULL : PyDict_GetItemWithError(program->siblings, key);
         Py_XDECREF(key);
+        *missed = next == NULL && !PyErr_Occurred();
         if (next == NULL || Py_TYPE(next) != program_class || !fits_entry(entry, (ReplayProgram *)next))
             return NULL;
         program = (ReplayProgram *)next;
@@ -458,13 +528,32 @@ static ReplayProgram *find_program(ReplayEntry *entry, const double *numbers)
     return program;
 }
 
+/* The gradient in the structure of the arguments: one that was returned before and is no longer used, or a new one; NULL
+   on an error. */
+static PyObject *make_gradient(ReplayEntry *entry, const double *slopes)
+{
+    if (!entry->keeps_gradients)
+        return build_part(&entry->gradient, slopes);
+    for (int k = 0; k < GIVEN_GRADIENTS; k++)
+        if (entry->given[k] != NULL && refill_part(&entry->gradient, entry->given[k], slopes))
+            return Py_NewRef(entry->given[k]);
+    PyObject *gradient = build_part(&entry->gradient, slopes);
+    if (gradient != NULL) {
+        PyObject *before = entry->given[entry->oldest];
+        entry->given[entry->oldest] = Py_NewRef(gradient);
+        entry->oldest = (entry->oldest + 1) % GIVEN_GRADIENTS;
+        Py_XDECREF(before);
+    }
+    return gradient;
+}
+
 /* The answer to a call; NULL without an error if the entry has none. */
-static PyObject *answer_entry(ReplayEntry *entry, PyObject *const *args)
+static PyObject *answer_entry(ReplayEntry *entry, PyObject *const *args, int *missed)
 {
     double numbers[MAX_NUMBERS], results[MAX_NUMBERS + 1];
     if (!parse_parts(&entry->arguments, args, numbers))
         return NULL;
-    ReplayProgram *program = find_program(entry, numbers);
+    ReplayProgram *program = find_program(entry, numbers, missed);
     if (program == NULL)
         return NULL;
     const ReplayFields *fields = program->fields;
@@ -477,7 +566,7 @@ static PyObject *answer_entry(ReplayEntry *entry, PyObject *const *args)
     if (value == NULL || entry->gradient.kind == PART_KINDS)
         return value;
     PyObject *pair = PyTuple_New(2);
-    PyObject *gradient = pair == NULL ? NULL : build_part(&entry->gradient, results + 1);
+    PyObject *gradient = pair == NULL ? NULL : make_gradient(entry, results + 1);
     if (gradient == NULL) {
         Py_XDECREF(pair);
         Py_DECREF(value);
@@ -773,6 +862,8 @@ typedef struct {
     PyObject *plain; /* what answers calls that are skipped; NULL if `slow` does that */
     char is_paused;
     Py_ssize_t hits, skips, skipped;
+    Py_ssize_t plain_misses;   /* calls without a valid recording that `plain` answers at once; then Python decides anew */
+    Py_ssize_t skips_per_miss; /* calls that are skipped after each of them */
 } QuickCall;
 
 /* Whether no transform, watcher, kink convention or error setting changes what a call means. */
@@ -798,7 +889,7 @@ static int is_undisturbed(void)
 }
 
 /* The answer to a call; NULL without an error if Python has to find it. */
-static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize_t count, int *missed)
 {
     if (!is_undisturbed())
         return NULL;
@@ -809,11 +900,20 @@ static PyObject *answer_quickly(QuickCall *self, PyObject *const *args, Py_ssize
         for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(entries) && answer == NULL && !PyErr_Occurred(); k++) {
             ReplayEntry *entry = (ReplayEntry *)PyTuple_GET_ITEM(entries, k);
             if (entry->arguments.count == count)
-                answer = answer_entry(entry, args);
+                answer = answer_entry(entry, args, missed);
         }
     Py_DECREF(entries);
     Py_DECREF(watches);
     self->hits += answer != NULL;
+    return answer;
+}
+
+static PyObject *call_plain(QuickCall *self, PyObject *const *args, size_t flags, PyObject *keywords)
+{
+    self->skipped++;
+    PyObject *plain = Py_NewRef(self->plain);
+    PyObject *answer = PyObject_Vectorcall(plain, args, flags, keywords);
+    Py_DECREF(plain);
     return answer;
 }
 
@@ -822,17 +922,19 @@ static PyObject *quick_vectorcall(PyObject *callable, PyObject *const *args, siz
     QuickCall *self = (QuickCall *)callable;
     if (self->skips > 0 && self->plain != NULL) {
         self->skips--;
-        self->skipped++;
-        PyObject *plain = Py_NewRef(self->plain);
-        PyObject *answer = PyObject_Vectorcall(plain, args, flags, keywords);
-        Py_DECREF(plain);
-        return answer;
+        return call_plain(self, args, flags, keywords);
     }
     const int is_named = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
     if (!is_named && !self->is_paused && self->entries != NULL) {
-        PyObject *answer = answer_quickly(self, args, PyVectorcall_NARGS(flags));
+        int missed = 0;
+        PyObject *answer = answer_quickly(self, args, PyVectorcall_NARGS(flags), &missed);
         if (answer != NULL || PyErr_Occurred())
             return answer;
+        if (missed && self->plain_misses > 0 && self->plain != NULL) {
+            self->plain_misses--;
+            self->skips = self->skips_per_miss;
+            return call_plain(self, args, flags, keywords);
+        }
     }
     PyObject *slow = self->slow;
     if (slow == NULL) {
@@ -935,6 +1037,9 @@ static PyMemberDef quick_members[] = {
     {"hits", T_PYSSIZET, offsetof(QuickCall, hits), 0, "The number of calls that were answered here."},
     {"skips", T_PYSSIZET, offsetof(QuickCall, skips), 0, "The number of calls that run the function itself at once."},
     {"skipped", T_PYSSIZET, offsetof(QuickCall, skipped), 0, "The number of calls that did."},
+    {"plain_misses", T_PYSSIZET, offsetof(QuickCall, plain_misses), 0,
+     "The number of calls without a valid recording that run the function itself at once."},
+    {"skips_per_miss", T_PYSSIZET, offsetof(QuickCall, skips_per_miss), 0, "The number of skips after each of them."},
     {"is_paused", T_BOOL, offsetof(QuickCall, is_paused), 0, "Whether every call goes to Python."},
     {NULL, 0, 0, 0, NULL},
 };

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import wiregrad as wg
 from wiregrad.api import compiled_function
@@ -45,6 +46,81 @@ def test_a_batch_answers_each_row_as_a_call_does(f: Callable[..., Any]) -> None:
     np.testing.assert_array_equal(values, [value for value, _ in wanted])
     np.testing.assert_array_equal(np.transpose(grads), [slopes for _, slopes in wanted])
     np.testing.assert_array_equal(fast.batch(xs, ys), values)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 63, 200])
+@pytest.mark.parametrize("f", [merged, certified])
+def test_a_batch_of_any_length_gives_the_gradient_by_the_selected_argument(f: Callable[..., Any], count: int) -> None:
+    rng = np.random.default_rng(count)
+    xs, ys = rng.normal(size=(2, count)) * 3.0
+    values, by_y = wg.compile(f, argnums=1).batch_value_and_grad(xs, ys)
+    wanted = [wg.value_and_grad(f, argnums=1)(x, y) for x, y in zip(xs.tolist(), ys.tolist(), strict=True)]
+
+    np.testing.assert_array_equal(values, [value for value, _ in wanted])
+    np.testing.assert_array_equal(by_y, [slope for _, slope in wanted])
+
+
+def make_odd_bytes(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the numbers in a record whose fields begin at odd addresses."""
+    table = np.zeros(len(numbers), np.dtype([("label", "i1"), ("number", "f8")]))
+    table["number"] = numbers
+    return table["number"]
+
+
+COLUMNS: dict[str, Callable[[NDArray[np.float64]], Any]] = {
+    "a reversed view": lambda numbers: numbers[::-1].copy()[::-1],
+    "a column of a table": lambda numbers: np.stack([numbers, numbers + 1.0], 1)[:, 0],
+    "at odd addresses": make_odd_bytes,
+    "big-endian": lambda numbers: numbers.astype(">f8"),
+    "read-only": lambda numbers: np.frombuffer(numbers.tobytes()),
+    "one number for all": lambda numbers: np.broadcast_to(numbers[:1], len(numbers)),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("f", [merged, certified])
+def test_vectors_of_a_batch_may_lie_in_memory_in_any_way(f: Callable[..., Any], kind: str) -> None:
+    xs = np.random.default_rng(1).normal(size=37) * 3.0
+    column = COLUMNS[kind](xs)
+    plain = wg.value_and_grad(f, argnums=(0, 1))
+    values, grads = wg.compile(f, argnums=(0, 1)).batch_value_and_grad(column, 0.25)
+    wanted = [plain(float(x), 0.25) for x in np.asarray(column)]
+
+    np.testing.assert_array_equal(values, [value for value, _ in wanted])
+    np.testing.assert_array_equal(np.transpose(grads), [slopes for _, slopes in wanted])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_large_batch_regroups_its_rows_the_same_in_any_number_of_threads(threads: int) -> None:
+    xs = np.linspace(-3.0, 20.0, 20_001)
+    fast = wg.compile(certified)
+    values, slopes = fast.batch_value_and_grad(xs, 1.0, threads=threads)
+    rows = range(0, len(xs), 97)
+    wanted = [wg.value_and_grad(certified)(float(xs[k]), 1.0) for k in rows]
+
+    assert [(values[k], slopes[k]) for k in rows] == wanted
+    np.testing.assert_array_equal(values, fast.batch(xs, 1.0, threads=1))
+
+
+def test_rows_that_a_recording_answers_count_as_hits() -> None:
+    fast = wg.compile(merged)
+    fast.batch(np.linspace(-1.0, 1.0, 50), 0.25)
+
+    assert [variant.hits for variant in fast.info.variants] == [50]
+
+
+def test_an_empty_batch_is_empty() -> None:
+    values, slopes = wg.compile(merged).batch_value_and_grad(np.empty(0), 1.0)
+
+    assert values.shape == slopes.shape == (0,)
+
+
+def test_results_of_a_batch_share_no_memory() -> None:
+    fast = wg.compile(merged, argnums=(0, 1))
+    values, grads = fast.batch_value_and_grad(np.ones(9), 2.0)
+
+    assert not any(np.shares_memory(values, grad) for grad in grads)
+    assert not np.shares_memory(*grads)
 
 
 def test_rows_that_are_left_after_the_last_round_are_answered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

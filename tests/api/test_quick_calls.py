@@ -520,3 +520,110 @@ def test_gradients_are_native_too(name: str) -> None:
 
     assert {(variant.tier, variant.reason) for variant in variants} == {("stencils", "")}
     assert not any(isinstance(tree.recent.replay._pulled, InterpreterReplay) for tree in fast._cache.trees.values())
+
+
+def shape_gradient(kind: str) -> tuple[Any, tuple[Any, ...]]:
+    """Return a compiled function whose gradient has a structure, and arguments for it."""
+    args: tuple[Any, ...] = {
+        "tuple": (1.5, -2.0),
+        "list": ([1.5, -2.0],),
+        "dict": ({"a": 1.5, "b": -2.0},),
+        "nested": ([1.5, {"a": -2.0}], {"b": (0.25, 3.0)}),
+    }[kind]
+    positions = tuple(range(len(args)))
+    return wg.compile(total, argnums=positions if len(args) > 1 else 0), args
+
+
+def scale_numbers(thing: Any, factor: float) -> Any:
+    """Return nested containers with every number multiplied."""
+    if isinstance(thing, dict):
+        return {key: scale_numbers(part, factor) for key, part in thing.items()}
+    return thing * factor if isinstance(thing, float) else type(thing)(scale_numbers(part, factor) for part in thing)
+
+
+KEEPERS: dict[str, Callable[[Any], Any]] = {
+    "the gradient": lambda gradient: gradient,
+    "its first number": lambda gradient: flatten(gradient)[0][0],
+    "its last number": lambda gradient: flatten(gradient)[0][-1],
+    "its parts": lambda gradient: list(gradient.values() if isinstance(gradient, dict) else gradient),
+    "a shallow copy": copy.copy,
+    "an iterator": lambda gradient: iter(gradient.items() if isinstance(gradient, dict) else gradient),
+    "a nested holder": lambda gradient: {"held": [gradient]},
+}
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+@pytest.mark.parametrize("kind", ["tuple", "list", "dict", "nested"])
+def test_what_somebody_holds_of_a_gradient_never_changes(kind: str, keeper: str) -> None:
+    fast, args = shape_gradient(kind)
+    for _ in range(5):
+        fast.value_and_grad(*args)
+    kept = KEEPERS[keeper](fast.value_and_grad(*args)[1])
+    wanted = KEEPERS[keeper](wg.value_and_grad(total, argnums=fast._argnums)(*args)[1])
+    for factor in (2.0, 3.0, 4.0, 5.0):
+        fast.value_and_grad(*scale_numbers(args, factor))
+
+    assert (list(kept) == list(wanted)) if keeper == "an iterator" else (kept == wanted)
+    assert has_quick_answers(fast, 5)
+
+
+def change_list(gradient: Any) -> None:
+    gradient.append(7.0)
+
+
+def change_dict(gradient: Any) -> None:
+    gradient["a"] = gradient.pop("a")
+
+
+CHANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "a number more": ("list", change_list),
+    "a number less": ("list", lambda gradient: gradient.pop()),
+    "another object": ("list", lambda gradient: gradient.__setitem__(0, "text")),
+    "twice the same float": ("list", lambda gradient: gradient.__setitem__(0, gradient[1])),
+    "a NumPy number": ("list", lambda gradient: gradient.__setitem__(0, np.float64(2.0))),
+    "itself": ("list", lambda gradient: gradient.__setitem__(0, gradient)),
+    "keys in another order": ("dict", change_dict),
+    "a key less": ("dict", lambda gradient: gradient.pop("a")),
+    "a key more": ("dict", lambda gradient: gradient.update(c=1.0)),
+    "another key": ("dict", lambda gradient: gradient.update(c=gradient.pop("b"))),
+    "a container inside": ("nested", lambda gradient: gradient[0].__setitem__(1, {"z": 1.0})),
+    "a class inside": ("nested", lambda gradient: gradient[0].__setitem__(1, OrderedDict(a=1.0))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_gradient_that_was_changed_is_not_returned_again(change: str) -> None:
+    kind, alter = CHANGES[change]
+    fast, args = shape_gradient(kind)
+    plain = wg.value_and_grad(total, argnums=fast._argnums)
+    for factor in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
+        point = scale_numbers(args, factor)
+        value, gradient = fast.value_and_grad(*point)
+
+        assert repr((value, gradient)) == repr(plain(*point))
+        alter(gradient)
+        del gradient
+    assert has_quick_answers(fast, 4)
+
+
+def make_varied_function() -> Callable[..., Any]:
+    """Return a function without source whose recordings have many certificates."""
+    lines = [f"    y = y * x + {k}.0 if x * y > {k / 4 - 1.0} else y - x" for k in range(8)]
+    scope: dict[str, Any] = {}
+    exec("\n".join(["def f(x, y):", *lines, "    return y"]), scope)
+    f: Callable[..., Any] = scope["f"]
+    return f
+
+
+def test_calls_without_a_valid_recording_give_the_answers_of_the_function() -> None:
+    f = make_varied_function()
+    fast = wg.compile(f, argnums=(0, 1))
+    plain = wg.value_and_grad(f, argnums=(0, 1))
+    points = np.random.default_rng(3).normal(size=(400, 2)).tolist()
+    answers = [fast.value_and_grad(*point) for point in points]
+    info = fast.info
+    hits = sum(variant.hits for variant in info.variants)
+
+    assert answers == [plain(*point) for point in points]
+    assert info.calls == 400 == info.records + hits + sum(count for _, count in info.fallbacks)
+    assert RECORDER is None or fast._quick_calls[True].skipped > 0

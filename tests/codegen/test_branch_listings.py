@@ -23,7 +23,7 @@ from ..support.limits import PATIENCE
 from ..support.sampling import choose_count
 
 EXAMPLES = 4
-"""At how many points a function is recorded: as many as are always kept."""
+"""At how many points a function is recorded."""
 INPUTS = ("a", "b", "c")
 DRIVER = """
 #include <stdio.h>
@@ -163,7 +163,7 @@ console.log(JSON.stringify(rows));
 def record_program(seed: int) -> tuple[BranchingProgram, Any, set[tuple[bool, ...]]]:
     """Return a program, the compiled function after a few calls, and the ways that it took in them."""
     program = make_program(seed)
-    compiled = wg.compile(program.f)
+    compiled = wg.compile(program.f, limit=EXAMPLES)
     examples = draw_points(seed + 1000, EXAMPLES).tolist()
     for example in examples:
         compiled.value_and_grad(*example)
@@ -174,7 +174,9 @@ def check_rows(
     program: BranchingProgram, recorded: set[tuple[bool, ...]], points: NDArray[np.float64], rows: NDArray[np.float64]
 ) -> None:
     """Compare with the plain function where its way was recorded, and with the status elsewhere."""
-    is_recorded = np.array([program.find_path(*point) in recorded for point in points.tolist()])
+    paths = [program.find_path(*point) for point in points.tolist()]
+    is_recorded = np.array([path in recorded for path in paths])
+    check_statuses(recorded, paths, rows[:, 0])
     differentiate = wg.value_and_grad(program.f, argnums=(0, 1, 2))
     valid = points[is_recorded].tolist()
     wanted = [[program.f(*point), *differentiate(*point)[1]] for point in valid]
@@ -182,6 +184,20 @@ def check_rows(
     assert ((rows[:, 0] == 0) == is_recorded).all()
     assert np.isnan(rows[~is_recorded, 1:]).all()
     np.testing.assert_allclose(rows[is_recorded, 1:], np.array(wanted).reshape(-1, 4), rtol=1e-12, atol=1e-14)
+
+
+def check_statuses(
+    recorded: set[tuple[bool, ...]], paths: list[tuple[bool, ...]], statuses: NDArray[np.float64]
+) -> None:
+    """Check that each branch that was not recorded has a status of its own, which is the same at all its points."""
+    known = {path[:end] for path in recorded for end in range(len(path) + 1)}
+    pairs = set[tuple[float, tuple[bool, ...]]]()
+    for path, status in zip(paths, statuses.tolist(), strict=True):
+        if path not in recorded:
+            end = next(end for end in range(len(path) + 1) if path[:end] not in known)
+            pairs.add((status, path[:end]))
+
+    assert len(pairs) == len({status for status, _ in pairs}) == len({branch for _, branch in pairs})
 
 
 # The function of seed 10 has one way only, and so no checks.

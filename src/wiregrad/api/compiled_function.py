@@ -42,6 +42,7 @@ from wiregrad.backends.replay_engines import (
     Flip,
     InterpreterReplay,
     NativeReplay,
+    PointColumns,
     RecordingReplay,
     make_replay,
 )
@@ -84,7 +85,13 @@ ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_con
 MAX_RECORDINGS = 256
 """Maximum number of recordings of one function where no limit was given."""
 FREE_RECORDINGS = 4
-"""Recordings that are made before it is asked whether they pay."""
+"""Recordings of a function with few branches that are made before it is asked whether they pay."""
+MAX_FREE_CHECKS = 3
+"""With more certificates in a recording than this, only the first recording is made without asking whether it pays."""
+MAX_PLAIN_MISSES = 15
+"""Maximum number of calls without a valid recording before it is asked again whether recordings pay."""
+MISSES_PER_HIT = 8
+"""Looking for a valid recording pays if it is found at least once for so many times that it is not."""
 MAX_SKIPPED_CALLS = 256
 """Maximum number of calls in a row that run the function without trying its recordings."""
 MAX_TIMED_CALLS = 16
@@ -226,10 +233,12 @@ class RecordedVariant:
         """The variants that were recorded when a check of this one had failed, by the number of the check."""
         self._single = recording.tree.kind is LEAF and bool(recording.moving)
         self.quick = replay.single_result_builtin() if self._single and isinstance(replay, NativeReplay) else None
-        """A function of floats that returns the result, a float; anything else if Python would branch differently."""
+        """A function of floats that returns the result, a float; anything else if Python would branch differently.
+
+        None also as long as it is not compiled."""
         self.quick_gradient: Callable[..., Any] | None = None
         """A function of floats that returns the result and its gradient as a tuple; anything else if it flipped."""
-        self.is_real = self._single and isinstance(recording.results[0], float | np.floating)
+        self.is_real = returns_real(recording)
         """Whether the result is one real number that depends on the inputs."""
         constants = [None if k in recording.moving else result for k, result in enumerate(recording.results)]
         # The arguments and results of the recorded call are no longer needed, and may be large.
@@ -241,9 +250,20 @@ class RecordedVariant:
         native_hits: int = sum([program.hits for program in tuple(self.programs.values())])
         return self._python_hits + native_hits
 
-    def count_hit(self) -> None:
-        """Count a call that the recording answered in Python."""
-        self._python_hits += 1
+    def count_hits(self, count: int = 1) -> None:
+        """Count calls that the recording answered in Python, or rows of a batch."""
+        self._python_hits += count
+
+    def run_rows(
+        self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None
+    ) -> NDArray[np.bool_] | None:
+        """Write the results at some points, or all; return where every check holds. None if there is no native code."""
+        if not self.is_real or not isinstance(self.replay, NativeReplay):
+            return None
+        holds = self.replay.run_rows(points, rows, threads)
+        if holds is not None:
+            self.count_hits(int(holds.sum()))
+        return holds
 
     def find_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
@@ -259,6 +279,8 @@ class RecordedVariant:
         outputs = self.replay.compute_results(inputs)
         if isinstance(outputs, Flip):
             return outputs
+        if self._single and self.quick is None and isinstance(self.replay, NativeReplay):
+            self.quick = self.replay.single_result_builtin()
         return outputs[0] if self._single else self._build_result(outputs)
 
     def _build_result(self, outputs: Sequence[Any]) -> Any:
@@ -274,6 +296,12 @@ class RecordedVariant:
         replay = self.replay
         nodes = 0 if circuit is None else len(circuit)
         return VariantInfo(nodes, len(self.recording.checks), replay.tier, replay.reason, self.hits, self.flip)
+
+
+def returns_real(recording: CertifiedRecording) -> bool:
+    """Return whether the result of a recording is one real number that depends on the inputs."""
+    is_single = recording.tree.kind is LEAF and bool(recording.moving)
+    return is_single and isinstance(recording.results[0], float | np.floating)
 
 
 Query = Callable[[RecordedVariant, Sequence[Any]], Any]
@@ -297,7 +325,7 @@ class VariantTree:
         if recent is not None:
             answer = query(recent, inputs)
             if type(answer) is not Flip:
-                recent.count_hit()
+                recent.count_hits()
                 return answer
         last = None
         check = None
@@ -306,7 +334,7 @@ class VariantTree:
             last = variant
             answer = query(variant, inputs)
             if type(answer) is not Flip:
-                variant.count_hit()
+                variant.count_hits()
                 self.recent = variant
                 return answer
             check = answer.check
@@ -385,7 +413,7 @@ class RecordingBudget:
 
     >>> budget = RecordingBudget()
     >>> budget.spent, budget.plain_seconds = 0.08, 1e-4
-    >>> budget.allows(records=10, hits=100), budget.allows(records=10, hits=10_000)
+    >>> budget.allows(10, 100, 0, checks=1), budget.allows(10, 10_000, 0, checks=1)
     (False, True)
     """
 
@@ -394,21 +422,26 @@ class RecordingBudget:
         """Seconds that recordings took."""
         self.plain_seconds: float | None = None
         """Seconds that a call of the function itself takes; None if it was not measured."""
-        self.plain_calls = 0
-        """The number of calls that ran the function itself because no recording was valid."""
         self.skips = 0
         """The number of calls that run the function at once."""
+        self.misses = 0
+        """The number of calls without a valid recording until it is asked again whether recordings pay."""
         self._patience = 1
         self._hits = 0
         self._timed_calls = 0
 
-    def allows(self, records: int, hits: int) -> bool:
-        """Return whether the next recording is paid for by what replays have saved."""
-        if records < FREE_RECORDINGS:
+    def allows(self, records: int, hits: int, plain_calls: int, *, checks: int) -> bool:
+        """Return whether the next recording is paid for by what replays have saved.
+
+        `plain_calls` is the number of calls that ran the function itself because no recording was valid. `checks` is
+        the number of certificates of the recording that was tried last: the more branches there are, the less one more
+        recording helps.
+        """
+        if records < (FREE_RECORDINGS if checks <= MAX_FREE_CHECKS else 1):
             return True
         if self.plain_seconds is None:
             return False
-        return self.spent * (records + 1) / records <= (hits + PLAIN_SHARE * self.plain_calls) * self.plain_seconds
+        return self.spent * (records + 1) / records <= (hits + PLAIN_SHARE * plain_calls) * self.plain_seconds
 
     def time_plain_call(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Make a call that runs the function itself, and note how long it takes; after some calls this is known."""
@@ -423,15 +456,16 @@ class RecordingBudget:
         self.plain_seconds = seconds if known is None else min(known * 1.05, 0.9 * known + 0.1 * seconds)
         return result
 
-    def note_miss(self, hits: int) -> None:
-        """Skip recordings for some calls: the more often in a row none was valid, the more calls."""
-        # So the number of calls in between grows if fewer than a third of the looks find a recording.
-        self._patience = (
-            max(self._patience // 4, 1) if hits > self._hits else min(2 * self._patience, MAX_SKIPPED_CALLS)
-        )
+    def note_misses(self, hits: int, max_misses: int) -> None:
+        """Choose how many calls to skip after each miss, by how often recordings were valid since the last time.
+
+        At most `max_misses` misses in a row need not be noted.
+        """
+        pays = (hits - self._hits) * MISSES_PER_HIT >= self.misses + 1
+        self._patience = max(self._patience // 4, 1) if pays else min(2 * self._patience, MAX_SKIPPED_CALLS)
         self._hits = hits
         self.skips = self._patience - 1
-        self.plain_calls += self._patience
+        self.misses = min(2 * self.misses + 1, max_misses)
 
 
 class VariantCache:
@@ -499,7 +533,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         self._budget = RecordingBudget()
         self._replace_cache()
         for quick in self._quick_calls.values():
-            quick.hits = quick.skips = quick.skipped = 0
+            quick.hits = quick.skips = quick.skipped = quick.plain_misses = 0
             quick.is_paused = False
 
     def _replace_cache(self) -> None:
@@ -520,10 +554,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if cache is self._cache:
                 quick.set_entries(usable, watches)
 
-    def _begin_to_skip(self, f: Callable[..., Any]) -> None:
+    def _begin_to_skip(self, *, is_quick: bool) -> None:
         """Let the next calls run the function itself: gradients in C where possible, everything else in Python."""
-        if f is self._differentiated and self._quick_calls:
-            self._quick_calls[True].skips = self._budget.skips
+        if is_quick:
+            quick = self._quick_calls[True]
+            quick.skips = quick.skips_per_miss = self._budget.skips
+            quick.plain_misses = self._budget.misses
             self._budget.skips = 0
         self._pause_quick_calls()
 
@@ -594,7 +630,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if builtin is not None and (entry.spread is float or type(args[0]) is entry.spread):
                 numbers = builtin(*(args if entry.spread is float else args[0]))
                 if type(numbers) is float or type(numbers) is tuple:
-                    recent.count_hit()
+                    recent.count_hits()
                     return entry.restore(numbers) if asks_gradient else numbers  # type: ignore[misc]
         return self._parse_and_ask(entries, args, query)
 
@@ -607,20 +643,22 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 # In one step, since other threads read the list.
                 entries[:] = [entry, *entries[:k], *entries[k + 1 :]]
             if query is not _ask_gradient:
-                return entry.tree.ask(query, inputs)
+                answer = entry.tree.ask(query, inputs)
+                self._note_compiled(entry.tree.recent, gradient=False)
+                return answer
             if entry.restore is None:
                 return NO_WALK
             numbers = entry.tree.ask(query, inputs)
             if type(numbers) is FailedWalk:
                 return numbers
-            self._note_compiled_gradient(entry.tree.recent)
+            self._note_compiled(entry.tree.recent, gradient=True)
             return entry.restore(numbers)
         return NO_WALK
 
-    def _note_compiled_gradient(self, variant: RecordedVariant | None) -> None:
-        """Hand the gradient of a variant over to the extension module once it is compiled."""
-        is_new = bool(self._quick_calls) and variant is not None and True not in variant.programs
-        if is_new and variant is not None and variant.find_program(gradient=True) is not None:
+    def _note_compiled(self, variant: RecordedVariant | None, *, gradient: bool) -> None:
+        """Hand the values or the gradient of a variant over to the extension module once they are compiled."""
+        is_new = bool(self._quick_calls) and variant is not None and gradient not in variant.programs
+        if is_new and variant is not None and variant.find_program(gradient=gradient) is not None:
             self._refresh_quick_calls()
 
     def _skip_recordings(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -683,10 +721,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         table = PointTable(args)
         run: Callable[..., Any] = self
 
-        def ask(row: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
-            return run(*row), ()
+        def ask(row: tuple[Any, ...]) -> list[Any]:
+            return [run(*row)]
 
-        return answer_batch(self, table, ask, gradient=False, threads=threads).values
+        return answer_batch(self, table, ask, wanted=None, threads=threads).values
 
     def batch_value_and_grad(self, /, *args: Any, threads: int | None = None) -> tuple[NDArray[np.float64], Any]:
         """Return the results at many points, and the gradients there by the selected arguments, as vectors.
@@ -698,34 +736,29 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """
         table = PointTable(args)
         places, single = resolve_arguments(self._f, args, {}, self._argnums, self._argnames)
+        named = list(join_arguments(args, {}))
+        positions = [named.index(place) for place in places]
         run: Callable[..., Any] = self.value_and_grad
-        every = make_value_and_grad(self._f, tuple(range(len(args))), None)
 
-        def ask(row: tuple[Any, ...]) -> tuple[Any, Sequence[Any]]:
-            value, _ = run(*row)
-            replay = self.find_native_replay(row)
-            if replay is None:
-                return value, flatten(every(*row)[1])[0]
-            numbers = replay.compute_gradient(flatten(row)[0])
-            return value, flatten(every(*row)[1])[0] if isinstance(numbers, Flip) else numbers[1:]
+        def ask(row: tuple[Any, ...]) -> list[Any]:
+            value, grads = run(*row)
+            return [value, *flatten(grads)[0]]
 
-        answers = answer_batch(self, table, ask, gradient=True, threads=threads)
-        assert answers.grads is not None
-        positions = list(join_arguments(args, {}))
-        grads = [table.make_columns(answers.grads, positions.index(place)) for place in places]
+        wanted = [number for position in positions for number in table.number_inputs(position)]
+        answers = answer_batch(self, table, ask, wanted=tuple(wanted), threads=threads)
+        columns = iter(answers.grads or ())
+        grads = [table.unflatten_columns(columns, position) for position in positions]
         return answers.values, grads[0] if single else tuple(grads)
 
-    def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
-        """Return the replay that answered the last call with arguments like these, if it is native code."""
+    def find_recent_variant(self, args: Sequence[Any]) -> RecordedVariant | None:
+        """Return the recording that answered the last call with arguments like these; None if the function ran."""
         cache = self._cache
         skips = self._budget.skips or any(quick.skips for quick in self._quick_calls.values())
         if skips or is_disturbed(cache):
             return None
         for entry in cache.quick.get(len(args), ()):
             if entry.parse(*args) is not None:
-                recent = entry.tree.recent
-                usable = recent is not None and recent.is_real and isinstance(recent.replay, NativeReplay)
-                return recent.replay if usable else None  # type: ignore[union-attr,return-value]
+                return entry.tree.recent
         return None
 
     def to_c(self, *, name: str | None = None) -> str:
@@ -763,7 +796,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             kinds = count_with_noun(len(roots), "kind")
             raise OperandError(
                 f"{function_name(self._f)} was recorded for {kinds} of arguments; code is written for one: compile it "
-                "anew, and call it once for each branch that the code shall have"
+                "anew with limit=n, and call it once for each of the n branches that the code shall have"
             )
         return codegen.write_branches(list_recordings(roots[0]), language, name)
 
@@ -773,7 +806,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         with self._lock:
             recorded = [variant for tree in self._cache.trees.values() for variant in tree.variants]
             variants = [variant.summarize() for variant in sorted(recorded, key=lambda variant: variant.number)]
-            skipped = sum(quick.skipped for quick in self._quick_calls.values())
+            skipped = self._count_skipped()
             fallbacks = self._fallbacks + Counter({UNPROFITABLE: skipped} if skipped else {})
             reasons = tuple(fallbacks.most_common())
         calls = self._calls + skipped + sum(quick.hits for quick in self._quick_calls.values())
@@ -798,9 +831,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if type(answer) is not FailedWalk:
             return answer
         hits = self._count_hits()
-        if self._limit is None and not self._budget.allows(self._records, hits):
-            self._budget.note_miss(hits)
-            self._begin_to_skip(f)
+        checks = 0 if answer.last is None else len(answer.last.recording.checks)
+        plain_calls = self._fallbacks[UNPROFITABLE] + self._count_skipped()
+        if self._limit is None and not self._budget.allows(self._records, hits, plain_calls, checks=checks):
+            is_quick = f is self._differentiated and bool(self._quick_calls)
+            self._budget.note_misses(hits, MAX_PLAIN_MISSES if is_quick else 0)
+            self._begin_to_skip(is_quick=is_quick)
             self._fallbacks[UNPROFITABLE] += 1
             return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
         return self._record_call(args, kwargs, f, query, key, call, cache, answer)
@@ -809,6 +845,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         # Other threads may add a tree or a variant meanwhile.
         trees = tuple(self._cache.trees.values())
         return sum(variant.hits for tree in trees for variant in tuple(tree.variants))
+
+    def _count_skipped(self) -> int:
+        """Return the number of calls for which the extension module called the function itself."""
+        return sum([quick.skipped for quick in self._quick_calls.values()])
 
     def _find_fallback_reason(self) -> str | None:
         """Return why the function itself has to run for any arguments, or None; drop recordings that are stale."""
@@ -863,7 +903,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return self._call_after_failure(recording, f, args, kwargs)
         with self._lock:
             self._records += 1
-        replay = None if recording.leak else make_replay(recording, numpy_numbers=(np.float64,) in call.marks)
+        asks_gradient = f is self._differentiated and returns_real(recording)
+        has_numpy_numbers = (np.float64,) in call.marks
+        replay = None
+        if not recording.leak:
+            replay = make_replay(recording, numpy_numbers=has_numpy_numbers, gradient_first=asks_gradient)
         if replay is None:
             self._fallbacks[recording.leak or NOT_REPRODUCIBLE] += 1
             return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)
@@ -1201,8 +1245,6 @@ def _format_place(place: Place | None) -> str:
     return "an unknown line" if place is None else f"{basename(place.file)}:{place.line}"
 
 
-BLOCK_ROWS = 4096
-"""Rows of a table that are filled at a time."""
 MAX_ROUNDS = 64
 """Maximum number of recordings that run on the rows of a batch; the rows that are left are answered one by one."""
 
@@ -1210,17 +1252,17 @@ MAX_ROUNDS = 64
 class BatchSource(Protocol):
     """A compiled function, as batches see it."""
 
-    def find_native_replay(self, args: Sequence[Any]) -> NativeReplay | None:
-        """Return the replay that answered the last call with arguments like these, if it is native code."""
+    def find_recent_variant(self, args: Sequence[Any]) -> RecordedVariant | None:
+        """Return the recording that answered the last call with arguments like these; None if the function ran."""
 
 
 class PointTable:
-    """The arguments of a batch as a table: a row for each call, a column for each number of it."""
+    """The arguments of a batch: a vector for each number of a call, or one number for all calls."""
 
     def __init__(self, args: Sequence[Any]) -> None:
         leaves, self._tree = flatten(tuple(args))
-        columns = [_read_column(leaf) for leaf in leaves]
-        lengths = {len(column) for column in columns if column.ndim}
+        self.columns = [_read_column(leaf) for leaf in leaves]
+        lengths = {len(column) for column in self.columns if column.ndim}
         if not lengths:
             raise OperandError(
                 "a batch needs a vector in place of at least one number; for one point call the function"
@@ -1228,23 +1270,23 @@ class PointTable:
         if len(lengths) > 1:
             raise ShapeError(f"the vectors of a batch must have the same length; got {', '.join(map(str, lengths))}")
         self.count = lengths.pop()
-        self.numbers = np.empty((self.count, len(columns)))
-        # In blocks, because each pass over a large table would read and write all of it.
-        for start in range(0, self.count, BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            for k, column in enumerate(columns):
-                self.numbers[block, k] = column[block] if column.ndim else column
 
     def row_arguments(self, row: int) -> tuple[Any, ...]:
         """Return the arguments of one call."""
-        arguments: tuple[Any, ...] = unflatten(self._tree, self.numbers[row].tolist())
+        numbers = [(column[row] if column.ndim else column).item() for column in self.columns]
+        arguments: tuple[Any, ...] = unflatten(self._tree, numbers)
         return arguments
 
-    def make_columns(self, table: NDArray[Any], position: int) -> Any:
-        """Return the part of a table of a number per input that belongs to an argument: vectors in its structure."""
-        numbers: tuple[Any, ...] = unflatten(self._tree, list(range(table.shape[1])))
-        places, tree = flatten(numbers[position])
-        return unflatten(tree, [np.ascontiguousarray(table[:, place]) for place in places])
+    def number_inputs(self, position: int) -> list[int]:
+        """Return the numbers of the columns that belong to an argument."""
+        numbers: tuple[Any, ...] = unflatten(self._tree, list(range(len(self.columns))))
+        return flatten(numbers[position])[0]
+
+    def unflatten_columns(self, columns: Iterator[NDArray[Any]], position: int) -> Any:
+        """Return the next columns in the structure of an argument."""
+        arguments: tuple[Any, ...] = unflatten(self._tree, self.columns)
+        leaves, tree = flatten(arguments[position])
+        return unflatten(tree, [next(columns) for _ in leaves])
 
 
 def _read_column(leaf: object) -> NDArray[np.float64]:
@@ -1254,70 +1296,54 @@ def _read_column(leaf: object) -> NDArray[np.float64]:
             f"a batch takes vectors of real numbers in place of numbers; got an array of {column.dtype} with "
             f"{column.ndim} axes"
         )
-    return column.astype(np.float64)
-
-
-class RowAnswers:
-    """The answers of a batch, filled in row by row and group by group."""
-
-    def __init__(self, count: int, inputs: int, *, gradient: bool) -> None:
-        self.values: NDArray[Any] = np.empty(count)
-        self.grads: NDArray[Any] | None = np.empty((count, inputs)) if gradient else None
-        self.left = np.arange(count)
-        """The rows that have no answer yet."""
-
-    def fill_rows(self, replay: NativeReplay, points: NDArray[np.float64], threads: int | None) -> None:
-        """Fill in the rows that are left and at which every check of a replay holds."""
-        # A range of rows is not copied.
-        is_range = self.left[-1] - self.left[0] == len(self.left) - 1
-        where = slice(int(self.left[0]), int(self.left[-1]) + 1) if is_range else self.left
-        batch = replay.run_rows(points[where], gradient=self.grads is not None, threads=threads)
-        if batch is None:
-            return
-        if batch.grads is not None and len(self.left) == len(self.values) and batch.holds.all():
-            # Every row at once: the results are taken as they are.
-            self.values = np.ascontiguousarray(batch.values)
-            self.grads = batch.grads
-            self.left = self.left[:0]
-            return
-        holds = slice(None) if batch.holds.all() else batch.holds
-        rows = where if isinstance(holds, slice) else self.left[holds]
-        self.values[rows] = batch.values[holds]
-        if self.grads is not None and batch.grads is not None:
-            self.grads[rows] = batch.grads[holds]
-        self.left = self.left[~batch.holds]
-
-    def fill_row(self, row: int, value: Any, grads: Sequence[Any]) -> None:
-        """Fill in one row."""
-        if not isinstance(value, float | int | np.floating):
-            raise OperandError(f"a batch needs a function that returns one real number; got {type(value).__name__}")
-        self.values[row] = value
-        if self.grads is not None:
-            self.grads[row] = grads
+    numbers = np.require(column, np.float64, ["ALIGNED"])
+    # Native code steps from number to number.
+    return numbers if not any(stride % numbers.itemsize for stride in numbers.strides) else numbers.copy()
 
 
 def answer_batch(
     source: BatchSource,
     table: PointTable,
-    ask: Callable[[tuple[Any, ...]], tuple[Any, Sequence[Any]]],
+    ask: Callable[[tuple[Any, ...]], Sequence[Any]],
     *,
-    gradient: bool,
+    wanted: tuple[int, ...] | None,
     threads: int | None,
-) -> RowAnswers:
-    """Answer all rows; `ask` answers a single call: the value and its gradient by every number."""
-    answers = RowAnswers(table.count, table.numbers.shape[1], gradient=gradient)
+) -> PointColumns:
+    """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted."""
+    values = np.empty(table.count)
+    grads = None if wanted is None else [np.empty(table.count) for _ in wanted]
+    points = PointColumns(table.count, table.columns, values, grads, wanted or ())
+    # The rows that have no answer yet; None for all of them.
+    left: NDArray[np.intp] | None = None if table.count else np.arange(0)
     rounds = 0
-    while len(answers.left):
-        row = int(answers.left[0])
+    while left is None or len(left):
+        row = 0 if left is None else int(left[0])
         args = table.row_arguments(row)
-        answers.fill_row(row, *ask(args))
-        replay = source.find_native_replay(args) if rounds < MAX_ROUNDS else None
-        if replay is None or len(answers.left) == 1:
-            answers.left = answers.left[1:]
-            continue
-        # The row that was asked for is among them, so that all rows can be filled at once.
-        answers.fill_rows(replay, table.numbers, threads)
-        if len(answers.left) and answers.left[0] == row:
-            answers.left = answers.left[1:]
-        rounds += 1
-    return answers
+        answer = ask(args)
+        is_last = (table.count if left is None else len(left)) == 1
+        variant = None if is_last or rounds == MAX_ROUNDS else source.find_recent_variant(args)
+        holds = None if variant is None else variant.run_rows(points, left, threads)
+        if holds is None or not holds[0]:
+            _fill_row(points, row, answer)
+        left = _list_rows_left(left, holds, table.count)
+        rounds += holds is not None
+    return points
+
+
+def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
+    """Fill in one row: its value and its gradient."""
+    value, *slopes = answer
+    if not isinstance(value, float | int | np.floating):
+        raise OperandError(f"a batch needs a function that returns one real number; got {type(value).__name__}")
+    points.values[row] = value
+    for column, slope in zip(points.grads or (), slopes, strict=True):
+        column[row] = slope
+
+
+def _list_rows_left(left: NDArray[np.intp] | None, holds: NDArray[np.bool_] | None, count: int) -> NDArray[np.intp]:
+    """Return the rows without an answer after the first of `left`, and those at which a replay holds, were answered."""
+    if holds is None:
+        return np.arange(1, count) if left is None else left[1:]
+    holds[0] = True
+    failed = np.flatnonzero(~holds)
+    return failed if left is None else left[failed]

@@ -9,6 +9,7 @@ tried first; it is used if, at the point of the recording, it decides every bran
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -129,30 +130,56 @@ def _to_bytes(value: object) -> bytes:
     return data
 
 
-class ReplayedRows(NamedTuple):
-    """The first result of a replay at many points, its gradient there, and where all checks hold."""
+class PointColumns(NamedTuple):
+    """Many points, and where the results go: columns with a number for each point."""
 
-    values: NDArray[np.floating]
-    grads: NDArray[np.floating] | None
-    holds: NDArray[np.bool_]
+    size: int
+    """The number of points."""
+    inputs: Sequence[NDArray[np.float64]]
+    """A column for each input, or an array without axes: one number for all points."""
+    values: NDArray[np.float64]
+    grads: Sequence[NDArray[np.float64]] | None
+    """The gradient by each of `wanted`; None if there is none."""
+    wanted: tuple[int, ...]
+    """The numbers of the inputs to differentiate by."""
 
 
 class NativeReplay:
     """A replay in machine code, for circuits of scalars."""
 
-    def __init__(self, recording: CertifiedRecording, *, numpy_numbers: bool = False) -> None:
+    def __init__(
+        self, recording: CertifiedRecording, *, numpy_numbers: bool = False, gradient_first: bool = False
+    ) -> None:
+        """Compile the results; with `gradient_first`, if possible, their gradient, and the results when they are used.
+
+        Compiling takes a good part of the time that a recording takes.
+        """
         self.reason = ""
         self._recording = recording
         self._numpy_numbers = numpy_numbers
-        self._values, self.tier = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)
+        self._values: Callable[..., Any] | None = None
         self._single = len(recording.moving) == 1
-        self._row_programs: dict[bool, tiers.NativeProgram | None] = {}
-        """The programs that run on vectors of points, without and with gradients; None if there is none."""
+        self._row_programs: dict[tuple[int, ...] | None, tiers.NativeProgram | None] = {}
+        """The programs for vectors of points, by the inputs that they differentiate by; None if there is none."""
         self._pulled: Callable[..., Any] | InterpreterReplay | None = None
+        if gradient_first:
+            with suppress(NotNativeError):
+                self._pulled, self.tier = _compile_replay(recording, gradient=True, numpy_numbers=numpy_numbers)
+        if self._pulled is None:
+            self._values, self.tier = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)
+
+    @property
+    def has_gradient_only(self) -> bool:
+        """Whether the results alone are not compiled yet."""
+        return self._values is None
 
     def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return the results."""
-        results = self._values(*inputs)
+        values = self._values
+        if values is None:
+            values = _compile_replay(self._recording, gradient=False, numpy_numbers=self._numpy_numbers)[0]
+            self._values = values
+        results = values(*inputs)
         if type(results) is int or results is None:
             return Flip(results)
         return (results,) if self._single else results
@@ -168,22 +195,29 @@ class NativeReplay:
         return Flip(numbers) if type(numbers) is int or numbers is None else numbers
 
     def run_rows(
-        self, points: NDArray[np.float64], *, gradient: bool, threads: int | None = None
-    ) -> ReplayedRows | None:
-        """Run the replay at each row of a table; results count only where the checks hold. None if it cannot."""
-        if gradient not in self._row_programs:
-            self._row_programs[gradient] = _build_row_program(self._recording, gradient)
-        program = self._row_programs[gradient]
+        self, points: PointColumns, rows: NDArray[np.intp] | None, threads: int | None = None
+    ) -> NDArray[np.bool_] | None:
+        """Write the results at some points, or all; return where every check holds. None if it cannot.
+
+        Where a check fails, what is written is meaningless.
+        """
+        wanted = None if points.grads is None else points.wanted
+        if wanted not in self._row_programs:
+            self._row_programs[wanted] = _build_row_program(self._recording, wanted)
+        program = self._row_programs[wanted]
         if program is None:
             return None
-        outputs, grads = batch.run_batch(program, points, gradient=gradient, threads=threads)
-        checked = np.ascontiguousarray(outputs[:, len(self._recording.moving) :])
-        expected = np.frombuffer(_expected_bytes(self._recording), np.int64)
-        holds = (checked.view(np.int64) == expected).all(-1)
-        return ReplayedRows(outputs[:, 0], grads, np.asarray(holds))
+        reads = [batch.BufferMove(*pair) for pair in enumerate(points.inputs)]
+        writes = [batch.BufferMove(program.inputs, points.values)]
+        first = program.inputs + program.outputs
+        writes += [
+            batch.BufferMove(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)
+        ]
+        selection = batch.RowSelection(rows, _expected_bytes(self._recording))
+        return batch.run_columns(program, reads, writes, points.size, selection, threads)
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
-        """Return the builtin that maps floats to the only result, a float; None if there are several results."""
+        """Return the builtin that maps floats to the only result, a float, once it is compiled; else None."""
         return self._values if self._single and not isinstance(self._values, _TypedBuiltin | _Float32Code) else None
 
     def gradient_builtin(self) -> Callable[..., Any] | None:
@@ -260,17 +294,20 @@ def _compile_replay(
     return made if kinds is None else _TypedBuiltin(made, kinds), program.tier
 
 
-def _build_replay_program(recording: CertifiedRecording, gradient: bool, lanes: int = 1) -> tiers.NativeProgram:
+def _build_replay_program(
+    recording: CertifiedRecording, gradient: bool, lanes: int = 1, wanted: tuple[int, ...] | None = None
+) -> tiers.NativeProgram:
     circuit = recording.circuit
     assert circuit is not None
     source = circuit if gradient else drop_gradient_stops(circuit)
-    return tiers.build_program(source, 0 if gradient else None, lanes=lanes)
+    return tiers.build_program(source, 0 if gradient else None, lanes=lanes, wanted=wanted)
 
 
-def _build_row_program(recording: CertifiedRecording, gradient: bool) -> tiers.NativeProgram | None:
+def _build_row_program(recording: CertifiedRecording, wanted: tuple[int, ...] | None) -> tiers.NativeProgram | None:
     """Return the program that runs on vectors of points, which are float64; None if there is none."""
+    lanes = batch.count_lanes(np.dtype(np.float64))
     try:
-        program = _build_replay_program(recording, gradient, batch.count_lanes(np.dtype(np.float64)))
+        program = _build_replay_program(recording, wanted is not None, lanes, wanted)
     except NotNativeError:
         return None
     return program if program.initial.dtype == np.float64 else None
@@ -539,10 +576,13 @@ class ConstantReplay:
         return Flip(None)
 
 
-def make_replay(recording: CertifiedRecording, *, numpy_numbers: bool = False) -> RecordingReplay | None:
+def make_replay(
+    recording: CertifiedRecording, *, numpy_numbers: bool = False, gradient_first: bool = False
+) -> RecordingReplay | None:
     """Return the fastest replay of a recording; None if a replay does not reproduce the recorded results.
 
-    With `numpy_numbers` the inputs may be np.float64 as well as float.
+    With `numpy_numbers` the inputs may be np.float64 as well as float. With `gradient_first`, the gradient of the only
+    result is asked for first.
     """
     if recording.circuit is None:
         return ConstantReplay()
@@ -558,11 +598,15 @@ def make_replay(recording: CertifiedRecording, *, numpy_numbers: bool = False) -
         if recording.circuit.columns.has_arrays():
             native = _try_expanding(recording, inputs) or ArrayReplay(recording)
         else:
-            native = NativeReplay(recording, numpy_numbers=numpy_numbers)
+            native = NativeReplay(recording, numpy_numbers=numpy_numbers, gradient_first=gradient_first)
     except NotNativeError as error:
         interpreted.reason = str(error)
         return interpreted
-    if isinstance(native.compute_results(inputs), Flip):
+    if isinstance(native, NativeReplay) and native.has_gradient_only:
+        answer = native.compute_gradient(inputs)
+    else:
+        answer = native.compute_results(inputs)
+    if isinstance(answer, Flip):
         interpreted.reason = "a branch depends on the last bit of a function that native code rounds differently"
         return interpreted
     return native

@@ -16,7 +16,7 @@ machine code in a folder for later processes (`code_cache`). `vector_math`
 chooses the code behind each function of math.h, and has our own implementations of them.
 
 `backends.compiled` and `backends.replay_engines` call `tiers.build_program` and `promote_when_hot`,
-`batch.run_batch`, and the builtins and engines of `builtin_calls`. `wiregrad doctor` also reads facts about the machine
-from `jit`, `code_cache`, `batch` and `vector_math`. Whatever cannot be compiled raises `NotNativeError`, and the
-interpreter runs it.
+`batch.run_batch` and `batch.run_columns`, and the builtins and engines of `builtin_calls`. `wiregrad doctor` also reads
+facts about the machine from `jit`, `code_cache`, `batch` and `vector_math`. Whatever cannot be compiled raises
+`NotNativeError`, and the interpreter runs it.
 """

@@ -4,6 +4,10 @@ A tile has as many points as a vector has lanes. Every tile runs the same code, 
 repeated, and no lane depends on another. So the result at a point is the same in every batch and for every number of
 threads. Threads run without the GIL.
 
+Numbers are moved between columns and the working buffer (`BufferMove`): a column has an address and a stride, so a
+table of rows is columns too. `run_columns` can be limited to some of the points, and says where the last outputs of the
+program have the bits that they should have.
+
 Python handles signals in the main thread, between two bytecode instructions. So the main thread returns from native
 code every few milliseconds; where a single tile takes longer, another thread works in its place while it waits. An
 interrupted batch tells its threads that no tiles are left; each of them ends after its current share.
@@ -15,15 +19,26 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wiregrad.backends.native import jit
-from wiregrad.backends.native.llvm_writer import LlvmArray, LlvmValue, LlvmWriter, RealType, loop_over, when_all
+from wiregrad.backends.native.llvm_writer import (
+    LlvmArray,
+    LlvmValue,
+    LlvmVariable,
+    LlvmWriter,
+    RealType,
+    allocate_variable,
+    format_vector_type,
+    loop_over,
+    when_all,
+)
 from wiregrad.backends.native.tiers import NativeProgram, copy_aligned
 from wiregrad.lazy import load_module_lazily
 
@@ -41,6 +56,10 @@ SHARES_PER_THREAD = 16
 """Approximate number of shares that each thread takes in a large batch."""
 MAX_SHARE_STEPS = 100_000
 """The maximum number of steps in a share of several tiles: under a millisecond as a rule, under 50 at worst."""
+TURNING_BUFFERS = 4
+"""Short programs run on so many buffers in turn, a power of 2: a tile need not wait until the last one was read."""
+MAX_TURNING_BYTES = 4096
+"""Maximum size of a buffer of which there are several: all of them stay in the fastest cache."""
 SLICE_SECONDS = 0.01
 """Approximate seconds that the main thread stays in native code, or waits, before it checks for signals."""
 
@@ -50,18 +69,81 @@ def count_lanes(dtype: np.dtype[np.floating]) -> int:
     return jit.vector_bytes() // dtype.itemsize
 
 
+class BufferMove(NamedTuple):
+    """A column of numbers, one per point, that is copied to or from an entry of a program's working buffer."""
+
+    entry: int
+    column: NDArray[np.floating]
+    """A vector with any stride; for inputs also an array without axes: one number for all points."""
+
+
+class RowSelection(NamedTuple):
+    """Which points of a batch are computed, and the bits of outputs that say at which of them the results count."""
+
+    rows: NDArray[np.intp] | None
+    """The indices of the points in the columns, in ascending order; None for all of them."""
+    expected: bytes
+    """The bits that the last outputs have where the results count."""
+
+
 def run_batch(
     program: NativeProgram, points: NDArray[np.floating], *, gradient: bool, threads: int | None = None
 ) -> tuple[NDArray[np.floating], NDArray[np.floating] | None]:
     """Run a program on each row of `points`; return the outputs and, with `gradient`, the gradients, one row each."""
-    tiles = -(-len(points) // program.real.lanes)
-    workers = max(1, min(threads or count_available_threads(), tiles // MIN_TILES_PER_THREAD))
-    job = _BatchJob(
-        program,
-        points,
-        gradient,
-        tiles if workers == 1 else max(MIN_TILES_PER_SHARE, -(-tiles // (workers * SHARES_PER_THREAD))),
-    )
+    dtype = program.real.dtype
+    table = np.ascontiguousarray(points, dtype)
+    values = np.empty((len(table), program.outputs), dtype)
+    writes = _move_table(program, program.inputs, values)
+    gradients = np.empty((len(table), program.inputs), dtype) if gradient else None
+    if gradients is not None:
+        writes = np.concatenate([writes, _move_table(program, program.inputs + program.outputs, gradients)])
+    reads = _move_table(program, 0, table)
+    _run_job(_BatchJob(program, reads, writes, len(table), None), (table, values, gradients), threads)
+    return values, gradients
+
+
+def run_columns(
+    program: NativeProgram,
+    reads: Sequence[BufferMove],
+    writes: Sequence[BufferMove],
+    count: int,
+    selection: RowSelection,
+    threads: int | None = None,
+) -> NDArray[np.bool_]:
+    """Run a program on columns of numbers; return at which of the selected points its results count.
+
+    Results are written at all selected points, and are meaningless where they do not count.
+    """
+    size = count if selection.rows is None else len(selection.rows)
+    moving = [move for move in reads if move.column.ndim]
+    job = _BatchJob(program, _move_columns(program, moving), _move_columns(program, writes), size, selection)
+    job.fixed = [move for move in reads if not move.column.ndim]
+    _run_job(job, (reads, writes), threads)
+    return job.holds
+
+
+def _move_table(program: NativeProgram, first: int, table: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Return the moves between the columns of a table and the entries of the buffer from `first` on."""
+    width = table.shape[1]
+    moves = np.empty((width, 3), np.int64)
+    moves[:, 0] = (first + np.arange(width)) * program.real.lanes
+    moves[:, 1] = table.ctypes.data + np.arange(width) * table.itemsize
+    moves[:, 2] = width
+    return moves
+
+
+def _move_columns(program: NativeProgram, moves: Sequence[BufferMove]) -> NDArray[np.int64]:
+    rows = [
+        (entry * program.real.lanes, column.ctypes.data, column.strides[0] // column.itemsize)
+        for entry, column in moves
+    ]
+    return np.array(rows, np.int64).reshape(-1, 3)
+
+
+def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
+    """Run a batch in several threads; `arrays` is what its addresses point to."""
+    workers = max(1, min(threads or count_available_threads(), job.tiles // MIN_TILES_PER_THREAD))
+    job.split_into_shares(workers, arrays)
     helpers = list[futures.Future[None]]()
     try:
         helpers += [_helper_pool().submit(job.run_until_done) for _ in range(workers - 1)]
@@ -78,7 +160,6 @@ def run_batch(
         job.discard_rest()
         for helper in helpers:
             helper.cancel()
-    return job.values, job.gradients
 
 
 class _BatchJob:
@@ -87,35 +168,59 @@ class _BatchJob:
     Its threads keep the arrays alive, even if the call that started them is interrupted.
     """
 
-    def __init__(self, program: NativeProgram, points: NDArray[np.floating], gradient: bool, share: int) -> None:
-        """Prepare a batch of which a thread takes `share` tiles at a time, or fewer if those would take long."""
-        count = len(points)
-        dtype = program.real.dtype
-        self.values = np.empty((count, program.outputs), dtype)
-        self.gradients = np.empty((count, program.inputs), dtype) if gradient else None
-        self._points = np.ascontiguousarray(points, dtype)
-        # Copying a number in or out takes about as long as a step.
-        steps = len(program.stream) + 2 * program.inputs + program.outputs
-        self.has_short_tiles = steps <= MAX_SHARE_STEPS
-        share = max(1, min(share, MAX_SHARE_STEPS // steps))
+    def __init__(
+        self,
+        program: NativeProgram,
+        reads: NDArray[np.int64],
+        writes: NDArray[np.int64],
+        count: int,
+        selection: RowSelection | None,
+    ) -> None:
         self._program = program
         self._count = count
-        self._share = share * program.real.lanes
-        self._first = max(1, MAX_SHARE_STEPS // (steps * share))
+        lanes = program.real.lanes
+        self.tiles = -(-count // lanes)
         self._taken = ctypes.c_int64(0)
         """The number of points taken so far; native code increments it."""
-        slopes = 0 if self.gradients is None else self.gradients.ctypes.data
-        arrays = (self._points.ctypes.data, self.values.ctypes.data, slopes)
-        sizes = (program.inputs, program.outputs)
-        self._arguments = (*arrays, *sizes, ctypes.addressof(self._taken), self._share, count)
+        rows = None if selection is None else selection.rows
+        expected = np.frombuffer(b"" if selection is None else selection.expected, program.real.dtype)
+        # A vector for each check, and whole tiles of answers.
+        wanted = np.repeat(expected, lanes)
+        answers = np.ones(self.tiles * lanes, np.bool_) if selection is not None else np.ones(0, np.bool_)
+        self.holds = answers[:count]
+        """At which points every check holds."""
+        first_check = (program.inputs + program.outputs - len(expected)) * lanes
+        self._arrays: tuple[object, ...] = (reads, writes, rows, wanted, answers)
+        is_dense = rows is None and bool((reads[:, 2] == 1).all() and (writes[:, 2] == 1).all())
+        length = program.buffer_length
+        self._buffers = TURNING_BUFFERS if length * program.real.item_bytes <= MAX_TURNING_BYTES else 1
+        self._arguments = (
+            *(reads.ctypes.data, len(reads), writes.ctypes.data, len(writes)),
+            *(0 if rows is None else rows.ctypes.data, answers.ctypes.data),
+            *(first_check, wanted.ctypes.data, len(expected), is_dense, self._buffers - 1, length),
+        )
+        self.fixed: Sequence[BufferMove] = ()
+        """The inputs that are the same at all points."""
+        # Copying a number in or out takes about as long as a step.
+        self._steps = len(program.stream) + len(reads) + len(writes) + len(expected)
+        self.has_short_tiles = self._steps <= MAX_SHARE_STEPS
+        self._share = self._first = 1
+
+    def split_into_shares(self, workers: int, arrays: object) -> None:
+        """Choose how many points a thread takes at a time; `arrays` are kept alive as long as threads run."""
+        share = self.tiles if workers == 1 else -(-self.tiles // (workers * SHARES_PER_THREAD))
+        share = max(1, min(max(MIN_TILES_PER_SHARE, share), MAX_SHARE_STEPS // self._steps))
+        self._first = max(1, MAX_SHARE_STEPS // (self._steps * share))
+        self._share = share * self._program.real.lanes
+        self._arrays = (*self._arrays, arrays)
 
     def run_until_done(self) -> None:
         """Run shares until none is left."""
-        self._run_shares(copy_aligned(self._program.initial), -(-self._count // self._share))
+        self._run_shares(self._make_buffer(), -(-self._count // self._share))
 
     def run_in_slices(self) -> None:
         """Run shares until none is left, and return to Python every few milliseconds."""
-        buffer = copy_aligned(self._program.initial)
+        buffer = self._make_buffer()
         shares = self._first
         while self._taken.value < self._count:
             began = time.perf_counter()
@@ -123,8 +228,17 @@ class _BatchJob:
             if time.perf_counter() - began < SLICE_SECONDS / 2:
                 shares *= 2
 
+    def _make_buffer(self) -> NDArray[np.floating]:
+        """Return the working buffers of a thread, with the inputs that are the same at all points."""
+        buffers = copy_aligned(np.tile(self._program.initial, self._buffers))
+        entries = buffers.reshape(self._buffers, -1, self._program.real.lanes)
+        for entry, number in self.fixed:
+            entries[:, entry] = number
+        return buffers
+
     def _run_shares(self, buffer: NDArray[np.floating], shares: int) -> None:
-        _compile_driver(self._program.real)(self._program.entry, buffer.ctypes.data, *self._arguments, shares)
+        progress = (ctypes.addressof(self._taken), self._share, self._count, shares)
+        _compile_driver(self._program.real)(self._program.entry, buffer.ctypes.data, *self._arguments, *progress)
 
     def discard_rest(self) -> None:
         """Discard the tiles that no thread has taken yet."""
@@ -166,24 +280,55 @@ if hasattr(os, "register_at_fork"):
 def _compile_driver(real: RealType) -> Callable[..., None]:
     """Return the native loop over tiles."""
     address = jit.compile_functions(_write_driver(real), "batch")[0]
-    kinds = [*[ctypes.c_void_p] * 5, *[ctypes.c_int64] * 2, ctypes.c_void_p, *[ctypes.c_int64] * 3]
+    kinds = [ctypes.c_void_p if kind == "ptr" else ctypes.c_int64 for kind in _DRIVER_PARAMETERS.values()]
     return ctypes.CFUNCTYPE(None, *kinds)(address)
+
+
+_DRIVER_PARAMETERS = {
+    "code": "ptr",
+    "w": "ptr",
+    "reads": "ptr",
+    "read_count": "i64",
+    "writes": "ptr",
+    "write_count": "i64",
+    "rows": "ptr",
+    "holds": "ptr",
+    "first_check": "i64",
+    "expected": "ptr",
+    "check_count": "i64",
+    "is_dense": "i64",
+    "turn_mask": "i64",
+    "buffer_length": "i64",
+    "taken": "ptr",
+    "share": "i64",
+    "count": "i64",
+    "shares": "i64",
+}
+"""The parameters of the native loop; `w` is the first working buffer, and there is one more than `turn_mask`."""
 
 
 def _write_driver(real: RealType) -> str:
     """Return the LLVM module of the loop over tiles: threads take shares of the points until none is left."""
     w = LlvmWriter()
-    w.begin_function(
-        "void @batch(ptr %code, ptr %w, ptr noalias %x, ptr noalias %y, ptr noalias %g, i64 %n, i64 %m, "
-        "ptr %taken, i64 %share, i64 %count, i64 %shares)"
-    )
+    w.begin_function(f"void @batch({', '.join(f'{kind} %{name}' for name, kind in _DRIVER_PARAMETERS.items())})")
+    row = allocate_variable(w)
+    bits = format_vector_type(real.bits_name, real.lanes)
+    difference = w.emit_value("ptr", f"alloca {bits}, align {real.total_bytes}")
     share = _name_size(w, "share")
     with loop_over(0, _name_size(w, "shares")):
         first = w.emit_value("i64", f"atomicrmw add ptr %taken, {share.typed} monotonic")
         last = _write_minimum(first + share, _name_size(w, "count"))
-        with when_all(first < last), loop_over(0, (last - first + (real.lanes - 1)).combine("udiv", real.lanes)) as k:
-            tile = first + k * real.lanes
-            _write_tile(w, real, tile, _write_minimum(last - tile, w.as_value(real.lanes, "i64")))
+        with when_all(first < last):
+            # Whole vectors have a loop of their own: what single lanes need would take longer than a short program.
+            whole = (last - first).combine("udiv", real.lanes) * _name_size(w, "is_dense")
+            with loop_over(0, whole) as k:
+                place = (k & _name_size(w, "turn_mask")) * _name_size(w, "buffer_length")
+                buffer = w.point_to(real.name, w.name_value("%w", "ptr"), place)
+                _VectorTile(w, real, first + k * real.lanes, buffer).write_run(difference)
+            with loop_over(whole, (last - first + (real.lanes - 1)).combine("udiv", real.lanes)) as k:
+                tile = first + k * real.lanes
+                count = _write_minimum(last - tile, w.as_value(real.lanes, "i64"))
+                _LaneTile(w, real, tile, w.name_value("%w", "ptr"), count, row).write_run(difference)
     jit.write_register_cleanup(w)
     w.end_function()
     return w.format_module()
@@ -198,17 +343,103 @@ def _write_minimum(one: LlvmValue, two: LlvmValue) -> LlvmValue:
     return one.writer.select(one < two, one, two)
 
 
-def _write_tile(w: LlvmWriter, real: RealType, tile: LlvmValue, count: LlvmValue) -> None:
-    """Write one run of a program, on as many points as a vector has lanes, or fewer."""
-    working, points, values, gradients = (LlvmArray(w.name_value(f"%{name}", "ptr"), real.name) for name in "wxyg")
-    n = _name_size(w, "n")
-    m = _name_size(w, "m")
-    with loop_over(0, n) as j, loop_over(0, w.as_value(real.lanes, "i64")) as lane:
-        # Lanes beyond the last point repeat it.
-        point = tile + _write_minimum(lane, count - 1)
-        working.copy_entry(j * real.lanes + lane, points, point * n + j)
-    w.emit_line(jit.ENTER_CALL)
-    with loop_over(0, m) as j, loop_over(0, count) as lane:
-        values.copy_entry((tile + lane) * m + j, working, (n + j) * real.lanes + lane)
-    with when_all(gradients.start.convert("ptrtoint", "i64")), loop_over(0, n) as j, loop_over(0, count) as lane:
-        gradients.copy_entry((tile + lane) * n + j, working, (n + m + j) * real.lanes + lane)
+@dataclass(frozen=True, eq=False)
+class _VectorTile:
+    """Writes one run of a program on as many points as a vector has lanes, which are vectors in their columns."""
+
+    writer: LlvmWriter
+    real: RealType
+    tile: LlvmValue
+    """The number of the first point."""
+    buffer: LlvmValue
+    """The working buffer that the program runs on."""
+
+    def write_run(self, difference: LlvmValue) -> None:
+        """Write the run; `difference` is memory for a vector."""
+        w = self.writer
+        with loop_over(0, _name_size(w, "read_count")) as k:
+            self.write_read(*self._load_move("reads", k))
+        w.emit_line(jit.ENTER_CALL.replace("%w", self.buffer.text))
+        with loop_over(0, _name_size(w, "write_count")) as k:
+            self.write_result(*self._load_move("writes", k))
+        self._write_checks(difference)
+
+    def write_read(self, entry: LlvmValue, column: LlvmValue, stride: LlvmValue) -> None:
+        """Write the copy of a column's numbers into the buffer."""
+        numbers = self.writer.load(
+            self.real.name, self._point_to(column, self.tile), self.real.lanes, self._column_alignment
+        )
+        self.writer.store(numbers, entry, self._buffer_alignment)
+
+    def write_result(self, entry: LlvmValue, column: LlvmValue, stride: LlvmValue) -> None:
+        """Write the copy of results out of the buffer."""
+        numbers = self.writer.load(self.real.name, entry, self.real.lanes, self._buffer_alignment)
+        self.writer.store(numbers, self._point_to(column, self.tile), self._column_alignment)
+
+    def _write_checks(self, difference: LlvmValue) -> None:
+        """Write whether all checks have their expected bits, a byte per point."""
+        w = self.writer
+        lanes = self.real.lanes
+        count = _name_size(w, "check_count")
+        with when_all(count):
+            bits = self.real.bits_name
+            w.store(w.as_value(0, bits, lanes), difference, self._buffer_alignment)
+            first = self._point_to(self.buffer, _name_size(w, "first_check"))
+            expected = w.name_value("%expected", "ptr")
+            with loop_over(0, count) as k:
+                computed = w.load(bits, self._point_to(first, k * lanes), lanes, self._buffer_alignment)
+                wanted = w.load(bits, self._point_to(expected, k * lanes), lanes, self._column_alignment)
+                before = w.load(bits, difference, lanes, self._buffer_alignment)
+                w.store(before | (computed ^ wanted), difference, self._buffer_alignment)
+            equal = w.load(bits, difference, lanes, self._buffer_alignment).is_equal_to(0).convert("zext", "i8")
+            w.store(equal, w.point_to("i8", w.name_value("%holds", "ptr"), self.tile), ", align 1")
+
+    @property
+    def _buffer_alignment(self) -> str:
+        return f", align {self.real.total_bytes}"
+
+    @property
+    def _column_alignment(self) -> str:
+        return f", align {self.real.item_bytes}"
+
+    def _load_move(self, table: str, number: LlvmValue) -> tuple[LlvmValue, LlvmValue, LlvmValue]:
+        """Write the loads of a move: the addresses of the entry and of the column, and the stride."""
+        w = self.writer
+        numbers = LlvmArray(w.name_value(f"%{table}", "ptr"), "i64")
+        entry, address, stride = (numbers[number * 3 + k] for k in range(3))
+        return self._point_to(self.buffer, entry), address.convert("inttoptr", "ptr"), stride
+
+    def _point_to(self, base: LlvmValue, index: LlvmValue) -> LlvmValue:
+        return self.writer.point_to(self.real.name, base, index)
+
+
+@dataclass(frozen=True, eq=False)
+class _LaneTile(_VectorTile):
+    """The same on points anywhere in their columns, and on fewer points than a vector has lanes."""
+
+    count: LlvmValue
+    """The number of points; lanes beyond the last point repeat it."""
+    row: LlvmVariable
+    """The place of a point in the columns."""
+
+    def write_read(self, entry: LlvmValue, column: LlvmValue, stride: LlvmValue) -> None:
+        """Write the copy of a column's numbers into the buffer."""
+        numbers = LlvmArray(column, self.real.name)
+        with loop_over(0, self.writer.as_value(self.real.lanes, "i64")) as lane:
+            place = self._find_row(_write_minimum(lane, self.count - 1)) * stride
+            LlvmArray(entry, self.real.name).copy_entry(lane, numbers, place)
+
+    def write_result(self, entry: LlvmValue, column: LlvmValue, stride: LlvmValue) -> None:
+        """Write the copy of results out of the buffer."""
+        results = LlvmArray(entry, self.real.name)
+        with loop_over(0, self.count) as lane:
+            LlvmArray(column, self.real.name).copy_entry(self._find_row(lane) * stride, results, lane)
+
+    def _find_row(self, lane: LlvmValue) -> LlvmValue:
+        """Write the place in the columns of the point in a lane."""
+        rows = self.writer.name_value("%rows", "ptr")
+        number = self.tile + lane
+        self.row.store(number)
+        with when_all(rows.convert("ptrtoint", "i64")):
+            self.row.store(LlvmArray(rows, "i64")[number])
+        return self.row.load()

@@ -469,6 +469,8 @@ class LlvmArray:
 
     def __getitem__(self, index: LlvmOperand) -> LlvmValue:
         value = self._load_entry(index)
+        if self.element == "i64":
+            return value
         return value.convert("sext" if self.element == "i32" else "zext", "i64")
 
     def __setitem__(self, index: LlvmOperand, value: LlvmOperand) -> None:

@@ -21,7 +21,7 @@ are made from the resulting `StepStream`.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -124,21 +124,29 @@ class ProgramGraph:
         return len(self.roles)
 
 
-def make_program_graph(circuit: CircuitGraph, kinds: NodeKinds, root: int) -> ProgramGraph:
-    """Return the nodes of a circuit, in their own order; `root` is the node that the gradient starts from, or -1."""
+def make_program_graph(
+    circuit: CircuitGraph, kinds: NodeKinds, root: int, wanted: Iterable[int] | None = None
+) -> ProgramGraph:
+    """Return the nodes of a circuit, in their own order; `root` is the node that the gradient starts from, or -1.
+
+    With `wanted`, gradients flow to the inputs with these numbers alone.
+    """
     columns = circuit.columns
     n = circuit.size
     roles = np.zeros(n, np.uint8)
     roles[columns.codes == INPUT_CODE] = INPUT_ROLE
     roles[columns.codes == CONSTANT_CODE] = CONSTANT_ROLE
-    carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)
+    carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)[columns.types]
+    inputs = np.array(circuit.input_indices(), np.intp)
+    if wanted is not None:
+        carries[np.delete(inputs, list(wanted))] = 0
     return ProgramGraph(
         starts=np.ascontiguousarray(columns.starts, np.int32),
         sources=np.ascontiguousarray(columns.sources, np.int32),
         kinds=kinds,
         roles=roles,
-        carries=carries[columns.types],
-        inputs=np.array(circuit.input_indices(), np.intp),
+        carries=carries,
+        inputs=inputs,
         outputs=np.ascontiguousarray(columns.outputs, np.int32),
         root=root,
         order=np.arange(n, dtype=np.int32),

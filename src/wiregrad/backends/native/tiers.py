@@ -139,11 +139,17 @@ class NativeProgram:
 
 
 def build_program(
-    circuit: CircuitGraph, gradient: int | None = None, *, lanes: int = 1, finite: bool = False
+    circuit: CircuitGraph,
+    gradient: int | None = None,
+    *,
+    lanes: int = 1,
+    finite: bool = False,
+    wanted: Iterable[int] | None = None,
 ) -> NativeProgram:
     """Compile a circuit of scalars: its outputs, and, with `gradient`, the gradient of the output with that index.
 
-    With `finite` the gradient is right only where no value or slope is infinite or NaN.
+    With `finite` the gradient is right only where no value or slope is infinite or NaN. With `wanted`, only the
+    gradient by the inputs with these numbers is computed; it is 0 by the others.
 
     >>> from wiregrad.ir import parse_text
     >>> build_program(parse_text("input x\\ny = multiply x x\\noutput y"), 0).nodes
@@ -155,7 +161,7 @@ def build_program(
             jit.check_executable_memory()
         program_steps.compile_planner()
         program_steps.compile_register_loops()
-        request = _BuildRequest(circuit, gradient, lanes, finite)
+        request = _BuildRequest(circuit, gradient, lanes, finite, wanted)
         return _build_while_locked(request, began, time.perf_counter() - began)
 
 
@@ -166,10 +172,11 @@ class _BuildRequest(NamedTuple):
     gradient: int | None
     lanes: int
     finite: bool
+    wanted: Iterable[int] | None
 
 
 def _build_while_locked(request: _BuildRequest, began: float, made: float) -> NativeProgram:
-    circuit, gradient, lanes, finite = request
+    circuit, gradient, lanes, finite, wanted = request
     columns = circuit.columns
     # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
     check_arrays(columns)
@@ -180,7 +187,7 @@ def _build_while_locked(request: _BuildRequest, began: float, made: float) -> Na
     tables = make_backward_tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
     made += time.perf_counter() - making
     layout = _lay_out_head(circuit, real)
-    graph = make_program_graph(circuit, kinds, root)
+    graph = make_program_graph(circuit, kinds, root, wanted)
     graph, tables, sweep = pack_calls(PlannedProgram(graph, tables, sweep_gradients(graph, tables)), real)
     buffer_plan = plan_buffer(graph, tables, sweep, layout.slots)
     if buffer_plan.slots * real.total_bytes > MAX_OFFSET:

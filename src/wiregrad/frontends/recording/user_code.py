@@ -249,7 +249,7 @@ def find_questions(code: CodeType) -> IdentityQuestions:
     >>> find_questions((lambda c: c is True).__code__).asks, find_questions((lambda c: c is None).__code__).asks
     (True, False)
     """
-    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG", "PRECALL")]
+    steps = [step for step in list_instructions(code) if step.opname not in ("EXTENDED_ARG", "PRECALL")]
     names = frozenset(step.argval for step in steps if step.opname in NAME_LOAD_OPCODES)
     asks = "is_" in names or "is_not" in names
     # type(c) is bool, type(c).__name__
@@ -305,7 +305,7 @@ def counts_as_int(frame: FrameType) -> bool:
     >>> answers
     [True, True, False]
     """
-    steps = _list_instructions(frame.f_code)
+    steps = list_instructions(frame.f_code)
     at = next((k for k, step in enumerate(steps) if step.offset == frame.f_lasti), None)
     if at is None:
         return False
@@ -350,14 +350,14 @@ def _step_back(code: bytes, at: int, opcode: int) -> int:
 
 def is_in_place(frame: FrameType) -> bool:
     """Return whether a frame is at `+=`, or another operator that assigns its result."""
-    steps = _list_instructions(frame.f_code)
+    steps = list_instructions(frame.f_code)
     step = steps[_find_position(steps, frame.f_lasti)]
     return step.opname == "BINARY_OP" and step.argrepr.endswith("=")
 
 
 def is_update_of_part(frame: FrameType) -> bool:
     """Return whether a frame is at `y[i] += v` or `o.y += v`, which stores the result where it took the operand."""
-    steps = _list_instructions(frame.f_code)
+    steps = list_instructions(frame.f_code)
     at = _find_position(steps, frame.f_lasti)
     return is_in_place(frame) and at + 1 < len(steps) and steps[at + 1].opname == "SWAP"
 
@@ -368,7 +368,8 @@ def _find_position(steps: list[dis.Instruction], offset: int) -> int:
 
 
 @cache_by_code
-def _list_instructions(code: CodeType) -> list[dis.Instruction]:
+def list_instructions(code: CodeType) -> list[dis.Instruction]:
+    """Return the instructions of a function."""
     return [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
 
 
@@ -818,7 +819,7 @@ def find_loops(code: CodeType) -> tuple[LoopSpan, ...]:
     if FOR_ITER not in code.co_code[::2]:
         # Most functions have no loop, and listing the instructions of a long one takes long.
         return ()
-    steps = [step for step in dis.get_instructions(code) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+    steps = [step for step in list_instructions(code) if step.opname != "EXTENDED_ARG"]
     spans = []
     for k, step in enumerate(steps):
         if step.opname == "FOR_ITER":

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from wiregrad.errors import short_repr
 from wiregrad.frontends.recording.arguments import member_slots
+from wiregrad.frontends.recording.user_code import list_instructions
 
 KNOWN_PACKAGES = (
     *("numpy", "wiregrad", "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.linalg", "scipy.ndimage"),
@@ -191,7 +192,7 @@ MUTATING_NAMES = frozenset(
     "insort insort_left insort_right put_along_axis fill_diagonal".split()
 )
 """Methods and functions that change their arguments."""
-IGNORED_OPCODES = frozenset(["CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP"])
+IGNORED_OPCODES = frozenset(["EXTENDED_ARG", "PUSH_NULL", "NOP"])
 
 
 @dataclass(frozen=True)
@@ -249,7 +250,7 @@ class _ReadCollector:
         texts = set(names_in(code.co_consts))
         self.names.update(code.co_names, texts)
         self.escaping.update(texts)
-        steps = [step for step in dis.get_instructions(code) if step.opname not in IGNORED_OPCODES]
+        steps = [step for step in list_instructions(code) if step.opname not in IGNORED_OPCODES]
         for index, step in enumerate(steps):
             self._add_instruction(steps, index)
             self._add_loads(step, steps[index + 1] if index + 1 < len(steps) else None)
