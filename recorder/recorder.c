@@ -1113,7 +1113,8 @@ static PyObject *op_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unuse
     return names;
 }
 
-#include "trace_rows.h"
+#include "trace_sites.h"
+#include "traced_numbers.h"
 #include "recorded_sweep.h"
 #include "replay_calls.h"
 
