@@ -1133,6 +1133,7 @@ static PyMethodDef functions[] = {
     {"mark_reached", mark_reached, METH_VARARGS, "Mark the nodes that a sweep visited without leaving a gradient."},
     {"sweep_plainly", (PyCFunction)(void (*)(void))sweep_plainly, METH_FASTCALL,
      "Run a backward pass that is a matter of numbers alone."},
+    {"collect_names", collect_names, METH_VARARGS, "Return the names of variables that hold values of a tape."},
     {"begin_trace", begin_trace, METH_VARARGS, "Record the rows of a trace; returns what to restore when it ends."},
     {"install_traced_operator", install_traced_operator, METH_VARARGS, "Give traced numbers an operator."},
     {"install_traced_method", install_traced_method, METH_VARARGS, "Give traced numbers a method."},

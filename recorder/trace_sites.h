@@ -12,25 +12,56 @@ and straight-line code has few calls. */
 #endif
 
 enum { USER_CODE, LIBRARY_CODE, TRACED_CALL_CODE, FUNCTION_CODE };
+enum { UNKNOWN = -3 };
 enum { NO_SITE = -1, FIRST_OTHER_SITE = -2 }; /* FIRST_OTHER_SITE - k: site k of those that Python found */
 #define MAX_STEPS 16
 #define STEP_SIZE 3 /* the loop, its variable, and the variable's number */
 #define CODE_CACHE_SIZE 64
 
+/* Numbers by instruction: a hash table. Most functions record at few instructions. */
 typedef struct {
-    int32_t instruction, site;
-    PyObject *loops; /* the loops around the instruction; NULL until it is asked for */
-} SiteSlot;
+    int32_t *instructions;
+    int64_t *numbers;
+    Py_ssize_t capacity, count;
+} InstructionTable;
 
 typedef struct {
-    int32_t call;
-    int has_loops;
-    SiteSlot *slots; /* a hash table by instruction */
-    Py_ssize_t capacity, count;
-    int64_t last_steps; /* where the latest steps are in the pool */
+    PyObject *loops; /* the loops around the instruction: CallTracker.loops_at; NULL until it is asked for */
+    PyObject *place; /* its line; NULL until it is asked for */
+} InstructionNotes;
+
+/* What is known about a code object; it is kept as long as the sites of the trace. */
+typedef struct {
+    PyObject *code, *kind; /* the kind is a Python number, or the name of a composite function */
+    long kind_number;
+    int32_t number; /* among the codes of calls; -1 if there is none */
+    int is_generator, has_loops, is_inner; /* inner: a lambda, a comprehension or a generator expression */
+    int is_searched; /* whether it and all that it calls were searched for tests of identity */
+    PyObject *first_name; /* its first parameter; NULL if it has none */
+    long first_place;
+    PyTypeObject *owner_type; /* the class of the latest first argument, and whether it is a method of that class */
+    int is_method;
+    InstructionTable instructions;
+    InstructionNotes *notes;
+    Py_ssize_t notes_capacity;
+} CodeNotes;
+
+/* A call of a function of the user's code. */
+typedef struct {
+    CodeNotes *code;
+    PyObject *frame;  /* borrowed: the tracker holds it until the trace ends */
+    PyObject *owner;  /* the object whose method it is; NULL for a function, and after the trace */
+    PyObject *label;  /* the label of a method's call; NULL if the code says it */
+    void *frame_id;
+    int32_t number, parent, instruction, depth; /* the call around it, -1 if there is none, and where that one was */
+    int is_python; /* whether Python has entered it, so that its parent is not known here */
+    int is_searched; /* like that of the code, for this call and those around it */
+    int64_t steps;
+    InstructionTable sites, inner_calls; /* the latest site, and the latest steps of a call, at each instruction */
+    int64_t last_steps;                  /* where the latest steps are in the pool */
     Py_ssize_t loop_count;
     int64_t *step_counts;
-} FrameSites;
+} TraceCall;
 
 typedef struct {
     int32_t call, instruction, blocks;
@@ -39,13 +70,18 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *tracker, *functions, *calls, *opened_groups, *read_blocks;
-    PyObject *frames; /* dict: frame to a capsule of FrameSites, or None if Python finds its sites */
-    PyObject *codes;  /* dict: address of a code object to (code, kind or name) */
-    PyObject *blocks; /* list of tuples of blocks; the first is empty */
+    PyObject *tracker, *functions, *composite_calls, *opened_groups, *read_blocks;
+    PyObject *known_calls; /* the tracker's dict: frame to the number of its call, or to what Python knows about it */
+    PyObject *python_frames; /* dict: frame that Python has entered to the number of its call; None for a generator */
+    PyObject *labels;      /* dict: (number of a call, object, code) to the label of a method that is called there */
+    PyObject *codes;       /* dict: address of a code object to a capsule of its CodeNotes */
+    PyObject *call_codes;  /* list: the code objects of calls */
+    PyObject *blocks;      /* list of tuples of blocks; the first is empty */
     PyObject *last_frame, *call_frame;
-    FrameSites *last_sites;
+    TraceCall *last_call;
     int64_t call_count, max_loop_steps;
+    TraceCall **calls;
+    Py_ssize_t user_call_count, user_call_capacity;
     int32_t *rows;
     Py_ssize_t row_count, row_capacity;
     TraceSite *sites;
@@ -56,19 +92,49 @@ typedef struct {
     PyObject *limit_error;
     int is_over_limit;
     PyObject *cached_codes[CODE_CACHE_SIZE];
-    PyObject *cached_kinds[CODE_CACHE_SIZE];
+    CodeNotes *cached_notes[CODE_CACHE_SIZE];
 } TraceSites;
 
 static PyObject *integer_class;
+static Py_ssize_t value_index; /* the slot of a value's offset */
 
-static void free_frame_sites(PyObject *capsule)
+/* Names of variables, numbered, and pairs of an offset and the number of its name. */
+typedef struct {
+    PyObject *names;
+    int64_t *pairs;
+    Py_ssize_t count, capacity;
+} NamedOffsets;
+
+static void free_table(InstructionTable *table)
 {
-    FrameSites *sites = PyCapsule_GetPointer(capsule, NULL);
-    for (Py_ssize_t k = 0; k < sites->capacity; k++)
-        Py_XDECREF(sites->slots[k].loops);
-    PyMem_Free(sites->slots);
-    PyMem_Free(sites->step_counts);
-    PyMem_Free(sites);
+    PyMem_Free(table->instructions);
+    PyMem_Free(table->numbers);
+}
+
+static void free_code_notes(PyObject *capsule)
+{
+    CodeNotes *notes = PyCapsule_GetPointer(capsule, NULL);
+    for (Py_ssize_t k = 0; k < notes->instructions.count; k++) {
+        Py_XDECREF(notes->notes[k].loops);
+        Py_XDECREF(notes->notes[k].place);
+    }
+    free_table(&notes->instructions);
+    PyMem_Free(notes->notes);
+    Py_XDECREF(notes->owner_type);
+    Py_XDECREF(notes->first_name);
+    Py_XDECREF(notes->kind);
+    Py_XDECREF(notes->code);
+    PyMem_Free(notes);
+}
+
+static void free_call(TraceCall *call)
+{
+    free_table(&call->sites);
+    free_table(&call->inner_calls);
+    PyMem_Free(call->step_counts);
+    Py_XDECREF(call->label);
+    Py_XDECREF(call->owner);
+    PyMem_Free(call);
 }
 
 static int sites_traverse(TraceSites *self, visitproc visit, void *arg)
@@ -76,14 +142,19 @@ static int sites_traverse(TraceSites *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->tracker);
     Py_VISIT(self->functions);
-    Py_VISIT(self->calls);
+    Py_VISIT(self->composite_calls);
     Py_VISIT(self->opened_groups);
     Py_VISIT(self->read_blocks);
-    Py_VISIT(self->frames);
+    Py_VISIT(self->known_calls);
+    Py_VISIT(self->python_frames);
+    Py_VISIT(self->labels);
+    Py_VISIT(self->call_codes);
     Py_VISIT(self->codes);
     Py_VISIT(self->blocks);
     Py_VISIT(self->call_frame);
     Py_VISIT(self->limit_error);
+    for (Py_ssize_t k = 0; k < self->user_call_count; k++)
+        Py_VISIT(self->calls[k]->owner);
     return 0;
 }
 
@@ -91,14 +162,16 @@ static int sites_clear(TraceSites *self)
 {
     Py_CLEAR(self->tracker);
     Py_CLEAR(self->functions);
-    Py_CLEAR(self->calls);
+    Py_CLEAR(self->composite_calls);
     Py_CLEAR(self->opened_groups);
     Py_CLEAR(self->read_blocks);
     self->last_frame = NULL;
-    self->last_sites = NULL;
-    Py_CLEAR(self->frames);
-    memset(self->cached_codes, 0, sizeof(self->cached_codes));
-    Py_CLEAR(self->codes);
+    self->last_call = NULL;
+    Py_CLEAR(self->known_calls);
+    Py_CLEAR(self->python_frames);
+    Py_CLEAR(self->labels);
+    for (Py_ssize_t k = 0; k < self->user_call_count; k++)
+        Py_CLEAR(self->calls[k]->owner);
     Py_CLEAR(self->blocks);
     Py_CLEAR(self->call_frame);
     Py_CLEAR(self->limit_error);
@@ -110,6 +183,11 @@ static void sites_dealloc(TraceSites *self)
     PyTypeObject *kind = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     sites_clear(self);
+    for (Py_ssize_t k = 0; k < self->user_call_count; k++)
+        free_call(self->calls[k]);
+    PyMem_Free(self->calls);
+    Py_XDECREF(self->call_codes);
+    Py_XDECREF(self->codes); /* calls refer to what is known about their code */
     PyMem_Free(self->rows);
     PyMem_Free(self->sites);
     PyMem_Free(self->steps);
@@ -121,7 +199,7 @@ static void sites_dealloc(TraceSites *self)
 static int sites_init(TraceSites *self, PyObject *args, PyObject *keywords)
 {
     PyObject *tracker, *functions, *calls, *opened_groups, *read_blocks;
-    if (keywords != NULL || self->frames != NULL) {
+    if (keywords != NULL || self->known_calls != NULL) {
         PyErr_SetString(PyExc_TypeError, "the sites of a trace are made once, without keywords");
         return -1;
     }
@@ -132,13 +210,23 @@ static int sites_init(TraceSites *self, PyObject *args, PyObject *keywords)
     self->max_loop_steps = max_loop_steps;
     self->tracker = Py_NewRef(tracker);
     self->functions = Py_NewRef(functions);
-    self->calls = Py_NewRef(calls);
+    self->composite_calls = Py_NewRef(calls);
     self->opened_groups = Py_NewRef(opened_groups);
     self->read_blocks = Py_NewRef(read_blocks);
-    self->frames = PyDict_New();
+    self->python_frames = PyDict_New();
+    self->labels = PyDict_New();
     self->codes = PyDict_New();
+    self->call_codes = PyList_New(0);
     self->blocks = Py_BuildValue("[()]");
-    return self->frames == NULL || self->codes == NULL || self->blocks == NULL ? -1 : 0;
+    if (self->python_frames == NULL || self->labels == NULL || self->codes == NULL || self->call_codes == NULL ||
+        self->blocks == NULL)
+        return -1;
+    self->known_calls = PyObject_GetAttrString(tracker, "calls");
+    if (self->known_calls != NULL && !PyDict_Check(self->known_calls)) {
+        Py_CLEAR(self->known_calls);
+        PyErr_SetString(PyExc_TypeError, "the calls of a tracker are a dict");
+    }
+    return self->known_calls == NULL ? -1 : 0;
 }
 
 /* Make room in an array for one more item; -1 on an error. */
@@ -173,64 +261,129 @@ static int set_row(TraceSites *self, Py_ssize_t offset, int32_t site)
     return -1;
 }
 
-/* The kind of a code object as a Python number, or the name of the composite function that it is; borrowed. */
-static PyObject *kind_of_code(TraceSites *self, PyObject *code)
+static CodeNotes *make_code_notes(TraceSites *self, PyObject *code)
+{
+    CodeNotes *notes = PyMem_Calloc(1, sizeof(CodeNotes));
+    if (notes == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    PyObject *capsule = PyCapsule_New(notes, NULL, free_code_notes);
+    if (capsule == NULL) {
+        PyMem_Free(notes);
+        return NULL;
+    }
+    notes->number = -1;
+    notes->code = Py_NewRef(code);
+    notes->kind = PyObject_CallMethod(self->tracker, "classify_code", "OO", code, self->functions);
+    PyObject *facts = NULL, *first = NULL;
+    int failed = notes->kind == NULL;
+    if (!failed)
+        notes->kind_number = PyLong_Check(notes->kind) ? PyLong_AsLong(notes->kind) : FUNCTION_CODE;
+    if (!failed && notes->kind_number == USER_CODE) {
+        facts = PyObject_CallMethod(self->tracker, "describe_code", "O", code);
+        failed = facts == NULL || !PyArg_ParseTuple(facts, "pppOl", &notes->is_generator, &notes->has_loops,
+                                                    &notes->is_inner, &first, &notes->first_place);
+        if (!failed && first != Py_None)
+            notes->first_name = Py_NewRef(first);
+        Py_XDECREF(facts);
+    }
+    PyObject *key = failed ? NULL : PyLong_FromVoidPtr(code);
+    failed = key == NULL || PyDict_SetItem(self->codes, key, capsule) < 0;
+    Py_XDECREF(key);
+    Py_DECREF(capsule); /* the dict holds it */
+    return failed ? NULL : notes;
+}
+
+/* What is known about a code object. */
+static CodeNotes *notes_of_code(TraceSites *self, PyObject *code)
 {
     /* By address: Python hashes a code object by its contents. */
     const size_t place = ((uintptr_t)code >> 5) % CODE_CACHE_SIZE;
     if (self->cached_codes[place] == code)
-        return self->cached_kinds[place];
+        return self->cached_notes[place];
     PyObject *key = PyLong_FromVoidPtr(code);
     if (key == NULL)
         return NULL;
     PyObject *entry = PyDict_GetItemWithError(self->codes, key);
-    if (entry == NULL && !PyErr_Occurred()) {
-        PyObject *kind = PyObject_CallMethod(self->tracker, "classify_code", "OO", code, self->functions);
-        entry = kind == NULL ? NULL : Py_BuildValue("(ON)", code, kind);
-        if (entry != NULL && PyDict_SetItem(self->codes, key, entry) < 0)
-            Py_CLEAR(entry);
-        Py_XDECREF(entry); /* the dict holds it */
-    }
     Py_DECREF(key);
-    if (entry == NULL)
+    CodeNotes *notes = NULL;
+    if (entry != NULL)
+        notes = PyCapsule_GetPointer(entry, NULL);
+    else if (!PyErr_Occurred())
+        notes = make_code_notes(self, code);
+    if (notes == NULL)
         return NULL;
     self->cached_codes[place] = code;
-    return self->cached_kinds[place] = PyTuple_GET_ITEM(entry, 1);
+    return self->cached_notes[place] = notes;
 }
 
-static SiteSlot *find_slot_at(FrameSites *sites, int32_t instruction)
+static CodeNotes *notes_of_frame(TraceSites *self, PyFrameObject *frame)
 {
-    if (2 * (sites->count + 1) > sites->capacity) {
-        const Py_ssize_t capacity = sites->capacity == 0 ? 16 : 2 * sites->capacity;
-        SiteSlot *slots = PyMem_Calloc((size_t)capacity, sizeof(SiteSlot));
-        if (slots == NULL) {
-            PyErr_NoMemory();
-            return NULL;
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    CodeNotes *notes = notes_of_code(self, (PyObject *)code);
+    Py_DECREF(code); /* the frame holds it */
+    return notes;
+}
+
+static int grow_table(InstructionTable *table)
+{
+    const Py_ssize_t capacity = table->capacity == 0 ? 4 : 2 * table->capacity;
+    int32_t *instructions = PyMem_Malloc((size_t)capacity * sizeof(int32_t));
+    int64_t *numbers = PyMem_Malloc((size_t)capacity * sizeof(int64_t));
+    if (instructions == NULL || numbers == NULL) {
+        PyMem_Free(instructions);
+        PyMem_Free(numbers);
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < capacity; k++)
+        instructions[k] = -1;
+    for (Py_ssize_t k = 0; k < table->capacity; k++)
+        if (table->instructions[k] >= 0) {
+            Py_ssize_t at = (table->instructions[k] / 2) & (capacity - 1);
+            while (instructions[at] >= 0)
+                at = (at + 1) & (capacity - 1);
+            instructions[at] = table->instructions[k];
+            numbers[at] = table->numbers[k];
         }
-        for (Py_ssize_t k = 0; k < capacity; k++)
-            slots[k].instruction = -1;
-        for (Py_ssize_t k = 0; k < sites->capacity; k++)
-            if (sites->slots[k].instruction >= 0) {
-                Py_ssize_t at = (sites->slots[k].instruction / 2) & (capacity - 1);
-                while (slots[at].instruction >= 0)
-                    at = (at + 1) & (capacity - 1);
-                slots[at] = sites->slots[k];
-            }
-        PyMem_Free(sites->slots);
-        sites->slots = slots;
-        sites->capacity = capacity;
+    free_table(table);
+    table->instructions = instructions;
+    table->numbers = numbers;
+    table->capacity = capacity;
+    return 0;
+}
+
+/* Where the number of an instruction is; it is UNKNOWN at first. */
+static int64_t *number_at(InstructionTable *table, int32_t instruction)
+{
+    if (4 * (table->count + 1) > 3 * table->capacity && grow_table(table) < 0)
+        return NULL;
+    Py_ssize_t at = (instruction / 2) & (table->capacity - 1);
+    while (table->instructions[at] >= 0 && table->instructions[at] != instruction)
+        at = (at + 1) & (table->capacity - 1);
+    if (table->instructions[at] < 0) {
+        table->instructions[at] = instruction;
+        table->numbers[at] = UNKNOWN;
+        table->count++;
     }
-    Py_ssize_t at = (instruction / 2) & (sites->capacity - 1);
-    while (sites->slots[at].instruction >= 0 && sites->slots[at].instruction != instruction)
-        at = (at + 1) & (sites->capacity - 1);
-    SiteSlot *slot = &sites->slots[at];
-    if (slot->instruction < 0) {
-        slot->instruction = instruction;
-        slot->site = NO_SITE;
-        slot->loops = NULL;
-        sites->count++;
+    return &table->numbers[at];
+}
+
+/* What is known about an instruction; valid until the next call of this function. */
+static InstructionNotes *notes_of_instruction(CodeNotes *code, int32_t instruction)
+{
+    const Py_ssize_t fresh = code->instructions.count;
+    if (reserve((void **)&code->notes, &code->notes_capacity, fresh + 1, sizeof(InstructionNotes)) < 0)
+        return NULL;
+    int64_t *number = number_at(&code->instructions, instruction);
+    if (number == NULL)
+        return NULL;
+    if (*number == UNKNOWN) {
+        code->notes[fresh] = (InstructionNotes){NULL, NULL};
+        *number = fresh;
     }
-    return slot;
+    return &code->notes[*number];
 }
 
 /* The value of a local variable, a new reference; NULL without an error if it has none. */
@@ -275,25 +428,43 @@ static int read_step(PyFrameObject *frame, PyObject *target, int64_t *number)
 enum { LARGE_STEP = -2 };
 
 /* Read the steps of the loops around an instruction into `steps`; returns how many numbers that are, -1 on an error,
-   LARGE_STEP if one is too large. */
-static int read_steps(PyFrameObject *frame, PyObject *loops, int64_t *steps)
+   LARGE_STEP if one is too large. Loops with very many steps are left out. */
+static int read_steps(TraceSites *self, TraceCall *call, PyFrameObject *frame, int32_t instruction, int64_t *steps)
 {
+    if (!call->code->has_loops)
+        return 0;
+    InstructionNotes *notes = notes_of_instruction(call->code, instruction);
+    if (notes == NULL)
+        return -1;
+    if (notes->loops == NULL) {
+        PyObject *loops = PyObject_CallMethod(self->tracker, "loops_at", "Oi", call->code->code, (int)instruction);
+        notes = loops == NULL ? NULL : notes_of_instruction(call->code, instruction);
+        if (notes == NULL) {
+            Py_XDECREF(loops);
+            return -1;
+        }
+        Py_XSETREF(notes->loops, loops);
+    }
+    PyObject *loops = notes->loops;
     int count = 0;
     const Py_ssize_t size = PyTuple_GET_SIZE(loops);
     for (Py_ssize_t k = 0; k < size && count < MAX_STEPS * STEP_SIZE; k++) {
         PyObject *loop = PyTuple_GET_ITEM(loops, k);
         PyObject *targets = PyTuple_GET_ITEM(loop, 1);
+        const long number = PyLong_AsLong(PyTuple_GET_ITEM(loop, 0));
+        if (number < call->loop_count && call->step_counts[number] > self->max_loop_steps)
+            continue;
         for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(targets); j++) {
-            int64_t number = 0;
-            const int found = read_step(frame, PyTuple_GET_ITEM(targets, j), &number);
+            int64_t step = 0;
+            const int found = read_step(frame, PyTuple_GET_ITEM(targets, j), &step);
             if (found < 0)
                 return -1;
             if (found == 2)
                 return LARGE_STEP;
             if (found) {
-                steps[count++] = PyLong_AsLong(PyTuple_GET_ITEM(loop, 0));
-                steps[count++] = j;
                 steps[count++] = number;
+                steps[count++] = j;
+                steps[count++] = step;
                 break;
             }
         }
@@ -309,23 +480,23 @@ static int has_steps(const TraceSites *self, int64_t at, const int64_t *steps, i
 }
 
 /* Where steps are in the pool, to which they are added if they are not the latest ones; -2 on an error. */
-static int64_t add_steps(TraceSites *self, FrameSites *frame_sites, const int64_t *steps, int count)
+static int64_t add_steps(TraceSites *self, TraceCall *call, const int64_t *steps, int count)
 {
     if (count == 0)
         return -1;
-    if (frame_sites->last_steps >= 0 && has_steps(self, frame_sites->last_steps, steps, count))
-        return frame_sites->last_steps;
+    if (call->last_steps >= 0 && has_steps(self, call->last_steps, steps, count))
+        return call->last_steps;
     const Py_ssize_t at = self->step_count;
     if (reserve((void **)&self->steps, &self->step_capacity, at + 1 + count, sizeof(int64_t)) < 0)
         return -2;
     self->steps[at] = count;
     memcpy(self->steps + at + 1, steps, (size_t)count * sizeof(int64_t));
     self->step_count = at + 1 + count;
-    return frame_sites->last_steps = at;
+    return call->last_steps = at;
 }
 
 /* Count the steps of loops, and stop reading the variables of those with very many; -1 on an error. */
-static int count_steps(TraceSites *self, FrameSites *sites, int64_t before, const int64_t *steps, int count)
+static int count_steps(TraceSites *self, TraceCall *call, int64_t before, const int64_t *steps, int count)
 {
     for (int k = 0; k < count; k += STEP_SIZE) {
         int is_known = 0;
@@ -335,19 +506,17 @@ static int count_steps(TraceSites *self, FrameSites *sites, int64_t before, cons
         if (is_known)
             continue;
         const Py_ssize_t loop = (Py_ssize_t)steps[k];
-        if (loop >= sites->loop_count) {
-            const Py_ssize_t known = sites->loop_count;
-            if (reserve((void **)&sites->step_counts, &sites->loop_count, loop + 1, sizeof(int64_t)) < 0)
+        if (loop >= call->loop_count) {
+            const Py_ssize_t known = call->loop_count;
+            if (reserve((void **)&call->step_counts, &call->loop_count, loop + 1, sizeof(int64_t)) < 0)
                 return -1;
-            memset(sites->step_counts + known, 0, (size_t)(sites->loop_count - known) * sizeof(int64_t));
+            memset(call->step_counts + known, 0, (size_t)(call->loop_count - known) * sizeof(int64_t));
         }
-        if (++sites->step_counts[loop] > self->max_loop_steps) {
-            PyObject *done = PyObject_CallMethod(self->tracker, "mark_long_loop", "in", (int)sites->call, loop);
+        if (++call->step_counts[loop] == self->max_loop_steps + 1) {
+            PyObject *done = PyObject_CallMethod(self->tracker, "mark_long_loop", "in", (int)call->number, loop);
             if (done == NULL)
                 return -1;
             Py_DECREF(done);
-            for (Py_ssize_t j = 0; j < sites->capacity; j++)
-                Py_CLEAR(sites->slots[j].loops);
         }
     }
     return 0;
@@ -375,46 +544,220 @@ static int32_t find_blocks(TraceSites *self)
     return number;
 }
 
-/* The sites of a frame of the user's code; NULL without an error if Python finds them. */
-static FrameSites *sites_of_frame(TraceSites *self, PyFrameObject *frame)
+/* A new call of a function; NULL on an error. */
+static TraceCall *make_call(TraceSites *self, CodeNotes *code, PyFrameObject *frame)
 {
-    if ((PyObject *)frame == self->last_frame)
-        return self->last_sites;
-    PyObject *entry = PyDict_GetItemWithError(self->frames, (PyObject *)frame);
-    if (entry == NULL) {
-        if (PyErr_Occurred())
+    if (code->number < 0) {
+        if (PyList_Append(self->call_codes, code->code) < 0)
             return NULL;
-        PyObject *found = PyObject_CallMethod(self->tracker, "enter_frame", "O", frame);
-        int call = -1, has_loops = 0;
-        if (found == NULL || !PyArg_ParseTuple(found, "ip", &call, &has_loops)) {
-            Py_XDECREF(found);
-            return NULL;
-        }
-        Py_DECREF(found);
-        PyObject *capsule = NULL;
-        if (call < 0)
-            capsule = Py_NewRef(Py_None);
-        else {
-            FrameSites *sites = PyMem_Calloc(1, sizeof(FrameSites));
-            capsule = sites == NULL ? PyErr_NoMemory() : PyCapsule_New(sites, NULL, free_frame_sites);
-            if (capsule != NULL) {
-                sites->call = call;
-                sites->has_loops = has_loops;
-                sites->last_steps = -1;
+        code->number = (int32_t)(PyList_GET_SIZE(self->call_codes) - 1);
+    }
+    if (reserve((void **)&self->calls, &self->user_call_capacity, self->user_call_count + 1, sizeof(TraceCall *)) < 0)
+        return NULL;
+    TraceCall *call = PyMem_Calloc(1, sizeof(TraceCall));
+    if (call == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    call->code = code;
+    call->frame = (PyObject *)frame;
+    call->frame_id = frame;
+    call->number = (int32_t)self->user_call_count;
+    call->parent = call->instruction = -1;
+    call->steps = call->last_steps = -1;
+    self->calls[self->user_call_count++] = call;
+    return call;
+}
+
+/* The first argument of a call if it is the object whose method that is, a new reference; NULL if it is not. */
+static PyObject *find_owner(TraceSites *self, CodeNotes *code, PyFrameObject *frame)
+{
+    PyObject *first = code->first_name == NULL ? NULL : read_local(frame, code->first_name, code->first_place);
+    if (first == NULL)
+        return NULL;
+    int is_method = 0;
+    if (first != Py_None && !PyFloat_Check(first) && !PyLong_Check(first) && !PyObject_TypeCheck(first, value_class)) {
+        if (code->owner_type != Py_TYPE(first)) {
+            PyObject *asked = PyObject_CallMethod(self->tracker, "is_method", "OO", code->code, first);
+            is_method = asked == NULL ? -1 : PyObject_IsTrue(asked);
+            Py_XDECREF(asked);
+            if (is_method >= 0) {
+                Py_XSETREF(code->owner_type, (PyTypeObject *)Py_NewRef(Py_TYPE(first)));
+                code->is_method = is_method;
             }
         }
-        if (capsule == NULL)
-            return NULL;
-        const int failed = PyDict_SetItem(self->frames, (PyObject *)frame, capsule);
-        Py_DECREF(capsule);
-        if (failed)
-            return NULL;
-        entry = capsule; /* the dict holds it */
+        else
+            is_method = code->is_method;
     }
-    if (entry == Py_None)
+    if (is_method > 0)
+        return first;
+    Py_DECREF(first);
+    return NULL;
+}
+
+/* Find the label of a method's call; -1 on an error. */
+static int label_method(TraceSites *self, TraceCall *call)
+{
+    const TraceCall *scope = self->calls[call->parent];
+    while (scope->code->is_inner && scope->parent >= 0)
+        scope = self->calls[scope->parent];
+    PyObject *key = Py_BuildValue("(inn)", (int)scope->number, (Py_ssize_t)call->owner, (Py_ssize_t)call->code->code);
+    PyObject *label = key == NULL ? NULL : PyDict_GetItemWithError(self->labels, key);
+    if (label != NULL)
+        call->label = Py_NewRef(label);
+    else if (key != NULL && !PyErr_Occurred()) {
+        int is_lasting = 0;
+        PyObject *found = PyObject_CallMethod(self->tracker, "label_method", "iOOOi", (int)scope->number, call->owner,
+                                              call->code->code, self->calls[call->parent]->code->code,
+                                              (int)call->instruction);
+        if (found != NULL && PyArg_ParseTuple(found, "Up", &label, &is_lasting)) {
+            call->label = Py_NewRef(label);
+            if (is_lasting && PyDict_SetItem(self->labels, key, label) < 0)
+                Py_CLEAR(call->label);
+        }
+        Py_XDECREF(found);
+    }
+    Py_XDECREF(key);
+    return call->label == NULL ? -1 : 0;
+}
+
+/* Note the call of a frame, whose caller is known; NULL on an error, and without one if Python has to enter it. */
+static TraceCall *add_call(TraceSites *self, PyFrameObject *frame, CodeNotes *code, TraceCall *parent)
+{
+    int32_t instruction = -1;
+    int64_t at = -1;
+    if (parent != NULL) {
+        PyFrameObject *outer = (PyFrameObject *)parent->frame;
+        int64_t steps[MAX_STEPS * STEP_SIZE];
+        instruction = (int32_t)PyFrame_GetLasti(outer);
+        const int count = read_steps(self, parent, outer, instruction, steps);
+        if (count < 0)
+            return NULL;
+        if (count > 0) {
+            int64_t *before = number_at(&parent->inner_calls, instruction);
+            if (before == NULL || (*before != UNKNOWN && !has_steps(self, *before, steps, count) &&
+                                   count_steps(self, parent, *before, steps, count) < 0))
+                return NULL;
+            at = add_steps(self, parent, steps, count);
+            if (at < -1)
+                return NULL;
+            *number_at(&parent->inner_calls, instruction) = at;
+        }
+    }
+    TraceCall *call = make_call(self, code, frame);
+    if (call == NULL)
+        return NULL;
+    call->instruction = instruction;
+    call->steps = at;
+    call->parent = parent == NULL ? -1 : parent->number;
+    call->depth = parent == NULL ? 0 : parent->depth + 1;
+    PyObject *number = PyLong_FromLong(call->number);
+    const int failed = number == NULL || PyDict_SetItem(self->known_calls, (PyObject *)frame, number) < 0;
+    Py_XDECREF(number);
+    if (failed)
+        return NULL;
+    call->owner = find_owner(self, code, frame);
+    if (PyErr_Occurred() || (call->owner != NULL && parent != NULL && label_method(self, call) < 0))
+        return NULL;
+    return call;
+}
+
+/* The frame of the user's code that called a frame, a new reference; NULL outside the traced function, and on errors. */
+static PyFrameObject *find_caller(TraceSites *self, PyFrameObject *frame, CodeNotes **code)
+{
+    PyFrameObject *outer = PyFrame_GetBack(frame);
+    while (outer != NULL) {
+        *code = notes_of_frame(self, outer);
+        if (*code != NULL && (*code)->kind_number == USER_CODE)
+            return outer;
+        const int is_end = *code == NULL || (*code)->kind_number == TRACED_CALL_CODE;
+        PyFrameObject *next = is_end ? NULL : PyFrame_GetBack(outer);
+        Py_DECREF(outer);
+        outer = next;
+    }
+    return NULL;
+}
+
+/* The call of a frame that is noted here already; NULL if it is not. */
+static TraceCall *look_up_call(TraceSites *self, PyFrameObject *frame, int *is_python)
+{
+    PyObject *entry = PyDict_GetItemWithError(self->known_calls, (PyObject *)frame);
+    *is_python = entry != NULL && !PyLong_CheckExact(entry);
+    return entry == NULL || *is_python ? NULL : self->calls[PyLong_AsLong(entry)];
+}
+
+/* Note the calls of a frame and of those around it that are not known yet; NULL on an error, and without one if Python
+   has to do that: it knows generators, which may be resumed from anywhere. */
+static TraceCall *enter_frame(TraceSites *self, PyFrameObject *frame, CodeNotes *code)
+{
+    PyObject *unknown = PyList_New(0);
+    TraceCall *call = NULL;
+    int is_python = 0, failed = unknown == NULL;
+    Py_INCREF(frame);
+    while (frame != NULL && !failed) {
+        call = look_up_call(self, frame, &is_python);
+        failed = PyErr_Occurred() != NULL;
+        if (call != NULL || is_python || code->is_generator || failed)
+            break;
+        failed = PyList_Append(unknown, (PyObject *)frame) < 0;
+        PyFrameObject *outer = failed ? NULL : find_caller(self, frame, &code);
+        failed = failed || PyErr_Occurred();
+        Py_DECREF(frame);
+        frame = outer;
+    }
+    const int is_possible = !failed && (frame == NULL || call != NULL);
+    Py_XDECREF(frame);
+    for (Py_ssize_t k = is_possible ? PyList_GET_SIZE(unknown) - 1 : -1; k >= 0; k--) {
+        PyFrameObject *inner = (PyFrameObject *)PyList_GET_ITEM(unknown, k);
+        CodeNotes *notes = notes_of_frame(self, inner);
+        call = notes == NULL ? NULL : add_call(self, inner, notes, call);
+        if (call == NULL)
+            break;
+    }
+    Py_XDECREF(unknown);
+    return is_possible ? call : NULL;
+}
+
+/* The call of a frame that Python has entered, or enters now; NULL without an error if Python finds its sites. */
+static TraceCall *enter_in_python(TraceSites *self, PyFrameObject *frame, CodeNotes *code)
+{
+    PyObject *entry = PyDict_GetItemWithError(self->python_frames, (PyObject *)frame);
+    if (entry != NULL)
+        return entry == Py_None ? NULL : self->calls[PyLong_AsLong(entry)];
+    if (PyErr_Occurred())
+        return NULL;
+    PyObject *known = code->is_generator ? NULL : PyObject_CallMethod(self->tracker, "find_entered", "O", frame);
+    if (known == NULL && !code->is_generator)
+        return NULL;
+    TraceCall *call = known == NULL ? NULL : make_call(self, code, frame);
+    PyObject *number = known == NULL ? Py_NewRef(Py_None) : call == NULL ? NULL : PyLong_FromLong(call->number);
+    int failed = number == NULL || PyDict_SetItem(self->python_frames, (PyObject *)frame, number) < 0;
+    if (!failed && call != NULL) {
+        call->is_python = 1;
+        PyObject *done = PyObject_CallMethod(self->tracker, "note_number", "OO", known, number);
+        failed = done == NULL;
+        Py_XDECREF(done);
+    }
+    Py_XDECREF(number);
+    Py_XDECREF(known);
+    return failed ? NULL : call;
+}
+
+/* The call of a frame of the user's code; NULL without an error if Python finds its sites. */
+static TraceCall *call_of_frame(TraceSites *self, PyFrameObject *frame, CodeNotes *code)
+{
+    if ((PyObject *)frame == self->last_frame)
+        return self->last_call;
+    int is_python;
+    TraceCall *call = look_up_call(self, frame, &is_python);
+    if (call == NULL && !is_python && !PyErr_Occurred())
+        call = enter_frame(self, frame, code);
+    if (call == NULL && !PyErr_Occurred())
+        call = enter_in_python(self, frame, code);
+    if (call == NULL)
         return NULL;
     self->last_frame = (PyObject *)frame;
-    return self->last_sites = PyCapsule_GetPointer(entry, NULL);
+    return self->last_call = call;
 }
 
 /* Note a row at a site that Python finds; -1 on an error. */
@@ -427,85 +770,85 @@ static int note_elsewhere(TraceSites *self, Py_ssize_t offset, PyFrameObject *fr
 }
 
 /* Note a row that is recorded while a frame of the user's code is at an instruction; -1 on an error. */
-static int note_in_frame(TraceSites *self, Py_ssize_t offset, PyFrameObject *frame)
+static int note_in_frame(TraceSites *self, Py_ssize_t offset, PyFrameObject *frame, CodeNotes *code)
 {
-    FrameSites *found = sites_of_frame(self, frame);
-    if (found == NULL)
+    TraceCall *call = call_of_frame(self, frame, code);
+    if (call == NULL)
         return PyErr_Occurred() ? -1 : note_elsewhere(self, offset, frame);
     const int32_t instruction = (int32_t)PyFrame_GetLasti(frame);
-    SiteSlot *slot = find_slot_at(found, instruction);
-    const int32_t blocks = slot == NULL ? -1 : find_blocks(self);
+    const int32_t blocks = find_blocks(self);
     if (blocks < 0)
         return -1;
     int64_t steps[MAX_STEPS * STEP_SIZE];
-    int count = 0;
-    if (found->has_loops) {
-        if (slot->loops == NULL) {
-            PyObject *loops = PyObject_CallMethod(self->tracker, "loops_at", "ii", (int)found->call, (int)instruction);
-            if (loops == NULL)
-                return -1;
-            slot->loops = loops;
-        }
-        count = PyTuple_GET_SIZE(slot->loops) == 0 ? 0 : read_steps(frame, slot->loops, steps);
-        if (count < 0)
-            return count == LARGE_STEP ? note_elsewhere(self, offset, frame) : -1;
-    }
-    if (slot->site >= 0) {
-        const TraceSite *before = &self->sites[slot->site];
+    const int count = read_steps(self, call, frame, instruction, steps);
+    if (count < 0)
+        return count == LARGE_STEP ? note_elsewhere(self, offset, frame) : -1;
+    int64_t *site = number_at(&call->sites, instruction);
+    if (site == NULL)
+        return -1;
+    if (*site != UNKNOWN) {
+        const TraceSite *before = &self->sites[*site];
         if (before->blocks == blocks && has_steps(self, before->steps, steps, count))
-            return set_row(self, offset, slot->site);
-        if (count_steps(self, found, before->steps, steps, count) < 0)
+            return set_row(self, offset, (int32_t)*site);
+        if (count_steps(self, call, before->steps, steps, count) < 0)
             return -1;
     }
-    const int64_t at = add_steps(self, found, steps, count);
+    const int64_t at = add_steps(self, call, steps, count);
     if (at < -1 || reserve((void **)&self->sites, &self->site_capacity, self->site_count + 1, sizeof(TraceSite)) < 0)
         return -1;
-    slot->site = (int32_t)self->site_count;
-    self->sites[self->site_count++] = (TraceSite){found->call, instruction, blocks, at};
-    return set_row(self, offset, slot->site);
+    const int32_t fresh = (int32_t)self->site_count++;
+    self->sites[fresh] = (TraceSite){call->number, instruction, blocks, at};
+    *number_at(&call->sites, instruction) = fresh;
+    return set_row(self, offset, fresh);
+}
+
+/* Note that a composite function recorded a row; -1 on an error. */
+static int note_composite(TraceSites *self, Py_ssize_t offset, PyObject *frame, PyObject *name)
+{
+    if (frame != self->call_frame) {
+        /* The frame is kept until the next call: the address of one that is gone may be that of the next. */
+        Py_XSETREF(self->call_frame, Py_NewRef(frame));
+        self->call_count++;
+    }
+    PyObject *key = PyLong_FromSsize_t(offset);
+    PyObject *call = key == NULL ? NULL : Py_BuildValue("(OL)", name, (long long)self->call_count);
+    const int failed = call == NULL || PyDict_SetItem(self->composite_calls, key, call) < 0;
+    Py_XDECREF(key);
+    Py_XDECREF(call);
+    return failed ? -1 : 0;
 }
 
 /* Note a row where Python stands now: walk from the running frame out to the user's code; -1 on an error. */
 static int note_row(TraceSites *self, Py_ssize_t offset)
 {
     PyFrameObject *frame = PyEval_GetFrame();
+    if (self->tracker == NULL)
+        return set_row(self, offset, NO_SITE); /* the trace has ended */
     if (frame != NULL && (PyObject *)frame == self->last_frame)
-        return note_in_frame(self, offset, frame);
+        return note_in_frame(self, offset, frame, self->last_call->code);
     Py_XINCREF(frame);
     PyObject *call_frame = NULL, *call_name = NULL;
+    CodeNotes *code = NULL;
     int failed = 0, is_user = 0;
     while (frame != NULL) {
-        PyCodeObject *code = PyFrame_GetCode(frame);
-        PyObject *kind = kind_of_code(self, (PyObject *)code);
-        Py_DECREF(code); /* the frame holds it */
-        const long number = kind == NULL ? -1 : PyLong_Check(kind) ? PyLong_AsLong(kind) : FUNCTION_CODE;
-        failed = number < 0;
-        is_user = number == USER_CODE;
-        if (failed || is_user || number == TRACED_CALL_CODE)
+        code = notes_of_frame(self, frame);
+        failed = code == NULL;
+        is_user = !failed && code->kind_number == USER_CODE;
+        if (failed || is_user || code->kind_number == TRACED_CALL_CODE)
             break;
-        if (number == FUNCTION_CODE) {
+        if (code->kind_number == FUNCTION_CODE) {
             Py_XSETREF(call_frame, Py_NewRef(frame));
-            call_name = kind;
+            call_name = code->kind;
         }
         PyFrameObject *outer = PyFrame_GetBack(frame);
         Py_DECREF(frame);
         frame = outer;
     }
-    if (!failed && call_frame != NULL) {
-        if (call_frame != self->call_frame) {
-            /* The frame is kept until the next call: the address of one that is gone may be that of the next. */
-            Py_XSETREF(self->call_frame, Py_NewRef(call_frame));
-            self->call_count++;
-        }
-        PyObject *key = PyLong_FromSsize_t(offset);
-        PyObject *call = key == NULL ? NULL : Py_BuildValue("(OL)", call_name, (long long)self->call_count);
-        failed = call == NULL || PyDict_SetItem(self->calls, key, call) < 0;
-        Py_XDECREF(key);
-        Py_XDECREF(call);
-    }
+    if (!failed && call_frame != NULL)
+        failed = note_composite(self, offset, call_frame, call_name) < 0;
     Py_XDECREF(call_frame);
     if (!failed)
-        failed = is_user ? note_in_frame(self, offset, frame) < 0 : set_row(self, offset, NO_SITE) < 0;
+        failed = is_user ? note_in_frame(self, offset, frame, code) < 0 : set_row(self, offset, NO_SITE) < 0;
     Py_XDECREF(frame);
     return failed ? -1 : 0;
 }
@@ -513,12 +856,12 @@ static int note_row(TraceSites *self, Py_ssize_t offset)
 static PyObject *sites_note(TraceSites *self, PyObject *offset)
 {
     const Py_ssize_t at = PyLong_AsSsize_t(offset);
-    if ((at == -1 && PyErr_Occurred()) || self->frames == NULL || note_row(self, at) < 0)
+    if ((at == -1 && PyErr_Occurred()) || self->known_calls == NULL || note_row(self, at) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
 
-/* site_at(offset): the call and the instruction of a row; the number of a site that Python found; None if it has none. */
+/* site_at(offset): the code and the instruction of a row; the number of a site that Python found; None if it has none. */
 static PyObject *sites_site_at(TraceSites *self, PyObject *offset)
 {
     const Py_ssize_t at = PyLong_AsSsize_t(offset);
@@ -529,7 +872,52 @@ static PyObject *sites_site_at(TraceSites *self, PyObject *offset)
         Py_RETURN_NONE;
     if (site <= FIRST_OTHER_SITE)
         return PyLong_FromLong(FIRST_OTHER_SITE - site);
-    return Py_BuildValue("(ii)", (int)self->sites[site].call, (int)self->sites[site].instruction);
+    const TraceSite *found = &self->sites[site];
+    return Py_BuildValue("(Oi)", self->calls[found->call]->code->code, (int)found->instruction);
+}
+
+/* read_call(number): the code, the frame or None, its address, the parent and its instruction and steps, the label or
+   None, and the owner or None. */
+static PyObject *sites_read_call(TraceSites *self, PyObject *wanted)
+{
+    const Py_ssize_t number = PyLong_AsSsize_t(wanted);
+    if (number < 0 || number >= self->user_call_count) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_IndexError, "there is no such call");
+        return NULL;
+    }
+    const TraceCall *call = self->calls[number];
+    const int64_t count = call->steps < 0 ? 0 : self->steps[call->steps];
+    PyObject *steps = PyTuple_New((Py_ssize_t)count);
+    for (int64_t k = 0; steps != NULL && k < count; k++) {
+        PyObject *step = PyLong_FromLongLong(self->steps[call->steps + 1 + k]);
+        if (step == NULL)
+            Py_CLEAR(steps);
+        else
+            PyTuple_SET_ITEM(steps, (Py_ssize_t)k, step);
+    }
+    if (steps == NULL)
+        return NULL;
+    return Py_BuildValue("(OONiiNOO)", call->code->code, call->frame == NULL ? Py_None : call->frame,
+                         PyLong_FromVoidPtr(call->frame_id), (int)call->parent, (int)call->instruction, steps,
+                         call->label == NULL ? Py_None : call->label, call->owner == NULL ? Py_None : call->owner);
+}
+
+static PyObject *sites_count_calls(TraceSites *self, PyObject *Py_UNUSED(unused))
+{
+    return PyLong_FromSsize_t(self->user_call_count);
+}
+
+/* depths(): how many calls are around each call, as bytes. */
+static PyObject *sites_depths(TraceSites *self, PyObject *Py_UNUSED(unused))
+{
+    PyObject *depths = PyBytes_FromStringAndSize(NULL, self->user_call_count * (Py_ssize_t)sizeof(int32_t));
+    if (depths == NULL)
+        return NULL;
+    int32_t *numbers = (int32_t *)PyBytes_AS_STRING(depths);
+    for (Py_ssize_t k = 0; k < self->user_call_count; k++)
+        numbers[k] = self->calls[k]->depth;
+    return depths;
 }
 
 /* limit_rows(count, error): raise an error, once, when more rows than this are recorded. */
@@ -552,41 +940,129 @@ static PyObject *sites_is_over_limit(TraceSites *self, PyObject *Py_UNUSED(unuse
 static PyObject *sites_forget_frames(TraceSites *self, PyObject *Py_UNUSED(unused))
 {
     self->last_frame = NULL;
-    self->last_sites = NULL;
-    if (self->frames != NULL)
-        PyDict_Clear(self->frames);
+    self->last_call = NULL;
+    for (Py_ssize_t k = 0; k < self->user_call_count; k++) {
+        self->calls[k]->frame = NULL;
+        Py_CLEAR(self->calls[k]->owner);
+    }
+    if (self->known_calls != NULL) {
+        PyDict_Clear(self->known_calls);
+        PyDict_Clear(self->python_frames);
+        PyDict_Clear(self->labels);
+    }
     Py_CLEAR(self->call_frame);
+    Py_CLEAR(self->tracker); /* which refers to this object */
     Py_RETURN_NONE;
 }
 
-/* export(): the columns as bytes: the site of each row; call, instruction, blocks and steps of each site; the steps. */
+/* export(): the columns as bytes: the site of each row; call, instruction, blocks, code and steps of each site; the
+   steps; and lists of the blocks and of the codes. */
 static PyObject *sites_export(TraceSites *self, PyObject *Py_UNUSED(unused))
 {
-    PyObject *columns[4] = {NULL, NULL, NULL, NULL};
-    for (int k = 0; k < 4; k++) {
-        columns[k] = PyBytes_FromStringAndSize(NULL, self->site_count * (Py_ssize_t)(k < 3 ? sizeof(int32_t) : sizeof(int64_t)));
-        if (columns[k] == NULL)
+    PyObject *columns[5] = {NULL, NULL, NULL, NULL, NULL};
+    for (int k = 0; k < 5; k++) {
+        const size_t size = k < 4 ? sizeof(int32_t) : sizeof(int64_t);
+        columns[k] = PyBytes_FromStringAndSize(NULL, self->site_count * (Py_ssize_t)size);
+        if (columns[k] == NULL) {
+            while (k-- > 0)
+                Py_DECREF(columns[k]);
             return NULL;
+        }
     }
-    int32_t *calls = (int32_t *)PyBytes_AS_STRING(columns[0]);
-    int32_t *instructions = (int32_t *)PyBytes_AS_STRING(columns[1]);
-    int32_t *blocks = (int32_t *)PyBytes_AS_STRING(columns[2]);
-    int64_t *steps = (int64_t *)PyBytes_AS_STRING(columns[3]);
+    int32_t *numbers[4];
+    for (int k = 0; k < 4; k++)
+        numbers[k] = (int32_t *)PyBytes_AS_STRING(columns[k]);
+    int64_t *steps = (int64_t *)PyBytes_AS_STRING(columns[4]);
     for (Py_ssize_t k = 0; k < self->site_count; k++) {
-        calls[k] = self->sites[k].call;
-        instructions[k] = self->sites[k].instruction;
-        blocks[k] = self->sites[k].blocks;
-        steps[k] = self->sites[k].steps;
+        const TraceSite *site = &self->sites[k];
+        numbers[0][k] = site->call;
+        numbers[1][k] = site->instruction;
+        numbers[2][k] = site->blocks;
+        numbers[3][k] = self->calls[site->call]->code->number;
+        steps[k] = site->steps;
     }
     const char *rows = self->rows == NULL ? "" : (const char *)self->rows;
     const char *pool = self->steps == NULL ? "" : (const char *)self->steps;
-    return Py_BuildValue("(y#NNNNy#O)", rows, self->row_count * (Py_ssize_t)sizeof(int32_t), columns[0], columns[1],
-                         columns[2], columns[3], pool, self->step_count * (Py_ssize_t)sizeof(int64_t), self->blocks);
+    return Py_BuildValue("(y#NNNNNy#OO)", rows, self->row_count * (Py_ssize_t)sizeof(int32_t), columns[0], columns[1],
+                         columns[2], columns[3], columns[4], pool, self->step_count * (Py_ssize_t)sizeof(int64_t),
+                         self->blocks, self->call_codes);
+}
+
+/* Note the name of a variable that holds a value of a tape; -1 on an error. */
+static int note_name(NamedOffsets *named, PyObject *name, PyObject *value, PyObject *tape)
+{
+    if (value == NULL || !PyObject_TypeCheck(value, value_class) || SCALAR(value)->tape != tape ||
+        PyUnicode_READ_CHAR(name, 0) == '.')
+        return 0;
+    PyObject *index = SLOT(value, value_index);
+    if (IS_SCALAR(value) || index == NULL)
+        return 0;
+    PyObject *fresh = PyLong_FromSsize_t(PyDict_GET_SIZE(named->names));
+    PyObject *number = fresh == NULL ? NULL : PyDict_SetDefault(named->names, name, fresh);
+    Py_XDECREF(fresh);
+    if (number == NULL || reserve((void **)&named->pairs, &named->capacity, named->count + 2, sizeof(int64_t)) < 0)
+        return -1;
+    named->pairs[named->count++] = PyLong_AsLongLong(index);
+    named->pairs[named->count++] = PyLong_AsLongLong(number);
+    return 0;
+}
+
+/* Note the names of the variables of a frame that hold values of a tape; -1 on an error. */
+static int note_locals(NamedOffsets *named, PyFrameObject *frame, PyObject *tape)
+{
+#if PY_VERSION_HEX < 0x030C0000
+    PyCodeObject *code = frame->f_frame->f_code;
+    if (code->co_ncellvars == 0 && code->co_nfreevars == 0) {
+        for (int k = 0; k < code->co_nlocals; k++) {
+            PyObject *name = PyTuple_GET_ITEM(code->co_localsplusnames, k);
+            if (note_name(named, name, frame->f_frame->localsplus[k], tape) < 0)
+                return -1;
+        }
+        return 0;
+    }
+#endif
+    PyObject *locals = PyFrame_GetLocals(frame);
+    PyObject *items = locals == NULL ? NULL : PyMapping_Items(locals);
+    int failed = items == NULL;
+    for (Py_ssize_t k = 0; !failed && k < PyList_GET_SIZE(items); k++) {
+        PyObject *item = PyList_GET_ITEM(items, k);
+        if (PyUnicode_Check(PyTuple_GET_ITEM(item, 0)) && PyUnicode_GET_LENGTH(PyTuple_GET_ITEM(item, 0)) > 0)
+            failed = note_name(named, PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1), tape) < 0;
+    }
+    Py_XDECREF(items);
+    Py_XDECREF(locals);
+    return failed ? -1 : 0;
+}
+
+/* collect_names(frames, tape): pairs of an offset and the number of a name, as bytes, and the names in order. */
+static PyObject *collect_names(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *frames, *tape;
+    if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &frames, &tape))
+        return NULL;
+    NamedOffsets named = {PyDict_New(), NULL, 0, 0};
+    int failed = named.names == NULL;
+    for (Py_ssize_t k = 0; !failed && k < PyList_GET_SIZE(frames); k++) {
+        PyObject *frame = PyList_GET_ITEM(frames, k);
+        if (PyFrame_Check(frame))
+            failed = note_locals(&named, (PyFrameObject *)frame, tape) < 0;
+    }
+    PyObject *found = NULL;
+    if (!failed) {
+        const char *pairs = named.pairs == NULL ? "" : (const char *)named.pairs;
+        found = Py_BuildValue("(y#N)", pairs, named.count * (Py_ssize_t)sizeof(int64_t), PyDict_Keys(named.names));
+    }
+    PyMem_Free(named.pairs);
+    Py_XDECREF(named.names);
+    return found;
 }
 
 static PyMethodDef sites_methods[] = {
     {"note", (PyCFunction)sites_note, METH_O, "Note where the row at an offset is recorded."},
     {"site_at", (PyCFunction)sites_site_at, METH_O, "Return where the row at an offset was recorded."},
+    {"read_call", (PyCFunction)sites_read_call, METH_O, "Return what is known about a call."},
+    {"count_calls", (PyCFunction)sites_count_calls, METH_NOARGS, "Return the number of calls."},
+    {"depths", (PyCFunction)sites_depths, METH_NOARGS, "Return how many calls are around each call, as bytes."},
     {"limit_rows", (PyCFunction)sites_limit_rows, METH_VARARGS, "Raise an error when more rows than this are recorded."},
     {"is_over_limit", (PyCFunction)sites_is_over_limit, METH_NOARGS, "Return whether that error was raised."},
     {"forget_frames", (PyCFunction)sites_forget_frames, METH_NOARGS, "Let go of all frames."},

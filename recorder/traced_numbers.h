@@ -7,7 +7,6 @@ to the Python method that the operator replaced. */
 static PyTypeObject *traced_class, *traced_python_class; /* of NumPy's numbers, and of Python's */
 static PyObject *recording_state, *innermost_name;
 static PyObject *error_settings; /* NumPy's context variable */
-static Py_ssize_t value_index;
 static PyObject *forwards[sizeof(OPS) / sizeof(OPS[0])]; /* NumPy's function, where C may round otherwise */
 static PyObject *traced_ops;                             /* dict: an op to the capsule of its ScalarOp */
 
@@ -56,7 +55,7 @@ static inline int is_traced_number(PyObject *value)
 static int is_plain_trace(void)
 {
     PyObject *tape = running_trace.tape;
-    if (tape == NULL || running_trace.sites == NULL || running_trace.sites->frames == NULL || !is_own_tape(tape))
+    if (tape == NULL || running_trace.sites == NULL || running_trace.sites->known_calls == NULL || !is_own_tape(tape))
         return 0;
     const Py_ssize_t opened = PyDict_GET_SIZE(paused);
     if (opened > 1 || (opened == 1 && (running_trace.own_block == Py_None ||

@@ -72,7 +72,7 @@ ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_con
 class TracedFunction:
     """A recorded function: its tape, the offsets of its inputs, and its results.
 
-    `names` are the variables that held nodes, by offset; `holders` those that held values from outside.
+    `names` are the variables that held nodes; `holders` those that held values from outside.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class TracedFunction:
         inputs: list[int],
         results: list[Any],
         tree: ContainerTree,
-        names: dict[int, str],
+        names: VariableNames,
         holders: HolderNames | None = None,
     ) -> None:
         self.tape = tape
@@ -183,6 +183,7 @@ def _begin_rows(tape: Tape, own_block: int | None) -> tuple[Any, ...] | None:
     columns = RECORDER.TraceSites(
         tracker, function_names(), tape.notes.calls, GROUPS.opened, _read_group_blocks, tracker.max_loop_steps
     )
+    tracker.columns = columns
     tape.notes.recorded_sites = RecordedSites(columns, tracker)
     if tape.guard is not None:
         tape.guard.check_error_settings()
@@ -211,15 +212,45 @@ def is_input(leaf: object) -> bool:
     return np.asarray(leaf).dtype.kind in "fc"
 
 
-def _names_of_locals(tape: Tape) -> dict[int, str]:
+class VariableNames:
+    """The variables that held nodes of a tape: offsets in order, and the number of each one's name.
+
+    A node that several variables held has the name that was given last.
+    """
+
+    def __init__(self, pairs: NDArray[np.int64], names: Sequence[str]) -> None:
+        """Take pairs of an offset and the number of a name, in the order in which the names were given."""
+        self.offsets, last = np.unique(pairs[::-1, 0], return_index=True)
+        self.numbers: NDArray[np.int64] = pairs[::-1, 1][last]
+        self.names = names
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[tuple[int, str]]) -> VariableNames:
+        """Return the names of pairs of an offset and a name."""
+        numbers: dict[str, int] = {}
+        found = [(offset, numbers.setdefault(name, len(numbers))) for offset, name in pairs]
+        return cls(np.array(found, np.int64).reshape(-1, 2), list(numbers))
+
+    def name_at(self, offset: int) -> str | None:
+        """Return the name of the node at an offset; None if it has none."""
+        at = int(np.searchsorted(self.offsets, offset))
+        is_there = at < len(self.offsets) and self.offsets[at] == offset
+        return self.names[self.numbers[at]] if is_there else None
+
+
+def _names_of_locals(tape: Tape) -> VariableNames:
     """Return the variable names of nodes when their functions returned; an outer function's name wins."""
-    names: dict[int, str] = {}
     tracker = tape.notes.tracker
-    for frame in tracker.frames_inside_out() if tracker is not None else []:
-        for name, value in frame.f_locals.items():
-            if isinstance(value, Value) and value._tape is tape and name.isidentifier():
-                names[value._index] = name
-    return names
+    frames = tracker.frames_inside_out() if tracker is not None else []
+    if RECORDER is not None:
+        pairs, names = RECORDER.collect_names(frames, tape)
+        return VariableNames(np.frombuffer(pairs, np.int64).reshape(-1, 2), names)
+    return VariableNames.from_pairs(
+        (value._index, name)
+        for frame in frames
+        for name, value in frame.f_locals.items()
+        if isinstance(value, Value) and value._tape is tape and name.isidentifier()
+    )
 
 
 def _find_holders(tape: Tape, f: Callable[..., Any], result: object) -> HolderNames:
@@ -376,12 +407,13 @@ class TraceWriter:
         self.traced = traced
         self.tape = traced.tape
         self.name = name
-        self.names = CircuitRecording()
-        """The names and types of the circuit's nodes."""
+        self.recording = CircuitRecording()
+        """The names and types of the circuit's inputs."""
         self.where: NodePositions
         """The index of the node at each offset, once the circuit is written."""
         for offset, text in zip(traced.inputs, input_names, strict=True):
-            self.names.append_input(self._free_name(text, "x"), type_of_constant(self.tape.value_at(offset)))
+            wanted = self.recording.free_name(text if _is_name(text) else "x")
+            self.recording.append_input(wanted, type_of_constant(self.tape.value_at(offset)))
 
     def write_circuit(self) -> CircuitGraph:
         """Write the nodes that results and certificates need, and return the circuit."""
@@ -395,42 +427,35 @@ class TraceWriter:
             raise GradientError(f"{self.name} returned nothing to make a circuit of{format_user_line()}")
         certified = [certificate.node for certificate in traced.guard.certificates]
         offsets = traced.needed_offsets([*roots, *certified])
-        nodes = TracedNodes(self.tape, traced.inputs, offsets, self.names.type_table)
+        nodes = TracedNodes(self.tape, traced.inputs, offsets, self.recording.type_table)
         results = [
             root if root >= 0 else _as_number(result, self.name)
             for root, result in zip(roots, traced.results, strict=True)
         ]
         indices = nodes.collect_results(results)
         self.where = nodes.where
-        self._name_nodes(nodes)
-        outputs = dict(self._label_outputs(indices))
+        names = NodeNames(self.recording.names, traced.names, nodes)
+        outputs = dict(self._label_outputs(names, indices))
         title = self.name if _is_name(self.name) else next(iter(outputs))
-        return CircuitGraph(self._make_columns(nodes, outputs, title))
+        return CircuitGraph(self._make_columns(nodes, names, outputs, title))
 
-    def _name_nodes(self, nodes: TracedNodes) -> None:
-        """Give nodes the names of the variables that held them, which are identifiers."""
-        named = self.traced.names
-        listed = np.sort(np.fromiter(named, np.int64, len(named)))
-        indices = nodes.where.at(listed)
-        # Inputs have their names already.
-        is_written = indices >= len(nodes.inputs)
-        texts = [named[offset] for offset in listed[is_written].tolist()]
-        self.names.add_free_names(indices[is_written].tolist(), texts)
-
-    def _label_outputs(self, indices: list[int]) -> Iterator[tuple[str, int]]:
+    def _label_outputs(self, names: NodeNames, indices: list[int]) -> Iterator[tuple[str, int]]:
+        names.name_outputs(indices)
         taken: set[str] = set()
         paths = [path for path, _ in _leaf_paths("", unflatten(self.traced.tree, self.traced.results))]
         for path, node in zip(paths, indices, strict=True):
-            label = self.names.name_of(node) if self.names.has_name(node) else None
+            label = names.name_of(node)
             if label is None or label in taken or (path and _is_name(path)):
                 wanted = path if _is_name(path) else f"f{path}"
-                label = self.names.free_name(wanted)
-                if not self.names.has_name(node):
-                    self.names.add_name(node, label)
+                label = names.free_name(wanted)
+                if names.name_of(node) is None:
+                    names.add_name(node, label)
             taken.add(label)
             yield label, node
 
-    def _make_columns(self, nodes: TracedNodes, outputs: Mapping[str, int], title: str) -> CircuitColumns:
+    def _make_columns(
+        self, nodes: TracedNodes, names: NodeNames, outputs: Mapping[str, int], title: str
+    ) -> CircuitColumns:
         sites = NodeSites(self.tape, nodes.op_offsets)
         groups, library_groups = self._find_groups(nodes, sites)
         places = self._find_places(nodes, sites)
@@ -445,11 +470,11 @@ class TraceWriter:
             starts=starts,
             sources=sources,
             types=nodes.list_types(),
-            type_table=tuple(self.names.type_table.numbers),
+            type_table=tuple(self.recording.type_table.numbers),
             constant_nodes=np.flatnonzero(nodes.codes == CONSTANT_CODE).astype(np.int32),
             constants=nodes.list_constants(),
             modes=nodes.list_modes(),
-            names=NameTable((node, text) for text, node in self.names.names.items()),
+            names=NameTable(names.list_pairs),
             places=places,
             groups=groups,
             outputs=np.array(list(outputs.values()), np.int32),
@@ -479,8 +504,94 @@ class TraceWriter:
             return label_nodes(ranks, *sites.find_places())
         return DeferredLabels(lambda: label_nodes(ranks, *sites.find_places()))
 
-    def _free_name(self, name: str, otherwise: str) -> str:
-        return self.names.free_name(name if _is_name(name) else otherwise)
+
+class NodeNames:
+    """The names of the nodes of a traced circuit: of inputs, of variables, and of outputs.
+
+    A name that is taken gets a number: `x`, `x_1`, `x_2`. Most circuits are never asked for their names, and naming the
+    nodes of a long loop takes longer than recording them. So the names of outputs are found alone where one can tell
+    what they will be, and the others when `list_pairs` is called.
+    """
+
+    def __init__(self, inputs: Mapping[str, int], variables: VariableNames, nodes: TracedNodes) -> None:
+        indices = nodes.where.at(variables.offsets)
+        # Inputs have their names already.
+        is_written = indices >= len(nodes.inputs)
+        self._inputs = inputs
+        self._nodes: NDArray[np.int64] = indices[is_written]
+        """The nodes that variables held, in the order in which they get their names."""
+        self._numbers: NDArray[np.int64] = variables.numbers[is_written]
+        self._texts = variables.names
+        self._wanted = frozenset(variables.names).union(inputs)
+        self._outputs: dict[str, int] = {}
+        """The names of outputs that no variable held."""
+        self._all: CircuitRecording | None = None
+        """All names, once they have been given."""
+
+    def name_outputs(self, nodes: Sequence[int]) -> None:
+        """Give all names now if there are many outputs."""
+        if len(nodes) > MAX_FORESEEN_OUTPUTS:
+            self._all = self._name_all()
+
+    def name_of(self, node: int) -> str | None:
+        """Return the name to show for a node; None if it has none."""
+        name = None if self._all is not None else self._foresee_name(node)
+        if name is not None or self._all is None:
+            return name
+        return self._all.name_of(node) if self._all.has_name(node) else None
+
+    def _foresee_name(self, node: int) -> str | None:
+        """Return the name of a node without naming the others; sets `_all` if that cannot be done."""
+        given = next((name for name, k in (*self._inputs.items(), *self._outputs.items()) if k == node), None)
+        at = np.flatnonzero(self._nodes == node)[:1]
+        if given is not None or not len(at):
+            return given
+        number = self._numbers[at[0]]
+        text = self._texts[number]
+        rank = int(np.count_nonzero(self._numbers[: at[0]] == number)) + (text in self._inputs)
+        is_foreseen = len(text) < MAX_FORESEEN_LENGTH and text.isascii() and not self._may_be_numbered(text)
+        if is_foreseen and not (rank and any(other.startswith(f"{text}_") for other in self._wanted)):
+            return f"{text}_{rank}" if rank else text
+        self._all = self._name_all()
+        return None
+
+    def _may_be_numbered(self, text: str) -> bool:
+        """Return whether a text may be the name of a node that wanted another one, which was taken."""
+        wanted, _, number = text.rpartition("_")
+        return number.isdecimal() and wanted in self._wanted
+
+    def free_name(self, wanted: str) -> str:
+        """Return the wanted name, with a number as suffix if it is taken."""
+        is_free = wanted not in self._wanted and wanted not in self._outputs and not self._may_be_numbered(wanted)
+        if self._all is None and not (is_free and wanted.isascii()):
+            self._all = self._name_all()
+        return wanted if self._all is None else self._all.free_name(wanted)
+
+    def add_name(self, node: int, name: str) -> None:
+        """Give an output that has no name a free one."""
+        self._outputs[name] = node
+        if self._all is not None:
+            self._all.add_name(node, name)
+
+    def list_pairs(self) -> list[tuple[int, str]]:
+        """Return all nodes that have a name, with their names."""
+        recording = self._name_all() if self._all is None else self._all
+        return [(node, name) for name, node in recording.names.items()]
+
+    def _name_all(self) -> CircuitRecording:
+        recording = CircuitRecording()
+        for name, node in self._inputs.items():
+            recording.add_name(node, name)
+        recording.add_free_names(self._nodes.tolist(), [self._texts[k] for k in self._numbers.tolist()])
+        for name, node in self._outputs.items():
+            recording.add_name(node, name)
+        return recording
+
+
+MAX_FORESEEN_OUTPUTS = 8
+"""If there are more outputs than this, all nodes get their names at once: each name that is foreseen costs a search."""
+MAX_FORESEEN_LENGTH = 100
+"""The name of a variable that is longer than this is not foreseen: with a number it may be too long."""
 
 
 def _is_name(text: str) -> bool:
@@ -513,18 +624,19 @@ def circuit_of_value(value: Value) -> tuple[CircuitGraph, list[Any]]:
     traced.inputs = [offset for offset in needed if tape.extras[offset].op is INPUT]
     names = _name_leaves(tape, traced.inputs, scopes)
     inputs = [np.asarray(tape.value_at(offset))[()] for offset in traced.inputs]
-    title = value.name or traced.names.get(value._index, "f")
+    title = value.name or traced.names.name_at(value._index) or "f"
     return TraceWriter(traced, names, title).write_circuit(), inputs
 
 
-def _name_nodes(tape: Tape, scopes: Sequence[VariableScope]) -> dict[int, str]:
-    """Return the names of recorded nodes by offset: those that were given, and the variables of the calling code."""
-    names: dict[int, str] = {}
-    for scope in reversed(scopes):
-        for name, item in scope.variables.items():
-            if isinstance(item, Value) and item._tape is tape and name.isidentifier() and name.strip("_"):
-                names[item._index] = name
-    return names | tape.notes.names
+def _name_nodes(tape: Tape, scopes: Sequence[VariableScope]) -> VariableNames:
+    """Return the names of recorded nodes: those that were given, and the variables of the calling code."""
+    held = (
+        (item._index, name)
+        for scope in reversed(scopes)
+        for name, item in scope.variables.items()
+        if isinstance(item, Value) and item._tape is tape and name.isidentifier() and name.strip("_")
+    )
+    return VariableNames.from_pairs(chain(held, tape.notes.names.items()))
 
 
 def _name_leaves(tape: Tape, offsets: Sequence[int], scopes: Sequence[VariableScope]) -> list[str]:
