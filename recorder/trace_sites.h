@@ -37,6 +37,7 @@ typedef struct {
     int32_t number; /* among the codes of calls; -1 if there is none */
     int is_generator, has_loops, is_inner; /* inner: a lambda, a comprehension or a generator expression */
     int is_searched; /* whether it and all that it calls were searched for tests of identity */
+    Py_ssize_t first_variable; /* the number of its first variable among those whose names are collected; -1 at first */
     PyObject *first_name; /* its first parameter; NULL if it has none */
     long first_place;
     PyTypeObject *owner_type; /* the class of the latest first argument, and whether it is a method of that class */
@@ -73,7 +74,8 @@ typedef struct {
     PyObject *tracker, *functions, *composite_calls, *opened_groups, *read_blocks;
     PyObject *known_calls; /* the tracker's dict: frame to the number of its call, or to what Python knows about it */
     PyObject *python_frames; /* dict: frame that Python has entered to the number of its call; None for a generator */
-    PyObject *labels;      /* dict: (number of a call, object, code) to the label of a method that is called there */
+    PyObject *labels; /* dict: the number of a call, an object and a code to the label of a method that is called there;
+                         an object, another one and a code to the label, and the steps from one to the other */
     PyObject *codes;       /* dict: address of a code object to a capsule of its CodeNotes */
     PyObject *call_codes;  /* list: the code objects of calls */
     PyObject *blocks;      /* list of tuples of blocks; the first is empty */
@@ -98,12 +100,12 @@ typedef struct {
 static PyObject *integer_class;
 static Py_ssize_t value_index; /* the slot of a value's offset */
 
-/* Names of variables, numbered, and pairs of an offset and the number of its name. */
+/* The variables that held the values of a tape: a list of their names, and for each row the number of its name. */
 typedef struct {
-    PyObject *names;
-    int64_t *pairs;
-    Py_ssize_t count, capacity;
-} NamedOffsets;
+    PyObject *tape, *names;
+    int32_t *numbers;
+    Py_ssize_t count;
+} NamedRows;
 
 static void free_table(InstructionTable *table)
 {
@@ -274,6 +276,7 @@ static CodeNotes *make_code_notes(TraceSites *self, PyObject *code)
         return NULL;
     }
     notes->number = -1;
+    notes->first_variable = -1;
     notes->code = Py_NewRef(code);
     notes->kind = PyObject_CallMethod(self->tracker, "classify_code", "OO", code, self->functions);
     PyObject *facts = NULL, *first = NULL;
@@ -595,30 +598,81 @@ static PyObject *find_owner(TraceSites *self, CodeNotes *code, PyFrameObject *fr
     return NULL;
 }
 
+/* The part of an object that steps lead to, a new reference; NULL if that cannot be told without running Python code. */
+static PyObject *follow_steps(PyObject *object, PyObject *steps)
+{
+    Py_INCREF(object);
+    for (Py_ssize_t k = 0; object != NULL && k < PyTuple_GET_SIZE(steps); k++) {
+        PyObject *step = PyTuple_GET_ITEM(steps, k), *part = NULL;
+        if (PyLong_Check(step)) {
+            const Py_ssize_t at = PyLong_AsSsize_t(step);
+            if (PyList_CheckExact(object) && at < PyList_GET_SIZE(object))
+                part = Py_NewRef(PyList_GET_ITEM(object, at));
+            else if (PyTuple_CheckExact(object) && at < PyTuple_GET_SIZE(object))
+                part = Py_NewRef(PyTuple_GET_ITEM(object, at));
+        }
+        else if (Py_TYPE(object)->tp_getattro == PyObject_GenericGetAttr && _PyType_Lookup(Py_TYPE(object), step) == NULL)
+            part = PyObject_GenericGetAttr(object, step);
+        PyErr_Clear();
+        Py_SETREF(object, part);
+    }
+    return object;
+}
+
+/* The label that a method had when another call of its scope's object called it; a borrowed reference, or NULL. */
+static PyObject *find_kept_label(TraceSites *self, PyObject *scope_owner, PyObject *owner, PyObject *key)
+{
+    PyObject *entry = PyDict_GetItemWithError(self->labels, key);
+    if (entry == NULL)
+        return NULL;
+    PyObject *steps = PyTuple_GET_ITEM(entry, 1);
+    PyObject *part = PyTuple_GET_SIZE(steps) == 0 ? Py_NewRef(scope_owner) : follow_steps(scope_owner, steps);
+    Py_XDECREF(part);
+    return part == owner ? PyTuple_GET_ITEM(entry, 0) : NULL;
+}
+
+/* Ask Python for the label of a method's call, and keep it as long as it lasts; -1 on an error. */
+static int ask_label(TraceSites *self, TraceCall *call, const TraceCall *scope, PyObject *key, PyObject *owner_key)
+{
+    PyObject *label, *steps;
+    int is_lasting = 0, failed = 1;
+    PyObject *found =
+        PyObject_CallMethod(self->tracker, "label_method", "iOOOi", (int)scope->number, call->owner, call->code->code,
+                            self->calls[call->parent]->code->code, (int)call->instruction);
+    if (found != NULL && PyArg_ParseTuple(found, "UpO", &label, &is_lasting, &steps)) {
+        call->label = Py_NewRef(label);
+        failed = is_lasting && PyDict_SetItem(self->labels, key, label) < 0;
+        if (!failed && PyTuple_Check(steps) && owner_key != NULL) {
+            PyObject *entry = Py_BuildValue("(OO)", label, steps);
+            failed = entry == NULL || PyDict_SetItem(self->labels, owner_key, entry) < 0;
+            Py_XDECREF(entry);
+        }
+    }
+    Py_XDECREF(found);
+    return failed ? -1 : 0;
+}
+
 /* Find the label of a method's call; -1 on an error. */
 static int label_method(TraceSites *self, TraceCall *call)
 {
     const TraceCall *scope = self->calls[call->parent];
     while (scope->code->is_inner && scope->parent >= 0)
         scope = self->calls[scope->parent];
-    PyObject *key = Py_BuildValue("(inn)", (int)scope->number, (Py_ssize_t)call->owner, (Py_ssize_t)call->code->code);
+    const Py_ssize_t owner = (Py_ssize_t)call->owner, code = (Py_ssize_t)call->code->code;
+    PyObject *key = Py_BuildValue("(inn)", (int)scope->number, owner, code), *owner_key = NULL;
     PyObject *label = key == NULL ? NULL : PyDict_GetItemWithError(self->labels, key);
+    if (key != NULL && label == NULL && !PyErr_Occurred() && scope->owner != NULL) {
+        owner_key = Py_BuildValue("(nnnO)", (Py_ssize_t)scope->owner, owner, code, Py_None);
+        label = owner_key == NULL ? NULL : find_kept_label(self, scope->owner, call->owner, owner_key);
+        if (label != NULL && PyDict_SetItem(self->labels, key, label) < 0)
+            label = NULL;
+    }
     if (label != NULL)
         call->label = Py_NewRef(label);
-    else if (key != NULL && !PyErr_Occurred()) {
-        int is_lasting = 0;
-        PyObject *found = PyObject_CallMethod(self->tracker, "label_method", "iOOOi", (int)scope->number, call->owner,
-                                              call->code->code, self->calls[call->parent]->code->code,
-                                              (int)call->instruction);
-        if (found != NULL && PyArg_ParseTuple(found, "Up", &label, &is_lasting)) {
-            call->label = Py_NewRef(label);
-            if (is_lasting && PyDict_SetItem(self->labels, key, label) < 0)
-                Py_CLEAR(call->label);
-        }
-        Py_XDECREF(found);
-    }
+    const int failed = PyErr_Occurred() || (label == NULL && ask_label(self, call, scope, key, owner_key) < 0);
     Py_XDECREF(key);
-    return call->label == NULL ? -1 : 0;
+    Py_XDECREF(owner_key);
+    return failed ? -1 : 0;
 }
 
 /* Note the call of a frame, whose caller is known; NULL on an error, and without one if Python has to enter it. */
@@ -678,44 +732,55 @@ static PyFrameObject *find_caller(TraceSites *self, PyFrameObject *frame, CodeNo
     return NULL;
 }
 
-/* The call of a frame that is noted here already; NULL if it is not. */
+/* The call of a frame that is noted here already; NULL if it is not. Most often it is the caller of the latest one. */
 static TraceCall *look_up_call(TraceSites *self, PyFrameObject *frame, int *is_python)
 {
+    const TraceCall *last = self->last_call;
+    *is_python = 0;
+    if (last != NULL && last->parent >= 0 && self->calls[last->parent]->frame == (PyObject *)frame)
+        return self->calls[last->parent];
     PyObject *entry = PyDict_GetItemWithError(self->known_calls, (PyObject *)frame);
     *is_python = entry != NULL && !PyLong_CheckExact(entry);
     return entry == NULL || *is_python ? NULL : self->calls[PyLong_AsLong(entry)];
 }
 
-/* Note the calls of a frame and of those around it that are not known yet; NULL on an error, and without one if Python
+/* Note the calls of a frame, which is not known yet, and of those around it; NULL on an error, and without one if Python
    has to do that: it knows generators, which may be resumed from anywhere. */
 static TraceCall *enter_frame(TraceSites *self, PyFrameObject *frame, CodeNotes *code)
 {
-    PyObject *unknown = PyList_New(0);
+    PyObject *unknown = NULL; /* a list of frames, if there are several */
     TraceCall *call = NULL;
-    int is_python = 0, failed = unknown == NULL;
-    Py_INCREF(frame);
-    while (frame != NULL && !failed) {
-        call = look_up_call(self, frame, &is_python);
-        failed = PyErr_Occurred() != NULL;
-        if (call != NULL || is_python || code->is_generator || failed)
+    CodeNotes *outer_code = code;
+    int is_python = 0, failed = 0;
+    PyFrameObject *outer = (PyFrameObject *)Py_NewRef(frame);
+    while (outer != NULL && !failed) {
+        if (outer_code->is_generator)
             break;
-        failed = PyList_Append(unknown, (PyObject *)frame) < 0;
-        PyFrameObject *outer = failed ? NULL : find_caller(self, frame, &code);
+        if (outer != frame) {
+            unknown = unknown == NULL ? PyList_New(0) : unknown;
+            failed = unknown == NULL || PyList_Append(unknown, (PyObject *)outer) < 0;
+        }
+        PyFrameObject *next = failed ? NULL : find_caller(self, outer, &outer_code);
+        Py_SETREF(outer, next);
+        if (outer != NULL && !failed)
+            call = look_up_call(self, outer, &is_python);
         failed = failed || PyErr_Occurred();
-        Py_DECREF(frame);
-        frame = outer;
+        if (call != NULL || is_python)
+            break;
     }
-    const int is_possible = !failed && (frame == NULL || call != NULL);
-    Py_XDECREF(frame);
-    for (Py_ssize_t k = is_possible ? PyList_GET_SIZE(unknown) - 1 : -1; k >= 0; k--) {
+    const int is_possible = !failed && (outer == NULL || call != NULL);
+    Py_XDECREF(outer);
+    for (Py_ssize_t k = !is_possible || unknown == NULL ? -1 : PyList_GET_SIZE(unknown) - 1; k >= 0; k--) {
         PyFrameObject *inner = (PyFrameObject *)PyList_GET_ITEM(unknown, k);
         CodeNotes *notes = notes_of_frame(self, inner);
         call = notes == NULL ? NULL : add_call(self, inner, notes, call);
-        if (call == NULL)
-            break;
+        if (call == NULL) {
+            Py_DECREF(unknown);
+            return NULL;
+        }
     }
     Py_XDECREF(unknown);
-    return is_possible ? call : NULL;
+    return is_possible ? add_call(self, frame, code, call) : NULL;
 }
 
 /* The call of a frame that Python has entered, or enters now; NULL without an error if Python finds its sites. */
@@ -988,73 +1053,119 @@ static PyObject *sites_export(TraceSites *self, PyObject *Py_UNUSED(unused))
                          self->blocks, self->call_codes);
 }
 
-/* Note the name of a variable that holds a value of a tape; -1 on an error. */
-static int note_name(NamedOffsets *named, PyObject *name, PyObject *value, PyObject *tape)
+/* Note the number of the name of a variable, if it holds a value of the tape. */
+static inline void note_variable(NamedRows *named, PyObject *value, Py_ssize_t number)
 {
-    if (value == NULL || !PyObject_TypeCheck(value, value_class) || SCALAR(value)->tape != tape ||
-        PyUnicode_READ_CHAR(name, 0) == '.')
-        return 0;
+    if (value == NULL || !PyObject_TypeCheck(value, value_class) || SCALAR(value)->tape != named->tape || IS_SCALAR(value))
+        return;
     PyObject *index = SLOT(value, value_index);
-    if (IS_SCALAR(value) || index == NULL)
-        return 0;
-    PyObject *fresh = PyLong_FromSsize_t(PyDict_GET_SIZE(named->names));
-    PyObject *number = fresh == NULL ? NULL : PyDict_SetDefault(named->names, name, fresh);
-    Py_XDECREF(fresh);
-    if (number == NULL || reserve((void **)&named->pairs, &named->capacity, named->count + 2, sizeof(int64_t)) < 0)
-        return -1;
-    named->pairs[named->count++] = PyLong_AsLongLong(index);
-    named->pairs[named->count++] = PyLong_AsLongLong(number);
-    return 0;
+    const Py_ssize_t row = index == NULL ? -1 : PyLong_AsSsize_t(index) / ROW_SIZE;
+    if (row >= 0 && row < named->count)
+        named->numbers[row] = (int32_t)number;
 }
 
-/* Note the names of the variables of a frame that hold values of a tape; -1 on an error. */
-static int note_locals(NamedOffsets *named, PyFrameObject *frame, PyObject *tape)
+/* Note the variables of a frame that hold values of the tape; -1 on an error. */
+static int note_locals(TraceSites *self, NamedRows *named, PyFrameObject *frame)
 {
 #if PY_VERSION_HEX < 0x030C0000
     PyCodeObject *code = frame->f_frame->f_code;
-    if (code->co_ncellvars == 0 && code->co_nfreevars == 0) {
-        for (int k = 0; k < code->co_nlocals; k++) {
-            PyObject *name = PyTuple_GET_ITEM(code->co_localsplusnames, k);
-            if (note_name(named, name, frame->f_frame->localsplus[k], tape) < 0)
+    if (code->co_flags & CO_OPTIMIZED) {
+        CodeNotes *notes = notes_of_code(self, (PyObject *)code);
+        if (notes == NULL)
+            return -1;
+        if (notes->first_variable < 0) {
+            const Py_ssize_t end = PyList_GET_SIZE(named->names);
+            notes->first_variable = end;
+            if (PyList_SetSlice(named->names, end, end, code->co_localsplusnames) < 0)
                 return -1;
+        }
+        for (int k = 0; k < code->co_nlocalsplus; k++) {
+            PyObject *value = frame->f_frame->localsplus[k];
+            if (value != NULL && PyCell_Check(value))
+                value = PyCell_GET(value);
+            note_variable(named, value, notes->first_variable + k);
         }
         return 0;
     }
 #endif
     PyObject *locals = PyFrame_GetLocals(frame);
     PyObject *items = locals == NULL ? NULL : PyMapping_Items(locals);
+    Py_XDECREF(locals);
     int failed = items == NULL;
     for (Py_ssize_t k = 0; !failed && k < PyList_GET_SIZE(items); k++) {
         PyObject *item = PyList_GET_ITEM(items, k);
-        if (PyUnicode_Check(PyTuple_GET_ITEM(item, 0)) && PyUnicode_GET_LENGTH(PyTuple_GET_ITEM(item, 0)) > 0)
-            failed = note_name(named, PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1), tape) < 0;
+        if (PyObject_TypeCheck(PyTuple_GET_ITEM(item, 1), value_class)) {
+            note_variable(named, PyTuple_GET_ITEM(item, 1), PyList_GET_SIZE(named->names));
+            failed = PyList_Append(named->names, PyTuple_GET_ITEM(item, 0)) < 0;
+        }
     }
     Py_XDECREF(items);
-    Py_XDECREF(locals);
     return failed ? -1 : 0;
 }
 
-/* collect_names(frames, tape): pairs of an offset and the number of a name, as bytes, and the names in order. */
-static PyObject *collect_names(PyObject *Py_UNUSED(module), PyObject *args)
+/* How many calls are around one, which is known by its number, or to Python; -1 on an error. */
+static long read_depth(TraceSites *self, PyObject *known)
 {
-    PyObject *frames, *tape;
-    if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &frames, &tape))
+    if (PyLong_CheckExact(known))
+        return self->calls[PyLong_AsLong(known)]->depth;
+    PyObject *depth = PyObject_GetAttrString(known, "depth");
+    const long number = depth == NULL ? -1 : PyLong_AsLong(depth);
+    Py_XDECREF(depth);
+    return number;
+}
+
+/* Note the names in all frames, those of inner calls first, so that the names of outer calls remain; -1 on an error. */
+static int note_all_locals(TraceSites *self, NamedRows *named)
+{
+    PyObject *frame, *known;
+    Py_ssize_t position = 0;
+    long depth, deepest = 0;
+    while (PyDict_Next(self->known_calls, &position, &frame, &known)) {
+        depth = read_depth(self, known);
+        if (depth < 0)
+            return -1;
+        deepest = depth > deepest ? depth : deepest;
+    }
+    PyObject *levels = PyList_New(0);
+    int failed = levels == NULL;
+    for (long k = 0; !failed && k <= deepest; k++) {
+        PyObject *level = PyList_New(0);
+        failed = level == NULL || PyList_Append(levels, level) < 0;
+        Py_XDECREF(level);
+    }
+    position = 0;
+    while (!failed && PyDict_Next(self->known_calls, &position, &frame, &known))
+        failed = PyList_Append(PyList_GET_ITEM(levels, read_depth(self, known)), frame) < 0;
+    for (long k = deepest; !failed && k >= 0; k--) {
+        PyObject *level = PyList_GET_ITEM(levels, k);
+        for (Py_ssize_t j = 0; !failed && j < PyList_GET_SIZE(level); j++)
+            failed = note_locals(self, named, (PyFrameObject *)PyList_GET_ITEM(level, j)) < 0;
+    }
+    Py_XDECREF(levels);
+    return failed ? -1 : 0;
+}
+
+/* collect_names(tape, row count): for each row the number of the variable that held its value, or -1, as bytes; and the
+   names of the variables, some of which may be equal. */
+static PyObject *sites_collect_names(TraceSites *self, PyObject *args)
+{
+    NamedRows named;
+    if (!PyArg_ParseTuple(args, "On", &named.tape, &named.count))
         return NULL;
-    NamedOffsets named = {PyDict_New(), NULL, 0, 0};
+    PyObject *numbers = PyBytes_FromStringAndSize(NULL, named.count * (Py_ssize_t)sizeof(int32_t));
+    named.names = numbers == NULL ? NULL : PyList_New(0);
     int failed = named.names == NULL;
-    for (Py_ssize_t k = 0; !failed && k < PyList_GET_SIZE(frames); k++) {
-        PyObject *frame = PyList_GET_ITEM(frames, k);
-        if (PyFrame_Check(frame))
-            failed = note_locals(&named, (PyFrameObject *)frame, tape) < 0;
-    }
-    PyObject *found = NULL;
     if (!failed) {
-        const char *pairs = named.pairs == NULL ? "" : (const char *)named.pairs;
-        found = Py_BuildValue("(y#N)", pairs, named.count * (Py_ssize_t)sizeof(int64_t), PyDict_Keys(named.names));
+        named.numbers = (int32_t *)PyBytes_AS_STRING(numbers);
+        memset(named.numbers, -1, (size_t)named.count * sizeof(int32_t));
+        failed = self->known_calls != NULL && note_all_locals(self, &named) < 0;
     }
-    PyMem_Free(named.pairs);
-    Py_XDECREF(named.names);
-    return found;
+    if (failed) {
+        Py_XDECREF(named.names);
+        Py_XDECREF(numbers);
+        return NULL;
+    }
+    return Py_BuildValue("(NN)", numbers, named.names);
 }
 
 static PyMethodDef sites_methods[] = {
@@ -1063,6 +1174,7 @@ static PyMethodDef sites_methods[] = {
     {"read_call", (PyCFunction)sites_read_call, METH_O, "Return what is known about a call."},
     {"count_calls", (PyCFunction)sites_count_calls, METH_NOARGS, "Return the number of calls."},
     {"depths", (PyCFunction)sites_depths, METH_NOARGS, "Return how many calls are around each call, as bytes."},
+    {"collect_names", (PyCFunction)sites_collect_names, METH_VARARGS, "Return the variables that held values."},
     {"limit_rows", (PyCFunction)sites_limit_rows, METH_VARARGS, "Raise an error when more rows than this are recorded."},
     {"is_over_limit", (PyCFunction)sites_is_over_limit, METH_NOARGS, "Return whether that error was raised."},
     {"forget_frames", (PyCFunction)sites_forget_frames, METH_NOARGS, "Let go of all frames."},

@@ -4,42 +4,55 @@ A traced number is an instance of a Python class with __slots__ whose data is an
 where nothing else is to be done; everything else (arrays, blocks such as no_grad, numbers that are not finite) is left
 to the Python method that the operator replaced. */
 
-static PyTypeObject *traced_class, *traced_python_class; /* of NumPy's numbers, and of Python's */
+static PyTypeObject *traced_class, *traced_python_class;       /* of NumPy's numbers, and of Python's */
+static PyTypeObject *condition_class, *python_condition_class; /* of NumPy's conditions, and of Python's */
+static PyTypeObject *certificate_class;
+static Py_ssize_t condition_bound; /* the slot of the bound of Python's conditions */
 static PyObject *recording_state, *innermost_name;
 static PyObject *error_settings; /* NumPy's context variable */
 static PyObject *forwards[sizeof(OPS) / sizeof(OPS[0])]; /* NumPy's function, where C may round otherwise */
 static PyObject *traced_ops;                             /* dict: an op to the capsule of its ScalarOp */
 
-/* The trace that runs; only its own tape is recorded on here. */
+/* The trace that runs; only its own tape is recorded on here. What is not there is None, or NULL before the first trace. */
 static struct {
-    PyObject *tape, *settings, *own_block;
-    TraceSites *sites;
+    PyObject *tape, *sites, *own_block, *settings;
+    PyObject *certificates; /* the list of its certificates */
+    PyObject *scan;         /* its search for tests of identity, which a recorded condition does not pass */
 } running_trace;
 
-/* begin_trace(tape, sites, own_block, settings): record on a tape; returns what `end_trace` restores. `settings` are
-   NumPy's error settings under which C computes what NumPy does. */
+#define TRACE_FIELDS ((PyObject **)&running_trace)
+#define TRACE_FIELD_COUNT ((Py_ssize_t)(sizeof(running_trace) / sizeof(PyObject *)))
+
+static inline TraceSites *running_sites(void)
+{
+    return (TraceSites *)running_trace.sites;
+}
+
+static inline int is_tracing(void)
+{
+    return running_trace.tape != NULL && running_trace.tape != Py_None;
+}
+
+/* begin_trace(tape, sites, own_block, settings, certificates, scan): record on a tape; returns the arguments of the call
+   that ends this. `settings` are NumPy's error settings under which C computes what NumPy does. */
 static PyObject *begin_trace(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *tape, *sites, *own_block, *settings;
-    if (!PyArg_ParseTuple(args, "OOOO", &tape, &sites, &own_block, &settings))
-        return NULL;
-    if (sites != Py_None && Py_TYPE(sites) != sites_class) {
-        PyErr_SetString(PyExc_TypeError, "begin_trace needs the sites of the trace");
+    if (PyTuple_GET_SIZE(args) != TRACE_FIELD_COUNT) {
+        PyErr_Format(PyExc_TypeError, "begin_trace takes %zd arguments", TRACE_FIELD_COUNT);
         return NULL;
     }
-    PyObject *before =
-        Py_BuildValue("(OOOO)", running_trace.tape == NULL ? Py_None : running_trace.tape,
-                      running_trace.sites == NULL ? Py_None : (PyObject *)running_trace.sites,
-                      running_trace.own_block == NULL ? Py_None : running_trace.own_block,
-                      running_trace.settings == NULL ? Py_None : running_trace.settings);
-    if (before == NULL)
+    PyObject *sites = PyTuple_GET_ITEM(args, 1), *certificates = PyTuple_GET_ITEM(args, 4);
+    if ((sites != Py_None && Py_TYPE(sites) != sites_class) ||
+        (certificates != Py_None && !PyList_CheckExact(certificates))) {
+        PyErr_SetString(PyExc_TypeError, "begin_trace needs the sites and the list of certificates of the trace");
         return NULL;
-    Py_XSETREF(running_trace.tape, tape == Py_None ? NULL : Py_NewRef(tape));
-    PyObject *old_sites = (PyObject *)running_trace.sites;
-    running_trace.sites = sites == Py_None ? NULL : (TraceSites *)Py_NewRef(sites);
-    Py_XDECREF(old_sites);
-    Py_XSETREF(running_trace.own_block, Py_NewRef(own_block));
-    Py_XSETREF(running_trace.settings, Py_NewRef(settings));
+    }
+    PyObject *before = PyTuple_New(TRACE_FIELD_COUNT);
+    for (Py_ssize_t k = 0; before != NULL && k < TRACE_FIELD_COUNT; k++) {
+        PyObject *field = TRACE_FIELDS[k];
+        PyTuple_SET_ITEM(before, k, field == NULL ? Py_NewRef(Py_None) : field);
+        TRACE_FIELDS[k] = Py_NewRef(PyTuple_GET_ITEM(args, k));
+    }
     return before;
 }
 
@@ -55,7 +68,7 @@ static inline int is_traced_number(PyObject *value)
 static int is_plain_trace(void)
 {
     PyObject *tape = running_trace.tape;
-    if (tape == NULL || running_trace.sites == NULL || running_trace.sites->known_calls == NULL || !is_own_tape(tape))
+    if (!is_tracing() || running_trace.sites == Py_None || running_sites()->known_calls == NULL || !is_own_tape(tape))
         return 0;
     const Py_ssize_t opened = PyDict_GET_SIZE(paused);
     if (opened > 1 || (opened == 1 && (running_trace.own_block == Py_None ||
@@ -140,7 +153,7 @@ static int read_operand(PyObject *operand, TracedOperand *read)
 /* Apply an op to traced numbers and literals; NULL without an error if the Python path has to do it. */
 static PyObject *apply_traced(ScalarOp *op, PyObject *one, PyObject *two, int stays_python)
 {
-    if (running_trace.tape == NULL)
+    if (!is_tracing())
         return NULL;
     TracedOperand a, b = {0.0, LITERAL, 1};
     if (!read_operand(one, &a) || (two != NULL && !read_operand(two, &b)) || (a.offset < 0 && b.offset < 0) ||
@@ -169,7 +182,7 @@ static PyObject *apply_traced(ScalarOp *op, PyObject *one, PyObject *two, int st
     PyObject *index = offset < 0 ? NULL : PyLong_FromSsize_t(offset);
     if (index != NULL)
         append_row(rows, &outcome, a.offset, b.offset, op->code);
-    if (index == NULL || note_row(running_trace.sites, offset) < 0) {
+    if (index == NULL || note_row(running_sites(), offset) < 0) {
         Py_XDECREF(index);
         Py_XDECREF(data);
         Py_XDECREF(value);
@@ -216,6 +229,30 @@ ALL_OPERATORS(TRACED_OPERATOR)
 #define TRACED_OPERATOR_ENTRY(n) traced_operator_##n,
 static const PyCFunction traced_functions[TRACED_OPERATORS] = {ALL_OPERATORS(TRACED_OPERATOR_ENTRY)};
 
+/* Give a class a method that is written in C; -1 on an error. */
+static int replace_method(PyTypeObject *owner, const char *name, PyCFunction function, int flags)
+{
+    const size_t size = strlen(name) + 1;
+    /* A method of a class lives as long as the class, which is as long as the process. */
+    PyMethodDef *definition = PyMem_Calloc(1, sizeof(PyMethodDef) + size);
+    if (definition == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(definition + 1, name, size);
+    definition->ml_name = (const char *)(definition + 1);
+    definition->ml_meth = function;
+    definition->ml_flags = flags;
+    PyObject *method = PyDescr_NewMethod(owner, definition);
+    if (method == NULL) {
+        PyMem_Free(definition);
+        return -1;
+    }
+    const int failed = PyObject_SetAttrString((PyObject *)owner, name, method) < 0;
+    Py_DECREF(method);
+    return failed ? -1 : 0;
+}
+
 /* install_traced_operator(owner, name, op name, is_reflected): put an operator before the method that a class has. */
 static PyObject *install_traced_operator(PyObject *Py_UNUSED(module), PyObject *args)
 {
@@ -226,32 +263,257 @@ static PyObject *install_traced_operator(PyObject *Py_UNUSED(module), PyObject *
         return NULL;
     ScalarOp *op = find_op(op_name);
     PyObject *otherwise = op == NULL ? NULL : PyObject_GetAttrString((PyObject *)owner, name);
-    PyMethodDef *definition = NULL;
-    if (traced_operator_count == TRACED_OPERATORS)
+    if (otherwise == NULL)
+        return NULL;
+    if (traced_operator_count == TRACED_OPERATORS) {
         PyErr_Format(PyExc_ValueError, "the recorder has no place for the operator %s", name);
-    else if (otherwise != NULL) {
-        const size_t size = strlen(name) + 1;
-        definition = PyMem_Calloc(1, sizeof(PyMethodDef) + size);
-        if (definition == NULL)
-            PyErr_NoMemory();
-        else {
-            /* A method of a class lives as long as the class, which is as long as the process. */
-            memcpy(definition + 1, name, size);
-            definition->ml_name = (const char *)(definition + 1);
-            definition->ml_meth = traced_functions[traced_operator_count];
-            definition->ml_flags = op->arity == 1 ? METH_NOARGS : METH_O;
-        }
-    }
-    PyObject *method = definition == NULL ? NULL : PyDescr_NewMethod(owner, definition);
-    if (method == NULL) {
-        PyMem_Free(definition);
-        Py_XDECREF(otherwise);
+        Py_DECREF(otherwise);
         return NULL;
     }
-    traced_operators[traced_operator_count++] = (TracedOperator){op, otherwise, is_reflected};
-    const int failed = PyObject_SetAttrString((PyObject *)owner, name, method);
-    Py_DECREF(method);
-    if (failed)
+    traced_operators[traced_operator_count] = (TracedOperator){op, otherwise, is_reflected};
+    if (replace_method(owner, name, traced_functions[traced_operator_count], op->arity == 1 ? METH_NOARGS : METH_O) < 0) {
+        Py_DECREF(otherwise);
+        return NULL;
+    }
+    traced_operator_count++;
+    Py_RETURN_NONE;
+}
+
+/* ---- Conditions ---- */
+
+/* A comparison of a class of traced numbers: its op, Python's number of it, and the method for everything else. */
+typedef struct {
+    PyTypeObject *owner;
+    PyObject *otherwise;
+    uint16_t code;
+    int sign;
+} TracedComparison;
+
+#define TRACED_COMPARISONS 16
+static TracedComparison traced_comparisons[TRACED_COMPARISONS];
+static int traced_comparison_count;
+static PyObject *asks_name; /* "asks" */
+
+/* The call of the user's code that runs now; NULL without an error if that is not known here. */
+static TraceCall *running_call(void)
+{
+    TraceSites *sites = running_sites();
+    PyFrameObject *frame = PyEval_GetFrame();
+    if (frame == NULL)
+        return NULL;
+    if ((PyObject *)frame == sites->last_frame)
+        return sites->last_call;
+    CodeNotes *code = notes_of_frame(sites, frame);
+    return code == NULL || code->kind_number != USER_CODE ? NULL : call_of_frame(sites, frame, code);
+}
+
+/* Whether the functions of a call and of those around it were searched for tests of identity, and have none; -1 on an
+   error. */
+static int is_searched(TraceCall *call)
+{
+    PyObject *asks = running_trace.scan == Py_None ? NULL : PyObject_GetAttr(running_trace.scan, asks_name);
+    if (asks == NULL)
+        return running_trace.scan == Py_None ? 0 : -1;
+    Py_DECREF(asks);
+    if (asks != Py_False)
+        return 0;
+    for (const TraceCall *at = call; !at->is_searched; at = running_sites()->calls[at->parent]) {
+        if (!at->code->is_searched || at->is_python)
+            return 0;
+        if (at->parent < 0)
+            break;
+    }
+    call->is_searched = 1;
+    return 1;
+}
+
+/* Note that Python has searched the functions of a call and of those around it. */
+static void note_search(TraceCall *call)
+{
+    for (TraceCall *at = call; !at->is_python; at = running_sites()->calls[at->parent]) {
+        at->code->is_searched = 1;
+        if (at->parent < 0)
+            break;
+    }
+}
+
+/* Append the row of a condition and return its value. No gradient flows through it. */
+static PyObject *make_condition(PyTypeObject *kind, int is_true, const TracedOperand *a, const TracedOperand *b,
+                                uint16_t code)
+{
+    PyObject *value = kind->tp_alloc(kind, 0);
+    PyByteArrayObject *rows = value == NULL ? NULL : grow_tape(running_trace.tape);
+    const Py_ssize_t offset = rows == NULL ? -1 : Py_SIZE(rows);
+    PyObject *index = offset < 0 ? NULL : PyLong_FromSsize_t(offset);
+    PyObject *bound = index == NULL ? NULL : PyLong_FromLong(1);
+    if (bound != NULL) {
+        const Outcome outcome = {is_true, a->offset < 0 ? a->number : 0.0, b->offset < 0 ? b->number : 0.0,
+                                 (a->offset >= 0) | (b->offset >= 0) << 1};
+        append_row(rows, &outcome, a->offset, b->offset, code);
+    }
+    if (bound == NULL || note_row(running_sites(), offset) < 0) {
+        Py_XDECREF(bound);
+        Py_XDECREF(index);
+        Py_XDECREF(value);
+        return NULL;
+    }
+    SCALAR(value)->data = Py_NewRef(is_true ? numpy_true : numpy_false);
+    SLOT(value, value_index) = index;
+    SCALAR(value)->tape = Py_NewRef(running_trace.tape);
+    if (kind == python_condition_class)
+        SLOT(value, condition_bound) = Py_NewRef(bound);
+    Py_DECREF(bound);
+    return value;
+}
+
+static int compare_numbers(double a, double b, int sign)
+{
+    switch (sign) {
+    case Py_LT:
+        return a < b;
+    case Py_LE:
+        return a <= b;
+    case Py_EQ:
+        return a == b;
+    case Py_NE:
+        return a != b;
+    case Py_GT:
+        return a > b;
+    default:
+        return a >= b;
+    }
+}
+
+/* Whether a double is the whole number that a literal is, if it is one. */
+static int is_exact(const TracedOperand *operand, PyObject *object)
+{
+    return !PyLong_Check(object) || fabs(operand->number) <= 9007199254740992.0;
+}
+
+static PyObject *apply_traced_comparison(int number, PyObject *self, PyObject *other)
+{
+    const TracedComparison *made = &traced_comparisons[number];
+    TracedOperand a, b;
+    TraceCall *call = NULL;
+    if (is_tracing() && PyList_GET_SIZE(last_lookup) == 0 && Py_TYPE(self) == made->owner && is_traced_number(self) &&
+        read_operand(self, &a) && read_operand(other, &b) && is_exact(&b, other)) {
+        const int is_plain = is_plain_trace();
+        call = is_plain > 0 ? running_call() : NULL;
+        const int is_free = call == NULL ? 0 : is_searched(call);
+        if (is_plain < 0 || is_free < 0 || (call == NULL && PyErr_Occurred()))
+            return NULL;
+        if (is_free) {
+            const int is_python = a.is_python && b.is_python;
+            return make_condition(is_python ? python_condition_class : condition_class,
+                                  compare_numbers(a.number, b.number, made->sign), &a, &b, made->code);
+        }
+    }
+    PyObject *operands[2] = {self, other};
+    PyObject *sites = running_trace.sites;
+    PyObject *result = PyObject_Vectorcall(made->otherwise, operands, 2, NULL);
+    const int is_recorded = result != NULL && (Py_TYPE(result) == condition_class || Py_TYPE(result) == python_condition_class);
+    if (call != NULL && is_recorded && running_trace.sites == sites)
+        note_search(call);
+    return result;
+}
+
+#define TRACED_COMPARISON(n)                                                                                           \
+    static PyObject *traced_comparison_##n(PyObject *self, PyObject *other)                                            \
+    {                                                                                                                  \
+        return apply_traced_comparison(n, self, other);                                                                \
+    }
+EIGHT(TRACED_COMPARISON, 0) EIGHT(TRACED_COMPARISON, 01)
+#define TRACED_COMPARISON_ENTRY(n) traced_comparison_##n,
+static const PyCFunction traced_comparison_functions[TRACED_COMPARISONS] = {
+    EIGHT(TRACED_COMPARISON_ENTRY, 0) EIGHT(TRACED_COMPARISON_ENTRY, 01)};
+
+/* install_traced_comparison(owner, name, op code, sign): put a comparison before the method that a class has. `sign` is
+   the number that Python's C interface has for it. */
+static PyObject *install_traced_comparison(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyTypeObject *owner;
+    const char *name;
+    int code, sign;
+    if (!PyArg_ParseTuple(args, "O!sii", &PyType_Type, &owner, &name, &code, &sign))
+        return NULL;
+    if (traced_comparison_count == TRACED_COMPARISONS) {
+        PyErr_Format(PyExc_ValueError, "the recorder has no place for the comparison %s", name);
+        return NULL;
+    }
+    PyObject *otherwise = PyObject_GetAttrString((PyObject *)owner, name);
+    if (otherwise == NULL)
+        return NULL;
+    traced_comparisons[traced_comparison_count] = (TracedComparison){owner, otherwise, (uint16_t)code, sign};
+    if (replace_method(owner, name, traced_comparison_functions[traced_comparison_count], METH_O) < 0) {
+        Py_DECREF(otherwise);
+        return NULL;
+    }
+    Py_INCREF(owner);
+    traced_comparison_count++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *truth_otherwise; /* the Python method that the next one replaces */
+
+/* The line that runs now; NULL without an error if that is not the user's code. */
+static PyObject *find_running_place(void)
+{
+    TraceSites *sites = running_sites();
+    PyFrameObject *frame = PyEval_GetFrame();
+    CodeNotes *code = frame == NULL ? NULL : notes_of_frame(sites, frame);
+    if (code == NULL || code->kind_number != USER_CODE)
+        return NULL;
+    const int32_t instruction = (int32_t)PyFrame_GetLasti(frame);
+    InstructionNotes *notes = instruction < 0 ? NULL : notes_of_instruction(code, instruction);
+    if (notes != NULL && notes->place == NULL) {
+        PyObject *place = PyObject_CallMethod(sites->tracker, "find_place", "Oi", code->code, (int)instruction);
+        notes = place == NULL ? NULL : notes_of_instruction(code, instruction);
+        if (notes == NULL)
+            Py_XDECREF(place);
+        else
+            Py_XSETREF(notes->place, place);
+    }
+    return notes == NULL ? NULL : Py_NewRef(notes->place);
+}
+
+/* __bool__ of conditions: note that a condition of the running trace has steered Python. */
+static PyObject *test_condition(PyObject *self, PyObject *Py_UNUSED(unused))
+{
+    PyObject *data = SCALAR(self)->data, *index = SLOT(self, value_index);
+    PyObject *place = NULL;
+    if (is_tracing() && SCALAR(self)->tape == running_trace.tape && index != NULL &&
+        (data == numpy_true || data == numpy_false)) {
+        const int is_plain = is_plain_trace();
+        place = is_plain > 0 ? find_running_place() : NULL;
+        if (is_plain < 0 || (place == NULL && PyErr_Occurred()))
+            return NULL;
+    }
+    if (place == NULL)
+        return PyObject_CallOneArg(truth_otherwise, self);
+    PyObject *outcome = data == numpy_true ? Py_True : Py_False;
+    PyObject *certificate = certificate_class->tp_alloc(certificate_class, 3);
+    if (certificate == NULL) {
+        Py_DECREF(place);
+        return NULL;
+    }
+    PyTuple_SET_ITEM(certificate, 0, Py_NewRef(index));
+    PyTuple_SET_ITEM(certificate, 1, Py_NewRef(outcome));
+    PyTuple_SET_ITEM(certificate, 2, place);
+    const int failed = PyList_Append(running_trace.certificates, certificate) < 0;
+    Py_DECREF(certificate);
+    return failed ? NULL : Py_NewRef(outcome);
+}
+
+/* install_traced_truth(owner): note certificates where Python tests conditions. */
+static PyObject *install_traced_truth(PyObject *Py_UNUSED(module), PyObject *owner)
+{
+    if (!PyType_Check(owner)) {
+        PyErr_SetString(PyExc_TypeError, "install_traced_truth needs a class");
+        return NULL;
+    }
+    Py_XSETREF(truth_otherwise, PyObject_GetAttrString(owner, "__bool__"));
+    if (truth_otherwise == NULL ||
+        replace_method((PyTypeObject *)owner, "__bool__", test_condition, METH_NOARGS) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -371,7 +633,7 @@ static PyObject *install_traced_method(PyObject *Py_UNUSED(module), PyObject *ar
 static PyObject *apply_traced_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
     const int has_keywords = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
-    if (!has_keywords && running_trace.tape != NULL && (count == 3 || count == 4)) {
+    if (!has_keywords && is_tracing() && (count == 3 || count == 4)) {
         ScalarOp *op;
         if (find_called_op(args, &op) < 0)
             return NULL;
@@ -409,7 +671,7 @@ static PyObject *apply_traced_op(PyObject *Py_UNUSED(module), PyObject *const *a
         return NULL;
     }
     const Py_ssize_t arity = PyTuple_GET_SIZE(args[1]);
-    if (running_trace.tape == NULL || arity < 1 || arity > 2)
+    if (!is_tracing() || arity < 1 || arity > 2)
         Py_RETURN_NONE;
     PyObject *found = PyDict_GetItemWithError(traced_ops, args[0]);
     if (found == NULL) {
@@ -435,21 +697,26 @@ static PyObject *connect_traces(PyObject *Py_UNUSED(module), PyObject *given)
     if (take(given, "value_class", &PyType_Type, (PyObject **)&base) < 0 ||
         take(given, "traced_class", &PyType_Type, (PyObject **)&traced_class) < 0 ||
         take(given, "traced_python_class", &PyType_Type, (PyObject **)&traced_python_class) < 0 ||
+        take(given, "condition_class", &PyType_Type, (PyObject **)&condition_class) < 0 ||
+        take(given, "python_condition_class", &PyType_Type, (PyObject **)&python_condition_class) < 0 ||
+        take(given, "certificate_class", &PyType_Type, (PyObject **)&certificate_class) < 0 ||
         take(given, "integer_class", &PyType_Type, &integer_class) < 0 ||
         take(given, "recording_state", NULL, &recording_state) < 0 ||
         take(given, "error_settings", &PyContextVar_Type, &error_settings) < 0)
         return NULL;
     value_index = find_slot(base, "_index");
+    condition_bound = find_slot(condition_class, "bound");
     Py_DECREF(base);
     PyObject *functions = PyDict_GetItemString(given, "forwards");
-    if (value_index < 0 || functions == NULL || !PyDict_Check(functions)) {
+    if (value_index < 0 || condition_bound < 0 || functions == NULL || !PyDict_Check(functions)) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "connect_traces needs forwards");
         return NULL;
     }
     innermost_name = PyUnicode_InternFromString("innermost");
+    asks_name = PyUnicode_InternFromString("asks");
     Py_XSETREF(traced_ops, PyDict_New());
-    if (innermost_name == NULL || traced_ops == NULL)
+    if (innermost_name == NULL || asks_name == NULL || traced_ops == NULL)
         return NULL;
     for (Py_ssize_t k = 0; k < OP_COUNT; k++) {
         PyObject *forward = PyDict_GetItemString(functions, OPS[k].name);

@@ -20,7 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from types import CellType, CodeType, FrameType
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_us
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, flatten, name_parts, unflatten
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully, record_op
+from wiregrad.frontends.recording.scalar import RICH_COMPARISONS
 from wiregrad.frontends.recording.session import add_input, check_callable
 from wiregrad.frontends.recording.tape import GROUPS, RECORDER, STATE, STRIDE, DroppedArray, Tape, TapeKind
 from wiregrad.frontends.recording.trace_notes import RecordedSites, ReplayGuard, SiteKey, number_columns
@@ -56,10 +57,19 @@ from wiregrad.frontends.recording.user_code import (
     read_expression,
     walk_all,
 )
-from wiregrad.frontends.recording.value import NumpyNumber, PythonFloat, Value, is_constant, notes_of, number_class
+from wiregrad.frontends.recording.value import (
+    DiscreteValue,
+    NumpyNumber,
+    PythonFloat,
+    PythonInt,
+    Value,
+    is_constant,
+    notes_of,
+    number_class,
+)
 from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, Place, check_name
 from wiregrad.ir.columns import CircuitColumns, Deferred, DeferredLabels, LazyText, NameTable, NodeLabels
-from wiregrad.ir.op import ARITHMETIC_METHODS, CONSTANT_CODE, SIGN_METHODS
+from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, CONSTANT_CODE, SIGN_METHODS
 from wiregrad.ir.types_and_kinks import type_of_constant
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
@@ -154,7 +164,8 @@ def run_traced(
         if sites is not None and max_rows is not None:
             sites.columns.limit_rows(max_rows, LongTraceError)
         try:
-            result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
+            with collect_young_objects():
+                result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
             if sites is not None and sites.columns.is_over_limit():
                 # The function has caught the error.
                 raise LongTraceError
@@ -189,7 +200,11 @@ def _begin_rows(tape: Tape, own_block: int | None) -> tuple[Any, ...] | None:
         tape.guard.check_error_settings()
     # Where NumPy says nothing about small numbers, C computes what NumPy does; other errors give no finite number.
     is_quiet = np.geterr()["under"] == "ignore"
-    before: tuple[Any, ...] = RECORDER.begin_trace(tape, columns, own_block, ERROR_SETTINGS.get() if is_quiet else None)
+    settings = ERROR_SETTINGS.get() if is_quiet else None
+    guard = tape.guard or ReplayGuard()
+    before: tuple[Any, ...] = RECORDER.begin_trace(
+        tape, columns, own_block, settings, guard.certificates, guard.identity_scan
+    )
     return before
 
 
@@ -212,24 +227,24 @@ def is_input(leaf: object) -> bool:
     return np.asarray(leaf).dtype.kind in "fc"
 
 
-class VariableNames:
-    """The variables that held nodes of a tape: offsets in order, and the number of each one's name.
+class VariableNames(NamedTuple):
+    """The variables that held nodes of a tape."""
 
-    A node that several variables held has the name that was given last.
-    """
-
-    def __init__(self, pairs: NDArray[np.int64], names: Sequence[str]) -> None:
-        """Take pairs of an offset and the number of a name, in the order in which the names were given."""
-        self.offsets, last = np.unique(pairs[::-1, 0], return_index=True)
-        self.numbers: NDArray[np.int64] = pairs[::-1, 1][last]
-        self.names = names
+    offsets: NDArray[np.int64]
+    """The offsets of the nodes, in order."""
+    numbers: NDArray[np.int64]
+    """The number of the name of each."""
+    names: Sequence[str]
+    """The names; several variables may have the same."""
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[tuple[int, str]]) -> VariableNames:
-        """Return the names of pairs of an offset and a name."""
+        """Return the names of pairs of an offset and a name; the last name of a node counts."""
+        named = dict(pairs)
+        offsets = sorted(named)
         numbers: dict[str, int] = {}
-        found = [(offset, numbers.setdefault(name, len(numbers))) for offset, name in pairs]
-        return cls(np.array(found, np.int64).reshape(-1, 2), list(numbers))
+        found = [numbers.setdefault(named[offset], len(numbers)) for offset in offsets]
+        return cls(np.array(offsets, np.int64), np.array(found, np.int64), list(numbers))
 
     def name_at(self, offset: int) -> str | None:
         """Return the name of the node at an offset; None if it has none."""
@@ -241,10 +256,12 @@ class VariableNames:
 def _names_of_locals(tape: Tape) -> VariableNames:
     """Return the variable names of nodes when their functions returned; an outer function's name wins."""
     tracker = tape.notes.tracker
+    if tracker is not None and tape.notes.recorded_sites is not None:
+        found, names = tape.notes.recorded_sites.columns.collect_names(tape, len(tape.buffer) // STRIDE)
+        numbers = np.frombuffer(found, np.int32)
+        rows = np.flatnonzero(numbers >= 0)
+        return VariableNames(rows * STRIDE, numbers[rows].astype(np.int64), names)
     frames = tracker.frames_inside_out() if tracker is not None else []
-    if RECORDER is not None:
-        pairs, names = RECORDER.collect_names(frames, tape)
-        return VariableNames(np.frombuffer(pairs, np.int64).reshape(-1, 2), names)
     return VariableNames.from_pairs(
         (value._index, name)
         for frame in frames
@@ -400,6 +417,28 @@ def pause_collection() -> Iterator[None]:
             gc.enable()
 
 
+MANY_COLLECTIONS = 10_000
+"""While a function is traced, so many collections of young objects come before one of older objects."""
+
+
+@contextmanager
+def collect_young_objects() -> Iterator[None]:
+    """Let Python's collector look at young objects alone: what a trace keeps stays alive, and would be looked at again.
+
+    The thresholds belong to the process: a trace that finds them raised by another one leaves them to that one.
+    """
+    usual = gc.get_threshold()
+    if usual[1:] == (MANY_COLLECTIONS, MANY_COLLECTIONS):
+        yield
+        return
+    try:
+        gc.set_threshold(usual[0], MANY_COLLECTIONS, MANY_COLLECTIONS)
+        yield
+    finally:
+        if gc.get_threshold()[1:] == (MANY_COLLECTIONS, MANY_COLLECTIONS):
+            gc.set_threshold(*usual)
+
+
 class TraceWriter:
     """Writes a traced function as a circuit."""
 
@@ -425,7 +464,7 @@ class TraceWriter:
         roots = traced.root_offsets()
         if not roots:
             raise GradientError(f"{self.name} returned nothing to make a circuit of{format_user_line()}")
-        certified = [certificate.node for certificate in traced.guard.certificates]
+        certified = [node for node, _, _ in traced.guard.certificates]
         offsets = traced.needed_offsets([*roots, *certified])
         nodes = TracedNodes(self.tape, traced.inputs, offsets, self.recording.type_table)
         results = [
@@ -460,10 +499,6 @@ class TraceWriter:
         groups, library_groups = self._find_groups(nodes, sites)
         places = self._find_places(nodes, sites)
         starts, sources = nodes.join_sources()
-        certificates = [
-            Certificate(self.where[c.node], to_python_number(c.outcome), c.place)
-            for c in self.traced.guard.certificates
-        ]
         return CircuitColumns(
             name=title,
             codes=nodes.codes,
@@ -480,10 +515,21 @@ class TraceWriter:
             outputs=np.array(list(outputs.values()), np.int32),
             labels=tuple(outputs),
             settings=nodes.list_settings(),
-            certificates=tuple(certificates),
+            certificates=self._list_certificates(),
             expressions=nodes.label_ops(*sites.find_expressions(nodes.op_codes)),
             library_groups=library_groups,
         )
+
+    def _list_certificates(self) -> tuple[Certificate, ...]:
+        """Return the certificates, which refer to nodes of the circuit."""
+        offsets = np.array([node for node, _, _ in self.traced.guard.certificates], np.int64)
+        nodes = self.where.at(offsets).tolist()
+        outcomes = [
+            outcome if outcome is True or outcome is False else to_python_number(outcome)
+            for _, outcome, _ in self.traced.guard.certificates
+        ]
+        places = [place for _, _, place in self.traced.guard.certificates]
+        return tuple(map(make_certificate, zip(nodes, outcomes, places, strict=True)))
 
     def _find_groups(self, nodes: TracedNodes, sites: NodeSites) -> tuple[NodeLabels[str], Deferred[frozenset[str]]]:
         """Return the groups of nodes, and the paths of those that are calls of composite functions.
@@ -522,11 +568,15 @@ class NodeNames:
         """The nodes that variables held, in the order in which they get their names."""
         self._numbers: NDArray[np.int64] = variables.numbers[is_written]
         self._texts = variables.names
-        self._wanted = frozenset(variables.names).union(inputs)
         self._outputs: dict[str, int] = {}
         """The names of outputs that no variable held."""
         self._all: CircuitRecording | None = None
         """All names, once they have been given."""
+
+    @cached_property
+    def _wanted(self) -> frozenset[str]:
+        """The names of inputs, and those that other nodes are to have."""
+        return frozenset(self._texts).union(self._inputs)
 
     def name_outputs(self, nodes: Sequence[int]) -> None:
         """Give all names now if there are many outputs."""
@@ -546,9 +596,9 @@ class NodeNames:
         at = np.flatnonzero(self._nodes == node)[:1]
         if given is not None or not len(at):
             return given
-        number = self._numbers[at[0]]
-        text = self._texts[number]
-        rank = int(np.count_nonzero(self._numbers[: at[0]] == number)) + (text in self._inputs)
+        text = self._texts[self._numbers[at[0]]]
+        same = [k for k, other in enumerate(self._texts) if other == text]
+        rank = int(np.isin(self._numbers[: at[0]], same).sum()) + (text in self._inputs)
         is_foreseen = len(text) < MAX_FORESEEN_LENGTH and text.isascii() and not self._may_be_numbered(text)
         if is_foreseen and not (rank and any(other.startswith(f"{text}_") for other in self._wanted)):
             return f"{text}_{rank}" if rank else text
@@ -562,7 +612,8 @@ class NodeNames:
 
     def free_name(self, wanted: str) -> str:
         """Return the wanted name, with a number as suffix if it is taken."""
-        is_free = wanted not in self._wanted and wanted not in self._outputs and not self._may_be_numbered(wanted)
+        is_free = wanted not in self._texts and wanted not in self._inputs and wanted not in self._outputs
+        is_free = is_free and not self._may_be_numbered(wanted)
         if self._all is None and not (is_free and wanted.isascii()):
             self._all = self._name_all()
         return wanted if self._all is None else self._all.free_name(wanted)
@@ -691,6 +742,9 @@ def _connect_traced_numbers() -> None:
             "value_class": Value,
             "traced_class": NumpyNumber,
             "traced_python_class": PythonFloat,
+            "condition_class": DiscreteValue,
+            "python_condition_class": PythonInt,
+            "certificate_class": Certificate,
             "integer_class": np.integer,
             "recording_state": STATE,
             "error_settings": ERROR_SETTINGS,
@@ -711,6 +765,10 @@ def _connect_traced_numbers() -> None:
         for method, op_name in {**signs, "__abs__": "absolute"}.items():
             if op_name in known:
                 RECORDER.install_traced_operator(owner, method, op_name, False)
+        for spelling, name in COMPARISON_METHODS.items():
+            sign = RICH_COMPARISONS.index(spelling)
+            RECORDER.install_traced_comparison(owner, f"__{name}__", TABLE.code_of(TABLE.infix[spelling]), sign)
+    RECORDER.install_traced_truth(DiscreteValue)
     setattr(NumpyNumber, "__wiregrad_apply__", staticmethod(_apply_traced_op))  # noqa: B010 - what is typed is Value's
     RECORDER.install_traced_ufuncs(NumpyNumber)
     composite = {name for name, entry in FUNCTIONS.loaded.items() if entry.method}
@@ -738,6 +796,7 @@ class GroupSegment(NamedTuple):
     """The loop and the steps of the loops around it; None if this is not the step of a loop."""
 
 
+make_certificate: Callable[[tuple[int, Any, Place | None]], Certificate] = partial(tuple.__new__, Certificate)
 make_segment: Callable[[tuple[Any, ...]], GroupSegment] = partial(tuple.__new__, GroupSegment)
 
 

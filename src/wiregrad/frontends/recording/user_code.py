@@ -611,7 +611,12 @@ def _add_parts(paths: dict[int, tuple[Any, str]], parts: Iterable[tuple[str, Any
 
 
 @lru_cache(maxsize=4096)
-def _split_path(path: str) -> tuple[str | int, ...]:
+def split_path(path: str) -> tuple[str | int, ...]:
+    """Return the names and indices that a path consists of.
+
+    >>> split_path("layers[0].w")
+    ('layers', 0, 'w')
+    """
     return tuple([int(step) if step.isdecimal() else step for step in re.findall(r"[^.\[\]]+", path)])
 
 
@@ -621,7 +626,7 @@ def follow_path(item: Any, path: str) -> Any:
     >>> follow_path({"w": [1.0, {"b": 2.0}]}, "w[1].b")
     2.0
     """
-    for step in _split_path(path):
+    for step in split_path(path):
         if type(step) is int:
             is_there = isinstance(item, list | tuple) and step < len(item)
             item = item[step] if is_there else item.get(step) if type(item) is dict else None
@@ -709,7 +714,7 @@ class CallTracker:
     """Finds the calls that recorded nodes belong to; it keeps their frames until `forget_frames`.
 
     The C recorder notes by itself where rows are recorded, and by which calls. It asks here what it does not know:
-    `classify_code`, `describe_code`, `loops_at`, `is_method`, `label_method`, and about generators, which may be resumed
+    `classify_code`, `describe_code`, `loops_at`, `find_place`, `is_method`, `label_method`, and about generators, which may be resumed
     from anywhere, `find_entered` and `locate_elsewhere`.
     """
 
@@ -764,6 +769,10 @@ class CallTracker:
             for span in loops_around(code, offset)
         )
 
+    def find_place(self, code: CodeType, offset: int) -> Place:
+        """Return the file and line of an instruction."""
+        return place_in_code(code, offset)
+
     def mark_long_loop(self, call: int, loop: int) -> None:
         """Note that a loop has so many steps that these are no groups."""
         found = self.call_at(call)
@@ -775,13 +784,20 @@ class CallTracker:
 
     def label_method(
         self, scope: int, owner: object, code: CodeType, calling_code: CodeType, offset: int
-    ) -> tuple[str, bool]:
-        """Return the label of a method's call, and whether this object's calls from the scope keep it."""
-        path = "" if self.call_at(scope).owner is owner else self.call_at(scope).find_path(owner, self.owner_parts)
+    ) -> tuple[str, bool, tuple[str | int, ...] | None]:
+        """Return the label of a method's call, and whether this object's calls from the scope keep it.
+
+        The last item are the steps of the path, if it leads from the object whose method the scope is.
+        """
+        around = self.call_at(scope)
+        if around.owner is owner:
+            return _name_own_method(owner, code), True, ()
+        path = around.find_path(owner, self.owner_parts)
         if path is None:
             site = CallSite(UserCall(None, calling_code), offset)
-            return _join_method(_read_callee(site, code) or type(owner).__name__, code), False
-        return _join_method(path, code) if path else _name_own_method(owner, code), True
+            return _join_method(_read_callee(site, code) or type(owner).__name__, code), False, None
+        is_part = around.owner is not None and follow_path(around.owner, path) is owner
+        return _join_method(path, code), True, split_path(path) if is_part else None
 
     def call_at(self, number: int) -> UserCall:
         """Return a call that the C recorder knows by number."""
