@@ -2,8 +2,8 @@
 
 A scalar node is one packed row of 34 bytes: its value, its two slopes, its two sources and its op. A source is the
 offset of a row, so appending needs no lookup; appending is one call, so a Ctrl-C never leaves half a row. Every other
-node (arrays, ops of more inputs, leaves) has a row too, marked `EXTRA`; its data is in a dict beside the rows. On traced
-tapes, a comparison of two numbers is a packed row too.
+node (arrays, ops of more inputs, leaves) has a row too, marked `EXTRA`; its data is in a dict beside the rows. On a
+traced tape, a comparison of two numbers is a packed row too.
 
 A tape belongs to the thread that made it and lives as long as a value on it. Leaves belong to no tape: a tape refers to
 its leaves, a leaf only to the serial number of the tape it was last used on, so there are no reference cycles.

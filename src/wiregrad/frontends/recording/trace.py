@@ -71,6 +71,7 @@ from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecordin
 from wiregrad.ir.columns import CircuitColumns, Deferred, DeferredLabels, LazyText, NameTable, NodeLabels
 from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, CONSTANT_CODE, SIGN_METHODS
 from wiregrad.ir.types_and_kinks import type_of_constant
+from wiregrad.lazy import pause_collection
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
 from wiregrad.ops.functions.registry import FUNCTIONS
@@ -403,18 +404,6 @@ def _as_number(result: object, name: str) -> Any:
             f"{name} must return numbers or arrays to be a circuit; got {short_repr(result)}{format_user_line()}"
         )
     return array[()]
-
-
-@contextmanager
-def pause_collection() -> Iterator[None]:
-    """Keep Python's collector from running: many small objects are made, none of them garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 MANY_COLLECTIONS = 10_000

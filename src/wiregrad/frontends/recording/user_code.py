@@ -714,8 +714,8 @@ class CallTracker:
     """Finds the calls that recorded nodes belong to; it keeps their frames until `forget_frames`.
 
     The C recorder notes by itself where rows are recorded, and by which calls. It asks here what it does not know:
-    `classify_code`, `describe_code`, `loops_at`, `find_place`, `is_method`, `label_method`, and about generators, which may be resumed
-    from anywhere, `find_entered` and `locate_elsewhere`.
+    `classify_code`, `describe_code`, `loops_at`, `find_place`, `is_method`, `label_method`, and about generators, which
+    may be resumed from anywhere, `find_entered`, `note_number` and `locate_elsewhere`.
     """
 
     __slots__ = ("calls", "columns", "numbered_calls", "other_sites", "owner_parts", "read_blocks")
@@ -829,7 +829,7 @@ class CallTracker:
     def _look_up(self, frame: FrameType) -> UserCall | None:
         """Return the call of a frame; None if it is not known."""
         call = self.calls.get(frame)
-        return self.call_at(call) if type(call) is int else call
+        return self.call_at(call) if isinstance(call, int) else call
 
     def locate_elsewhere(self, frame: FrameType) -> int:
         """Return the number of the site where a generator is."""
@@ -880,15 +880,15 @@ class CallTracker:
     def frames_inside_out(self) -> list[FrameType]:
         """Return the frames of all calls, those of inner calls first."""
         known = np.frombuffer(b"" if self.columns is None else self.columns.depths(), np.int32).tolist()
-        depths = [known[call] if type(call) is int else call.depth for call in self.calls.values()]
+        depths = [known[call] if isinstance(call, int) else call.depth for call in self.calls.values()]
         frames = list(self.calls)
         return [frames[k] for k in np.argsort(-np.array(depths, np.int64), kind="stable").tolist()]
 
     def forget_frames(self) -> None:
         """Let go of all frames: they refer to values, and values to the tape, which is a reference cycle."""
-        for call in [*self.numbered_calls.values(), *self.calls.values()]:
-            if type(call) is UserCall:
-                call.forget_frame()
+        entered = [call for call in self.calls.values() if isinstance(call, UserCall)]
+        for call in [*self.numbered_calls.values(), *entered]:
+            call.forget_frame()
         self.owner_parts.clear()
         self.calls.clear()
 
