@@ -22,6 +22,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -571,17 +572,17 @@ def memory_tables() -> tuple[list[Table], dict[str, dict[str, float]]]:
     return [per_node, training], {"bytes per node": each, "growth": {name: size for name, (size, _) in left.items()}}
 
 
-TRACED_SIZES = (10_000, 100_000, 1_000_000)
-"""Numbers of nodes of the functions that are traced."""
+TRACED_SIZES = {10_000: 5, 100_000: 3, 1_000_000: 1}
+"""Numbers of nodes of the functions that are traced, and how often each is measured; the least time counts."""
 TRACE_TARGET = 1.5
 """The microseconds that tracing a node may take."""
 
 
-def write_straight_line(nodes: int) -> Callable[..., Any]:
-    """Return a function of straight-line code, with a variable for every second node."""
-    lines = [f"    v{k} = v{k - 1} * 0.9999 + y" for k in range(1, nodes // 2 + 1)]
-    variables: dict[str, Any] = {}
-    text = "\n".join(["def f(x, y):", "    v0 = x", *lines, f"    return v{nodes // 2}"])
+def write_lines(nodes: int, line: str, nodes_a_line: int) -> Callable[..., Any]:
+    """Return a function of straight-line code, with a variable for every line."""
+    lines = [f"    {line.format(k, k - 1)}" for k in range(1, nodes // nodes_a_line + 1)]
+    variables: dict[str, Any] = {"np": np}
+    text = "\n".join(["def f(x, y):", "    v0 = x", *lines, f"    return v{nodes // nodes_a_line} * y"])
     exec(compile(text, "straight_line.py", "exec"), variables)
     function: Callable[..., Any] = variables["f"]
     return function
@@ -614,25 +615,102 @@ def make_while(nodes: int) -> Callable[..., Any]:
     return f
 
 
+def make_calls(nodes: int) -> Callable[..., Any]:
+    """Return a function that calls another one in a loop, two nodes a call."""
+
+    def blend(x: Any, y: Any) -> Any:
+        return x * 0.99 + y
+
+    def f(x: Any, y: Any) -> Any:
+        for _k in range(nodes // 2):
+            x = blend(x, y)
+        return x
+
+    return f
+
+
+class TracedNeuron:
+    """A part of a model: three nodes a call."""
+
+    def __init__(self, weight: float) -> None:
+        self.weight = weight
+
+    def __call__(self, x: Any, y: Any) -> Any:
+        return (x * self.weight + y) * 0.5
+
+
+class TracedLayer:
+    """A model of eight parts."""
+
+    def __init__(self) -> None:
+        self.neurons = [TracedNeuron(0.1 * k) for k in range(8)]
+
+    def step(self, x: Any, y: Any) -> Any:
+        """Call all parts."""
+        for neuron in self.neurons:
+            x = neuron(x, y)
+        return x
+
+
+def make_methods(nodes: int) -> Callable[..., Any]:
+    """Return a function that calls methods of objects, which call methods of others."""
+    layer = TracedLayer()
+
+    def f(x: Any, y: Any) -> Any:
+        for _k in range(nodes // 24):
+            x = layer.step(x, y)
+        return x
+
+    return f
+
+
+def make_branches(nodes: int) -> Callable[..., Any]:
+    """Return a function with a branch in a loop: a comparison and two more nodes a step."""
+
+    def f(x: Any, y: Any) -> Any:
+        for _k in range(nodes // 3):
+            x = x * 0.9 + y if x > 0.5 else x * 1.1 + 0.1
+        return x
+
+    return f
+
+
+TRACED_CODE: dict[str, Callable[[int], Callable[..., Any]]] = {
+    "straight line": lambda nodes: write_lines(nodes, "v{0} = v{1} * 0.9999 + y", 2),
+    "methods of numbers": lambda nodes: write_lines(nodes, "v{0} = v{1}.tanh()", 1),
+    "NumPy functions": lambda nodes: write_lines(nodes, "v{0} = np.tanh(v{1})", 1),
+    "for": make_loop,
+    "while": make_while,
+    "functions": make_calls,
+    "methods of objects": make_methods,
+    "branches": make_branches,
+}
+"""Functions of some number of nodes, by the kind of their code."""
+
+
+def time_once(task: Callable[..., object]) -> float:
+    """Return the processor time of one call of a traced or differentiated function."""
+    start = time.process_time()
+    task(0.5, 0.25)
+    return time.process_time() - start
+
+
 def trace_table() -> tuple[Table, dict[str, float]]:
     """Measure tracing, beside one eager gradient of the same function, in processor time."""
-    makers = {"straight line": write_straight_line, "for": make_loop, "while": make_while}
     rows: list[list[str]] = []
     figures: dict[str, float] = {}
     # The first trace of a process loads modules, as its first gradient does.
     wg.trace(lambda x: x * x, 1.0)
-    for nodes in TRACED_SIZES:
-        for name, make in makers.items():
+    for nodes, repeats in TRACED_SIZES.items():
+        for name, make in TRACED_CODE.items():
             f = make(nodes)
-            wg.value_and_grad(f)(0.5, 0.25)
-            start = time.process_time()
-            wg.value_and_grad(f)(0.5, 0.25)
-            middle = time.process_time()
-            wg.trace(f, 0.5, 0.25)
-            end = time.process_time()
-            each = (end - middle) / nodes * 1e6
-            figures[f"{name} {nodes}"] = each
-            rows.append([name, f"{nodes:,}", f"{each:.2f}", f"{(end - middle) / (middle - start):.1f}"])
+            differentiate = wg.value_and_grad(f)
+            trace = partial(wg.trace, f)
+            differentiate(0.5, 0.25)
+            eager = min(time_once(differentiate) for _ in range(repeats))
+            traced = min(time_once(trace) for _ in range(repeats))
+            figures[f"{name} {nodes}"] = each = traced / nodes * 1e6
+            rows.append([name, f"{nodes:,}", f"{each:.2f}", f"{traced / eager:.1f}"])
     caption = f"`wg.trace`, microseconds per node (at most {TRACE_TARGET:g} wanted), and beside one eager gradient."
     return Table(caption, ["code", "nodes", "us per node", "times an eager gradient"], rows), figures
 

@@ -1113,7 +1113,8 @@ static PyObject *op_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unuse
     return names;
 }
 
-#include "trace_rows.h"
+#include "trace_sites.h"
+#include "traced_numbers.h"
 #include "recorded_sweep.h"
 #include "replay_calls.h"
 
@@ -1134,6 +1135,8 @@ static PyMethodDef functions[] = {
      "Run a backward pass that is a matter of numbers alone."},
     {"begin_trace", begin_trace, METH_VARARGS, "Record the rows of a trace; returns what to restore when it ends."},
     {"install_traced_operator", install_traced_operator, METH_VARARGS, "Give traced numbers an operator."},
+    {"install_traced_comparison", install_traced_comparison, METH_VARARGS, "Give traced numbers a comparison."},
+    {"install_traced_truth", install_traced_truth, METH_O, "Note certificates where Python tests conditions."},
     {"install_traced_method", install_traced_method, METH_VARARGS, "Give traced numbers a method."},
     {"install_traced_ufuncs", install_traced_ufuncs, METH_O, "Record ops where NumPy calls ufuncs on traced numbers."},
     {"apply_traced_op", (PyCFunction)(void (*)(void))apply_traced_op, METH_FASTCALL, "Record an op of traced numbers."},

@@ -20,11 +20,33 @@ So type checkers, editors and import graphs see an ordinary import, and refuse n
 
 from __future__ import annotations
 
+import gc
+import importlib
 import sys
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
+
+
+@contextmanager
+def pause_collection() -> Iterator[None]:
+    """Keep Python's collector from running: many small objects are made, none of them garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a module without collections meanwhile, which would look at all objects of all other modules."""
+    if name in sys.modules:
+        return importlib.import_module(name)
+    with pause_collection():
+        return importlib.import_module(name)
 
 
 def load_names_lazily(

@@ -9,6 +9,7 @@ import random
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import CodeType
 from typing import Any
 
@@ -44,7 +45,33 @@ def halve(v):
         yield v * q + 1.0
         v = v * 0.5
 
+class Net:
+    def __init__(self):
+        self.layers = [Layer(0.5), Layer(0.25)]
+        self.parts = {"head": Layer(0.75)}
+        self.latest = self.layers[0]
+
+    def run(self, v):
+        for layer in self.layers:
+            self.latest = layer
+            v = layer(v) - self.scale(v)
+        return self.latest(v) + self.parts["head"](v)
+
+    def scale(self, v):
+        return v * 0.125 if v > 0.5 else self.layers[0](v)
+
+def descend(v, depth):
+    if depth == 0 or v < -50.0:
+        return v * 2.0
+    return descend(v * 0.5 + depth, depth - 1) - v
+
+def choose(v, limit=0.25):
+    if -limit <= v < limit:
+        return v + limit
+    return v * limit if v != 1.0 and not v == limit else limit - v
+
 layers = [Layer(0.5), Layer(0.25)]
+net = Net()
 
 def f(x, y):
     u = x * y
@@ -94,6 +121,12 @@ def write_program(seed: int) -> str:
             f"with wg.no_grad():\n    {name} = {expression()}",
             f"a = np.array([x, y, {operand()}])\nb = a * 2.0 + np.arange(3.0)\n{name} = b @ a + b.mean()",
             f"{name} = (lambda z: z * {operand()} + z)({expression()})",
+            f"{name} = net.run({expression()})",
+            f"{name} = descend({expression()}, {rng.randint(0, 4)})",
+            f"{name} = sum(choose(v, limit) for v, limit in [(x, 0.5), ({expression()}, y)])",
+            f"{name} = max([choose({expression()}), {operand()}, net.layers[1](x)])",
+            f"{name} = x\nwhile {name} < {rng.randint(1, 4)}:\n    {name} = {name} + choose(abs({name})) + 0.5",
+            f"def inner(x_1, u=x):\n    return x_1 * u + {rng.choice(names)}\n{name} = inner(inner({expression()}))",
         ]
         lines += rng.choices(forms, [6, *[1] * (len(forms) - 1)])[0].splitlines()
         names.append(name)
@@ -192,6 +225,58 @@ def call_a_hundred_times(x: float, y: float) -> Any:
     return x
 
 
+class Holder:
+    """An object whose parts move while its methods run."""
+
+    def __init__(self) -> None:
+        self.first = Scaler(0.5)
+        self.second = Scaler(0.25)
+
+    def swap(self, v: Any) -> Any:
+        self.first, self.second = self.second, self.first
+        return self.first(v) + self.second(v)
+
+    def forward(self, v: Any) -> Any:
+        for _ in range(3):
+            v = self.swap(v) - self.first(v)
+        return v
+
+
+class Scaler:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def __call__(self, v: Any) -> Any:
+        return v * self.factor + 1.0
+
+
+def move_parts(x: float, y: float) -> Any:
+    holder = Holder()
+    made = [Scaler(factor)(x) for factor in (0.5, 2.0)]
+    return holder.forward(x) * y + holder.swap(made[0] - made[1])
+
+
+def branch_in_calls(x: float, y: float) -> Any:
+    def clip(v: Any, limit: Any) -> Any:
+        return limit if v > limit else v
+
+    total = x
+    for k in range(5):
+        total = clip(total * 1.5, y) if total < k else total - np.float64(0.5)
+        while total > 2 and total != y:
+            total = total * 0.5
+    return total if total >= x else x
+
+
+def call_in_generators(x: float, y: float) -> Any:
+    def walk(v: Any) -> Any:
+        for k in range(3):
+            v = Scaler(0.5)(v) if v > k * 0.125 else recurse(v, y, 2)
+            yield v * y
+
+    return sum(walk(x)) + sum(Scaler(v * 0.1 + 1.0)(v) for v in walk(y) if v < 10.0)
+
+
 def mix_with_arrays(x: float, y: float) -> Any:
     a = np.stack([np.full(3, 2.0) * x, np.arange(3.0) + y])
     b = np.where(a > 1.0, a, -a).sum(axis=0) @ np.ones((3, 2))
@@ -199,7 +284,17 @@ def mix_with_arrays(x: float, y: float) -> Any:
 
 
 @pytest.mark.parametrize(
-    "f", [loop_over_closure, loop_over_large_numbers, recurse, call_a_hundred_times, mix_with_arrays]
+    "f",
+    [
+        loop_over_closure,
+        loop_over_large_numbers,
+        recurse,
+        call_a_hundred_times,
+        mix_with_arrays,
+        move_parts,
+        branch_in_calls,
+        call_in_generators,
+    ],
 )
 def test_chosen_programs_have_the_same_circuit_either_way(
     f: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
@@ -207,6 +302,96 @@ def test_chosen_programs_have_the_same_circuit_either_way(
     quick, slow = trace_both_ways(monkeypatch, f, 0.3, 1.2)
 
     assert quick == slow
+
+
+def swap_names(x: float, y: float) -> Any:
+    def step(x_1: Any, y: Any) -> Any:
+        x_2 = x_1 * y
+        return x_2 + 1.0
+
+    for _ in range(3):
+        x = step(x, y) * 0.5
+    x_1 = x
+    return {"x": x_1, "f": y, "other": [x * 2.0, x_1, 3.0]}
+
+
+def name_beyond_ascii(x: float, y: float) -> Any:
+    for _ in range(3):
+        µ = x * y  # noqa: PLC2401 - Python's own spelling of the letter is another one
+        x = µ + 1.0
+    return µ
+
+
+@pytest.mark.parametrize("f", [swap_names, name_beyond_ascii, call_a_hundred_times, recurse, move_parts])
+def test_outputs_have_the_names_that_they_have_among_all_names(
+    f: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreseen = tracing.trace(f, 0.3, 1.2)
+    monkeypatch.setattr(tracing, "MAX_FORESEEN_OUTPUTS", -1)
+    named = tracing.trace(f, 0.3, 1.2)
+
+    assert foreseen.columns.labels == named.columns.labels
+    assert list(foreseen.columns.names) == list(named.columns.names)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_outputs_of_random_programs_have_their_names(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = make_function(write_program(seed), f"named_program{seed}.py")
+    with np.errstate(all="ignore"):
+        foreseen = tracing.trace(f, 0.3, 1.2)
+        monkeypatch.setattr(tracing, "MAX_FORESEEN_OUTPUTS", -1)
+        named = tracing.trace(f, 0.3, 1.2)
+
+    assert foreseen.columns.labels == named.columns.labels
+    assert list(foreseen.columns.names) == list(named.columns.names)
+
+
+def test_comparisons_with_whole_numbers_that_no_float_equals_are_refused() -> None:
+    with pytest.raises(wg.errors.OperandError, match="which no float64 equals"):
+        wg.trace(lambda x: x if x > 2**53 + 1 else -x, 1.0)
+
+
+def test_a_late_test_of_identity_is_still_found() -> None:
+    def f(x: float) -> Any:
+        for _ in range(3):
+            x = x * 0.5 if x > 1.0 else x + 1.0
+        return x * eval("lambda v: 1.0 if (v > 0.0) is True else 2.0")(x)
+
+    with pytest.raises(wg.errors.EscapeError, match="tests whether a condition"):
+        wg.trace(f, 3.0)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_trace_leaves_the_collector_as_it_was(raises: bool) -> None:
+    before = gc.get_threshold()
+    inside: list[tuple[int, int, int]] = []
+
+    def f(x: float) -> Any:
+        inside.append(gc.get_threshold())
+        wg.trace(lambda z: z * z, 1.0)
+        return x * {}[0] if raises else x * 2.0
+
+    with pytest.raises(KeyError) if raises else nullcontext():
+        wg.trace(f, 1.0)
+
+    assert inside[0][0] == before[0]
+    assert inside[0] != before
+    assert gc.get_threshold() == before
+
+
+def test_a_trace_lets_go_of_the_objects_whose_methods_ran() -> None:
+    seen: list[weakref.ref[Any]] = []
+
+    def f(x: float) -> Any:
+        holder = Holder()
+        seen.extend([weakref.ref(holder), weakref.ref(holder.first)])
+        return holder.forward(x)
+
+    circuit = wg.trace(f, 1.0)
+    gc.collect()
+
+    assert [ref() for ref in seen] == [None, None]
+    assert all(node.group.startswith("holder/") for node in circuit.nodes)
 
 
 RECORDED_OPS = [] if RECORDER is None else [name for name in RECORDER.op_names() if name != "split"]

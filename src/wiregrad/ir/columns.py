@@ -84,35 +84,46 @@ def is_automatic_name(name: str) -> bool:
 
 
 class NameTable:
-    """Pairs of node and name, ordered by node, then in the order in which the names were given."""
+    """Pairs of node and name, ordered by node, then in the order in which the names were given.
 
-    __slots__ = ("_blob", "_ends", "_index", "nodes")
+    The pairs may be given as a function, which is called when the first name is asked for.
+    """
 
-    def __init__(self, pairs: Iterable[tuple[int, str]]) -> None:
-        ordered = sorted(pairs, key=itemgetter(0))
-        self.nodes: NDArray[np.int32] = np.array([node for node, _ in ordered], np.int32)
-        texts = [name for _, name in ordered]
-        self._blob = "".join(texts).encode()
-        lengths = map(len, texts if self._blob.isascii() else [name.encode() for name in texts])
-        self._ends: NDArray[np.int64] = np.cumsum([0, *lengths], dtype=np.int64)
+    __slots__ = ("_columns", "_find_pairs", "_index")
+
+    def __init__(self, pairs: Iterable[tuple[int, str]] | Callable[[], Iterable[tuple[int, str]]]) -> None:
+        self._find_pairs = pairs if callable(pairs) else None
+        self._columns = None if callable(pairs) else _pack_names(pairs)
         self._index: tuple[NDArray[np.int64], NDArray[np.intp]] | None = None
+
+    def _read_columns(self) -> PackedNames:
+        columns = self._columns
+        if columns is None:
+            assert self._find_pairs is not None
+            columns = self._columns = _pack_names(self._find_pairs())
+            self._find_pairs = None
+        return columns
+
+    @property
+    def nodes(self) -> NDArray[np.int32]:
+        """The node of each name."""
+        return self._read_columns().nodes
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        ends = self._ends.tolist()
-        for k, node in enumerate(self.nodes.tolist()):
-            yield node, self._blob[ends[k] : ends[k + 1]].decode()
+        nodes, blob, ends = self._read_columns()
+        bounds = ends.tolist()
+        for k, node in enumerate(nodes.tolist()):
+            yield node, blob[bounds[k] : bounds[k + 1]].decode()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NameTable):
             return NotImplemented
-        return (
-            np.array_equal(self.nodes, other.nodes)
-            and np.array_equal(self._ends, other._ends)
-            and self._blob == other._blob
-        )
+        one = self._read_columns()
+        two = other._read_columns()
+        return np.array_equal(one.nodes, two.nodes) and np.array_equal(one.ends, two.ends) and one.blob == two.blob
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -150,16 +161,21 @@ class NameTable:
 
     def select_nodes(self, keep: NDArray[np.bool_], position: NDArray[np.int32]) -> NameTable:
         """Return the names of the nodes that are kept, at their new positions."""
-        if not len(self):
-            return self
-        return NameTable((int(position[node]), name) for node, name in self if keep[node])
+        if self._columns is None:
+            return NameTable(lambda: self._list_kept(keep, position))
+        return NameTable(self._list_kept(keep, position)) if len(self) else self
+
+    def _list_kept(self, keep: NDArray[np.bool_], position: NDArray[np.int32]) -> Iterator[tuple[int, str]]:
+        return ((int(position[node]), name) for node, name in self if keep[node])
 
     def nbytes(self) -> int:
         """Return the memory that the names take, in bytes."""
-        return self.nodes.nbytes + self._ends.nbytes + len(self._blob)
+        nodes, blob, ends = self._read_columns()
+        return nodes.nbytes + ends.nbytes + len(blob)
 
     def _name_at(self, k: int) -> str:
-        return self._blob[self._ends[k] : self._ends[k + 1]].decode()
+        _, blob, ends = self._read_columns()
+        return blob[ends[k] : ends[k + 1]].decode()
 
     def _entries_with_hash(self, name: str) -> list[int]:
         hashes, order = self._sorted_hashes()
@@ -173,6 +189,23 @@ class NameTable:
             order = np.argsort(hashes, kind="stable")
             self._index = hashes[order], order
         return self._index
+
+
+class PackedNames(NamedTuple):
+    """Names in flat arrays: `blob[ends[k]:ends[k + 1]]` is the name of `nodes[k]`."""
+
+    nodes: NDArray[np.int32]
+    blob: bytes
+    ends: NDArray[np.int64]
+
+
+def _pack_names(pairs: Iterable[tuple[int, str]]) -> PackedNames:
+    ordered = sorted(pairs, key=itemgetter(0))
+    texts = [name for _, name in ordered]
+    blob = "".join(texts).encode()
+    lengths = map(len, texts if blob.isascii() else [name.encode() for name in texts])
+    nodes = np.array([node for node, _ in ordered], np.int32)
+    return PackedNames(nodes, blob, np.cumsum([0, *lengths], dtype=np.int64))
 
 
 class Place(NamedTuple):

@@ -2,7 +2,8 @@
 
 A scalar node is one packed row of 34 bytes: its value, its two slopes, its two sources and its op. A source is the
 offset of a row, so appending needs no lookup; appending is one call, so a Ctrl-C never leaves half a row. Every other
-node (arrays, ops of more inputs, leaves) has a row too, marked `EXTRA`; its data is in a dict beside the rows.
+node (arrays, ops of more inputs, leaves) has a row too, marked `EXTRA`; its data is in a dict beside the rows. On a
+traced tape, a comparison of two numbers is a packed row too.
 
 A tape belongs to the thread that made it and lives as long as a value on it. Leaves belong to no tape: a tape refers to
 its leaves, a leaf only to the serial number of the tape it was last used on, so there are no reference cycles.
@@ -32,6 +33,7 @@ from wiregrad.errors import SettingError
 from wiregrad.frontends.recording.trace_notes import ROW_SIZE, ReplayGuard, TraceNotes
 from wiregrad.frontends.recording.user_code import GroupBlock
 from wiregrad.ir import INPUT, TABLE, Op
+from wiregrad.ir.op import COMPARISON_METHODS
 from wiregrad.ir.scoped_settings import OneTimeContext, ScopedSetting, SettingBlock
 from wiregrad.ir.types_and_kinks import Convention, chosen_convention, encode_mode, has_kinks, switch_convention
 from wiregrad.lazy import load_module_lazily
@@ -272,8 +274,8 @@ class Tape:
         """Return the value that a node computed."""
         extra = self.extras.get(offset)
         if extra is None:
-            y = ROW_FORMAT.unpack_from(self.buffer, offset)[0]
-            return y if self.guard is None else np.float64(y)
+            row = ROW_FORMAT.unpack_from(self.buffer, offset)
+            return row[0] if self.guard is None else _read_output(row[0], row[-1])
         # Derivative rules divide by outputs, so nodes store NumPy floats; a value holds a Python float.
         return float(extra.y) if type(extra.y) is np.float64 and self.guard is None else extra.y
 
@@ -491,7 +493,18 @@ def _unpack_row(row: tuple[Any, ...], tape: Tape) -> ExtraNode:
             for source, (_, number) in zip(sources, pairs, strict=True)
         ]
     )
-    return ExtraNode(op, sources, xs, np.float64(y), usual_mode(op, sources))
+    return ExtraNode(op, sources, xs, _read_output(y, code), usual_mode(op, sources))
+
+
+@cache
+def condition_codes() -> frozenset[int]:
+    """Return the codes of the comparisons: a packed row of one has a condition as its value, 0 or 1."""
+    return frozenset([TABLE.code_of(TABLE.infix[spelling]) for spelling in COMPARISON_METHODS])
+
+
+def _read_output(y: float, code: int) -> Any:
+    """Return the output of a packed row as a NumPy number."""
+    return np.bool_(y) if code in condition_codes() else np.float64(y)
 
 
 def mode_of(op: Op, sources: Sequence[int]) -> int:

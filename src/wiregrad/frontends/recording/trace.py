@@ -20,7 +20,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from types import CellType, CodeType, FrameType
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_us
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, flatten, name_parts, unflatten
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
 from wiregrad.frontends.recording.record import place_on_tape, record_carefully, record_op
+from wiregrad.frontends.recording.scalar import RICH_COMPARISONS
 from wiregrad.frontends.recording.session import add_input, check_callable
 from wiregrad.frontends.recording.tape import GROUPS, RECORDER, STATE, STRIDE, DroppedArray, Tape, TapeKind
 from wiregrad.frontends.recording.trace_notes import RecordedSites, ReplayGuard, SiteKey, number_columns
@@ -56,11 +57,21 @@ from wiregrad.frontends.recording.user_code import (
     read_expression,
     walk_all,
 )
-from wiregrad.frontends.recording.value import NumpyNumber, PythonFloat, Value, is_constant, notes_of, number_class
+from wiregrad.frontends.recording.value import (
+    DiscreteValue,
+    NumpyNumber,
+    PythonFloat,
+    PythonInt,
+    Value,
+    is_constant,
+    notes_of,
+    number_class,
+)
 from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, Place, check_name
 from wiregrad.ir.columns import CircuitColumns, Deferred, DeferredLabels, LazyText, NameTable, NodeLabels
-from wiregrad.ir.op import ARITHMETIC_METHODS, CONSTANT_CODE, SIGN_METHODS
+from wiregrad.ir.op import ARITHMETIC_METHODS, COMPARISON_METHODS, CONSTANT_CODE, SIGN_METHODS
 from wiregrad.ir.types_and_kinks import type_of_constant
+from wiregrad.lazy import pause_collection
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
 from wiregrad.ops.functions.registry import FUNCTIONS
@@ -72,7 +83,7 @@ ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_con
 class TracedFunction:
     """A recorded function: its tape, the offsets of its inputs, and its results.
 
-    `names` are the variables that held nodes, by offset; `holders` those that held values from outside.
+    `names` are the variables that held nodes; `holders` those that held values from outside.
     """
 
     def __init__(
@@ -81,7 +92,7 @@ class TracedFunction:
         inputs: list[int],
         results: list[Any],
         tree: ContainerTree,
-        names: dict[int, str],
+        names: VariableNames,
         holders: HolderNames | None = None,
     ) -> None:
         self.tape = tape
@@ -154,7 +165,8 @@ def run_traced(
         if sites is not None and max_rows is not None:
             sites.columns.limit_rows(max_rows, LongTraceError)
         try:
-            result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
+            with collect_young_objects():
+                result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
             if sites is not None and sites.columns.is_over_limit():
                 # The function has caught the error.
                 raise LongTraceError
@@ -183,12 +195,17 @@ def _begin_rows(tape: Tape, own_block: int | None) -> tuple[Any, ...] | None:
     columns = RECORDER.TraceSites(
         tracker, function_names(), tape.notes.calls, GROUPS.opened, _read_group_blocks, tracker.max_loop_steps
     )
+    tracker.columns = columns
     tape.notes.recorded_sites = RecordedSites(columns, tracker)
     if tape.guard is not None:
         tape.guard.check_error_settings()
     # Where NumPy says nothing about small numbers, C computes what NumPy does; other errors give no finite number.
     is_quiet = np.geterr()["under"] == "ignore"
-    before: tuple[Any, ...] = RECORDER.begin_trace(tape, columns, own_block, ERROR_SETTINGS.get() if is_quiet else None)
+    settings = ERROR_SETTINGS.get() if is_quiet else None
+    guard = tape.guard or ReplayGuard()
+    before: tuple[Any, ...] = RECORDER.begin_trace(
+        tape, columns, own_block, settings, guard.certificates, guard.identity_scan
+    )
     return before
 
 
@@ -211,15 +228,47 @@ def is_input(leaf: object) -> bool:
     return np.asarray(leaf).dtype.kind in "fc"
 
 
-def _names_of_locals(tape: Tape) -> dict[int, str]:
+class VariableNames(NamedTuple):
+    """The variables that held nodes of a tape."""
+
+    offsets: NDArray[np.int64]
+    """The offsets of the nodes, in order."""
+    numbers: NDArray[np.int64]
+    """The number of the name of each."""
+    names: Sequence[str]
+    """The names; several variables may have the same."""
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[tuple[int, str]]) -> VariableNames:
+        """Return the names of pairs of an offset and a name; the last name of a node counts."""
+        named = dict(pairs)
+        offsets = sorted(named)
+        numbers: dict[str, int] = {}
+        found = [numbers.setdefault(named[offset], len(numbers)) for offset in offsets]
+        return cls(np.array(offsets, np.int64), np.array(found, np.int64), list(numbers))
+
+    def name_at(self, offset: int) -> str | None:
+        """Return the name of the node at an offset; None if it has none."""
+        at = int(np.searchsorted(self.offsets, offset))
+        is_there = at < len(self.offsets) and self.offsets[at] == offset
+        return self.names[self.numbers[at]] if is_there else None
+
+
+def _names_of_locals(tape: Tape) -> VariableNames:
     """Return the variable names of nodes when their functions returned; an outer function's name wins."""
-    names: dict[int, str] = {}
     tracker = tape.notes.tracker
-    for frame in tracker.frames_inside_out() if tracker is not None else []:
-        for name, value in frame.f_locals.items():
-            if isinstance(value, Value) and value._tape is tape and name.isidentifier():
-                names[value._index] = name
-    return names
+    if tracker is not None and tape.notes.recorded_sites is not None:
+        found, names = tape.notes.recorded_sites.columns.collect_names(tape, len(tape.buffer) // STRIDE)
+        numbers = np.frombuffer(found, np.int32)
+        rows = np.flatnonzero(numbers >= 0)
+        return VariableNames(rows * STRIDE, numbers[rows].astype(np.int64), names)
+    frames = tracker.frames_inside_out() if tracker is not None else []
+    return VariableNames.from_pairs(
+        (value._index, name)
+        for frame in frames
+        for name, value in frame.f_locals.items()
+        if isinstance(value, Value) and value._tape is tape and name.isidentifier()
+    )
 
 
 def _find_holders(tape: Tape, f: Callable[..., Any], result: object) -> HolderNames:
@@ -357,16 +406,26 @@ def _as_number(result: object, name: str) -> Any:
     return array[()]
 
 
+MANY_COLLECTIONS = 10_000
+"""While a function is traced, so many collections of young objects come before one of older objects."""
+
+
 @contextmanager
-def pause_collection() -> Iterator[None]:
-    """Keep Python's collector from running: many small objects are made, none of them garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
+def collect_young_objects() -> Iterator[None]:
+    """Let Python's collector look at young objects alone: what a trace keeps stays alive, and would be looked at again.
+
+    The thresholds belong to the process: a trace that finds them raised by another one leaves them to that one.
+    """
+    usual = gc.get_threshold()
+    if usual[1:] == (MANY_COLLECTIONS, MANY_COLLECTIONS):
+        yield
+        return
     try:
+        gc.set_threshold(usual[0], MANY_COLLECTIONS, MANY_COLLECTIONS)
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        if gc.get_threshold()[1:] == (MANY_COLLECTIONS, MANY_COLLECTIONS):
+            gc.set_threshold(*usual)
 
 
 class TraceWriter:
@@ -376,12 +435,13 @@ class TraceWriter:
         self.traced = traced
         self.tape = traced.tape
         self.name = name
-        self.names = CircuitRecording()
-        """The names and types of the circuit's nodes."""
+        self.recording = CircuitRecording()
+        """The names and types of the circuit's inputs."""
         self.where: NodePositions
         """The index of the node at each offset, once the circuit is written."""
         for offset, text in zip(traced.inputs, input_names, strict=True):
-            self.names.append_input(self._free_name(text, "x"), type_of_constant(self.tape.value_at(offset)))
+            wanted = self.recording.free_name(text if _is_name(text) else "x")
+            self.recording.append_input(wanted, type_of_constant(self.tape.value_at(offset)))
 
     def write_circuit(self) -> CircuitGraph:
         """Write the nodes that results and certificates need, and return the circuit."""
@@ -393,72 +453,72 @@ class TraceWriter:
         roots = traced.root_offsets()
         if not roots:
             raise GradientError(f"{self.name} returned nothing to make a circuit of{format_user_line()}")
-        certified = [certificate.node for certificate in traced.guard.certificates]
+        certified = [node for node, _, _ in traced.guard.certificates]
         offsets = traced.needed_offsets([*roots, *certified])
-        nodes = TracedNodes(self.tape, traced.inputs, offsets, self.names.type_table)
+        nodes = TracedNodes(self.tape, traced.inputs, offsets, self.recording.type_table)
         results = [
             root if root >= 0 else _as_number(result, self.name)
             for root, result in zip(roots, traced.results, strict=True)
         ]
         indices = nodes.collect_results(results)
         self.where = nodes.where
-        self._name_nodes(nodes)
-        outputs = dict(self._label_outputs(indices))
+        names = NodeNames(self.recording.names, traced.names, nodes)
+        outputs = dict(self._label_outputs(names, indices))
         title = self.name if _is_name(self.name) else next(iter(outputs))
-        return CircuitGraph(self._make_columns(nodes, outputs, title))
+        return CircuitGraph(self._make_columns(nodes, names, outputs, title))
 
-    def _name_nodes(self, nodes: TracedNodes) -> None:
-        """Give nodes the names of the variables that held them, which are identifiers."""
-        named = self.traced.names
-        listed = np.sort(np.fromiter(named, np.int64, len(named)))
-        indices = nodes.where.at(listed)
-        # Inputs have their names already.
-        is_written = indices >= len(nodes.inputs)
-        texts = [named[offset] for offset in listed[is_written].tolist()]
-        self.names.add_free_names(indices[is_written].tolist(), texts)
-
-    def _label_outputs(self, indices: list[int]) -> Iterator[tuple[str, int]]:
+    def _label_outputs(self, names: NodeNames, indices: list[int]) -> Iterator[tuple[str, int]]:
+        names.name_outputs(indices)
         taken: set[str] = set()
         paths = [path for path, _ in _leaf_paths("", unflatten(self.traced.tree, self.traced.results))]
         for path, node in zip(paths, indices, strict=True):
-            label = self.names.name_of(node) if self.names.has_name(node) else None
+            label = names.name_of(node)
             if label is None or label in taken or (path and _is_name(path)):
                 wanted = path if _is_name(path) else f"f{path}"
-                label = self.names.free_name(wanted)
-                if not self.names.has_name(node):
-                    self.names.add_name(node, label)
+                label = names.free_name(wanted)
+                if names.name_of(node) is None:
+                    names.add_name(node, label)
             taken.add(label)
             yield label, node
 
-    def _make_columns(self, nodes: TracedNodes, outputs: Mapping[str, int], title: str) -> CircuitColumns:
+    def _make_columns(
+        self, nodes: TracedNodes, names: NodeNames, outputs: Mapping[str, int], title: str
+    ) -> CircuitColumns:
         sites = NodeSites(self.tape, nodes.op_offsets)
         groups, library_groups = self._find_groups(nodes, sites)
         places = self._find_places(nodes, sites)
         starts, sources = nodes.join_sources()
-        certificates = [
-            Certificate(self.where[c.node], to_python_number(c.outcome), c.place)
-            for c in self.traced.guard.certificates
-        ]
         return CircuitColumns(
             name=title,
             codes=nodes.codes,
             starts=starts,
             sources=sources,
             types=nodes.list_types(),
-            type_table=tuple(self.names.type_table.numbers),
+            type_table=tuple(self.recording.type_table.numbers),
             constant_nodes=np.flatnonzero(nodes.codes == CONSTANT_CODE).astype(np.int32),
             constants=nodes.list_constants(),
             modes=nodes.list_modes(),
-            names=NameTable((node, text) for text, node in self.names.names.items()),
+            names=NameTable(names.list_pairs),
             places=places,
             groups=groups,
             outputs=np.array(list(outputs.values()), np.int32),
             labels=tuple(outputs),
             settings=nodes.list_settings(),
-            certificates=tuple(certificates),
+            certificates=self._list_certificates(),
             expressions=nodes.label_ops(*sites.find_expressions(nodes.op_codes)),
             library_groups=library_groups,
         )
+
+    def _list_certificates(self) -> tuple[Certificate, ...]:
+        """Return the certificates, which refer to nodes of the circuit."""
+        offsets = np.array([node for node, _, _ in self.traced.guard.certificates], np.int64)
+        nodes = self.where.at(offsets).tolist()
+        outcomes = [
+            outcome if outcome is True or outcome is False else to_python_number(outcome)
+            for _, outcome, _ in self.traced.guard.certificates
+        ]
+        places = [place for _, _, place in self.traced.guard.certificates]
+        return tuple(map(make_certificate, zip(nodes, outcomes, places, strict=True)))
 
     def _find_groups(self, nodes: TracedNodes, sites: NodeSites) -> tuple[NodeLabels[str], Deferred[frozenset[str]]]:
         """Return the groups of nodes, and the paths of those that are calls of composite functions.
@@ -479,8 +539,99 @@ class TraceWriter:
             return label_nodes(ranks, *sites.find_places())
         return DeferredLabels(lambda: label_nodes(ranks, *sites.find_places()))
 
-    def _free_name(self, name: str, otherwise: str) -> str:
-        return self.names.free_name(name if _is_name(name) else otherwise)
+
+class NodeNames:
+    """The names of the nodes of a traced circuit: of inputs, of variables, and of outputs.
+
+    A name that is taken gets a number: `x`, `x_1`, `x_2`. Most circuits are never asked for their names, and naming the
+    nodes of a long loop takes longer than recording them. So the names of outputs are found alone where one can tell
+    what they will be, and the others when `list_pairs` is called.
+    """
+
+    def __init__(self, inputs: Mapping[str, int], variables: VariableNames, nodes: TracedNodes) -> None:
+        indices = nodes.where.at(variables.offsets)
+        # Inputs have their names already.
+        is_written = indices >= len(nodes.inputs)
+        self._inputs = inputs
+        self._nodes: NDArray[np.int64] = indices[is_written]
+        """The nodes that variables held, in the order in which they get their names."""
+        self._numbers: NDArray[np.int64] = variables.numbers[is_written]
+        self._texts = variables.names
+        self._outputs: dict[str, int] = {}
+        """The names of outputs that no variable held."""
+        self._all: CircuitRecording | None = None
+        """All names, once they have been given."""
+
+    @cached_property
+    def _wanted(self) -> frozenset[str]:
+        """The names of inputs, and those that other nodes are to have."""
+        return frozenset(self._texts).union(self._inputs)
+
+    def name_outputs(self, nodes: Sequence[int]) -> None:
+        """Give all names now if there are many outputs."""
+        if len(nodes) > MAX_FORESEEN_OUTPUTS:
+            self._all = self._name_all()
+
+    def name_of(self, node: int) -> str | None:
+        """Return the name to show for a node; None if it has none."""
+        name = None if self._all is not None else self._foresee_name(node)
+        if name is not None or self._all is None:
+            return name
+        return self._all.name_of(node) if self._all.has_name(node) else None
+
+    def _foresee_name(self, node: int) -> str | None:
+        """Return the name of a node without naming the others; sets `_all` if that cannot be done."""
+        given = next((name for name, k in (*self._inputs.items(), *self._outputs.items()) if k == node), None)
+        at = np.flatnonzero(self._nodes == node)[:1]
+        if given is not None or not len(at):
+            return given
+        text = self._texts[self._numbers[at[0]]]
+        same = [k for k, other in enumerate(self._texts) if other == text]
+        rank = int(np.isin(self._numbers[: at[0]], same).sum()) + (text in self._inputs)
+        is_foreseen = len(text) < MAX_FORESEEN_LENGTH and text.isascii() and not self._may_be_numbered(text)
+        if is_foreseen and not (rank and any(other.startswith(f"{text}_") for other in self._wanted)):
+            return f"{text}_{rank}" if rank else text
+        self._all = self._name_all()
+        return None
+
+    def _may_be_numbered(self, text: str) -> bool:
+        """Return whether a text may be the name of a node that wanted another one, which was taken."""
+        wanted, _, number = text.rpartition("_")
+        return number.isdecimal() and wanted in self._wanted
+
+    def free_name(self, wanted: str) -> str:
+        """Return the wanted name, with a number as suffix if it is taken."""
+        is_free = wanted not in self._texts and wanted not in self._inputs and wanted not in self._outputs
+        is_free = is_free and not self._may_be_numbered(wanted)
+        if self._all is None and not (is_free and wanted.isascii()):
+            self._all = self._name_all()
+        return wanted if self._all is None else self._all.free_name(wanted)
+
+    def add_name(self, node: int, name: str) -> None:
+        """Give an output that has no name a free one."""
+        self._outputs[name] = node
+        if self._all is not None:
+            self._all.add_name(node, name)
+
+    def list_pairs(self) -> list[tuple[int, str]]:
+        """Return all nodes that have a name, with their names."""
+        recording = self._name_all() if self._all is None else self._all
+        return [(node, name) for name, node in recording.names.items()]
+
+    def _name_all(self) -> CircuitRecording:
+        recording = CircuitRecording()
+        for name, node in self._inputs.items():
+            recording.add_name(node, name)
+        recording.add_free_names(self._nodes.tolist(), [self._texts[k] for k in self._numbers.tolist()])
+        for name, node in self._outputs.items():
+            recording.add_name(node, name)
+        return recording
+
+
+MAX_FORESEEN_OUTPUTS = 8
+"""If there are more outputs than this, all nodes get their names at once: each name that is foreseen costs a search."""
+MAX_FORESEEN_LENGTH = 100
+"""The name of a variable that is longer than this is not foreseen: with a number it may be too long."""
 
 
 def _is_name(text: str) -> bool:
@@ -513,18 +664,19 @@ def circuit_of_value(value: Value) -> tuple[CircuitGraph, list[Any]]:
     traced.inputs = [offset for offset in needed if tape.extras[offset].op is INPUT]
     names = _name_leaves(tape, traced.inputs, scopes)
     inputs = [np.asarray(tape.value_at(offset))[()] for offset in traced.inputs]
-    title = value.name or traced.names.get(value._index, "f")
+    title = value.name or traced.names.name_at(value._index) or "f"
     return TraceWriter(traced, names, title).write_circuit(), inputs
 
 
-def _name_nodes(tape: Tape, scopes: Sequence[VariableScope]) -> dict[int, str]:
-    """Return the names of recorded nodes by offset: those that were given, and the variables of the calling code."""
-    names: dict[int, str] = {}
-    for scope in reversed(scopes):
-        for name, item in scope.variables.items():
-            if isinstance(item, Value) and item._tape is tape and name.isidentifier() and name.strip("_"):
-                names[item._index] = name
-    return names | tape.notes.names
+def _name_nodes(tape: Tape, scopes: Sequence[VariableScope]) -> VariableNames:
+    """Return the names of recorded nodes: those that were given, and the variables of the calling code."""
+    held = (
+        (item._index, name)
+        for scope in reversed(scopes)
+        for name, item in scope.variables.items()
+        if isinstance(item, Value) and item._tape is tape and name.isidentifier() and name.strip("_")
+    )
+    return VariableNames.from_pairs(chain(held, tape.notes.names.items()))
 
 
 def _name_leaves(tape: Tape, offsets: Sequence[int], scopes: Sequence[VariableScope]) -> list[str]:
@@ -579,6 +731,9 @@ def _connect_traced_numbers() -> None:
             "value_class": Value,
             "traced_class": NumpyNumber,
             "traced_python_class": PythonFloat,
+            "condition_class": DiscreteValue,
+            "python_condition_class": PythonInt,
+            "certificate_class": Certificate,
             "integer_class": np.integer,
             "recording_state": STATE,
             "error_settings": ERROR_SETTINGS,
@@ -599,6 +754,10 @@ def _connect_traced_numbers() -> None:
         for method, op_name in {**signs, "__abs__": "absolute"}.items():
             if op_name in known:
                 RECORDER.install_traced_operator(owner, method, op_name, False)
+        for spelling, name in COMPARISON_METHODS.items():
+            sign = RICH_COMPARISONS.index(spelling)
+            RECORDER.install_traced_comparison(owner, f"__{name}__", TABLE.code_of(TABLE.infix[spelling]), sign)
+    RECORDER.install_traced_truth(DiscreteValue)
     setattr(NumpyNumber, "__wiregrad_apply__", staticmethod(_apply_traced_op))  # noqa: B010 - what is typed is Value's
     RECORDER.install_traced_ufuncs(NumpyNumber)
     composite = {name for name, entry in FUNCTIONS.loaded.items() if entry.method}
@@ -626,6 +785,7 @@ class GroupSegment(NamedTuple):
     """The loop and the steps of the loops around it; None if this is not the step of a loop."""
 
 
+make_certificate: Callable[[tuple[int, Any, Place | None]], Certificate] = partial(tuple.__new__, Certificate)
 make_segment: Callable[[tuple[Any, ...]], GroupSegment] = partial(tuple.__new__, GroupSegment)
 
 

@@ -22,8 +22,8 @@ from wiregrad.frontends.recording.user_code import (
     IdentityScan,
     LoopStep,
     UserCall,
+    decode_steps,
     find_lines,
-    find_loops,
     find_recording_frame,
     list_user_frames,
     place_in_code,
@@ -193,8 +193,7 @@ class RecordedSites:
     def __init__(self, columns: Any, tracker: CallTracker) -> None:
         self.columns = columns
         """The recorder's object."""
-        self.calls = tracker.numbered_calls
-        self.others = tracker.other_sites
+        self.tracker = tracker
 
     def place_at(self, offset: int) -> Place | None:
         """Return the source line of the row at an offset."""
@@ -202,20 +201,19 @@ class RecordedSites:
         if found is None:
             return None
         if isinstance(found, int):
-            return list(self.others.values())[found][1].place
-        return place_in_code(self.calls[found[0]].code, found[1])
+            return list(self.tracker.other_sites.values())[found][1].place
+        return place_in_code(*found)
 
     def make_table(self, row_count: int) -> SiteTable:
         """Return the sites as a table."""
-        rows, calls, instructions, blocks, steps, pool, block_list = self.columns.export()
+        rows, calls, instructions, blocks, codes_of_sites, steps, pool, block_list, codes = self.columns.export()
         row_sites = np.full(row_count, -1, np.int32)
         noted = np.frombuffer(rows, np.int32)[:row_count]
         row_sites[: len(noted)] = noted
         offsets = np.frombuffer(instructions, np.int32)
-        call_of_site = np.frombuffer(calls, np.int32)
-        codes = [call.code for call in self.calls]
-        code_of_site = call_of_site.astype(np.int64)
-        others = [site for _, site in self.others.values()]
+        code_of_site = np.frombuffer(codes_of_sites, np.int32).astype(np.int64)
+        codes = list(codes)
+        others = [site for _, site in self.tracker.other_sites.values()]
         if others:
             # The sites in generators come behind the others.
             elsewhere = row_sites <= FIRST_OTHER_SITE
@@ -223,7 +221,9 @@ class RecordedSites:
             offsets = np.concatenate([offsets, np.array([site.offset for site in others], np.int32)])
             code_of_site = np.concatenate([code_of_site, len(codes) + np.arange(len(others))])
             codes += [site.call.code for site in others]
-        columns = np.stack([call_of_site, np.frombuffer(blocks, np.int32), np.frombuffer(steps, np.int64)])
+        columns = np.stack(
+            [np.frombuffer(calls, np.int32), np.frombuffer(blocks, np.int32), np.frombuffer(steps, np.int64)]
+        )
         find_keys = partial(self._find_keys, columns, np.frombuffer(pool, np.int64), block_list, others)
         return SiteTable(row_sites, offsets, codes, code_of_site, find_keys)
 
@@ -236,21 +236,12 @@ class RecordedSites:
     ) -> tuple[list[SiteKey], NDArray[np.int64]]:
         """Return the distinct keys, and the number of each site's; `columns` are call, blocks and steps of each."""
         distinct, key_of_site = number_columns(columns)
-        loops = [find_loops(call.code) for call in self.calls]
         numbers = pool.tolist()
         keys = []
-        for call, block, at in distinct.T.tolist():
-            found: tuple[LoopStep, ...] = ()
-            if at >= 0:
-                spans = loops[call]
-                values = numbers[at + 1 : at + 1 + numbers[at]]
-                found = tuple(
-                    [
-                        (spans[span], spans[span].targets[target], number)
-                        for span, target, number in zip(values[::3], values[1::3], values[2::3], strict=True)
-                    ]
-                )
-            keys.append(make_key((self.calls[call], found, block_list[block])))
+        for number, block, at in distinct.T.tolist():
+            call = self.tracker.call_at(number)
+            steps = () if at < 0 else decode_steps(call.code, numbers[at + 1 : at + 1 + numbers[at]])
+            keys.append(make_key((call, steps, block_list[block])))
         key_of_site = np.concatenate([key_of_site, len(keys) + np.arange(len(others))])
         return keys + [SiteKey(site.call, site.steps, site.blocks) for site in others], key_of_site
 

@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import FLOAT, WIRE_DTYPES, WireType, WireValue
 from wiregrad.frontends.recording.arguments import ensure_owned
 from wiregrad.frontends.recording.record import bind_spread
-from wiregrad.frontends.recording.tape import BLOCKED, EXTRA, LITERAL, ROW_COLUMNS, STRIDE, ExtraNode, Tape
+from wiregrad.frontends.recording.tape import (
+    BLOCKED,
+    EXTRA,
+    LITERAL,
+    ROW_COLUMNS,
+    STRIDE,
+    ExtraNode,
+    Tape,
+    condition_codes,
+)
 from wiregrad.ir import INPUT, TABLE, Op
 from wiregrad.ir.columns import LabelT, NodeLabels, OpSettings
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
@@ -258,6 +267,9 @@ class TracedNodes:
         types[: len(self.inputs)] = [
             number_of(type_of_constant(self.tape.value_at(offset))) for offset in self.inputs.tolist()
         ]
+        is_condition = np.isin(self._rows["code"], list(condition_codes()))
+        if is_condition.any():
+            types[self.where.at(self.offsets[self._packed[is_condition]])] = number_of(WireType(np.dtype(bool), ()))
         known: dict[tuple[Any, ...], int] = {}
         others = [k for k, x in enumerate(self._values) if type(x) is not np.float64]
         kinds = [(self._values[k].dtype, self._values[k].shape) for k in others]

@@ -23,7 +23,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from functools import cache, partial, wraps
+from functools import cache, lru_cache, partial, wraps
 from inspect import CO_GENERATOR
 from itertools import islice
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -473,11 +473,13 @@ class UserCall:
     """One call of a function of the user's code."""
 
     __slots__ = (
+        "_answers",
         "_loops",
         "_paths",
         "_searches",
         "_step_counts",
         "code",
+        "depth",
         "first",
         "frame",
         "frame_id",
@@ -503,6 +505,10 @@ class UserCall:
         """The object whose method it is; None for a function."""
         self.label = ""
         """The label of its group; empty if it has none, as a comprehension."""
+        self.depth: int = 0 if parent is None else parent.call.depth + 1
+        """The number of calls around it."""
+        self._answers: dict[int, tuple[Any, str]] = {}
+        """The paths that `find_path` has returned, by the ids of the objects."""
         self._paths: dict[int, tuple[Any, str]] = {}
         self._searches = 0
         self._loops: dict[int, tuple[LoopSpan, ...]] = {}
@@ -520,6 +526,7 @@ class UserCall:
         """Let go of the frame, and of all that refers to values or to this call: these are reference cycles."""
         self.frame = self.owner = None
         self.sites = {}
+        self._answers = {}
         self._paths = {}
 
     def loops_at(self, offset: int) -> tuple[LoopSpan, ...]:
@@ -544,18 +551,22 @@ class UserCall:
         self.long_loops.add(span)
         self._loops.clear()
 
-    def find_path(self, thing: object) -> str | None:
-        """Return how this code reaches an object: through an attribute of its own object, or a variable."""
-        for search in (self._search_owner, self._search_variables):
-            if id(thing) not in self._paths and self._searches < MAX_SEARCHES:
-                search()
-        entry = self._paths.get(id(thing))
-        return None if entry is None else entry[1]
+    def find_path(self, thing: object, owner_parts: OwnerParts) -> str | None:
+        """Return how this code reaches an object: through an attribute of its own object, or a variable.
 
-    def _search_owner(self) -> None:
-        """Add the paths of the parts of the object whose method this is."""
-        if self.owner is not None:
-            self._add_parts(walk_parts("", self.owner, MAX_CALLED_DEPTH))
+        An object keeps the path that it had first in this call.
+        """
+        answer = self._answers.get(id(thing))
+        if answer is not None:
+            return answer[1]
+        path = None if self.owner is None else owner_parts.find_path(self.owner, thing)
+        if path is None:
+            if id(thing) not in self._paths and self._searches < MAX_SEARCHES:
+                self._search_variables()
+            path = self._paths.get(id(thing), (None, None))[1]
+        if path is not None:
+            self._answers[id(thing)] = thing, path
+        return path
 
     def _search_variables(self) -> None:
         """Add the paths of what variables hold: first themselves, then their parts, then loop variables."""
@@ -565,14 +576,65 @@ class UserCall:
         variables = collect_variables(self.frame)
         loops = {name for span in find_loops(self.code) for name in span.targets}
         plain = {name: item for name, item in variables.items() if name not in loops and item is not self.owner}
-        self._add_parts(plain.items())
-        self._add_parts(walk_all(plain, MAX_CALLED_DEPTH))
-        self._add_parts((name, item) for name, item in variables.items() if name in loops)
+        _add_parts(self._paths, plain.items())
+        _add_parts(self._paths, walk_all(plain, MAX_CALLED_DEPTH))
+        _add_parts(self._paths, ((name, item) for name, item in variables.items() if name in loops))
 
-    def _add_parts(self, parts: Iterable[tuple[str, Any]]) -> None:
-        for path, part in islice(parts, MAX_WALKED_PARTS):
-            if not isinstance(part, ATOMS):
-                self._paths.setdefault(id(part), (part, path))
+
+class OwnerParts:
+    """The paths of the parts of objects, which are searched once for all calls of their methods."""
+
+    def __init__(self) -> None:
+        self._paths: dict[int, tuple[Any, dict[int, tuple[Any, str]]]] = {}
+        """For each object by id: the object, and for each of its parts by id the part and its path."""
+
+    def find_path(self, owner: object, thing: object) -> str | None:
+        """Return the path from an object to a part of it; None if it is not found there."""
+        known = self._paths.get(id(owner))
+        entry = None if known is None else known[1].get(id(thing))
+        if entry is not None and follow_path(owner, entry[1]) is thing:
+            return entry[1]
+        paths: dict[int, tuple[Any, str]] = {}
+        _add_parts(paths, walk_parts("", owner, MAX_CALLED_DEPTH))
+        self._paths[id(owner)] = owner, paths
+        return paths.get(id(thing), (None, None))[1]
+
+    def clear(self) -> None:
+        """Let go of all objects."""
+        self._paths = {}
+
+
+def _add_parts(paths: dict[int, tuple[Any, str]], parts: Iterable[tuple[str, Any]]) -> None:
+    """Add the paths of objects that have none yet."""
+    for path, part in islice(parts, MAX_WALKED_PARTS):
+        if not isinstance(part, ATOMS):
+            paths.setdefault(id(part), (part, path))
+
+
+@lru_cache(maxsize=4096)
+def split_path(path: str) -> tuple[str | int, ...]:
+    """Return the names and indices that a path consists of.
+
+    >>> split_path("layers[0].w")
+    ('layers', 0, 'w')
+    """
+    return tuple([int(step) if step.isdecimal() else step for step in re.findall(r"[^.\[\]]+", path)])
+
+
+def follow_path(item: Any, path: str) -> Any:
+    """Return the part that a path leads to now; None if that cannot be told without running code of the user's.
+
+    >>> follow_path({"w": [1.0, {"b": 2.0}]}, "w[1].b")
+    2.0
+    """
+    for step in split_path(path):
+        if type(step) is int:
+            is_there = isinstance(item, list | tuple) and step < len(item)
+            item = item[step] if is_there else item.get(step) if type(item) is dict else None
+        else:
+            holder = item if type(item) is dict else getattr(item, "__dict__", None)
+            item = holder.get(step) if type(holder) is dict else None
+    return item
 
 
 def collect_variables(frame: FrameType) -> dict[str, Any]:
@@ -652,20 +714,25 @@ def _join_key(path: str, key: object) -> str:
 class CallTracker:
     """Finds the calls that recorded nodes belong to; it keeps their frames until `forget_frames`.
 
-    The C recorder notes by itself where rows are recorded. It asks here what it does not know: `classify_code`,
-    `enter_frame`, `loops_at`, `locate_elsewhere`.
+    The C recorder notes by itself where rows are recorded, and by which calls. It asks here what it does not know:
+    `classify_code`, `describe_code`, `loops_at`, `find_place`, `is_method`, `label_method`, and about generators, which
+    may be resumed from anywhere, `find_entered`, `note_number` and `locate_elsewhere`.
     """
 
-    __slots__ = ("calls", "numbered_calls", "other_sites", "read_blocks")
+    __slots__ = ("calls", "columns", "numbered_calls", "other_sites", "owner_parts", "read_blocks")
 
     def __init__(self, read_blocks: Callable[[], Sequence[GroupBlock]] = tuple) -> None:
-        self.calls: dict[FrameType, UserCall] = {}
+        self.calls: dict[FrameType, UserCall | int] = {}
+        """The calls by their frames, in the order in which they were entered; by number if the C recorder did that."""
         self.read_blocks = read_blocks
         """Returns the active `wg.group` blocks."""
-        self.numbered_calls: list[UserCall] = []
-        """The calls that the C recorder knows by number."""
+        self.columns: Any = None
+        """The recorder's object, while it notes calls."""
+        self.numbered_calls: dict[int, UserCall] = {}
+        """The calls that the C recorder knows by number, as far as somebody has asked for them."""
         self.other_sites: dict[int, tuple[int, CallSite]] = {}
         """The sites in generators, by their ids: their numbers, and the sites."""
+        self.owner_parts = OwnerParts()
 
     @property
     def max_loop_steps(self) -> int:
@@ -680,30 +747,90 @@ class CallTracker:
             return CodeKind.TRACED_CALL
         return functions.get(code, CodeKind.LIBRARY)
 
-    def enter_frame(self, frame: FrameType) -> tuple[int, bool]:
-        """Return the number of a frame's call, and whether it has loops; -1 for a generator, which may be resumed."""
-        if frame.f_code.co_flags & CO_GENERATOR:
-            return -1, False
-        self.numbered_calls.append(self.calls.get(frame) or self.find_call(frame))
-        return len(self.numbered_calls) - 1, bool(find_loops(frame.f_code))
+    def describe_code(self, code: CodeType) -> tuple[bool, bool, bool, str | None, int]:
+        """Return whether a code is a generator, has loops, is inner code, and its first parameter with its place.
 
-    def loops_at(self, call: int, offset: int) -> tuple[tuple[int, tuple[tuple[str, int], ...]], ...]:
+        Inner code is a lambda, a comprehension or a generator expression. A parameter that is not at a fixed place in
+        a frame has the place -1. A method has a parameter; that of inner code does not matter.
+        """
+        is_inner = code.co_name.startswith("<")
+        first = code.co_varnames[0] if code.co_argcount and not is_inner else None
+        is_generator = bool(code.co_flags & CO_GENERATOR)
+        return is_generator, bool(find_loops(code)), is_inner, first, -1 if first in code.co_cellvars else 0
+
+    def loops_at(self, code: CodeType, offset: int) -> tuple[tuple[int, tuple[tuple[str, int], ...]], ...]:
         """Return the loops around an instruction: the number of each, and its variables with their places in a frame.
 
         A variable that is not at a fixed place has the place -1.
         """
-        found = self.numbered_calls[call]
-        spans = find_loops(found.code)
-        places = {name: k for k, name in enumerate(found.code.co_varnames) if name not in found.code.co_cellvars}
+        spans = find_loops(code)
+        places = {name: k for k, name in enumerate(code.co_varnames) if name not in code.co_cellvars}
         return tuple(
             (spans.index(span), tuple((name, places.get(name, -1)) for name in span.targets))
-            for span in found.loops_at(offset)
+            for span in loops_around(code, offset)
         )
+
+    def find_place(self, code: CodeType, offset: int) -> Place:
+        """Return the file and line of an instruction."""
+        return place_in_code(code, offset)
 
     def mark_long_loop(self, call: int, loop: int) -> None:
         """Note that a loop has so many steps that these are no groups."""
-        found = self.numbered_calls[call]
+        found = self.call_at(call)
         found.mark_long_loop(find_loops(found.code)[loop])
+
+    def is_method(self, code: CodeType, owner: object) -> bool:
+        """Return whether a code with this first argument is a method of it."""
+        return _is_method(code, owner)
+
+    def label_method(
+        self, scope: int, owner: object, code: CodeType, calling_code: CodeType, offset: int
+    ) -> tuple[str, bool, tuple[str | int, ...] | None]:
+        """Return the label of a method's call, and whether this object's calls from the scope keep it.
+
+        The last item are the steps of the path, if it leads from the object whose method the scope is.
+        """
+        around = self.call_at(scope)
+        if around.owner is owner:
+            return _name_own_method(owner, code), True, ()
+        path = around.find_path(owner, self.owner_parts)
+        if path is None:
+            site = CallSite(UserCall(None, calling_code), offset)
+            return _join_method(_read_callee(site, code) or type(owner).__name__, code), False, None
+        is_part = around.owner is not None and follow_path(around.owner, path) is owner
+        return _join_method(path, code), True, split_path(path) if is_part else None
+
+    def call_at(self, number: int) -> UserCall:
+        """Return a call that the C recorder knows by number."""
+        unknown = []
+        at = number
+        while at >= 0 and at not in self.numbered_calls:
+            unknown.append((at, self.columns.read_call(at)))
+            at = unknown[-1][1][3]
+        for k, (code, frame, frame_id, parent, offset, steps, label, owner) in reversed(unknown):
+            site = None
+            if parent >= 0:
+                outer = self.numbered_calls[parent]
+                site = CallSite(outer, offset, decode_steps(outer.code, steps))
+            call = self.numbered_calls[k] = UserCall(frame, code, site)
+            call.frame_id = frame_id
+            call.owner = owner
+            if site is not None:
+                call.label = _label_by_code(code, site) if label is None else label
+        return self.numbered_calls[number]
+
+    def find_entered(self, frame: FrameType) -> UserCall:
+        """Return the call of a frame that is called, directly or not, by a generator."""
+        return self._look_up(frame) or self.find_call(frame)
+
+    def note_number(self, call: UserCall, number: int) -> None:
+        """Note the number that the C recorder has given to a call."""
+        self.numbered_calls[number] = call
+
+    def _look_up(self, frame: FrameType) -> UserCall | None:
+        """Return the call of a frame; None if it is not known."""
+        call = self.calls.get(frame)
+        return self.call_at(call) if isinstance(call, int) else call
 
     def locate_elsewhere(self, frame: FrameType) -> int:
         """Return the number of the site where a generator is."""
@@ -712,14 +839,14 @@ class CallTracker:
 
     def locate(self, frame: FrameType, blocks: tuple[GroupBlock, ...]) -> CallSite:
         """Return where a frame of the user's code is."""
-        call = self.calls.get(frame)
+        call = self._look_up(frame)
         if call is None or (frame.f_code.co_flags & CO_GENERATOR and not self._is_resumed_alike(call, frame.f_back)):
             call = self.find_call(frame)
         return _read_site(call, frame, blocks)
 
     def _is_resumed_alike(self, call: UserCall, outer: FrameType | None) -> bool:
         """Return whether a generator runs for the same function, at the same instruction, as before."""
-        caller = None if outer is None else self.calls.get(outer)
+        caller = None if outer is None else self._look_up(outer)
         if caller is None or outer is None or outer.f_code.co_flags & CO_GENERATOR:
             return False
         return _read_site(caller, outer, ()) is call.parent
@@ -731,14 +858,14 @@ class CallTracker:
         while outer is not None and (outer not in self.calls or outer.f_code.co_flags & CO_GENERATOR):
             unknown.append(outer)
             outer = next_user_frame(outer)
-        parent = None if outer is None else self.calls[outer]
+        parent = None if outer is None else self._look_up(outer)
         for inner in reversed(unknown):
             parent = self._add_call(inner, parent)
         assert parent is not None
         return parent
 
     def _add_call(self, frame: FrameType, parent: UserCall | None) -> UserCall:
-        known = self.calls.get(frame)
+        known = self._look_up(frame)
         site = None if parent is None or parent.frame is None else _read_site(parent, parent.frame, ())
         if known is not None and known.parent == site:
             return known
@@ -748,21 +875,23 @@ class CallTracker:
             call.first = known.identity
             known.forget_frame()
         if site is not None:
-            call.label = _label_call(call, site)
+            call.label = _label_call(call, site, self.owner_parts)
         return call
 
     def frames_inside_out(self) -> list[FrameType]:
         """Return the frames of all calls, those of inner calls first."""
-        depths: dict[UserCall, int] = {}
-        for call in self.calls.values():
-            depths[call] = 0 if call.parent is None else depths.get(call.parent.call, 0) + 1
-        return [call.frame for call in sorted(depths, key=lambda call: -depths[call]) if call.frame is not None]
+        known = np.frombuffer(b"" if self.columns is None else self.columns.depths(), np.int32).tolist()
+        depths = [known[call] if isinstance(call, int) else call.depth for call in self.calls.values()]
+        frames = list(self.calls)
+        return [frames[k] for k in np.argsort(-np.array(depths, np.int64), kind="stable").tolist()]
 
     def forget_frames(self) -> None:
         """Let go of all frames: they refer to values, and values to the tape, which is a reference cycle."""
-        for call in self.calls.values():
+        entered = [call for call in self.calls.values() if isinstance(call, UserCall)]
+        for call in [*self.numbered_calls.values(), *entered]:
             call.forget_frame()
-        self.calls = {}
+        self.owner_parts.clear()
+        self.calls.clear()
 
 
 def next_user_frame(frame: FrameType) -> FrameType | None:
@@ -796,6 +925,17 @@ def _read_steps(loops: tuple[LoopSpan, ...], variables: Mapping[str, Any]) -> tu
                 steps.append((span, name, int(number)))
                 break
     return tuple(steps)
+
+
+def decode_steps(code: CodeType, numbers: Sequence[int]) -> tuple[LoopStep, ...]:
+    """Return the loop steps that the C recorder wrote down: of each the loop, its variable and the whole number."""
+    spans = find_loops(code) if numbers else ()
+    return tuple(
+        [
+            (spans[span], spans[span].targets[target], number)
+            for span, target, number in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+        ]
+    )
 
 
 def loops_around(code: CodeType, offset: int) -> tuple[LoopSpan, ...]:
@@ -855,36 +995,51 @@ def _find_owner(frame: FrameType) -> Any:
     if not code.co_argcount or code.co_name.startswith("<"):
         return None
     owner = frame.f_locals.get(code.co_varnames[0])
+    return owner if _is_method(code, owner) else None
+
+
+def _is_method(code: CodeType, owner: object) -> bool:
     if owner is None or isinstance(owner, ATOMS) or hasattr(owner, "__wiregrad_apply__"):
-        return None
+        return False
     methods = (vars(kind).get(code.co_name) for kind in type(owner).__mro__)
-    found = any(getattr(method, "__code__", None) is code for method in methods)
-    return owner if found or code.co_varnames[0] == "self" else None
+    return code.co_varnames[0] == "self" or any(getattr(method, "__code__", None) is code for method in methods)
 
 
-def _label_call(call: UserCall, site: CallSite) -> str:
+def _label_call(call: UserCall, site: CallSite, owner_parts: OwnerParts) -> str:
     """Return the label of the group of a call."""
-    name = call.code.co_name
-    if name == "<lambda>":
-        return _name_lambda(site)
-    if name.startswith("<"):
-        return ""
-    if call.owner is None:
-        return name
+    if call.owner is None or call.code.co_name.startswith("<"):
+        return _label_by_code(call.code, site)
     scope = site.call
     while scope.code.co_name.startswith("<") and scope.parent is not None:
         # A comprehension, a generator expression or a lambda: what it reads is what the function around it reads.
         scope = scope.parent.call
     if scope.owner is call.owner:
-        return type(call.owner).__name__ if name in CALL_METHODS else name
-    path = scope.find_path(call.owner) or _read_callee(site, call) or type(call.owner).__name__
-    return path if name in CALL_METHODS else f"{path}.{name}"
+        return _name_own_method(call.owner, call.code)
+    path = scope.find_path(call.owner, owner_parts) or _read_callee(site, call.code) or type(call.owner).__name__
+    return _join_method(path, call.code)
 
 
-def _read_callee(site: CallSite, call: UserCall) -> str | None:
+def _label_by_code(code: CodeType, site: CallSite) -> str:
+    """Return the label of a call that is not one of a method."""
+    if code.co_name == "<lambda>":
+        return _name_lambda(site)
+    return "" if code.co_name.startswith("<") else code.co_name
+
+
+def _name_own_method(owner: object, code: CodeType) -> str:
+    """Return the label of a method that another method of the same object calls."""
+    return type(owner).__name__ if code.co_name in CALL_METHODS else code.co_name
+
+
+def _join_method(path: str, code: CodeType) -> str:
+    """Return the label of a method of an object that a path leads to."""
+    return path if code.co_name in CALL_METHODS else f"{path}.{code.co_name}"
+
+
+def _read_callee(site: CallSite, code: CodeType) -> str | None:
     """Return the variable that the call instruction calls, or whose method it calls."""
     callee = _parse_callee(site)
-    if isinstance(callee, ast.Attribute) and callee.attr == call.code.co_name:
+    if isinstance(callee, ast.Attribute) and callee.attr == code.co_name:
         callee = callee.value
     return callee.id if isinstance(callee, ast.Name) and not _is_class_name(callee.id) else None
 
