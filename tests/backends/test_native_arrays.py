@@ -1131,6 +1131,42 @@ def test_expanded_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> Non
             assert_close(grad, run.gradient(node))
 
 
+@pytest.mark.parametrize("choose", [np.max, np.min, np.nanmax, np.nanmin], ids=lambda choose: choose.__name__)
+@pytest.mark.parametrize("x", [np.ones(3), np.array([1.0, 2.0, 2.0, 1.0, 1.0]), np.ones((2, 2))], ids=str)
+def test_tied_elements_share_the_gradient_of_compiled_functions(choose: Any, x: np.ndarray) -> None:
+    def pick(x: Any) -> Any:
+        return choose(x * 2.0)
+
+    assert_same_call(wg.compile(pick).value_and_grad(x), wg.value_and_grad(pick)(x))
+
+
+def move_elements(x: Any, rounds: int) -> Any:
+    """Return numbers that are moved many times, so that most elements are elements of other nodes."""
+    for k in range(rounds):
+        x = np.concatenate([x[1:], x[:1]]) if k % 2 else np.stack([x[-1], *x[:-1]])
+        if k % 5 == 0:
+            x = np.reshape(np.transpose(np.reshape(x, (2, 3))), -1) * np.array([1.0, 1.0, 0.5, 2.0, 1.0, 1.0])
+    return np.prod(x) + np.sum(x[::2] * x[1::2])
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7, 40])
+def test_elements_are_followed_through_ops_that_move_them(rounds: int) -> None:
+    x = np.array([1.5, -0.5, 2.0, 0.25, -1.0, 3.0])
+    circuit = wg.trace(partial(move_elements, rounds=rounds), x)
+    scalars = expand_unnamed(circuit)
+
+    assert_close(wg.Circuit(scalars.columns)(x.tolist()), circuit(x))
+    assert len(scalars) <= len(circuit.expand())
+    assert_same_as_eager(partial(move_elements, rounds=rounds), [x], "stencils")
+
+
+def test_an_expanded_circuit_has_each_constant_once() -> None:
+    circuit = wg.trace(lambda x: np.sum(x * np.array([2.0, -0.0, 2.0]) + np.array([0.0, 2.0, np.nan])), np.ones(3))
+    scalars = expand_unnamed(circuit)
+
+    assert sorted(map(str, scalars.columns.constants)) == ["-0.0", "0.0", "2.0", "nan"]
+
+
 def test_rounds_of_a_long_loop_share_their_kernels() -> None:
     rng = np.random.default_rng(0)
     arguments = [rng.normal(size=40), rng.normal(size=40)]
