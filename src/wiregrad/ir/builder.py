@@ -12,6 +12,7 @@ before they were added are sorted topologically when the recording is frozen.
 
 from __future__ import annotations
 
+import gc
 import heapq
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -446,6 +447,18 @@ def _describe_fanout(wire: str, first: str, second: str) -> str:
 
 TABLE.reserve_names(name for name in vars(GraphBuilder) if name != SPLIT_NAME)
 TABLE.reserve_names(["strict", "finite", "recording"])
+
+
+@contextmanager
+def pause_collection() -> Iterator[None]:
+    """Keep Python's collector from running: many small objects are made, none of them garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def sort_topologically(inputs: Sequence[Sequence[int]], name: Callable[[int], str]) -> list[int]:

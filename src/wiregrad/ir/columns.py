@@ -290,9 +290,16 @@ class NodeLabels(Generic[LabelT]):
         table = [*self.table, None]
         return [table[k] for k in self.index.tolist()]
 
-    def select_nodes(self, keep: NDArray[np.bool_]) -> NodeLabels[LabelT]:
-        """Return the labels of the nodes that are kept."""
-        return self if self.index is None else NodeLabels.from_index(self.table, self.index[keep])
+    def select_nodes(
+        self, keep: NDArray[np.bool_ | np.int64], without: NDArray[np.int64] | None = None
+    ) -> NodeLabels[LabelT]:
+        """Return the labels of the nodes that are kept, given as a mask or by index; those of `without` get none."""
+        if self.index is None:
+            return self
+        index = self.index[keep]
+        if without is not None:
+            index[without] = -1
+        return NodeLabels.from_index(self.table, index)
 
     def nbytes(self) -> int:
         """Return the memory that the labels take, in bytes, without the table."""
@@ -323,9 +330,11 @@ class DeferredLabels(NodeLabels[LabelT]):
         """Return the label of a node as it is stored: a text may not have been read yet."""
         return self._labels.read().entry_of(node)
 
-    def select_nodes(self, keep: NDArray[np.bool_]) -> NodeLabels[LabelT]:
-        """Return the labels of the nodes that are kept."""
-        return DeferredLabels(lambda: self._labels.read().select_nodes(keep))
+    def select_nodes(
+        self, keep: NDArray[np.bool_ | np.int64], without: NDArray[np.int64] | None = None
+    ) -> NodeLabels[LabelT]:
+        """Return the labels of the nodes that are kept, given as a mask or by index; those of `without` get none."""
+        return DeferredLabels(lambda: self._labels.read().select_nodes(keep, without))
 
     def __reduce__(self) -> tuple[type[NodeLabels[LabelT]], tuple[Sequence[LabelT], NDArray[np.int32] | None]]:
         return NodeLabels, (self.table, self.index)

@@ -32,7 +32,6 @@ from wiregrad.ir import (
     CircuitRecording,
     GraphBuilder,
     Node,
-    Op,
     Pattern,
     Port,
     Row,
@@ -58,53 +57,20 @@ RewriteRule = Callable[[Row, list[int]], int | None]
 """Takes a node and its sources in the new circuit; returns the new node to use instead, or None to copy the node."""
 
 
-class RewrittenNode(NamedTuple):
-    """A node of the new circuit."""
-
-    op: Op
-    sources: Sequence[int]
-    mode: int
-    type: WireType
-
-
 class Rewriter:
-    """Builds a new circuit from an old one; `where` maps old nodes to new ones, `nodes` describes the new ones."""
+    """Builds a new circuit from an old one, with nodes of its own; `where` maps old nodes to new ones."""
 
     def __init__(self, circuit: CircuitGraph) -> None:
         self.circuit = circuit
         self.recording = CircuitRecording()
         self.where: list[int] = [-1] * circuit.size
-        self.nodes: list[RewrittenNode] = []
-        self.values: dict[int, WireValue] = {}
-        """Values of the new circuit's constants."""
-        self._by_bits: dict[tuple[str, tuple[int, ...], bytes], int] = {}
         self._names = circuit.columns.names.group_by_node()
-        self._constants = circuit.constants()
 
     def copy_node(self, row: Row, sources: Sequence[int]) -> int:
         """Copy a node with new sources; returns its new index."""
         new = self.recording.copy_node(self.circuit, row, sources)
-        self.nodes.append(RewrittenNode(row.op, sources, row.mode, self.circuit.type_of(row.node)))
-        if row.op is CONSTANT:
-            self.values[new] = self._constants[row.node]
-            self._by_bits.setdefault(_constant_key(self.values[new]), new)
         self.map_node(row, new)
         return new
-
-    def find_constant(self, row: Row, value: WireValue | None = None) -> int | None:
-        """Return the new circuit's constant with a value (by default the old node's), or None if there is none yet."""
-        return self._by_bits.get(_constant_key(self._constants[row.node] if value is None else value))
-
-    def place_constant(self, row: Row, value: WireValue) -> int:
-        """Return a constant with the value that replaces a node; it is added if there is none yet."""
-        constant = self.find_constant(row, value)
-        if constant is None:
-            self.recording.move_to_node(self.circuit, row.node)
-            constant = self.recording.append_constant(value)
-            self.nodes.append(RewrittenNode(CONSTANT, (), 0, self.circuit.type_of(row.node)))
-            self.values[constant] = value
-            self._by_bits[_constant_key(value)] = constant
-        return constant
 
     def map_node(self, row: Row, new: int) -> None:
         """Map an old node to a new one, which also gets its names."""
@@ -121,17 +87,90 @@ class Rewriter:
         return self.recording.freeze(outputs, self.circuit.name)
 
 
-def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[Rewriter], RewriteRule]) -> CircuitGraph:
+class NodeReplacer:
+    """Replaces nodes of a circuit by other nodes of it, or by constants; `where` maps old nodes to new ones.
+
+    The new circuit consists of nodes of the old one, so its columns are taken from there at the end, all at once.
+    """
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self.circuit = circuit
+        self.where: list[int] = [-1] * circuit.size
+        self.rows: list[Row] = []
+        """The new nodes: what each was in the old circuit, but with sources in the new one."""
+        self.values: dict[int, WireValue] = {}
+        """Values of the new circuit's constants."""
+        self.types: list[int] = circuit.columns.types.tolist()
+        """The number of the type of each old node."""
+        self._by_bits: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+        self._constants = circuit.constants()
+
+    def copy_node(self, row: Row, sources: list[int]) -> int:
+        """Copy a node with new sources; returns its new index."""
+        new = len(self.rows)
+        self.rows.append(Row(row.node, row.op, sources, row.mode))
+        if row.op is CONSTANT:
+            self.values[new] = self._constants[row.node]
+            self._by_bits.setdefault(_constant_key(self.values[new]), new)
+        return new
+
+    def find_constant(self, row: Row) -> int | None:
+        """Return the new circuit's constant with the value of a constant node, or None if there is none yet."""
+        return self._by_bits.get(_constant_key(self._constants[row.node]))
+
+    def place_constant(self, row: Row, value: WireValue) -> int:
+        """Return a constant with the value that replaces a node; it is added if there is none yet."""
+        constant = self._by_bits.setdefault(_constant_key(value), len(self.rows))
+        if constant == len(self.rows):
+            self.rows.append(Row(row.node, CONSTANT, [], 0))
+            self.values[constant] = value
+        return constant
+
+    def build_circuit(self) -> CircuitGraph:
+        """Return the new circuit, with the outputs of the old one."""
+        old = self.circuit.columns
+        origins = np.array([row.node for row in self.rows], np.int64)
+        codes = old.codes[origins]
+        folded = np.array([node for node in self.values if codes[node] != CONSTANT_CODE], np.int64)
+        codes[folded] = CONSTANT_CODE
+        modes = None if old.modes is None else old.modes[origins]
+        if modes is not None:
+            modes[folded] = 0
+        where = np.array(self.where, np.int32)
+        return CircuitGraph(
+            replace(
+                old,
+                codes=codes,
+                starts=np.cumsum([0, *(len(row.sources) for row in self.rows)], dtype=np.int32),
+                sources=np.array([source for row in self.rows for source in row.sources], np.int32),
+                types=old.types[origins],
+                constant_nodes=np.flatnonzero(codes == CONSTANT_CODE).astype(np.int32),
+                constants=tuple(self.values.values()),
+                modes=modes if modes is not None and modes.any() else None,
+                names=NameTable((int(where[node]), name) for node, name in old.names),
+                places=old.places.select_nodes(origins),
+                groups=old.groups.select_nodes(origins),
+                outputs=where[old.outputs],
+                settings=old.settings.select_nodes(origins, without=folded),
+                expressions=old.expressions.select_nodes(origins, without=folded),
+                certificates=tuple(c._replace(node=int(where[c.node])) for c in old.certificates),
+            )
+        )
+
+
+def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[NodeReplacer], RewriteRule]) -> CircuitGraph:
     """Return the circuit with each node replaced by the first rule that has a replacement, or copied if none has."""
-    new = Rewriter(circuit)
+    new = NodeReplacer(circuit)
     ready = [make(new) for make in rules]
+    where = new.where
     for row in circuit.rows():
-        sources = [new.where[source] for source in row.sources]
-        replacement = next((node for rule in ready if (node := rule(row, sources)) is not None), None)
-        if replacement is None:
-            new.copy_node(row, sources)
-        else:
-            new.map_node(row, replacement)
+        sources = [where[source] for source in row.sources]
+        replacement = None
+        for rule in ready:
+            replacement = rule(row, sources)
+            if replacement is not None:
+                break
+        where[row.node] = new.copy_node(row, sources) if replacement is None else replacement
     return new.build_circuit()
 
 
@@ -233,9 +272,11 @@ def prune(circuit: CircuitGraph) -> CircuitGraph:
     certified = [certificate.node for certificate in circuit.certificates]
     for node in (*circuit.columns.outputs.tolist(), *circuit.input_indices(), *certified):
         live[node] = 1
-    for row in circuit.rows(backward=True):
-        if live[row.node]:
-            for source in row.sources:
+    starts = circuit.columns.starts.tolist()
+    sources = circuit.columns.sources.tolist()
+    for node in reversed(range(circuit.size)):
+        if live[node]:
+            for source in sources[starts[node] : starts[node + 1]]:
                 live[source] = 1
     return circuit.filtered(np.frombuffer(live, np.bool_))
 
@@ -261,7 +302,7 @@ def drop_gradient_stops(circuit: CircuitGraph) -> CircuitGraph:
     if not (circuit.columns.codes == TABLE.code_of(stop)).any():
         return circuit
 
-    def make_rule(new: Rewriter) -> RewriteRule:
+    def make_rule(new: NodeReplacer) -> RewriteRule:
         return lambda row, sources: sources[0] if row.op is stop else None
 
     return rewrite_circuit(circuit, make_rule)
@@ -277,44 +318,53 @@ def simplify(circuit: CircuitGraph) -> CircuitGraph:
     return prune(rewrite_circuit(circuit, _identity_rule, _folding_rule, _merging_rule))
 
 
-def _folding_rule(new: Rewriter) -> RewriteRule:
+def _folding_rule(new: NodeReplacer) -> RewriteRule:
+    values = new.values
+
     def fold_node(row: Row, sources: list[int]) -> int | None:
-        if not sources or not all(source in new.values for source in sources):
+        if not sources or not values.keys() >= set(sources):
             return None
         with np.errstate(all="ignore"):
-            return new.place_constant(row, row.op.compute(*(new.values[source] for source in sources)))
+            return new.place_constant(row, row.op.compute(*[values[source] for source in sources]))
 
     return fold_node
 
 
-def _merging_rule(new: Rewriter) -> RewriteRule:
+def _merging_rule(new: NodeReplacer) -> RewriteRule:
     seen: dict[Hashable, int] = {}
+    rows = new.rows
 
     def merge_node(row: Row, sources: list[int]) -> int | None:
-        if row.op is CONSTANT:
+        op = row.op
+        if op is CONSTANT:
             return new.find_constant(row)
-        if row.op is INPUT or row.op.pattern is Pattern.MERGE:
+        if op is INPUT or op.pattern is Pattern.MERGE:
             return None
-        # This rule comes last, so a node that it has not seen is copied next and gets the index len(new.nodes).
-        node = seen.setdefault((row.op.name, row.op.settings, tuple(sources), row.mode), len(new.nodes))
-        return node if node < len(new.nodes) else None
+        # This rule comes last, so a node that it has not seen is copied next and gets the index len(rows). All nodes of
+        # a circuit with equal settings have the same op.
+        node = seen.setdefault((op, row.mode, *sources), len(rows))
+        return node if node < len(rows) else None
 
     return merge_node
 
 
-def _identity_rule(new: Rewriter) -> RewriteRule:
+def _identity_rule(new: NodeReplacer) -> RewriteRule:
+    types = new.types
+    rows = new.rows
+
     def reduce_node(row: Row, sources: list[int]) -> int | None:
-        if not isinstance(row.op, Elementwise):
+        op = row.op
+        if not isinstance(op, Elementwise):
             return None
-        node = _find_identity(row.op, sources, row.mode, new)
+        node = _find_identity(op, sources, row.mode, new)
         # x * 1.0 is not an identity if x is a bool: the product is a float.
-        same_type = node is not None and new.nodes[node].type == new.circuit.type_of(row.node)
+        same_type = node is not None and types[rows[node].node] == types[row.node]
         return node if same_type else None
 
     return reduce_node
 
 
-def _find_identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter) -> int | None:
+def _find_identity(op: Elementwise, sources: list[int], mode: int, new: NodeReplacer) -> int | None:
     """Return a node with the same value, bit for bit, and the same gradient as an op's result, if there is one."""
     if op.copies:
         return sources[0]
@@ -326,26 +376,26 @@ def _find_identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter
         condition = np.asarray(new.values[sources[0]])
         uniform = condition.size and condition.all() == condition.any()
         return sources[1 if condition.all() else 2] if uniform else None
-    return _drop_neutral_operand(op, sources, new)
+    return _drop_neutral_operand(op, sources, new.values)
 
 
-def _drop_repeated_op(op: Elementwise, source: int, mode: int, new: Rewriter) -> int | None:
-    inner = new.nodes[source]
+def _drop_repeated_op(op: Elementwise, source: int, mode: int, new: NodeReplacer) -> int | None:
+    inner = new.rows[source]
     if inner.op is not op or inner.mode != mode or not (op.involution or op.idempotent):
         return None
     return inner.sources[0] if op.involution else source
 
 
-def _drop_neutral_operand(op: Elementwise, sources: list[int], new: Rewriter) -> int | None:
+def _drop_neutral_operand(op: Elementwise, sources: list[int], values: Mapping[int, WireValue]) -> int | None:
     for slot, neutral in enumerate(op.neutral):
-        if neutral is not None and _equals_number(new.values.get(sources[slot]), neutral):
+        if neutral is not None and sources[slot] in values and _equals_number(values[sources[slot]], neutral):
             return sources[1 - slot]
     return None
 
 
-def _equals_number(value: WireValue | None, wanted: float) -> bool:
+def _equals_number(value: WireValue, wanted: float) -> bool:
     """Return whether a constant is one real number that equals the wanted one, the sign of zero included."""
-    if value is None or np.ndim(value) or value != wanted:
+    if np.ndim(value) or value != wanted:
         return False
     number = np.asarray(value)
     return bool(np.isreal(number)) and bool(np.signbit(number.real) == np.signbit(wanted))

@@ -1283,7 +1283,7 @@ class _CircuitLowering:
 
     def _plan_array(self, value: LoweredValue) -> StridedArray:
         """Return a new array for a value, its axes in the order of what the value is computed from."""
-        if value.group is None:
+        if value.group is None or sum([length > 1 for length in value.kind.shape]) < 2:
             return new_array(value.kind)
         loads = [load for load in value.group.loads if isinstance(load, StridedArray)]
         orders = [find_axis_order(load) for load in loads if _is_spread_out(load)]

@@ -14,12 +14,11 @@ variables, attributes of other objects, and elements of lists and dicts.
 
 from __future__ import annotations
 
-import gc
 import inspect
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain, islice
 from types import CellType, CodeType, FrameType
@@ -58,6 +57,7 @@ from wiregrad.frontends.recording.user_code import (
 )
 from wiregrad.frontends.recording.value import NumpyNumber, PythonFloat, Value, is_constant, notes_of, number_class
 from wiregrad.ir import INPUT, TABLE, Certificate, CircuitGraph, CircuitRecording, Op, Place, check_name
+from wiregrad.ir.builder import pause_collection
 from wiregrad.ir.columns import CircuitColumns, Deferred, DeferredLabels, LazyText, NameTable, NodeLabels
 from wiregrad.ir.op import ARITHMETIC_METHODS, CONSTANT_CODE, SIGN_METHODS
 from wiregrad.ir.types_and_kinks import type_of_constant
@@ -355,18 +355,6 @@ def _as_number(result: object, name: str) -> Any:
             f"{name} must return numbers or arrays to be a circuit; got {short_repr(result)}{format_user_line()}"
         )
     return array[()]
-
-
-@contextmanager
-def pause_collection() -> Iterator[None]:
-    """Keep Python's collector from running: many small objects are made, none of them garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class TraceWriter:
