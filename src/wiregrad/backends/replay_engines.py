@@ -384,7 +384,7 @@ MAX_EXPANDED_ANYWAY = 2_000
 """Up to this many scalar nodes a circuit on arrays is expanded: a call of an array program costs as much."""
 MAX_EXPANDED_SHARE = 8
 """Scalar nodes per node on arrays up to which expanding pays; one instruction on an array costs as much."""
-MAX_EXPANDED_NODES = 400_000
+MAX_EXPANDED_NODES = 4_000_000
 
 
 class ExpandedReplay:
