@@ -37,7 +37,7 @@ from wiregrad.ir import (
     Row,
     certificates,
 )
-from wiregrad.ir.columns import CircuitColumns, NameTable, NodeLabels
+from wiregrad.ir.columns import CircuitColumns, NameTable, NodeLabels, new_row
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ir.types_and_kinks import (
     DERIVE_MODE,
@@ -108,7 +108,7 @@ class NodeReplacer:
     def copy_node(self, row: Row, sources: list[int]) -> int:
         """Copy a node with new sources; returns its new index."""
         new = len(self.rows)
-        self.rows.append(Row(row.node, row.op, sources, row.mode))
+        self.rows.append(new_row((row.node, row.op, sources, row.mode)))
         if row.op is CONSTANT:
             self.values[new] = self._constants[row.node]
             self._by_bits.setdefault(_constant_key(self.values[new]), new)
