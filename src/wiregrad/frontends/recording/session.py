@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import EscapeError, GradientError, OperandError, short_repr, suggest_name
+
 # Whatever records goes through this module, so these are imported here: they install Value's methods, and let functions
 # of SciPy see values.
 from wiregrad.frontends.recording import dispatch, scalar, scipy_dispatch  # noqa: F401
