@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,16 @@ from wiregrad.backends.native.step_kinds import (
     WITHIN_STEP_REGISTER,
     BackwardStep,
     NodeKind,
+    PackStep,
     PlainStep,
+    SavedCall,
     StencilKey,
     calls_function,
-    collect_read_slots,
     lower_backward,
+    lower_forward,
 )
 from wiregrad.backends.native.tiers import NativeProgram, build_program
-from wiregrad.cli.bench.race import mechanics_workloads
+from wiregrad.cli.bench.race import mechanics_workloads, random_workload
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, NotNativeError, OutputError
 from wiregrad.ir import CONSTANT, INPUT, TABLE
@@ -64,6 +67,8 @@ def circuits() -> Iterator[tuple[Circuit, int]]:
     # Too many numbers for the registers.
     yield from ((workload.circuit, 0) for workload in mechanics_workloads(3, 1))
     yield from ((repeated(seed), 0) for seed in range(8))
+    # Calls in packs.
+    yield from ((random_workload(nodes).circuit, 0) for nodes in (60, 300))
 
 
 def repeated(seed: int) -> Circuit:
@@ -101,7 +106,7 @@ class Planned:
 
     def __init__(self, circuit: Circuit, root: int) -> None:
         kinds, rows = find_node_kinds(circuit), list(circuit.rows())
-        sends, active = make_backward_tables(kinds)[0], circuit.active()
+        sends, active = make_backward_tables(kinds).sends, circuit.active()
         self.live = set(circuit.columns.outputs.tolist())
         for row in reversed(rows):
             self.live |= {*row.sources} if row.node in self.live else set()
@@ -130,7 +135,7 @@ def test_the_planner_finds_what_a_plain_loop_finds() -> None:
         found = build_program(circuit, output).stream.buffer_plan
         wanted = Planned(circuit, int(circuit.columns.outputs[output]))
 
-        assert set(np.flatnonzero(found.live)) == wanted.live
+        assert set(np.flatnonzero(found.live[: circuit.size])) == wanted.live
         assert set(np.flatnonzero(found.reached)) == set(wanted.absent)
         assert set(np.flatnonzero(found.absent)) == {node for node, may in wanted.absent.items() if may}
         assert {node: int(found.variants[node]) for node in np.flatnonzero(found.variants)} == wanted.variants
@@ -143,8 +148,10 @@ class Machine:
         self.program, self.root = program, root
         self.values = program.stream.buffer_plan.values.tolist()
         self.gradients = program.stream.buffer_plan.gradients.tolist()
-        self.sources = [row.sources for row in circuit.rows()]
-        self.arrived = [0] * circuit.size
+        self.graph = program.stream.graph
+        starts = self.graph.starts.tolist()
+        self.sources = [self.graph.sources[a:b].tolist() for a, b in pairwise(starts)]
+        self.arrived = [0] * len(self.graph)
         leaves = [row.node for row in circuit.rows() if row.op in (INPUT, CONSTANT)]
         self.held: dict[int, Any] = {self.values[node]: self.value(node) for node in leaves}
         self.registers = dict[int, Any]()
@@ -172,14 +179,24 @@ class Machine:
         if isinstance(key, PlainStep):
             self.plain(key.name, subject >> 32, subject & 0xFFFFFFFF)
             new = [(register, self.gradient(self.root)) for register in placed.writes]
-        elif isinstance(key, NodeKind):
+        elif isinstance(key, PackStep):
+            self.pack(key, subject)
+        elif isinstance(key, NodeKind | SavedCall):
             new = self.forward(key, placed, subject)
         else:
             new = self.back(key, placed, subject)
         self.registers = ({} if calls_function(key, self.program.real) else self.registers) | dict(new)
 
-    def forward(self, key: NodeKind, placed: StencilKey, node: int) -> list[tuple[int, Any]]:
-        for slot in collect_read_slots([key.forward_form()]):
+    def pack(self, key: PackStep, place: int) -> None:
+        nodes = self.graph.order[place : place + key.size].tolist()
+        for slot in lower_forward(key.kind)[1]:
+            for node in nodes:
+                source = self.sources[node][slot]
+                self.read(self.values[source], self.value(source))
+        self.held |= {self.values[node]: self.value(node) for node in nodes}
+
+    def forward(self, key: NodeKind | SavedCall, placed: StencilKey, node: int) -> list[tuple[int, Any]]:
+        for slot in lower_forward(key)[1]:
             source = self.sources[node][slot]
             self.read(self.values[source], self.value(source), placed.reads[slot])
         if placed.stored[0]:
@@ -189,7 +206,10 @@ class Machine:
     def back(self, key: BackwardStep, placed: StencilKey, node: int) -> list[tuple[int, Any]]:
         self.read(self.gradients[node], self.gradient(node), placed.reads[0])
         sources, new = self.sources[node], list[tuple[int, Any]]()
-        needed = lower_backward(key.kind, sum(1 << slot for slot, way in enumerate(key.ways) if way)).needed
+        trees = lower_backward(key.kind, sum(1 << slot for slot, way in enumerate(key.ways) if way))
+        needed = trees.needed
+        for call in self.graph.saved[node, sorted(trees.saved)].tolist():
+            self.read(self.values[call], self.value(call))
         for slot in needed & {*range(len(sources))}:
             self.read(self.values[sources[slot]], self.value(sources[slot]))
         if len(sources) in needed:
@@ -216,12 +236,13 @@ class Machine:
 
 
 def test_every_value_and_gradient_is_where_it_is_read() -> None:
-    shared = spared = 0
+    shared = spared = packed = 0
     for circuit, output in circuits():
         program = build_program(circuit, output)
         stream, machine = program.stream, Machine(circuit, program, int(circuit.columns.outputs[output]))
         for which, subject in zip(stream.which.tolist(), stream.subjects.tolist(), strict=True):
             machine.step(stream.keys[which], subject)
+        packed += sum(isinstance(placed.key, PackStep) for placed in stream.keys)
         n = program.inputs
         for k, node in enumerate(circuit.columns.outputs.tolist()):
             assert machine.held[n + k] == machine.value(node)
@@ -232,6 +253,7 @@ def test_every_value_and_gradient_is_where_it_is_read() -> None:
 
     assert shared
     assert spared
+    assert packed
 
 
 def test_a_gradient_that_grows_stays_in_registers() -> None:

@@ -26,7 +26,13 @@ from wiregrad.explorer import html_page
 from wiregrad.explorer.circuit_views import CircuitViews, extract_part
 from wiregrad.explorer.find_language import match_query
 from wiregrad.explorer.html_page import dump_json, render_page, render_served_page, to_html
-from wiregrad.explorer.page_data import MAX_ANSWER_CHARACTERS, MAX_PAGE_NODES, build_page_data, strip_folders
+from wiregrad.explorer.page_data import (
+    MAX_ANSWER_CHARACTERS,
+    MAX_PAGE_NODES,
+    build_page_data,
+    draw_summary,
+    strip_folders,
+)
 from wiregrad.ir import Place
 from wiregrad.ir.columns import NameTable, NodeLabels
 
@@ -391,9 +397,9 @@ def test_a_large_circuit_is_told_in_a_summary_that_says_so(large: Run) -> None:
 
     assert large.circuit.size > MAX_PAGE_NODES
     assert data["note"].startswith(
-        f"a summary: {len(data['circuit']['nodes'])} boxes stand for all 24,001 nodes and leaves"
+        f"a summary: {len(data['summary']['board']['boxes'])} boxes stand for all 24,001 nodes and leaves"
     )
-    assert len(data["circuit"]["nodes"]) <= 300
+    assert len(data["summary"]["board"]["boxes"]) <= 300
     assert outline["net"] == 24_000
     assert outline["net/layer3"] == 1200
     assert len(dump_json(data)) < MAX_ANSWER_CHARACTERS + BUDGET
@@ -430,10 +436,11 @@ def test_the_first_op_to_break_has_finite_numbers_before_it(seed: int) -> None:
     assert (first["backward"] or {"node": None})["node"] == max(backward, default=None)
 
 
-def test_wires_of_a_summary_lead_forward(large: Run) -> None:
-    data = build_page_data(large.circuit, large)
+def test_wires_in_the_picture_of_a_summary_lead_forward(large: Run) -> None:
+    data = draw_summary(CircuitViews(large.circuit, large))
     nodes = data["circuit"]["nodes"]
 
+    assert len(nodes) <= 300
     assert all(source < k for k, node in enumerate(nodes) for source in node["sources"])
     assert len(data["run"]["wires"]) == sum(len(node["sources"]) for node in nodes)
     assert len(data["run"]["values"]) == len(data["run"]["grads"]) == len(nodes)

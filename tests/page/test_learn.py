@@ -478,13 +478,21 @@ def test_nonsense_costs_no_attempt(opened: Opener, course_file: Path) -> None:
 
 
 FIRST_SCREENS = [(key, at) for key, lesson in COURSE.items() for at in range(1, len(lesson.screens) + 2)]
-SAMPLED_SCREENS = [(SAMPLE, 2), (SAMPLE, 3), ("frameworks", 2)]
+SAMPLED_SCREENS = [(SAMPLE, 2), (SAMPLE, 3), ("frameworks", 2), ("splitters", 1)]
 SCREENS = [pytest.param(*each, marks=() if each in SAMPLED_SCREENS else pytest.mark.full) for each in FIRST_SCREENS]
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 CUT_SENTENCES = """() => [...document.querySelectorAll("p, h1, h2, li")]
   .filter(text => text.textContent.trim() && text.getBoundingClientRect().right > innerWidth + 1)
   .map(text => text.textContent.slice(0, 60))"""
 """The sentences that end behind the edge of the page, where only scrolling sideways shows them."""
+UNDER_LEGEND = """() => [...document.querySelectorAll(".legend > svg")].flatMap(legend => {
+  const {left, right, top} = legend.getBoundingClientRect();
+  return [...document.querySelectorAll(".circuit .output, .circuit .box text")].filter(part => {
+    const rect = part.getBoundingClientRect();
+    return rect.right > left && rect.left < right && rect.bottom > top + 1;
+  }).map(part => part.textContent);
+})"""
+"""What of a figure the scale of its colours covers."""
 
 
 @pytest.mark.parametrize(("key", "at"), SCREENS)
@@ -496,8 +504,32 @@ def test_every_screen_is_accessible_and_fits_a_small_phone(
 
     assert page.page.evaluate(OVERFLOW) <= 0
     assert page.page.evaluate(CUT_SENTENCES) == []
+    assert page.page.evaluate(UNDER_LEGEND) == []
     assert page.violations() == []
     assert page.small_targets() == []
+
+
+DRAWING_SCREENS = [
+    (key, at)
+    for key, lesson in COURSE.items()
+    for at, screen in enumerate(lesson.screens, 1)
+    if isinstance(screen, DrawScreen)
+]
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (1024, 768), (1440, 900)])
+@pytest.mark.parametrize(
+    ("key", "at"),
+    [DRAWING_SCREENS[-1], *(pytest.param(*each, marks=pytest.mark.full) for each in DRAWING_SCREENS[:-1])],
+)
+def test_continue_is_in_the_window_beside_an_exercise(
+    opened: Opener, course_file: Path, key: str, at: int, size: tuple[int, int]
+) -> None:
+    page = opened(f"#/{key}/{at}", path=course_file, size=size)
+    _, top, _, bottom = page.box_of(page.page.get_by_role("link", name="Continue"))
+
+    assert top > 0
+    assert bottom <= size[1]
 
 
 @pytest.mark.parametrize("size", [WIDE, pytest.param(NARROW, marks=pytest.mark.full), SMALLEST_PHONE])

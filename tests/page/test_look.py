@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from wiregrad.explorer.html_page import to_html
 
 from .conftest import Opener
 from .driver import NARROW, Explorer, mark_full, sample_one
-from .screenshots import CARDS
+from .screenshots import CARDS, address
 
 LYING = [(740, 360), (640, 400)]
 """A phone on its side, and a page of 1280 by 800 enlarged to twice its size."""
@@ -163,6 +164,138 @@ def test_no_label_of_legend_or_timeline_is_wider_than_its_room(opened: Opener, s
         wrong[key] = page.page.evaluate(LEGEND_CUT) + page.page.evaluate(CROWDED_CELLS)
 
     assert {key: labels for key, labels in wrong.items() if labels} == {}
+
+
+WORDS_OF_PASSES = """() => [...document.querySelectorAll(".brackets text, .run-forward")].map(words => {
+  const range = document.createRange();
+  range.selectNodeContents(words);
+  const {left, right} = range.getBoundingClientRect();
+  return [left, right];
+}).sort((one, two) => one[0] - two[0])"""
+
+
+@pytest.mark.parametrize("formula", ["y = tanh(x)", "n = a*b; y = tanh(n)"])
+def test_the_words_below_a_short_timeline_lie_apart(opened: Opener, formula: str) -> None:
+    page = opened(address(formula, "s=d"))
+    words = page.page.evaluate(WORDS_OF_PASSES)
+
+    assert len(words) >= 2
+    assert [pair for pair in pairwise(words) if pair[0][1] > pair[1][0]] == []
+
+
+def test_a_long_name_of_an_op_does_not_take_the_signs_from_the_timeline(opened: Opener) -> None:
+    page = opened("#v=1&p=router&s=d", size=SIZES[1])
+
+    assert page.page.locator(".timeline .cell text").all_text_contents()[:2] == ["max…", "relu"]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_picture_and_the_bar_stay_where_they_are_at_the_end_of_a_run(opened: Opener, size: tuple[int, int]) -> None:
+    page = opened("#v=1&p=neuron&s=b4", size=size, reduced_motion="reduce")
+    before = page.box_of(".dock"), page.box_of(page.node("o"))
+    page.button("Run backward").click()
+
+    assert (page.box_of(".dock"), page.box_of(page.node("o"))) == before
+
+
+TITLE_ENDS = """() => [...document.querySelectorAll(".box.group")].map(group => {
+  const title = [...group.querySelectorAll("text")].find(text => text.textContent.startsWith("t="));
+  return group.querySelector(".edge").getBoundingClientRect().right - title.getBoundingClientRect().right;
+})"""
+
+
+def test_the_title_of_a_group_ends_inside_its_box(opened: Opener, tmp_path: Path) -> None:
+    path = tmp_path / "groups.html"
+    run_crowd("t=1100 to t=1154", "t=1155 to t=1209").to_html(path)
+    ends = opened(path=path).page.evaluate(TITLE_ENDS)
+
+    assert len(ends) == 2
+    assert min(ends) > 4
+
+
+HATCHED_WORDS = """() => [...document.querySelectorAll(".box.input")].filter(box => box.querySelector(".figure.bad"))
+  .map(box => {
+    const text = [...box.querySelectorAll("text")].find(text => text.textContent === "gradient");
+    const word = text.getBoundingClientRect();
+    return [...box.querySelectorAll("rect")].slice(1).some(rect => {
+      const {left, right, top, bottom} = rect.getBoundingClientRect();
+      const isPatch = right - left < 1.5 * word.width;
+      return isPatch && left <= word.left && right >= word.right && top <= word.top + 3 && bottom >= word.bottom - 3;
+    });
+  })"""
+
+
+def test_the_word_beside_a_gradient_that_is_not_finite_is_free_of_hatching(opened: Opener) -> None:
+    page = opened("#v=1&p=nan&s=d", size=SIZES[1])
+
+    assert page.page.evaluate(HATCHED_WORDS) == [True, True]
+
+
+SWAPS = """() => [...document.querySelectorAll(".swap")].map(line => [line.getPointAtLength(0).x,
+  line.getPointAtLength(line.getTotalLength()).x])"""
+
+
+@pytest.mark.parametrize(("state", "lines"), [("p=expression&s=b1", 2), ("p=neuron&s=b5", 0)])
+def test_a_swap_of_stored_inputs_is_drawn_only_where_both_lines_have_room(
+    opened: Opener, state: str, lines: int
+) -> None:
+    page = opened(f"#v=1&{state}", size=SIZES[1], reduced_motion="reduce")
+    found = page.page.evaluate(SWAPS)
+
+    assert len(found) == lines
+    assert [line for line in found if line[1] <= line[0]] == []
+
+
+def test_a_number_at_the_end_of_a_part_stays_with_its_word(opened: Opener) -> None:
+    page = opened("#v=1&p=fan-out&s=b1", size=SIZES[2], reduced_motion="reduce")
+    held = page.page.locator(".sentence .held")
+
+    assert held.all_inner_texts() == ["are 1"]
+    assert held.evaluate("words => words.getClientRects().length") == 1
+
+
+CROWD = 170
+MOVED = """async () => {
+  const [frame, layer] = [document.querySelector(".circuit"), document.querySelector(".circuit svg > g")];
+  const place = () => document.querySelector("[data-box]").getBoundingClientRect();
+  const [drawn, {x, y}] = [layer.getAttribute("transform"), place()];
+  frame.dispatchEvent(new WheelEvent("wheel", {deltaX: 30, deltaY: 20, bubbles: true, cancelable: true}));
+  await new Promise(requestAnimationFrame);
+  const held = layer.getAttribute("transform") === drawn;
+  const moved = [place().x - x, place().y - y];
+  const end = performance.now() + 60000;
+  while (layer.getAttribute("transform") === drawn && performance.now() < end) await new Promise(requestAnimationFrame);
+  return [held, moved, [place().x - x, place().y - y], layer.getAttribute("transform") !== drawn];
+}"""
+
+
+def run_crowd(first: str, second: str) -> wg.Run:
+    """Run a circuit of two groups, with so many wires that painting them takes longer than a frame."""
+    builder = wg.Builder()
+    ports = [builder.input("x"), builder.input("y")]
+    for k in range(CROWD):
+        with builder.at(None, first if k < CROWD // 2 else second):
+            ports.append(builder.add(*ports[-2:]) if k % 2 else builder.multiply(*ports[-2:]))
+    return builder.build(ports[-1]).run([0.5, 0.7])
+
+
+def test_a_crowded_picture_moves_as_it_was_painted_and_is_painted_anew_when_it_rests(
+    opened: Opener, tmp_path: Path
+) -> None:
+    path = tmp_path / "crowd.html"
+    run_crowd("first", "second").to_html(path)
+    page = opened(path=path)
+    page.show_panel("Outline")
+    for name in ("first", "second"):
+        page.page.get_by_role("region", name="Outline").get_by_role("button", name=name, exact=True).click()
+        page.card.get_by_role("button", name="Open", exact=True).click()
+    page.page.locator("[data-box]").nth(CROWD).wait_for(state="attached")
+    held, moved, rested, is_drawn = page.page.evaluate(MOVED)
+
+    assert held
+    assert moved == pytest.approx([-30, -20], abs=0.1)
+    assert is_drawn
+    assert rested == pytest.approx(moved, abs=0.1)
 
 
 ENLARGED = (640, 400)

@@ -163,9 +163,10 @@ function readingOf(text: string): unknown {
 
 test("long formulas without signs are read in a moment", () => {
   for (const text of ["2(".repeat(99) + "x" + ")".repeat(99), "(x)".repeat(3333), "|x|".repeat(3333), "√".repeat(9999) + "x"]) {
-    const start = performance.now();
+    const start = process.cpuUsage();
     parse(text);
-    assert.ok(performance.now() - start < 2000, text.slice(0, 20));
+    // Processor time, which other work on the machine does not stretch.
+    assert.ok(process.cpuUsage(start).user < 2e6, text.slice(0, 20));
   }
 });
 

@@ -92,9 +92,11 @@ class InterpreterEngine:
 class EngineBuilder:
     """Builds the engines of a circuit: native code where possible, else the interpreter."""
 
-    def __init__(self, circuit: CircuitGraph, dtype: np.dtype[Any]) -> None:
+    def __init__(self, circuit: CircuitGraph, dtype: np.dtype[Any], *, finite: bool = False) -> None:
         self.circuit = circuit
         self.dtype = dtype
+        self.finite = finite
+        """Whether gradients need to be right only where no number is infinite or NaN."""
         self.reason = ""
         """Why there is no native code; empty if there is."""
         self.engines: list[CircuitEngine] = []
@@ -102,9 +104,12 @@ class EngineBuilder:
         self._array_engines: list[array_program.ArrayEngine] = []
         self._lane_programs: dict[bool, NativeProgram | None] = {}
 
-    def build_engine(self, circuit: CircuitGraph, gradient: int | None) -> CircuitEngine:
-        """Return an engine for outputs; with `gradient`, also for the gradient of the output with that index."""
-        program = self._try_to_build(circuit, gradient)
+    def build_engine(self, circuit: CircuitGraph, gradient: int | None, *, finite: bool = True) -> CircuitEngine:
+        """Return an engine for outputs; with `gradient`, also for the gradient of the output with that index.
+
+        Without `finite`, no number is assumed to be finite.
+        """
+        program = self._try_to_build(circuit, gradient, finite=finite)
         engine: CircuitEngine = InterpreterEngine(circuit)
         if program is not None:
             engine = builtin_calls.NativeEngine(program, circuit.inputs, circuit.outputs, self.make_checks(circuit))
@@ -134,9 +139,11 @@ class EngineBuilder:
         """Return the facts of the array programs built so far."""
         return [engine.facts for engine in self._array_engines]
 
-    def build_row_engines(self, circuit: CircuitGraph, labels: Sequence[str]) -> list[CircuitEngine]:
-        """Return one engine per output, each for the gradient of that output."""
-        return [self.build_engine(prune(circuit.with_output(label)), 0) for label in labels]
+    def build_row_engines(
+        self, circuit: CircuitGraph, labels: Sequence[str], *, finite: bool = True
+    ) -> list[CircuitEngine]:
+        """Return one engine per output, each for the gradient of that output; `finite` is that of `build_engine`."""
+        return [self.build_engine(prune(circuit.with_output(label)), 0, finite=finite) for label in labels]
 
     def make_checks(self, circuit: CircuitGraph) -> builtin_calls.OutputChecks | None:
         """Return the checks of a circuit's certificates in native code; where one fails, the interpreter decides."""
@@ -158,12 +165,16 @@ class EngineBuilder:
         lane_programs = [program for program in self._lane_programs.values() if program is not None]
         return [*(entry.program for entry in entries), *lane_programs]
 
-    def _try_to_build(self, circuit: CircuitGraph, gradient: int | None, many: bool = False) -> NativeProgram | None:
+    def _try_to_build(
+        self, circuit: CircuitGraph, gradient: int | None, *, many: bool = False, finite: bool = True
+    ) -> NativeProgram | None:
         """Return a native program; None, with the reason stored, if there is none."""
         try:
             jit.check_native_enabled()
             checked = certificates.add_check_outputs(circuit).circuit if circuit.certificates else circuit
-            return build_program(checked, gradient, lanes=batch.count_lanes(self.dtype) if many else 1)
+            lanes = batch.count_lanes(self.dtype) if many else 1
+            assumes_finite = finite and self.finite and _has_finite_constants(circuit)
+            return build_program(checked, gradient, lanes=lanes, finite=assumes_finite)
         except NotNativeError as error:
             self.reason = str(error)
             return None
@@ -287,6 +298,8 @@ def _is_real_vector(x: object, length: int) -> bool:
 COMPILED_DTYPES = ("float64", "float32")
 """The float types that a circuit can be compiled for."""
 INTERPRETER_TIER = "interpreter"
+FINITE_ASSUMPTION = "finite"
+"""The value of `assume` that promises that no value or slope is infinite or NaN."""
 MARK_FLIPPED = "mark"
 """The value of `check` that makes results NaN at points where a branch flips."""
 
@@ -357,9 +370,14 @@ class Compiled:
     (6.0, array([3., 2.]))
     """
 
-    def __init__(self, circuit: CircuitGraph, dtype: DTypeLike | None = None, *, check: bool = True) -> None:
+    def __init__(
+        self, circuit: CircuitGraph, dtype: DTypeLike | None = None, *, check: bool = True, assume: str | None = None
+    ) -> None:
         if not isinstance(check, bool):
             raise InputError(f"check is True or False; got {short_repr(check)}")
+        if assume is not None and (not isinstance(assume, str) or assume != FINITE_ASSUMPTION):
+            raise InputError(f'assume is None or "{FINITE_ASSUMPTION}"; got {short_repr(assume)}')
+        self._assume = assume
         self._is_checked = check or not circuit.certificates
         self._asked = dtype
         self.circuit = circuit if check else prune(circuit.unchecked())
@@ -368,7 +386,9 @@ class Compiled:
         self._labels = circuit.outputs
         self.dtype = _choose_dtype(circuit, dtype)
         """The float type that results are computed in."""
-        self._builder = EngineBuilder(circuit if dtype is None else cast_reals(circuit, self.dtype), self.dtype)
+        self._builder = EngineBuilder(
+            circuit if dtype is None else cast_reals(circuit, self.dtype), self.dtype, finite=assume is not None
+        )
         # What most callers use is compiled now, so that the first call is as fast as the others.
         kinds = [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
         _ = self._gradient_handler if len(kinds) == 1 and not kinds[0].shape else self._value_handler
@@ -480,7 +500,7 @@ class Compiled:
 
     @cached_property
     def _without_checks(self) -> Compiled:
-        return Compiled(self.circuit, self._asked, check=False)
+        return Compiled(self.circuit, self._asked, check=False, assume=self._assume)
 
     @property
     def info(self) -> CompiledCircuitInfo:
@@ -548,7 +568,8 @@ class Compiled:
     def _hessian_engines(self) -> list[CircuitEngine]:
         _check_scalar(self.circuit, "hessian", "wg.hessian")
         backward = gradient_circuit(self._builder.circuit)
-        return self._builder.build_row_engines(backward, backward.outputs[1:])
+        # The promise of finite numbers is about the circuit's own slopes, not about those of its gradient.
+        return self._builder.build_row_engines(backward, backward.outputs[1:], finite=False)
 
     def _compute_derivative_table(
         self, rows: Sequence[CircuitEngine], names: Sequence[str], vector: Sequence[Any], inputs: Mapping[str, Any]
@@ -645,6 +666,11 @@ def _find_flipped_points(circuit: CircuitGraph, points: NDArray[Any]) -> NDArray
             wanted = certificates.expected_value(circuit, certificate)
             flipped |= ~certificates.compare_bits_each(values[certificate.node], wanted)
     return flipped
+
+
+def _has_finite_constants(circuit: CircuitGraph) -> bool:
+    """Return whether no constant is infinite or NaN, as the slopes of some ops are at NaN."""
+    return all(np.isfinite(value).all() for value in circuit.columns.constants)
 
 
 def _has_only_conditions(circuit: CircuitGraph) -> bool:

@@ -184,12 +184,14 @@ class NativeReplay:
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to the only result, a float; None if there are several results."""
-        return self._values if self._single and not isinstance(self._values, _TypedBuiltin) else None
+        return self._values if self._single and not isinstance(self._values, _TypedBuiltin | _Float32Code) else None
 
     def gradient_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to a tuple of the result and its gradient, once it is compiled."""
         code = self._pulled
-        return None if isinstance(code, InterpreterReplay | _TypedBuiltin | _CheckedBuiltin) else code
+        if isinstance(code, InterpreterReplay | _TypedBuiltin | _CheckedBuiltin | _Float32Code):
+            return None
+        return code
 
     def make_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
@@ -249,6 +251,8 @@ def _compile_replay(
     circuit = recording.circuit
     assert circuit is not None
     program = _build_replay_program(recording, gradient)
+    if program.initial.dtype == np.float32:
+        return _Float32Code(recording, program, gradient=gradient), program.tier
     expected = _expected_bytes(recording)
     count = len(recording.moving)
     made = builtin_calls.make_replay_builtin(program, count, expected, gradient=gradient, numpy_numbers=numpy_numbers)
@@ -260,22 +264,56 @@ def _build_replay_program(recording: CertifiedRecording, gradient: bool, lanes: 
     circuit = recording.circuit
     assert circuit is not None
     source = circuit if gradient else drop_gradient_stops(circuit)
-    program = tiers.build_program(source, 0 if gradient else None, lanes=lanes)
-    if program.initial.dtype != np.float64:
-        raise NotNativeError(f"native replays compute in float64; this recording needs {program.initial.dtype}")
-    return program
+    return tiers.build_program(source, 0 if gradient else None, lanes=lanes)
 
 
 def _build_row_program(recording: CertifiedRecording, gradient: bool) -> tiers.NativeProgram | None:
+    """Return the program that runs on vectors of points, which are float64; None if there is none."""
     try:
-        return _build_replay_program(recording, gradient, batch.count_lanes(np.dtype(np.float64)))
+        program = _build_replay_program(recording, gradient, batch.count_lanes(np.dtype(np.float64)))
     except NotNativeError:
         return None
+    return program if program.initial.dtype == np.float64 else None
 
 
 def _expected_bytes(recording: CertifiedRecording) -> bytes:
     """Return the bits that the checks of a recording must have."""
     return np.array([float(value) for value in recording.expected], np.float64).tobytes()
+
+
+class _Float32Code:
+    """Code that computes in float32, called as the builtins are that compute in float64."""
+
+    def __init__(self, recording: CertifiedRecording, program: tiers.NativeProgram, *, gradient: bool) -> None:
+        circuit = recording.circuit
+        assert circuit is not None
+        if any(circuit.type_of(node).dtype != np.float32 for node in circuit.input_indices()):
+            raise NotNativeError("native replays in float32 need inputs of float32 alone")
+        self._engine = builtin_calls.NativeEngine(program, circuit.inputs, circuit.outputs)
+        tiers.promote_when_hot(self._engine)
+        self._count = len(recording.moving)
+        self._gradient = gradient
+        nodes = circuit.columns.outputs.tolist()[: self._count]
+        self._kinds = [circuit.type_of(node).dtype.type for node in nodes]
+        self._in_python = recording.in_python
+        self._expected = np.array([float(value) for value in recording.expected], np.float32).view(np.int32)
+
+    def __call__(self, *inputs: object) -> Any:
+        """Return the results, or the only one; the number of the first check that fails, or None for other types."""
+        if any(type(x) is not np.float32 for x in inputs):
+            return None
+        numbers = self._engine.run_at(inputs)
+        end = self._engine.program.outputs
+        failed = np.flatnonzero(numbers[self._count : end].view(np.int32) != self._expected)
+        if len(failed):
+            return int(failed[0])
+        results = [
+            plain_result(kind(number), in_python=in_python)
+            for kind, number, in_python in zip(self._kinds, numbers[: self._count], self._in_python, strict=True)
+        ]
+        if self._gradient:
+            return (results[0], *numbers[end:])
+        return results[0] if len(results) == 1 else results
 
 
 class _TypedBuiltin:
@@ -443,6 +481,8 @@ def _expand_recording(recording: CertifiedRecording, shapes: Sequence[tuple[int,
     """Return a recording with one node per number; raises if there is none, or if it would not pay."""
     circuit = recording.circuit
     assert circuit is not None
+    if any(kind.dtype == np.float32 for kind in circuit.columns.list_used_types()):
+        raise NotNativeError("its arrays of float32 are not expanded")
     if not is_worth_expanding(circuit):
         raise NotNativeError("its arrays are too large to be expanded")
     try:

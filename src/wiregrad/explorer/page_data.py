@@ -111,34 +111,49 @@ def describe_flipped_branch(run: RunRecord) -> str:
 def summarize_circuit(views: CircuitViews) -> dict[str, Any]:
     """Summarize a large circuit: its groups, the largest gradients, and everything that is not finite.
 
-    `circuit` and `run` in the result describe the picture: each of their nodes is a box, which may stand for many.
-
     >>> import wiregrad as wg
     >>> run = wg.circuit("y = tanh(x)").run(x=1.0)
     >>> summarize_circuit(CircuitViews(run.circuit, run))["note"]
     'a summary: 2 boxes stand for all 2 nodes and leaves of the circuit'
     """
-    view = views.draw_view()
     where = views.locate_node(views.stops[0]["node"]) if views.stops else {"opened": [], "focus": []}
-    size = views.circuit.size
-    count = len(view["boxes"])
-    boxes = "1 box stands" if count == 1 else f"{count:,} boxes stand"
-    note = f"a summary: {boxes} for all {size:,} nodes and leaves of the circuit"
-    drawn = f"; {view['note']}" if view["note"] else ""
+    board = views.draw_board(**where)
     summary = {
-        "size": size,
-        "view": view,
+        "size": views.circuit.size,
+        "name": views.circuit.name,
+        "ran": views.run is not None,
         "outline": views.outline_groups(),
         "top": views.list_top_gradients(),
         "nonfinite": views.list_nonfinite(),
         "heat": views.build_heat_strip(),
-        "board": views.draw_board(**where),
+        "board": board,
         "where": where,
         "order": views.board.encode_order(),
         "loop": views.board.find_loop(),
         "stops": views.stops,
     }
-    data = {"schema": json_encoding.PAGE_SCHEMA, "live": False, "note": note + drawn, "summary": summary}
+    note = _describe_summary(views, len(board["boxes"]))
+    return {"schema": json_encoding.PAGE_SCHEMA, "live": False, "note": note, "summary": summary}
+
+
+def _describe_summary(views: CircuitViews, count: int) -> str:
+    boxes = "1 box stands" if count == 1 else f"{count:,} boxes stand"
+    return f"a summary: {boxes} for all {views.circuit.size:,} nodes and leaves of the circuit"
+
+
+def draw_summary(views: CircuitViews) -> dict[str, Any]:
+    """Return a picture of a large circuit for a notebook, whose page shows circuits alone.
+
+    `circuit` and `run` in the result describe the picture: each of their nodes is a box, which may stand for many.
+
+    >>> import wiregrad as wg
+    >>> run = wg.circuit("y = tanh(x)").run(x=1.0)
+    >>> len(draw_summary(CircuitViews(run.circuit, run))["circuit"]["nodes"])
+    2
+    """
+    view = views.draw_view()
+    note = _describe_summary(views, len(view["boxes"])) + (f"; {view['note']}" if view["note"] else "")
+    data = {"schema": json_encoding.PAGE_SCHEMA, "live": False, "note": note}
     return data | _boxes_as_circuit(views, view)
 
 
@@ -647,6 +662,13 @@ class ExplorerSession:
                 self._data = self._build_data()
             return self._data
 
+    def notebook_data(self) -> dict[str, Any]:
+        """Return the JSON that a notebook's page starts with, which cannot ask for views of a large circuit."""
+        if self.circuit.size <= MAX_PAGE_NODES:
+            return self.initial_data()
+        with self._lock:
+            return draw_summary(self.views) | {"server": {"run": True, "views": False}}
+
     def _build_data(self) -> dict[str, Any]:
         large = self.circuit.size > MAX_PAGE_NODES
         if large:
@@ -675,7 +697,7 @@ class ExplorerSession:
     def _encode_latest_run(self) -> dict[str, Any]:
         run = self.views.run
         assert run is not None
-        data = summarize_circuit(self.views) if self.circuit.size > MAX_PAGE_NODES else encode_run(run)
+        data = draw_summary(self.views) if self.circuit.size > MAX_PAGE_NODES else encode_run(run)
         notes = [*filter(None, [data.get("note"), describe_flipped_branch(run)])]
         return data | ({"note": "; ".join(notes)} if notes else {})
 

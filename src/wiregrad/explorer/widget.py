@@ -21,7 +21,7 @@ from wiregrad.backends import RunRecord
 from wiregrad.draw.render.terminal import HTML_TYPE, TEXT_TYPE, build_mimebundle
 from wiregrad.errors import InputError, NotInstalledError, WiregradError, short_repr
 from wiregrad.explorer.html_page import STYLE_FILE, dump_json, read_static_file
-from wiregrad.explorer.page_data import ExplorerSession
+from wiregrad.explorer.page_data import MAX_PAGE_NODES, ExplorerSession
 from wiregrad.ir import CircuitGraph
 
 WIDGET_SCRIPT = "widget.js"
@@ -162,10 +162,10 @@ def _dispatch_question(session: ExplorerSession, question: dict[str, Any]) -> di
 
 
 def _build_widget_data(session: ExplorerSession) -> dict[str, Any]:
-    """Return the JSON that the page starts with; in a notebook it cannot ask for views of a large circuit."""
-    data = session.initial_data()
-    more = {"note": f"{data['note']}; {LARGE_CIRCUIT_HINT}"} if data["server"]["views"] else {}
-    return data | more | {"server": data["server"] | {"views": False}}
+    """Return the JSON that the page starts with; of a large circuit it says where all of it can be seen."""
+    data = session.notebook_data()
+    is_large = session.circuit.size > MAX_PAGE_NODES
+    return data | ({"note": f"{data['note']}; {LARGE_CIRCUIT_HINT}"} if is_large else {})
 
 
 @dataclass(frozen=True, repr=False)

@@ -159,6 +159,9 @@ export interface Found {
 export interface LargeData extends PageData {
   summary: {
     size: number;
+    name: string;
+    /** Whether there is a run at all. */
+    ran: boolean;
     board: Board;
     where: Where;
     order: Order;

@@ -30,7 +30,7 @@ function Large({ data }: { data: LargeData }) {
   const { loop, stops } = summary;
   // A file can neither be searched nor draw anything anew.
   const served = !summary.answers;
-  const ran = data.run !== undefined;
+  const { ran } = summary;
   const passage = useMemo(() => passageOf(summary.order), []);
   const halts = useMemo(() => stops.map(({ phase, node }) => positionOf(passage, phase, node)), []);
   const [trail, setTrail] = useState<readonly Where[]>([summary.where]);
@@ -108,7 +108,7 @@ function Large({ data }: { data: LargeData }) {
     document.addEventListener("keydown", listen);
     return () => document.removeEventListener("keydown", listen);
   }, []);
-  const name = data.circuit?.name ?? "";
+  const { name } = summary;
   const iteration = iterationOf(loop, spot.node);
   return (
     <div ref={root} class={`wg-app whole large${picked || tab ? " beside" : ""}`} data-theme={theme} tabIndex={-1}>

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { counted } from "../layout/letters";
-import { pretty } from "../layout/readings";
+import { NO_GRADIENT, pretty } from "../layout/readings";
 import { DOCUMENT, SYMBOL } from "../ui/circuit-look";
 import { useUnique } from "../ui/parts";
 import type { Board, BoardBox, ToldReading } from "./answers";
@@ -182,7 +182,7 @@ function Item(props: ItemProps & { hatch: string; picked: boolean; now: boolean;
 function nameOf(box: BoardBox, spot: Spot, ran: boolean, { forward, backward }: { forward: number; backward: number }, bad: boolean): string {
   if (box.kind === "node" || box.kind === "input") {
     const { value, grad } = numbersOf(box, spot, ran);
-    return `${box.title}, ${box.kind === "node" ? `${box.op} node` : "input"}, value ${value}, gradient ${grad}`;
+    return `${box.title}, ${box.kind === "node" ? `${box.op} node` : "input"}, value ${value}, ${grad === NO_GRADIENT ? grad : `gradient ${grad}`}`;
   }
   const progress = ran ? `, forward ${forward} of ${box.count}, backward ${backward} of ${box.count}` : "";
   return `${box.title}, ${box.kind === "range" ? "merged groups" : box.kind}, ${counted(box.count, "node")}${progress}${bad ? ", not finite" : ""}`;
@@ -194,7 +194,7 @@ function numbersOf({ kind, node, value, grad }: BoardBox, spot: Spot, ran: boole
   const back = ran && spot.phase === "backward" && node! >= spot.node;
   return {
     value: has ? shown(value) : "not computed",
-    grad: back ? (grad === null ? "none" : shown(grad)) : "not computed",
+    grad: back ? (grad === null ? NO_GRADIENT : shown(grad)) : "not computed",
   };
 }
 
@@ -252,7 +252,7 @@ function opText(op: string): string {
 function NodeFace({ box, spot, ran }: { box: BoardBox; spot: Spot; ran: boolean }) {
   const { value, grad } = numbersOf(box, spot, ran);
   const sign = Math.sign(Number(box.grad?.size ?? 0));
-  const look = grad === "not computed" || grad === "none" ? "slot" : box.grad?.state === "not finite" ? "odd" : sign > 0 ? "plus" : sign < 0 ? "minus" : "slot";
+  const look = grad === "not computed" || grad === NO_GRADIENT ? "slot" : box.grad?.state === "not finite" ? "odd" : sign > 0 ? "plus" : sign < 0 ? "minus" : "slot";
   const op = opText(box.op ?? "");
   return (
     <>
@@ -262,7 +262,7 @@ function NodeFace({ box, spot, ran }: { box: BoardBox; spot: Spot; ran: boolean 
       <text class={op.length > 2 ? "op long" : "op"} x={12 + NODE / 2} y={op.length > 2 ? 42 : 45} text-anchor="middle">{op}</text>
       <text class="value" x={20 + NODE} y="32">{value === "not computed" ? "–" : clip(value, 8)}</text>
       {look === "odd" && <rect class="inverse" x={16 + NODE} y="42" width="36" height="19" rx="5" />}
-      <text class={`grad ${look}`} x={20 + NODE} y="56">{grad === "not computed" ? "–" : clip(grad, 8)}</text>
+      <text class={`grad ${look}`} x={20 + NODE} y="56">{grad === "not computed" ? "–" : grad === NO_GRADIENT ? grad : clip(grad, 8)}</text>
       <text class="caption" x={12 + NODE / 2} y="80" text-anchor="middle">{clip(box.title, 16)}</text>
     </>
   );

@@ -63,7 +63,7 @@ export function Outline({ data, where, openPath }: { data: LargeData; where: Whe
               )}
               <Link current={where.opened.includes(path)} onClick={() => openPath(path)}>{path.split("/").at(-1)}</Link>
             </span>
-            <span class="num">{counted(nodes, "node")}{data.run && bad < nodes && ` ‖g‖ ${told(norm)}`}
+            <span class="num">{counted(nodes, "node")}{data.summary.ran && bad < nodes && ` ‖g‖ ${told(norm)}`}
               {bad > 0 && <b class="bad"> {bad < nodes ? bad.toLocaleString("en") : "all"} not finite</b>}</span>
           </li>
         ))}

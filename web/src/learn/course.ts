@@ -147,6 +147,6 @@ export function inlineParts(text: string): InlineText[] {
     if (part.startsWith("**")) return { text: part.slice(2, -2), look: "bold" };
     if (!part.startsWith("`")) return { text: part, look: "plain" };
     const inner = part.slice(1, -1);
-    return { text: inner, look: /[+]=|\.|_|"|\w{4,}|^d[a-z]$/.test(inner) ? "code" : "name" };
+    return { text: inner, look: /[+]=|[*._"]|\w{4,}|^d[a-z]$/.test(inner) ? "code" : "name" };
   });
 }

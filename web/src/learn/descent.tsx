@@ -179,7 +179,7 @@ function LossCurve({ losses }: { losses: readonly number[] }) {
   return (
     <svg class="curve" viewBox="0 0 300 210" role="img" aria-label={`Loss over ${losses.length - 1} steps, from ${showNumber(losses[0]!)} to ${showNumber(losses.at(-1)!)}`}>
       <path class="axis" d="M30 8V184H292" />
-      <text x="34" y="16">loss</text><text x="290" y="200" text-anchor="end">step</text>
+      <text x="46" y="16">loss</text><text x="290" y="200" text-anchor="end">step</text>
       <polyline points={points.join(" ")} />
       <circle cx={last[0]} cy={last[1]} r="4.5" />
     </svg>

@@ -250,7 +250,22 @@ function Word({ box, row, sizes, sum }: { box: PictureBox; row: Row; sizes: Size
   const text = sum?.label ?? (row.mark === "partial" ? "so far" : GRADIENT);
   const room = gradSlot.at.x - width(row.text, sizes.numberFont, true) - 4 - at.x;
   const squeezed = sum && width(text, 11) > room ? { textLength: Math.max(20, room), lengthAdjust: "spacingAndGlyphs" } : {};
-  return <text {...(waits ? LOOKS.small : LOOKS.what)} x={at.x} y={at.y} class={sum ? "sum" : undefined} {...squeezed}>{text}</text>;
+  return (
+    <>
+      {row.mark === "bad" && wordSlot && <rect {...LOOKS.box} {...patchUnder(wordSlot)} />}
+      <text {...(waits ? LOOKS.small : LOOKS.what)} x={at.x} y={at.y} class={sum ? "sum" : undefined} {...squeezed}>{text}</text>
+    </>
+  );
+}
+
+/** A title that is wider than its slot in the font of the reader is squeezed into it. */
+function squeezedInto({ width: room }: Slot, title: string) {
+  return inkWidth(title, LOOKS.name["font-size"], true) > room ? { textLength: room, lengthAdjust: "spacingAndGlyphs" } : {};
+}
+
+/** A place free of hatching, on which a word can be read. */
+function patchUnder({ x, y, width: wide, height }: Slot) {
+  return { x: x - 3, y: y - 3, width: wide + 6, height: height + 6, rx: 3 };
 }
 
 function Group({ box, face, scene, act }: { box: PictureBox; face: BoxFace; scene: Scene; act: BoxAct | undefined }) {
@@ -264,7 +279,7 @@ function Group({ box, face, scene, act }: { box: PictureBox; face: BoxFace; scen
       <rect {...LOOKS.box} {...frame} />
       <Cell box={box} face={face} round={12} />
       <rect {...LOOKS.edge} class="edge" {...frame} />
-      {box.nameSlot && <text {...LOOKS.name} x={box.nameSlot.at.x} y={box.nameSlot.at.y}>{box.sign}</text>}
+      {box.nameSlot && <text {...LOOKS.name} {...squeezedInto(box.nameSlot, box.sign)} x={box.nameSlot.at.x} y={box.nameSlot.at.y}>{box.sign}</text>}
       {box.textSlot && (
         <text {...LOOKS.small} x={box.textSlot.at.x} y={box.textSlot.at.y}>
           {bad?.mark === "bad" ? `${box.text}, ${bad.text} not finite` : box.text}

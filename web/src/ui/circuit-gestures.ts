@@ -99,9 +99,39 @@ export function revealed(view: View, window: Extent, rect: Extent & Point): View
   return { x, y, zoom };
 }
 
+/** How long a picture has to rest before it is drawn in the view that it was moved to, in milliseconds. */
+const REST = 150;
+
+/**
+ * Return the view in which a picture is drawn. Painting a crowded one takes longer than a frame; so while a person moves
+ * it, what was painted is moved as it is, and painted anew when it rests.
+ */
+function useDrawnView(view: View, held: boolean): View {
+  const drawn = useRef(view);
+  const [, setRested] = useState(view);
+  if (!held) drawn.current = view;
+  useEffect(() => {
+    const rest = (): void => {
+      drawn.current = view;
+      setRested(view);
+    };
+    const timer = held ? setTimeout(rest, REST) : 0;
+    return () => clearTimeout(timer);
+  }, [view.x, view.y, view.zoom, held]);
+  return drawn.current;
+}
+
+/** Return the transform that moves what was drawn in one view to where it is in another. */
+export function movedBetween(drawn: View, view: View): string {
+  const scale = view.zoom / drawn.zoom;
+  return `translate(${view.x - drawn.x * scale}px, ${view.y - drawn.y * scale}px) scale(${scale})`;
+}
+
 /** What the circuit needs to be moved about. */
 export interface Gestures {
   view: View;
+  /** The view in which the picture is drawn: the same, unless a crowded picture moves. */
+  drawn: View;
   window: Extent;
   /** Whether the pointer has moved so far that a press is no click. */
   dragged: () => boolean;
@@ -118,12 +148,13 @@ export interface Gestures {
   };
 }
 
-/** Keep the view of a picture in an element. */
-export function useGestures(picture: Picture, frame: RefObject<HTMLElement>, minimap?: boolean): Gestures {
+/** Keep the view of a picture in an element; one that is crowded is not drawn anew at each frame of a move. */
+export function useGestures(picture: Picture, frame: RefObject<HTMLElement>, crowded: boolean, minimap?: boolean): Gestures {
   const window = useExtent(frame);
   const [moved, setMoved] = useState<View | null>(null);
   const first = minimap === undefined ? opening(picture, window) : framed(picture, window, minimap);
   const view = moved ?? first;
+  const drawn = useDrawnView(view, crowded && moved !== null);
   const now = useRef({ view, window, picture, moved });
   now.current = { view, window, picture, moved };
   const pointers = useRef(new Map<number, Point>());
@@ -137,6 +168,7 @@ export function useGestures(picture: Picture, frame: RefObject<HTMLElement>, min
   const zoomBy = (by: number): void => setMoved(zoomed(now.current.view, by, middle));
   return {
     view,
+    drawn,
     window,
     dragged: () => path.current > SHAKE,
     zoomBy,

@@ -261,30 +261,38 @@ function pillSlot(rect: Rect, font: number): Slot {
   return { ...rect, at: { x: rect.x + rect.width, y: rect.y + rect.height / 2 + font * 0.36 }, anchor: "end" };
 }
 
-/** From each stored input a dotted line leads to the local derivative of the other. */
+/** Lines that are shorter than this would be loops. */
+const SWAP_ROOM = 40;
+
+/** From each stored input a dotted line leads to the local derivative of the other, if both have room. */
 function Swap({ scene, pills }: { scene: Scene; pills: readonly PillPlace[] }) {
   const { picture } = scene;
-  const places = pills.map(({ wire }) => {
-    const slot = picture.boxes[boxOf(picture, wire.source)]?.valueSlot;
-    const wide = width(slotText(read(scene.run.values[wire.source] ?? null)), picture.sizes.numberFont, true);
-    return slot && { x: slot.anchor === "end" ? slot.at.x + 6 : slot.at.x + wide + 6, y: slot.at.y };
-  });
   const [one, two] = pills;
-  if (!one || !two || one.wire.source === two.wire.source) return null;
-  return (
-    <>
-      {[[0, two], [1, one]].map((pair) => {
-        const [from, to] = [places[pair[0] as number], pair[1] as PillPlace];
-        return from && <SwapLine key={to.wire.slot} from={from} to={to.rect} down={picture.down} low={pair[0] === 1} />;
-      })}
-    </>
-  );
+  if (!one || !two || one.wire.source === two.wire.source || picture.down) return null;
+  const lines = [[one, two], [two, one]].map(([from, to], k) => swapLine(storedPlace(scene, from!.wire), to!.rect, k === 1));
+  if (lines.some((line) => !line || line.end.x - line.start.x < SWAP_ROOM)) return null;
+  return <>{lines.map((line, k) => <SwapLine key={k} {...line!} />)}</>;
 }
 
-function SwapLine({ from, to, down, low }: { from: Point; to: Rect; down: boolean; low: boolean }) {
-  if (down) return null;
-  const start = { x: from.x, y: from.y + (low ? -14 : 4) };
+/** Where the stored value of a wire ends. */
+function storedPlace({ picture, run }: Scene, { source }: PictureWire): Point | null {
+  const slot = picture.boxes[boxOf(picture, source)]?.valueSlot;
+  const wide = width(slotText(read(run.values[source] ?? null)), picture.sizes.numberFont, true);
+  return slot ? { x: slot.anchor === "end" ? slot.at.x + 6 : slot.at.x + wide + 6, y: slot.at.y } : null;
+}
+
+interface SwapEnds {
+  start: Point;
+  end: Point;
+  low: boolean;
+}
+
+function swapLine(from: Point | null, to: Rect, low: boolean): SwapEnds | null {
   const end = { x: to.x - 4, y: to.y + to.height / 2 + (low ? 6 : -6) };
+  return from && { start: { x: from.x, y: from.y + (low ? -14 : 4) }, end, low };
+}
+
+function SwapLine({ start, end, low }: SwapEnds) {
   const bend = Math.max(40, (end.x - start.x) * 0.45);
   return (
     <>

@@ -16,7 +16,7 @@ import type { Circuit, Lit, Point, Run } from "../types";
 import type { Firing } from "../state/firing";
 import { actsOf } from "./circuit-acts";
 import { drawBox, Highlight } from "./circuit-boxes";
-import { paperIn, useGestures, type Extent, type View } from "./circuit-gestures";
+import { movedBetween, paperIn, useGestures, type Extent, type View } from "./circuit-gestures";
 import type * as Extras from "./circuit-extras";
 import { useLeafEditor, type LeafEdits } from "./circuit-leaf";
 import type { Rect } from "./circuit-room";
@@ -63,7 +63,8 @@ export function CircuitView(props: CircuitViewProps) {
   const { picture, selection, extras } = props;
   const frame = useRef<HTMLDivElement>(null);
   const id = useUnique();
-  const gestures = useGestures(picture, frame, props.minimap);
+  const crowded = picture.wires.length > CROWD;
+  const gestures = useGestures(picture, frame, crowded, props.minimap);
   const [pointed, setPointed] = useState<Pointed | null>(null);
   const { view } = gestures;
   const active = activeId(picture, selection, id);
@@ -92,8 +93,9 @@ export function CircuitView(props: CircuitViewProps) {
       onClick={(event) => !gestures.dragged() && !isControl(event.target) && !editor.isOnNumber(event) && props.onSelect(find(event))}
       onDblClick={(event) => editor.opened(find(event)) || openGroup(find(event), props)}>
       <svg {...DOCUMENT} aria-roledescription="circuit" aria-label={labelOf(picture)} width="100%" height="100%"
-        viewBox={`0 0 ${gestures.window.width} ${gestures.window.height}`} font-family={FONTS}>
-        <g transform={placed(view)}>{content}</g>
+        viewBox={`0 0 ${gestures.window.width} ${gestures.window.height}`} font-family={FONTS}
+        {...(crowded ? { class: "crowded", style: { transform: movedBetween(gestures.drawn, view) } } : {})}>
+        <g transform={placed(gestures.drawn)}>{content}</g>
       </svg>
       {editor.field}
       {extras && <extras.HoverCard pointed={pointed} frame={frame} />}
@@ -247,7 +249,7 @@ interface ContentProps extends CircuitViewProps {
   paper: Point & Extent;
 }
 
-/** Pictures of more wires than this have dashes that are sooner painted: dashes take most of the time of a move. */
+/** Pictures of more wires than this take longer to paint than a frame lasts: they move as they were painted. */
 const CROWD = 300;
 
 /** Everything that moves with the view. */
@@ -274,7 +276,8 @@ function Content(props: ContentProps) {
     ));
   };
   return (
-    <g class={`content ${moves}${path ? " dimmed" : ""}${firing?.stages[0]?.kind === "send" ? " sending" : ""}${picture.wires.length > CROWD ? " crowded" : ""}`}>
+    <g class={`content ${moves}${path ? " dimmed" : ""}${firing?.stages[0]?.kind === "send" ? " sending" : ""}`}>
+      {picture.wires.length > CROWD && <rect {...ground(picture)} />}
       {picture.frames.map((frame, k) => <FrameView key={k} frame={frame} />)}
       <g class="highlights" aria-hidden="true">
         {[...acts.boxes].map(([k, { fires }]) => fires && <Highlight key={`${k} ${firing?.at}`} box={picture.boxes[k]!} />)}
@@ -298,6 +301,14 @@ function Content(props: ContentProps) {
       {props.marks?.(scene, paper, true)}
     </g>
   );
+}
+
+/**
+ * One place that can be touched, below all others. A browser joins such places of a layer one by one, which takes longer
+ * than a frame where none of them covers the rest.
+ */
+function ground({ left: x, top: y, width, height }: Picture) {
+  return { x, y, width, height, fill: "transparent" };
 }
 
 function FrameView({ frame }: { frame: PictureFrame }) {

@@ -66,6 +66,8 @@ function showAll(drawn: SVGSVGElement, copy: SVGSVGElement): void {
   const box = drawn.querySelector("g")?.getBBox();
   if (!box) return;
   const [width, height] = [box.width + 2 * MARGIN, box.height + 2 * MARGIN];
+  // What a view moves: the drawing, or all of it.
+  copy.removeAttribute("style");
   copy.querySelector("g")?.removeAttribute("transform");
   copy.setAttribute("viewBox", [box.x - MARGIN, box.y - MARGIN, width, height].map((size) => size.toFixed(1)).join(" "));
   copy.setAttribute("width", width.toFixed(0));

@@ -102,7 +102,13 @@ function Part({ words }: { words: readonly Words[] }) {
 function wordView({ text, as }: Words, key: number) {
   if (as === "name") return <Named key={key} text={text} />;
   if (as === "part") return <b key={key} class="part-number">{text}</b>;
-  return as ? <b key={key} class={as}>{text}</b> : text;
+  return as ? <b key={key} class={as}>{text}</b> : held(text);
+}
+
+/** Plain words; a number at their end stays on the line of the word before it, apart from the number of the next part. */
+function held(text: string) {
+  const end = / \S+ [\u2212\d.e]+$/.exec(text);
+  return end ? <>{text.slice(0, end.index + 1)}<span class="held">{end[0].slice(1)}</span></> : text;
 }
 
 const ICONS = {

@@ -96,7 +96,7 @@ function stageSign(circuit: Circuit, { kind, node }: Stage): string {
   if (isSplitter(found)) return "\u2022";
   const { infix = [], prefix = "", name = found.op } = opOf(found.op) ?? {};
   const sign = signOf(infix[0] ?? (prefix || name));
-  return sign.length > 5 ? `${sign.slice(0, 4)}\u2026` : sign;
+  return sign.length > 5 ? `${sign.slice(0, 3)}\u2026` : sign;
 }
 
 /** How large signs of one or two letters are, and words. */
@@ -159,6 +159,9 @@ function Bar({ cells, pitch, step }: { cells: readonly Cell[]; pitch: number; st
 /** What stands under the cells of one phase. */
 const BRACKETS = { forward: "", seed: "seed", backward: "\u2190 backward" } as const;
 
+/** The room that the words of a pass take. */
+const PASS_ROOM = 64;
+
 function Brackets({ cells, pitch }: { cells: readonly Cell[]; pitch: number }) {
   const found: { phase: Cell["phase"]; first: number; last: number }[] = [];
   for (const [k, { phase }] of cells.entries()) {
@@ -166,12 +169,14 @@ function Brackets({ cells, pitch }: { cells: readonly Cell[]; pitch: number }) {
     if (open?.phase === phase) open.last = k;
     else found.push({ phase, first: k, last: k });
   }
+  // The words of a pass are centred below its cells; those of a single cell need the room of the seed.
+  const seeded = pitch >= LETTERED && found.every(({ phase, first, last }) => phase === "seed" || pitch * (last - first + 1) >= PASS_ROOM);
   return (
     <g class="brackets">
       {found.map(({ phase, first, last }) => phase !== "mixed" && (
         <g key={first}>
           {phase !== "seed" && <path d={`M${pitch * first + 4} ${MIDDLE + 23}H${pitch * (last + 1) - 4}`} />}
-          {(phase !== "seed" || pitch >= LETTERED) && (
+          {(phase !== "seed" || seeded) && (
             <text x={(pitch * (first + last + 1)) / 2} y={MIDDLE + 38} text-anchor="middle">{BRACKETS[phase]}</text>
           )}
         </g>

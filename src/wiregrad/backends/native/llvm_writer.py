@@ -234,6 +234,19 @@ class LlvmValue:
         """Return an integer reinterpreted as a real."""
         return self.convert("bitcast", "double" if self.element == "i64" else "float")
 
+    def take_lane(self, lane: int) -> LlvmValue:
+        """Write a single number: one lane of a vector."""
+        return self.writer.emit_shared(self.element, f"extractelement {self.typed}, i32 {lane}", 1)
+
+    def take_first_lanes(self, count: int) -> LlvmValue:
+        """Write a shorter vector: the first lanes of this one."""
+        if count == self.lanes:
+            return self
+        mask = f"<{count} x i32> <{', '.join(f'i32 {lane}' for lane in range(count))}>"
+        return self.writer.emit_shared(
+            self.element, f"shufflevector {self.typed}, {self.llvm_type} poison, {mask}", count
+        )
+
 
 class LlvmWriter:
     """Collects the text of one LLVM module, function by function."""
@@ -274,6 +287,28 @@ class LlvmWriter:
         if value is None:
             value = self._shared[instruction] = self.emit_value(element, instruction, lanes)
         return value
+
+    @contextmanager
+    def use_lanes(self, lanes: int) -> Iterator[None]:
+        """Give constants and loaded values another number of lanes inside of a block."""
+        before = self.lanes
+        self.lanes = lanes
+        try:
+            yield
+        finally:
+            self.lanes = before
+
+    def join_lanes(self, numbers: Sequence[LlvmValue], lanes: int) -> LlvmValue:
+        """Write a vector of single numbers; lanes beyond the last number repeat the first."""
+        element = numbers[0].element
+        kind = format_vector_type(element, lanes)
+        vector = self.emit_shared(element, f"insertelement {kind} poison, {numbers[0].typed}, i32 0", lanes)
+        if len(numbers) < lanes:
+            mask = f"<{lanes} x i32> zeroinitializer"
+            vector = self.emit_shared(element, f"shufflevector {vector.typed}, {kind} poison, {mask}", lanes)
+        for lane, number in enumerate(numbers[1:], 1):
+            vector = self.emit_shared(element, f"insertelement {vector.typed}, {number.typed}, i32 {lane}", lanes)
+        return vector
 
     def name_value(self, text: str, element: str, lanes: int | None = None) -> LlvmValue:
         """Return the value of a name or literal that is known already, such as a parameter."""

@@ -1,8 +1,9 @@
 """The steps of a native program in the order in which they run, and the slot or register of each value and gradient.
 
-`plan_buffer` finds which nodes are needed, which gradients can flow, how each gradient meets what is already there, and
-which slot of the working buffer each value and gradient has while it is still read. A node's inputs have smaller
-indices, so each of these is one loop over the nodes, forward or backward. The loops are compiled once, because in
+`sweep_gradients` finds which nodes are needed, which gradients can flow, and how each gradient meets what is already
+there. `pack_calls` orders the nodes so that independent calls of one function are computed as one vector. `plan_buffer`
+finds which slot of the working buffer each value and gradient has while it is still read. A node's inputs have smaller
+indices, so each of these is a few loops over the nodes, forward or backward. The loops are compiled once, because in
 Python they would take longer than the rest of compiling a circuit. Time runs from 0 to n - 1 forward; the backward step
 of node i comes at 2n - 1 - i. A value gives its slot back just before its last reader writes, so a chain of nodes works
 in one slot.
@@ -22,9 +23,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,26 +44,42 @@ from wiregrad.backends.native.llvm_writer import (
 from wiregrad.backends.native.step_kinds import (
     ADD_GRADIENT,
     FIRST_GRADIENT_HOLE,
-    HOLE_COUNT,
+    FIRST_PACK_HOLE,
+    FIRST_SAVED_HOLE,
     MAX_NODE_INPUTS,
+    MAX_PACK_LANES,
+    MAX_PACK_OPERANDS,
+    MAX_SAVED_CALLS,
     MERGE_GRADIENT,
     OUTPUT_HOLE,
+    PACK_OUTPUT_HOLE,
     REGISTER_COUNT,
     STORE_GRADIENT,
     UPSTREAM_HOLE,
     WITHIN_STEP_REGISTER,
     BackwardStep,
+    ForwardKind,
     NodeKind,
+    PackStep,
     PlainStep,
+    SavedCall,
     StencilKey,
     StepKey,
     calls_function,
+    find_forward_kind,
+    find_saved_calls,
+    list_called_functions,
     lower_backward,
+    lower_forward,
 )
+from wiregrad.backends.native.vector_math import find_vector_function
 from wiregrad.codegen.op_forms import INLINE_CONSTANTS, require_scalar_text
 from wiregrad.errors import NoRuleError, NotNativeError
-from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitColumns, CircuitGraph, Op
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Op
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
+
+_Integer = TypeVar("_Integer", bound=np.integer)
 
 OPERATION_ROLE = 0
 INPUT_ROLE = 1
@@ -81,32 +98,68 @@ MASK_BIT = 2 * MAX_NODE_INPUTS
 
 
 @dataclass(frozen=True, eq=False)
-class BufferPlanInput:
-    """The circuit as arrays, as the planner reads it."""
+class ProgramGraph:
+    """The nodes of a program as arrays: those of a circuit, then calls that are saved for backward steps."""
 
     starts: NDArray[np.int32]
     sources: NDArray[np.int32]
-    kinds: NDArray[np.int32]
+    kinds: NodeKinds
     roles: NDArray[np.uint8]
     carries: NDArray[np.uint8]
     """Whether gradients can flow along the wires of a node."""
+    inputs: NDArray[np.intp]
+    outputs: NDArray[np.int32]
+    root: int
+    """The node that the gradient starts from; -1: no gradient."""
+    order: NDArray[np.int32]
+    """The nodes in the order in which they are computed. Backward steps come in reverse order of indices instead, so
+    that gradients are added in the order in which the interpreter adds them."""
+    packs: NDArray[np.int8]
+    """For each place in `order`: 0 for a node that is computed alone; for the first node of a pack the number of its
+    nodes, for its other nodes `INSIDE_PACK`."""
+    saved: NDArray[np.int32]
+    """By node: its saved calls, `MAX_SAVED_CALLS` entries each; -1: none."""
+
+    def __len__(self) -> int:
+        return len(self.roles)
+
+
+def make_program_graph(circuit: CircuitGraph, kinds: NodeKinds, root: int) -> ProgramGraph:
+    """Return the nodes of a circuit, in their own order; `root` is the node that the gradient starts from, or -1."""
+    columns = circuit.columns
+    n = circuit.size
+    roles = np.zeros(n, np.uint8)
+    roles[columns.codes == INPUT_CODE] = INPUT_ROLE
+    roles[columns.codes == CONSTANT_CODE] = CONSTANT_ROLE
+    carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)
+    return ProgramGraph(
+        starts=np.ascontiguousarray(columns.starts, np.int32),
+        sources=np.ascontiguousarray(columns.sources, np.int32),
+        kinds=kinds,
+        roles=roles,
+        carries=carries[columns.types],
+        inputs=np.array(circuit.input_indices(), np.intp),
+        outputs=np.ascontiguousarray(columns.outputs, np.int32),
+        root=root,
+        order=np.arange(n, dtype=np.int32),
+        packs=np.zeros(n, np.int8),
+        saved=np.full((n, MAX_SAVED_CALLS), -1, np.int32),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class BackwardTables:
+    """What each kind of node sends back along each wire, and what it reads to compute that."""
+
     sends: NDArray[np.uint8]
     """By kind and input: 0 nothing, PLAIN or MASKED."""
     reads: NDArray[np.uint8]
     """By kind and set of inputs that a gradient is sent to: the operands (and output) that the backward step reads."""
-    outputs: NDArray[np.int32]
-    root: int
-    """The node that the gradient starts from; -1: no gradient."""
-    values: NDArray[np.int32]
-    """Slots that are fixed beforehand (inputs, constants, outputs); -1: to be assigned."""
-    gradients: NDArray[np.int32]
-    first: int
-    """The first free slot."""
 
 
 @dataclass(frozen=True, eq=False)
-class BufferPlan:
-    """The planner's results, per node."""
+class GradientSweep:
+    """Which nodes are needed and which gradients flow, per node."""
 
     live: NDArray[np.uint8]
     variants: NDArray[np.uint16]
@@ -115,6 +168,12 @@ class BufferPlan:
     """Whether a gradient reaches a node."""
     absent: NDArray[np.uint8]
     """Whether the gradient of a node may be absent."""
+
+
+@dataclass(frozen=True, eq=False)
+class BufferPlan(GradientSweep):
+    """The planner's results, per node."""
+
     values: NDArray[np.int32]
     gradients: NDArray[np.int32]
     last: NDArray[np.int32]
@@ -123,41 +182,75 @@ class BufferPlan:
     """The number of slots in the working buffer."""
 
 
-def plan_buffer(question: BufferPlanInput) -> BufferPlan:
-    """Plan the working buffer of a circuit."""
-    n = len(question.kinds)
-    live, reached, absent, active, fixed = (np.zeros(n, np.uint8) for _ in range(5))
+class FixedSlots(NamedTuple):
+    """Slots that are fixed beforehand."""
+
+    values: NDArray[np.int32]
+    """By node of the circuit (inputs, constants, outputs); -1: to be assigned."""
+    gradients: NDArray[np.int32]
+    first: int
+    """The first free slot."""
+
+
+def sweep_gradients(graph: ProgramGraph, tables: BackwardTables) -> GradientSweep:
+    """Find which nodes outputs depend on, which gradients flow, and how they meet."""
+    n = len(graph)
+    live, reached, absent, active = (np.zeros(n, np.uint8) for _ in range(4))
     variants = np.zeros(n, np.uint16)
-    last = np.full(n, -1, np.int32)
-    stack = np.empty(2 * n + 1, np.int32)
-    values = question.values.copy()
-    gradients = question.gradients.copy()
-    fixed[values >= 0] = 1
-    inputs: list[NDArray[np.integer]] = [
-        question.starts,
-        question.sources,
-        question.kinds,
-        question.roles,
-        question.carries,
-        question.sends,
-        question.reads,
-        question.outputs,
-    ]
-    results: list[NDArray[np.integer]] = [
+    arrays: list[NDArray[np.integer]] = [
+        graph.starts,
+        graph.sources,
+        graph.kinds.nodes,
+        graph.roles,
+        graph.carries,
+        tables.sends,
+        graph.outputs,
         live,
         reached,
         absent,
         active,
-        fixed,
         variants,
+    ]
+    _load_planner().sweep(n, len(graph.outputs), graph.root, *_list_addresses(arrays))
+    return GradientSweep(live, variants, reached, absent)
+
+
+def plan_buffer(
+    graph: ProgramGraph, tables: BackwardTables, sweep: GradientSweep, fixed_slots: FixedSlots
+) -> BufferPlan:
+    """Plan the working buffer of a program."""
+    n = len(graph)
+    values = _extend_array(fixed_slots.values, n, -1)
+    gradients = _extend_array(fixed_slots.gradients, n, -1)
+    last = np.full(n, -1, np.int32)
+    arrays: list[NDArray[np.integer]] = [
+        graph.starts,
+        graph.sources,
+        graph.kinds.nodes,
+        graph.roles,
+        graph.order,
+        graph.packs,
+        graph.saved,
+        tables.reads,
+        sweep.live,
+        sweep.variants,
+        (values >= 0).astype(np.uint8),
         last,
-        stack,
+        np.empty(2 * n + 1, np.int32),
         values,
         gradients,
     ]
-    pointers = [array.ctypes.data for array in (*inputs, *results)]
-    slots = _load_planner()(n, len(question.outputs), question.root, question.first, *pointers)
-    return BufferPlan(live, variants, reached, absent, values, gradients, last, int(slots))
+    slots = _load_planner().place(n, graph.root, fixed_slots.first, *_list_addresses(arrays))
+    return BufferPlan(sweep.live, sweep.variants, sweep.reached, sweep.absent, values, gradients, last, int(slots))
+
+
+def _list_addresses(arrays: Sequence[NDArray[np.integer]]) -> list[int]:
+    return [array.ctypes.data for array in arrays]
+
+
+def _extend_array(array: NDArray[_Integer], length: int, filling: int) -> NDArray[_Integer]:
+    """Return a copy of an array with further entries at its end."""
+    return np.concatenate([array, np.full(length - len(array), filling, array.dtype)])
 
 
 def compile_planner() -> None:
@@ -165,34 +258,39 @@ def compile_planner() -> None:
     _load_planner()
 
 
+class _Planner(NamedTuple):
+    """The native functions of the planner."""
+
+    sweep: Callable[..., None]
+    place: Callable[..., int]
+    rank: Callable[..., None]
+    schedule: Callable[..., None]
+
+
 @cache
-def _load_planner() -> Callable[..., int]:
-    address = jit.compile_functions(_write_planner(), "plan", level=1)[0]
-    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4, *[ctypes.c_void_p] * 18)(address)
-
-
-_PLANNER_ARRAYS = {
-    **dict.fromkeys(["starts", "sources", "kinds"], "i32"),
-    **dict.fromkeys(["roles", "carries", "sends", "reads"], "i8"),
-    "outputs": "i32",
-    **dict.fromkeys(["live", "reached", "absent", "active", "fixed"], "i8"),
-    "variants": "i16",
-    **dict.fromkeys(["last", "stack", "values", "gradients"], "i32"),
-}
+def _load_planner() -> _Planner:
+    w = LlvmWriter()
+    _write_sweep(w)
+    _write_placement(w)
+    _write_ranking(w)
+    _write_schedule(w)
+    addresses = jit.compile_functions(w.format_module(), *_Planner._fields, level=1)
+    pointers = [ctypes.c_void_p] * 15
+    whole = [ctypes.c_int64] * 3
+    sweep = ctypes.CFUNCTYPE(None, *whole, *pointers[:12])(addresses[0])
+    place = ctypes.CFUNCTYPE(ctypes.c_int64, *whole, *pointers)(addresses[1])
+    rank = ctypes.CFUNCTYPE(None, *whole[:2], *pointers[:5])(addresses[2])
+    schedule = ctypes.CFUNCTYPE(None, *whole, *whole, *pointers[:14])(addresses[3])
+    return _Planner(sweep, place, rank, schedule)
 
 
 @dataclass(frozen=True, eq=False)
 class _PlannerText:
-    """The planner while it is written: its parameters, and the variables that its loops change."""
+    """A function of the planner while it is written: its arrays, and the number of nodes."""
 
     writer: LlvmWriter
     arrays: dict[str, LlvmArray]
     nodes: LlvmValue
-    root: LlvmValue
-    top: LlvmVariable
-    """The number of free slots on the stack."""
-    fresh: LlvmVariable
-    """The first slot that was never used."""
 
     def find_backward_time(self, node: LlvmValue) -> LlvmValue:
         """Write the time of a node's backward step."""
@@ -206,25 +304,42 @@ class _PlannerText:
         with loop_over(start, starts[node + 1], down=down) as wire:
             yield wire - start, self.arrays["sources"][wire]
 
+    @contextmanager
+    def loop_over_saved(self, node: LlvmValue) -> Iterator[LlvmValue]:
+        """Write a loop over the saved calls of a node."""
+        with loop_over(0, self.writer.as_value(MAX_SAVED_CALLS, "i64")) as k:
+            call = self.arrays["saved"][node * MAX_SAVED_CALLS + k]
+            with when_all(call >= 0):
+                yield call
 
-def _write_planner() -> str:
-    w = LlvmWriter()
-    sizes = [w.name_value(f"%{name}", "i64") for name in ("n", "m", "root", "first")]
-    n, m, root, first = sizes
-    parameters = [*(size.typed for size in sizes), *(f"ptr noalias %{name}" for name in _PLANNER_ARRAYS)]
-    w.begin_function(f"i64 @plan({', '.join(parameters)})")
-    arrays = {name: LlvmArray(w.name_value(f"%{name}", "ptr"), width) for name, width in _PLANNER_ARRAYS.items()}
-    top, fresh, any_active, variant, moving = (allocate_variable(w) for _ in range(5))
-    p = _PlannerText(w, arrays, n, root, top, fresh)
-    p.top.store(0)
-    p.fresh.store(first)
-    _write_liveness(p, m)
+
+def _begin_planner_function(
+    w: LlvmWriter, result: str, name: str, sizes: Sequence[str], arrays: dict[str, str]
+) -> tuple[_PlannerText, dict[str, LlvmValue]]:
+    """Begin a function of the planner; return its text and its sizes by name, the first being that of nodes."""
+    values = {size: w.name_value(f"%{size}", "i64") for size in sizes}
+    parameters = [*(value.typed for value in values.values()), *(f"ptr noalias %{array}" for array in arrays)]
+    w.begin_function(f"{result} @{name}({', '.join(parameters)})")
+    known = {array: LlvmArray(w.name_value(f"%{array}", "ptr"), width) for array, width in arrays.items()}
+    return _PlannerText(w, known, values[sizes[0]]), values
+
+
+_SWEEP_ARRAYS = {
+    **dict.fromkeys(["starts", "sources", "kinds"], "i32"),
+    **dict.fromkeys(["roles", "carries", "sends"], "i8"),
+    "outputs": "i32",
+    **dict.fromkeys(["live", "reached", "absent", "active"], "i8"),
+    "variants": "i16",
+}
+
+
+def _write_sweep(w: LlvmWriter) -> None:
+    p, sizes = _begin_planner_function(w, "void", "sweep", ["n", "m", "root"], _SWEEP_ARRAYS)
+    any_active, variant = (allocate_variable(w) for _ in range(2))
+    _write_liveness(p, sizes["m"])
     _write_activity(p, any_active)
-    _write_backward_sweep(p, variant, moving)
-    _write_forward_slots(p)
-    _write_backward_slots(p)
-    w.end_function(p.fresh.load())
-    return w.format_module()
+    _write_backward_sweep(p, sizes["root"], variant)
+    w.end_function()
 
 
 def _as_number(condition: LlvmValue) -> LlvmValue:
@@ -233,14 +348,12 @@ def _as_number(condition: LlvmValue) -> LlvmValue:
 
 
 def _write_liveness(p: _PlannerText, outputs: LlvmValue) -> None:
-    """Write the pass that marks the nodes that outputs depend on, and when each value is last read going forward."""
+    """Write the pass that marks the nodes that outputs depend on."""
     live = p.arrays["live"]
     with loop_over(0, outputs) as k:
         live[p.arrays["outputs"][k]] = 1
     with loop_over(0, p.nodes, down=True) as i, when_all(live[i]), p.loop_over_wires(i) as (_, source):
         live[source] = 1
-    with loop_over(0, p.nodes) as i, when_all(live[i]), p.loop_over_wires(i) as (_, source):
-        p.arrays["last"][source] = i
 
 
 def _write_activity(p: _PlannerText, any_active: LlvmVariable) -> None:
@@ -253,30 +366,27 @@ def _write_activity(p: _PlannerText, any_active: LlvmVariable) -> None:
         active[i] = any_active.load() & p.arrays["carries"][i]
 
 
-def _write_backward_sweep(p: _PlannerText, variant: LlvmVariable, moving: LlvmVariable) -> None:
-    """Write the pass back from the root: what is reached, how gradients meet, and what the backward steps read."""
+def _write_backward_sweep(p: _PlannerText, root: LlvmValue, variant: LlvmVariable) -> None:
+    """Write the pass back from the root: what is reached, and how gradients meet."""
     roles = p.arrays["roles"]
     active = p.arrays["active"]
     reached = p.arrays["reached"]
-    with when_all(p.root >= 0):
+    with when_all(root >= 0):
         # An input that is itself the output has gradient 1, even if it is a condition.
-        is_input = roles[p.root].is_equal_to(INPUT_ROLE)
-        reached[p.root] = active[p.root] | _as_number(is_input)
+        is_input = roles[root].is_equal_to(INPUT_ROLE)
+        reached[root] = active[root] | _as_number(is_input)
         with (
             loop_over(0, p.nodes, down=True) as i,
             when_all(reached[i], roles[i].is_equal_to(OPERATION_ROLE)),
         ):
-            variant.store(p.arrays["absent"][i] << MASK_BIT)
-            moving.store(0)
+            variant.store(0)
             with p.loop_over_wires(i, down=True) as (slot, source):
                 sent = p.arrays["sends"][p.arrays["kinds"][i] * SENDS_PER_KIND + slot]
                 with when_all(sent, active[source]):
                     way = _write_meeting_gradients(p, i, source, sent)
                     variant.store(variant.load() | way << slot * 2)
-                    moving.store(moving.load() | p.writer.as_value(1, "i64") << slot)
-            with when_all(moving.load()):
-                p.arrays["variants"][i] = variant.load()
-                _write_last_reads(p, i, moving.load())
+            with when_all(variant.load()):
+                p.arrays["variants"][i] = variant.load() | p.arrays["absent"][i] << MASK_BIT
 
 
 def _write_meeting_gradients(p: _PlannerText, node: LlvmValue, source: LlvmValue, sent: LlvmValue) -> LlvmValue:
@@ -294,83 +404,574 @@ def _write_meeting_gradients(p: _PlannerText, node: LlvmValue, source: LlvmValue
     return way
 
 
-def _write_last_reads(p: _PlannerText, node: LlvmValue, moving: LlvmValue) -> None:
+_PLACE_ARRAYS = {
+    **dict.fromkeys(["starts", "sources", "kinds"], "i32"),
+    "roles": "i8",
+    "order": "i32",
+    "packs": "i8",
+    "saved": "i32",
+    **dict.fromkeys(["reads", "live"], "i8"),
+    "variants": "i16",
+    "fixed": "i8",
+    **dict.fromkeys(["last", "stack", "values", "gradients"], "i32"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _FreeSlots:
+    """The free slots while the placement is written."""
+
+    top: LlvmVariable
+    """The number of free slots on the stack."""
+    fresh: LlvmVariable
+    """The first slot that was never used."""
+
+
+def _write_placement(w: LlvmWriter) -> None:
+    p, sizes = _begin_planner_function(w, "i64", "place", ["n", "root", "first"], _PLACE_ARRAYS)
+    top, fresh, moving, block = (allocate_variable(w) for _ in range(4))
+    free = _FreeSlots(top, fresh)
+    top.store(0)
+    fresh.store(sizes["first"])
+    with loop_over(0, p.nodes) as time:
+        i = p.arrays["order"][time]
+        with when_all(p.arrays["live"][i]), p.loop_over_wires(i) as (_, source):
+            p.arrays["last"][source] = time
+    with loop_over(0, p.nodes, down=True) as i, when_all(p.arrays["variants"][i]):
+        _write_last_reads(p, i, moving)
+    _write_forward_slots(p, free, block, sizes["root"])
+    _write_backward_slots(p, sizes["root"], free)
+    w.end_function(fresh.load())
+
+
+def _write_last_reads(p: _PlannerText, node: LlvmValue, moving: LlvmVariable) -> None:
     """Write the time of a backward step as the last read of the values it reads."""
     last = p.arrays["last"]
-    read = p.arrays["reads"][p.arrays["kinds"][node] * (1 << MAX_NODE_INPUTS) + moving]
+    variant = p.arrays["variants"][node]
+    moving.store(0)
+    with p.loop_over_wires(node) as (slot, _), when_all(variant >> slot * 2 & 3):
+        moving.store(moving.load() | p.writer.as_value(1, "i64") << slot)
+    read = p.arrays["reads"][p.arrays["kinds"][node] * (1 << MAX_NODE_INPUTS) + moving.load()]
     time = p.find_backward_time(node)
     with p.loop_over_wires(node) as (slot, source), when_all(read >> slot & 1):
         last[source] = time
     with when_all(read & READS_OUTPUT):
         last[node] = time
+    with p.loop_over_saved(node) as call:
+        last[call] = time
 
 
-def _write_slot_release(p: _PlannerText, node: LlvmValue, time: LlvmValue) -> None:
+def _write_slot_release(p: _PlannerText, free: _FreeSlots, node: LlvmValue, time: LlvmValue) -> None:
     """Write the release of a value's slot if this is its last read."""
     fixed = p.arrays["fixed"]
     with when_all(p.arrays["last"][node].is_equal_to(time), fixed[node].is_equal_to(0)):
-        _write_slot_push(p, p.arrays["values"][node])
+        _write_slot_push(p, free, p.arrays["values"][node])
         fixed[node] = 1
 
 
-def _write_slot_push(p: _PlannerText, slot: LlvmValue) -> None:
-    top = p.top.load()
+def _write_slot_push(p: _PlannerText, free: _FreeSlots, slot: LlvmValue) -> None:
+    top = free.top.load()
     p.arrays["stack"][top] = slot
-    p.top.store(top + 1)
+    free.top.store(top + 1)
 
 
-def _write_slot_choice(p: _PlannerText, array: str, node: LlvmValue) -> None:
+def _write_slot_choice(p: _PlannerText, free: _FreeSlots, array: str, node: LlvmValue) -> None:
     """Write the choice of a slot for a node: the one released last, or a new one."""
     slots = p.arrays[array]
-    top = p.top.load()
+    top = free.top.load()
     with when_all(top.is_equal_to(0)):
-        fresh = p.fresh.load()
+        fresh = free.fresh.load()
         slots[node] = fresh
-        p.fresh.store(fresh + 1)
+        free.fresh.store(fresh + 1)
     with when_all(top):
         below = top - 1
         slots[node] = p.arrays["stack"][below]
-        p.top.store(below)
+        free.top.store(below)
 
 
-def _write_forward_slots(p: _PlannerText) -> None:
-    with (
-        loop_over(0, p.nodes) as i,
-        when_all(p.arrays["live"][i], p.arrays["roles"][i].is_equal_to(OPERATION_ROLE)),
-    ):
-        with p.loop_over_wires(i) as (_, source):
-            _write_slot_release(p, source, i)
-        with when_all(p.arrays["fixed"][i].is_equal_to(0)):
-            _write_slot_choice(p, "values", i)
+def _write_forward_slots(p: _PlannerText, free: _FreeSlots, block: LlvmVariable, root: LlvmValue) -> None:
+    fixed = p.arrays["fixed"]
+    with loop_over(0, p.nodes) as time:
+        i = p.arrays["order"][time]
+        with when_all(p.arrays["live"][i], p.arrays["roles"][i].is_equal_to(OPERATION_ROLE)):
+            with p.loop_over_wires(i) as (_, source):
+                _write_slot_release(p, free, source, time)
+            pack = p.arrays["packs"][time]
+            # Without a gradient most results are needed only for a short time, and blocks would waste memory.
+            in_block = _as_number(root >= 0) & _as_number(pack.is_nonzero())
+            with when_all(in_block):
+                _write_block_slot(p, free, block, i, pack)
+            with when_all(in_block ^ 1, fixed[i].is_equal_to(0)):
+                _write_slot_choice(p, free, "values", i)
 
 
-def _write_backward_slots(p: _PlannerText) -> None:
+def _write_block_slot(p: _PlannerText, free: _FreeSlots, block: LlvmVariable, node: LlvmValue, pack: LlvmValue) -> None:
+    """Write the slot of a node of a pack: new slots, one after the other, begin at its first node."""
+    with when_all(pack <= MAX_PACK_LANES):
+        block.store(free.fresh.load())
+        free.fresh.store(free.fresh.load() + pack)
+    with when_all(p.arrays["fixed"][node].is_equal_to(0)):
+        p.arrays["values"][node] = block.load()
+    block.store(block.load() + 1)
+
+
+def _write_backward_slots(p: _PlannerText, root: LlvmValue, free: _FreeSlots) -> None:
     gradients = p.arrays["gradients"]
     variants = p.arrays["variants"]
-    with when_all(p.root >= 0):
-        with when_all(gradients[p.root] < 0):
-            _write_slot_choice(p, "gradients", p.root)
+    with when_all(root >= 0):
+        with when_all(gradients[root] < 0):
+            _write_slot_choice(p, free, "gradients", root)
         with loop_over(0, p.nodes, down=True) as i, when_all(variants[i]):
             time = p.find_backward_time(i)
             variant = variants[i]
             with p.loop_over_wires(i) as (_, source):
-                _write_slot_release(p, source, time)
-            _write_slot_release(p, i, time)
-            _write_slot_push(p, gradients[i])
+                _write_slot_release(p, free, source, time)
+            with p.loop_over_saved(i) as call:
+                _write_slot_release(p, free, call, time)
+            _write_slot_release(p, free, i, time)
+            _write_slot_push(p, free, gradients[i])
             with p.loop_over_wires(i, down=True) as (slot, source):
                 way = variant >> slot * 2 & 3
                 with when_all(way.is_equal_to(STORE_GRADIENT), gradients[source] < 0):
-                    _write_slot_choice(p, "gradients", source)
+                    _write_slot_choice(p, free, "gradients", source)
+
+
+INSIDE_PACK = -1
+"""Marks a node of a pack that is not its first."""
+SCHEDULING_WINDOW = 4096
+"""Nodes move at most this far from their place in the circuit, so that few numbers are in use at the same time."""
+MIN_PACK_SIZE = 3
+"""Two calls of a scalar function take about as long as one call on a vector."""
+MIN_AVERAGE_PACK = 2
+"""Calls are packed if at least so many of one kind are at the same depth, on average."""
+PACK_SHAPES = 2 * (MAX_PACK_LANES + 1)
+"""The number of shapes of packs: sizes, and whether results follow one another."""
+PACK_LANES = (4, 8)
+"""The numbers of lanes of packs; each is used only if the processor's vectors have as many."""
+
+
+class PlannedProgram(NamedTuple):
+    """The nodes of a program, and which gradients flow."""
+
+    graph: ProgramGraph
+    tables: BackwardTables
+    sweep: GradientSweep
+
+
+def pack_calls(program: PlannedProgram, real: RealType) -> PlannedProgram:
+    """Group the calls of functions into packs; return the program as it is if too few of them are independent.
+
+    Whether calls are packed depends on what the outputs are computed from, not on gradients, so that values have the
+    same bits with and without a gradient.
+    """
+    graph, _, sweep = program
+    lanes = max((lanes for lanes in PACK_LANES if lanes * 8 <= jit.vector_bytes()), default=0)
+    if real != RealType("double") or not lanes:
+        return program
+    table = graph.kinds.table
+    scheduled = (sweep.live != 0) & (graph.roles == OPERATION_ROLE)
+    calling = np.array([kind is not None and calls_function(kind, real) for kind in table], np.bool_)
+    if not _has_enough_packs(graph, scheduled, calling[graph.kinds.nodes]):
+        return program
+    if not any(kind is not None and _find_least_pack(kind, real, lanes) for kind in table):
+        return program
+    saving = _save_calls(program)
+    order, packs = _schedule_steps(saving.graph, saving.sweep.live, real, lanes)
+    return saving._replace(graph=replace(saving.graph, order=order, packs=packs))
+
+
+def _has_enough_packs(graph: ProgramGraph, scheduled: NDArray[np.bool_], calling: NDArray[np.bool_]) -> bool:
+    """Return whether calls of one kind that are at the same depth are, on average, enough for a pack."""
+    calls = np.flatnonzero(scheduled & calling)
+    if len(calls) < MIN_PACK_SIZE:
+        return False
+    depths = np.zeros(len(graph), np.int32)
+    masks = (scheduled.view(np.uint8), calling.view(np.uint8))
+    _load_planner().rank(len(graph), SCHEDULING_WINDOW, *_list_addresses([graph.starts, graph.sources, *masks, depths]))
+    windows = calls // SCHEDULING_WINDOW
+    keys = number_keys(windows * (int(depths.max()) + 1) + depths[calls])[1].astype(np.int64)
+    groups = number_keys(keys * len(graph.kinds.table) + graph.kinds.nodes[calls])[0]
+    return len(calls) >= MIN_AVERAGE_PACK * len(groups)
+
+
+def _find_least_pack(kind: ForwardKind, real: RealType, lanes: int) -> int:
+    """Return the least number of nodes of a kind that are computed as a pack; 0 if they never are.
+
+    Where the functions for one number round in another way than those for vectors, every node is in a pack: otherwise
+    the same function of the same number could have two results in one program.
+    """
+    functions = list_called_functions(kind, real)
+    if not functions or not 1 <= len(lower_forward(kind)[1]) <= MAX_PACK_OPERANDS:
+        return 0
+    wide = [find_vector_function(name, lanes, real.name).source for name in sorted(functions)]
+    if "scalar" in wide:
+        return 0
+    single = [find_vector_function(name, 1, real.name).source for name in sorted(functions)]
+    return MIN_PACK_SIZE if single == wide else 1
+
+
+def _save_calls(program: PlannedProgram) -> PlannedProgram:
+    """Add nodes for the calls of backward steps that can be made beforehand."""
+    graph, _, sweep = program
+    nodes = graph.kinds.nodes
+    saving = np.array([_can_save_calls(kind) for kind in graph.kinds.table], np.bool_) if graph.root >= 0 else None
+    backward = np.flatnonzero((sweep.variants != 0) & saving[nodes]) if saving is not None else np.arange(0)
+    if not len(backward):
+        return program
+    table = list(graph.kinds.table)
+    numbers = {kind: k for k, kind in enumerate(table) if kind is not None}
+    codes, which, _ = number_keys(nodes[backward].astype(np.int64) << 16 | sweep.variants[backward])
+    calls = np.array([_number_saved_calls(table, numbers, code) for code in codes.tolist()], np.int32)[which]
+    own = nodes.copy()
+    own[backward] = calls[:, 0]
+    is_call = calls[:, 1:] >= 0
+    saved = graph.saved.copy()
+    count = len(graph) + int(is_call.sum())
+    saved[backward[is_call.nonzero()[0]], is_call.nonzero()[1]] = np.arange(len(graph), count)
+    changed = replace(graph, kinds=NodeKinds(table, own), saved=saved)
+    extended = _append_calls(changed, backward[is_call.nonzero()[0]], calls[:, 1:][is_call])
+    flow = GradientSweep(
+        live=_extend_array(sweep.live, count, 1),
+        variants=_extend_array(sweep.variants, count, 0),
+        reached=_extend_array(sweep.reached, count, 0),
+        absent=_extend_array(sweep.absent, count, 0),
+    )
+    return PlannedProgram(extended, make_backward_tables(extended.kinds), flow)
+
+
+def _can_save_calls(kind: ForwardKind | None) -> bool:
+    """Return whether a backward step of some kind may call a function of operands alone."""
+    if not isinstance(kind, NodeKind):
+        return False
+    carried = [slot for slot, type_ in enumerate(kind.types) if type_.differentiable]
+    return bool(find_saved_calls(kind, sum(1 << slot for slot in carried)))
+
+
+def _number_saved_calls(table: list[ForwardKind | None], numbers: dict[ForwardKind, int], code: int) -> list[int]:
+    """Return the kind of nodes whose backward step reads saved calls, and the kinds of these; -1 where there is none.
+
+    The code is that of a backward step: the kind of its node, and how gradients meet. New kinds are added to the table.
+    """
+    kind = table[code >> 16]
+    assert isinstance(kind, NodeKind)
+    moving = sum(1 << slot for slot in range(len(kind.types)) if code >> 2 * slot & 3)
+    found = kind._replace(saved=find_saved_calls(kind, moving))
+    wanted: list[ForwardKind] = [found, *(SavedCall(call, kind.types) for call in found.saved)]
+    for new in wanted:
+        if new not in numbers:
+            numbers[new] = len(table)
+            table.append(new)
+    return [*(numbers[new] for new in wanted), *[-1] * (MAX_SAVED_CALLS - len(found.saved))]
+
+
+def _append_calls(graph: ProgramGraph, owners: NDArray[np.intp], kinds: NDArray[np.int32]) -> ProgramGraph:
+    """Return a graph with further nodes at its end, which have kinds, and the operands of their owners."""
+    lengths = np.diff(graph.starts)[owners]
+    ends = np.cumsum(lengths)
+    within = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
+    wires = np.repeat(graph.starts[owners], lengths) + within
+    count = len(graph) + len(owners)
+    return replace(
+        graph,
+        starts=np.concatenate([graph.starts, graph.starts[-1] + ends]).astype(np.int32),
+        sources=np.concatenate([graph.sources, graph.sources[wires]]),
+        kinds=NodeKinds(graph.kinds.table, np.concatenate([graph.kinds.nodes, kinds])),
+        roles=np.concatenate([graph.roles, np.full(len(owners), OPERATION_ROLE, np.uint8)]),
+        carries=_extend_array(graph.carries, count, 0),
+        saved=np.concatenate([graph.saved, np.full((len(owners), MAX_SAVED_CALLS), -1, np.int32)]),
+    )
+
+
+def _schedule_steps(
+    graph: ProgramGraph, live: NDArray[np.uint8], real: RealType, lanes: int
+) -> tuple[NDArray[np.int32], NDArray[np.int8]]:
+    """Return the order of a program's nodes, and where packs begin; see `ProgramGraph`."""
+    n = len(graph)
+    scheduled = (live != 0) & (graph.roles == OPERATION_ROLE)
+    least = _number_pack_classes(graph.kinds.table, real, lanes)
+    classes = least.classes[graph.kinds.nodes]
+    owners = np.arange(n, dtype=np.int32)
+    for calls in graph.saved.T:
+        has = np.flatnonzero(calls >= 0)
+        owners[calls[has]] = has
+    order = np.empty(n, np.int32)
+    packs = np.zeros(n, np.int8)
+    rest = np.flatnonzero(~scheduled)
+    order[: len(rest)] = rest
+    count = len(least.sizes)
+    arrays: list[NDArray[np.integer]] = [
+        graph.starts,
+        graph.sources,
+        scheduled.view(np.uint8),
+        classes,
+        graph.saved,
+        owners,
+        np.zeros(n, np.int32),
+        np.zeros(n + 1, np.int32),
+        np.empty(len(graph.sources) + 1, np.int32),
+        np.empty(n, np.int32),
+        np.zeros(3 * count, np.int32),
+        np.empty(n + 1, np.int32),
+        order,
+        packs,
+    ]
+    nodes = int((owners == np.arange(n)).sum())
+    sizes = (n, nodes, SCHEDULING_WINDOW, count, least.forward, lanes)
+    _load_planner().schedule(*sizes, *_list_addresses(arrays))
+    short = np.flatnonzero((packs > 0) & (packs < least.sizes[classes[order]]))
+    for k in reversed(range(MIN_PACK_SIZE - 1)):
+        packs[short[packs[short] > k] + k] = 0
+    return order, packs
+
+
+class _PackClasses(NamedTuple):
+    """Kinds that can be in one pack: the class of each kind (0: none), the least size of its packs."""
+
+    classes: NDArray[np.int32]
+    sizes: NDArray[np.int8]
+    forward: int
+    """Classes below this one are of nodes; the others are of saved calls, which can wait."""
+
+
+def _number_pack_classes(table: Sequence[ForwardKind | None], real: RealType, lanes: int) -> _PackClasses:
+    numbers = dict[ForwardKind, int]()
+    sizes = [0]
+    classes = np.zeros(len(table), np.int32)
+    forward = 1
+    for kind_type in (NodeKind, SavedCall):
+        for k, kind in enumerate(table):
+            if not isinstance(kind, kind_type):
+                continue
+            plain = find_forward_kind(kind)
+            least = _find_least_pack(plain, real, lanes)
+            if least and plain not in numbers:
+                numbers[plain] = len(sizes)
+                sizes.append(least)
+            classes[k] = numbers.get(plain, 0)
+        forward = len(sizes) if kind_type is NodeKind else forward
+    return _PackClasses(classes, np.array(sizes, np.int8), forward)
+
+
+_RANK_ARRAYS = {
+    **dict.fromkeys(["starts", "sources"], "i32"),
+    **dict.fromkeys(["scheduled", "calling"], "i8"),
+    "depths": "i32",
+}
+
+
+def _write_ranking(w: LlvmWriter) -> None:
+    """Write the pass that counts the calls on the longest way to each node, within its window."""
+    p, sizes = _begin_planner_function(w, "void", "rank", ["n", "window"], _RANK_ARRAYS)
+    depth = allocate_variable(w)
+    depths = p.arrays["depths"]
+    with loop_over(0, p.nodes) as i, when_all(p.arrays["scheduled"][i]):
+        depth.store(0)
+        begin = i - i.combine("urem", sizes["window"])
+        with p.loop_over_wires(i) as (_, source), when_all(source >= begin, p.arrays["scheduled"][source]):
+            found = depths[source] + p.arrays["calling"][source]
+            depth.store(w.select(found > depth.load(), found, depth.load()))
+        depths[i] = depth.load()
+    w.end_function()
+
+
+_SCHEDULE_ARRAYS = {
+    **dict.fromkeys(["starts", "sources"], "i32"),
+    "scheduled": "i8",
+    **dict.fromkeys(
+        ["classes", "saved", "owners", "pending", "heads", "readers", "following", "queues", "ready", "order"], "i32"
+    ),
+    "packs": "i8",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _ScheduleText(_PlannerText):
+    """The schedule while it is written."""
+
+    sizes: dict[str, LlvmValue]
+    begin: LlvmVariable
+    """Where the nodes begin, in `ready`, that are ready, in no class, and not computed yet."""
+    end: LlvmVariable
+    full: LlvmVariable
+    """The number of classes with enough nodes for a full pack."""
+    waiting: LlvmVariable
+    """The number of nodes that are ready, in classes too."""
+    place: LlvmVariable
+    """The next place in the order."""
+    limit: LlvmVariable
+    """The end of the window."""
+    best: LlvmVariable
+    favored: LlvmVariable
+
+
+def _write_schedule(w: LlvmWriter) -> None:
+    """Write the scheduling loop: full packs are computed first, then the node that is ready for the longest time.
+
+    Both keep apart what depends on each other, so that the processor can compute several things at once. When nothing
+    else is ready, the class with the most calls that wait is computed. Saved calls wait for full packs, because nothing
+    forward needs them. A class has three entries in `queues`: the last of its nodes, their number, and an entry of the
+    stack of classes that have enough nodes for a full pack.
+    """
+    names = ["n", "nodes", "window", "count", "forward", "lanes"]
+    text, sizes = _begin_planner_function(w, "void", "schedule", names, _SCHEDULE_ARRAYS)
+    p = _ScheduleText(text.writer, text.arrays, text.nodes, sizes, *(allocate_variable(w) for _ in range(8)))
+    for variable in (p.begin, p.end, p.full, p.waiting, p.place):
+        variable.store(0)
+    _write_readers(p)
+    with loop_over(0, p.nodes) as i:
+        p.place.store(p.place.load() + (p.arrays["scheduled"][i] ^ 1))
+    window = sizes["window"]
+    with loop_over(0, (sizes["nodes"] + window - 1).combine("udiv", window)) as k:
+        begin = k * window
+        end = begin + window
+        p.limit.store(w.select(end < sizes["nodes"], end, sizes["nodes"]))
+        _write_window_start(p, begin)
+        actions = (p.limit.load() - begin) * (1 + MAX_SAVED_CALLS)
+        with loop_over(0, actions), when_all(p.waiting.load()):
+            _write_scheduled_step(p)
+    w.end_function()
+
+
+def _write_readers(p: _ScheduleText) -> None:
+    """Write the passes that list the readers of each node, and count the sources that each node waits for."""
+    heads = p.arrays["heads"]
+    pending = p.arrays["pending"]
+    with _loop_over_inner_wires(p) as (i, source):
+        heads[source] = heads[source] + 1
+        pending[i] = pending[i] + 1
+    with loop_over(0, p.nodes) as i:
+        heads[i + 1] = heads[i + 1] + heads[i]
+    with _loop_over_inner_wires(p) as (i, source):
+        place = heads[source] - 1
+        heads[source] = place
+        p.arrays["readers"][place] = i
+
+
+@contextmanager
+def _loop_over_inner_wires(p: _ScheduleText) -> Iterator[tuple[LlvmValue, LlvmValue]]:
+    """Write a loop over the wires between two nodes that are scheduled."""
+    scheduled = p.arrays["scheduled"]
+    with (
+        loop_over(0, p.nodes) as i,
+        when_all(scheduled[i]),
+        p.loop_over_wires(i) as (_, source),
+        when_all(scheduled[source]),
+    ):
+        yield i, source
+
+
+def _write_window_start(p: _ScheduleText, begin: LlvmValue) -> None:
+    """Write the loop that finds the nodes of a window that are ready."""
+    pending = p.arrays["pending"]
+    with loop_over(begin, p.limit.load()) as i, when_all(p.arrays["scheduled"][i]):
+        with when_all(pending[i].is_equal_to(0)):
+            _write_ready_node(p, i)
+        with p.loop_over_saved(i) as call, when_all(pending[call].is_equal_to(0)):
+            _write_ready_node(p, call)
+
+
+def _write_ready_node(p: _ScheduleText, node: LlvmValue) -> None:
+    """Write the addition of a node to those that are ready."""
+    queues = p.arrays["queues"]
+    number = p.arrays["classes"][node]
+    p.waiting.store(p.waiting.load() + 1)
+    with when_all(number.is_equal_to(0)):
+        p.arrays["ready"][p.end.load()] = node
+        p.end.store(p.end.load() + 1)
+    with when_all(number):
+        p.arrays["following"][node] = queues[number * 3]
+        queues[number * 3] = node
+        size = queues[number * 3 + 1] + 1
+        queues[number * 3 + 1] = size
+        with when_all(size.is_equal_to(p.sizes["lanes"])):
+            _write_full_class(p, number)
+
+
+def _write_full_class(p: _ScheduleText, number: LlvmValue) -> None:
+    """Write the addition of a class to those that have enough nodes for a full pack."""
+    p.arrays["queues"][p.full.load() * 3 + 2] = number
+    p.full.store(p.full.load() + 1)
+
+
+def _write_scheduled_step(p: _ScheduleText) -> None:
+    """Write the choice of what is computed next, and that its readers need not wait for it any more."""
+    is_idle = p.begin.load().is_equal_to(p.end.load())
+    p.best.store(0)
+    with when_all(p.full.load()):
+        p.full.store(p.full.load() - 1)
+        p.best.store(p.arrays["queues"][p.full.load() * 3 + 2])
+    with when_all(p.best.load().is_equal_to(0), is_idle):
+        _write_class_choice(p)
+    first = p.place.load()
+    with when_all(p.best.load().is_equal_to(0)):
+        p.arrays["order"][first] = p.arrays["ready"][p.begin.load()]
+        p.begin.store(p.begin.load() + 1)
+        p.place.store(first + 1)
+    with when_all(p.best.load()):
+        _write_pack(p)
+    end = p.place.load()
+    p.waiting.store(p.waiting.load() - (end - first))
+    # Readers become ready only after the whole pack was taken, so that none of them is in it.
+    with loop_over(first, end) as k:
+        _write_reader_release(p, p.arrays["order"][k])
+
+
+def _write_class_choice(p: _ScheduleText) -> None:
+    """Write the choice of a class without enough nodes for a full pack: of nodes, if there are any, else of calls."""
+    _write_largest_class(p, p.best, p.sizes["count"])
+    p.favored.store(0)
+    _write_largest_class(p, p.favored, p.sizes["forward"])
+    with when_all(p.favored.load()):
+        p.best.store(p.favored.load())
+
+
+def _write_largest_class(p: _ScheduleText, chosen: LlvmVariable, end: LlvmValue) -> None:
+    """Write the search for the class with the most nodes that wait; class 0 has none."""
+    queues = p.arrays["queues"]
+    with loop_over(1, end) as k, when_all(queues[k * 3 + 1] > queues[chosen.load() * 3 + 1]):
+        chosen.store(k)
+
+
+def _write_pack(p: _ScheduleText) -> None:
+    """Write that nodes of a class are taken for a pack, as many as there are lanes, or all of them."""
+    queues = p.arrays["queues"]
+    number = p.best.load()
+    first = p.place.load()
+    size = queues[number * 3 + 1]
+    lanes = p.sizes["lanes"]
+    taken = p.writer.select(size < lanes, size, lanes)
+    with loop_over(0, taken) as k:
+        node = queues[number * 3]
+        queues[number * 3] = p.arrays["following"][node]
+        p.arrays["order"][first + k] = node
+        p.arrays["packs"][first + k] = INSIDE_PACK
+    p.arrays["packs"][first] = taken
+    p.place.store(first + taken)
+    queues[number * 3 + 1] = size - taken
+    with when_all(size - taken >= lanes):
+        _write_full_class(p, number)
+
+
+def _write_reader_release(p: _ScheduleText, node: LlvmValue) -> None:
+    """Write that a node was computed: readers that waited for it alone become ready."""
+    heads = p.arrays["heads"]
+    pending = p.arrays["pending"]
+    with loop_over(heads[node], heads[node + 1]) as k:
+        reader = p.arrays["readers"][k]
+        left = pending[reader] - 1
+        pending[reader] = left
+        with when_all(left.is_equal_to(0), p.arrays["owners"][reader] < p.limit.load()):
+            _write_ready_node(p, reader)
 
 
 MAX_STEPS_IN_REGISTER = 36
 """Maximum number of steps for which a register is held."""
 LONG_PROGRAM_STEPS = 6_000
-"""Programs with more steps than this use only `LONG_PROGRAM_REGISTERS` registers.
+"""Programs with more steps than this, and those with packs, use only `FEW_REGISTERS` registers.
 
 More registers would need many more stencils for little speed.
 """
-LONG_PROGRAM_REGISTERS = 3
+FEW_REGISTERS = 3
 
 
 def count_register_losses(calling: NDArray[np.bool_]) -> NDArray[np.int32]:
@@ -399,10 +1000,12 @@ def can_stay_in_register(
     return soon & kept
 
 
-def assign_registers(starts: NDArray[np.int32], ends: NDArray[np.int32], steps: int = 0) -> NDArray[np.uint8]:
+def assign_registers(
+    starts: NDArray[np.int32], ends: NDArray[np.int32], count: int = REGISTER_COUNT
+) -> NDArray[np.uint8]:
     """Return registers, counted from 1, for numbers written at `starts` (in order) and last read at `ends`; 0: none.
 
-    A number that needs no register has the end -1. `steps` is the length of the program.
+    A number that needs no register has the end -1. There are `count` registers.
 
     >>> assign_registers(np.array([0, 1, 2], np.int32), np.array([2, -1, 3], np.int32)).tolist()
     [1, 0, 1]
@@ -410,7 +1013,6 @@ def assign_registers(starts: NDArray[np.int32], ends: NDArray[np.int32], steps: 
     first = np.ascontiguousarray(starts, np.int32)
     last = np.ascontiguousarray(ends, np.int32)
     registers = np.zeros(len(starts), np.uint8)
-    count = LONG_PROGRAM_REGISTERS if steps > LONG_PROGRAM_STEPS else REGISTER_COUNT
     _load_register_loops()[0](len(starts), first.ctypes.data, last.ctypes.data, registers.ctypes.data, count)
     return registers
 
@@ -518,7 +1120,7 @@ _INLINED_CONSTANTS = [(value, value < 0) for value in sorted(INLINE_CONSTANTS)] 
 class NodeKinds(NamedTuple):
     """The table of node kinds (None: input or constant), and the index of each node's kind."""
 
-    table: list[NodeKind | None]
+    table: list[ForwardKind | None]
     nodes: NDArray[np.int32]
 
 
@@ -529,8 +1131,8 @@ class _InlinedConstants(NamedTuple):
     numbers: NDArray[np.int64]
 
 
-def find_node_kinds(circuit: CircuitGraph) -> NodeKinds:
-    """Group the nodes of a circuit into kinds that share stencils.
+def find_node_kinds(circuit: CircuitGraph, *, finite: bool = False) -> NodeKinds:
+    """Group the nodes of a circuit into kinds that share stencils; `finite` is that of `NodeKind`.
 
     >>> from wiregrad.ir import parse_text
     >>> kinds = find_node_kinds(parse_text("input x\\ny = exp x\\nz = exp y\\noutput z"))
@@ -556,7 +1158,8 @@ def find_node_kinds(circuit: CircuitGraph) -> NodeKinds:
         # Keys are renumbered for each slot, so that they stay small enough for a lookup table.
         key = number_keys(key * (width * (len(_INLINED_CONSTANTS) + 1)) + np.where(has, part, 0))[1].astype(np.int64)
     _, nodes, examples = number_keys(key)
-    return NodeKinds([_make_node_kind(circuit, node, inlined) for node in examples.tolist()], nodes)
+    kinds = [_make_node_kind(circuit, node, inlined) for node in examples.tolist()]
+    return NodeKinds([None if kind is None else kind._replace(finite=finite) for kind in kinds], nodes)
 
 
 def _count_inputs(circuit: CircuitGraph, lengths: NDArray[np.int32]) -> int:
@@ -613,19 +1216,19 @@ def _make_node_kind(circuit: CircuitGraph, node: int, inlined: _InlinedConstants
     return NodeKind(op, mode, tuple(circuit.type_of(source) for source in sources), circuit.type_of(node), constants)
 
 
-def make_backward_tables(kinds: NodeKinds) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return the planner's tables: what each kind sends back along each wire, and what it reads to compute that."""
+def make_backward_tables(kinds: NodeKinds) -> BackwardTables:
+    """Return the planner's tables."""
     sends = np.zeros((len(kinds.table), SENDS_PER_KIND), np.uint8)
     reads = np.zeros((len(kinds.table), 1 << MAX_NODE_INPUTS), np.uint8)
     for k, kind in enumerate(kinds.table):
-        if kind is not None:
+        if isinstance(kind, NodeKind):
             try:
                 sent, read = _find_backward_facts(kind)
             except NoRuleError as error:
                 raise NotNativeError(f"the backward rule of {kind.op.title} has no scalar C text ({error})") from None
             sends[k, : len(sent)] = sent
             reads[k, : len(read)] = read
-    return sends, reads
+    return BackwardTables(sends, reads)
 
 
 @cache
@@ -633,7 +1236,7 @@ def _find_backward_facts(kind: NodeKind) -> tuple[list[int], list[int]]:
     """Return what a kind sends along each wire, and what it reads for every set of wires that it sends along."""
     count = len(kind.types)
     carried = [slot for slot in range(count) if kind.types[slot].differentiable]
-    masks = {one.slot: one.mask for one in kind.backward_rule(sum(1 << slot for slot in carried)).sent}
+    masks = {slot: mask for slot, _, mask in lower_backward(kind, sum(1 << slot for slot in carried)).sent}
     sent = [0] * count
     for slot, mask in masks.items():
         sent[slot] = SENDS_PLAIN if mask is None else SENDS_MASKED
@@ -680,43 +1283,78 @@ class StepStream:
     that is only read from its register is not written to the buffer.
     """
 
-    def __init__(self, circuit: CircuitGraph, steps: _StepCollector) -> None:
+    def __init__(self, steps: _StepCollector) -> None:
         self.real = steps.real
-        self.inputs = len(circuit.inputs)
-        self.outputs = len(circuit.outputs)
-        self.columns = circuit.columns
+        self.graph = steps.graph
+        self.inputs = len(self.graph.inputs)
+        self.outputs = len(self.graph.outputs)
         self.buffer_plan = steps.buffer_plan
         self.keys = steps.keys
         """The stencils of the program, each once."""
         self.which = np.concatenate(steps.which).astype(np.int32)
         """The index of each step's stencil in `keys`."""
         self.subjects = np.concatenate(steps.subjects)
-        self._most = int(np.diff(circuit.columns.starts).max(initial=0))
+        self._most = int(np.diff(self.graph.starts).max(initial=0))
         self._is_pair = np.array([isinstance(placed.key, PlainStep) for placed in self.keys])
+        self._is_pack = np.array([isinstance(placed.key, PackStep) for placed in self.keys])
+        self._saved_calls = [calls for calls in np.ascontiguousarray(self.graph.saved.T) if (calls >= 0).any()]
 
     def __len__(self) -> int:
         return len(self.which)
 
     def compute_offsets(self, steps: slice, owners: NDArray[np.intp], holes: NDArray[np.intp]) -> NDArray[np.int32]:
         """Return the buffer offsets that fill holes; `owners` has the step of each, counted from the first."""
-        columns = self.columns
+        graph = self.graph
         buffer_plan = self.buffer_plan
         subjects = self.subjects[steps]
         pair = self._is_pair[self.which[steps]]
-        nodes = np.where(pair, 0, subjects)
-        table = np.zeros((HOLE_COUNT, len(nodes)), np.int32)
+        pack = self._is_pack[self.which[steps]]
+        nodes = np.where(pair | pack, 0, subjects)
+        table = np.zeros((FIRST_PACK_HOLE, len(nodes)), np.int32)
         table[OUTPUT_HOLE] = buffer_plan.values[nodes]
         table[UPSTREAM_HOLE] = buffer_plan.gradients[nodes]
-        first = columns.starts[nodes]
+        first = graph.starts[nodes]
         for slot in range(self._most):
-            sources = columns.sources[np.minimum(first + slot, len(columns.sources) - 1)]
+            sources = graph.sources[np.minimum(first + slot, len(graph.sources) - 1)]
             table[slot] = buffer_plan.values[sources]
             table[FIRST_GRADIENT_HOLE + slot] = buffer_plan.gradients[sources]
         if pair.any():
             table[0, pair] = subjects[pair] >> 32
             table[OUTPUT_HOLE, pair] = subjects[pair] & 0xFFFFFFFF
-        slots: NDArray[np.int32] = table.ravel()[holes * len(nodes) + owners]
+        for k, calls in enumerate(self._saved_calls):
+            table[FIRST_SAVED_HOLE + k] = buffer_plan.values[calls[nodes]]
+        places = np.flatnonzero(holes >= FIRST_PACK_HOLE)
+        if not len(places):
+            slots: NDArray[np.int32] = table.ravel()[holes * len(nodes) + owners]
+            return slots * np.int32(self.real.total_bytes)
+        others = holes.copy()
+        others[places] = 0
+        slots = table.ravel()[others * len(nodes) + owners]
+        keys = self.which[steps][owners[places]]
+        slots[places] = self._find_pack_slots(keys, subjects[owners[places]], holes[places] - FIRST_PACK_HOLE)
         return slots * np.int32(self.real.total_bytes)
+
+    def _find_pack_slots(
+        self, keys: NDArray[np.int32], subjects: NDArray[np.integer], holes: NDArray[np.intp]
+    ) -> NDArray[np.int32]:
+        """Return the slots for holes of packs, which are counted from the first such hole."""
+        nodes = self.graph.order[subjects + holes % MAX_PACK_LANES]
+        numbers = holes // MAX_PACK_LANES
+        is_operand = numbers < MAX_PACK_OPERANDS
+        operands = self._pack_operands[keys, np.where(is_operand, numbers, 0)]
+        sources = self.graph.sources[self.graph.starts[nodes] + operands]
+        slots: NDArray[np.int32] = self.buffer_plan.values[np.where(is_operand, sources, nodes)]
+        return slots
+
+    @cached_property
+    def _pack_operands(self) -> NDArray[np.intp]:
+        """By stencil: the inputs of a node of its pack that are read; 0 where there is none."""
+        table = np.zeros((len(self.keys), MAX_PACK_OPERANDS), np.intp)
+        for k, placed in enumerate(self.keys):
+            if isinstance(placed.key, PackStep):
+                slots = lower_forward(placed.key.kind)[1]
+                table[k, : len(slots)] = slots
+        return table
 
     def list_steps(self) -> list[tuple[StepKey, dict[int, int]]]:
         """Return what each step does, and the slot for each of its holes; registers are ignored."""
@@ -726,46 +1364,57 @@ class StepStream:
     def _find_slots(self, key: StepKey, subject: int) -> dict[int, int]:
         if isinstance(key, PlainStep):
             return {0: subject >> 32, OUTPUT_HOLE: subject & 0xFFFFFFFF}
+        if isinstance(key, PackStep):
+            return self._list_pack_slots(key, subject)
         values = self.buffer_plan.values
         gradients = self.buffer_plan.gradients
-        columns = self.columns
-        sources = columns.sources[columns.starts[subject] : columns.starts[subject + 1]].tolist()
+        sources = self._list_sources(subject)
         own = {OUTPUT_HOLE: int(values[subject]), UPSTREAM_HOLE: int(gradients[subject])}
         reads = {slot: int(values[source]) for slot, source in enumerate(sources)}
-        return own | reads | {FIRST_GRADIENT_HOLE + slot: int(gradients[source]) for slot, source in enumerate(sources)}
+        calls = {FIRST_SAVED_HOLE + k: int(values[call]) for k, call in enumerate(self.graph.saved[subject].tolist())}
+        sums = {FIRST_GRADIENT_HOLE + slot: int(gradients[source]) for slot, source in enumerate(sources)}
+        return own | reads | calls | sums
+
+    def _list_pack_slots(self, key: PackStep, place: int) -> dict[int, int]:
+        values = self.buffer_plan.values
+        holes = dict[int, int]()
+        for lane, node in enumerate(self.graph.order[place : place + key.size].tolist()):
+            sources = self._list_sources(node)
+            holes[PACK_OUTPUT_HOLE + lane] = int(values[node])
+            for number, slot in enumerate(lower_forward(key.kind)[1]):
+                holes[FIRST_PACK_HOLE + number * MAX_PACK_LANES + lane] = int(values[sources[slot]])
+        return holes
+
+    def _list_sources(self, node: int) -> list[int]:
+        starts = self.graph.starts
+        sources: list[int] = self.graph.sources[starts[node] : starts[node + 1]].tolist()
+        return sources
 
 
 def make_step_stream(
-    circuit: CircuitGraph,
-    kinds: NodeKinds,
-    buffer_plan: BufferPlan,
-    real: RealType,
-    root: int,
-    copies: list[tuple[int, int]],
+    graph: ProgramGraph, buffer_plan: BufferPlan, real: RealType, copies: list[tuple[int, int]]
 ) -> StepStream:
-    """Return the steps of a program; `root` is the node that the gradient starts from, -1 for none.
+    """Return the steps of a program.
 
     `copies` are outputs whose value is in another slot, and the slot that they are copied to.
     """
-    steps = _StepCollector(circuit.columns, kinds, buffer_plan, real, root)
+    steps = _StepCollector(graph, buffer_plan, real)
     steps.append_plain_steps("begin", [(0, 0)])
     steps.append_forward_steps()
     steps.append_plain_steps("copy", [(int(buffer_plan.values[node]), slot) for node, slot in copies])
-    if root >= 0:
-        steps.append_gradient_steps(np.array(circuit.input_indices(), np.intp))
+    if graph.root >= 0:
+        steps.append_gradient_steps()
     steps.append_plain_steps("return", [(0, 0)])
-    return StepStream(circuit, steps)
+    return StepStream(steps)
 
 
 @dataclass(eq=False)
 class _StepCollector:
     """Collects the steps of a program: which stencil each needs, and which registers it reads and writes."""
 
-    columns: CircuitColumns
-    kinds: NodeKinds
+    graph: ProgramGraph
     buffer_plan: BufferPlan
     real: RealType
-    root: int
     keys: list[StencilKey] = field(default_factory=list)
     which: list[NDArray[np.integer]] = field(default_factory=list)
     subjects: list[NDArray[np.integer]] = field(default_factory=list)
@@ -785,33 +1434,62 @@ class _StepCollector:
             self._append_steps([StencilKey(PlainStep(name), writes=writes)], np.zeros(len(pairs), np.int64), subjects)
 
     def append_forward_steps(self) -> None:
-        """Append a step for every node that outputs depend on."""
-        columns = self.columns
-        buffer_plan = self.buffer_plan
-        n = len(columns.codes)
-        arity = columns.starts[1:] - columns.starts[:-1]
-        steps = np.flatnonzero(buffer_plan.live & (arity > 0))
-        used, kinds, _ = number_keys(self.kinds.nodes[steps])
-        keys = [kind for kind in (self.kinds.table[k] for k in used.tolist()) if kind is not None]
-        wires = self._find_wires(steps, [arity[steps] > slot for slot in range(int(arity.max(initial=0)))])
-        own, reads, stored = self._assign_forward_registers(n, steps, wires, self._count_register_losses(keys, kinds))
+        """Append a step for every node that outputs depend on, or for several such nodes in a pack."""
+        graph = self.graph
+        arity = graph.starts[1:] - graph.starts[:-1]
+        is_step = (self.buffer_plan.live[graph.order] != 0) & (arity[graph.order] > 0) & (graph.packs != INSIDE_PACK)
+        places = np.flatnonzero(is_step)
+        steps = graph.order[places].astype(np.intp)
+        sizes = graph.packs[places]
+        shapes = sizes * 2 + self._find_blocks(places, sizes)
+        used, kinds, _ = number_keys(graph.kinds.nodes[steps].astype(np.int64) * PACK_SHAPES + shapes)
+        keys = [self._decode_forward_step(code) for code in used.tolist()]
+        alone = sizes == 0
+        wires = self._find_wires(steps, [alone & (arity[steps] > slot) for slot in range(int(arity.max(initial=0)))])
+        own, reads, stored = self._assign_forward_registers(steps, wires, self._count_register_losses(keys, kinds))
         which, rows = _group_alike_steps(kinds, own, stored, *reads)
         placed = list[StencilKey]()
         for kind, to, is_stored, *registers in rows:
-            operands = tuple(registers[: len(keys[kind].types)])
-            placed.append(StencilKey(keys[kind], operands, (to,), (bool(is_stored),)))
-        self._append_steps(placed, which, steps)
+            key = keys[kind]
+            if isinstance(key, PackStep):
+                placed.append(StencilKey(key, stored=(True,) * key.size))
+            else:
+                placed.append(StencilKey(key, tuple(registers[: len(key.types)]), (to,), (bool(is_stored),)))
+        self._append_steps(placed, which, np.where(alone, steps, places))
+
+    def _find_blocks(self, places: NDArray[np.intp], sizes: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """Return at which places packs begin whose results have slots that follow one another."""
+        slots = self.buffer_plan.values[self.graph.order]
+        breaks = np.concatenate([[0], np.cumsum(np.diff(slots) != 1)])
+        ends = places + np.maximum(sizes, 1) - 1
+        is_block: NDArray[np.bool_] = (sizes > 1) & (breaks[ends] == breaks[places])
+        return is_block
+
+    def _decode_forward_step(self, code: int) -> ForwardKind | PackStep:
+        size, is_block = divmod(code % PACK_SHAPES, 2)
+        kind = self.graph.kinds.table[code // PACK_SHAPES]
+        assert kind is not None
+        plain = find_forward_kind(kind)
+        lanes = next(lanes for lanes in PACK_LANES if size <= lanes)
+        return PackStep(plain, size, lanes, bool(is_block)) if size else plain
 
     def _assign_forward_registers(
-        self, n: int, steps: NDArray[np.intp], wires: list[_WireColumn], lost: NDArray[np.int32]
+        self, steps: NDArray[np.intp], wires: list[_WireColumn], lost: NDArray[np.int32]
     ) -> tuple[NDArray[np.uint8], list[NDArray[np.uint8]], NDArray[np.bool_]]:
         """Return the register that each step writes, the register of each operand, and whether the value is stored."""
+        n = len(self.graph)
         now = np.arange(len(steps), dtype=np.int32)
         times = np.full(n, -1, np.int32)
         ends = np.full(n, -1, np.int32)
         times[steps] = now
+        packed = self.graph.order[self.graph.packs != 0]
+        # Packs read and write the buffer.
+        times[packed] = -1
         stored = self.buffer_plan.last >= n
-        stored[self.columns.outputs] = True
+        stored[self.graph.outputs] = True
+        stored[packed] = True
+        for sources in self._list_sources_of_packs(packed):
+            stored[sources] = True
         soon = list[NDArray[np.bool_]]()
         for has, sources in wires:
             starts = times[sources]
@@ -819,31 +1497,41 @@ class _StepCollector:
             np.maximum.at(ends, sources[soon[-1]], now[soon[-1]])
             stored[sources[has & ~soon[-1]]] = True
         own = np.zeros(n, np.uint8)
-        own[steps] = assign_registers(now, ends[steps], len(steps))
+        own[steps] = assign_registers(now, ends[steps], self._count_registers(len(steps)))
         stored |= own == 0
         reads = [np.where(is_near, own[sources], 0) for is_near, (_, sources) in zip(soon, wires, strict=True)]
         return own[steps], reads, stored[steps]
 
+    def _count_registers(self, steps: int) -> int:
+        """Return the number of registers of a pass with so many steps."""
+        is_large = steps > LONG_PROGRAM_STEPS or self.graph.packs.any()
+        return FEW_REGISTERS if is_large else REGISTER_COUNT
+
+    def _list_sources_of_packs(self, packed: NDArray[np.int32]) -> Iterator[NDArray[np.int32]]:
+        """Iterate over the sources of nodes in packs, one array per input."""
+        starts = self.graph.starts
+        lengths = starts[packed + 1] - starts[packed]
+        for slot in range(int(lengths.max(initial=0))):
+            yield self.graph.sources[starts[packed[lengths > slot]] + slot]
+
     def _find_wires(self, steps: NDArray[np.intp], there: list[NDArray[np.bool_]]) -> list[_WireColumn]:
         """Return, for each input slot, which steps have a wire there and from which node."""
-        columns = self.columns
-        return [
-            (has, columns.sources[np.where(has, columns.starts[steps] + slot, 0)]) for slot, has in enumerate(there)
-        ]
+        graph = self.graph
+        return [(has, graph.sources[np.where(has, graph.starts[steps] + slot, 0)]) for slot, has in enumerate(there)]
 
     def _count_register_losses(self, keys: Sequence[StepKey], which: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return how often registers were lost before each step."""
         return count_register_losses(np.array([calls_function(key, self.real) for key in keys], np.bool_)[which])
 
-    def append_gradient_steps(self, inputs: NDArray[np.intp]) -> None:
+    def append_gradient_steps(self) -> None:
         """Append the seed, the backward steps, and steps that store 0 for inputs that no gradient reached."""
         buffer_plan = self.buffer_plan
+        inputs = self.graph.inputs
+        root = self.graph.root
         reached = buffer_plan.reached[inputs]
         absent = buffer_plan.absent[inputs]
         self.append_plain_steps("zero", [(0, slot) for slot in buffer_plan.gradients[inputs[reached == 0]].tolist()])
-        self.append_plain_steps(
-            "seed", [(0, int(buffer_plan.gradients[self.root]))] if buffer_plan.reached[self.root] else []
-        )
+        self.append_plain_steps("seed", [(0, int(buffer_plan.gradients[root]))] if buffer_plan.reached[root] else [])
         self._append_backward_steps()
         self.append_plain_steps(
             "settle", [(0, slot) for slot in buffer_plan.gradients[inputs[(reached & absent) != 0]].tolist()]
@@ -852,12 +1540,13 @@ class _StepCollector:
     def _append_backward_steps(self) -> None:
         buffer_plan = self.buffer_plan
         steps = np.flatnonzero(buffer_plan.variants)[::-1]
-        used, kinds, _ = number_keys(self.kinds.nodes[steps].astype(np.int64) << 16 | buffer_plan.variants[steps])
+        used, kinds, _ = number_keys(self.graph.kinds.nodes[steps].astype(np.int64) << 16 | buffer_plan.variants[steps])
         keys = [self._decode_backward_step(code) for code in used.tolist()]
         most = max((len(key.ways) for key in keys), default=0)
         wires = self._find_wires(steps, [buffer_plan.variants[steps] >> 2 * slot & 3 != 0 for slot in range(most)])
         lost = self._count_register_losses(keys, kinds)
-        arrived, before, after = _assign_backward_registers(len(buffer_plan.values), steps, wires, lost, self.root)
+        passes = _RegisterPasses(len(self.graph), self.graph.root, self._count_registers(len(steps)))
+        arrived, before, after = _assign_backward_registers(passes, steps, wires, lost)
         which, rows = _group_alike_steps(kinds, arrived, *before.T, *after.T)
         placed = list[StencilKey]()
         for kind, *registers in rows:
@@ -868,8 +1557,8 @@ class _StepCollector:
         self._append_steps(placed, which, steps)
 
     def _decode_backward_step(self, code: int) -> BackwardStep:
-        kind = self.kinds.table[code >> 16]
-        assert kind is not None
+        kind = self.graph.kinds.table[code >> 16]
+        assert isinstance(kind, NodeKind)
         ways = tuple(code >> 2 * slot & 3 for slot in range(len(kind.types)))
         return BackwardStep(kind, bool(code >> MASK_BIT & 1), ways)
 
@@ -889,14 +1578,23 @@ def _group_alike_steps(
     return which, np.column_stack([column[examples] for column in (kinds, *columns)]).tolist()
 
 
+class _RegisterPasses(NamedTuple):
+    """What the registers of backward steps depend on: the number of nodes, the root, and the number of registers."""
+
+    nodes: int
+    root: int
+    registers: int
+
+
 def _assign_backward_registers(
-    n: int, steps: NDArray[np.intp], wires: list[_WireColumn], lost: NDArray[np.int32], root: int
+    passes: _RegisterPasses, steps: NDArray[np.intp], wires: list[_WireColumn], lost: NDArray[np.int32]
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
     """Return the registers of each backward step: of what arrives, of the gradients it adds to, and of the sums.
 
     A gradient passes from the step that starts it to each step that adds to it, and finally to the backward step of its
     own node: in a register where that step is near, through the buffer otherwise.
     """
+    n, root, available = passes
     count = len(steps)
     most = len(wires)
     times = np.full(n, -1, np.int32)
@@ -912,7 +1610,7 @@ def _assign_backward_registers(
     starts = np.concatenate([[-1], np.repeat(np.arange(count), most)]).astype(np.int32)
     step = np.where(goes_on, next_ // max(most, 1), np.where(served >= 0, times[served], -1))
     ends = np.concatenate([times[[root]], step]).astype(np.int32)
-    registers = assign_registers(starts, np.where(can_stay_in_register(starts, ends, lost), ends, -1), count)
+    registers = assign_registers(starts, np.where(can_stay_in_register(starts, ends, lost), ends, -1), available)
     sent = registers[1:]
     sent[_find_undisturbed(next_, goes_on & (ends == starts)[1:])] = WITHIN_STEP_REGISTER
     before = np.zeros(len(served), np.uint8)

@@ -1,15 +1,17 @@
 """The kinds of steps that native programs are made of, and what each says in LLVM text.
 
 A step computes one node forward (`NodeKind`), sends its gradient back (`BackwardStep`), or belongs to no node
-(`PlainStep`). `write_step` writes its instructions, from the C text and the rule in the op's record. A `BufferAccess`
-says where operands come from and where results go: `tiers` has one that leaves holes to be filled, for stencils, and
-one that passes values from step to step.
+(`PlainStep`). A `SavedCall` computes a function that a backward step needs, so that this step only reads the result. A
+`PackStep` computes several nodes of one kind as the lanes of one vector. `write_step` writes the instructions of a
+step, from the C text and the rule in the op's record. A `BufferAccess` says where operands come from and where results
+go: `tiers` has one that leaves holes to be filled, for stencils, and one that passes values from step to step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -32,7 +34,6 @@ from wiregrad.codegen.op_forms import (
     derive_pullback,
     lower_to_c,
     require_scalar_text,
-    slots_of,
     tidy_form,
 )
 from wiregrad.dtypes import BOOL, WireType
@@ -47,7 +48,10 @@ from wiregrad.ops.c_expressions import (
     NumberExpression,
     PrefixExpression,
     ScalarExpression,
+    direct_parts,
     parse_c_text,
+    rebuild_expression,
+    walk_expression,
 )
 
 MAX_NODE_INPUTS = 6
@@ -58,7 +62,19 @@ UPSTREAM_HOLE = MAX_NODE_INPUTS + 1
 """The hole of the upstream gradient."""
 FIRST_GRADIENT_HOLE = MAX_NODE_INPUTS + 2
 """The hole of the gradient of input 0; those of the other inputs follow."""
-HOLE_COUNT = FIRST_GRADIENT_HOLE + MAX_NODE_INPUTS
+MAX_SAVED_CALLS = 2
+"""Maximum number of functions that are computed beforehand for one backward step."""
+FIRST_SAVED_HOLE = FIRST_GRADIENT_HOLE + MAX_NODE_INPUTS
+"""The hole of the first saved call of a backward step."""
+MAX_PACK_LANES = 8
+"""Maximum number of nodes that one step computes."""
+MAX_PACK_OPERANDS = 2
+"""Maximum number of operands of a node that is computed together with others."""
+FIRST_PACK_HOLE = FIRST_SAVED_HOLE + MAX_SAVED_CALLS
+"""The hole of the first operand of the first node of a pack; those of the other nodes follow, then second operands."""
+PACK_OUTPUT_HOLE = FIRST_PACK_HOLE + MAX_PACK_OPERANDS * MAX_PACK_LANES
+"""The hole of the output of the first node of a pack; those of the other nodes follow."""
+HOLE_COUNT = PACK_OUTPUT_HOLE + MAX_PACK_LANES
 """The number of holes."""
 STORE_GRADIENT = 1
 """Store a sent gradient: there is none yet."""
@@ -75,13 +91,17 @@ WITHIN_STEP_REGISTER = REGISTER_COUNT + 1
 
 
 class NodeKind(NamedTuple):
-    """What nodes that share stencils have in common: op, kink mode, types, and inlined constants."""
+    """What nodes that share stencils have in common: op, kink mode, types, inlined constants, and saved calls."""
 
     op: Op
     mode: int
     types: tuple[WireType, ...]
     type: WireType
     constants: tuple[tuple[int, float, bool], ...] = ()
+    saved: tuple[ScalarExpression, ...] = ()
+    """Calls that the backward step does not make, because steps of their own compute them; the longest first."""
+    finite: bool = False
+    """Whether the backward step may assume that no number is infinite or NaN."""
 
     def backward_rule(self, moving: int) -> PullbackRule:
         """Return what such a node sends to the inputs whose bits are set in `moving`, last input first."""
@@ -101,6 +121,33 @@ class NodeKind(NamedTuple):
         return tidy_form(self.op, tuple(operands), self.type)
 
 
+class SavedCall(NamedTuple):
+    """A call of a function on the operands of a node, for its backward step; names of inputs are their slots."""
+
+    tree: ScalarExpression
+    types: tuple[WireType, ...]
+    """The types of the node's operands."""
+
+
+ForwardKind = NodeKind | SavedCall
+
+
+def find_forward_kind(kind: ForwardKind) -> ForwardKind:
+    """Return a kind without what only its backward step depends on."""
+    return kind._replace(saved=(), finite=False) if isinstance(kind, NodeKind) else kind
+
+
+class PackStep(NamedTuple):
+    """A step that computes several nodes of one kind, each in one lane of a vector."""
+
+    kind: ForwardKind
+    size: int
+    """The number of nodes; the other lanes repeat the first node."""
+    lanes: int
+    is_block: bool
+    """Whether the slots of the results follow one another, so that one instruction stores them."""
+
+
 class BackwardStep(NamedTuple):
     """A backward step: the kind of node, whether the upstream gradient may be absent, and how each input is met."""
 
@@ -116,7 +163,7 @@ class PlainStep(NamedTuple):
     name: str
 
 
-StepKey = NodeKind | BackwardStep | PlainStep
+StepKey = ForwardKind | PackStep | BackwardStep | PlainStep
 
 
 class StencilKey(NamedTuple):
@@ -149,8 +196,13 @@ class ExpressionLowering:
         self.writer = writer
         self.real = real
         self.call_function = call_function
-        self.called = False
+        self.functions = set[str]()
+        """The functions that have been called."""
+
+    @property
+    def called(self) -> bool:
         """Whether a call of a function has been written."""
+        return bool(self.functions)
 
     def lower_tree(self, tree: ScalarExpression, inputs: Mapping[str, LlvmValue]) -> LlvmValue:
         """Write an expression; `inputs` maps the names of its inputs to their values."""
@@ -224,7 +276,7 @@ class ExpressionLowering:
         """Write a call of a function of math.h."""
         if name in INTRINSIC_FUNCTIONS:
             return call_intrinsic(name, *operands)
-        self.called = True
+        self.functions.add(name)
         return self.call_function(name, operands)
 
 
@@ -240,6 +292,9 @@ class BufferAccess(Protocol):
 
     def store(self, hole: int, bits: LlvmValue) -> None:
         """Write the store of bits where a hole points to."""
+
+    def store_block(self, hole: int, bits: LlvmValue) -> None:
+        """Write the store of all lanes where a hole and those that follow it point to."""
 
 
 def make_absent_bits(writer: LlvmWriter, real: RealType) -> LlvmValue:
@@ -259,20 +314,30 @@ class _NoAccess:
     def store(self, hole: int, bits: LlvmValue) -> None:
         pass
 
+    def store_block(self, hole: int, bits: LlvmValue) -> None:
+        pass
+
 
 @cache
-def calls_function(key: StepKey, real: RealType) -> bool:
-    """Return whether a step calls a function, which loses all registers."""
+def list_called_functions(key: StepKey, real: RealType) -> frozenset[str]:
+    """Return the functions of math.h that a step calls."""
     lowering = ExpressionLowering(LlvmWriter(real.lanes, shares=True), real, call_by_symbol)
     write_step(lowering, key, _NoAccess(lowering.writer, real))
-    return lowering.called
+    return frozenset(lowering.functions)
+
+
+def calls_function(key: StepKey, real: RealType) -> bool:
+    """Return whether a step calls a function, which loses all registers."""
+    return bool(list_called_functions(key, real))
 
 
 def write_step(lowering: ExpressionLowering, key: StepKey, access: BufferAccess) -> None:
     """Write the instructions of one step."""
     match key:
-        case NodeKind():
+        case NodeKind() | SavedCall():
             _write_forward_step(lowering, key, access)
+        case PackStep():
+            _write_pack_step(lowering, key, access)
         case BackwardStep():
             _write_backward_step(lowering, key, access)
         case PlainStep():
@@ -284,39 +349,152 @@ def _read_operand(access: BufferAccess, hole: int, kind: WireType) -> LlvmValue:
     return number.is_nonzero() if kind.dtype == BOOL.dtype else number
 
 
-def collect_read_slots(forms: Iterable[Form | None]) -> frozenset[int]:
-    """Return the slots that forms read."""
-    return frozenset().union(*(slots_of(form) for form in forms if form is not None))
-
-
 @cache
-def _lower_forward(kind: NodeKind) -> tuple[ScalarExpression, tuple[int, ...]]:
+def lower_forward(kind: ForwardKind) -> tuple[ScalarExpression, tuple[int, ...]]:
     """Return the expression of a kind of node, and the inputs it reads."""
-    form = kind.forward_form()
-    return lower_to_c(form), tuple(sorted(slots_of(form)))
+    tree = kind.tree if isinstance(kind, SavedCall) else lower_to_c(kind.forward_form())
+    return tree, tuple(sorted(map(int, _list_inputs(tree))))
 
 
-def _write_forward_step(lowering: ExpressionLowering, kind: NodeKind, access: BufferAccess) -> None:
-    tree, slots = _lower_forward(kind)
+def _list_inputs(tree: ScalarExpression) -> frozenset[str]:
+    """Return the names of the inputs that an expression reads."""
+    return frozenset(part.name for part in walk_expression(tree) if isinstance(part, InputExpression))
+
+
+def _write_forward_step(lowering: ExpressionLowering, kind: ForwardKind, access: BufferAccess) -> None:
+    tree, slots = lower_forward(kind)
     operands = {str(k): _read_operand(access, k, kind.types[k]) for k in slots}
     access.store(OUTPUT_HOLE, lowering.as_number(lowering.lower_tree(tree, operands)).as_bits())
 
 
-class BackwardTrees(NamedTuple):
-    """The expressions of a backward step: the slots it reads, shared subexpressions, and each wire's value and mask."""
+def _write_pack_step(lowering: ExpressionLowering, pack: PackStep, access: BufferAccess) -> None:
+    """Write several nodes as one vector; all operands are read before the first result is stored."""
+    tree, slots = lower_forward(pack.kind)
+    operands = {str(slot): _join_operands(access, k, pack, pack.kind.types[slot]) for k, slot in enumerate(slots)}
+    with lowering.writer.use_lanes(pack.lanes):
+        results = lowering.as_number(lowering.lower_tree(tree, operands))
+    if pack.is_block:
+        access.store_block(PACK_OUTPUT_HOLE, results.take_first_lanes(pack.size).as_bits())
+        return
+    for lane in range(pack.size):
+        access.store(PACK_OUTPUT_HOLE + lane, results.take_lane(lane).as_bits())
 
-    needed: frozenset[int]
+
+def _join_operands(access: BufferAccess, number: int, pack: PackStep, kind: WireType) -> LlvmValue:
+    """Write the vector of one operand of every node of a pack."""
+    first = FIRST_PACK_HOLE + number * MAX_PACK_LANES
+    numbers = [access.load(first + lane).as_real() for lane in range(pack.size)]
+    vector = access.absent.writer.join_lanes(numbers, pack.lanes)
+    return vector.is_nonzero() if kind.dtype == BOOL.dtype else vector
+
+
+class BackwardTrees(NamedTuple):
+    """The expressions of a backward step: shared subexpressions, and each wire's value and mask."""
+
     shared: tuple[ScalarExpression, ...]
     sent: tuple[tuple[int, ScalarExpression, ScalarExpression | None], ...]
+
+    def list_trees(self) -> list[ScalarExpression]:
+        """Return all expressions."""
+        return [*self.shared, *(tree for _, value, mask in self.sent for tree in (value, mask) if tree is not None)]
+
+    @property
+    def needed(self) -> frozenset[int]:
+        """The slots that the step reads."""
+        names = frozenset().union(*map(_list_inputs, self.list_trees()))
+        return frozenset(int(name) for name in names if not name.startswith(SAVED_PREFIX))
+
+    @property
+    def saved(self) -> frozenset[int]:
+        """The saved calls that the step reads."""
+        names = frozenset().union(*map(_list_inputs, self.list_trees()))
+        return frozenset(int(name.removeprefix(SAVED_PREFIX)) for name in names if name.startswith(SAVED_PREFIX))
+
+    def replace_calls(self, saved: Sequence[ScalarExpression]) -> BackwardTrees:
+        """Return the expressions with calls replaced by inputs: the saved results of these calls."""
+        trees = self
+        for number, call in enumerate(saved):
+            trees = trees._rebuild_trees(partial(_replace_call, call, InputExpression(f"{SAVED_PREFIX}{number}")))
+        return trees
+
+    def assume_finite(self) -> BackwardTrees:
+        """Return the expressions without tests for NaN, and with 0 in place of an absent gradient."""
+        shared, sent = self._rebuild_trees(_drop_nan_test)
+        present = [(slot, value, mask) for slot, value, mask in sent if mask != _FALSE]
+        return BackwardTrees(
+            shared,
+            tuple(
+                (slot, value if mask is None else ChoiceExpression(mask, value, NumberExpression(0.0)), None)
+                for slot, value, mask in present
+            ),
+        )
+
+    def _rebuild_trees(self, change: Callable[[ScalarExpression], ScalarExpression]) -> BackwardTrees:
+        shared = tuple(rebuild_expression(tree, change) for tree in self.shared)
+        sent = tuple(
+            (slot, rebuild_expression(value, change), None if mask is None else rebuild_expression(mask, change))
+            for slot, value, mask in self.sent
+        )
+        return BackwardTrees(shared, sent)
+
+
+SAVED_PREFIX = "saved"
+"""The prefix of the names of saved calls in expressions; their number follows."""
+
+
+_FALSE = NumberExpression(False)
+
+
+def _drop_nan_test(tree: ScalarExpression) -> ScalarExpression:
+    """Return an expression without its outermost test for NaN: only NaN differs from itself."""
+    match tree:
+        case BinaryExpression("!=", left, right) if left == right:
+            return _FALSE
+        case ChoiceExpression(NumberExpression(False), _, no):
+            return no
+        case _:
+            return tree
+
+
+def _replace_call(call: ScalarExpression, result: InputExpression, tree: ScalarExpression) -> ScalarExpression:
+    return result if tree == call else tree
 
 
 @cache
 def lower_backward(kind: NodeKind, moving: int) -> BackwardTrees:
     """Return the expressions of a kind's backward step, for the inputs whose bits are set in `moving`."""
     rule = kind.backward_rule(moving)
-    forms = [*rule.shared, *(form for one in rule.sent for form in (one.value, one.mask))]
     sent = [(one.slot, lower_to_c(one.value), None if one.mask is None else lower_to_c(one.mask)) for one in rule.sent]
-    return BackwardTrees(collect_read_slots(forms), tuple(map(lower_to_c, rule.shared)), tuple(sent))
+    trees = BackwardTrees(tuple(map(lower_to_c, rule.shared)), tuple(sent))
+    return (trees.assume_finite() if kind.finite else trees).replace_calls(kind.saved)
+
+
+@cache
+def find_saved_calls(kind: NodeKind, moving: int) -> tuple[ScalarExpression, ...]:
+    """Return the calls in a backward step that depend on operands alone, so that they can be made beforehand."""
+    trees = lower_backward(kind, moving).list_trees()
+    calls = dict.fromkeys(call for tree in trees for call in _find_outer_calls(tree) if _can_be_saved(kind, call))
+    longest_first = sorted(calls, key=lambda call: -sum(1 for _ in walk_expression(call)))
+    return tuple(longest_first[:MAX_SAVED_CALLS])
+
+
+def _find_outer_calls(tree: ScalarExpression) -> Iterator[ScalarExpression]:
+    """Iterate over the calls in an expression that are not inside another call."""
+    if isinstance(tree, CallExpression):
+        yield tree
+        return
+    for part in direct_parts(tree):
+        yield from _find_outer_calls(part)
+
+
+def _can_be_saved(kind: NodeKind, call: ScalarExpression) -> bool:
+    """Return whether a call depends on operands alone, not on the output or on a gradient, and is a real call."""
+    names = _list_inputs(call)
+    numbers = [part.value for part in walk_expression(call) if isinstance(part, NumberExpression)]
+    depends_on_operands = names <= {str(slot) for slot in range(len(kind.types))}
+    # Expressions are compared, and 0.0 equals -0.0 and False, while NaN does not equal itself.
+    are_distinct = all(type(value) is float and value and not math.isnan(value) for value in numbers)
+    return depends_on_operands and are_distinct and calls_function(SavedCall(call, kind.types), RealType("double"))
 
 
 def _write_backward_step(lowering: ExpressionLowering, back: BackwardStep, access: BufferAccess) -> None:
@@ -329,6 +507,8 @@ def _write_backward_step(lowering: ExpressionLowering, back: BackwardStep, acces
         operands[str(count)] = _read_operand(access, OUTPUT_HOLE, kind.type)
     bits = access.load(UPSTREAM_HOLE)
     operands[str(count + 1)] = bits.as_real()
+    for call in trees.saved:
+        operands[f"{SAVED_PREFIX}{call}"] = access.load(FIRST_SAVED_HOLE + call).as_real()
     present = bits.compare("ne", access.absent) if back.masked else None
     for k, tree in enumerate(trees.shared):
         operands[str(count + 3 + k)] = lowering.lower_tree(tree, operands)

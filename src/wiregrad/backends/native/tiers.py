@@ -37,22 +37,29 @@ from wiregrad.backends.native import jit, program_steps
 from wiregrad.backends.native.code_cache import make_entry_name
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, choose_real_name, format_pointer
 from wiregrad.backends.native.program_steps import (
-    NodeKinds,
+    FixedSlots,
+    PlannedProgram,
     StepStream,
     find_node_kinds,
     make_backward_tables,
+    make_program_graph,
     make_step_stream,
     number_keys,
+    pack_calls,
+    plan_buffer,
+    sweep_gradients,
 )
 from wiregrad.backends.native.step_kinds import (
     FIRST_GRADIENT_HOLE,
     HOLE_COUNT,
     OUTPUT_HOLE,
+    PACK_OUTPUT_HOLE,
     REGISTER_COUNT,
     UPSTREAM_HOLE,
     WITHIN_STEP_REGISTER,
     BackwardStep,
     ExpressionLowering,
+    PackStep,
     PlainStep,
     StencilKey,
     StepKey,
@@ -69,7 +76,7 @@ from wiregrad.backends.native.vector_math import (
 from wiregrad.errors import NotNativeError, OutputError
 from wiregrad.ir import CircuitGraph
 from wiregrad.ir.columns import CircuitColumns
-from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
+from wiregrad.ir.op import INPUT_CODE
 from wiregrad.ir.verifier import check_arrays
 
 STENCIL_TIER = "stencils"
@@ -131,8 +138,12 @@ class NativeProgram:
         return len(self.initial)
 
 
-def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: int = 1) -> NativeProgram:
+def build_program(
+    circuit: CircuitGraph, gradient: int | None = None, *, lanes: int = 1, finite: bool = False
+) -> NativeProgram:
     """Compile a circuit of scalars: its outputs, and, with `gradient`, the gradient of the output with that index.
+
+    With `finite` the gradient is right only where no value or slope is infinite or NaN.
 
     >>> from wiregrad.ir import parse_text
     >>> build_program(parse_text("input x\\ny = multiply x x\\noutput y"), 0).nodes
@@ -144,26 +155,37 @@ def build_program(circuit: CircuitGraph, gradient: int | None = None, *, lanes: 
             jit.check_executable_memory()
         program_steps.compile_planner()
         program_steps.compile_register_loops()
-        return _build_while_locked(circuit, gradient, lanes, began, time.perf_counter() - began)
+        request = _BuildRequest(circuit, gradient, lanes, finite)
+        return _build_while_locked(request, began, time.perf_counter() - began)
 
 
-def _build_while_locked(
-    circuit: CircuitGraph, gradient: int | None, lanes: int, began: float, made: float
-) -> NativeProgram:
+class _BuildRequest(NamedTuple):
+    """The arguments of `build_program`."""
+
+    circuit: CircuitGraph
+    gradient: int | None
+    lanes: int
+    finite: bool
+
+
+def _build_while_locked(request: _BuildRequest, began: float, made: float) -> NativeProgram:
+    circuit, gradient, lanes, finite = request
     columns = circuit.columns
     # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
     check_arrays(columns)
     real = RealType(_find_real_name(circuit), lanes)
     root = -1 if gradient is None else _find_output(columns, gradient)
-    kinds = find_node_kinds(circuit)
+    kinds = find_node_kinds(circuit, finite=finite)
     making = time.perf_counter()
-    rules = make_backward_tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
+    tables = make_backward_tables(kinds if root >= 0 else kinds._replace(table=[None] * len(kinds.table)))
     made += time.perf_counter() - making
     layout = _lay_out_head(circuit, real)
-    buffer_plan = program_steps.plan_buffer(_make_plan_input(circuit, kinds, rules, root, layout))
+    graph = make_program_graph(circuit, kinds, root)
+    graph, tables, sweep = pack_calls(PlannedProgram(graph, tables, sweep_gradients(graph, tables)), real)
+    buffer_plan = plan_buffer(graph, tables, sweep, layout.slots)
     if buffer_plan.slots * real.total_bytes > MAX_OFFSET:
         raise NotNativeError(f"the circuit needs a buffer of {buffer_plan.slots:,} numbers, beyond 32-bit offsets")
-    stream = make_step_stream(circuit, kinds, buffer_plan, real, root, layout.copies)
+    stream = make_step_stream(graph, buffer_plan, real, layout.copies)
     code, seconds = _choose_tier(stream)
     return NativeProgram(
         entry=code.address,
@@ -217,8 +239,7 @@ class _BufferHead(NamedTuple):
     """The beginning of the buffer: its initial contents, and the nodes whose slot is there."""
 
     head: NDArray[np.floating]
-    values: NDArray[np.int32]
-    gradients: NDArray[np.int32]
+    slots: FixedSlots
     copies: list[tuple[int, int]]
     """Outputs whose value is in another slot, and the slot that they are copied to."""
 
@@ -244,35 +265,7 @@ def _lay_out_head(circuit: CircuitGraph, real: RealType) -> _BufferHead:
         else:
             copies.append((node, slot))
     head = np.concatenate([np.zeros(2 * count + m, real.dtype), bits.astype(bits_type).view(real.dtype)])
-    return _BufferHead(head, values, gradients, copies)
-
-
-def _make_plan_input(
-    circuit: CircuitGraph,
-    kinds: NodeKinds,
-    rules: tuple[NDArray[np.uint8], NDArray[np.uint8]],
-    root: int,
-    layout: _BufferHead,
-) -> program_steps.BufferPlanInput:
-    columns = circuit.columns
-    roles = np.zeros(circuit.size, np.uint8)
-    roles[columns.codes == INPUT_CODE] = program_steps.INPUT_ROLE
-    roles[columns.codes == CONSTANT_CODE] = program_steps.CONSTANT_ROLE
-    carries = np.array([kind.differentiable for kind in columns.type_table], np.uint8)
-    return program_steps.BufferPlanInput(
-        starts=np.ascontiguousarray(columns.starts, np.int32),
-        sources=np.ascontiguousarray(columns.sources, np.int32),
-        kinds=kinds.nodes,
-        roles=roles,
-        carries=carries[columns.types],
-        sends=rules[0],
-        reads=rules[1],
-        outputs=np.ascontiguousarray(columns.outputs, np.int32),
-        root=root,
-        values=layout.values,
-        gradients=layout.gradients,
-        first=len(layout.head),
-    )
+    return _BufferHead(head, FixedSlots(values, gradients, len(head)), copies)
 
 
 def _make_buffer(head: NDArray[np.floating], slots: int, real: RealType) -> NDArray[np.floating]:
@@ -369,6 +362,10 @@ class _SlotAccess:
     def store(self, hole: int, bits: LlvmValue) -> None:
         slot = self.holes[hole]
         self.known[slot] = self.left[slot] = bits
+
+    def store_block(self, hole: int, bits: LlvmValue) -> None:
+        for lane in range(bits.lanes):
+            self.store(hole + lane, bits.take_lane(lane))
 
     def hide_value(self, slot: int) -> None:
         """Hide a slot's value from the optimizer: it would drop a product with a seed of 1, and so not quiet a NaN."""
@@ -720,6 +717,7 @@ class _HoleAccess:
         is_backward = isinstance(placed.key, BackwardStep)
         first = UPSTREAM_HOLE if is_backward else 0
         write = FIRST_GRADIENT_HOLE if is_backward else OUTPUT_HOLE
+        write = PACK_OUTPUT_HOLE if isinstance(placed.key, PackStep) else write
         self._read_registers = {first + k: register for k, register in enumerate(placed.reads) if register}
         self._written_registers = {write + k: register for k, register in enumerate(placed.writes) if register}
         self._stored_holes = {write + k for k, stored in enumerate(placed.stored) if stored}
@@ -749,6 +747,9 @@ class _HoleAccess:
             self._new[self._written_registers[hole]] = bits.as_real()
         if hole in self._stored_holes:
             self.writer.store(bits, self._hole_pointer(hole), f", align {self.real.total_bytes}")
+
+    def store_block(self, hole: int, bits: LlvmValue) -> None:
+        self.writer.store(bits, self._hole_pointer(hole), f", align {self.real.total_bytes}")
 
     def format_next_arguments(self) -> str:
         """Return the arguments of the next stencil: the buffer and the newest numbers."""

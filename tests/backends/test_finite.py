@@ -1,0 +1,148 @@
+"""`assume="finite"`: gradients without masks and tests for NaN, for circuits whose numbers are all finite."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.api import Circuit
+from wiregrad.backends.native import batch
+from wiregrad.backends.native.step_kinds import MERGE_GRADIENT, BackwardStep, calls_function, lower_backward
+from wiregrad.backends.native.tiers import build_program, recompile_with_llvm
+from wiregrad.cli.bench.race import random_workload
+from wiregrad.errors import InputError
+from wiregrad.ops.c_expressions import BinaryExpression, walk_expression
+
+from ..support.cases import random_case
+from ..support.native import at_points, in_batches
+from ..support.sampling import choose_count
+
+FORMULAS = [
+    "relu(x)",
+    "relu(relu(relu(x) - 1) - y)",
+    "maximum(x, y) * minimum(x, y) + x",
+    "where(x > 0, x * y, 0) + relu(y)",
+    "x + where(y > 0, x, y)",
+    "a = where(x > 0, y, 1); b = where(y > 0, a * a, x); maximum(b, a) + b",
+    "clip(x, -1, 1) * y + clip(y, x, 2)",
+    "sign(x) * y + abs(x)",
+    "sin(where(x > y, x, y)) + tanh(relu(x)) * exp(y)",
+    "relu(x) ** 2 + relu(-x)",
+]
+POINTS = [list(point) for point in product((-2.0, -0.5, 0.0, 0.25, 1.0, 3.0), repeat=2)]
+
+
+def points_of(circuit: Circuit) -> list[list[float]]:
+    return [point[: len(circuit.inputs)] for point in POINTS]
+
+
+def compute_rows(circuit: Circuit, way: str) -> Any:
+    lanes = batch.count_lanes(np.dtype(np.float64)) if way == "batch" else 1
+    program = build_program(circuit, 0, lanes=lanes, finite=True)
+    if way == "batch":
+        return in_batches(program, points_of(circuit))
+    return at_points(program if way == "stencils" else recompile_with_llvm(program), points_of(circuit))
+
+
+@pytest.mark.parametrize("way", ["stencils", "llvm", "batch"])
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_gradients_of_finite_numbers_are_those_of_the_interpreter(formula: str, way: str) -> None:
+    circuit = wg.circuit(formula)
+    runs = [circuit.run(point) for point in points_of(circuit)]
+    wanted = [[run.output, *run.grads.values()] for run in runs]
+
+    np.testing.assert_allclose(compute_rows(circuit, way), wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_nothing_is_masked_and_nothing_is_tested_for_nan(formula: str) -> None:
+    steps = build_program(wg.circuit(formula), 0, finite=True).stream.list_steps()
+    backward = [key for key, _ in steps if isinstance(key, BackwardStep)]
+
+    assert backward
+    for key in backward:
+        trees = lower_backward(key.kind, sum(1 << slot for slot, way in enumerate(key.ways) if way))
+        parts = [part for tree in trees.list_trees() for part in walk_expression(tree)]
+        assert not key.masked
+        assert MERGE_GRADIENT not in key.ways
+        assert all(mask is None for _, _, mask in trees.sent)
+        assert not any(
+            isinstance(part, BinaryExpression) and part.sign == "!=" and part.left == part.right for part in parts
+        )
+
+
+def test_random_circuits_agree_where_all_numbers_are_finite() -> None:
+    compared = 0
+    for seed in range(choose_count(20, 300)):
+        case = random_case(seed)
+        points = [point.inputs for point in case.points if np.isfinite(case.circuit.run(point.inputs).values).all()]
+        if points:
+            wanted = at_points(build_program(case.circuit, 0), points)
+            found = at_points(build_program(case.circuit, 0, finite=True), points)
+            # A slope may be infinite where all values are finite.
+            right = np.isfinite(found).all(axis=1)
+            compared += int(right.sum())
+
+            np.testing.assert_allclose(found[right], wanted[right], rtol=1e-12)
+
+    assert compared > 20
+
+
+def test_workloads_have_less_code() -> None:
+    circuit = random_workload(300, 1).circuit
+
+    assert build_program(circuit, 0, finite=True).code_bytes < 0.95 * build_program(circuit, 0).code_bytes
+
+
+def test_a_slope_that_is_not_finite_is_what_the_assumption_gives_up() -> None:
+    circuit = wg.circuit("where(x > 0, sqrt(x), 0)")
+
+    assert circuit.compile().value_and_grad(x=0.0) == (0.0, {"x": 0.0})
+    value, grads = circuit.compile(assume="finite").value_and_grad(x=0.0)
+    assert value == 0.0
+    assert np.isnan(grads["x"])
+
+
+def test_every_derivative_takes_the_assumption() -> None:
+    circuit = wg.circuit("relu(x * y) + maximum(x, y) ** 2")
+    plain = circuit.compile()
+    finite = circuit.compile(assume="finite")
+    points = [[0.5, 2.0], [-1.0, 3.0]]
+
+    assert finite(x=0.5, y=2.0) == plain(x=0.5, y=2.0)
+    np.testing.assert_allclose(finite.jacobian([0.5, 2.0]), plain.jacobian([0.5, 2.0]))
+    np.testing.assert_allclose(finite.hessian([0.5, 2.0]), plain.hessian([0.5, 2.0]))
+    for one, two in zip(finite.batch_value_and_grad(points), plain.batch_value_and_grad(points), strict=True):
+        np.testing.assert_allclose(one, two)
+
+
+def test_a_circuit_with_a_constant_that_is_not_finite_does_not_use_the_assumption() -> None:
+    lines = ["input x", "k = constant nan", "o = constant 0.0", "b = greater x o", "p = multiply x k"]
+    circuit = Circuit.from_text("\n".join([*lines, "y = where b x p", "output y"]))
+
+    assert circuit.compile(assume="finite").value_and_grad(x=2.0) == (2.0, {"x": 1.0})
+
+
+def test_a_batch_without_checks_keeps_the_assumption() -> None:
+    traced = wg.trace(lambda x: np.sqrt(np.maximum(x, 0.0)) if x < 5.0 else x, 1.0)
+    compiled = traced.compile(assume="finite")
+
+    np.testing.assert_allclose(compiled.batch_value_and_grad([[4.0]], check=False)[1], [[0.25]])
+
+
+@pytest.mark.parametrize("assume", ["Finite", "", True, 1, np.array(["finite", "x"])])
+def test_other_assumptions_are_refused(assume: Any) -> None:
+    with pytest.raises(InputError, match='assume is None or "finite"'):
+        wg.circuit("x * x").compile(assume=assume)
+
+
+def test_saved_calls_are_found_in_finite_programs_too() -> None:
+    circuit = wg.circuit("sin(a) + sin(b) + sin(c) + sin(d) + relu(sin(e))")
+    program = build_program(circuit, 0, finite=True)
+    backward = [placed.key for placed in program.stream.keys if isinstance(placed.key, BackwardStep)]
+
+    assert not any(calls_function(key, program.real) for key in backward)
