@@ -4,13 +4,14 @@ The programs: sum(tanh(x * w + b)); training steps in float32 (`training_steps`)
 Lorenz system, a fluid), which JAX runs with `lax.scan`; and the objectives of ADBench, where `WIREGRAD_ADBENCH` names
 the folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread.
 Compiled code is compared with `jax.jit`, training steps also with PyTorch. `WIREGRAD_ARRAY_PROGRAMS=lorenz,lstm`
-measures only these programs.
+measures only these programs. The table `phases` says what compiling long recordings costs per node.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -30,6 +31,11 @@ import torch
 import wiregrad as wg
 from benchmarks.measure import Report, Table, interleaved, milliseconds, seconds, time_calls
 from benchmarks.training_steps import STEPS, compare_step
+from wiregrad.backends.native_arrays.lowering import lower_circuit
+from wiregrad.ir import GraphBuilder
+from wiregrad.lazy import pause_collection
+from wiregrad.ops.gradient_flow import fill_absent
+from wiregrad.passes import expand_unnamed, merge_duplicates, prune, simplify, sweep_ports
 
 SIZES = {10: (100, 25), 1_000: (50, 25), 1_000_000: (2, 15)}
 """Elements, how many calls one measurement takes, and how many measurements there are."""
@@ -399,6 +405,58 @@ def list_programs() -> dict[str, Callable[[], tuple[Any, ...]]]:
     return programs | {"lstm": prepare_recurrent, "bundle": prepare_bundle}
 
 
+PHASE_SIZES = {10_000: 3, 100_000: 1}
+"""About how many nodes the recordings have whose compilation is timed, and how often that is repeated."""
+
+
+def make_long_recordings(size: int) -> dict[str, tuple[Callable[..., Any], Arrays]]:
+    """Return functions that record about `size` nodes on arrays, with their arguments."""
+    rng = np.random.default_rng(size)
+    text = rng.integers(0, 2, size=(size // 82, 14)).astype(float)
+    weights = [rng.normal(size=(4, 56)), rng.normal(size=(3, 14))]
+    return {
+        "recurrent network (LSTM)": (make_recurrent(rng.normal(size=(4, 14)), text), weights),
+        "Lorenz system": (make_lorenz(size // 91), [np.ones(3), np.array([10.0, 28.0, 8.0 / 3.0])]),
+    }
+
+
+def time_compile_phases(f: Callable[..., Any], arguments: Arrays) -> dict[str, float]:
+    """Return the microseconds per recorded node of each phase of compiling a value and its gradient."""
+    times: dict[str, float] = {}
+
+    def timed(phase: str, work: Callable[[], Any]) -> Any:
+        with pause_collection():
+            begin = time.process_time()
+            result = work()
+            times[phase] = time.process_time() - begin
+        return result
+
+    circuit = timed("trace", lambda: wg.trace(f, *arguments))
+    merged = timed("merge", lambda: merge_duplicates(circuit.unchecked()))
+    builder = GraphBuilder(finite=False)
+    builder.recording.load_circuit(merged)
+    flows = timed("sweep", lambda: sweep_ports(merged, builder, {merged.root(): builder.constant(1.0)}))
+    labels = {f"y{node}": fill_absent(flows[node]) for node in merged.input_indices()}
+    backward = timed("simplify", lambda: simplify(prune(builder.build(name="gradient", labels=labels))))
+    timed("lower", lambda: lower_circuit(backward))
+    timed("expand", lambda: expand_unnamed(prune(circuit)))
+    return {phase: 1e6 * spent / circuit.size for phase, spent in times.items()}
+
+
+def measure_phases() -> tuple[Table, dict[str, Any]]:
+    """Measure what compiling costs per recorded node, phase by phase; the best of some runs counts."""
+    rows: list[list[str]] = []
+    figures: dict[str, Any] = {}
+    for size, repeats in PHASE_SIZES.items():
+        for name, (f, arguments) in make_long_recordings(size).items():
+            runs = [time_compile_phases(f, arguments) for _ in range(repeats)]
+            best = {phase: min(run[phase] for run in runs) for phase in runs[0]}
+            figures[f"{name}, {size:,}"] = best
+            rows.append([name, f"{size:,}", *(f"{each:.2f}" for each in best.values())])
+    head = ["recording", "nodes", *best]
+    return Table("Microseconds of processor time per recorded node, by phase of compiling.", head, rows), figures
+
+
 def compare_compiled(names: Collection[str]) -> Iterator[tuple[str, tuple[Table, Any]]]:
     """Compare the larger programs, all or those of these names, with `jax.jit`; training steps also with PyTorch."""
     for name, make_step in STEPS.items():
@@ -464,6 +522,9 @@ def run() -> Report:
         for wanted in WANTED:
             table, figures[f"{size}, by {wanted}"] = compare(size, wanted)
             tables.append(table)
+    if not names or "phases" in names:
+        table, figures["phases"] = measure_phases()
+        tables.append(table)
     for name, (table, ratios) in compare_compiled(names):
         tables.append(table)
         figures[name] = ratios

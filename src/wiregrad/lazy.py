@@ -33,8 +33,8 @@ from typing import Any
 def pause_collection() -> Iterator[None]:
     """Keep Python's collector from running: many small objects are made, none of them garbage."""
     was_enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if was_enabled:

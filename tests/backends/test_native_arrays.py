@@ -27,11 +27,12 @@ from wiregrad.backends.native_arrays.array_program import (
 )
 from wiregrad.dtypes import WireType
 from wiregrad.errors import BranchError, CircuitError, InputError, NoRuleError, NotNativeError
-from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Op, Pattern
+from wiregrad.ir import TABLE, CircuitGraph, GraphBuilder, Op, Pattern, Port
 from wiregrad.ir.certificates import add_check_outputs
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
-from wiregrad.passes import expand_unnamed
+from wiregrad.ops.gradient_flow import fill_absent, match_shape
+from wiregrad.passes import expand_unnamed, sweep_ports
 
 from ..support.compare import ARRAY_LAYOUTS, copy_in_layout
 from ..support.random_programs import random_program
@@ -1120,6 +1121,89 @@ def test_expanded_ops_equal_the_interpreter_at_their_samples(op: ArrayOp) -> Non
         assert_close(value, run.values[summed.root()])
         for node, grad in zip(summed.input_indices(), grads, strict=True):
             assert_close(grad, run.gradient(node))
+
+
+def find_gradients_by_templates(circuit: CircuitGraph, arrays: Sequence[Any]) -> list[Any]:
+    """Return the gradient by every input, from the circuit that `sweep_ports` builds, run by the interpreter."""
+    builder = GraphBuilder(finite=False)
+    builder.recording.load_circuit(circuit)
+    seed = builder.place_constant(np.ones((), circuit.type_of(circuit.root()).dtype)[()])
+    flows = sweep_ports(circuit, builder, {circuit.root(): seed})
+    inputs = circuit.input_indices()
+    present = [node for node in inputs if flows[node] is not None]
+    filled = {f"y{node}": match_shape(fill_absent(flows[node]), Port(builder, node)) for node in present}
+    labels = {k: x if isinstance(x, Port) else builder.place_constant(np.asarray(x)[()]) for k, x in filled.items()}
+    if not labels:
+        return [None] * len(inputs)
+    found = interpreter.evaluate_outputs(builder.build(name="gradient", labels=labels), list(arrays), check=False)
+    return [found.get(f"y{node}") for node in inputs]
+
+
+def assert_templates_agree(circuit: CircuitGraph, arrays: Sequence[Any]) -> None:
+    """Compare gradients of a circuit built from templates with those of the interpreter."""
+    run = interpreter.run_circuit(circuit, list(arrays), check=False)
+    found = find_gradients_by_templates(circuit, arrays)
+    for node, gradient in zip(circuit.input_indices(), found, strict=True):
+        wanted = run.gradient(node)
+        assert_close(np.zeros_like(wanted) if gradient is None else gradient, wanted)
+
+
+@pytest.mark.parametrize("op", SAMPLED_OPS, ids=lambda op: op.name)
+def test_templates_of_the_backward_pass_give_the_gradient(op: ArrayOp) -> None:
+    for arrays, settings in list_samples(op):
+        circuit = build_from_op(op, arrays, settings, summed=True)
+        if circuit.type_of(circuit.root()).dtype.kind == "f":
+            assert_templates_agree(circuit, arrays)
+
+
+def mix_parts(x: Any, y: Any) -> Any:
+    """Return a sum to which the same kinds of nodes contribute with plain, masked and absent gradients."""
+    for k in range(3):
+        x = np.concatenate([x[2:] * y[k], np.tanh(x[:2])]) + np.where(x > 0.5, x * y, y)
+        y = np.maximum(y[::-1], x) * np.array([1.0, 2.0, 3.0, 4.0])
+    return np.sum(x[1:3]) + np.sum(y * y) + x[0]
+
+
+def test_templates_are_used_for_all_nodes_of_a_kind() -> None:
+    arrays = [np.array([0.3, 0.9, -0.4, 0.7]), np.array([1.0, -0.5, 0.25, 2.0])]
+
+    assert_templates_agree(wg.trace(mix_parts, *arrays).unchecked(), arrays)
+
+
+@pytest.mark.parametrize("choose", [np.max, np.min, np.nanmax, np.nanmin], ids=lambda choose: choose.__name__)
+@pytest.mark.parametrize("x", [np.ones(3), np.array([1.0, 2.0, 2.0, 1.0, 1.0]), np.ones((2, 2))], ids=str)
+def test_tied_elements_share_the_gradient_of_compiled_functions(choose: Any, x: np.ndarray) -> None:
+    def pick(x: Any) -> Any:
+        return choose(x * 2.0)
+
+    assert_same_call(wg.compile(pick).value_and_grad(x), wg.value_and_grad(pick)(x))
+
+
+def move_elements(x: Any, rounds: int) -> Any:
+    """Return numbers that are moved many times, so that most elements are elements of other nodes."""
+    for k in range(rounds):
+        x = np.concatenate([x[1:], x[:1]]) if k % 2 else np.stack([x[-1], *x[:-1]])
+        if k % 5 == 0:
+            x = np.reshape(np.transpose(np.reshape(x, (2, 3))), -1) * np.array([1.0, 1.0, 0.5, 2.0, 1.0, 1.0])
+    return np.prod(x) + np.sum(x[::2] * x[1::2])
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 7, 40])
+def test_elements_are_followed_through_ops_that_move_them(rounds: int) -> None:
+    x = np.array([1.5, -0.5, 2.0, 0.25, -1.0, 3.0])
+    circuit = wg.trace(partial(move_elements, rounds=rounds), x)
+    scalars = expand_unnamed(circuit)
+
+    assert_close(wg.Circuit(scalars.columns)(x.tolist()), circuit(x))
+    assert len(scalars) <= len(circuit.expand())
+    assert_same_as_eager(partial(move_elements, rounds=rounds), [x], "stencils")
+
+
+def test_an_expanded_circuit_has_each_constant_once() -> None:
+    circuit = wg.trace(lambda x: np.sum(x * np.array([2.0, -0.0, 2.0]) + np.array([0.0, 2.0, np.nan])), np.ones(3))
+    scalars = expand_unnamed(circuit)
+
+    assert sorted(map(str, scalars.columns.constants)) == ["-0.0", "0.0", "2.0", "nan"]
 
 
 def test_rounds_of_a_long_loop_share_their_kernels() -> None:

@@ -305,7 +305,7 @@ def evaluate_nodes(circuit: CircuitGraph, inputs: Sequence[Any]) -> list[Any]:
     with np.errstate(all="ignore"):
         for row in circuit.rows():
             if row.sources:
-                values.append(row.op.compute(*[values[source] for source in row.sources]))
+                values.append(row.op.kernel(*[values[source] for source in row.sources]))
             elif row.op is CONSTANT:
                 values.append(constants[row.node])
             else:

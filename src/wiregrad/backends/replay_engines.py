@@ -23,10 +23,10 @@ from wiregrad.frontends.recording.session import make_distinct
 from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.recording.value import settle_gradient
 from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_result
-from wiregrad.ir import CircuitGraph
+from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
-from wiregrad.passes import drop_gradient_stops, expand, gradient_circuit, sweep_backward
+from wiregrad.passes import drop_gradient_stops, expand_unnamed, gradient_circuit, sweep_backward
 from wiregrad.passes.differentiation import SilentWatcher
 
 if TYPE_CHECKING:
@@ -459,7 +459,7 @@ MAX_EXPANDED_ANYWAY = 2_000
 """Up to this many scalar nodes a circuit on arrays is expanded: a call of an array program costs as much."""
 MAX_EXPANDED_SHARE = 8
 """Scalar nodes per node on arrays up to which expanding pays; one instruction on an array costs as much."""
-MAX_EXPANDED_NODES = 400_000
+MAX_EXPANDED_NODES = 4_000_000
 
 
 class ExpandedReplay:
@@ -523,7 +523,7 @@ def _expand_recording(recording: CertifiedRecording, shapes: Sequence[tuple[int,
     if not is_worth_expanding(circuit):
         raise NotNativeError("its arrays are too large to be expanded")
     try:
-        expanded = expand(circuit)
+        expanded = expand_unnamed(circuit)
     except WiregradError as error:
         raise NotNativeError(str(error)) from None
     in_python = [flag for flag, shape in zip(recording.in_python, shapes, strict=True) for _ in range(prod(shape))]
@@ -548,17 +548,15 @@ def is_worth_expanding(circuit: CircuitGraph) -> bool:
     >>> is_worth_expanding(parse_text("input x: float64[3000]\\ny = exp x\\noutput y"))
     False
     """
-    sizes = [prod(kind.shape) for kind in circuit.columns.type_table]
-    most = 0
-    for row in circuit.rows():
-        size = sizes[circuit.columns.types[row.node]]
-        if not isinstance(row.op, Elementwise):
-            # A sum has a node per number that it adds; a product has as many for each of its rows.
-            size = max([size, *(sizes[circuit.columns.types[source]] for source in row.sources)])
-        most += size
-        if most > MAX_EXPANDED_NODES:
-            return False
-    return most <= max(MAX_EXPANDED_ANYWAY, MAX_EXPANDED_SHARE * len(circuit))
+    columns = circuit.columns
+    sizes = np.array([prod(kind.shape) for kind in columns.type_table], np.int64)[columns.types]
+    # A sum has a node per number that it adds; a product has as many for each of its rows.
+    largest = sizes.copy()
+    readers = np.repeat(np.arange(circuit.size), np.diff(columns.starts))
+    np.maximum.at(largest, readers, sizes[columns.sources])
+    by_element = np.array([isinstance(op, Elementwise) for op in TABLE])[columns.codes]
+    most = int(np.where(by_element, sizes, largest).sum())
+    return most <= min(MAX_EXPANDED_NODES, max(MAX_EXPANDED_ANYWAY, MAX_EXPANDED_SHARE * len(circuit)))
 
 
 class ConstantReplay:

@@ -100,6 +100,10 @@ class MaskedFlow:
         """Return another value with the same mask."""
         return MaskedFlow(self._mask, value, zeroed=zeroed)
 
+    def replace_wire(self, value: Any) -> MaskedFlow:
+        """Return another wire with the same mask, about which the same is known."""
+        return MaskedFlow(self._mask, value, zeroed=self.zeroed, filled=self._filled is self.value)
+
     def fill(self) -> Any:
         """Return the value with 0.0 in place of what is absent. For arrays it is computed once for all readers."""
         if self._filled is not None:

@@ -15,6 +15,7 @@ from wiregrad.passes.differentiation import (
     gradient_circuit,
     sweep_backward,
     sweep_forward,
+    sweep_ports,
 )
 from wiregrad.passes.rewriting import (
     apply_identities,
@@ -44,5 +45,6 @@ __all__ = [
     "simplify",
     "sweep_backward",
     "sweep_forward",
+    "sweep_ports",
     "with_convention",
 ]

@@ -8,12 +8,13 @@ reverse.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
+from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import CircuitError
-from wiregrad.ir import CircuitGraph, GraphBuilder, Port, Row
-from wiregrad.ops.gradient_flow import add_flows, fill_absent, match_dtype
+from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
+from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent, match_dtype
 from wiregrad.passes.rewriting import prune
 
 
@@ -86,6 +87,157 @@ def pull_row(row: Row, upstream: Any, xs: Sequence[Any], y: Any, active: Sequenc
     slots = [k for k in reversed(range(len(xs))) if row.sources[k] >= 0 and active[row.sources[k]]]
     for slot, pulled in zip(slots, row.op.pull_slots(slots, upstream, xs, y, row.mode), strict=True):
         yield slot, match_dtype(pulled, xs[slot])
+
+
+def sweep_ports(circuit: CircuitGraph, builder: GraphBuilder, seeds: Mapping[int, Port]) -> list[Any]:
+    """Send gradients back through a circuit that a builder has loaded; returns the flow of every node.
+
+    It adds the nodes that `sweep_backward` would add on ports of the builder, in another order: what a node adds is
+    found once for all nodes of its kind.
+    """
+    return _PortSweep(circuit, builder).run(seeds)
+
+
+class TemplateRow(NamedTuple):
+    """A node that a template adds: its op, and its sources as references."""
+
+    op: Op
+    sources: tuple[int, ...]
+    kind: WireType
+
+
+class SentFlow(NamedTuple):
+    """What is sent back along one input: a reference and, if it is absent at some elements, how it is masked."""
+
+    slot: int
+    value: int
+    masked: MaskedFlow | None
+
+
+class PullTemplate(NamedTuple):
+    """What nodes of one kind add to a circuit that is swept, and send back.
+
+    References number the upstream gradient, the operands, the output, the constants and the rows, in this order.
+    """
+
+    constants: tuple[WireValue, ...]
+    rows: tuple[TemplateRow, ...]
+    sent: tuple[SentFlow, ...]
+
+
+def derive_template(row: Row, types: Sequence[WireType], active: Sequence[int]) -> PullTemplate | None:
+    """Return the template of a node; None if what it sends back are not wires, masked by known arrays at most.
+
+    `types` are those of the upstream gradient, the operands and the output, `active` marks the operands that a gradient
+    can reach.
+    """
+    builder = GraphBuilder(finite=False)
+    upstream, *xs, y = (builder.input(f"x{k}", kind) for k, kind in enumerate(types))
+    alone = Row(row.node, row.op, list(range(len(xs))), row.mode)
+    flows = [(slot, flow) for slot, flow in pull_row(alone, upstream, xs, y, active) if flow is not None]
+    values = [flow.value if type(flow) is MaskedFlow else flow for _, flow in flows]
+    known = all(type(flow) is not MaskedFlow or flow.is_array for _, flow in flows)
+    if not flows or not known or not all(isinstance(value, Port) for value in values):
+        return None
+    inner = builder.build(labels={f"y{k}": value for k, value in enumerate(values)})
+    constants = {node: value for node, value in inner.constants().items() if node >= len(types)}
+    rows = [each for each in inner.rows() if each.node >= len(types) and each.op is not CONSTANT]
+    order = [*range(len(types)), *constants, *(each.node for each in rows)]
+    where = {node: number for number, node in enumerate(order)}
+    return PullTemplate(
+        tuple(constants.values()),
+        tuple([TemplateRow(r.op, tuple([where[k] for k in r.sources]), inner.type_of(r.node)) for r in rows]),
+        tuple(
+            [
+                SentFlow(slot, where[value.index], flow if type(flow) is MaskedFlow else None)
+                for (slot, flow), value in zip(flows, values, strict=True)
+            ]
+        ),
+    )
+
+
+class _PlacedTemplate:
+    """A template with the codes, types and constants of the builder that its nodes are added to."""
+
+    def __init__(self, template: PullTemplate, builder: GraphBuilder) -> None:
+        recording = builder.recording
+        number_of = recording.type_table.number_of
+        self._constants = [builder.place_constant(value).index for value in template.constants]
+        self._rows = [(TABLE.code_of(row.op), row.sources, number_of(row.kind), row.op) for row in template.rows]
+        self._sent = template.sent
+        self._builder = builder
+
+    def add_nodes(self, upstream: int, row: Row) -> list[tuple[int, Any]]:
+        """Add the nodes for a node of this kind; returns what it sends back, by input."""
+        builder = self._builder
+        recording = builder.recording
+        places = [upstream, *row.sources, row.node, *self._constants]
+        for code, sources, kind, op in self._rows:
+            index = recording.append(code, [places[k] for k in sources], kind)
+            if op.settings or op.variadic:
+                recording.note_settings(index, op, len(sources))
+            places.append(index)
+        return [
+            (slot, Port(builder, places[k]) if masked is None else masked.replace_wire(Port(builder, places[k])))
+            for slot, k, masked in self._sent
+        ]
+
+
+class _PortSweep:
+    """A sweep over a circuit on ports of the builder that has loaded it."""
+
+    def __init__(self, circuit: CircuitGraph, builder: GraphBuilder) -> None:
+        self._circuit = circuit
+        self._builder = builder
+        self._active = circuit.active()
+        self._types: list[int] = circuit.columns.types.tolist()
+        self._templates: dict[Any, _PlacedTemplate | None] = {}
+
+    def run(self, seeds: Mapping[int, Port]) -> list[Any]:
+        """Return the flow of every node."""
+        active = self._active
+        grads: list[Any] = [None] * self._circuit.size
+        for node, seed in seeds.items():
+            grads[node] = add_flows(grads[node], seed)
+        for row in self._circuit.rows(backward=True):
+            upstream = grads[row.node]
+            if upstream is not None and active[row.node]:
+                for slot, sent in self._pull(row, upstream):
+                    source = row.sources[slot]
+                    grads[source] = sent if grads[source] is None else self._add(grads[source], sent)
+        return grads
+
+    def _pull(self, row: Row, upstream: Any) -> Iterable[tuple[int, Any]]:
+        template = self._find_template(row, upstream) if type(upstream) is Port else None
+        if template is not None:
+            return template.add_nodes(upstream.index, row)
+        ports = [Port(self._builder, node) for node in (*row.sources, row.node)]
+        return pull_row(row, upstream, ports[:-1], ports[-1], self._active)
+
+    def _find_template(self, row: Row, upstream: Port) -> _PlacedTemplate | None:
+        """Return the template of a node, which is derived if it is the first of its kind; None if there is none."""
+        kind = self._builder.recording.type_number_of(upstream.index)
+        flags = tuple([self._active[source] for source in row.sources])
+        types = tuple([self._types[source] for source in row.sources])
+        key = (row.op, row.mode, kind, self._types[row.node], types, flags)
+        if key not in self._templates:
+            nodes = (*row.sources, row.node)
+            known = [self._builder.type_of(upstream), *(self._circuit.type_of(node) for node in nodes)]
+            template = derive_template(row, known, flags)
+            self._templates[key] = None if template is None else _PlacedTemplate(template, self._builder)
+        return self._templates[key]
+
+    def _add(self, one: Any, two: Any) -> Any:
+        """Add two flows; wires of one type at once."""
+        recording = self._builder.recording
+        if type(one) is not Port or type(two) is not Port:
+            return add_flows(one, two)
+        kind = recording.type_number_of(one.index)
+        if recording.type_number_of(two.index) != kind:
+            return add_flows(one, two)
+        add = TABLE["add"]
+        total = recording.type_table.infer_number(add, (kind, kind))
+        return Port(self._builder, recording.append(TABLE.code_of(add), (one.index, two.index), total))
 
 
 def sweep_forward(graph: SweepGraph, values: NodeValues, seeds: Mapping[int, Any]) -> list[Any]:

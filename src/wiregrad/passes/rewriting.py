@@ -32,69 +32,45 @@ from wiregrad.ir import (
     CircuitRecording,
     GraphBuilder,
     Node,
-    Op,
     Pattern,
     Port,
     Row,
     certificates,
 )
-from wiregrad.ir.op import CONSTANT_CODE
-from wiregrad.ir.types_and_kinks import DERIVE_MODE, Convention, find_convention, has_kinks, switch_convention
+from wiregrad.ir.columns import CircuitColumns, NameTable, NodeLabels, new_row
+from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
+from wiregrad.ir.types_and_kinks import (
+    DERIVE_MODE,
+    Convention,
+    TypeTable,
+    derive_modes,
+    find_convention,
+    has_kinks,
+    switch_convention,
+    type_of_constant,
+)
 from wiregrad.ir.verifier import MAX_NODES
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import ArrayOp, Linear
+from wiregrad.ops.array_ops import ArrayOp
 
 RewriteRule = Callable[[Row, list[int]], int | None]
 """Takes a node and its sources in the new circuit; returns the new node to use instead, or None to copy the node."""
 
 
-class RewrittenNode(NamedTuple):
-    """A node of the new circuit."""
-
-    op: Op
-    sources: Sequence[int]
-    mode: int
-    type: WireType
-
-
 class Rewriter:
-    """Builds a new circuit from an old one; `where` maps old nodes to new ones, `nodes` describes the new ones."""
+    """Builds a new circuit from an old one, with nodes of its own; `where` maps old nodes to new ones."""
 
     def __init__(self, circuit: CircuitGraph) -> None:
         self.circuit = circuit
         self.recording = CircuitRecording()
         self.where: list[int] = [-1] * circuit.size
-        self.nodes: list[RewrittenNode] = []
-        self.values: dict[int, WireValue] = {}
-        """Values of the new circuit's constants."""
-        self._by_bits: dict[tuple[str, tuple[int, ...], bytes], int] = {}
         self._names = circuit.columns.names.group_by_node()
-        self._constants = circuit.constants()
 
     def copy_node(self, row: Row, sources: Sequence[int]) -> int:
         """Copy a node with new sources; returns its new index."""
         new = self.recording.copy_node(self.circuit, row, sources)
-        self.nodes.append(RewrittenNode(row.op, sources, row.mode, self.circuit.type_of(row.node)))
-        if row.op is CONSTANT:
-            self.values[new] = self._constants[row.node]
-            self._by_bits.setdefault(_constant_key(self.values[new]), new)
         self.map_node(row, new)
         return new
-
-    def find_constant(self, row: Row, value: WireValue | None = None) -> int | None:
-        """Return the new circuit's constant with a value (by default the old node's), or None if there is none yet."""
-        return self._by_bits.get(_constant_key(self._constants[row.node] if value is None else value))
-
-    def place_constant(self, row: Row, value: WireValue) -> int:
-        """Return a constant with the value that replaces a node; it is added if there is none yet."""
-        constant = self.find_constant(row, value)
-        if constant is None:
-            self.recording.move_to_node(self.circuit, row.node)
-            constant = self.recording.append_constant(value)
-            self.nodes.append(RewrittenNode(CONSTANT, (), 0, self.circuit.type_of(row.node)))
-            self.values[constant] = value
-            self._by_bits[_constant_key(value)] = constant
-        return constant
 
     def map_node(self, row: Row, new: int) -> None:
         """Map an old node to a new one, which also gets its names."""
@@ -111,17 +87,90 @@ class Rewriter:
         return self.recording.freeze(outputs, self.circuit.name)
 
 
-def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[Rewriter], RewriteRule]) -> CircuitGraph:
+class NodeReplacer:
+    """Replaces nodes of a circuit by other nodes of it, or by constants; `where` maps old nodes to new ones.
+
+    The new circuit consists of nodes of the old one, so its columns are taken from there at the end, all at once.
+    """
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self.circuit = circuit
+        self.where: list[int] = [-1] * circuit.size
+        self.rows: list[Row] = []
+        """The new nodes: what each was in the old circuit, but with sources in the new one."""
+        self.values: dict[int, WireValue] = {}
+        """Values of the new circuit's constants."""
+        self.types: list[int] = circuit.columns.types.tolist()
+        """The number of the type of each old node."""
+        self._by_bits: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+        self._constants = circuit.constants()
+
+    def copy_node(self, row: Row, sources: list[int]) -> int:
+        """Copy a node with new sources; returns its new index."""
+        new = len(self.rows)
+        self.rows.append(new_row((row.node, row.op, sources, row.mode)))
+        if row.op is CONSTANT:
+            self.values[new] = self._constants[row.node]
+            self._by_bits.setdefault(_constant_key(self.values[new]), new)
+        return new
+
+    def find_constant(self, row: Row) -> int | None:
+        """Return the new circuit's constant with the value of a constant node, or None if there is none yet."""
+        return self._by_bits.get(_constant_key(self._constants[row.node]))
+
+    def place_constant(self, row: Row, value: WireValue) -> int:
+        """Return a constant with the value that replaces a node; it is added if there is none yet."""
+        constant = self._by_bits.setdefault(_constant_key(value), len(self.rows))
+        if constant == len(self.rows):
+            self.rows.append(Row(row.node, CONSTANT, [], 0))
+            self.values[constant] = value
+        return constant
+
+    def build_circuit(self) -> CircuitGraph:
+        """Return the new circuit, with the outputs of the old one."""
+        old = self.circuit.columns
+        origins = np.array([row.node for row in self.rows], np.int64)
+        codes = old.codes[origins]
+        folded = np.array([node for node in self.values if codes[node] != CONSTANT_CODE], np.int64)
+        codes[folded] = CONSTANT_CODE
+        modes = None if old.modes is None else old.modes[origins]
+        if modes is not None:
+            modes[folded] = 0
+        where = np.array(self.where, np.int32)
+        return CircuitGraph(
+            replace(
+                old,
+                codes=codes,
+                starts=np.cumsum([0, *(len(row.sources) for row in self.rows)], dtype=np.int32),
+                sources=np.array([source for row in self.rows for source in row.sources], np.int32),
+                types=old.types[origins],
+                constant_nodes=np.flatnonzero(codes == CONSTANT_CODE).astype(np.int32),
+                constants=tuple(self.values.values()),
+                modes=modes if modes is not None and modes.any() else None,
+                names=NameTable((int(where[node]), name) for node, name in old.names),
+                places=old.places.select_nodes(origins),
+                groups=old.groups.select_nodes(origins),
+                outputs=where[old.outputs],
+                settings=old.settings.select_nodes(origins, without=folded),
+                expressions=old.expressions.select_nodes(origins, without=folded),
+                certificates=tuple(c._replace(node=int(where[c.node])) for c in old.certificates),
+            )
+        )
+
+
+def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[NodeReplacer], RewriteRule]) -> CircuitGraph:
     """Return the circuit with each node replaced by the first rule that has a replacement, or copied if none has."""
-    new = Rewriter(circuit)
+    new = NodeReplacer(circuit)
     ready = [make(new) for make in rules]
+    where = new.where
     for row in circuit.rows():
-        sources = [new.where[source] for source in row.sources]
-        replacement = next((node for rule in ready if (node := rule(row, sources)) is not None), None)
-        if replacement is None:
-            new.copy_node(row, sources)
-        else:
-            new.map_node(row, replacement)
+        sources = [where[source] for source in row.sources]
+        replacement = None
+        for rule in ready:
+            replacement = rule(row, sources)
+            if replacement is not None:
+                break
+        where[row.node] = new.copy_node(row, sources) if replacement is None else replacement
     return new.build_circuit()
 
 
@@ -223,9 +272,11 @@ def prune(circuit: CircuitGraph) -> CircuitGraph:
     certified = [certificate.node for certificate in circuit.certificates]
     for node in (*circuit.columns.outputs.tolist(), *circuit.input_indices(), *certified):
         live[node] = 1
-    for row in circuit.rows(backward=True):
-        if live[row.node]:
-            for source in row.sources:
+    starts = circuit.columns.starts.tolist()
+    sources = circuit.columns.sources.tolist()
+    for node in reversed(range(circuit.size)):
+        if live[node]:
+            for source in sources[starts[node] : starts[node + 1]]:
                 live[source] = 1
     return circuit.filtered(np.frombuffer(live, np.bool_))
 
@@ -251,7 +302,7 @@ def drop_gradient_stops(circuit: CircuitGraph) -> CircuitGraph:
     if not (circuit.columns.codes == TABLE.code_of(stop)).any():
         return circuit
 
-    def make_rule(new: Rewriter) -> RewriteRule:
+    def make_rule(new: NodeReplacer) -> RewriteRule:
         return lambda row, sources: sources[0] if row.op is stop else None
 
     return rewrite_circuit(circuit, make_rule)
@@ -267,44 +318,53 @@ def simplify(circuit: CircuitGraph) -> CircuitGraph:
     return prune(rewrite_circuit(circuit, _identity_rule, _folding_rule, _merging_rule))
 
 
-def _folding_rule(new: Rewriter) -> RewriteRule:
+def _folding_rule(new: NodeReplacer) -> RewriteRule:
+    values = new.values
+
     def fold_node(row: Row, sources: list[int]) -> int | None:
-        if not sources or not all(source in new.values for source in sources):
+        if not sources or not values.keys() >= set(sources):
             return None
         with np.errstate(all="ignore"):
-            return new.place_constant(row, row.op.compute(*(new.values[source] for source in sources)))
+            return new.place_constant(row, row.op.compute(*[values[source] for source in sources]))
 
     return fold_node
 
 
-def _merging_rule(new: Rewriter) -> RewriteRule:
+def _merging_rule(new: NodeReplacer) -> RewriteRule:
     seen: dict[Hashable, int] = {}
+    rows = new.rows
 
     def merge_node(row: Row, sources: list[int]) -> int | None:
-        if row.op is CONSTANT:
+        op = row.op
+        if op is CONSTANT:
             return new.find_constant(row)
-        if row.op is INPUT or row.op.pattern is Pattern.MERGE:
+        if op is INPUT or op.pattern is Pattern.MERGE:
             return None
-        # This rule comes last, so a node that it has not seen is copied next and gets the index len(new.nodes).
-        node = seen.setdefault((row.op.name, row.op.settings, tuple(sources), row.mode), len(new.nodes))
-        return node if node < len(new.nodes) else None
+        # This rule comes last, so a node that it has not seen is copied next and gets the index len(rows). All nodes of
+        # a circuit with equal settings have the same op.
+        node = seen.setdefault((op, row.mode, *sources), len(rows))
+        return node if node < len(rows) else None
 
     return merge_node
 
 
-def _identity_rule(new: Rewriter) -> RewriteRule:
+def _identity_rule(new: NodeReplacer) -> RewriteRule:
+    types = new.types
+    rows = new.rows
+
     def reduce_node(row: Row, sources: list[int]) -> int | None:
-        if not isinstance(row.op, Elementwise):
+        op = row.op
+        if not isinstance(op, Elementwise):
             return None
-        node = _find_identity(row.op, sources, row.mode, new)
+        node = _find_identity(op, sources, row.mode, new)
         # x * 1.0 is not an identity if x is a bool: the product is a float.
-        same_type = node is not None and new.nodes[node].type == new.circuit.type_of(row.node)
+        same_type = node is not None and types[rows[node].node] == types[row.node]
         return node if same_type else None
 
     return reduce_node
 
 
-def _find_identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter) -> int | None:
+def _find_identity(op: Elementwise, sources: list[int], mode: int, new: NodeReplacer) -> int | None:
     """Return a node with the same value, bit for bit, and the same gradient as an op's result, if there is one."""
     if op.copies:
         return sources[0]
@@ -316,26 +376,26 @@ def _find_identity(op: Elementwise, sources: list[int], mode: int, new: Rewriter
         condition = np.asarray(new.values[sources[0]])
         uniform = condition.size and condition.all() == condition.any()
         return sources[1 if condition.all() else 2] if uniform else None
-    return _drop_neutral_operand(op, sources, new)
+    return _drop_neutral_operand(op, sources, new.values)
 
 
-def _drop_repeated_op(op: Elementwise, source: int, mode: int, new: Rewriter) -> int | None:
-    inner = new.nodes[source]
+def _drop_repeated_op(op: Elementwise, source: int, mode: int, new: NodeReplacer) -> int | None:
+    inner = new.rows[source]
     if inner.op is not op or inner.mode != mode or not (op.involution or op.idempotent):
         return None
     return inner.sources[0] if op.involution else source
 
 
-def _drop_neutral_operand(op: Elementwise, sources: list[int], new: Rewriter) -> int | None:
+def _drop_neutral_operand(op: Elementwise, sources: list[int], values: Mapping[int, WireValue]) -> int | None:
     for slot, neutral in enumerate(op.neutral):
-        if neutral is not None and _equals_number(new.values.get(sources[slot]), neutral):
+        if neutral is not None and sources[slot] in values and _equals_number(values[sources[slot]], neutral):
             return sources[1 - slot]
     return None
 
 
-def _equals_number(value: WireValue | None, wanted: float) -> bool:
+def _equals_number(value: WireValue, wanted: float) -> bool:
     """Return whether a constant is one real number that equals the wanted one, the sign of zero included."""
-    if value is None or np.ndim(value) or value != wanted:
+    if np.ndim(value) or value != wanted:
         return False
     number = np.asarray(value)
     return bool(np.isreal(number)) and bool(np.signbit(number.real) == np.signbit(wanted))
@@ -390,11 +450,12 @@ def expand(circuit: CircuitGraph) -> CircuitGraph:
 class ElementRows(NamedTuple):
     """What a node becomes when it is expanded, for any wires of the same types.
 
-    A source or result is the number of an operand's element, all operands in a row, or `~k` for row k.
+    A source or result is the number of an operand's element, all operands in a row, or `~k`: the constants are numbered
+    first, then the rows.
     """
 
     rows: tuple[tuple[int, tuple[int, ...], WireType, int], ...]
-    """Code, sources, type and mode of each node; a constant has its place in `constants` as its only source."""
+    """Code, sources, type and mode of each node that is no constant."""
     constants: tuple[WireValue, ...]
     results: tuple[int, ...]
 
@@ -402,60 +463,247 @@ class ElementRows(NamedTuple):
 def expand_unnamed(circuit: CircuitGraph) -> CircuitGraph:
     """Return the circuit with one node per number, for programs: without places, groups, certificates, and names.
 
-    Each kind of node is expanded once. Ops that choose among their elements are refused with `NoRuleError`, because
-    their gradient at ties is another one when they are written element by element.
+    Each kind of node is expanded once, and written for all nodes of its kind at a time. Ops that choose among their
+    elements are refused with `NoRuleError`, because their gradient at ties is another one when they are written element
+    by element.
 
     >>> from wiregrad.ir import parse_text
     >>> small = parse_text("input x: float64[2]\\ny = sum x axes=[-1] keepdims=false\\noutput y")
     >>> len(expand_unnamed(small))
     1
     """
-    builder = GraphBuilder(finite=False)
-    recording = builder.recording
-    constants = circuit.constants()
-    templates: dict[Hashable, ElementRows] = {}
-    placed: dict[bytes, int] = {}
-    held: list[tuple[int, ...]] = []
-    types = circuit.columns.types.tolist()
-    table = circuit.columns.type_table
+    return _BulkExpansion(circuit).build_circuit()
 
-    def place_number(value: Any) -> int:
-        key = value.dtype.char.encode() + value.tobytes()
-        if key not in placed:
-            placed[key] = recording.append_constant(value)
-        return placed[key]
 
-    for row in circuit.rows():
-        kind = table[types[row.node]]
-        if row.op is INPUT:
+class KindMembers(NamedTuple):
+    """The nodes of one kind, and what each of them becomes."""
+
+    nodes: NDArray[np.int64]
+    rows: ElementRows
+
+
+class _BulkExpansion:
+    """The columns of an expanded circuit: its inputs, then its constants, then what the other nodes become.
+
+    The elements of all nodes are numbered in a row. What is written for an element, as for a source of a new node, is a
+    new node or, as `~e`, an element e of another node: an op that moves elements adds no nodes.
+    """
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self._circuit = circuit
+        columns = circuit.columns
+        sizes = np.array([math.prod(kind.shape) for kind in columns.type_table], np.int64)
+        self._sizes = sizes[columns.types]
+        ends = np.cumsum(self._sizes)
+        self._first_elements = ends - self._sizes
+        self._elements = np.zeros(ends[-1], np.int64)
+        self._types = TypeTable()
+        self._numbers: dict[bytes, int] = {}
+        """The position of each constant among the constants, by its dtype and bits."""
+        self._constants: list[WireValue] = []
+        self._input_count = self._add_inputs()
+        self._kinds = self._expand_kinds()
+        self._place_constants()
+
+    def _add_inputs(self) -> int:
+        """Number the elements of the inputs; returns how many there are."""
+        count = 0
+        for node in self._circuit.input_indices():
+            kind = self._circuit.type_of(node)
             if kind.dtype != FLOAT.dtype:
                 raise CircuitError(f"expand works on float64 circuits; an input is {kind}")
-            first = len(recording)
-            held.append(tuple(recording.append_input(f"x{first + k}", FLOAT) for k in range(math.prod(kind.shape))))
-            continue
-        if row.op is CONSTANT:
-            numbers = _check_elements(np.asarray(constants[row.node]))
-            held.append(tuple(place_number(number) for number in numbers.reshape(-1)))
-            continue
-        key = (row.op.name, row.op.settings, row.mode, *(types[source] for source in row.sources))
-        rows = templates.get(key)
-        if rows is None:
-            rows = templates[key] = _expand_node(row, [table[types[source]] for source in row.sources], kind)
-        elements = [element for source in row.sources for element in held[source]]
-        nodes: list[int] = []
-        for code, sources, own, mode in rows.rows:
-            if code == CONSTANT_CODE:
-                nodes.append(place_number(rows.constants[sources[0]]))
-                continue
-            wires = [elements[source] if source >= 0 else nodes[~source] for source in sources]
-            nodes.append(recording.append(code, wires, recording.type_table.number_of(own), mode))
-            if TABLE.by_code()[code].variadic:
-                raise NoRuleError(f"{row.op.name} is written in ops of any number of wires")
-        held.append(tuple(elements[result] if result >= 0 else nodes[~result] for result in rows.results))
-        if len(recording) > MAX_EXPANDED_NODES:
+            first = self._first_elements[node]
+            self._elements[first : first + self._sizes[node]] = np.arange(count, count + self._sizes[node])
+            count += int(self._sizes[node])
+        return count
+
+    def _expand_kinds(self) -> list[KindMembers]:
+        """Expand one node of each kind."""
+        circuit = self._circuit
+        members: list[KindMembers] = []
+        for nodes in group_nodes_by_kind(circuit):
+            node = int(nodes[0])
+            op = circuit.op_of(node)
+            if op is not INPUT and op is not CONSTANT:
+                mode = 0 if circuit.columns.modes is None else int(circuit.columns.modes[node])
+                sources = circuit.sources_of(node)
+                types = [circuit.type_of(source) for source in sources]
+                rows = _expand_node(Row(node, op, sources, mode), types, circuit.type_of(node))
+                members.append(KindMembers(nodes, rows))
+        return members
+
+    def _place_constants(self) -> None:
+        """Write the elements of the constants; equal ones share a node."""
+        for node, value in self._circuit.constants().items():
+            numbers = [self._place_number(number) for number in _check_elements(np.asarray(value)).reshape(-1)]
+            first = self._first_elements[node]
+            self._elements[first : first + len(numbers)] = numbers
+        for kind in self._kinds:
+            for number in kind.rows.constants:
+                self._place_number(number)
+
+    def _place_number(self, value: Any) -> int:
+        """Return the node of a constant, which is a number."""
+        place = self._numbers.setdefault(value.dtype.char.encode() + value.tobytes(), len(self._constants))
+        if place == len(self._constants):
+            self._constants.append(value)
+        return self._input_count + place
+
+    def build_circuit(self) -> CircuitGraph:
+        """Return the expanded circuit."""
+        firsts, size = self._number_nodes()
+        codes = np.full(size, CONSTANT_CODE, np.uint16)
+        codes[: self._input_count] = INPUT_CODE
+        types = np.full(size, self._types.number_of(FLOAT), np.uint16)
+        modes = np.full(size, DERIVE_MODE, np.int32)
+        for place, value in enumerate(self._constants, self._input_count):
+            types[place] = self._types.number_of(type_of_constant(value))
+        for nodes, rows in self._kinds:
+            for k, (code, _, kind, mode) in enumerate(rows.rows):
+                places = firsts[nodes] + k
+                codes[places] = code
+                types[places] = self._types.number_of(kind)
+                modes[places] = mode
+        starts = np.concatenate([[0], np.cumsum(np.array([len(op.inputs) for op in TABLE])[codes])])
+        sources = self._join_sources(firsts, starts)
+        return self._freeze(codes, starts.astype(np.int32), sources, types, modes)
+
+    def _number_nodes(self) -> tuple[NDArray[np.int64], int]:
+        """Return the first new node of every node, in the order of the nodes, and the number of all new nodes."""
+        counts = np.zeros(self._circuit.size, np.int64)
+        for nodes, rows in self._kinds:
+            counts[nodes] = len(rows.rows)
+        ends = self._input_count + len(self._constants) + np.cumsum(counts)
+        size = int(ends[-1])
+        if size > MAX_EXPANDED_NODES:
             raise CircuitError(f"the circuit would have more than {MAX_EXPANDED_NODES:,} scalar nodes")
-    outputs = [Port(builder, element) for node in circuit.columns.outputs.tolist() for element in held[node]]
-    return builder.build(name=circuit.name, labels={f"y{k}": port for k, port in enumerate(outputs)})
+        return ends - counts, size
+
+    def _join_sources(self, firsts: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Write the sources of all new nodes, and what every element is."""
+        sources = np.zeros(starts[-1], np.int64)
+        for nodes, rows in self._kinds:
+            refer = self._make_references(nodes, rows, firsts[nodes])
+            for k, (_, own, _, _) in enumerate(rows.rows):
+                for slot, source in enumerate(own):
+                    sources[starts[firsts[nodes] + k] + slot] = refer(source)
+            for k, result in enumerate(rows.results):
+                self._elements[self._first_elements[nodes] + k] = refer(result)
+        elements = self._elements
+        while len(moved := np.flatnonzero(elements < 0)):
+            # Each round doubles how far a reference has been followed.
+            elements[moved] = elements[~elements[moved]]
+        moved = np.flatnonzero(sources < 0)
+        sources[moved] = elements[~sources[moved]]
+        return sources.astype(np.int32)
+
+    def _make_references(
+        self, nodes: NDArray[np.int64], rows: ElementRows, firsts: NDArray[np.int64]
+    ) -> Callable[[int], NDArray[np.int64] | int]:
+        """Return a function from a source of `rows` to what it is at each of the nodes."""
+        columns = self._circuit.columns
+        begin = columns.starts[nodes]
+        count = int(columns.starts[nodes[0] + 1]) - int(begin[0])
+        operands = [columns.sources[begin + slot] for slot in range(count)]
+        owners = [(slot, k) for slot, operand in enumerate(operands) for k in range(int(self._sizes[operand[0]]))]
+
+        def refer(source: int) -> NDArray[np.int64] | int:
+            if source >= 0:
+                slot, k = owners[source]
+                return ~(self._first_elements[operands[slot]] + k)
+            k = ~source - len(rows.constants)
+            return firsts + k if k >= 0 else self._place_number(rows.constants[~source])
+
+        return refer
+
+    def _freeze(
+        self,
+        codes: NDArray[np.uint16],
+        starts: NDArray[np.int32],
+        sources: NDArray[np.int32],
+        types: NDArray[np.uint16],
+        modes: NDArray[np.int32],
+    ) -> CircuitGraph:
+        old = self._circuit.columns
+        outputs = np.concatenate(
+            [self._elements[self._first_elements[node] :][: self._sizes[node]] for node in old.outputs.tolist()]
+        )
+        return CircuitGraph(
+            CircuitColumns(
+                name=old.name,
+                codes=codes,
+                starts=starts,
+                sources=sources,
+                types=types,
+                type_table=tuple(self._types.numbers),
+                constant_nodes=np.arange(self._input_count, self._input_count + len(self._constants), dtype=np.int32),
+                constants=tuple(self._constants),
+                modes=derive_modes(codes, starts, sources.tolist(), modes),
+                names=NameTable((k, f"x{k}") for k in range(self._input_count)),
+                places=NodeLabels(),
+                groups=NodeLabels(),
+                outputs=outputs.astype(np.int32),
+                labels=tuple(f"y{k}" for k in range(len(outputs))),
+            )
+        )
+
+
+def group_nodes_by_kind(circuit: CircuitGraph) -> list[NDArray[np.int64]]:
+    """Return the nodes of each kind: those of one op, with its settings, mode, type, and types of sources.
+
+    >>> from wiregrad.ir import parse_text
+    >>> text = "input x\\ny = exp x\\nz = exp y\\nw = multiply y z\\noutput w"
+    >>> [nodes.tolist() for nodes in group_nodes_by_kind(parse_text(text))]
+    [[0], [1, 2], [3]]
+    """
+    columns = circuit.columns
+    kinds = columns.codes.astype(np.int64)
+    settings = columns.settings.index
+    arities = np.diff(columns.starts)
+    for column in (settings, columns.modes, columns.types, arities, *_list_source_types(circuit, arities)):
+        if column is not None:
+            kinds = _join_keys(kinds, column)
+    order = np.argsort(kinds, kind="stable")
+    bounds = np.flatnonzero(np.diff(kinds[order])) + 1
+    return sorted(np.split(order, bounds), key=lambda nodes: int(nodes[0]))
+
+
+MAX_SLOT_COLUMNS = 4
+"""Nodes with more sources than this are compared one by one."""
+
+
+def _list_source_types(circuit: CircuitGraph, arities: NDArray[np.int32]) -> Iterator[NDArray[np.int64]]:
+    """Iterate over columns that are equal at two nodes of one arity if their sources have the same types."""
+    columns = circuit.columns
+    types = columns.types[columns.sources].astype(np.int64)
+    for slot in range(min(MAX_SLOT_COLUMNS, int(arities.max(initial=0)))):
+        nodes = np.flatnonzero((arities > slot) & (arities <= MAX_SLOT_COLUMNS))
+        column = np.zeros(circuit.size, np.int64)
+        column[nodes] = types[columns.starts[nodes] + slot]
+        yield column
+    seen: dict[bytes, int] = {}
+    column = np.zeros(circuit.size, np.int64)
+    for node in np.flatnonzero(arities > MAX_SLOT_COLUMNS).tolist():
+        own = types[columns.starts[node] : columns.starts[node + 1]]
+        column[node] = seen.setdefault(own.tobytes(), len(seen))
+    yield column
+
+
+MAX_TABLE_KEYS = 1 << 22
+"""Keys below this number are counted in a table instead of being sorted."""
+
+
+def _join_keys(keys: NDArray[np.int64], others: NDArray[Any]) -> NDArray[np.int64]:
+    """Return new keys, small numbers, that are equal where both are equal."""
+    own = others.astype(np.int64) - int(others.min(initial=0))
+    both = keys * (int(own.max(initial=0)) + 1) + own
+    if not len(both) or int(both.max()) >= MAX_TABLE_KEYS:
+        numbers: NDArray[np.int64] = np.unique(both, return_inverse=True)[1].reshape(-1)
+        return numbers
+    is_used = np.zeros(int(both.max()) + 1, np.int64)
+    is_used[both] = 1
+    joined: NDArray[np.int64] = (np.cumsum(is_used) - 1)[both]
+    return joined
 
 
 def _check_elements(array: NDArray[Any]) -> NDArray[Any]:
@@ -469,7 +717,8 @@ def _check_elements(array: NDArray[Any]) -> NDArray[Any]:
 def _expand_node(row: Row, types: Sequence[WireType], kind: WireType) -> ElementRows:
     """Return what a node becomes, from a circuit of its own."""
     op = row.op
-    is_plain = not op.opaque if isinstance(op, Elementwise) else isinstance(op, Linear) and not row.mode
+    # Tied elements share the gradient of an op that chooses, which pairwise choices would not give.
+    is_plain = not op.opaque if isinstance(op, Elementwise) else isinstance(op, ArrayOp) and op.gap is None
     if op.per_call or not is_plain or not all(each.dtype.char in "d?" for each in (*types, kind)):
         raise NoRuleError(f"{row.op.name} is not expanded for native code")
     builder = GraphBuilder(finite=False)
@@ -487,20 +736,19 @@ def _expand_node(row: Row, types: Sequence[WireType], kind: WireType) -> Element
         for port in _apply_node(builder, row, operands).reshape(-1)
     ]
     inner = builder.build(labels={f"y{k}": port for k, port in enumerate(results)})
-    numbers: list[WireValue] = []
+    constants = {node: value for node, value in inner.constants().items() if node >= count}
+    added = [inner_row for inner_row in inner.rows() if inner_row.node >= count]
+    order = [*constants, *(inner_row.node for inner_row in added if inner_row.op is not CONSTANT)]
+    reference = {node: node for node in range(count)} | {node: ~k for k, node in enumerate(order)}
     rows: list[tuple[int, tuple[int, ...], WireType, int]] = []
-    constants = inner.constants()
-    for each_row in list(inner.rows())[count:]:
-        sources = tuple(source if source < count else ~(source - count) for source in each_row.sources)
-        if each_row.op is CONSTANT:
-            sources = (len(numbers),)
-            numbers.append(constants[each_row.node])
-        if each_row.op.settings:
-            raise NoRuleError(f"{row.op.name} is written in ops with settings")
-        mode = each_row.mode if each_row.op.kinks else DERIVE_MODE
-        rows.append((TABLE.code_of(each_row.op), sources, inner.type_of(each_row.node), mode))
-    indices = [port.index for port in results]
-    return ElementRows(tuple(rows), tuple(numbers), tuple(k if k < count else ~(k - count) for k in indices))
+    for inner_row in added:
+        if inner_row.op.settings or inner_row.op.variadic:
+            raise NoRuleError(f"{op.name} is written in ops that are no ops of scalars")
+        if inner_row.op is not CONSTANT:
+            sources = tuple([reference[source] for source in inner_row.sources])
+            mode = inner_row.mode if inner_row.op.kinks else DERIVE_MODE
+            rows.append((TABLE.code_of(inner_row.op), sources, inner.type_of(inner_row.node), mode))
+    return ElementRows(tuple(rows), tuple(constants.values()), tuple([reference[port.index] for port in results]))
 
 
 def _name_elements(builder: GraphBuilder, names: Sequence[str], ports: PortArray) -> None:

@@ -86,6 +86,7 @@ from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, InputError, NoRuleError, NotNativeError, WiregradError
 from wiregrad.ir import CircuitGraph, GraphBuilder, Port, certificates
 from wiregrad.ir.columns import NameTable, NodeLabels
+from wiregrad.lazy import pause_collection
 from wiregrad.ops.gradient_flow import fill_absent, match_shape
 from wiregrad.passes import (
     drop_gradient_stops,
@@ -93,9 +94,8 @@ from wiregrad.passes import (
     merge_duplicates,
     prune,
     simplify,
-    sweep_backward,
+    sweep_ports,
 )
-from wiregrad.passes.differentiation import SilentWatcher
 
 ALIGNMENT = 64
 """Every array of the workspace begins at a multiple of this many bytes."""
@@ -869,10 +869,8 @@ def compile_expanded(
 
 def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> StreamProgram:
     """Return the program of a circuit; raise `NotNativeError` if native code is off, or would compute nothing."""
-    expanded = compile_expanded(circuit, fenced=fenced)
-    if expanded is not None:
-        return expanded
-    return compile_loops(circuit, fenced=fenced)
+    with pause_collection():
+        return compile_expanded(circuit, fenced=fenced) or compile_loops(circuit, fenced=fenced)
 
 
 def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
@@ -893,16 +891,6 @@ def _check_size(nodes: int) -> None:
         )
 
 
-class _CircuitPorts:
-    """The nodes of a loaded circuit as ports of its builder."""
-
-    def __init__(self, builder: GraphBuilder) -> None:
-        self.builder = builder
-
-    def __getitem__(self, node: int) -> Port:
-        return Port(self.builder, node)
-
-
 class GradientProgram:
     """A program for the first output of a circuit, its gradient by the wanted inputs, and further outputs."""
 
@@ -921,8 +909,9 @@ class GradientProgram:
         """For each input, whether its gradient is wanted and not absent."""
         self.program: StreamProgram
         """Its results are the output, the gradients, and the further outputs."""
-        expanded = self._expand(others, fenced=fenced)
-        self.program = expanded or compile_loops(self._build_circuit(others), fenced=fenced)
+        with pause_collection():
+            expanded = self._expand(others, fenced=fenced)
+            self.program = expanded or compile_loops(self._build_circuit(others), fenced=fenced)
 
     def _choose_outputs(self, others: Sequence[int]) -> CircuitGraph:
         """Return the circuit with the output that is differentiated and other nodes as its outputs.
@@ -959,9 +948,8 @@ class GradientProgram:
         builder.recording.certificates = []
         kind = circuit.type_of(root)
         seed = builder.place_constant(np.ones((), kind.dtype if kind.differentiable else np.float64)[()])
-        ports = _CircuitPorts(builder)
         try:
-            flows = sweep_backward(circuit, ports, {root: seed}, SilentWatcher())
+            flows = sweep_ports(circuit, builder, {root: seed})
         except (WiregradError, TypeError, ValueError) as error:
             raise NotNativeError(f"the backward pass of this circuit cannot be written as a circuit: {error}") from None
         labels = {"value": Port(builder, root)}

@@ -1079,6 +1079,7 @@ class _CircuitLowering:
         self._open_groups: dict[tuple[int, tuple[int, ...]], LoopGroup] = {}
         self._cuts: dict[tuple[int, ...], list[set[int]]] = {}
         """Where loops over arrays of a shape are cut, along each axis."""
+        self._add = TABLE["add"]
         self._epoch = 0
         """The round of an unrolled loop that is lowered."""
         self._deferred: dict[Storage, DeferredCopy | MatrixProduct] = {}
@@ -1090,6 +1091,7 @@ class _CircuitLowering:
         numbers = self.circuit.columns.types.tolist()
         table = self.circuit.columns.type_table
         epochs = find_epochs(self.circuit).tolist()
+        is_plain = self._find_plain_nodes()
         readers = self._count_readers()
         for row in self.circuit.rows():
             self._epoch = epochs[row.node]
@@ -1102,7 +1104,8 @@ class _CircuitLowering:
                 self.values.append(self._place_constant(np.asarray(constants[row.node]), kind))
             else:
                 operands = [self.values[source] for source in row.sources]
-                value = self._lower_node(row, operands, kind)
+                lower = self._lower_plain if is_plain[row.node] else self._lower_node
+                value = lower(row, operands, kind)
                 if value.array is not None and value.array.storage in self._deferred:
                     product = row.op is TABLE["matmul"] or all(operand.read_once for operand in operands)
                     value.read_once = product and readers[row.node] == 1
@@ -1113,14 +1116,24 @@ class _CircuitLowering:
         steps = tile_transposed_loops(run_loops_by_rows(steps))
         return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
 
+    def _find_plain_nodes(self) -> list[bool]:
+        """Return for each node whether it is an elementwise op with scalar text on floats and conditions."""
+        columns = self.circuit.columns
+        plain_types = np.array([kind.dtype.char in NATIVE_DTYPES for kind in columns.type_table])
+        plain_ops = np.array([isinstance(op, Elementwise) and _has_scalar_text(op) for op in TABLE])
+        is_plain = plain_ops[columns.codes] & plain_types[columns.types]
+        readers = np.repeat(np.arange(self.circuit.size), np.diff(columns.starts))
+        is_plain[readers[~plain_types[columns.types[columns.sources]]]] = False
+        if columns.settings.index is not None:
+            is_plain[columns.settings.index >= 0] = False
+        plain: list[bool] = is_plain.tolist()
+        return plain
+
     def _count_readers(self) -> list[int]:
         """Return how many nodes read each node; an output counts as one more."""
-        counts = [0] * self.circuit.size
-        for row in self.circuit.rows():
-            for source in row.sources:
-                counts[source] += 1
-        for node in self.circuit.columns.outputs.tolist():
-            counts[node] += 1
+        columns = self.circuit.columns
+        read = np.concatenate([columns.sources, columns.outputs])
+        counts: list[int] = np.bincount(read, minlength=self.circuit.size).tolist()
         return counts
 
     def _place_constant(self, data: NDArray[Any], kind: WireType) -> LoweredValue:
@@ -1170,20 +1183,25 @@ class _CircuitLowering:
     def _lower_elementwise(self, op: Elementwise, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         if kind.dtype.char == "d":
             operands = [self._as_float_constant(value) for value in operands]
-        if (
-            not op.c
-            or op.opaque
-            or op.settings
-            or not all(value.kind.dtype.char in NATIVE_DTYPES for value in operands)
-        ):
+        if not _has_scalar_text(op) or not all(value.kind.dtype.char in NATIVE_DTYPES for value in operands):
             return None
-        if op.name in NAN_PASSING_OPS and any(_is_nan(value.number) for value in operands):
+        return self._lower_native(op, operands, kind)
+
+    def _lower_plain(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
+        """Lower a node of which `_find_plain_nodes` says that it is native."""
+        assert isinstance(row.op, Elementwise)
+        return self._lower_native(row.op, operands, kind)
+
+    def _lower_native(self, op: Elementwise, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
+        """Lower an elementwise op with scalar text on operands of native dtypes."""
+        numbers = [value.number for value in operands if value.number is not None]
+        if op.name in NAN_PASSING_OPS and any(map(_is_nan, numbers)):
             return LoweredValue(kind, number=kind.dtype.type(np.nan))
-        if op is TABLE["add"] and operands[0].kind == kind:
+        if op is self._add and operands[0].kind == kind:
             joined = self._join_parts(*operands)
             if joined is not None:
                 return joined
-        element = _lower_element(op, tuple(value.element_key for value in operands), kind.dtype)
+        element = _lower_element(op, tuple([value.element_key for value in operands]), kind.dtype)
         if element.number is not None:
             return LoweredValue(kind, number=element.number)
         if element.tree is None:
@@ -1206,9 +1224,9 @@ class _CircuitLowering:
                 self._store_parts(value)
             if value.pieces is not None and not self._admit_cuts(value.pieces):
                 self._in_memory(value)
-        stage = max(value.ready if value.group is None else value.group.stage for value in operands.values())
+        stage = max([value.ready if value.group is None else value.group.stage for value in operands.values()])
         group = self._group_for(stage, kind.shape)
-        sources = tuple((name, self._value_in(group, value)) for name, value in operands.items())
+        sources = tuple([(name, self._value_in(group, value)) for name, value in operands.items()])
         position = group.append_op(LoopOp(tree, sources, real, kind.dtype.char))
         return LoweredValue(kind, group=group, position=position)
 
@@ -1283,7 +1301,7 @@ class _CircuitLowering:
 
     def _plan_array(self, value: LoweredValue) -> StridedArray:
         """Return a new array for a value, its axes in the order of what the value is computed from."""
-        if value.group is None:
+        if value.group is None or sum([length > 1 for length in value.kind.shape]) < 2:
             return new_array(value.kind)
         loads = [load for load in value.group.loads if isinstance(load, StridedArray)]
         orders = [find_axis_order(load) for load in loads if _is_spread_out(load)]
@@ -1743,6 +1761,11 @@ def _may_be_view(op: Op, operands: Sequence[LoweredValue], kind: WireType) -> bo
     if len(operands) != 1 or operands[0].kind.dtype != kind.dtype:
         return False
     return (isinstance(op, Linear) and op.moves) or (isinstance(op, Blocking) and operands[0].kind == kind)
+
+
+def _has_scalar_text(op: Elementwise) -> bool:
+    """Return whether loops can compute an op: it is written as one expression, and has no settings."""
+    return bool(op.c) and not op.opaque and not op.settings and not op.per_call
 
 
 class LoweredElement(NamedTuple):

@@ -87,7 +87,8 @@ from wiregrad.ir.op import ARITHMETIC_METHODS
 from wiregrad.ops import Elementwise
 from wiregrad.ops.functions import FUNCTIONS, FUNCTIONS_BY_NUMPY, FUNCTIONS_BY_SCIPY
 from wiregrad.ops.functions.registry import REFUSALS, RegisteredFunction
-from wiregrad.ops.functions.shape import scatter_add
+from wiregrad.ops.functions.shape import bind_index, scatter_add
+from wiregrad.ops.shape_records import encode_item
 
 
 def apply_ufunc(self: Value, ufunc: np.ufunc, method: str, *inputs: object, **settings: object) -> Any:
@@ -518,7 +519,7 @@ def install_methods() -> None:
         "__wiregrad_apply__": staticmethod(record_op),
         "__array_ufunc__": apply_ufunc,
         "__array_function__": apply_function,
-        "__getitem__": _make_checked_method(FUNCTIONS["getitem"].run, "indexing"),
+        "__getitem__": index_value,
         "__setitem__": assign_by_index,
         "__matmul__": _make_checked_method(product, "matmul"),
         "__rmatmul__": _make_checked_method(lambda b, a: product(a, b), "matmul"),
@@ -594,6 +595,21 @@ def _make_checked_method(function: Callable[..., Any], name: str) -> Callable[..
         return run_without_rule(_call_method, (name, self, *args), kwargs)
 
     return describe_method(method, name, function)
+
+
+_index_by_any = _make_checked_method(FUNCTIONS["getitem"].run, "indexing")
+
+
+def index_value(self: Value, index: Any) -> Any:
+    """Return elements of an array."""
+    if type(self) is Value and (type(index) is int or type(index) is slice):
+        try:
+            op = bind_index((encode_item(index),), self._data.shape)
+        except IndexError:
+            # The general path raises an error that says what is wrong.
+            return _index_by_any(self, index)
+        return record_op(op, (self,))
+    return _index_by_any(self, index)
 
 
 install_methods()

@@ -200,7 +200,13 @@ def _record_traced(tape: Tape, op: Any, operands: Sequence[Any], *, is_spread: b
     """
     sources: list[int] = []
     xs: list[Any] = []
-    if not _gather_traced(tape, op, operands, sources, xs):
+    if not op.by_element and len(operands) == len(op.inputs) == 1 and type(operands[0]) is Value:
+        # The most common op that is not elementwise: a part of an array, or an array in another shape.
+        if operands[0]._tape is not tape:
+            return None
+        sources.append(operands[0]._index)
+        xs.append(operands[0]._data)
+    elif not _gather_traced(tape, op, operands, sources, xs):
         return None
     if op.by_element and len(xs) > 1 and not is_spread and not _have_one_shape(sources, xs):
         return _spread_and_record(tape, op, operands)
@@ -245,17 +251,20 @@ def _gather_traced(tape: Tape, op: Any, operands: Sequence[Any], sources: list[i
 def _compute_traced(op: Op, xs: list[Any]) -> Any:
     """Compute an op of a traced function; returns None where the general path says what is wrong, or takes care."""
     try:
-        y = op.compute(*xs)
+        y = op.kernel(*xs)
     except (ValueError, TypeError, IndexError):
         return None
+    if type(y) is np.float64:
+        return y
     if type(y) is np.ndarray:
         if y.ndim:
             y.setflags(write=False)
         else:
             y = y[()]
-    return y if isinstance(y, np.ndarray | np.generic) and y.dtype in WIRE_DTYPES else None
+    return y if isinstance(y, NUMPY_CLASSES) and y.dtype in WIRE_DTYPES else None
 
 
+NUMPY_CLASSES = (np.ndarray, np.generic)
 TRACED_CLASSES = frozenset([Value, NumpyNumber, PythonFloat, DiscreteValue, PythonInt])
 """The classes of the values of a traced function."""
 

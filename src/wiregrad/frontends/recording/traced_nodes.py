@@ -214,9 +214,7 @@ class TracedNodes:
         """The op code of each node that applies an op, in the order of `op_offsets`."""
         codes = np.zeros(len(self.offsets), np.uint16)
         codes[self._packed] = self._rows["code"]
-        for position, node in zip(self._others, self._nodes, strict=True):
-            if node.op is not INPUT:
-                codes[position] = TABLE.code_of(node.op)
+        codes[self._others] = [TABLE.code_of(node.op) for node in self._nodes]
         return codes[self.is_op]
 
     @cached_property
@@ -305,9 +303,8 @@ class TracedNodes:
         index = np.full(self.size, -1, np.int32)
         for node, (op, _) in zip(self._spread_indices, self._spreads.values(), strict=True):
             index[node] = table.setdefault(op.settings, len(table))
-        for node, other in self._ops:
-            if other.op.settings:
-                index[node] = table.setdefault(other.op.settings, len(table))
+        bound = [(node, other.op.settings) for node, other in self._ops if other.op.settings]
+        index[[node for node, _ in bound]] = [table.setdefault(settings, len(table)) for _, settings in bound]
         return NodeLabels.from_index(tuple(table), index)
 
     def label_ops(self, table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:

@@ -98,7 +98,7 @@ def getitem(x: Any, index: Any, /) -> Any:
     x = lift(x)
     parts = index if isinstance(index, tuple) else (index,)
     if BASIC_INDEX_TYPES.issuperset(map(type, parts)):
-        return _bind_index(tuple([encode_item(part) for part in parts]), shape_of(x))(x)
+        return bind_index(tuple([encode_item(part) for part in parts]), shape_of(x))(x)
     if type(index) is list and index and WHOLE_NUMBER.issuperset(map(type, index)):
         index = convert_plain(index)
         parts = (index,)
@@ -119,7 +119,7 @@ def getitem(x: Any, index: Any, /) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _bind_index(items: tuple[Any, ...], shape: tuple[int, ...]) -> Op:
+def bind_index(items: tuple[Any, ...], shape: tuple[int, ...]) -> Op:
     """Return the op that picks elements of an array of a shape, by an index whose items are in their stored form."""
     # NumPy itself raises for an index that does not fit.
     hollow_array(shape)[decode_index(items)]
@@ -771,9 +771,12 @@ def stack(xs: Any, axis: int = 0) -> Any:
     parts = _list_pieces(xs)
     if not parts:
         raise ValueError("need at least one array to stack")
-    if len({shape_of(x) for x in parts}) > 1:
+    shape = shape_of(parts[0])
+    if any(shape_of(x) != shape for x in parts):
         raise ValueError("all input arrays must have the same shape")
-    return _join_along([expand_dims(x, axis) for x in parts], axis)
+    longer = np.expand_dims(hollow_array(shape), axis).shape
+    add_axis = TABLE["reshape"].bind({"rank": len(shape), "shape": longer})
+    return _join_along([add_axis(x) for x in parts], axis)
 
 
 @register_function(
