@@ -381,6 +381,13 @@ try:
 except wg.WiregradError as error:
     print(error)
 """
+COMPILED_FIRST = """
+from scipy.linalg import inv
+from scipy.special import logsumexp
+import numpy as np, wiregrad as wg
+print(wg.compile(lambda a: np.sum(inv(a))).value_and_grad(2.0 * np.eye(2))[1].tolist())
+print(wg.compile(lambda x: logsumexp(x)).value_and_grad(np.zeros(2))[1].tolist())
+"""
 SWITCHED_OFF = """
 import scipy.linalg, numpy as np, wiregrad as wg
 try:
@@ -408,6 +415,10 @@ def test_functions_imported_before_wiregrad_and_inside_a_function_see_values() -
 
     np.testing.assert_allclose(early, [[-1 / 6, 0.0], [-1 / 6, -1 / 18]])
     np.testing.assert_allclose(late, [8.0, 8.0])
+
+
+def test_functions_see_values_of_a_compiled_function_that_is_called_first() -> None:
+    assert run_python(COMPILED_FIRST).splitlines() == ["[[-0.25, -0.25], [-0.25, -0.25]]", "[0.5, 0.5]"]
 
 
 def test_nothing_needs_scipy_until_it_is_called() -> None:
