@@ -557,6 +557,10 @@ class InterpreterCall:
     sources: tuple[StridedArray, ...]
     target: StridedArray
 
+    def list_arrays(self) -> list[StridedArray]:
+        """Return the arrays that are read, then the one that is written."""
+        return [*self.sources, self.target]
+
 
 StreamStep = LoopGroup | MatrixProduct | TableMove | InterpreterCall
 
@@ -975,7 +979,7 @@ def _count_users(steps: Sequence[StreamStep]) -> dict[Storage, int]:
             case TableMove():
                 arrays = [step.source, step.table, step.target]
             case InterpreterCall():
-                arrays = [*step.sources, step.target]
+                arrays = step.list_arrays()
         for storage in {array.storage for array in arrays}:
             counts[storage] = counts.get(storage, 0) + 1
     return counts
