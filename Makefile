@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
 BIN := $(VENV)/bin
-# One worker more than there are cores, because tests of the page wait for the browser.
-PYTEST_WORKERS = -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
+# How many workers run the tests, which wait for each other's processes: more than there are cores. The tests of the
+# page wait for the browser and for moving pictures too.
+workers = -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + $(1))') --dist worksteal
+PYTEST_WORKERS = $(call workers,2)
+PEER_WORKERS = $(call workers,1)
 # The workers share the cores; threads of BLAS that wait for each other would only take time from them.
 ONE_BLAS_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
@@ -12,7 +15,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run page test run-tests check-and-recorder test-peers test-all check format derive docs bench house sheet clean
+.PHONY: help run page test test-tools run-tests check-and-recorder test-peers test-all check format derive docs bench house sheet clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,11 +43,15 @@ web/node_modules/.done: web/package-lock.json
 	npm ci --prefix web --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# The first of these takes less processor time than the others, because it draws no window around the page.
+BROWSERS := chromium-headless-shell chromium chromium-browser
+INSTALL_PACKAGE := DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
+
 $(VENV)/.browser: | $(VENV)/bin/python
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || test "$$(id -u)" != 0 || \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; }
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
-		{ echo "the tests of the page need the browser chromium; install the package chromium"; exit 1; }
+	@command -v $(firstword $(BROWSERS)) >/dev/null || test "$$(id -u)" != 0 || { apt-get update -qq; \
+		for browser in $(BROWSERS); do $(INSTALL_PACKAGE) $$browser >/dev/null && break; done; true; }
+	@for browser in $(BROWSERS); do command -v $$browser >/dev/null && exit 0; done; \
+		echo "the tests of the page need a browser; install the package $(firstword $(BROWSERS)) or chromium"; exit 1
 	@touch $@
 
 # The peers live in an environment of their own, so that `make test` proves that none of them is needed.
@@ -68,8 +75,12 @@ check: $(VENV)/.test ## Lint, types and layers
 page: web/node_modules/.done ## Build the explorer's page into the package
 	cd web && npm run --silent build
 
-test: $(VENV)/.test web/node_modules/.done $(VENV)/.browser ## Everything that needs no other framework
+test: ## Everything that needs no other framework
+	@$(MAKE) --no-print-directory --jobs=3 test-tools
 	@$(MAKE) --no-print-directory --jobs=2 check-and-recorder run-tests
+
+# Installing waits for the network most of the time, so all of it is done at once.
+test-tools: $(VENV)/.test web/node_modules/.done $(VENV)/.browser
 
 # What is run on the Python recorder too, where the C recorder was built.
 SECOND_RECORDER := $(addprefix tests/frontends/,test_scalars.py test_values.py test_number_classes.py)
@@ -82,7 +93,7 @@ check-and-recorder: check
 	$(ONE_BLAS_THREAD) WIREGRAD_RECORDER=python $(BIN)/pytest -p no:cacheprovider -m "not full" $(SECOND_RECORDER)
 
 test-peers: $(PEERS)/.test ## Comparisons with PyTorch, JAX and others
-	$(ONE_BLAS_THREAD) $(PEERS)/bin/pytest $(PYTEST_WORKERS) -m peers tests/peers
+	$(ONE_BLAS_THREAD) $(PEERS)/bin/pytest $(PEER_WORKERS) -m peers tests/peers
 
 # A test with a full count may take longer than any other test may.
 FULL_COUNTS := $(PYTEST_WORKERS) -o faulthandler_timeout=7200 -m "not peers"

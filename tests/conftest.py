@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -36,9 +36,25 @@ def recursion_limit_1000() -> Iterator[None]:
     sys.setrecursionlimit(before)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Let each worker begin to collect at another file: what one worker has compiled, the others read from disk."""
+    report = yield
+    inputs = getattr(collector.config, "workerinput", None)
+    if inputs and isinstance(collector, pytest.Directory):
+        first = len(report.result) * int(inputs["workerid"].removeprefix("gw")) // inputs["workercount"]
+        report.result = [*report.result[first:], *report.result[:first]]
+    return report
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest test, so that the other workers do not wait for it at the end."""
-    items.sort(key=lambda item: item.path.name != "test_contributing.py")
+    """Sort the files, which each worker has collected in an order of its own, and begin with the longest test.
+
+    If the longest test came last, the other workers would wait for it at the end.
+    """
+    items.sort(key=lambda item: (item.path.name != "test_contributing.py", item.path))
 
 
 def pytest_collection_finish() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import tracemalloc
 import weakref
 from collections.abc import Iterator, Sequence
@@ -35,8 +34,8 @@ from wiregrad.ops.array_ops import ArrayOp
 from wiregrad.passes import expand_unnamed
 
 from ..support.compare import ARRAY_LAYOUTS, copy_in_layout
-from ..support.limits import wait_for_thread
 from ..support.random_programs import random_program
+from ..support.threads import run_in_threads
 
 TABLE.load_deferred()
 ELEMENTWISE_OPS = [
@@ -684,11 +683,7 @@ def test_threads_do_not_share_a_workspace() -> None:
             if not np.array_equal(engine.compute_gradient([x * k])[1][0], wanted[k]):
                 failures.append(k)
 
-    threads = [threading.Thread(target=call_often, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        wait_for_thread(thread)
+    run_in_threads(call_often, range(4))
 
     assert not failures
 
@@ -1021,11 +1016,7 @@ def test_threads_may_use_one_native_call() -> None:
             if not np.array_equal(call(x=argument, w=w, b=b)[1]["w"], wanted[k]):
                 failures.append(k)
 
-    threads = [threading.Thread(target=call_often, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        wait_for_thread(thread)
+    run_in_threads(call_often, range(4))
 
     assert not failures
 

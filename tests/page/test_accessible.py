@@ -7,7 +7,7 @@ import pytest
 from wiregrad.cli.explore import PRESETS
 
 from .conftest import Opener
-from .driver import NARROW, SAMPLED_PRESETS, WIDE, Explorer, mark_full, sample_one
+from .driver import NARROW, WIDE, Explorer, mark_full, sample_one, sample_preset
 from .screenshots import CARDS
 
 SCHEMES = ["light", "dark"]
@@ -163,7 +163,7 @@ def test_the_checker_finds_a_button_without_a_name(opened: Opener) -> None:
     assert page.violations() == ["button-name: <button></button>"]
 
 
-@pytest.mark.parametrize("key", SAMPLED_PRESETS)
+@pytest.mark.parametrize("key", sample_preset("nan"))
 @pytest.mark.parametrize(
     ("size", "scheme"),
     [

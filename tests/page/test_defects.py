@@ -13,7 +13,7 @@ import wiregrad as wg
 
 from . import test_address, test_large, test_look, test_served, test_stepping, test_widget
 from .conftest import Opener
-from .driver import Explorer, sample_one
+from .driver import Explorer, mark_full, sample_one
 from .screenshots import LAPTOP, PHONE, WALL
 from .subjects import run_model
 from .test_look import OVERLAPS, PARTS
@@ -53,7 +53,9 @@ def open_saved(opened: Opener, run: wg.Run, folder: Path, size: tuple[int, int] 
     return page
 
 
-@pytest.mark.parametrize("size", SIZES, ids=["wall", "laptop", "phone"])
+@pytest.mark.parametrize(
+    "size", [PHONE, *(mark_full((size,)) for size in (LAPTOP, WALL))], ids=["phone", "laptop", "wall"]
+)
 def test_no_label_of_the_small_heat_strip_is_cut(opened: Opener, size: tuple[int, int]) -> None:
     page = opened("#v=1&p=vanishing&s=d", size=size)
     page.tab("Heat strip")

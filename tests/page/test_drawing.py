@@ -178,7 +178,7 @@ def answer_numbers(board: Board, formula: str, *, wrong: str = "") -> None:
 SOLVED = [formula if k == 6 else pytest.param(formula, marks=pytest.mark.full) for k, formula in enumerate(EXERCISES)]
 """The exercises; every run solves the one with two splitters."""
 DRAWN = [
-    key if key in ("no-splitter", "vector-output", "graph-vs-circuit") else pytest.param(key, marks=pytest.mark.full)
+    key if key in ("no-splitter", "graph-vs-circuit") else pytest.param(key, marks=pytest.mark.full)
     for key in PLANTED
     if key not in UNDRAWABLE
 ]
@@ -339,8 +339,8 @@ def test_after_three_wrong_numbers_the_number_can_be_shown(board_of: Callable[..
 @pytest.mark.parametrize(
     ("size", "scheme"),
     [
-        (WIDE, "light"),
         (NARROW, "dark"),
+        pytest.param(WIDE, "light", marks=pytest.mark.full),
         pytest.param(WIDE, "dark", marks=pytest.mark.full),
         pytest.param(NARROW, "light", marks=pytest.mark.full),
     ],

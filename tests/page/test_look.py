@@ -80,7 +80,7 @@ OUTSIDE = """() => {
 }"""
 
 
-@pytest.mark.parametrize("size", [SIZES[0], SIZES[2], mark_full((SIZES[1],))])
+@pytest.mark.parametrize("size", [SIZES[2], *(mark_full((size,)) for size in SIZES[:2])])
 def test_every_circuit_is_seen_whole_and_legible_when_it_opens(opened: Opener, size: tuple[int, int]) -> None:
     page = opened(size=size, reduced_motion="reduce")
     cropped = {}
@@ -135,7 +135,7 @@ INTO_SPLITTERS = """() => [...document.querySelectorAll('[aria-label*="to its sp
   .map(path => path.getAttribute("d").match(/[\\d.]+/g).map(Number))"""
 
 
-@pytest.mark.parametrize("key", ["fan-out", "softmax", "mlp"])
+@pytest.mark.parametrize("key", sample_one(["fan-out", "softmax", "mlp"]))
 def test_a_wire_into_a_splitter_is_level(opened: Opener, key: str) -> None:
     page = opened(f"#v=1&p={key}&s=d", size=SIZES[0])
     lines = page.page.evaluate(INTO_SPLITTERS)
@@ -178,7 +178,7 @@ SENTENCE_CUT = """() => {
 }"""
 
 
-@pytest.mark.parametrize("card", ["", "&sel=n:p"], ids=["alone", "card"])
+@pytest.mark.parametrize("card", sample_one(["&sel=n:p", ""]), ids=["card", "alone"])
 def test_every_word_of_a_step_is_seen_at_twice_the_size(opened: Opener, card: str) -> None:
     page = opened(f"#v=1&p=softmax{card}", size=ENLARGED)
     picture = page.box_of(".drawing")
@@ -201,7 +201,7 @@ CALLOUTS_OUTSIDE = """() => {
 }"""
 
 
-@pytest.mark.parametrize("size", [SIZES[2], (1000, 420), *(mark_full((size,)) for size in SIZES[:2])])
+@pytest.mark.parametrize("size", [(1000, 420), *(mark_full((size,)) for size in SIZES)])
 def test_callouts_stay_on_the_paper_at_every_step(opened: Opener, size: tuple[int, int]) -> None:
     page = opened("#v=1&p=neuron", size=size, reduced_motion="reduce")
     callouts = 0
@@ -301,7 +301,7 @@ def test_on_a_projector_the_neuron_is_seen_whole_beside_its_card(opened: Opener)
     assert drawn[2] <= card[0] + 1
 
 
-@pytest.mark.parametrize("size", LYING)
+@pytest.mark.parametrize("size", [LYING[0], mark_full((LYING[1],))])
 def test_on_a_low_page_the_card_stands_beside_the_circuit(opened: Opener, size: tuple[int, int]) -> None:
     page = opened("#v=1&p=softmax&s=b3&sel=n:p", size=size)
     page.card.wait_for()
@@ -315,7 +315,7 @@ def test_on_a_low_page_the_card_stands_beside_the_circuit(opened: Opener, size: 
     assert in_view(page, "p")
 
 
-@pytest.mark.parametrize("size", [LYING[0], NARROW, mark_full((LYING[1],)), mark_full(((1024, 768),))])
+@pytest.mark.parametrize("size", [NARROW, *(mark_full((size,)) for size in (*LYING, (1024, 768)))])
 def test_nothing_in_the_bar_at_the_top_stands_on_something_else(opened: Opener, size: tuple[int, int]) -> None:
     page = opened("#v=1&p=softmax", size=size)
     seen = ".topbar :is(.chip, .tools > button, textarea, summary)"

@@ -13,7 +13,7 @@ from wiregrad.cli.explore import PRESETS
 from wiregrad.dtypes import NO_GRADIENT, format_brief_number
 
 from .conftest import Opener
-from .driver import MIDDLE, NONE, SAMPLED_PRESETS, Explorer, sample_one
+from .driver import MIDDLE, NONE, Explorer, sample_one, sample_preset
 
 COLUMNS = ("step", "name", "op", "inputs", "value", "local", "upstream", "gradient")
 
@@ -170,7 +170,7 @@ def test_the_split_form_shows_two_way_splitters(opened: Opener) -> None:
     assert page.column("gradient")["x"] == "7"
 
 
-@pytest.mark.parametrize("key", SAMPLED_PRESETS)
+@pytest.mark.parametrize("key", sample_preset("nan"))
 def test_the_table_of_a_preset_has_every_node_and_column_and_says_what_python_says(opened: Opener, key: str) -> None:
     page = opened(f"#v=1&p={key}")
     page.button("Run backward").click()
@@ -329,7 +329,7 @@ def test_the_sentence_tells_the_numbers_and_nodes_that_the_picture_marks(opened:
         assert page.page.get_by_role("slider", name="Position in the run").input_value() == str(steps)
 
 
-@pytest.mark.parametrize("key", SAMPLED_PRESETS)
+@pytest.mark.parametrize("key", sample_preset("fan-out"))
 def test_the_marks_of_a_step_cover_no_number(opened: Opener, key: str) -> None:
     page = opened(f"#v=1&p={key}", size=(1440, 900))
     for _ in range(100):
@@ -387,7 +387,7 @@ def test_resting_on_a_wire_shows_what_its_name_says(opened: Opener) -> None:
     assert ", ".join(card.locator("b, span").all_text_contents()) == wire.get_attribute("aria-label")
 
 
-@pytest.mark.parametrize("key", SAMPLED_PRESETS)
+@pytest.mark.parametrize("key", sample_preset("neuron"))
 def test_names_of_wires_and_sentences_have_the_words_of_the_picture(opened: Opener, key: str) -> None:
     page = opened(f"#v=1&p={key}")
     page.button("Run backward").click()

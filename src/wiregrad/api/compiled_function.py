@@ -47,7 +47,6 @@ from wiregrad.backends.replay_engines import (
 )
 from wiregrad.dtypes import PythonNumber, WireValue, count_with_noun, format_brief_number
 from wiregrad.errors import GradientError, InterpreterWarning, OperandError, ShapeError, short_repr
-from wiregrad.frontends.recording import dispatch, scalar, scipy_dispatch  # noqa: F401
 from wiregrad.frontends.recording.arguments import LEAF, ContainerTree, flatten, unflatten
 from wiregrad.frontends.recording.session import (
     Argnames,

@@ -9,7 +9,6 @@ from wiregrad import draw
 from wiregrad.api.circuits import Circuit, Run
 from wiregrad.backends import interpreter
 from wiregrad.errors import OperandError, UnknownAttributeError, short_repr, suggest_name
-from wiregrad.frontends.recording import dispatch, scalar, scipy_dispatch  # noqa: F401
 from wiregrad.frontends.recording.arguments import register_container, tree_map
 from wiregrad.frontends.recording.hints import describe_module_name
 from wiregrad.frontends.recording.record import convention, group, no_grad, places

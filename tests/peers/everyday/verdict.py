@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -40,21 +41,41 @@ class Verdict:
         return f"{'' if own else 'FOREIGN '}{kind}: {text}"
 
 
+Gradient = Callable[[list[Any]], list[Any]]
+"""Maps the numbers and arrays of a point that are differentiated to their gradients."""
+
+
+def make_gradient(snippet: Snippet, transform: Callable[..., Callable[..., Any]] = wg.grad) -> Gradient:
+    """Return the gradient of a snippet by a transform with the signature of `wg.grad`."""
+    function = snippet.function
+
+    @functools.wraps(function)
+    def total(*positional: Any, **named: Any) -> Any:
+        return weigh(function(*positional, **named))
+
+    argnums = tuple(k for k, one in enumerate(snippet.point) if variables_of(one))
+    gradient = transform(total) if snippet.by_keyword else transform(total, argnums=argnums)
+
+    def compute(leaves: list[Any]) -> list[Any]:
+        arguments = replace_variables(snippet.point, iter([copy(leaf) for leaf in leaves]))
+        if snippet.by_keyword:
+            names = list(inspect.signature(function).parameters)
+            return gradients_like(arguments[0], gradient(**dict(zip(names, arguments, strict=True))))
+        parts = zip(argnums, gradient(*arguments), strict=True)
+        return [leaf for k, part in parts for leaf in gradients_like(arguments[k], part)]
+
+    return compute
+
+
 def compute_gradients(snippet: Snippet) -> list[Any]:
     """Return wiregrad's gradients by every number and array of the point that is no constant."""
-    arguments = replace_variables(snippet.point, iter([copy(leaf) for leaf in variables_of(snippet.point)]))
+    return make_gradient(snippet)(variables_of(snippet.point))
 
-    @functools.wraps(snippet.function)
-    def total(*positional: Any, **named: Any) -> Any:
-        return weigh(snippet.function(*positional, **named))
 
-    if snippet.by_keyword:
-        names = list(inspect.signature(snippet.function).parameters)
-        gradient = wg.grad(total)(**dict(zip(names, arguments, strict=True)))
-        return gradients_like(arguments[0], gradient)
-    argnums = tuple(k for k, one in enumerate(arguments) if variables_of(one))
-    gradient = wg.grad(total, argnums=argnums)(*arguments)
-    return [leaf for k, part in zip(argnums, gradient, strict=True) for leaf in gradients_like(arguments[k], part)]
+def grad_by_compiling(f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
+    """Return the gradient of a function that `wg.compile` compiles."""
+    compiled = wg.compile(f, argnums=argnums)
+    return lambda *args, **kwargs: compiled.value_and_grad(*args, **kwargs)[1]
 
 
 def largest_difference(gradients: list[Any], wanted: list[np.ndarray]) -> float:

@@ -32,7 +32,6 @@ from wiregrad.errors import (
     format_user_line,
     short_repr,
 )
-from wiregrad.frontends.recording import dispatch, scalar  # noqa: F401 - they install Value's methods
 from wiregrad.frontends.recording.arguments import PackedParts, fill_places, flatten, unflatten
 from wiregrad.frontends.recording.dispatch import as_constant, is_literal
 from wiregrad.frontends.recording.record import common_tape, finish_node, is_tracing, no_grad, record_op

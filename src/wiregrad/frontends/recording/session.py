@@ -16,7 +16,10 @@ from typing import Any
 import numpy as np
 
 from wiregrad.errors import EscapeError, GradientError, OperandError, short_repr, suggest_name
-from wiregrad.frontends.recording import dispatch, scalar  # noqa: F401 - they install Value's methods
+
+# Whatever records goes through this module, so these are imported here: they install Value's methods, and let functions
+# of SciPy see values.
+from wiregrad.frontends.recording import dispatch, scalar, scipy_dispatch  # noqa: F401
 from wiregrad.frontends.recording.arguments import (
     ContainerTree,
     as_data,
