@@ -1085,7 +1085,7 @@ def split_columns(circuit: CircuitGraph) -> CircuitGraph:
     over columns all of it is one loop of n rounds.
 
     >>> from wiregrad.ir import parse_text
-    >>> text = "input x: float64[99, 3]\\ny = sum x axes=[-1] keepdims=false\\nz = multiply y y\\noutput z"
+    >>> text = "input x: float64[99,3]\\ny = sum x axes=[-1] keepdims=false\\nz = multiply y y\\noutput z"
     >>> [row.op.name for row in split_columns(parse_text(text)).rows()]
     ['input', 'getitem', 'getitem', 'add', 'getitem', 'add', 'multiply']
     """
