@@ -25,7 +25,7 @@ REPEATS, QUICK_REPEATS = 21, 5
 def make_tasks(name: str) -> tuple[Task, Task]:
     """Return wiregrad's and autograd's gradient of a program, after a comparison of both."""
     function, arguments = load_program(name)
-    other_function, other_arguments = load_program(name, autograd=True)
+    other_function, other_arguments = load_program(name, library="autograd")
     argnums = tuple(range(len(arguments)))
     compute, other = wg.grad(function, argnums), autograd.grad(other_function, argnums)
     check(name, gradients_like(arguments, compute(*arguments)), variables_of(other(*other_arguments)))

@@ -582,6 +582,7 @@ def test_rows_that_stay_in_the_cache_need_little_memory(monkeypatch: pytest.Monk
 def test_random_programs_in_small_blocks_equal_the_interpreter(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     shrink_blocks(monkeypatch, 64)
     monkeypatch.setattr(lowering, "MIN_ROW_BYTES", 0)
+    monkeypatch.setattr(lowering, "MIN_VECTOR_BYTES", 0)
     monkeypatch.setattr(lowering, "ROW_BLOCK_BYTES", 64)
     monkeypatch.setattr(lowering, "MIN_TILED_STRIDE", 8)
     monkeypatch.setattr(lowering, "TILE_LENGTH", 1)
@@ -1278,6 +1279,19 @@ def test_infinities_beside_slices_do_not_leak() -> None:
     assert_same_gradient(circuit, [x])
 
 
+@pytest.mark.parametrize("index", [1, ("slice", 1, 3, None)], ids=["column", "slice"])
+@pytest.mark.parametrize("name", ["negative", "exp"])
+def test_numbers_are_placed_among_zeros(name: str, index: Any) -> None:
+    builder = GraphBuilder(finite=False)
+    x = builder.input("x", WireType(np.dtype(float), (5, 4)))
+    shape = (5,) if index == 1 else (5, 2)
+    number = builder.apply(TABLE[name], builder.place_constant(np.full(shape, 2.0)))
+    settings = {"index": (("slice", None, None, None), index), "shape": (5, 4)}
+    placed = builder.apply(TABLE["put_add"].bind(settings), number)
+
+    assert_same_values(builder.build(labels={"y": builder.apply(TABLE["add"], placed, x)}), [np.ones((5, 4))])
+
+
 def chain_layers(x: Any, w: Any) -> Any:
     for _ in range(4):
         x = np.tanh(x @ w)
@@ -1314,3 +1328,138 @@ def test_a_call_needs_the_memory_that_was_predicted(name: str) -> None:
 
     assert np.isfinite(results[0])
     assert abs(peak + constants - program.program.facts.peak_bytes) <= 0.1 * program.program.facts.peak_bytes
+
+
+def cross_rows(a: Any, b: Any) -> Any:
+    return np.stack([a[:, 1] * b[:, 2] - a[:, 2] * b[:, 1], a[:, 2] * b[:, 0] - a[:, 0] * b[:, 2]], axis=1)
+
+
+def project_rows(points: Any, cameras: Any) -> Any:
+    axis = cameras[:, :3] / np.sqrt(np.sum(cameras[:, :3] ** 2, axis=1))[:, None]
+    moved = points - cameras[:, 3:6]
+    turned = moved * np.cos(cameras[:, 6])[:, None] + axis * np.sum(axis * moved, axis=1)[:, None]
+    flat = turned[:, :2] / (turned[:, 2:] ** 2 + 1.0)
+    return np.sum(flat * cameras[:, 6:7]) + np.sum(cross_rows(axis, moved) ** 2)
+
+
+def measure_angles(x: Any, y: Any) -> Any:
+    lengths = np.sqrt(np.sum(x * x, axis=1) * np.sum(y * y, axis=1))
+    return np.sum(np.sum(x * y, axis=1) / lengths) + np.sum(np.where(x[:, :1] > 0.0, x[:, ::-1], y[:, 1:2]))
+
+
+def join_columns(x: Any, y: Any) -> Any:
+    both = np.concatenate([x[:, :2], y, x[:, 2:] * y[:, 0][:, None]], axis=1)
+    return np.sum(both[:, 0] * both[:, -1]) + np.sum(np.sum(both[:, 1:4], axis=1, keepdims=True) * both[:, 3:])
+
+
+NARROW_PROGRAMS: dict[str, tuple[Any, tuple[int, int]]] = {
+    "project": (project_rows, (3, 7)),
+    "angles": (measure_angles, (3, 3)),
+    "joined": (join_columns, (3, 2)),
+}
+
+
+def draw_narrow(name: str, rows: int, dtype: type[np.floating] = np.float64) -> tuple[CircuitGraph, list[Any]]:
+    function, widths = NARROW_PROGRAMS[name]
+    rng = np.random.default_rng(rows)
+    arguments = [rng.normal(size=(rows, width)).astype(dtype) for width in widths]
+    return wg.trace(function, *arguments), arguments
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rows", [lowering.MIN_COLUMN_LENGTH, 101])
+@pytest.mark.parametrize("name", NARROW_PROGRAMS)
+def test_narrow_matrices_are_computed_column_by_column(name: str, rows: int, dtype: type[np.floating]) -> None:
+    circuit, arguments = draw_narrow(name, rows, dtype)
+
+    assert lowering.split_columns(circuit) is not circuit
+    assert_same_values(circuit, arguments)
+    assert_same_gradient(circuit, arguments)
+
+
+@pytest.mark.parametrize("name", NARROW_PROGRAMS)
+def test_columns_have_the_values_of_their_matrices(name: str) -> None:
+    circuit, arguments = draw_narrow(name, 70)
+    split = lowering.split_columns(circuit)
+    (wanted,) = interpreter.evaluate_outputs(circuit, arguments).values()
+
+    assert split is not circuit
+    assert_close(next(iter(interpreter.evaluate_outputs(split, arguments).values())), wanted, 1e-13)
+
+
+def test_loops_over_columns_run_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    circuit, arguments = draw_narrow("project", 101)
+    whole = GradientProgram(circuit).program.facts.instructions
+    monkeypatch.setattr(lowering, "MIN_VECTOR_BYTES", 0)
+    monkeypatch.setattr(lowering, "MAX_GROUP_OPS", 16)
+    monkeypatch.setattr(lowering, "ROW_BLOCK_BYTES", 4096)
+
+    assert GradientProgram(circuit).program.facts.instructions > 3 * whole
+    assert_same_gradient(circuit, arguments)
+
+
+def test_splitting_columns_saves_loops() -> None:
+    circuit, _ = draw_narrow("project", 100)
+    few, _ = draw_narrow("project", lowering.MIN_COLUMN_LENGTH - 1)
+
+    assert 2 * ArrayProgram(circuit).facts.instructions < ArrayProgram(few).facts.instructions
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: np.sum((x @ x.T) ** 2), lambda x: np.sum(np.tanh(x * 2.0)), lambda x: np.sum(np.exp(x), axis=0)[0]],
+    ids=["product", "elementwise", "columns added up"],
+)
+def test_matrices_that_are_used_as_a_whole_are_not_split(function: Any) -> None:
+    circuit = wg.trace(function, np.ones((100, 3)))
+
+    assert lowering.split_columns(circuit) is circuit
+
+
+NARROW_STEPS: tuple[Any, ...] = (
+    lambda a, b, k: np.tanh(a[:, : min(a.shape[1], b.shape[1])]) * b[:, : min(a.shape[1], b.shape[1])],
+    lambda a, b, k: a * b[:, :1],
+    lambda a, b, k: np.sum(a, axis=1, keepdims=True) + b,
+    lambda a, b, k: np.stack([a[:, k], b[:, -1]], axis=1),
+    lambda a, b, k: np.where(a > 0.0, a, 0.5 * a[:, ::-1]),
+    lambda a, b, k: np.concatenate([a[:, k:], b], axis=1)[:, :5],
+    lambda a, b, k: a[::-1] - np.mean(b, axis=0)[:1],
+    lambda a, b, k: np.concatenate([a[7:], b[:7, k % b.shape[1]][:, None] + a[:7]]),
+    lambda a, b, k: a @ np.ones((a.shape[1], 2)) * 0.1,
+    lambda a, b, k: np.max(a, axis=1, keepdims=True) * b,
+)
+"""What a random program does next with two matrices and the number of a column of the first one."""
+
+
+def draw_narrow_program(rng: np.random.Generator, x: Any, y: Any) -> Any:
+    """Return a number that a random program computes from two narrow matrices."""
+    values = [x, y]
+    for _ in range(int(rng.integers(4, 12))):
+        a, b = (values[int(rng.integers(len(values)))] for _ in range(2))
+        take_step = NARROW_STEPS[int(rng.integers(len(NARROW_STEPS)))]
+        values.append(take_step(a, b, int(rng.integers(a.shape[1]))))
+    return sum(np.sum(value) for value in values[2:])
+
+
+def check_narrow_program(seed: int) -> bool:
+    """Compare a random program with the interpreter; return whether its matrices were split."""
+    rng = np.random.default_rng(seed)
+    arguments = [rng.normal(size=(65, int(width))) for width in rng.integers(1, 5, size=2)]
+    circuit = wg.trace(lambda x, y: draw_narrow_program(np.random.default_rng(seed), x, y), *arguments)
+    assert_same_values(circuit, arguments)
+    assert_same_gradient(circuit, arguments)
+    return lowering.split_columns(circuit) is not circuit
+
+
+def test_random_programs_on_narrow_matrices() -> None:
+    split = [check_narrow_program(seed) for seed in range(12)]
+
+    assert any(split)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shard", range(10))
+def test_a_thousand_random_programs_on_narrow_matrices(shard: int) -> None:
+    split = [check_narrow_program(seed) for seed in range(shard, 1000, 10)]
+
+    assert sum(split) >= 10

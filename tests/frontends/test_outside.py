@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 import wiregrad as wg
 from wiregrad.frontends.replay.outside_state import MAX_BYTES, MAX_THINGS, OutsideState
@@ -221,6 +223,72 @@ def test_the_reason_names_the_object_and_its_kind() -> None:
     assert reason == (
         "it uses settings.rng from outside, of type numpy.random._generator.Generator, which may change unnoticed"
     )
+
+
+def read_distribution(distribution: Any) -> Callable[[Any], Any]:
+    return lambda x: np.sum(distribution.logpdf(x))
+
+
+@pytest.mark.parametrize("name", ["norm", "t", "gamma", "expon"])
+def test_functions_that_call_methods_of_distributions_are_replayed(name: str) -> None:
+    distribution = getattr(scipy.stats, name)
+    arguments = (2.5,) if name in ("t", "gamma") else ()
+    fast = wg.compile(lambda x: np.sum(distribution.logpdf(x, *arguments)))
+    found = [fast(np.array([0.5, x])) for x in (0.5, 1.0, 1.5)]
+
+    np.testing.assert_allclose(found, [distribution.logpdf([0.5, x], *arguments).sum() for x in (0.5, 1.0, 1.5)])
+    assert fast.info.fallbacks == ()
+
+
+@pytest.mark.parametrize("function", [scipy.special.logsumexp, scipy.special.softmax, scipy.special.log_softmax])
+def test_functions_that_call_python_functions_of_scipy_special_are_replayed(function: Any) -> None:
+    fast = wg.compile(lambda x: np.sum(function(x)))
+    for scale in (1.0, 2.0, 3.0):
+        x = scale * np.array([0.5, 1.0])
+
+        np.testing.assert_allclose(fast(x), np.sum(function(x)), rtol=1e-15)
+    assert fast.info.fallbacks == ()
+
+
+def test_a_changed_attribute_of_a_distribution_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = wg.compile(read_distribution(scipy.stats.norm))
+    x = np.array([0.5, 1.0])
+    for _ in range(3):
+        fast(x)
+    records = fast.info.records
+    monkeypatch.setattr(scipy.stats.norm, "badvalue", 7.0)
+    fast(x)
+
+    assert fast.info.records > records
+
+
+@pytest.mark.parametrize("method", ["rvs", "random_state"])
+def test_distributions_that_draw_numbers_are_not_replayed(method: str) -> None:
+    distribution = scipy.stats.norm
+    draws = {"rvs": lambda x: x * distribution.rvs(), "random_state": lambda x: x * distribution.random_state.rand()}
+    fast = wg.compile(draws[method])
+    fast(2.0)
+
+    ((reason, _),) = fast.info.fallbacks
+    assert "RandomState" in reason
+
+
+def test_distributions_whose_methods_are_looked_up_by_name_are_not_replayed() -> None:
+    distribution = scipy.stats.norm
+    names = ["".join(["rv", "s"])]
+    fast = wg.compile(lambda x: x * getattr(distribution, names[0].lower())())
+
+    assert fast(2.0) != fast(2.0)
+
+
+def test_a_distribution_of_ones_own_is_no_distribution_of_scipy() -> None:
+    class Shifted(scipy.stats.rv_continuous):  # type: ignore[misc]
+        def _pdf(self, x: Any) -> Any:
+            return np.exp(-x)
+
+    state = OutsideState(read_distribution(Shifted(a=0.0, name="norm")))
+
+    assert state.opaque is not None
 
 
 def test_attributes_that_no_code_names_may_be_anything() -> None:

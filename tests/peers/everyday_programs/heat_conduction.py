@@ -1,6 +1,7 @@
 """Heat conduction: the conductivity of a plate, from temperatures at its sensors. Grids are changed in place.
 
-autograd has no assignment to parts of arrays, so the same step is written for it once more, by joining pieces.
+Other libraries have no assignment to parts of arrays, so the same step is written for them once more, by joining
+pieces.
 """
 
 import numpy as np
@@ -86,7 +87,7 @@ def make_problem(seed):
     return lambda params: misfit(step_in_place, params, measured), (start,)
 
 
-def make_problem_for_autograd(seed):
+def make_problem_for_others(seed):
     """Return the same objective without assignments."""
     measured, start = make_data(seed)
     return lambda params: misfit(step_by_joining, params, measured), (start,)

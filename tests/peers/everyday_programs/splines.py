@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 
 KNOTS, POINTS, CONTROLS, DEGREE = 14, 400, 12, 3
+BASIS_KNOTS = np.concatenate([np.zeros(DEGREE), np.linspace(0.0, 1.0, CONTROLS - DEGREE + 1), np.ones(DEGREE)])
 
 
 def second_derivatives(x, y):
@@ -32,10 +33,8 @@ def bending_energy(x, y):
     return np.sum(np.diff(x) * (m[:-1] ** 2 + m[:-1] * m[1:] + m[1:] ** 2)) / 3.0
 
 
-def basis_matrix(parameters):
+def basis_matrix(parameters, knots=BASIS_KNOTS):
     """Return the B-spline basis functions by the recursion of Cox and de Boor."""
-    inner = np.linspace(0.0, 1.0, CONTROLS - DEGREE + 1)
-    knots = np.concatenate([np.zeros(DEGREE), inner, np.ones(DEGREE)])
     basis = [(parameters >= a) * (parameters < b) * 1.0 for a, b in pairwise(knots)]
     for degree in range(1, DEGREE + 1):
         raised = []

@@ -28,7 +28,7 @@ import weakref
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -192,6 +192,16 @@ class ResultPool:
             self._arrays.append(array)
 
 
+@dataclass(frozen=True, eq=False)
+class Workspace:
+    """The memory of one call, its address, and the arrays in it that the interpreter reads and writes."""
+
+    memory: NDArray[np.uint8]
+    base: int
+    views: dict[InterpreterCall, list[NDArray[Any] | None]] = field(default_factory=dict)
+    """The sources and the target of each call of the interpreter; None for arguments and results of the circuit."""
+
+
 class StreamProgram:
     """A stream of instructions with its workspaces: a function from arguments to results.
 
@@ -217,7 +227,7 @@ class StreamProgram:
         self._large_results = [k for k, (pool, _, _) in enumerate(self._results) if pool is not None]
         self._table_size = 1 + len(self._arguments) + len(self._results)
         self._enter = load_enter_function()
-        self._idle: list[tuple[NDArray[np.uint8], int]] = []
+        self._idle: list[Workspace] = []
         self._store_stream([])
         self.facts = ArrayProgramFacts()
 
@@ -252,17 +262,17 @@ class StreamProgram:
         if self._fence:
             results = [self._fence_result(shape, dtype) for _, shape, dtype in self._results]
         try:
-            workspace, base = self._idle.pop()
+            workspace = self._idle.pop()
         except IndexError:
-            workspace, base = self._make_workspace()
+            workspace = self._make_workspace()
         if self._enter is not None and len(self._parts) == 1 and self._first_end:
-            self._enter((*inputs, *results), base, self._stream_address, self._stream_end)
+            self._enter((*inputs, *results), workspace.base, self._stream_address, self._stream_end)
         else:
-            self._run_parts(workspace, base, inputs, results)
+            self._run_parts(workspace, inputs, results)
         if self._fence:
-            self._check_fences(workspace, results)
+            self._check_fences(workspace.memory, results)
         if len(self._idle) < MAX_IDLE_WORKSPACES:
-            self._idle.append((workspace, base))
+            self._idle.append(workspace)
         for pool, result in self._recycled(results):
             pool.keep_array(result)
         return [result if result.ndim else result[()] for result in results]
@@ -287,13 +297,13 @@ class StreamProgram:
         numbers = {array.dtype.char for array in results[: len(results) - len(checks)] if not array.shape}
         if not numbers <= set(number_dtypes) or any(array.dtype.char != "d" for array in inputs if not array.shape):
             raise NotNativeError("an input or output without axes is no float")
-        workspace, base = self._make_workspace()
+        workspace = self._make_workspace()
         held = sum(prod(array.shape) * array.dtype.itemsize for array in (*inputs, *results)) + self._workspace_bytes
         call = ArrayCall(
             run=compile_fixed_kernels().run,
             first=self._stream_address,
             end=self._stream_end,
-            workspace=base,
+            workspace=workspace.base,
             inputs=inputs,
             results=results,
             checks=checks,
@@ -309,56 +319,54 @@ class StreamProgram:
             assert pool is not None
             yield pool, results[number]
 
-    def _run_parts(
-        self, workspace: NDArray[np.uint8], base: int, inputs: list[NDArray[Any]], results: list[NDArray[Any]]
-    ) -> None:
-        """Run all parts, on a workspace at the address `base`."""
+    def _run_parts(self, workspace: Workspace, inputs: list[NDArray[Any]], results: list[NDArray[Any]]) -> None:
+        """Run all parts on a workspace."""
+        base = workspace.base
         enter = self._enter
         if enter is None:
-            table = workspace[: 8 * self._table_size].view(np.int64)
+            table = workspace.memory[: 8 * self._table_size].view(np.int64)
             table[1 : 1 + len(inputs) + len(results)] = [array.ctypes.data for array in (*inputs, *results)]
         else:
             enter((*inputs, *results), base, self._stream_address, self._stream_address + 8 * self._first_end)
         run = load_run_function()
-        for part in self._parts[1:] if enter is not None and self._first_end else self._parts:
-            if isinstance(part, StreamPart):
-                run(base, self._stream_address + 8 * part.first, self._stream_address + 8 * part.end)
-            else:
-                self._call_interpreter(part, workspace, inputs, results)
+        with np.errstate(all="ignore"):
+            for part in self._parts[1:] if enter is not None and self._first_end else self._parts:
+                if isinstance(part, StreamPart):
+                    run(base, self._stream_address + 8 * part.first, self._stream_address + 8 * part.end)
+                else:
+                    self._call_interpreter(part, workspace, inputs, results)
 
     def _call_interpreter(
         self,
         call: InterpreterCall,
-        workspace: NDArray[np.uint8],
+        workspace: Workspace,
         inputs: Sequence[NDArray[Any]],
         results: Sequence[NDArray[Any]],
     ) -> None:
         """Compute one op with its NumPy function, on arrays in the workspace."""
+        views = workspace.views.get(call)
+        if views is None:
+            views = workspace.views[call] = [self._view_workspace(each, workspace) for each in call.list_arrays()]
+        *sources, target = (
+            _view_memory(array, (inputs if array.storage.role == ARGUMENT else results)[array.storage.number], 0)
+            if view is None
+            else view
+            for view, array in zip(views, call.list_arrays(), strict=True)
+        )
+        result = np.asarray(call.op.compute(*(source if source.ndim else source[()] for source in sources)))
+        if result.shape != target.shape:
+            raise AssertionError(f"{call.op.title} returned shape {result.shape}; wanted {target.shape}")
+        target[...] = result
 
-        def find_array(array: StridedArray) -> NDArray[Any]:
-            storage = array.storage
-            item = storage.dtype.itemsize
-            start = array.start * item + (storage.offset if storage.role == WORKSPACE else 0)
-            memory: NDArray[Any] = {
-                WORKSPACE: [workspace],
-                ARGUMENT: inputs,
-                RESULT: results,
-                CONSTANT_DATA: self._constants,
-            }[storage.role][storage.number]
-            if not array.size:
-                return np.zeros(array.shape, storage.dtype)
-            strides = tuple(item * stride for stride in array.strides)
-            return np.ndarray(array.shape, storage.dtype, memory.reshape(-1).view(np.uint8), start, strides)
+    def _view_workspace(self, array: StridedArray, workspace: Workspace) -> NDArray[Any] | None:
+        """Return an array of the workspace or a constant; None for an argument or result, which differ by call."""
+        storage = array.storage
+        if storage.role == WORKSPACE:
+            return _view_memory(array, workspace.memory, storage.offset)
+        return _view_memory(array, self._constants[storage.number], 0) if storage.role == CONSTANT_DATA else None
 
-        with np.errstate(all="ignore"):
-            result = np.asarray(call.op.compute(*(find_array(source)[()] for source in call.sources)))
-        if result.shape != call.target.shape:
-            raise AssertionError(f"{call.op.title} returned shape {result.shape}; wanted {call.target.shape}")
-        if call.target.size:
-            find_array(call.target)[...] = result
-
-    def _make_workspace(self) -> tuple[NDArray[np.uint8], int]:
-        """Return a new workspace and its address."""
+    def _make_workspace(self) -> Workspace:
+        """Return a new workspace."""
         memory = np.empty(self._workspace_bytes + ALIGNMENT, np.uint8)
         skip = -memory.ctypes.data % ALIGNMENT
         workspace = memory[skip : skip + self._workspace_bytes]
@@ -369,7 +377,7 @@ class StreamProgram:
         table[self._table_size - len(self._constants) :] = [data.ctypes.data for data in self._constants]
         for offset, data in self._data:
             workspace[offset : offset + data.nbytes] = data.view(np.uint8)
-        return workspace, workspace.ctypes.data
+        return Workspace(workspace, workspace.ctypes.data)
 
     def _fence_result(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         memory = np.full(2 * self._fence + prod(shape) * dtype.itemsize, FENCE_MARK, np.uint8)
@@ -587,6 +595,16 @@ def _prepare_argument(argument: Any, shape: tuple[int, ...], dtype: np.dtype[Any
     return array
 
 
+def _view_memory(array: StridedArray, memory: NDArray[Any], offset: int) -> NDArray[Any]:
+    """Return the elements of an array in some memory, in which its storage begins at an offset in bytes."""
+    dtype = array.dtype
+    if not array.size:
+        return np.zeros(array.shape, dtype)
+    strides = tuple(dtype.itemsize * stride for stride in array.strides)
+    start = array.start * dtype.itemsize + offset
+    return np.ndarray(array.shape, dtype, memory.reshape(-1).view(np.uint8), start, strides)
+
+
 def _round_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
@@ -705,7 +723,7 @@ def _storages_of(step: StreamStep) -> list[Storage]:
         case TableMove():
             return [step.source.storage, step.table.storage, step.target.storage]
         case InterpreterCall():
-            return [*(source.storage for source in step.sources), step.target.storage]
+            return [array.storage for array in step.list_arrays()]
 
 
 def _find_fills(lowered: LoweredCircuit) -> dict[int, list[Storage]]:

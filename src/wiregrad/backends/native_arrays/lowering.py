@@ -43,7 +43,7 @@ from wiregrad.backends.native_arrays.stream_kernels import MAX_BATCH_AXES, compi
 from wiregrad.codegen.element_statements import derive_step_form, find_moves, find_neutral_start, find_sums
 from wiregrad.codegen.op_forms import ConstantForm, Form, SlotForm, find_uniform_value, lower_to_c, slots_of, tidy_form
 from wiregrad.dtypes import WireType
-from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Row
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, Linear
 from wiregrad.ops.c_expressions import InputExpression, ScalarExpression
@@ -557,6 +557,10 @@ class InterpreterCall:
     sources: tuple[StridedArray, ...]
     target: StridedArray
 
+    def list_arrays(self) -> list[StridedArray]:
+        """Return the arrays that are read, then the one that is written."""
+        return [*self.sources, self.target]
+
 
 StreamStep = LoopGroup | MatrixProduct | TableMove | InterpreterCall
 
@@ -893,6 +897,8 @@ def _order_columns(view: StridedArray, n: int) -> tuple[tuple[int, ...], tuple[i
 
 MIN_ROW_BYTES = 1 << 25
 """Loops whose arrays have at least this size together run a few rows at a time; smaller arrays stay in the cache."""
+MIN_VECTOR_BYTES = 1 << 22
+"""The same for loops over vectors, which have no inner loops to begin in each block."""
 ROW_BLOCK_BYTES = 1 << 18
 MAX_ROW_BLOCKS = 256
 MAX_ROW_LOOPS = 32
@@ -907,7 +913,7 @@ def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
     for these rows alone.
     """
     users = _count_users(steps)
-    if sum(storage.nbytes for storage in users) < MIN_ROW_BYTES:
+    if sum(storage.nbytes for storage in users) < min(MIN_ROW_BYTES, MIN_VECTOR_BYTES):
         return list(steps)
     changed: list[StreamStep] = []
     run: list[LoopGroup] = []
@@ -973,7 +979,7 @@ def _count_users(steps: Sequence[StreamStep]) -> dict[Storage, int]:
             case TableMove():
                 arrays = [step.source, step.table, step.target]
             case InterpreterCall():
-                arrays = [*step.sources, step.target]
+                arrays = step.list_arrays()
         for storage in {array.storage for array in arrays}:
             counts[storage] = counts.get(storage, 0) + 1
     return counts
@@ -1019,7 +1025,8 @@ def _cut_rows(run: Sequence[LoopGroup], users: Mapping[Storage, int]) -> list[St
         return list(run)
     length = run[0].shape[0]
     nbytes = sum(storage.nbytes for storage in {array.storage for group in run for array in group.list_arrays()})
-    if nbytes < MIN_ROW_BYTES or 8 * sum(storage.nbytes for storage in shared) < nbytes:
+    limit = MIN_VECTOR_BYTES if all(len(group.shape) == 1 for group in run) else MIN_ROW_BYTES
+    if nbytes < limit or 8 * sum(storage.nbytes for storage in shared) < nbytes:
         return list(run)
     step = max(1, length * ROW_BLOCK_BYTES // nbytes, -(-length // MAX_ROW_BLOCKS))
     # Equal blocks need no kernels for a shorter last one.
@@ -1062,9 +1069,242 @@ def _cut_group(group: LoopGroup, first: int, end: int, inner: Mapping[Storage, S
     )
 
 
+MAX_COLUMNS = 16
+"""Maximum width of a matrix whose columns are computed one by one."""
+MAX_FREE_COLUMNS = 4
+"""Up to this width all elementwise ops may be computed column by column; wider rows fill a vector."""
+MIN_COLUMN_LENGTH = 64
+"""Minimum number of rows of such a matrix."""
+
+
+def split_columns(circuit: CircuitGraph) -> CircuitGraph:
+    """Return the circuit with narrow matrices as separate columns if most of its ops on them mix columns.
+
+    A matrix of points (n, 3) that are rotated and projected is used column by column: sums along rows, picked columns,
+    factors per row. As loops over matrices each of these ends a loop, and the innermost loop has three rounds. As loops
+    over columns all of it is one loop of n rounds.
+
+    >>> from wiregrad.ir import parse_text
+    >>> text = "input x: float64[99,3]\\ny = sum x axes=[-1] keepdims=false\\nz = multiply y y\\noutput z"
+    >>> [row.op.name for row in split_columns(parse_text(text)).rows()]
+    ['input', 'getitem', 'getitem', 'add', 'getitem', 'add', 'multiply']
+    """
+    if not any(_count_columns(kind.shape) > 1 for kind in circuit.columns.type_table):
+        return circuit
+    splitting = _ColumnSplitting(circuit)
+    return splitting.build() if splitting.pays() else circuit
+
+
+def _count_columns(shape: tuple[int, ...]) -> int:
+    """Return the width of a matrix that may be split; 1 for a vector, 0 for any other shape."""
+    if not 1 <= len(shape) <= 2 or shape[0] < MIN_COLUMN_LENGTH:
+        return 0
+    width = shape[1] if len(shape) == 2 else 1
+    return width if width <= MAX_COLUMNS else 0
+
+
+class _ColumnSplitting:
+    """Writes a circuit anew, with the columns of narrow matrices as nodes of their own."""
+
+    def __init__(self, circuit: CircuitGraph) -> None:
+        self.circuit = circuit
+        self.builder = GraphBuilder(finite=False)
+        self.recording = self.builder.recording
+        self._constants = circuit.constants()
+        self._types = [circuit.type_of(node) for node in range(circuit.size)]
+        self._wholes: dict[int, int] = {}
+        """The node of each array that is a whole."""
+        self._columns: dict[int, list[int | None]] = {}
+        """The nodes of the columns of a matrix; None for a column of zeros that nothing was placed in."""
+        self._picked: dict[tuple[int, int], int] = {}
+        """Columns of arrays that are wholes, by array and number."""
+        self._mixed = 0
+        self._computed = 0
+        self._joined = 0
+        """How many nodes mix columns, compute within columns, and need whole matrices that were split."""
+        for row in circuit.rows():
+            self._add_node(row)
+
+    def pays(self) -> bool:
+        """Return whether columns save more loops than they cost in strided access."""
+        return self._mixed > 0 and self._computed <= 2 * self._mixed and 4 * self._joined <= self._mixed
+
+    def build(self) -> CircuitGraph:
+        """Return the new circuit."""
+        outputs = self.circuit.columns.outputs.tolist()
+        labels = zip(self.circuit.outputs, outputs, strict=True)
+        return self.builder.build(
+            name=self.circuit.name, labels={label: Port(self.builder, self._whole(node)) for label, node in labels}
+        )
+
+    def _add_node(self, row: Row) -> None:
+        kind = self._types[row.node]
+        if row.op is INPUT:
+            self._wholes[row.node] = self.recording.append_input(f"x{len(self._wholes)}", kind)
+        elif row.op is CONSTANT:
+            self._wholes[row.node] = self.recording.append_constant(self._constants[row.node])
+        elif self._is_total(row):
+            self._wholes[row.node] = self._add_all(row, kind)
+        else:
+            columns = self._split_node(row, kind)
+            if columns is None:
+                self._joined += sum(
+                    source in self._columns and len(self._columns[source]) > 1 for source in row.sources
+                )
+                sources = [self._whole(source) for source in row.sources]
+                self._wholes[row.node] = self.recording.append_op(row.op, sources, kind, row.mode)
+            elif len(kind.shape) == 1:
+                self._wholes[row.node] = self._zeros(kind) if columns[0] is None else columns[0]
+            else:
+                self._columns[row.node] = columns
+
+    def _is_total(self, row: Row) -> bool:
+        """Return whether a node is the sum of all elements of a matrix that was split."""
+        if row.op.name != TABLE["sum"].name or row.sources[0] not in self._columns:
+            return False
+        return self._types[row.node].shape == () and None not in self._columns[row.sources[0]]
+
+    def _add_all(self, row: Row, kind: WireType) -> int:
+        """Return the sum of all elements of a matrix: the columns are added up first."""
+        total: int | None = None
+        for column in self._columns[row.sources[0]]:
+            total = self._add_columns(total, column, self._types[row.sources[0]])
+        assert total is not None
+        along = TABLE["sum"].bind({"axes": (-1,), "keepdims": False})
+        return self.recording.append_op(along, [total], kind)
+
+    def _split_node(self, row: Row, kind: WireType) -> list[int | None] | None:
+        """Return the columns of a node; None if it has to be computed as a whole."""
+        op = row.op
+        types = [self._types[source] for source in row.sources]
+        shapes = [kind.shape, *(each.shape for each in types)]
+        if not all(map(_count_columns, shapes)) or max(map(len, shapes)) == 1 or op.per_call:
+            return None
+        if len({shape[0] for shape in shapes}) > 1:
+            return None
+        if any(each.dtype.char not in NATIVE_DTYPES for each in (kind, *types)):
+            return None
+        if isinstance(op, Elementwise):
+            return None if op.opaque else self._apply_to_columns(row, kind)
+        if not isinstance(op, Linear) or not op.moves or any(each.dtype != kind.dtype for each in types):
+            return None
+        columns = self._view_columns(op, row.sources, kind)
+        if columns is None and kind.dtype.kind == "f":
+            columns = self._place_columns(op, row.sources, kind)
+        if columns is not None:
+            self._mixed += 1
+        return columns
+
+    def _apply_to_columns(self, row: Row, kind: WireType) -> list[int | None]:
+        """Return the columns of an elementwise op."""
+        width = kind.shape[1]
+        adds = row.op is TABLE["add"]
+        self._computed += width if width > MAX_FREE_COLUMNS and not adds else 1
+        columns: list[int | None] = []
+        for j in range(width):
+            operands = [self._column(source, j) for source in row.sources]
+            if adds and None in operands:
+                columns.append(next((operand for operand in operands if operand is not None), None))
+                continue
+            wires = [
+                self._zeros(self._types[source]) if operand is None else operand
+                for operand, source in zip(operands, row.sources, strict=True)
+            ]
+            columns.append(self.recording.append_op(row.op, wires, _column_type(kind), row.mode))
+        return columns
+
+    def _view_columns(self, op: Linear, sources: Sequence[int], kind: WireType) -> list[int | None] | None:
+        """Return the columns of an op that returns a view of its operand in which rows stay rows."""
+        if len(sources) != 1:
+            return None
+        shape = self._types[sources[0]].shape
+        layout = _find_view(op, prod(shape), ArrayLayout(0, shape, contiguous_strides(shape)))
+        if layout is None or layout.shape != kind.shape:
+            return None
+        numbers = _number_columns(layout, _count_columns(shape))
+        return None if numbers is None else [self._column(sources[0], number) for number in numbers]
+
+    def _place_columns(self, op: Linear, sources: Sequence[int], kind: WireType) -> list[int | None] | None:
+        """Return the columns of an op that places its operands' columns in columns, or adds them up there."""
+        target = ArrayLayout(0, kind.shape, contiguous_strides(kind.shape))
+        width = _count_columns(kind.shape)
+        types = tuple(self._types[source] for source in sources)
+        columns: list[int | None] = [None] * width
+        for slot, source in enumerate(sources):
+            layout = _find_target_layout(op, types, slot, prod(kind.shape), target)
+            if layout is None or layout.shape != types[slot].shape:
+                return None
+            numbers = _number_columns(layout, width)
+            if numbers is None:
+                return None
+            for j, number in enumerate(numbers):
+                columns[number] = self._add_columns(columns[number], self._column(source, j), kind)
+        return columns
+
+    def _add_columns(self, one: int | None, two: int | None, kind: WireType) -> int | None:
+        if one is None or two is None:
+            return two if one is None else one
+        return self.recording.append_op(TABLE["add"], [one, two], _column_type(kind))
+
+    def _column(self, node: int, number: int) -> int | None:
+        """Return a column of a matrix, or a vector itself."""
+        if node in self._columns:
+            return self._columns[node][number]
+        kind = self._types[node]
+        if len(kind.shape) == 1:
+            return self._wholes[node]
+        key = node, number
+        if key not in self._picked:
+            if node in self._constants:
+                data = np.ascontiguousarray(np.asarray(self._constants[node])[:, number])
+                self._picked[key] = self.recording.append_constant(data)
+            else:
+                pick = TABLE["getitem"].bind({"index": (("slice", None, None, None), number)})
+                self._picked[key] = self.recording.append_op(pick, [self._wholes[node]], _column_type(kind))
+        return self._picked[key]
+
+    def _whole(self, node: int) -> int:
+        """Return a node as one array; columns are placed in it."""
+        if node not in self._wholes:
+            kind = self._types[node]
+            total: int | None = None
+            for number, column in enumerate(self._columns[node]):
+                if column is None:
+                    continue
+                place = TABLE["put_add"].bind({"index": (("slice", None, None, None), number), "shape": kind.shape})
+                placed = self.recording.append_op(place, [column], kind)
+                both = None if total is None else [total, placed]
+                total = placed if both is None else self.recording.append_op(TABLE["add"], both, kind)
+            self._wholes[node] = (
+                self.recording.append_constant(np.zeros(kind.shape, kind.dtype)) if total is None else total
+            )
+        return self._wholes[node]
+
+    def _zeros(self, kind: WireType) -> int:
+        return self.recording.append_constant(np.zeros(kind.shape[:1], kind.dtype))
+
+
+def _column_type(kind: WireType) -> WireType:
+    return WireType(kind.dtype, kind.shape[:1])
+
+
+def _number_columns(layout: ArrayLayout, width: int) -> list[int] | None:
+    """Return which column of a matrix of a width each column of a layout over it is; None if rows do not stay rows.
+
+    >>> _number_columns(ArrayLayout(1, (99, 2), (3, 1)), 3), _number_columns(ArrayLayout(0, (99, 2), (1, 99)), 3)
+    ([1, 2], None)
+    """
+    count = layout.shape[1] if len(layout.shape) == 2 else 1
+    step = layout.strides[1] if len(layout.shape) == 2 else 0
+    numbers = [layout.start + j * step for j in range(count)]
+    if layout.strides[0] != width or not all(0 <= number < width for number in numbers):
+        return None
+    return numbers
+
+
 def lower_circuit(circuit: CircuitGraph) -> LoweredCircuit:
     """Lower a circuit to steps."""
-    return _CircuitLowering(circuit).lower_all()
+    return _CircuitLowering(split_columns(circuit)).lower_all()
 
 
 class _CircuitLowering:
@@ -1388,7 +1628,9 @@ class _CircuitLowering:
             return None
         value = operands[0]
         if value.number is not None:
-            return LoweredValue(kind, number=value.number)
+            # An op that places elements among zeros returns no view, and not one number.
+            is_view = view_through(op, new_array(value.kind)) is not None
+            return LoweredValue(kind, number=value.number) if is_view else None
         # Whether it is a view is tried first: an operand that is not in memory need not be stored for the question.
         array = view_through(op, value.array or new_array(value.kind))
         if array is None and value.array is not None and not value.array.is_contiguous:

@@ -51,11 +51,13 @@ from wiregrad.frontends.replay.outside_watches import (
     BytesCopy,
     ClassScope,
     ContainerCopy,
+    DistributionScope,
     ModuleScope,
     OutsideSnapshot,
     ReadNames,
     SlotScope,
     dict_of,
+    is_distribution,
     is_known_builtin,
     is_known_class,
     is_known_function,
@@ -323,6 +325,8 @@ class OutsideState:
                 self.refuse_thing(thing, path)
         elif issubclass(kind, ComparesItself):
             self.enqueue(dict_of(thing)["__wrapped__"], path)
+        elif is_distribution(thing):
+            self.add_scope(DistributionScope(thing, path))
         elif not is_transparent(kind):
             self.refuse_thing(thing, path)
         else:

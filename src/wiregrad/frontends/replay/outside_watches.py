@@ -37,13 +37,13 @@ from wiregrad.frontends.recording.user_code import list_instructions
 
 KNOWN_PACKAGES = (
     *("numpy", "wiregrad", "scipy.fft", "scipy.integrate", "scipy.interpolate", "scipy.linalg", "scipy.ndimage"),
-    *("scipy.signal", "scipy.sparse"),
+    *("scipy.signal", "scipy.sparse", "scipy.special"),
 )
 """Packages whose functions and classes depend on nothing but their arguments, except `EXCLUDED_MODULES`."""
 KNOWN_MODULES = frozenset(
     "math cmath operator _operator itertools functools _functools collections collections.abc _collections "
     "_collections_abc abc _abc types typing numbers dataclasses enum contextlib copy fractions bisect _bisect heapq "
-    "_heapq scipy.special".split()
+    "_heapq".split()
 )
 """Modules whose functions and classes depend on nothing but their arguments."""
 EXCLUDED_MODULES = (
@@ -71,6 +71,8 @@ REFLECTIVE_NAMES = frozenset(
 """Names in code, and of functions, that may read attributes whose names are not in the code."""
 UNSEEN_NAMES = frozenset("__subclasses__ __globals__ __closure__ __code__ f_globals f_locals f_back tb_frame".split())
 """Names in code that lead to objects which cannot be reached through variables and attributes."""
+RANDOM_NAMES = frozenset(["rvs", "random_state", "_random_state"])
+"""Methods and attributes of distributions that draw random numbers."""
 PROTOCOL_NAMES = frozenset(
     "keys values items get insert add discard remove append pop update close dtype shape ndim all any argmax argmin "
     "argpartition argsort astype choose clip compress copy cumprod cumsum diagonal dot max mean min nonzero partition "
@@ -148,6 +150,17 @@ def is_known_class(kind: type) -> bool:
     for name in kind.__qualname__.split("."):
         attribute = getattr(attribute, name, None)
     return attribute is kind
+
+
+def is_distribution(thing: object) -> bool:
+    """Return whether an object is a distribution that `scipy.stats` itself has under its name, such as `norm`."""
+    package = sys.modules.get("scipy.stats")
+    kind = type(thing)
+    if package is None or not kind.__module__.startswith("scipy.stats.") or not is_python_class(kind):
+        return False
+    module = sys.modules.get(kind.__module__)
+    name = kind.__name__.removesuffix("_gen")
+    return vars(package).get(name) is thing and getattr(module, kind.__name__, None) is kind
 
 
 def is_python_class(kind: type) -> bool:
@@ -607,7 +620,7 @@ class AttributeScope:
 
     def describe(self) -> tuple[Any, ...]:
         """Return the attributes for `OutsideSnapshot.describe_watches`."""
-        if type(self) is not AttributeScope or type(dict_of(self.owner)) is not dict:
+        if type(self) not in (AttributeScope, DistributionScope) or type(dict_of(self.owner)) is not dict:
             return WatchKind.OTHER, self.has_changed
         values = tuple(self.known.get(name, ABSENT) for name in self.layout)
         return WatchKind.OBJECT, self.owner, self.kind, tuple(self.layout), values
@@ -632,6 +645,30 @@ class AttributeScope:
             object.__delattr__(self.owner, name)
         else:
             object.__setattr__(self.owner, name, value)
+
+
+class DistributionScope(AttributeScope):
+    """The attributes of a distribution of `scipy.stats`; of their values only the random generator is followed.
+
+    The methods are known to depend on the attributes and on their arguments alone, but for those that draw numbers.
+    """
+
+    def __init__(self, owner: object, path: str) -> None:
+        super().__init__(owner, path)
+        self._draws = False
+        self.known = dict(self.current_attributes())
+
+    def names_read(self, reads: ReadNames) -> Iterable[str]:
+        """Return the random generator, if code can draw numbers."""
+        draws = reads.is_reflective or not RANDOM_NAMES.isdisjoint(reads.names)
+        return [name for name in self.layout if draws and name in RANDOM_NAMES]
+
+    def read_attributes(self, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        """Return these attributes, the first time that they are asked for."""
+        if not self._draws:
+            for name in names:
+                self._draws = True
+                yield name, self.known[name]
 
 
 class SlotScope(AttributeScope):
