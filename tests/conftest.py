@@ -11,12 +11,18 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
+from wiregrad.ir import TABLE
+
 CACHE_VARIABLE = "WIREGRAD_CACHE"
 CACHE_FOLDER = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give all workers, and the processes that tests start, one new cache of compiled code; the user's is not used."""
+    """Give all workers, and the processes that tests start, one new cache of compiled code; the user's is not used.
+
+    All workers load the op table in one order, whichever test file they collect first: it is the order of parameters.
+    """
+    TABLE.load_deferred()
     if not hasattr(config, "workerinput") and os.environ.get(CACHE_VARIABLE) != "0":
         config.stash[CACHE_FOLDER] = os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="wiregrad-cache-")
 
