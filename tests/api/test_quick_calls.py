@@ -450,7 +450,7 @@ ARRAY_FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
     "an array as the argument": (_integrate, np.array([10.0, 28.0, 2.5])),
     "filled": (_fill, np.array([0.5, 0.25, 2.0])),
     "matrix times vector": (lambda p: np.sum(np.tanh(np.reshape(p, (2, 2)) @ p[:2])), np.array([1.0, 2.0, 3.0, 4.0])),
-    "a branch on elements": (lambda p: np.sum(p * p) if p[0] < p[1] else np.max(p), np.array([1.0, 2.0, 3.0])),
+    "a branch on elements": (lambda p: np.sum(p * p) if p[0] < p[1] else np.prod(p), np.array([1.0, 2.0, 3.0])),
 }
 
 
