@@ -46,7 +46,7 @@ def check_program(seed: int) -> None:
             assert_same(grads[name], run.grads[name])
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", [0, 1, *(pytest.param(block, marks=pytest.mark.full) for block in range(2, 7))])
 def test_random_programs_give_the_values_and_gradients_of_their_circuits(block: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)

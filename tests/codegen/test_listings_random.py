@@ -143,7 +143,7 @@ def test_two_thousand_random_circuits_agree_with_the_interpreter(language: str, 
 
 
 @pytest.mark.parametrize("language", [name for name in TONGUES if name != "numpy numbers"])
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.full)])
 def test_every_op_alone_is_within_four_ulps_of_the_interpreter(language: str, every: int) -> None:
     pairs, tongue = uses_alone()[::every], TONGUES[language]
     if language == "c":
@@ -175,7 +175,7 @@ def test_a_branch_that_was_not_taken_sends_nothing_in_any_language(language: str
 
 
 @pytest.mark.parametrize("language", ["python", "numpy", "c", "js"])
-@pytest.mark.parametrize("count", [8, pytest.param(40, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.full)])
 def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: str, count: int) -> None:
     cases, programs = [random_case(seed) for seed in range(count)], list[RunnableListing]()
     for k, (_, circuit, _) in enumerate(cases):
@@ -196,7 +196,7 @@ def test_second_derivatives_agree_with_those_of_the_backward_circuit(language: s
 
 @pytest.mark.parametrize("language", ["python", "numpy", "c", "js"])
 @pytest.mark.parametrize("function", ["value", "jacobian"])
-@pytest.mark.parametrize("count", [8, pytest.param(40, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [4, pytest.param(40, marks=pytest.mark.full)])
 def test_several_outputs_agree_one_by_one(language: str, function: str, count: int) -> None:
     circuits = [several_outputs(seed) for seed in range(count)]
     circuits = [circuit for circuit in circuits if len(circuit.outputs) > 1]
@@ -228,7 +228,7 @@ def test_several_outputs_agree_one_by_one(language: str, function: str, count: i
     assert wrong == []
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [10, pytest.param(100, marks=pytest.mark.full)])
 def test_c_in_floats_agrees_with_a_float32_run(count: int) -> None:
     cases = []
     for seed in range(count):

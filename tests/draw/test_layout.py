@@ -92,8 +92,9 @@ def test_no_two_boxes_overlap(seed: int, boxes: int, window: int) -> None:
 
 
 @pytest.mark.parametrize("down", [False, True])
-def test_no_two_boxes_of_a_circuit_overlap(down: bool) -> None:
-    circuits = [random_circuit(np.random.default_rng(k), nodes=3**k) for k in range(1, 7)]
+@pytest.mark.parametrize("sizes", [6, pytest.param(7, marks=pytest.mark.full)])
+def test_no_two_boxes_of_a_circuit_overlap(down: bool, sizes: int) -> None:
+    circuits = [random_circuit(np.random.default_rng(k), nodes=3**k) for k in range(1, sizes)]
     circuits += [mlp(2, 3, 1), mlp(4, 8, 8, 2), mlp(6, 20, 6)]
     for circuit in circuits:
         assert overlaps(place_picture(build_picture(circuit, split=True, cap=5000), down=down).rects) == []
