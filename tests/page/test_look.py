@@ -132,6 +132,26 @@ def test_bars_legend_and_drawers_cover_neither_each_other_nor_the_picture(opened
     assert {where: pairs for where, pairs in found.items() if pairs} == {}
 
 
+HINT_COVERS_FORMULA = """() => {
+  const hint = document.querySelector(".formula .invites");
+  const letters = document.createRange();
+  letters.selectNodeContents(document.querySelector(".formula .typeset"));
+  return hint.getClientRects().length > 0
+    && letters.getBoundingClientRect().right > hint.getBoundingClientRect().left;
+}"""
+
+
+def test_the_invitation_to_type_does_not_cover_the_formula(opened: Opener) -> None:
+    page = opened("#v=1&p=expression", reduced_motion="reduce")
+    page.show_panel("Leaves")
+    covered = {}
+    for width in (1440, 1280, 1100, 1024, 900):
+        page.page.set_viewport_size({"width": width, "height": 800})
+        covered[width] = page.page.evaluate(HINT_COVERS_FORMULA)
+
+    assert {width for width, is_covered in covered.items() if is_covered} == set()
+
+
 INTO_SPLITTERS = """() => [...document.querySelectorAll('[aria-label*="to its splitter"] path')]
   .map(path => path.getAttribute("d").match(/[\\d.]+/g).map(Number))"""
 
