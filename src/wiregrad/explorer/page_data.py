@@ -144,7 +144,7 @@ def _describe_summary(views: CircuitViews, count: int) -> str:
 def draw_summary(views: CircuitViews) -> dict[str, Any]:
     """Return a picture of a large circuit for a notebook, whose page shows circuits alone.
 
-    `circuit` and `run` in the result describe the picture: each of their nodes is a box, which may stand for many.
+    `circuit` and `run` in the result describe the picture: each of their nodes is a box, which may contain many.
 
     >>> import wiregrad as wg
     >>> run = wg.circuit("y = tanh(x)").run(x=1.0)

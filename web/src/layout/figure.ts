@@ -22,7 +22,7 @@ const STUB = 12;
 export const FOLD = 2200;
 /** Room for a caption under a box. */
 export const CAPTION = 20;
-/** How far a caption is from the box that it stands beside: clear of the highlight of a step. */
+/** How far a caption is from its box: clear of the highlight of a step. */
 export const CAPTION_ASIDE = 11;
 /** How far the sides of a port are from numbers beside a wire that leads downwards. */
 export const ASIDE = 10;

@@ -261,7 +261,7 @@ _POINTER_CONSTANT = re.compile(re.escape(format_pointer(0)).replace("0", r"(\d+)
 
 
 class PortableText(NamedTuple):
-    """LLVM text in which names stand for addresses, so that it is the same in every process."""
+    """LLVM text in which addresses are symbols, so that it is the same in every process."""
 
     text: str
     symbols: dict[str, int]
@@ -402,7 +402,7 @@ def keep_functions(text: str, level: int = 2, *, cached: bool = True) -> JitFunc
 
 
 class ObjectSymbol(NamedTuple):
-    """A name in an object file, and what it stands for."""
+    """A symbol of an object file and what it refers to."""
 
     name: str
     section: int | str

@@ -128,7 +128,7 @@ ERFC = _parse_hex_floats(
 
 
 class RealFormat(NamedTuple):
-    """What the functions need to know of double or float; the coefficients stand for the same functions in both."""
+    """What the functions need to know of double or float; the coefficients approximate the same functions in both."""
 
     fraction_bits: int
     bias: int
@@ -957,7 +957,7 @@ MATH_SOURCES = settings.ALLOWED_VALUES[VECTOR_MATH_SWITCH]
 FASTER_FOR_ONE_DOUBLE = frozenset(["expm1", "tanh", "sinh", "sin", "cos", "tan", "hypot"])
 """Functions whose polynomial is faster than glibc's function even for one double (benchmarks/vector_math.py)."""
 FUNCTION_SYMBOL_PREFIX = "function."
-"""The prefix of symbols that stand for functions of math.h in stencils."""
+"""The prefix of the symbols of math.h's functions in stencils."""
 REAL_DTYPES: dict[str, type[np.floating]] = {"double": np.float64, "float": np.float32}
 
 
@@ -1059,7 +1059,7 @@ def call_by_symbol(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
 
 
 def find_by_symbol(symbol: str) -> VectorFunction:
-    """Return the function that a symbol of `call_by_symbol` stands for."""
+    """Return the function that a symbol of `call_by_symbol` names."""
     name, lanes, real = symbol.removeprefix(FUNCTION_SYMBOL_PREFIX).split(".")
     return find_vector_function(name, int(lanes), real)
 
