@@ -126,6 +126,27 @@ def test_random_functions_answer_as_plain_ones_do(first: int, record_property: C
     assert all(counts[f"{way}: refused"] < 0.02 * counts[f"{way}: agreed"] for way in ("compiled", "eager", "traced"))
 
 
+BESIDE_SMALL_ARRAYS: dict[str, Callable[..., Any]] = {
+    "exponent": lambda x, y, v: pow(y, x <= 0.5) + v,
+    "base": lambda x, y, v: (x <= 0.5) ** y + v,
+    "dividend": lambda x, y, v: (x > 0.25) / y + v,
+    "NumPy's power": lambda x, y, v: np.power(y, x <= 0.5) * v,
+    "exponents of an array": lambda x, y, v: y ** (v > x) + v,
+    "an array of dividends": lambda x, y, v: (v > x) / y,
+}
+
+
+@pytest.mark.parametrize("number", [float, np.float64])
+@pytest.mark.parametrize("use", BESIDE_SMALL_ARRAYS)
+def test_conditions_that_ops_compute_with_compile_beside_small_arrays(use: str, number: Any) -> None:
+    f = BESIDE_SMALL_ARRAYS[use]
+    compiled = wg.compile(f)
+    for x in (0.375, 0.75, 0.375):
+        args = (number(x), number(2.5), np.array([0.5, 1.5]))
+
+        np.testing.assert_array_equal(compiled(*args), f(*args), strict=True)
+
+
 WAYS: dict[str, Callable[..., Any]] = {
     "eager": eager,
     "compiled": lambda f, *args: wg.compile(f)(*args),

@@ -83,7 +83,7 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     load_run_function,
 )
 from wiregrad.dtypes import WireType
-from wiregrad.errors import CircuitError, InputError, NoRuleError, NotNativeError, WiregradError
+from wiregrad.errors import InputError, NotNativeError, WiregradError
 from wiregrad.ir import CircuitGraph, GraphBuilder, Port, certificates
 from wiregrad.ir.columns import NameTable, NodeLabels
 from wiregrad.lazy import pause_collection
@@ -879,9 +879,8 @@ def compile_expanded(
         if scalars.count()[1] > MAX_SCALARS_PER_NODE * circuit.count()[1]:
             return None
         return ExpandedProgram(circuit, scalars, wanted=wanted, fenced=fenced)
-    except (CircuitError, NoRuleError):
-        return None
-    except NotNativeError:
+    except WiregradError:
+        # Whatever a scalar program cannot do, such as a power with a condition as its exponent, loops can.
         return None
 
 
