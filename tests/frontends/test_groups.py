@@ -386,3 +386,38 @@ def test_very_many_calls_of_one_function_share_a_group(monkeypatch: pytest.Monke
         return x
 
     assert groups_of(wg.trace(f, 0.1)) == ["", "square"]
+
+
+class Factor:
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    def apply(self, x: Any) -> Any:
+        return x * self.number
+
+
+class FactorsOfOneUse:
+    def __init__(self) -> None:
+        self.known = [Factor(0.5)]
+
+    def apply_all(self, x: Any) -> Any:
+        for _ in range(3 * user_code.MAX_SEARCHES):
+            x = Factor(0.75).apply(x)
+        return self.known[0].apply(x)
+
+
+def test_objects_of_one_use_do_not_have_all_parts_searched_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+    walk = user_code.walk_parts
+
+    def count_walks(path: str, item: object, depth: int) -> Any:
+        searched.append(item)
+        return walk(path, item, depth)
+
+    monkeypatch.setattr(user_code, "walk_parts", count_walks)
+    model = FactorsOfOneUse()
+    circuit = wg.trace(model.apply_all, 1.0)
+    list(circuit.nodes)
+
+    assert [item for item in searched if item is model]
+    assert len([item for item in searched if item is model]) <= 2 * user_code.MAX_SEARCHES

@@ -559,9 +559,10 @@ class UserCall:
         answer = self._answers.get(id(thing))
         if answer is not None:
             return answer[1]
-        path = None if self.owner is None else owner_parts.find_path(self.owner, thing)
+        may_search = self._searches < MAX_SEARCHES
+        path = None if self.owner is None else owner_parts.find_path(self.owner, thing, search=may_search)
         if path is None:
-            if id(thing) not in self._paths and self._searches < MAX_SEARCHES:
+            if id(thing) not in self._paths and may_search:
                 self._search_variables()
             path = self._paths.get(id(thing), (None, None))[1]
         if path is not None:
@@ -588,12 +589,17 @@ class OwnerParts:
         self._paths: dict[int, tuple[Any, dict[int, tuple[Any, str]]]] = {}
         """For each object by id: the object, and for each of its parts by id the part and its path."""
 
-    def find_path(self, owner: object, thing: object) -> str | None:
-        """Return the path from an object to a part of it; None if it is not found there."""
+    def find_path(self, owner: object, thing: object, *, search: bool) -> str | None:
+        """Return the path from an object to a part of it; None if it is not found there.
+
+        Without `search`, only what an earlier search has found counts.
+        """
         known = self._paths.get(id(owner))
         entry = None if known is None else known[1].get(id(thing))
         if entry is not None and follow_path(owner, entry[1]) is thing:
             return entry[1]
+        if not search:
+            return None
         paths: dict[int, tuple[Any, str]] = {}
         _add_parts(paths, walk_parts("", owner, MAX_CALLED_DEPTH))
         self._paths[id(owner)] = owner, paths
