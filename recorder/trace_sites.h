@@ -90,8 +90,8 @@ typedef struct {
     Py_ssize_t site_count, site_capacity;
     int64_t *steps;
     Py_ssize_t step_count, step_capacity;
-    Py_ssize_t row_limit; /* the number of rows after which `limit_error` is raised, once; 0 if there is no limit */
-    PyObject *limit_error;
+    Py_ssize_t row_limit; /* the number of rows after which `find_limit_error` is called, once; 0 if there is no limit */
+    PyObject *find_limit_error;
     int is_over_limit;
     PyObject *cached_codes[CODE_CACHE_SIZE];
     CodeNotes *cached_notes[CODE_CACHE_SIZE];
@@ -154,7 +154,7 @@ static int sites_traverse(TraceSites *self, visitproc visit, void *arg)
     Py_VISIT(self->codes);
     Py_VISIT(self->blocks);
     Py_VISIT(self->call_frame);
-    Py_VISIT(self->limit_error);
+    Py_VISIT(self->find_limit_error);
     for (Py_ssize_t k = 0; k < self->user_call_count; k++)
         Py_VISIT(self->calls[k]->owner);
     return 0;
@@ -176,7 +176,7 @@ static int sites_clear(TraceSites *self)
         Py_CLEAR(self->calls[k]->owner);
     Py_CLEAR(self->blocks);
     Py_CLEAR(self->call_frame);
-    Py_CLEAR(self->limit_error);
+    Py_CLEAR(self->find_limit_error);
     return 0;
 }
 
@@ -255,12 +255,17 @@ static int set_row(TraceSites *self, Py_ssize_t offset, int32_t site)
     while (self->row_count <= row)
         self->rows[self->row_count++] = NO_SITE;
     self->rows[row] = site;
-    if (self->row_limit == 0 || row < self->row_limit || self->is_over_limit)
+    if (self->row_limit == 0 || row < self->row_limit)
         return 0;
     /* Once: code that catches the error goes on as if there were no limit. */
-    self->is_over_limit = 1;
-    PyErr_SetNone(self->limit_error);
-    return -1;
+    self->row_limit = 0;
+    PyObject *error = PyObject_CallNoArgs(self->find_limit_error);
+    if (error != NULL && error != Py_None) {
+        self->is_over_limit = 1;
+        PyErr_SetNone(error);
+    }
+    Py_XDECREF(error);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static CodeNotes *make_code_notes(TraceSites *self, PyObject *code)
@@ -985,15 +990,16 @@ static PyObject *sites_depths(TraceSites *self, PyObject *Py_UNUSED(unused))
     return depths;
 }
 
-/* limit_rows(count, error): raise an error, once, when more rows than this are recorded. */
+/* limit_rows(count, find_error): when more rows than this are recorded, raise, once, the error that a function returns;
+   with None the recording goes on. */
 static PyObject *sites_limit_rows(TraceSites *self, PyObject *args)
 {
     Py_ssize_t count;
-    PyObject *error;
-    if (!PyArg_ParseTuple(args, "nO", &count, &error))
+    PyObject *find_error;
+    if (!PyArg_ParseTuple(args, "nO", &count, &find_error))
         return NULL;
     self->row_limit = count;
-    Py_XSETREF(self->limit_error, Py_NewRef(error));
+    Py_XSETREF(self->find_limit_error, Py_NewRef(find_error));
     Py_RETURN_NONE;
 }
 
@@ -1175,7 +1181,7 @@ static PyMethodDef sites_methods[] = {
     {"count_calls", (PyCFunction)sites_count_calls, METH_NOARGS, "Return the number of calls."},
     {"depths", (PyCFunction)sites_depths, METH_NOARGS, "Return how many calls are around each call, as bytes."},
     {"collect_names", (PyCFunction)sites_collect_names, METH_VARARGS, "Return the variables that held values."},
-    {"limit_rows", (PyCFunction)sites_limit_rows, METH_VARARGS, "Raise an error when more rows than this are recorded."},
+    {"limit_rows", (PyCFunction)sites_limit_rows, METH_VARARGS, "Raise an error when more rows than this are recorded, if a function returns one."},
     {"is_over_limit", (PyCFunction)sites_is_over_limit, METH_NOARGS, "Return whether that error was raised."},
     {"forget_frames", (PyCFunction)sites_forget_frames, METH_NOARGS, "Let go of all frames."},
     {"export", (PyCFunction)sites_export, METH_NOARGS, "Return the columns as bytes, and the blocks."},

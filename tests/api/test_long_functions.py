@@ -9,6 +9,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api.compiled_function import LONG_FUNCTION, MAX_FIRST_ROWS
+from wiregrad.backends.replay_engines import InterpreterReplay
 from wiregrad.frontends.recording.tape import RECORDER
 
 STEPS = MAX_FIRST_ROWS // 2
@@ -192,3 +193,48 @@ def test_jacobians_and_batches_of_long_functions_are_right() -> None:
     np.testing.assert_allclose(values, [wanted[0]] * 3, rtol=1e-12)
     np.testing.assert_allclose(slopes[0], [wanted[1][0]] * 3, rtol=1e-12)
     np.testing.assert_allclose(slopes[1], [wanted[1][1]] * 3, rtol=1e-12)
+
+
+def turn_vector(x: Any) -> Any:
+    for _ in range(STEPS):
+        x = np.stack([x[0] - 0.01 * x[1], x[1] + 0.01 * x[0]])
+    return np.sum(x * x)
+
+
+def test_long_functions_of_small_arrays_are_recorded_at_once() -> None:
+    fast = wg.compile(turn_vector)
+    start = np.array([1.0, 0.5])
+    value, gradient = fast.value_and_grad(start)
+
+    assert fast.info.records == 1
+    assert value == turn_vector(start)
+    np.testing.assert_array_equal(gradient, wg.grad(turn_vector)(start))
+
+
+def test_long_functions_of_large_arrays_are_not_recorded_at_once() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(MAX_FIRST_ROWS):
+            x = x * 0.999 + 0.001
+        return np.sum(x)
+
+    fast = wg.compile(f)
+    fast(np.ones(100))
+
+    assert fast.info.records == (0 if IS_COUNTED else 1)
+
+
+def test_recordings_that_native_code_reproduces_are_not_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(InterpreterReplay, "compute_results", lambda self, inputs: asked.append(self))
+    found = wg.compile(turn_vector)(np.array([1.0, 0.5]))
+
+    assert found == turn_vector(np.array([1.0, 0.5]))
+    assert not asked
+
+
+def test_recordings_that_depend_on_hidden_state_are_not_replayed() -> None:
+    rng = np.random.default_rng(0)
+    fast = wg.compile(lambda x: x * np.ones(3) * rng.uniform())
+    found = [float(fast(np.array([1.0, 2.0, 3.0]))[0]) for _ in range(3)]
+
+    assert len(set(found)) == 3

@@ -139,7 +139,8 @@ def run_traced(
 ) -> TracedFunction:
     """Run a function on a new tape; every real or complex leaf of its arguments becomes an input.
 
-    With `max_rows`, `LongTraceError` is raised after about that many rows, if the C recorder records them.
+    With `max_rows`, `LongTraceError` is raised after about that many rows, if the C recorder records them and they are
+    not on small arrays: see `has_small_arrays`.
     """
     guard = ReplayGuard(error_settings=np.geterr() if replayed else None, identity_scan=IdentityScan())
     tape = Tape(TapeKind.APART, guard)
@@ -163,7 +164,7 @@ def run_traced(
         before = _begin_rows(tape, None if replayed else id(own_block))
         sites = tape.notes.recorded_sites
         if sites is not None and max_rows is not None:
-            sites.columns.limit_rows(max_rows, LongTraceError)
+            sites.columns.limit_rows(max_rows, lambda: None if has_small_arrays(tape) else LongTraceError)
         try:
             with collect_young_objects():
                 result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
@@ -176,8 +177,28 @@ def run_traced(
         finally:
             if before is not None:
                 RECORDER.begin_trace(*before)
+            if sites is not None:
+                # The function that finds the error refers to the tape.
+                sites.columns.limit_rows(0, None)
             tape.notes.forget_frames()
     return TracedFunction(tape, inputs, results, tree, names, holders)
+
+
+MIN_ARRAY_SHARE = 4
+"""A function works on small arrays if one of so many rows is an array."""
+MAX_SMALL_ELEMENTS = 8
+"""Arrays with so many elements, on average, are small."""
+
+
+def has_small_arrays(tape: Tape) -> bool:
+    """Return whether the rows recorded so far are, in good part, ops on small arrays.
+
+    Recording such ops for replay costs no more than recording them for a gradient; with numbers it is a hundred times
+    as much, and large arrays take long to compile.
+    """
+    sizes = [np.size(node.y) for node in tape.extras.values()]
+    count = len(tape.buffer) // STRIDE
+    return len(sizes) * MIN_ARRAY_SHARE > count and sum(sizes) <= MAX_SMALL_ELEMENTS * len(sizes)
 
 
 def _read_group_blocks() -> list[GroupBlock]:
