@@ -8,14 +8,17 @@ reverse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import CircuitError
 from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
+from wiregrad.ir.builder import NodeRun
 from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent, match_dtype
-from wiregrad.passes.rewriting import prune
+from wiregrad.passes.rewriting import number_kinds, prune
 
 
 class SweepGraph(Protocol):
@@ -89,8 +92,8 @@ def pull_row(row: Row, upstream: Any, xs: Sequence[Any], y: Any, active: Sequenc
         yield slot, match_dtype(pulled, xs[slot])
 
 
-def sweep_ports(circuit: CircuitGraph, builder: GraphBuilder, seeds: Mapping[int, Port]) -> list[Any]:
-    """Send gradients back through a circuit that a builder has loaded; returns the flow of every node.
+def sweep_ports(circuit: CircuitGraph, builder: GraphBuilder, seeds: Mapping[int, Port]) -> dict[int, Any]:
+    """Send gradients back through a circuit that a builder has loaded; returns the flow of every input.
 
     It adds the nodes that `sweep_backward` would add on ports of the builder, in another order: what a node adds is
     found once for all nodes of its kind.
@@ -156,88 +159,130 @@ def derive_template(row: Row, types: Sequence[WireType], active: Sequence[int]) 
     )
 
 
-class _PlacedTemplate:
+class _PlacedTemplate(NamedTuple):
     """A template with the codes, types and constants of the builder that its nodes are added to."""
 
-    def __init__(self, template: PullTemplate, builder: GraphBuilder) -> None:
-        recording = builder.recording
-        number_of = recording.type_table.number_of
-        self._constants = [builder.place_constant(value).index for value in template.constants]
-        self._rows = [(TABLE.code_of(row.op), row.sources, number_of(row.kind), row.op) for row in template.rows]
-        self._sent = template.sent
-        self._builder = builder
-
-    def add_nodes(self, upstream: int, row: Row) -> list[tuple[int, Any]]:
-        """Add the nodes for a node of this kind; returns what it sends back, by input."""
-        builder = self._builder
-        recording = builder.recording
-        places = [upstream, *row.sources, row.node, *self._constants]
-        for code, sources, kind, op in self._rows:
-            index = recording.append(code, [places[k] for k in sources], kind)
-            if op.settings or op.variadic:
-                recording.note_settings(index, op, len(sources))
-            places.append(index)
-        return [
-            (slot, Port(builder, places[k]) if masked is None else masked.replace_wire(Port(builder, places[k])))
-            for slot, k, masked in self._sent
-        ]
+    constants: tuple[int, ...]
+    nodes: NodeRun
+    sent: tuple[SentFlow, ...]
 
 
 class _PortSweep:
-    """A sweep over a circuit on ports of the builder that has loaded it."""
+    """A sweep over a circuit on ports of the builder that has loaded it.
+
+    While the sweep runs, a flow that is a wire is the index of its node, because a port takes longer to make.
+    """
 
     def __init__(self, circuit: CircuitGraph, builder: GraphBuilder) -> None:
         self._circuit = circuit
         self._builder = builder
         self._active = circuit.active()
-        self._types: list[int] = circuit.columns.types.tolist()
-        self._templates: dict[Any, _PlacedTemplate | None] = {}
+        columns = circuit.columns
+        is_active = np.frombuffer(self._active, np.uint8)
+        facts = 2 * columns.types[columns.sources].astype(np.int64) + is_active[columns.sources]
+        self._kinds: list[int] = number_kinds(circuit, facts).tolist()
+        self._rows: dict[int, Row] = {}
+        """A row of each kind."""
+        self._templates: dict[tuple[int, int], _PlacedTemplate | None] = {}
+        """By the kind of the node, and the type of the upstream gradient."""
+        self._append_run = builder.recording.append_run
+        self._add_code = TABLE.code_of(TABLE["add"])
+        self._totals: dict[int, int] = {}
+        self._starts: list[int] = columns.starts.tolist()
+        self._sources: list[int] = columns.sources.tolist()
 
-    def run(self, seeds: Mapping[int, Port]) -> list[Any]:
-        """Return the flow of every node."""
-        active = self._active
+    def run(self, seeds: Mapping[int, Port]) -> dict[int, Any]:
+        """Return the flow of every input."""
         grads: list[Any] = [None] * self._circuit.size
         for node, seed in seeds.items():
-            grads[node] = add_flows(grads[node], seed)
-        for row in self._circuit.rows(backward=True):
-            upstream = grads[row.node]
-            if upstream is not None and active[row.node]:
-                for slot, sent in self._pull(row, upstream):
-                    source = row.sources[slot]
-                    grads[source] = sent if grads[source] is None else self._add(grads[source], sent)
-        return grads
+            self._send(grads, node, seed.index)
+        type_number_of = self._builder.recording.type_number_of
+        active = self._active
+        kinds = self._kinds
+        templates = self._templates
+        # This loop runs for every node, so what is looked up in it is looked up before.
+        for node in range(self._circuit.size - 1, -1, -1):
+            upstream = grads[node]
+            if upstream is None or not active[node]:
+                continue
+            sources = self._sources[self._starts[node] : self._starts[node + 1]]
+            template = None
+            if type(upstream) is int:
+                key = (kinds[node], type_number_of(upstream))
+                template = templates[key] if key in templates else self._place_template(key, node, sources, upstream)
+            if template is None:
+                self._pull_in_full(grads, node, sources, upstream)
+            else:
+                self._pull_by_template(grads, node, sources, upstream, template)
+        return {node: self._as_flow(grads[node]) for node in self._circuit.input_indices()}
 
-    def _pull(self, row: Row, upstream: Any) -> Iterable[tuple[int, Any]]:
-        template = self._find_template(row, upstream) if type(upstream) is Port else None
+    def _as_flow(self, flow: Any) -> Any:
+        return Port(self._builder, flow) if type(flow) is int else flow
+
+    def _pull_by_template(
+        self, grads: list[Any], node: int, sources: list[int], upstream: int, template: _PlacedTemplate
+    ) -> None:
+        """Add the nodes of a template, and what it sends back to the flows of the sources."""
+        places = [upstream, *sources, node, *template.constants]
+        if template.nodes.codes:
+            self._append_run(template.nodes, places)
+        for slot, k, masked in template.sent:
+            source = sources[slot]
+            sent = places[k] if masked is None else masked.replace_wire(self._as_flow(places[k]))
+            if grads[source] is None:
+                grads[source] = sent
+            else:
+                self._send(grads, source, sent)
+
+    def _pull_in_full(self, grads: list[Any], node: int, sources: list[int], upstream: Any) -> None:
+        """Run the rule of a node, and add what it sends back to the flows of the sources."""
+        row = self._find_row(node)._replace(node=node, sources=sources)
+        ports = [Port(self._builder, source) for source in (*sources, node)]
+        for slot, sent in pull_row(row, self._as_flow(upstream), ports[:-1], ports[-1], self._active):
+            self._send(grads, sources[slot], sent.index if type(sent) is Port else sent)
+
+    def _find_row(self, node: int) -> Row:
+        """Return the row of a node of the same kind."""
+        kind = self._kinds[node]
+        if kind not in self._rows:
+            modes = self._circuit.columns.modes
+            mode = 0 if modes is None else int(modes[node])
+            self._rows[kind] = Row(node, self._circuit.op_of(node), self._circuit.sources_of(node), mode)
+        return self._rows[kind]
+
+    def _place_template(
+        self, key: tuple[int, int], node: int, sources: list[int], upstream: int
+    ) -> _PlacedTemplate | None:
+        """Return the template of the first node of a kind; None if there is none."""
+        known = [self._builder.recording.type_of_node(upstream), *map(self._circuit.type_of, (*sources, node))]
+        template = derive_template(self._find_row(node), known, [self._active[source] for source in sources])
+        placed = None
         if template is not None:
-            return template.add_nodes(upstream.index, row)
-        ports = [Port(self._builder, node) for node in (*row.sources, row.node)]
-        return pull_row(row, upstream, ports[:-1], ports[-1], self._active)
+            constants = tuple([self._builder.place_constant(value).index for value in template.constants])
+            placed = _PlacedTemplate(constants, self._builder.recording.prepare_run(template.rows), template.sent)
+        self._templates[key] = placed
+        return placed
 
-    def _find_template(self, row: Row, upstream: Port) -> _PlacedTemplate | None:
-        """Return the template of a node, which is derived if it is the first of its kind; None if there is none."""
-        kind = self._builder.recording.type_number_of(upstream.index)
-        flags = tuple([self._active[source] for source in row.sources])
-        types = tuple([self._types[source] for source in row.sources])
-        key = (row.op, row.mode, kind, self._types[row.node], types, flags)
-        if key not in self._templates:
-            nodes = (*row.sources, row.node)
-            known = [self._builder.type_of(upstream), *(self._circuit.type_of(node) for node in nodes)]
-            template = derive_template(row, known, flags)
-            self._templates[key] = None if template is None else _PlacedTemplate(template, self._builder)
-        return self._templates[key]
-
-    def _add(self, one: Any, two: Any) -> Any:
-        """Add two flows; wires of one type at once."""
+    def _send(self, grads: list[Any], node: int, flow: Any) -> None:
+        """Add to the flow of a node; wires of one type at once."""
+        known = grads[node]
+        if known is None:
+            grads[node] = flow
+            return
         recording = self._builder.recording
-        if type(one) is not Port or type(two) is not Port:
-            return add_flows(one, two)
-        kind = recording.type_number_of(one.index)
-        if recording.type_number_of(two.index) != kind:
-            return add_flows(one, two)
-        add = TABLE["add"]
-        total = recording.type_table.infer_number(add, (kind, kind))
-        return Port(self._builder, recording.append(TABLE.code_of(add), (one.index, two.index), total))
+        if type(known) is int and type(flow) is int:
+            kind = recording.type_number_of(known)
+            if recording.type_number_of(flow) == kind:
+                grads[node] = recording.append(self._add_code, (known, flow), self._find_total(kind))
+                return
+        both = add_flows(self._as_flow(known), self._as_flow(flow))
+        grads[node] = both.index if type(both) is Port else both
+
+    def _find_total(self, kind: int) -> int:
+        """Return the number of the type of a sum of two wires of a type."""
+        if kind not in self._totals:
+            self._totals[kind] = self._builder.recording.type_table.infer_number(TABLE["add"], (kind, kind))
+        return self._totals[kind]
 
 
 def sweep_forward(graph: SweepGraph, values: NodeValues, seeds: Mapping[int, Any]) -> list[Any]:

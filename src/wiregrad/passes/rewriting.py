@@ -656,35 +656,46 @@ def group_nodes_by_kind(circuit: CircuitGraph) -> list[NDArray[np.int64]]:
     >>> [nodes.tolist() for nodes in group_nodes_by_kind(parse_text(text))]
     [[0], [1, 2], [3]]
     """
-    columns = circuit.columns
-    kinds = columns.codes.astype(np.int64)
-    settings = columns.settings.index
-    arities = np.diff(columns.starts)
-    for column in (settings, columns.modes, columns.types, arities, *_list_source_types(circuit, arities)):
-        if column is not None:
-            kinds = _join_keys(kinds, column)
+    kinds = number_kinds(circuit, circuit.columns.types[circuit.columns.sources].astype(np.int64))
     order = np.argsort(kinds, kind="stable")
     bounds = np.flatnonzero(np.diff(kinds[order])) + 1
     return sorted(np.split(order, bounds), key=lambda nodes: int(nodes[0]))
+
+
+def number_kinds(circuit: CircuitGraph, facts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the kind of each node: its op, with its settings, mode, type, and facts about its sources.
+
+    `facts` has an entry for each source of each node, such as its type.
+    """
+    columns = circuit.columns
+    kinds = columns.codes.astype(np.int64)
+    arities = np.diff(columns.starts)
+    for column in (columns.settings.index, columns.modes, columns.types, arities):
+        if column is not None:
+            kinds = _join_keys(kinds, column)
+    for column in _list_source_facts(columns, arities, facts):
+        kinds = _join_keys(kinds, column)
+    return kinds
 
 
 MAX_SLOT_COLUMNS = 4
 """Nodes with more sources than this are compared one by one."""
 
 
-def _list_source_types(circuit: CircuitGraph, arities: NDArray[np.int32]) -> Iterator[NDArray[np.int64]]:
-    """Iterate over columns that are equal at two nodes of one arity if their sources have the same types."""
-    columns = circuit.columns
-    types = columns.types[columns.sources].astype(np.int64)
+def _list_source_facts(
+    columns: CircuitColumns, arities: NDArray[np.int32], facts: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    """Iterate over columns that are equal at two nodes of one arity if the facts about their sources are the same."""
+    size = len(arities)
     for slot in range(min(MAX_SLOT_COLUMNS, int(arities.max(initial=0)))):
         nodes = np.flatnonzero((arities > slot) & (arities <= MAX_SLOT_COLUMNS))
-        column = np.zeros(circuit.size, np.int64)
-        column[nodes] = types[columns.starts[nodes] + slot]
+        column = np.zeros(size, np.int64)
+        column[nodes] = facts[columns.starts[nodes] + slot]
         yield column
     seen: dict[bytes, int] = {}
-    column = np.zeros(circuit.size, np.int64)
+    column = np.zeros(size, np.int64)
     for node in np.flatnonzero(arities > MAX_SLOT_COLUMNS).tolist():
-        own = types[columns.starts[node] : columns.starts[node + 1]]
+        own = facts[columns.starts[node] : columns.starts[node + 1]]
         column[node] = seen.setdefault(own.tobytes(), len(seen))
     yield column
 
