@@ -238,3 +238,38 @@ def test_recordings_that_depend_on_hidden_state_are_not_replayed() -> None:
     found = [float(fast(np.array([1.0, 2.0, 3.0]))[0]) for _ in range(3)]
 
     assert len(set(found)) == 3
+
+
+def test_results_are_compiled_after_the_gradient_of_arrays() -> None:
+    fast = wg.compile(lambda x, y: np.sum(np.tanh(x) * y), argnums=1)
+    x = np.linspace(-1.0, 1.0, 1000)
+    y = np.cos(x)
+    value, gradient = fast.value_and_grad(x, y)
+
+    np.testing.assert_allclose(gradient, np.tanh(x), rtol=1e-14)
+    assert fast.info.variants[0].tier == "arrays"
+    assert fast(x, y) == value
+    assert fast.info.records == 1
+
+
+def test_results_without_native_code_are_interpreted_after_the_gradient() -> None:
+    fast = wg.compile(lambda x: np.sum(np.abs(np.fft.fft(x)) ** 2))
+    x = np.linspace(-1.0, 1.0, 1000)
+    value, _ = fast.value_and_grad(x)
+    found = [fast(x) for _ in range(3)]
+
+    np.testing.assert_allclose(found, value, rtol=1e-12)
+    assert fast.info.records == 1
+
+
+def test_branches_are_checked_by_the_gradient_of_arrays() -> None:
+    def f(x: Any) -> Any:
+        return np.sum(x * x) if np.sum(x) > 0.0 else np.sum(x)
+
+    fast = wg.compile(f)
+    x = np.linspace(0.5, 1.0, 1000)
+
+    np.testing.assert_allclose(fast.value_and_grad(x)[1], 2.0 * x)
+    np.testing.assert_allclose(fast.value_and_grad(-x)[1], np.ones(1000))
+    np.testing.assert_allclose(fast.value_and_grad(x)[1], 2.0 * x)
+    assert fast.info.records == 2
