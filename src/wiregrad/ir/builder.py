@@ -552,13 +552,16 @@ class CircuitRecording:
 
     def append_run(self, nodes: NodeRun, places: list[int]) -> None:
         """Add several nodes at once. `places` are the nodes from outside that they refer to; theirs are added to it."""
+        codes, references, kinds, bound = nodes
+        if not codes:
+            return
         first = len(self.codes)
-        places += range(first, first + len(nodes.codes))
-        self.codes.extend(nodes.codes)
-        self._sources.extend([places[k] for k in nodes.references])
-        for k, kind in nodes.kinds:
+        places += range(first, first + len(codes))
+        self.codes.extend(codes)
+        self._sources.extend([places[k] for k in references])
+        for k, kind in kinds:
             self._types[first + k] = kind
-        for k, op, arity in nodes.bound:
+        for k, op, arity in bound:
             self.note_settings(first + k, op, arity)
 
     def append_op(self, op: Op, sources: Sequence[int], kind: WireType, mode: int = DERIVE_MODE) -> int:

@@ -17,7 +17,7 @@ from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import CircuitError
 from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
 from wiregrad.ir.builder import NodeRun
-from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent, match_dtype
+from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent, match_dtype, match_shape
 from wiregrad.passes.rewriting import number_kinds, prune
 
 
@@ -185,54 +185,50 @@ class _PortSweep:
         """A row of each kind."""
         self._templates: dict[tuple[int, int], _PlacedTemplate | None] = {}
         """By the kind of the node, and the type of the upstream gradient."""
-        self._append_run = builder.recording.append_run
         self._add_code = TABLE.code_of(TABLE["add"])
         self._totals: dict[int, int] = {}
-        self._starts: list[int] = columns.starts.tolist()
-        self._sources: list[int] = columns.sources.tolist()
+        self._joined_masks: dict[tuple[int, int, int], tuple[Any, Any, Any]] = {}
 
     def run(self, seeds: Mapping[int, Port]) -> dict[int, Any]:
         """Return the flow of every input."""
         grads: list[Any] = [None] * self._circuit.size
         for node, seed in seeds.items():
             self._send(grads, node, seed.index)
+        # The loops run for every node and wire, so what is looked up in them is looked up before.
         type_number_of = self._builder.recording.type_number_of
-        active = self._active
-        kinds = self._kinds
-        templates = self._templates
-        # This loop runs for every node, so what is looked up in it is looked up before.
-        for node in range(self._circuit.size - 1, -1, -1):
+        append_run = self._builder.recording.append_run
+        for node, kind, sources in self._walk_active(grads):
             upstream = grads[node]
-            if upstream is None or not active[node]:
-                continue
-            sources = self._sources[self._starts[node] : self._starts[node + 1]]
             template = None
             if type(upstream) is int:
-                key = (kinds[node], type_number_of(upstream))
-                template = templates[key] if key in templates else self._place_template(key, node, sources, upstream)
+                key = (kind, type_number_of(upstream))
+                template = self._templates.get(key) or self._place_template(key, node, sources, upstream)
             if template is None:
                 self._pull_in_full(grads, node, sources, upstream)
-            else:
-                self._pull_by_template(grads, node, sources, upstream, template)
+                continue
+            places = [upstream, *sources, node, *template.constants]
+            append_run(template.nodes, places)
+            for slot, k, masked in template.sent:
+                source = sources[slot]
+                sent = places[k] if masked is None else masked.replace_wire(self._as_flow(places[k]))
+                if grads[source] is None:
+                    grads[source] = sent
+                else:
+                    self._send(grads, source, sent)
         return {node: self._as_flow(grads[node]) for node in self._circuit.input_indices()}
+
+    def _walk_active(self, grads: list[Any]) -> Iterator[tuple[int, int, list[int]]]:
+        """Walk back over the active nodes that a gradient has reached: each with its kind and its sources."""
+        columns = self._circuit.columns
+        starts = columns.starts.tolist()
+        sources = columns.sources.tolist()
+        kinds = self._kinds
+        for node in np.flatnonzero(np.frombuffer(self._active, np.uint8))[::-1].tolist():
+            if grads[node] is not None:
+                yield node, kinds[node], sources[starts[node] : starts[node + 1]]
 
     def _as_flow(self, flow: Any) -> Any:
         return Port(self._builder, flow) if type(flow) is int else flow
-
-    def _pull_by_template(
-        self, grads: list[Any], node: int, sources: list[int], upstream: int, template: _PlacedTemplate
-    ) -> None:
-        """Add the nodes of a template, and what it sends back to the flows of the sources."""
-        places = [upstream, *sources, node, *template.constants]
-        if template.nodes.codes:
-            self._append_run(template.nodes, places)
-        for slot, k, masked in template.sent:
-            source = sources[slot]
-            sent = places[k] if masked is None else masked.replace_wire(self._as_flow(places[k]))
-            if grads[source] is None:
-                grads[source] = sent
-            else:
-                self._send(grads, source, sent)
 
     def _pull_in_full(self, grads: list[Any], node: int, sources: list[int], upstream: Any) -> None:
         """Run the rule of a node, and add what it sends back to the flows of the sources."""
@@ -254,6 +250,8 @@ class _PortSweep:
         self, key: tuple[int, int], node: int, sources: list[int], upstream: int
     ) -> _PlacedTemplate | None:
         """Return the template of the first node of a kind; None if there is none."""
+        if key in self._templates:
+            return None
         known = [self._builder.recording.type_of_node(upstream), *map(self._circuit.type_of, (*sources, node))]
         template = derive_template(self._find_row(node), known, [self._active[source] for source in sources])
         placed = None
@@ -264,25 +262,58 @@ class _PortSweep:
         return placed
 
     def _send(self, grads: list[Any], node: int, flow: Any) -> None:
-        """Add to the flow of a node; wires of one type at once."""
+        """Add to the flow of a node."""
         known = grads[node]
         if known is None:
             grads[node] = flow
-            return
+        elif type(known) is int and type(flow) is int:
+            grads[node] = self._add_wires(known, flow)
+        else:
+            grads[node] = self._add_masked(known, flow)
+
+    def _add_wires(self, one: int, two: int) -> int:
+        """Return the sum of two wires; those of one type are added at once."""
         recording = self._builder.recording
-        if type(known) is int and type(flow) is int:
-            kind = recording.type_number_of(known)
-            if recording.type_number_of(flow) == kind:
-                grads[node] = recording.append(self._add_code, (known, flow), self._find_total(kind))
-                return
-        both = add_flows(self._as_flow(known), self._as_flow(flow))
-        grads[node] = both.index if type(both) is Port else both
+        kind = recording.type_number_of(one)
+        if recording.type_number_of(two) == kind:
+            return recording.append(self._add_code, (one, two), self._find_total(kind))
+        total: int = add_flows(self._as_flow(one), self._as_flow(two)).index
+        return total
+
+    def _add_masked(self, one: Any, two: Any) -> Any:
+        """Return the sum of two flows, of which one or both are masked."""
+        wires = (_find_zeroed_wire(one), _find_zeroed_wire(two))
+        if wires[0] is None or wires[1] is None:
+            both = add_flows(self._as_flow(one), self._as_flow(two))
+            return both.index if type(both) is Port else both
+        total = self._add_wires(wires[0], wires[1])
+        if type(one) is int or type(two) is int:
+            return total
+        mask = self._join_masks(one.mask, two.mask, total)
+        return total if mask is None else MaskedFlow(mask, self._as_flow(total), zeroed=True)
+
+    def _join_masks(self, one: Any, two: Any, total: int) -> Any:
+        """Return the mask of a sum of masked flows, as `add_flows` does; None if it is true everywhere."""
+        key = (id(one), id(two), self._builder.recording.type_number_of(total))
+        if key not in self._joined_masks:
+            joined = match_shape(TABLE["logical_or"](one, two), self._as_flow(total))
+            # With the masks in the entry, no other array gets their place.
+            self._joined_masks[key] = (one, two, None if joined.all() else joined)
+        return self._joined_masks[key][2]
 
     def _find_total(self, kind: int) -> int:
         """Return the number of the type of a sum of two wires of a type."""
         if kind not in self._totals:
             self._totals[kind] = self._builder.recording.type_table.infer_number(TABLE["add"], (kind, kind))
         return self._totals[kind]
+
+
+def _find_zeroed_wire(flow: Any) -> int | None:
+    """Return the wire of a flow if it is 0.0 or -0.0 where the flow is absent by a known mask; else None."""
+    if type(flow) is int:
+        return flow
+    is_known = type(flow) is MaskedFlow and flow.zeroed and flow.is_array and flow.lazy_mask is None
+    return flow.value.index if is_known and type(flow.value) is Port else None
 
 
 def sweep_forward(graph: SweepGraph, values: NodeValues, seeds: Mapping[int, Any]) -> list[Any]:
