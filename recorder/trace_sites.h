@@ -69,8 +69,18 @@ typedef struct {
     int64_t steps;
 } TraceSite;
 
+/* The sites of the generator that ran last, as long as it is resumed from the same place. Its loops have no variables. */
+typedef struct {
+    PyObject *frame, *outer; /* the frames of the generator, and of the call that it runs for; NULL if none is kept */
+    int32_t instruction;     /* of that call, and the steps of the loops around it */
+    int step_count;
+    int64_t steps[MAX_STEPS * STEP_SIZE];
+    InstructionTable sites;
+} GeneratorSites;
+
 typedef struct {
     PyObject_HEAD
+    GeneratorSites generator;
     PyObject *tracker, *functions, *composite_calls, *opened_groups, *read_blocks;
     PyObject *known_calls; /* the tracker's dict: frame to the number of its call, or to what Python knows about it */
     PyObject *python_frames; /* dict: frame that Python has entered to the number of its call; None for a generator */
@@ -139,9 +149,19 @@ static void free_call(TraceCall *call)
     PyMem_Free(call);
 }
 
+static void forget_generator(TraceSites *self)
+{
+    Py_CLEAR(self->generator.frame);
+    Py_CLEAR(self->generator.outer);
+    free_table(&self->generator.sites);
+    memset(&self->generator.sites, 0, sizeof(InstructionTable));
+}
+
 static int sites_traverse(TraceSites *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->generator.frame);
+    Py_VISIT(self->generator.outer);
     Py_VISIT(self->tracker);
     Py_VISIT(self->functions);
     Py_VISIT(self->composite_calls);
@@ -169,6 +189,7 @@ static int sites_clear(TraceSites *self)
     Py_CLEAR(self->read_blocks);
     self->last_frame = NULL;
     self->last_call = NULL;
+    forget_generator(self);
     Py_CLEAR(self->known_calls);
     Py_CLEAR(self->python_frames);
     Py_CLEAR(self->labels);
@@ -436,8 +457,9 @@ static int read_step(PyFrameObject *frame, PyObject *target, int64_t *number)
 enum { LARGE_STEP = -2 };
 
 /* Read the steps of the loops around an instruction into `steps`; returns how many numbers that are, -1 on an error,
-   LARGE_STEP if one is too large. Loops with very many steps are left out. */
-static int read_steps(TraceSites *self, TraceCall *call, PyFrameObject *frame, int32_t instruction, int64_t *steps)
+   LARGE_STEP if one is too large. Loops with more than `max_steps` steps are left out. */
+static int read_steps(TraceSites *self, TraceCall *call, PyFrameObject *frame, int32_t instruction, int64_t max_steps,
+                      int64_t *steps)
 {
     if (!call->code->has_loops)
         return 0;
@@ -460,7 +482,7 @@ static int read_steps(TraceSites *self, TraceCall *call, PyFrameObject *frame, i
         PyObject *loop = PyTuple_GET_ITEM(loops, k);
         PyObject *targets = PyTuple_GET_ITEM(loop, 1);
         const long number = PyLong_AsLong(PyTuple_GET_ITEM(loop, 0));
-        if (number < call->loop_count && call->step_counts[number] > self->max_loop_steps)
+        if (number < call->loop_count && call->step_counts[number] > max_steps)
             continue;
         for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(targets); j++) {
             int64_t step = 0;
@@ -689,7 +711,7 @@ static TraceCall *add_call(TraceSites *self, PyFrameObject *frame, CodeNotes *co
         PyFrameObject *outer = (PyFrameObject *)parent->frame;
         int64_t steps[MAX_STEPS * STEP_SIZE];
         instruction = (int32_t)PyFrame_GetLasti(outer);
-        const int count = read_steps(self, parent, outer, instruction, steps);
+        const int count = read_steps(self, parent, outer, instruction, self->max_loop_steps, steps);
         if (count < 0)
             return NULL;
         if (count > 0) {
@@ -830,6 +852,51 @@ static TraceCall *call_of_frame(TraceSites *self, PyFrameObject *frame, CodeNote
     return self->last_call = call;
 }
 
+/* Whether a generator runs for the call, at the instruction and in the steps of its loops, for which its sites are kept;
+   if not, they are forgotten, and kept for what runs it now if that is known here. -1 on an error. */
+static int is_resumed_alike(TraceSites *self, PyFrameObject *frame)
+{
+    GeneratorSites *kept = &self->generator;
+    PyFrameObject *outer = PyFrame_GetBack(frame);
+    CodeNotes *code = outer == NULL ? NULL : notes_of_frame(self, outer);
+    int is_python = 0;
+    TraceCall *call = NULL;
+    if (code != NULL && code->kind_number == USER_CODE && !code->is_generator)
+        call = look_up_call(self, outer, &is_python);
+    int64_t steps[MAX_STEPS * STEP_SIZE];
+    const int32_t instruction = outer == NULL ? -1 : (int32_t)PyFrame_GetLasti(outer);
+    const int count = call == NULL ? LARGE_STEP : read_steps(self, call, outer, instruction, INT64_MAX, steps);
+    if (PyErr_Occurred()) {
+        Py_XDECREF(outer);
+        return -1;
+    }
+    const int is_same = count >= 0 && kept->frame == (PyObject *)frame && kept->outer == (PyObject *)outer &&
+                        kept->instruction == instruction && kept->step_count == count &&
+                        memcmp(kept->steps, steps, (size_t)count * sizeof(int64_t)) == 0;
+    if (!is_same) {
+        forget_generator(self);
+        if (count >= 0) {
+            kept->frame = Py_NewRef(frame);
+            kept->outer = Py_NewRef(outer);
+            kept->instruction = instruction;
+            kept->step_count = count;
+            memcpy(kept->steps, steps, (size_t)count * sizeof(int64_t));
+        }
+    }
+    Py_XDECREF(outer);
+    return is_same;
+}
+
+/* The place where the number of the site of a generator is kept; NULL if it is not kept, and on an error. */
+static int64_t *find_generator_site(TraceSites *self, PyFrameObject *frame, CodeNotes *code)
+{
+    if (!code->is_generator || code->has_loops || PyDict_GET_SIZE(self->opened_groups) != 0)
+        return NULL;
+    if (is_resumed_alike(self, frame) < 0 || self->generator.frame == NULL)
+        return NULL;
+    return number_at(&self->generator.sites, (int32_t)PyFrame_GetLasti(frame));
+}
+
 /* Note a row at a site that Python finds; -1 on an error. */
 static int note_elsewhere(TraceSites *self, Py_ssize_t offset, PyFrameObject *frame)
 {
@@ -839,18 +906,35 @@ static int note_elsewhere(TraceSites *self, Py_ssize_t offset, PyFrameObject *fr
     return number < 0 ? -1 : set_row(self, offset, (int32_t)(FIRST_OTHER_SITE - number));
 }
 
+/* Note a row that is recorded while a generator runs, at a site that is kept or that Python finds; -1 on an error. */
+static int note_in_generator(TraceSites *self, Py_ssize_t offset, PyFrameObject *frame, CodeNotes *code)
+{
+    const int64_t *known = find_generator_site(self, frame, code);
+    if (PyErr_Occurred())
+        return -1;
+    if (known != NULL && *known != UNKNOWN)
+        return set_row(self, offset, (int32_t)*known);
+    if (note_elsewhere(self, offset, frame) < 0)
+        return -1;
+    /* What Python did meanwhile may have moved the place. */
+    int64_t *place = known == NULL ? NULL : find_generator_site(self, frame, code);
+    if (place != NULL)
+        *place = self->rows[offset / ROW_SIZE];
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* Note a row that is recorded while a frame of the user's code is at an instruction; -1 on an error. */
 static int note_in_frame(TraceSites *self, Py_ssize_t offset, PyFrameObject *frame, CodeNotes *code)
 {
     TraceCall *call = call_of_frame(self, frame, code);
     if (call == NULL)
-        return PyErr_Occurred() ? -1 : note_elsewhere(self, offset, frame);
+        return PyErr_Occurred() ? -1 : note_in_generator(self, offset, frame, code);
     const int32_t instruction = (int32_t)PyFrame_GetLasti(frame);
     const int32_t blocks = find_blocks(self);
     if (blocks < 0)
         return -1;
     int64_t steps[MAX_STEPS * STEP_SIZE];
-    const int count = read_steps(self, call, frame, instruction, steps);
+    const int count = read_steps(self, call, frame, instruction, self->max_loop_steps, steps);
     if (count < 0)
         return count == LARGE_STEP ? note_elsewhere(self, offset, frame) : -1;
     int64_t *site = number_at(&call->sites, instruction);
@@ -1012,6 +1096,7 @@ static PyObject *sites_forget_frames(TraceSites *self, PyObject *Py_UNUSED(unuse
 {
     self->last_frame = NULL;
     self->last_call = NULL;
+    forget_generator(self);
     for (Py_ssize_t k = 0; k < self->user_call_count; k++) {
         self->calls[k]->frame = NULL;
         Py_CLEAR(self->calls[k]->owner);

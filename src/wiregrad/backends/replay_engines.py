@@ -620,9 +620,7 @@ def make_replay(
     interpreted = InterpreterReplay(recording, "")
     scalar: ExpandedReplay | NativeReplay | None = None
     try:
-        scalar = _compile_scalars(
-            recording, numpy_numbers=numpy_numbers, gradient_first=gradient_by is not None
-        )
+        scalar = _compile_scalars(recording, numpy_numbers=numpy_numbers, gradient_first=gradient_by is not None)
     except NotNativeError as error:
         interpreted.reason = str(error)
     answer = None if scalar is None else scalar.compute_first(inputs)

@@ -13,7 +13,7 @@ their last bits may change where merging or an identity changes the order of a s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -40,7 +40,7 @@ from wiregrad.ir import (
     Row,
     certificates,
 )
-from wiregrad.ir.columns import CircuitColumns, NameTable, NodeLabels, new_row
+from wiregrad.ir.columns import CircuitColumns, NameTable, NodeLabels
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ir.types_and_kinks import (
     DERIVE_MODE,

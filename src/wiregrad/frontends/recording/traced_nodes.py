@@ -1,8 +1,9 @@
 """The nodes of a tape that a circuit needs, as the columns of that circuit.
 
-Packed rows become columns in bulk, with a few calls of NumPy for all of them; so do the other nodes (arrays, conditions),
-except for their literals, which are looked at one by one. Nodes are numbered in the order of the tape. What a node needs besides comes before it: a constant
-that no earlier node reads, and the `spread` that broadcasts a literal. Equal constants are one node.
+Packed rows become columns in bulk, with a few calls of NumPy for all of them. So do the other nodes (arrays,
+conditions), except for their literals, which are looked at one by one. Nodes are numbered in the order of the tape. What
+a node needs besides comes before it: a constant that no earlier node reads, and the `spread` that broadcasts a literal.
+Equal constants are one node.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 from itertools import chain, compress
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,8 +136,8 @@ class TracedNodes:
         self._values: list[WireValue] = []
         self._created: dict[int, int] = {}
         """The numbers of the constants that are values which the function made itself, by the position of the node."""
-        self._known_floats: dict[tuple[float, tuple[Any, ...]], tuple[int, np.dtype[Any]]] = {}
-        """The constants of Python floats beside operands of some dtypes: the number and the dtype."""
+        self._known_floats: dict[tuple[Any, ...], tuple[int, tuple[Op, WireType] | None]] = {}
+        """The constants of Python floats beside operands of some dtypes, and how they are broadcast."""
         self._spreads: dict[tuple[int, int], tuple[Op, WireType]] = {}
         """The `spread` of a literal, by the position of the node and the slot."""
         self._literals = self._collect_literals()
@@ -168,27 +169,33 @@ class TracedNodes:
     def _number_literal(self, position: int, node: ExtraNode, slot: int) -> int:
         """Return the number of a literal's constant; it is broadcast to the output's shape if the op is elementwise."""
         x = node.xs[slot]
-        shape = shape_of(node.y)
-        if type(x) is float and x:
-            # Most literals are repeated; 0.0 and -0.0 are equal, but not the same constant.
-            dtypes = tuple([getattr(other, "dtype", None) for other in (*node.xs, node.y)])
-            known = self._known_floats.get((x, dtypes))
-            if known is None:
-                x = promote_literal(x, node)
-                known = self._known_floats[node.xs[slot], dtypes] = self._number_constant(x), x.dtype
-            number, dtype = known
-            own_shape: tuple[int, ...] = ()
+        if type(x) is not float or not x:
+            number, spread = self._find_literal(node, slot)
         else:
-            if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
-                x = promote_literal(x, node)
-            elif np.asarray(x).dtype not in WIRE_DTYPES:
-                x = _promote_array(np.asarray(x), node, slot)
-            number = self._number_constant(x)
-            own_shape = np.shape(x)
-            dtype = np.asarray(x).dtype
-        if own_shape != shape and isinstance(node.op, Elementwise):
-            self._spreads[position, slot] = bind_spread(len(own_shape), shape), WireType(dtype, shape)
+            # Most literals are repeated; 0.0 and -0.0 are equal, but not the same constant.
+            dtypes = [getattr(other, "dtype", None) for other in node.xs]
+            key = (x, isinstance(node.op, Elementwise), node.y.dtype, shape_of(node.y), *dtypes)
+            known = self._known_floats.get(key)
+            if known is None:
+                known = self._known_floats[key] = self._find_literal(node, slot)
+            number, spread = known
+        if spread is not None:
+            self._spreads[position, slot] = spread
         return number
+
+    def _find_literal(self, node: ExtraNode, slot: int) -> tuple[int, tuple[Op, WireType] | None]:
+        """Return the number of a literal's constant, and the `spread` that it needs, with its type."""
+        x = node.xs[slot]
+        if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
+            x = promote_literal(x, node)
+        elif np.asarray(x).dtype not in WIRE_DTYPES:
+            x = _promote_array(np.asarray(x), node, slot)
+        number = self._number_constant(x)
+        own_shape = np.shape(x)
+        shape = shape_of(node.y)
+        if own_shape == shape or not isinstance(node.op, Elementwise):
+            return number, None
+        return number, (bind_spread(len(own_shape), shape), WireType(np.asarray(x).dtype, shape))
 
     def _number_floats(self, bits: NDArray[np.int64]) -> list[int]:
         """Return the numbers of constants that are real numbers, given as the bits of each, all different."""
@@ -316,8 +323,8 @@ class TracedNodes:
             if type(value) is not np.float64:
                 types[self.constant_indices[k]] = known[value.dtype, value.shape]
         types[self._spread_indices] = [known[kind.dtype, kind.shape] for _, kind in self._spreads.values()]
-        results = [node.y for node in compress(self._nodes, self._applies)]
-        types[self._op_indices] = [known[y.dtype, y.shape] for y in results]
+        results = map(itemgetter(3), compress(self._nodes, self._applies))
+        types[self._op_indices] = [known[kind] for kind in map(attrgetter("dtype", "shape"), results)]
         return types
 
     def list_modes(self) -> NDArray[np.uint8] | None:

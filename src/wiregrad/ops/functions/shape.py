@@ -779,7 +779,7 @@ def stack(xs: Any, axis: int = 0) -> Any:
     if not parts:
         raise ValueError("need at least one array to stack")
     shape = shape_of(parts[0])
-    if any([shape_of(x) != shape for x in parts]):
+    if any(shape_of(x) != shape for x in parts):
         raise ValueError("all input arrays must have the same shape")
     add_axis = _bind_new_axis(shape, operator.index(axis))
     return _join_along([add_axis(x) for x in parts], axis)
