@@ -1,9 +1,9 @@
 """The nodes of a tape that a circuit needs, as the columns of that circuit.
 
 Packed rows become columns in bulk, with a few calls of NumPy for all of them. So do the other nodes (arrays,
-conditions), except for their literals, which are looked at one by one. Nodes are numbered in the order of the tape. What
-a node needs besides comes before it: a constant that no earlier node reads, and the `spread` that broadcasts a literal.
-Equal constants are one node.
+conditions), except for their literals, which are looked at one by one. Nodes are numbered in the order of the tape.
+What a node needs besides comes before it: a constant that no earlier node reads, and the `spread` that broadcasts a
+literal. Equal constants are one node.
 """
 
 from __future__ import annotations
