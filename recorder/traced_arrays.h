@@ -1,7 +1,7 @@
 /* Ops on arrays while a function is traced: what `record._record_traced` does in Python, for the usual operands.
 
 Operands are values of the running trace, plain numbers, and arrays of the usual dtypes; the result is an array or a
-number of floats. Everything else (operands to be broadcast, conditions, errors) is left to Python, which begins anew. */
+number of floats. Everything else (conditions, errors) is left to Python, which begins anew. */
 
 /* The fields of an array that NumPy's public headers fix; they are compared before they are used. */
 typedef struct {
@@ -18,12 +18,13 @@ typedef struct {
 #define ARRAY(object) ((ArrayFields *)(object))
 #define WRITEABLE 0x400 /* a flag of an array */
 #define MAX_ARRAY_OPERANDS 32
+#define MAX_AXES 64 /* of an array of NumPy */
 #define MAX_OP_FACTS 4096
 
 static PyTypeObject *array_class; /* np.ndarray */
 static int are_arrays_known;       /* whether its fields are those above */
 static PyObject *usual_dtypes, *float_dtypes; /* tuples; a result has one of the latter */
-static PyObject *ensure_owned, *mode_of, *bind_index;
+static PyObject *ensure_owned, *mode_of, *bind_index, *bind_spread;
 static PyObject *views_name, *add_name, *slice_name;
 static PyObject *op_facts; /* dict: the address of an op to the capsule of its OpFacts */
 
@@ -303,6 +304,107 @@ static PyObject *record_read(OpFacts *facts, const ArrayOperands *read, PyObject
     return value;
 }
 
+/* Record an op on operands that need not be broadcast; NULL without an error if the Python path has to do it. */
+static PyObject *record_alike(PyObject *op, const OpFacts *facts, const ArrayOperands *read, PyObject *first)
+{
+    OpFacts own = *facts;
+    PyObject *value = record_read(&own, read, first);
+    OpFacts *known = own.is_refused && !PyErr_Occurred() ? facts_of_op(op) : NULL;
+    if (known != NULL)
+        known->is_refused = 1;
+    return value;
+}
+
+/* Find the shape that operands are broadcast to: 1, or 0 if they do not fit. Numbers have no axes. */
+static int join_shapes(const ArrayOperands *read, Py_ssize_t *lengths, int *axes)
+{
+    *axes = 0;
+    for (Py_ssize_t k = 0; k < read->count; k++) {
+        const ArrayFields *array = Py_TYPE(read->xs[k]) == array_class ? ARRAY(read->xs[k]) : NULL;
+        for (int axis = 0; array != NULL && axis < array->nd; axis++) {
+            /* Lengths are counted from the last axis. */
+            const Py_ssize_t length = array->dimensions[array->nd - 1 - axis];
+            if (axis == MAX_AXES)
+                return 0;
+            if (axis == *axes)
+                lengths[(*axes)++] = length;
+            else if (lengths[axis] == 1)
+                lengths[axis] = length;
+            else if (length != 1 && length != lengths[axis])
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static int has_joined_shape(PyObject *x, const Py_ssize_t *lengths, int axes)
+{
+    const ArrayFields *array = Py_TYPE(x) == array_class ? ARRAY(x) : NULL;
+    if (array == NULL || array->nd != axes)
+        return array == NULL && axes == 0;
+    for (int axis = 0; axis < axes; axis++)
+        if (array->dimensions[axes - 1 - axis] != lengths[axis])
+            return 0;
+    return 1;
+}
+
+static PyObject *record_array_op(PyObject *op, PyObject *const *operands, Py_ssize_t count);
+
+/* Broadcast a value by a node of its own; NULL without an error if the Python path has to do it. */
+static PyObject *record_spread(PyObject *operand, PyObject *x, PyObject *shape)
+{
+    PyObject *rank = PyLong_FromLong(Py_TYPE(x) == array_class ? ARRAY(x)->nd : 0);
+    PyObject *op = rank == NULL ? NULL : PyObject_CallFunctionObjArgs(bind_spread, rank, shape, NULL);
+    Py_XDECREF(rank);
+    PyObject *value = op == NULL ? NULL : record_array_op(op, &operand, 1);
+    Py_XDECREF(op);
+    return value;
+}
+
+/* Broadcast the values among operands, as `record._spread_and_record` does, and record an op on them; NULL without an
+   error if the Python path has to do it. Then nothing reads the nodes that were recorded here. */
+static PyObject *spread_and_record(PyObject *op, const OpFacts *facts, PyObject *const *operands,
+                                   const ArrayOperands *read)
+{
+    Py_ssize_t lengths[MAX_AXES];
+    int axes;
+    if (!join_shapes(read, lengths, &axes))
+        return NULL;
+    PyObject *shape = PyTuple_New(axes);
+    for (int axis = 0; shape != NULL && axis < axes; axis++) {
+        PyObject *length = PyLong_FromSsize_t(lengths[axes - 1 - axis]);
+        if (length == NULL)
+            Py_CLEAR(shape);
+        else
+            PyTuple_SET_ITEM(shape, axis, length);
+    }
+    if (shape == NULL)
+        return NULL;
+    ArrayOperands spread = {.count = 0};
+    PyObject *values[MAX_ARRAY_OPERANDS] = {NULL}; /* those that were broadcast: they hold their offsets */
+    int failed = 0;
+    for (Py_ssize_t k = 0; k < read->count && !failed; k++) {
+        PyObject *x = read->xs[k];
+        spread.sources[k] = read->sources[k];
+        if (read->sources[k] != NULL && !has_joined_shape(x, lengths, axes)) {
+            values[k] = record_spread(operands[k], x, shape);
+            failed = values[k] == NULL;
+            x = failed ? NULL : SCALAR(values[k])->data;
+            spread.sources[k] = failed ? NULL : SLOT(values[k], value_index);
+        }
+        if (!failed) {
+            spread.xs[k] = Py_NewRef(x);
+            spread.count++;
+        }
+    }
+    PyObject *result = failed ? NULL : record_alike(op, facts, &spread, operands[0]);
+    clear_operands(&spread);
+    for (Py_ssize_t k = 0; k < read->count; k++)
+        Py_XDECREF(values[k]);
+    Py_DECREF(shape);
+    return result;
+}
+
 /* Record an op on arrays of the running trace; NULL without an error if the Python path has to do it. */
 static PyObject *record_array_op(PyObject *op, PyObject *const *operands, Py_ssize_t count)
 {
@@ -315,19 +417,14 @@ static PyObject *record_array_op(PyObject *op, PyObject *const *operands, Py_ssi
     ArrayOperands read;
     if (read_array_operands(operands, count, &read) <= 0)
         return NULL;
-    PyObject *value = NULL;
-    if (!facts->by_element || have_one_shape(&read)) {
-        /* What runs meanwhile may forget what is known about the op. */
-        OpFacts own = *facts;
-        Py_INCREF(own.op);
-        Py_INCREF(own.kernel);
-        value = record_read(&own, &read, operands[0]);
-        OpFacts *known = own.is_refused && !PyErr_Occurred() ? facts_of_op(op) : NULL;
-        if (known != NULL)
-            known->is_refused = 1;
-        Py_DECREF(own.kernel);
-        Py_DECREF(own.op);
-    }
+    /* What runs meanwhile may forget what is known about the op. */
+    const OpFacts own = *facts;
+    const int is_alike = !own.by_element || have_one_shape(&read);
+    Py_INCREF(own.op);
+    Py_INCREF(own.kernel);
+    PyObject *value = is_alike ? record_alike(op, &own, &read, operands[0]) : spread_and_record(op, &own, operands, &read);
+    Py_DECREF(own.kernel);
+    Py_DECREF(own.op);
     clear_operands(&read);
     return value;
 }
@@ -418,7 +515,7 @@ static PyObject *connect_arrays(PyObject *Py_UNUSED(module), PyObject *given)
         take(given, "usual_dtypes", &PyTuple_Type, &usual_dtypes) < 0 ||
         take(given, "float_dtypes", &PyTuple_Type, &float_dtypes) < 0 ||
         take(given, "ensure_owned", NULL, &ensure_owned) < 0 || take(given, "mode_of", NULL, &mode_of) < 0 ||
-        take(given, "bind_index", NULL, &bind_index) < 0) {
+        take(given, "bind_index", NULL, &bind_index) < 0 || take(given, "bind_spread", NULL, &bind_spread) < 0) {
         Py_XDECREF(sample);
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "connect_arrays needs a dict, after connect_traces");

@@ -32,7 +32,7 @@ from wiregrad.dtypes import to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
 from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
-from wiregrad.frontends.recording.record import place_on_tape, record_carefully, record_op
+from wiregrad.frontends.recording.record import bind_spread, place_on_tape, record_carefully, record_op
 from wiregrad.frontends.recording.scalar import RICH_COMPARISONS
 from wiregrad.frontends.recording.session import add_input, check_callable
 from wiregrad.frontends.recording.tape import GROUPS, RECORDER, STATE, STRIDE, DroppedArray, Tape, TapeKind, mode_of
@@ -799,6 +799,7 @@ def _connect_traced_arrays() -> None:
             "ensure_owned": ensure_owned,
             "mode_of": mode_of,
             "bind_index": bind_index,
+            "bind_spread": bind_spread,
         }
     )
     if not is_connected:
