@@ -24,6 +24,7 @@ typedef struct {
 static PyTypeObject *array_class; /* np.ndarray */
 static int are_arrays_known;       /* whether its fields are those above */
 static PyObject *usual_dtypes, *float_dtypes; /* tuples; a result has one of the latter */
+static PyObject *bool_dtype;
 static PyObject *ensure_owned, *mode_of, *bind_index, *bind_spread;
 static PyObject *views_name, *add_name, *slice_name;
 static PyObject *op_facts; /* dict: the address of an op to the capsule of its OpFacts */
@@ -33,7 +34,7 @@ typedef struct {
     PyObject *op, *kernel;
     Py_ssize_t arity;
     int by_element, has_kinks, is_view, is_variadic;
-    int is_refused; /* whether a result of it was not made of floats */
+    int is_refused; /* whether it makes conditions of floats, which Python records */
 } OpFacts;
 
 static OpFacts *last_facts;
@@ -197,6 +198,22 @@ static int have_one_shape(const ArrayOperands *read)
     return first == NULL || !has_numbers;
 }
 
+static int is_condition(PyObject *y)
+{
+    const int is_number = y == numpy_true || y == numpy_false;
+    return is_number || (Py_TYPE(y) == array_class && ARRAY(y)->descr == bool_dtype);
+}
+
+static int has_floats(const ArrayOperands *read)
+{
+    for (Py_ssize_t k = 0; k < read->count; k++) {
+        PyObject *x = read->xs[k];
+        if (Py_TYPE(x) == array_class ? is_in_tuple(float_dtypes, ARRAY(x)->descr) : PyFloat_Check(x))
+            return 1;
+    }
+    return 0;
+}
+
 /* Compute an op: an array that is read-only, or a number; NULL without an error if Python has to look at it. */
 static PyObject *compute_kernel(OpFacts *facts, const ArrayOperands *read)
 {
@@ -221,7 +238,8 @@ static PyObject *compute_kernel(OpFacts *facts, const ArrayOperands *read)
         ARRAY(y)->flags &= ~WRITEABLE;
         return y;
     }
-    facts->is_refused = 1;
+    /* Other ops may return floats next time: a product of whole numbers is one of them. */
+    facts->is_refused = is_condition(y) && has_floats(read);
     Py_DECREF(y);
     return NULL;
 }
@@ -514,6 +532,7 @@ static PyObject *connect_arrays(PyObject *Py_UNUSED(module), PyObject *given)
     if (!PyDict_Check(given) || traced_class == NULL || take(given, "sample", NULL, &sample) < 0 ||
         take(given, "usual_dtypes", &PyTuple_Type, &usual_dtypes) < 0 ||
         take(given, "float_dtypes", &PyTuple_Type, &float_dtypes) < 0 ||
+        take(given, "bool_dtype", NULL, &bool_dtype) < 0 ||
         take(given, "ensure_owned", NULL, &ensure_owned) < 0 || take(given, "mode_of", NULL, &mode_of) < 0 ||
         take(given, "bind_index", NULL, &bind_index) < 0 || take(given, "bind_spread", NULL, &bind_spread) < 0) {
         Py_XDECREF(sample);

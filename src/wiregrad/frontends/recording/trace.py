@@ -796,6 +796,7 @@ def _connect_traced_arrays() -> None:
             "sample": np.zeros((2, 3)),
             "usual_dtypes": tuple(map(np.dtype, ("float64", "float32", "bool", "int64"))),
             "float_dtypes": tuple(map(np.dtype, ("float64", "float32"))),
+            "bool_dtype": np.dtype(bool),
             "ensure_owned": ensure_owned,
             "mode_of": mode_of,
             "bind_index": bind_index,
