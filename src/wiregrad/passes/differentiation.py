@@ -235,7 +235,13 @@ class _PortSweep:
         row = self._find_row(node)._replace(node=node, sources=sources)
         ports = [Port(self._builder, source) for source in (*sources, node)]
         for slot, sent in pull_row(row, self._as_flow(upstream), ports[:-1], ports[-1], self._active):
-            self._send(grads, sources[slot], sent.index if type(sent) is Port else sent)
+            self._send(grads, sources[slot], self._as_index(sent))
+
+    def _as_index(self, flow: Any) -> Any:
+        """Return the index of a flow that is a wire; a whole number that a rule returns is none."""
+        if type(flow) is Port:
+            return flow.index
+        return float(flow) if type(flow) is int else flow
 
     def _find_row(self, node: int) -> Row:
         """Return the row of a node of the same kind."""
@@ -249,7 +255,7 @@ class _PortSweep:
     def _place_template(
         self, key: tuple[int, int], node: int, sources: list[int], upstream: int
     ) -> _PlacedTemplate | None:
-        """Return the template of the first node of a kind; None if there is none."""
+        """Return the template of the first node of a kind; None if there is none, or none was found before."""
         if key in self._templates:
             return None
         known = [self._builder.recording.type_of_node(upstream), *map(self._circuit.type_of, (*sources, node))]
@@ -284,8 +290,7 @@ class _PortSweep:
         """Return the sum of two flows, of which one or both are masked."""
         wires = (_find_zeroed_wire(one), _find_zeroed_wire(two))
         if wires[0] is None or wires[1] is None:
-            both = add_flows(self._as_flow(one), self._as_flow(two))
-            return both.index if type(both) is Port else both
+            return self._as_index(add_flows(self._as_flow(one), self._as_flow(two)))
         total = self._add_wires(wires[0], wires[1])
         if type(one) is int or type(two) is int:
             return total
