@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from wiregrad.api.compiled_function import compile
     from wiregrad.api.diagnostics import anomaly, blame, check_grads, explain, record
     from wiregrad.api.functions import *  # noqa: F403 - the stub lists them
+    from wiregrad.api.submodules import nn, optim
     from wiregrad.api.values import (
         Function,
         Value,
@@ -87,10 +88,12 @@ __all__ = [
     "jvp",
     "linearize",
     "load",
+    "nn",
     "no_grad",
     "once_differentiable",
     "op",
     "ops",
+    "optim",
     "places",
     "record",
     "register_container",
@@ -133,6 +136,8 @@ if not TYPE_CHECKING:
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
+            "nn": "wiregrad.nn",
+            "optim": "wiregrad.optim",
         },
         otherwise=_find_function,
     )
