@@ -437,7 +437,7 @@ class Dropout(Module):
         if not 0.0 <= p <= 1.0:
             raise InputError(f"p must be between 0 and 1; got {p}")
         self.p = p
-        self.rng = rng
+        self.rng = rng if p else None
 
     def forward(self, x: Any) -> Any:
         """Return the input, with some of its numbers dropped."""

@@ -185,7 +185,7 @@ class Module:
         """Return a copy of this module that has only the shapes and dtypes of its arrays, for `holding` to fill.
 
         A compiled function compares everything that it reads from outside before each call. With such a copy there are
-        no arrays to compare.
+        no arrays to compare. Of a module that is not trained, the generator is left out too: it draws nothing.
 
         >>> from wiregrad import nn
         >>> model = nn.Linear(2, 1, rng=np.random.default_rng(0))
@@ -195,6 +195,10 @@ class Module:
         own = {**self._list_arrays("parameter"), **self.buffers()}
         empty = {id(value): _describe_array(value) for value in own.values()}
         copy: Self = _copy_module(self, "", {name: empty[id(value)] for name, value in own.items()}, {})
+        for module in copy.modules().values():
+            kept = vars(module).items()
+            idle = [name for name, value in kept if isinstance(value, np.random.Generator) and not module.training]
+            vars(module).update(dict.fromkeys(idle))
         return copy
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
@@ -322,7 +326,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None
     """Write a dict of arrays, such as a `state_dict()`, to a safetensors file, which PyTorch reads too."""
     with require_package("safetensors", "a file of arrays"):
         from safetensors.numpy import save  # noqa: PLC0415 - optional
-    data = save({name: np.ascontiguousarray(_as_plain(value)) for name, value in arrays.items()})
+    data = save({name: np.asarray(_as_plain(value), order="C") for name, value in arrays.items()})
     try:
         with open(path, "wb") as file:
             file.write(data)
