@@ -348,6 +348,6 @@ def test_the_network_of_single_numbers_learns() -> None:
 
 def test_neurons_of_single_numbers_are_groups() -> None:
     model = nn.scalar.MLP(2, [2, 1], rng=np.random.default_rng(0))
-    groups = {node.group for node in wg.run(lambda x: 1.0 * model(x), [1.0, -2.0]).circuit.nodes}
+    groups = {node.group for node in wg.run(model, [1.0, -2.0]).circuit.nodes}
 
     assert {"layers[0]/neurons[1]", "layers[1]/neurons[0]"} <= groups

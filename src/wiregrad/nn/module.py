@@ -12,6 +12,7 @@ in place of its own, so that a pure function of a dict of arrays can call it: `w
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Self, TypeGuard
@@ -41,6 +42,16 @@ class EmptyArray(NamedTuple):
     dtype: np.dtype[Any]
 
 
+class CallSignature:
+    """The parameters of a module's call, which are those of its `forward`: inputs of its circuit have their names."""
+
+    def __get__(self, module: Module | None, owner: type[Module]) -> inspect.Signature:
+        if module is None:
+            # A class has the parameters of its `__init__`.
+            raise AttributeError("__signature__")
+        return inspect.signature(module.forward)
+
+
 class Module:
     """A part of a network: `__init__` sets its parameters and parts, and `forward` computes.
 
@@ -56,6 +67,7 @@ class Module:
     {'factor': Value(array([2., 3.]), name='factor')}
     """
 
+    __signature__ = CallSignature()
     training: bool = True
     """Whether the module computes as it does while it is trained; `train()` and `eval()` set it."""
     path: str = ""
@@ -95,14 +107,18 @@ class Module:
 
     def _is_named_by_recorder(self) -> bool:
         """Return whether a trace groups the call itself: `forward` is a user's, and the module is an attribute."""
-        return not self._label[0].isdecimal() and not type(self).forward.__module__.startswith("wiregrad.")
+        return self._has_own_forward() and not self._label[0].isdecimal()
+
+    def _has_own_forward(self) -> bool:
+        return not type(self).forward.__module__.startswith("wiregrad.")
 
     @property
     def label(self) -> str:
         """The name of the module's group in circuits and pictures: `fc1`, `blocks[0]`, `0: Linear`."""
         kind = type(self).__name__
         label = _write_subscripts(self._label or kind)
-        return f"{label}: {kind}" if label[0].isdecimal() else label
+        # A trace adds a group with the class of a user's module.
+        return f"{label}: {kind}" if label[0].isdecimal() and not self._has_own_forward() else label
 
     def describe(self) -> str:
         """Return the name of the module for a message: `layer encoder.fc1 (Linear)`."""
