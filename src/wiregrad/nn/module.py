@@ -70,7 +70,7 @@ class Module:
     __signature__ = CallSignature()
     training: bool = True
     """Whether the module computes as it does while it is trained; `train()` and `eval()` set it."""
-    path: str = ""
+    _path: str = ""
     """The path from the outermost module to this one, as in the names of parameters; empty for the outermost."""
     _group: str = ""
     """The label of the group that a call opens; empty if it opens none."""
@@ -86,9 +86,9 @@ class Module:
 
     def _name_part(self, label: str, part: object) -> None:
         """Note where a module or parameter is, so that errors and pictures can name it."""
-        path = _join_path(self.path, label)
+        path = _join_path(self._path, label)
         if isinstance(part, Module):
-            vars(part).update(_group=part._choose_group(label), path=path)
+            vars(part).update(_group=part._choose_group(label), _path=path)
             for inner in part.parts():
                 part._name_part(inner.name, inner.value)
         elif is_parameter(part):
@@ -118,7 +118,7 @@ class Module:
 
     def describe(self) -> str:
         """Return the name of the module for a message: `layer encoder.fc1 (Linear)`."""
-        return f"layer {self.path} ({type(self).__name__})" if self.path else type(self).__name__
+        return f"layer {self._path} ({type(self).__name__})" if self._path else type(self).__name__
 
     def parts(self) -> Iterator[ModulePart]:
         """Yield the parameters, buffers and modules that the attributes hold."""
