@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         vmap,
     )
     from wiregrad.learn.quiz import Quiz
+    from wiregrad.training import train
 else:
     _values = load_module_lazily("wiregrad.api.values")
 
@@ -99,6 +100,7 @@ __all__ = [
     "run",
     "stop_gradient",
     "trace",
+    "train",
     "tree_map",
     "value_and_grad",
     "vjp",
@@ -135,6 +137,7 @@ if not TYPE_CHECKING:
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
+            "train": "wiregrad.training",
         },
         otherwise=_find_function,
     )
