@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from wiregrad.api.compiled_function import compile
     from wiregrad.api.diagnostics import anomaly, blame, check_grads, explain, record
     from wiregrad.api.functions import *  # noqa: F403 - the stub lists them
+    from wiregrad.api.submodules import nn, optim
     from wiregrad.api.values import (
         Function,
         Value,
@@ -89,10 +90,12 @@ __all__ = [
     "jvp",
     "linearize",
     "load",
+    "nn",
     "no_grad",
     "once_differentiable",
     "op",
     "ops",
+    "optim",
     "places",
     "plan_memory",
     "record",
@@ -138,6 +141,8 @@ if not TYPE_CHECKING:
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
             "train": "wiregrad.training",
+            "nn": "wiregrad.nn",
+            "optim": "wiregrad.optim",
         },
         otherwise=_find_function,
     )

@@ -17,7 +17,7 @@ from wiregrad.frontends.transforms.memory_plans import (
     ByteSchedule,
     MemoryPlan,
     Reverse,
-    Schedule,
+    StateSchedule,
     StepNeed,
     count_binomial_steps,
     join_blocks,
@@ -28,7 +28,7 @@ ROWS = 2048
 WIDTH = 8
 
 
-def count_advances(schedule: Schedule, count: int) -> int:
+def count_advances(schedule: StateSchedule, count: int) -> int:
     """Return how many steps a schedule runs without recording them; raises unless each step is swept once, in order."""
     held = {0}
     swept = []

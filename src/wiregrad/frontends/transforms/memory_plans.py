@@ -277,7 +277,7 @@ class Split(NamedTuple):
     keep: bool
 
 
-class Schedule(Protocol):
+class StateSchedule(Protocol):
     """Divides a chain; `free` counts in units of the schedule how much the part may keep."""
 
     @property
@@ -302,7 +302,7 @@ class Reverse(NamedTuple):
     step: int
 
 
-def walk_schedule(schedule: Schedule, count: int) -> Iterator[Advance | Reverse]:
+def walk_schedule(schedule: StateSchedule, count: int) -> Iterator[Advance | Reverse]:
     """Iterate over what a gradient of a chain does, by a schedule; the state before the first step is always there.
 
     >>> [*walk_schedule(BinomialSchedule(1), 3)][:3]
@@ -458,7 +458,7 @@ def join_blocks(sizes: Sequence[int]) -> list[int]:
     return [0, *middles, count]
 
 
-def choose_schedule(needs: ChainNeeds, budget: int) -> Schedule | None:
+def choose_schedule(needs: ChainNeeds, budget: int) -> StateSchedule | None:
     """Return the schedule with the fewest repeated steps within a budget; None if everything can be recorded."""
     if needs.plain <= budget:
         return None
@@ -487,7 +487,7 @@ class MemoryPlan:
     """
 
     def __init__(
-        self, steps: tuple[Callable[..., Any], ...], budget: int, needs: ChainNeeds, schedule: Schedule | None
+        self, steps: tuple[Callable[..., Any], ...], budget: int, needs: ChainNeeds, schedule: StateSchedule | None
     ) -> None:
         self.steps = steps
         self.budget = budget

@@ -1,0 +1,6 @@
+# Python finds no module of this name: `wiregrad` itself loads these packages on first use, and they import `wiregrad`.
+# Import it under `TYPE_CHECKING`.
+from wiregrad import nn as nn
+from wiregrad import optim as optim
+
+__all__ = ["nn", "optim"]
