@@ -43,7 +43,7 @@ Generator = np.random.Generator
 Loss = Callable[..., Any]
 """A function of the model and a batch, one array after another, that returns one number."""
 
-FORMAT_NAME = "wiregrad checkpoint"
+FORMAT_NAME = "wiregrad-checkpoint"
 DOCUMENT_NAME = "checkpoint"
 """The tensor that holds everything but the arrays, as JSON."""
 DOCUMENT_KEYS = ("settings", "generators", "order")
