@@ -84,6 +84,18 @@ def train(
     in `generators`. `watch=True` keeps a flight recorder, and `watch="live"` opens its page.
 
     A loss or gradient that is not finite raises `NonFiniteError`, which names the layer and the line.
+
+    >>> from wiregrad import nn, optim
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(64, 3))
+    >>> y = x @ np.array([[1.0], [-2.0], [0.5]])
+    >>> model = nn.Linear(3, 1, rng=rng)
+    >>> optimizer = optim.SGD(model.parameters(), lr=0.1)
+    >>> def loss(model, x, y):
+    ...     return nn.mse_loss(model(x), y)
+    >>> run = train(model, loss, (x, y), optimizer=optimizer, rng=rng, epochs=20)
+    >>> run.history["loss"][-1] < 1e-3
+    True
     """
     arrays = check_arrays(data, "data")
     held_out = None if validation is None else check_arrays(validation, "validation")

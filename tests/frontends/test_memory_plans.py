@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad import nn
 from wiregrad.errors import GradientError, OperandError, ShapeError
 from wiregrad.frontends.recording.arguments import flatten
 from wiregrad.frontends.transforms.memory_plans import (
@@ -219,6 +220,35 @@ def run_one_by_one(steps: Any) -> Any:
         return h
 
     return chain
+
+
+def make_network(*extra: nn.Module) -> nn.Sequential:
+    rng = np.random.default_rng(0)
+    layers = [layer for _ in range(8) for layer in (nn.Linear(WIDTH, WIDTH, rng=rng), nn.Tanh())]
+    return nn.Sequential(*layers, *extra)
+
+
+def test_the_layers_of_a_network_are_steps() -> None:
+    x = np.random.default_rng(1).normal(size=(ROWS, WIDTH))
+
+    def compute(*, planned: bool) -> Any:
+        model = make_network()
+        chain = plan_tightly(model, x) if planned else model
+        np.mean(chain(x) ** 2).backward()
+        return [value.grad for value in model.parameters().values()]
+
+    assert same_bits(compute(planned=True), compute(planned=False))
+
+
+def test_layers_that_change_when_they_run_are_refused() -> None:
+    x = np.random.default_rng(1).normal(size=(ROWS, WIDTH))
+    model = make_network(nn.BatchNorm1d(WIDTH))
+    before = model.state_dict()
+
+    with pytest.raises(GradientError, match="BatchNorm1d several times, and each time it changes running_mean"):
+        plan_tightly(model, x)
+    assert same_bits(model.state_dict(), before)
+    assert plan_tightly(model.eval(), x).extra_steps
 
 
 def test_a_parameter_that_is_used_before_and_after_the_chain_too_has_the_right_gradient() -> None:
