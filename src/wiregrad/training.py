@@ -276,8 +276,8 @@ def evaluate(
     functions = {"validation_loss": loss, **(metrics or {})}
     sums = dict.fromkeys(functions, 0.0)
     was_training = getattr(model, "training", True)
-    model.eval()
     try:
+        set_training(model, False)
         with wg.no_grad():
             for start in range(0, len(arrays[0]), batch_size):
                 batch = tuple(array[start : start + batch_size] for array in arrays)
@@ -285,8 +285,14 @@ def evaluate(
                     number = function(model, *batch)
                     sums[name] += float(number.data if isinstance(number, wg.Value) else number) * len(batch[0])
     finally:
-        model.train(was_training)
+        set_training(model, was_training)
     return {name: total / len(arrays[0]) for name, total in sums.items()}
+
+
+def set_training(model: Any, mode: bool) -> None:
+    """Let a model compute as while it is trained, or as after that, if it makes a difference to it."""
+    if hasattr(model, "train"):
+        model.train(mode)
 
 
 class ProgressBar:

@@ -190,6 +190,21 @@ def test_a_watched_training_has_a_flight() -> None:
     assert SmallTraining().train(epochs=1).flight is None
 
 
+def test_the_live_page_is_opened_by_one_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    def record(*, live: bool) -> Any:
+        opened.append(live)
+        return original()
+
+    original = wg.record
+    monkeypatch.setattr(wg, "record", record)
+    run = SmallTraining().train(epochs=1, watch="live")
+
+    assert opened == [True]
+    assert run.flight.steps == 9
+
+
 def test_the_progress_bar_is_quiet_without_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -319,6 +334,7 @@ def test_arrays_of_any_kind_are_saved(tmp_path: Path) -> None:
             optimizer=optim.SGD(model.parameters(), lr=0.01),
             rng=np.random.default_rng(0),
             epochs=epochs,
+            validation=np.ones((2, 2)),
             checkpoint=tmp_path / f"{epochs}.wgt",
         )
         return model
