@@ -65,6 +65,7 @@ def train(
     validation: Any = None,
     metrics: Mapping[str, Loss] | None = None,
     patience: int | None = None,
+    before_update: Callable[[], object] | None = None,
     checkpoint: FilePath | None = None,
     checkpoint_every: int | None = None,
     generators: Sequence[Generator] = (),
@@ -74,7 +75,8 @@ def train(
     """Train a model on batches of arrays; returns the course of the training.
 
     `loss(model, *batch)` returns one number; `data` is an array, or a tuple of arrays with one row per example. The
-    order of the examples is drawn from `rng`, anew in each epoch. `schedule.step()` is called after every epoch.
+    order of the examples is drawn from `rng`, anew in each epoch. `schedule.step()` is called after every epoch, and
+    `before_update()` between each gradient and the step of the optimiser, to clip gradients for example.
 
     After every epoch the loss and the `metrics` are computed on `validation`. With `patience`, training ends when the
     validation loss has not fallen for so many epochs, and the model gets the parameters of its best epoch.
@@ -120,6 +122,8 @@ def train(
                 stop_with_blame(run, partial(loss, model, *batch))
             if run.flight is not None:
                 run.flight.step(value, model.parameters(), inputs=batch)
+            if before_update is not None:
+                before_update()
             optimizer.step()
             run.count_batch(float(value.data), len(batch[0]))
             bar.show(run)

@@ -115,6 +115,21 @@ def test_other_generators_are_saved_when_they_are_named(tmp_path: Path) -> None:
     assert run(stop=False) == expected
 
 
+def test_gradients_can_be_clipped_before_each_update() -> None:
+    norms = []
+    training = SmallTraining()
+
+    def clip() -> None:
+        optim.clip_grad_norm(training.model.parameters(), 0.1)
+        squares = [np.sum(np.square(value.grad)) for value in training.model.parameters().values()]
+        norms.append(np.sqrt(np.sum(squares)))
+
+    training.train(epochs=1, before_update=clip)
+
+    assert len(norms) == 9
+    assert max(norms) <= 0.1
+
+
 def test_early_stopping_keeps_the_best_parameters(tmp_path: Path) -> None:
     def train(checkpoint: Path | None = None, loss: Any = None) -> tuple[SmallTraining, Any]:
         training = SmallTraining()
