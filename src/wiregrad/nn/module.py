@@ -70,10 +70,10 @@ class Module:
     __signature__ = CallSignature()
     training: bool = True
     """Whether the module computes as it does while it is trained; `train()` and `eval()` set it."""
-    path: str = ""
+    _path: str = ""
     """The path from the outermost module to this one, as in the names of parameters; empty for the outermost."""
-    _label: str = ""
-    """The path from the module that holds this one, which names it in pictures."""
+    _group: str = ""
+    """The label of the group that a call opens; empty if it opens none."""
     _buffers: tuple[str, ...] = ()
     """The names of the attributes that are buffers."""
     _held: frozenset[str] | None = None
@@ -86,9 +86,9 @@ class Module:
 
     def _name_part(self, label: str, part: object) -> None:
         """Note where a module or parameter is, so that errors and pictures can name it."""
-        path = _join_path(self.path, label)
+        path = _join_path(self._path, label)
         if isinstance(part, Module):
-            vars(part).update(_label=label, path=path)
+            vars(part).update(_group=part._choose_group(label), _path=path)
             for inner in part.parts():
                 part._name_part(inner.name, inner.value)
         elif is_parameter(part):
@@ -100,29 +100,25 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `forward`; the nodes that it records are a group, named after the module."""
-        if not self._label or self._is_named_by_recorder():
+        if not self._group:
             return self.forward(*args, **kwargs)
-        with wg.group(self.label):
+        with wg.group(self._group):
             return self.forward(*args, **kwargs)
 
-    def _is_named_by_recorder(self) -> bool:
-        """Return whether a trace groups the call itself: `forward` is a user's, and the module is an attribute."""
-        return self._has_own_forward() and not self._label[0].isdecimal()
+    def _choose_group(self, label: str) -> str:
+        """Return the name of the module's group in circuits and pictures: `fc1`, `blocks[0]`, `0: Linear`.
 
-    def _has_own_forward(self) -> bool:
-        return not type(self).forward.__module__.startswith("wiregrad.")
-
-    @property
-    def label(self) -> str:
-        """The name of the module's group in circuits and pictures: `fc1`, `blocks[0]`, `0: Linear`."""
-        kind = type(self).__name__
-        label = _write_subscripts(self._label or kind)
-        # A trace adds a group with the class of a user's module.
-        return f"{label}: {kind}" if label[0].isdecimal() and not self._has_own_forward() else label
+        A trace groups the calls of a user's `forward` itself, after the attribute that holds the module; a number in a
+        `Sequential` is no attribute.
+        """
+        is_number = label[0].isdecimal()
+        if not type(self).forward.__module__.startswith("wiregrad."):
+            return label if is_number else ""
+        return f"{label}: {type(self).__name__}" if is_number else _write_subscripts(label)
 
     def describe(self) -> str:
         """Return the name of the module for a message: `layer encoder.fc1 (Linear)`."""
-        return f"layer {self.path} ({type(self).__name__})" if self.path else type(self).__name__
+        return f"layer {self._path} ({type(self).__name__})" if self._path else type(self).__name__
 
     def parts(self) -> Iterator[ModulePart]:
         """Yield the parameters, buffers and modules that the attributes hold."""
