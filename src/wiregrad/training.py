@@ -196,15 +196,17 @@ class TrainingRun:
         self.batch = self.examples_done = 0
         self.loss_sum = 0.0
 
+    def best_epoch(self) -> int:
+        """Return the index of the epoch with the lowest validation loss, the first of several; NaN is never lowest."""
+        return int(np.argmin(np.nan_to_num(self.history["validation_loss"], nan=np.inf)))
+
     def is_best(self) -> bool:
         """Return whether the latest epoch has the lowest validation loss so far."""
-        losses = self.history["validation_loss"]
-        return all(losses[-1] < loss for loss in losses[:-1])
+        return self.best_epoch() == self.epoch - 1
 
     def has_stalled(self, patience: int | None) -> bool:
         """Return whether the validation loss has not fallen for some epochs."""
-        losses = self.history.get("validation_loss", [])
-        return patience is not None and bool(losses) and len(losses) - 1 - int(np.argmin(losses)) >= patience
+        return patience is not None and self.epoch > 0 and self.epoch - 1 - self.best_epoch() >= patience
 
     def __str__(self) -> str:
         names = list(self.history)

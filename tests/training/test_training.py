@@ -115,6 +115,25 @@ def test_other_generators_are_saved_when_they_are_named(tmp_path: Path) -> None:
     assert run(stop=False) == expected
 
 
+@pytest.mark.parametrize(
+    ("losses", "best", "stalled"),
+    [
+        ([3.0, 2.0, 1.0], 2, False),
+        ([3.0, 1.0, 1.0], 1, False),
+        ([3.0, 1.0, 2.0, 1.0], 1, True),
+        ([np.nan, 2.0], 1, False),
+        ([1.0, np.nan, np.nan], 0, True),
+        ([np.inf, np.nan, 5.0], 2, False),
+    ],
+)
+def test_the_best_epoch_is_the_first_with_the_lowest_loss(losses: list[float], best: int, stalled: bool) -> None:
+    run = TrainingRun(epoch=len(losses), history={"validation_loss": losses})
+
+    assert run.best_epoch() == best
+    assert run.has_stalled(2) is stalled
+    assert not run.has_stalled(None)
+
+
 def test_gradients_can_be_clipped_before_each_update() -> None:
     norms = []
     training = SmallTraining()
