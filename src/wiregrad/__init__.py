@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wiregrad.api.compiled_function import compile
     from wiregrad.api.diagnostics import anomaly, blame, check_grads, explain, record
     from wiregrad.api.functions import *  # noqa: F403 - the stub lists them
-    from wiregrad.api.submodules import nn, optim
+    from wiregrad.api.submodules import nn, optim, train
     from wiregrad.api.values import (
         Function,
         Value,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         once_differentiable,
         op,
         places,
+        plan_memory,
         register_container,
         run,
         stop_gradient,
@@ -95,11 +96,13 @@ __all__ = [
     "ops",
     "optim",
     "places",
+    "plan_memory",
     "record",
     "register_container",
     "run",
     "stop_gradient",
     "trace",
+    "train",
     "tree_map",
     "value_and_grad",
     "vjp",
@@ -136,6 +139,7 @@ if not TYPE_CHECKING:
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
+            "train": "wiregrad.training",
             "nn": "wiregrad.nn",
             "optim": "wiregrad.optim",
         },
