@@ -238,18 +238,33 @@ class SGD(Optimizer):
     ) -> tuple[Any, Kept]:
         """Return the parameter after a step, and the running sum."""
         gradient = _decay(parameter, gradient, settings)
+        rate = _fit_dtype(settings["lr"], parameter)
         if not settings["momentum"]:
-            return parameter - settings["lr"] * gradient, {}
-        # The first gradient is taken whole.
-        share = np.where(kept["step"] > 0.0, 1.0 - settings["dampening"], 1.0) if settings["dampening"] else 1.0
-        momentum = settings["momentum"] * kept["momentum_buffer"] + share * gradient
+            return parameter - rate * gradient, {}
+        momentum = settings["momentum"] * kept["momentum_buffer"]
+        if settings["dampening"]:
+            # The first gradient is taken whole.
+            share = np.where(kept["step"] > 0.0, 1.0 - settings["dampening"], 1.0)
+            momentum = momentum + _fit_dtype(share, parameter) * gradient
+        else:
+            momentum = momentum + gradient
         direction = gradient + settings["momentum"] * momentum if settings["nesterov"] else momentum
-        return parameter - settings["lr"] * direction, {"step": kept["step"] + 1.0, "momentum_buffer": momentum}
+        return parameter - rate * direction, {"step": kept["step"] + 1.0, "momentum_buffer": momentum}
 
 
 def _decay(parameter: Any, gradient: Any, settings: Mapping[str, Any]) -> Any:
     """Return the gradient of the loss plus half the weight decay times the squared parameter."""
     return gradient + settings["weight_decay"] * parameter if settings["weight_decay"] else gradient
+
+
+def _fit_dtype(number: Any, parameter: Any) -> Any:
+    """Return a number that may be recorded in the dtype of a parameter, so that what it is multiplied by keeps its own.
+
+    A number of Python has no dtype of its own; on a wire of a circuit it is a float64.
+    """
+    if isinstance(number, float) or number.dtype == parameter.dtype:
+        return number
+    return number.astype(parameter.dtype)
 
 
 class RMSprop(Optimizer):
@@ -297,7 +312,7 @@ class RMSprop(Optimizer):
         if settings["momentum"]:
             direction = settings["momentum"] * kept["momentum_buffer"] + direction
             after["momentum_buffer"] = direction
-        return parameter - settings["lr"] * direction, after
+        return parameter - _fit_dtype(settings["lr"], parameter) * direction, after
 
 
 class Adam(Optimizer):
@@ -351,8 +366,9 @@ class Adam(Optimizer):
         after = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
         if settings["amsgrad"]:
             square = after["max_exp_avg_sq"] = np.maximum(kept["max_exp_avg_sq"], square)
-        spread = np.sqrt(square) / (1.0 - beta2**step) ** 0.5 + settings["eps"]
-        return parameter - settings["lr"] / (1.0 - beta1**step) * mean / spread, after
+        spread = np.sqrt(square) / _fit_dtype((1.0 - beta2**step) ** 0.5, parameter) + settings["eps"]
+        rate = _fit_dtype(settings["lr"] / (1.0 - beta1**step), parameter)
+        return parameter - rate * mean / spread, after
 
 
 class AdamW(Adam):
@@ -371,7 +387,7 @@ class AdamW(Adam):
 
     def apply_decay(self, parameter: Any, gradient: Any, settings: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the parameter, made smaller, and the gradient as it is."""
-        return (1.0 - settings["lr"] * settings["weight_decay"]) * parameter, gradient
+        return _fit_dtype(1.0 - settings["lr"] * settings["weight_decay"], parameter) * parameter, gradient
 
 
 class Adagrad(Optimizer):
@@ -407,7 +423,7 @@ class Adagrad(Optimizer):
         rate = settings["lr"] / (1.0 + kept["step"] * settings["lr_decay"])
         total = kept["sum"] + gradient * gradient
         after = {"step": kept["step"] + 1.0, "sum": total}
-        return parameter - rate * gradient / (np.sqrt(total) + settings["eps"]), after
+        return parameter - _fit_dtype(rate, parameter) * gradient / (np.sqrt(total) + settings["eps"]), after
 
 
 @dataclass(frozen=True)

@@ -266,7 +266,7 @@ class BatchNorm(Module):
             self.register_buffer("running_mean", np.zeros(num_features, dtype))
             self.register_buffer("running_var", np.ones(num_features, dtype))
             # A float, because a whole number is a setting of a compiled function, and this one changes in every call.
-            self.register_buffer("num_batches_tracked", np.zeros((), float))
+            self.register_buffer("num_batches_tracked", 0.0)
 
     def save_array(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Return an array of this module as `state_dict` has it: the number of batches is a whole number."""
@@ -437,7 +437,7 @@ class Dropout(Module):
         if not 0.0 <= p <= 1.0:
             raise InputError(f"p must be between 0 and 1; got {p}")
         self.p = p
-        self.rng = rng
+        self.rng = rng if p else None
 
     def forward(self, x: Any) -> Any:
         """Return the input, with some of its numbers dropped."""
@@ -449,6 +449,9 @@ class Dropout(Module):
                 f"{self.describe()}: while training it draws masks, and it has no generator; write "
                 f"Dropout({self.p}, rng=np.random.default_rng(0))"
             )
+        if isinstance(x, wg.Value):
+            # A recording of this call is certified to be valid for these numbers alone: other calls draw other masks.
+            _ = x.data
         kept = self.rng.random(x.shape) >= self.p
         scale = 0.0 if self.p == 1.0 else 1.0 / (1.0 - self.p)
         return x * (kept * scale).astype(x.dtype)

@@ -151,15 +151,16 @@ class Module:
         """Return the parameters as plain arrays by name: what `holding` takes."""
         return {name: _as_plain(value) for name, value in self.parameters().items()}
 
-    def register_buffer(self, name: str, array: NDArray[Any]) -> None:
-        """Set an attribute to an array that belongs to the state of the module but is not trained."""
+    def register_buffer(self, name: str, value: Any) -> None:
+        """Set an attribute to an array or number that belongs to the state of the module but is not trained."""
         self._buffers = (*self._buffers, name)
-        setattr(self, name, np.array(array))
+        setattr(self, name, np.array(value) if np.ndim(value) else value)
 
     def set_buffer(self, name: str, value: Any) -> None:
         """Give a buffer its next array: a plain one, except on a copy that `holding` made, where it stays recorded."""
         stopped = wg.stop_gradient(value)
-        setattr(self, name, stopped if self._held is not None else _as_plain(stopped))
+        is_recorded = isinstance(stopped, wg.Value) and self._held is None
+        setattr(self, name, stopped.data if is_recorded else stopped)
 
     def holding(self, arrays: Mapping[str, Any]) -> Self:
         """Return a copy of this module that holds other arrays: all parameters, and any of the buffers.
@@ -175,24 +176,29 @@ class Module:
         """
         empty = {name: value for name, value in self.buffers().items() if isinstance(value, EmptyArray)}
         self._check_state(arrays, {**self.parameters(), **empty})
-        own = {**self._list_arrays("parameter"), **self.buffers()}
-        replacements = {id(value): arrays[name] for name, value in reversed(own.items()) if name in arrays}
-        copy: Self = _copy_module(self, replacements)
+        first = {id(value): name for name, value in self.parameters().items()}
+        aliases = {name: arrays[first[id(value)]] for name, value in self._list_arrays("parameter").items()}
+        copy: Self = _copy_module(self, "", {**aliases, **arrays}, {})
         return copy
 
     def emptied(self) -> Self:
         """Return a copy of this module that has only the shapes and dtypes of its arrays, for `holding` to fill.
 
         A compiled function compares everything that it reads from outside before each call. With such a copy there are
-        no arrays to compare.
+        no arrays to compare. Of a module that is not trained, the generator is left out too: it draws nothing.
 
         >>> from wiregrad import nn
         >>> model = nn.Linear(2, 1, rng=np.random.default_rng(0))
         >>> model.emptied().weight
         EmptyArray(shape=(1, 2), dtype=dtype('float64'))
         """
-        own = [*self._list_arrays("parameter").values(), *self.buffers().values()]
-        copy: Self = _copy_module(self, {id(value): EmptyArray(value.shape, value.dtype) for value in own})
+        own = {**self._list_arrays("parameter"), **self.buffers()}
+        empty = {id(value): _describe_array(value) for value in own.values()}
+        copy: Self = _copy_module(self, "", {name: empty[id(value)] for name, value in own.items()}, {})
+        for module in copy.modules().values():
+            kept = vars(module).items()
+            idle = [name for name, value in kept if isinstance(value, np.random.Generator) and not module.training]
+            vars(module).update(dict.fromkeys(idle))
         return copy
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
@@ -216,7 +222,8 @@ class Module:
                 if part.kind == "parameter":
                     part.value.data = np.asarray(state[_join_path(path, part.name)], part.value.dtype)
                 elif part.kind == "buffer":
-                    setattr(module, part.name, np.array(state[_join_path(path, part.name)], part.value.dtype))
+                    array = np.array(state[_join_path(path, part.name)], np.asarray(part.value).dtype)
+                    setattr(module, part.name, array if array.ndim else array.item())
 
     def _check_state(self, state: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
         """Raise an error that names everything that does not fit: missing and unknown names, and shapes."""
@@ -319,7 +326,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None
     """Write a dict of arrays, such as a `state_dict()`, to a safetensors file, which PyTorch reads too."""
     with require_package("safetensors", "a file of arrays"):
         from safetensors.numpy import save  # noqa: PLC0415 - optional
-    data = save({name: np.ascontiguousarray(_as_plain(value)) for name, value in arrays.items()})
+    data = save({name: np.asarray(_as_plain(value), order="C") for name, value in arrays.items()})
     try:
         with open(path, "wb") as file:
             file.write(data)
@@ -382,6 +389,10 @@ def _as_plain(value: Any) -> NDArray[Any]:
     return np.asarray(value.data if isinstance(value, wg.Value) else value)
 
 
+def _describe_array(value: Any) -> EmptyArray:
+    return EmptyArray(np.shape(value), value.dtype if isinstance(value, wg.Value) else np.asarray(value).dtype)
+
+
 def _shape_of(value: Any) -> tuple[int, ...]:
     return value.shape if isinstance(value, EmptyArray) else np.shape(value)
 
@@ -399,18 +410,19 @@ def _flatten(name: str, value: object) -> Iterator[tuple[str, Any]]:
         yield from _flatten(f"{name}.{key}", element)
 
 
-def _copy_module(part: Any, copies: dict[int, Any]) -> Any:
-    """Copy a module and all modules inside it; `copies` has what stands in place of objects, by their ids."""
-    if id(part) in copies:
-        return copies[id(part)]
+def _copy_module(part: Any, path: str, arrays: Mapping[str, Any], copies: dict[int, Any]) -> Any:
+    """Copy what is at a path, with other arrays; a module that is used in several places stays one."""
     if isinstance(part, Module):
-        copy = copies[id(part)] = object.__new__(type(part))
-        held = {inner.name.partition(".")[0] for inner in part.parts() if inner.kind == "parameter"}
-        attributes = {name: _copy_module(value, copies) for name, value in vars(part).items()}
-        vars(copy).update(attributes, _held=frozenset(held))
-        return copy
+        if id(part) not in copies:
+            copy = copies[id(part)] = object.__new__(type(part))
+            held = {inner.name.partition(".")[0] for inner in part.parts() if inner.kind == "parameter"}
+            inner = {
+                name: _copy_module(value, _join_path(path, name), arrays, copies) for name, value in vars(part).items()
+            }
+            vars(copy).update(inner, _held=frozenset(held))
+        return copies[id(part)]
     if isinstance(part, dict):
-        return {key: _copy_module(element, copies) for key, element in part.items()}
+        return {key: _copy_module(value, f"{path}.{key}", arrays, copies) for key, value in part.items()}
     if type(part) in (list, tuple):
-        return type(part)(_copy_module(element, copies) for element in part)
-    return part
+        return type(part)(_copy_module(value, f"{path}.{k}", arrays, copies) for k, value in enumerate(part))
+    return arrays.get(path, part)
