@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wiregrad.api.compiled_function import compile
     from wiregrad.api.diagnostics import anomaly, blame, check_grads, explain, record
     from wiregrad.api.functions import *  # noqa: F403 - the stub lists them
-    from wiregrad.api.submodules import nn, optim
+    from wiregrad.api.submodules import nn, optim, train
     from wiregrad.api.values import (
         Function,
         Value,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
         vmap,
     )
     from wiregrad.learn.quiz import Quiz
-    from wiregrad.training import train
 else:
     _values = load_module_lazily("wiregrad.api.values")
 

@@ -107,10 +107,11 @@ class Optimizer:
         """
         after, changed = dict(parameters), dict(state)
         for k, group, name in self._list_members(parameters):
-            if gradients[name] is None:
+            if _read_part(gradients, name, "a gradient") is None:
                 continue
-            settings = {**group.settings, "lr": state[f"groups.{k}.lr"]}
-            kept = {part: state[f"{name}.{part}"] for part in self.keep_for(parameters[name], group.settings)}
+            settings = {**group.settings, "lr": _read_part(state, f"groups.{k}.lr")}
+            parts = self.keep_for(parameters[name], group.settings)
+            kept = {part: _read_part(state, f"{name}.{part}") for part in parts}
             after[name], kept = self.change_parameter(parameters[name], gradients[name], kept, settings)
             changed |= {f"{name}.{part}": value for part, value in kept.items()}
         return after, changed
@@ -154,7 +155,7 @@ class Optimizer:
         }
         arrays = {name: value.data for name, value in self.parameters.items()}
         state = self.state or self.init(arrays)
-        copies = {name: np.array(value) if np.ndim(value) else value for name, value in state.items()}
+        copies = {name: np.array(value) if np.ndim(value) else _as_number(value) for name, value in state.items()}
         return {**copies, **settings}
 
     def load_state_dict(self, state: Arrays) -> None:
@@ -178,6 +179,12 @@ class Optimizer:
             for k, group in enumerate(self.groups)
         ]
         return "\n".join([f"{type(self).__name__}, {len(self.parameters)} parameters", *lines])
+
+
+def _read_part(values: Arrays, name: str, what: str = "an entry of the state") -> Any:
+    if name not in values:
+        raise UnknownNameError(f"update needs {what} named {name!r}; a state is made by init(parameters)")
+    return values[name]
 
 
 def _list_groups(parameters: Any) -> list[dict[str, Any]]:

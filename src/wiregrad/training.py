@@ -65,6 +65,7 @@ def train(
     validation: Any = None,
     metrics: Mapping[str, Loss] | None = None,
     patience: int | None = None,
+    before_update: Callable[[], object] | None = None,
     checkpoint: FilePath | None = None,
     checkpoint_every: int | None = None,
     generators: Sequence[Generator] = (),
@@ -74,7 +75,8 @@ def train(
     """Train a model on batches of arrays; returns the course of the training.
 
     `loss(model, *batch)` returns one number; `data` is an array, or a tuple of arrays with one row per example. The
-    order of the examples is drawn from `rng`, anew in each epoch. `schedule.step()` is called after every epoch.
+    order of the examples is drawn from `rng`, anew in each epoch. `schedule.step()` is called after every epoch, and
+    `before_update()` between each gradient and the step of the optimiser, to clip gradients for example.
 
     After every epoch the loss and the `metrics` are computed on `validation`. With `patience`, training ends when the
     validation loss has not fallen for so many epochs, and the model gets the parameters of its best epoch.
@@ -84,6 +86,18 @@ def train(
     in `generators`. `watch=True` keeps a flight recorder, and `watch="live"` opens its page.
 
     A loss or gradient that is not finite raises `NonFiniteError`, which names the layer and the line.
+
+    >>> from wiregrad import nn, optim
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(64, 3))
+    >>> y = x @ np.array([[1.0], [-2.0], [0.5]])
+    >>> model = nn.Linear(3, 1, rng=rng)
+    >>> optimizer = optim.SGD(model.parameters(), lr=0.1)
+    >>> def loss(model, x, y):
+    ...     return nn.mse_loss(model(x), y)
+    >>> run = train(model, loss, (x, y), optimizer=optimizer, rng=rng, epochs=20)
+    >>> run.history["loss"][-1] < 1e-3
+    True
     """
     arrays = check_arrays(data, "data")
     held_out = None if validation is None else check_arrays(validation, "validation")
@@ -108,6 +122,8 @@ def train(
                 stop_with_blame(run, partial(loss, model, *batch))
             if run.flight is not None:
                 run.flight.step(value, model.parameters(), inputs=batch)
+            if before_update is not None:
+                before_update()
             optimizer.step()
             run.count_batch(float(value.data), len(batch[0]))
             bar.show(run)
@@ -180,15 +196,17 @@ class TrainingRun:
         self.batch = self.examples_done = 0
         self.loss_sum = 0.0
 
+    def best_epoch(self) -> int:
+        """Return the index of the epoch with the lowest validation loss, the first of several; NaN is never lowest."""
+        return int(np.argmin(np.nan_to_num(self.history["validation_loss"], nan=np.inf)))
+
     def is_best(self) -> bool:
         """Return whether the latest epoch has the lowest validation loss so far."""
-        losses = self.history["validation_loss"]
-        return all(losses[-1] < loss for loss in losses[:-1])
+        return self.best_epoch() == self.epoch - 1
 
     def has_stalled(self, patience: int | None) -> bool:
         """Return whether the validation loss has not fallen for some epochs."""
-        losses = self.history.get("validation_loss", [])
-        return patience is not None and bool(losses) and len(losses) - 1 - int(np.argmin(losses)) >= patience
+        return patience is not None and self.epoch > 0 and self.epoch - 1 - self.best_epoch() >= patience
 
     def __str__(self) -> str:
         names = list(self.history)
@@ -264,8 +282,8 @@ def evaluate(
     functions = {"validation_loss": loss, **(metrics or {})}
     sums = dict.fromkeys(functions, 0.0)
     was_training = getattr(model, "training", True)
-    model.eval()
     try:
+        set_training(model, False)
         with wg.no_grad():
             for start in range(0, len(arrays[0]), batch_size):
                 batch = tuple(array[start : start + batch_size] for array in arrays)
@@ -273,8 +291,14 @@ def evaluate(
                     number = function(model, *batch)
                     sums[name] += float(number.data if isinstance(number, wg.Value) else number) * len(batch[0])
     finally:
-        model.train(was_training)
+        set_training(model, was_training)
     return {name: total / len(arrays[0]) for name, total in sums.items()}
+
+
+def set_training(model: Any, mode: bool) -> None:
+    """Let a model compute as while it is trained, or as after that, if it makes a difference to it."""
+    if hasattr(model, "train"):
+        model.train(mode)
 
 
 class ProgressBar:

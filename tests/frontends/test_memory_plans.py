@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad import nn
 from wiregrad.errors import GradientError, OperandError, ShapeError
 from wiregrad.frontends.recording.arguments import flatten
+from wiregrad.frontends.transforms import memory_plans
 from wiregrad.frontends.transforms.memory_plans import (
     Advance,
     BinomialSchedule,
@@ -113,8 +116,9 @@ def test_the_dynamic_programme_finds_the_binomial_schedule_for_states_of_one_siz
     assert count_advances(ByteSchedule(needs, 20 + 4 * 10), 30) == count_binomial_steps(30, 5)
 
 
-@pytest.mark.parametrize("count", [30, 250])
-def test_what_a_schedule_holds_keeps_to_the_budget(count: int) -> None:
+@pytest.mark.parametrize("count", [30, 140])
+def test_what_a_schedule_holds_keeps_to_the_budget(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_plans, "MAX_BLOCKS", 40)
     needs = make_needs(3, count)
     available = 250
     schedule = ByteSchedule(needs, available)
@@ -127,17 +131,16 @@ def test_what_a_schedule_holds_keeps_to_the_budget(count: int) -> None:
         elif action.keep:
             held[action.stop] = needs[action.stop].given
 
-    assert schedule.is_possible
     assert peak <= available
 
 
 def test_blocks_of_long_chains_end_at_small_states() -> None:
-    sizes = [1 if k % 5 == 2 else 9 for k in range(500)]
+    sizes = [1 if k % 5 == 2 else 9 for k in range(1500)]
 
     edges = join_blocks(sizes)
 
     assert edges[0] == 0
-    assert edges[-1] == 500
+    assert edges[-1] == 1500
     assert {sizes[edge] for edge in edges[1:-1]} == {1}
 
 
@@ -219,6 +222,35 @@ def run_one_by_one(steps: Any) -> Any:
         return h
 
     return chain
+
+
+def make_network(*extra: nn.Module) -> nn.Sequential:
+    rng = np.random.default_rng(0)
+    layers = [layer for _ in range(8) for layer in (nn.Linear(WIDTH, WIDTH, rng=rng), nn.Tanh())]
+    return nn.Sequential(*layers, *extra)
+
+
+def test_the_layers_of_a_network_are_steps() -> None:
+    x = np.random.default_rng(1).normal(size=(ROWS, WIDTH))
+
+    def compute(*, planned: bool) -> Any:
+        model = make_network()
+        chain = plan_tightly(model, x) if planned else model
+        np.mean(chain(x) ** 2).backward()
+        return [value.grad for value in model.parameters().values()]
+
+    assert same_bits(compute(planned=True), compute(planned=False))
+
+
+def test_layers_that_change_when_they_run_are_refused() -> None:
+    x = np.random.default_rng(1).normal(size=(ROWS, WIDTH))
+    model = make_network(nn.BatchNorm1d(WIDTH))
+    before = model.state_dict()
+
+    with pytest.raises(GradientError, match="BatchNorm1d several times, and each time it changes running_mean"):
+        plan_tightly(model, x)
+    assert same_bits(model.state_dict(), before)
+    assert plan_tightly(model.eval(), x).extra_steps
 
 
 def test_a_parameter_that_is_used_before_and_after_the_chain_too_has_the_right_gradient() -> None:
@@ -344,6 +376,25 @@ def test_a_larger_input_than_planned_is_refused() -> None:
 
     with pytest.raises(ShapeError, match=r"made for an input of 8,000 bytes; got 16,000"):
         plan(np.ones(2000))
+
+
+@pytest.mark.parametrize("count", [40, 70])
+def test_states_of_different_sizes_keep_to_the_budget_with_the_same_bits(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_plans, "MAX_BLOCKS", 50)
+    rng = np.random.default_rng(0)
+    widths = rng.choice([4, 8, 16], count + 1).tolist()
+    weights = [rng.normal(size=pair) / 2.0 for pair in pairwise(widths)]
+    x = rng.normal(size=(2048, widths[0]))
+    plan = plan_tightly([lambda h, w: np.tanh(h @ w)] * count, x, weights, states=4)
+
+    planned = wg.grad(lambda weights: (plan(x, weights) ** 2).mean())
+    measured = plan.measure(lambda: planned(weights))
+
+    assert isinstance(plan.schedule, ByteSchedule)
+    assert 0.8 * plan.predicted_peak < measured < 1.2 * plan.predicted_peak
+    assert same_bits(planned(weights), wg.grad(lambda w: (plan.run_plainly(x, w) ** 2).mean())(weights))
 
 
 def test_the_measured_peak_is_close_to_the_predicted_one() -> None:

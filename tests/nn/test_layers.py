@@ -278,6 +278,9 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         ShapeError,
         "attn_mask needs the shape (2, 2); got (3, 3)",
     ),
+    "emptied linear": (lambda: nn.Linear(3, 2, rng=R).emptied()(X), InputError, "call model.holding(arrays)"),
+    "emptied table": (lambda: nn.Embedding(3, 2, rng=R).emptied()([0]), InputError, "call model.holding(arrays)"),
+    "emptied means": (lambda: nn.BatchNorm1d(3, affine=False).emptied()(X), InputError, "call model.holding(arrays)"),
     "gelu": (lambda: nn.GELU("erf"), InputError, "'none' or 'tanh'"),
     "block": (lambda: nn.TransformerBlock(4, 2, activation="tanh", rng=R), InputError, "'relu' or 'gelu'"),
     "gain": (lambda: nn.initialisers.calculate_gain("swish"), InputError, "nonlinearity is one of"),
@@ -348,6 +351,6 @@ def test_the_network_of_single_numbers_learns() -> None:
 
 def test_neurons_of_single_numbers_are_groups() -> None:
     model = nn.scalar.MLP(2, [2, 1], rng=np.random.default_rng(0))
-    groups = {node.group for node in wg.run(lambda x: 1.0 * model(x), [1.0, -2.0]).circuit.nodes}
+    groups = {node.group for node in wg.run(model, [1.0, -2.0]).circuit.nodes}
 
     assert {"layers[0]/neurons[1]", "layers[1]/neurons[0]"} <= groups

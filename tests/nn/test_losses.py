@@ -56,6 +56,17 @@ def test_large_scores_give_finite_losses_and_gradients(scores: list[list[float]]
         assert np.all(np.isfinite(grad))
 
 
+@pytest.mark.parametrize("loss", [nn.cross_entropy, nn.multi_margin_loss])
+def test_a_masked_class_adds_nothing(loss: Callable[..., Any]) -> None:
+    masked, label = np.array([[1.0, 0.5, -np.inf]]), np.array([0])
+    value, grad = wg.value_and_grad(lambda x: loss(x, label, reduction="sum"))(masked)
+    share = {nn.cross_entropy: 1.0, nn.multi_margin_loss: 3.0 / 2.0}[loss]
+
+    assert value * share == pytest.approx(loss(masked[:, :2], label, reduction="sum"))
+    assert np.all(np.isfinite(grad))
+    assert grad[0, 2] == 0.0
+
+
 def test_a_probability_of_zero_has_a_finite_loss() -> None:
     value, grad = wg.value_and_grad(lambda p: nn.binary_cross_entropy(p, np.array([1.0, 0.0])))(np.array([0.0, 1.0]))
 

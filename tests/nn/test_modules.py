@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -231,6 +232,21 @@ def test_layers_of_a_plain_sequence_are_groups() -> None:
     assert run.circuit.inputs == ("x", "layers[0].weight", "layers[0].bias")
 
 
+def test_a_module_that_is_traced_by_itself_has_groups_and_names() -> None:
+    rng = np.random.default_rng(0)
+    circuit = wg.trace(nn.Sequential(nn.Linear(2, 3, rng=rng), Block(3, rng), nn.Tanh()), X)
+
+    assert {node.group for node in circuit.nodes} == {
+        *("0: Linear/linear", "1/Block", "1/Block/inner/linear", "2: Tanh"),
+    }
+    assert circuit.inputs[:2] == ("x", "layers[0].weight")
+
+
+def test_the_signature_of_a_module_is_that_of_forward() -> None:
+    assert str(inspect.signature(Net())) == "(x: 'Any') -> 'Any'"
+    assert str(inspect.signature(Net)) == "(seed: 'int' = 0) -> 'None'"
+
+
 def test_gradient_flow_is_reported_for_each_layer() -> None:
     model = Net()
     text = str(wg.run(lambda x: np.sum(model(x)), X).flow())
@@ -244,7 +260,7 @@ def test_blame_names_the_layer_and_the_line() -> None:
         text = str(wg.run(lambda x: np.sum(model(x)), -np.ones((1, 2))).blame())
 
     assert "sqrt gave NaN" in text
-    assert "in 1: Sequential/0: Root" in text
+    assert "in 1: Sequential/0/" in text
     assert Path(__file__).name in text
 
 

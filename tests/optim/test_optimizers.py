@@ -258,6 +258,16 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         UnknownNameError,
         "has a parameter 'w', which is not among the arrays",
     ),
+    "gradient": (
+        lambda: optim.SGD().update({"w": np.ones(2)}, {}, optim.SGD().init({"w": np.ones(2)})),
+        UnknownNameError,
+        "update needs a gradient named 'w'",
+    ),
+    "state": (
+        lambda: optim.Adam().update({"w": np.ones(2)}, {"w": np.ones(2)}, {"groups.0.lr": 0.1}),
+        UnknownNameError,
+        "an entry of the state named 'w.step'; a state is made by init(parameters)",
+    ),
     "closure": (lambda: optim.LBFGS(W).step(), InputError, "step(closure)"),
     "pure lbfgs": (lambda: optim.LBFGS(W).update({}, {}, {}), InputError, "LBFGS has no update"),
     "search": (lambda: optim.LBFGS(W, line_search_fn="armijo"), InputError, "None or 'strong_wolfe'"),

@@ -596,28 +596,34 @@ def test_a_parameter_without_a_gradient_is_left_alone_as_in_pytorch() -> None:
         assert_close(value, tensor, "after ten steps")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"lr": 0.5},
-        {"lr": 0.2, "max_iter": 4, "history_size": 2},
-        {"line_search_fn": "strong_wolfe", "max_iter": 5},
-        {"line_search_fn": "strong_wolfe", "lr": 3.0, "max_iter": 3, "max_eval": 5, "history_size": 3},
-        {"line_search_fn": "strong_wolfe", "lr": 1e-4, "max_iter": 3},
-    ],
-    ids=["fixed", "short", "wolfe", "limited", "small"],
-)
-def test_ten_steps_of_lbfgs_agree(options: dict[str, Any]) -> None:
+LANDSCAPES: dict[str, Callable[[Any], Any]] = {
+    "valley": lambda x: ((x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum(),
+    "steep valley": lambda x: (4.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum(),
+    "waves": lambda x: (0.1 * x**2 + ((3.0 * x) ** 2 + 1.0) / (2.0 + (x - 1.0) ** 4)).sum(),
+}
+
+
+LBFGS_OPTIONS: dict[str, dict[str, Any]] = {
+    "fixed": {"lr": 0.5},
+    "short": {"lr": 0.2, "max_iter": 4, "history_size": 2},
+    "wolfe": {"line_search_fn": "strong_wolfe", "max_iter": 5},
+    "limited": {"line_search_fn": "strong_wolfe", "lr": 3.0, "max_iter": 3, "max_eval": 5, "history_size": 3},
+    "small": {"line_search_fn": "strong_wolfe", "lr": 1e-4, "max_iter": 3},
+}
+# Steps of a fixed length jump between waves, and each jump multiplies the rounding.
+LBFGS_CASES = [(name, kind) for name in LANDSCAPES for kind in LBFGS_OPTIONS if kind != "fixed" or name == "valley"]
+
+
+@pytest.mark.parametrize(("name", "kind"), LBFGS_CASES)
+def test_ten_steps_of_lbfgs_agree(name: str, kind: str) -> None:
+    options = LBFGS_OPTIONS[kind]
     start = np.array([-1.2, 1.0, 0.5, 1.5])
     value, tensor = wg.Value(start), torch.tensor(start, requires_grad=True)
     optimizer, torch_optimizer = optim.LBFGS([value], **options), torch.optim.LBFGS([tensor], **options)
 
-    def rosenbrock(x: Any) -> Any:
-        return (1.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()
-
     def closure(x: Any, optimizer: Any) -> Any:
         optimizer.zero_grad()
-        loss = rosenbrock(x)
+        loss = LANDSCAPES[name](x)
         loss.backward()
         return loss
 

@@ -115,6 +115,40 @@ def test_other_generators_are_saved_when_they_are_named(tmp_path: Path) -> None:
     assert run(stop=False) == expected
 
 
+@pytest.mark.parametrize(
+    ("losses", "best", "stalled"),
+    [
+        ([3.0, 2.0, 1.0], 2, False),
+        ([3.0, 1.0, 1.0], 1, False),
+        ([3.0, 1.0, 2.0, 1.0], 1, True),
+        ([np.nan, 2.0], 1, False),
+        ([1.0, np.nan, np.nan], 0, True),
+        ([np.inf, np.nan, 5.0], 2, False),
+    ],
+)
+def test_the_best_epoch_is_the_first_with_the_lowest_loss(losses: list[float], best: int, stalled: bool) -> None:
+    run = TrainingRun(epoch=len(losses), history={"validation_loss": losses})
+
+    assert run.best_epoch() == best
+    assert run.has_stalled(2) is stalled
+    assert not run.has_stalled(None)
+
+
+def test_gradients_can_be_clipped_before_each_update() -> None:
+    norms = []
+    training = SmallTraining()
+
+    def clip() -> None:
+        optim.clip_grad_norm(training.model.parameters(), 0.1)
+        squares = [np.sum(np.square(value.grad)) for value in training.model.parameters().values()]
+        norms.append(np.sqrt(np.sum(squares)))
+
+    training.train(epochs=1, before_update=clip)
+
+    assert len(norms) == 9
+    assert max(norms) <= 0.1
+
+
 def test_early_stopping_keeps_the_best_parameters(tmp_path: Path) -> None:
     def train(checkpoint: Path | None = None, loss: Any = None) -> tuple[SmallTraining, Any]:
         training = SmallTraining()
@@ -188,6 +222,21 @@ def test_a_watched_training_has_a_flight() -> None:
     assert SmallTraining().train(epochs=1, watch=own).flight is own
     assert own.steps == 9
     assert SmallTraining().train(epochs=1).flight is None
+
+
+def test_the_live_page_is_opened_by_one_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    def record(*, live: bool) -> Any:
+        opened.append(live)
+        return original()
+
+    original = wg.record
+    monkeypatch.setattr(wg, "record", record)
+    run = SmallTraining().train(epochs=1, watch="live")
+
+    assert opened == [True]
+    assert run.flight.steps == 9
 
 
 def test_the_progress_bar_is_quiet_without_a_terminal(
@@ -319,6 +368,7 @@ def test_arrays_of_any_kind_are_saved(tmp_path: Path) -> None:
             optimizer=optim.SGD(model.parameters(), lr=0.01),
             rng=np.random.default_rng(0),
             epochs=epochs,
+            validation=np.ones((2, 2)),
             checkpoint=tmp_path / f"{epochs}.wgt",
         )
         return model

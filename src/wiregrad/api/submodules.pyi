@@ -2,5 +2,6 @@
 # Import it under `TYPE_CHECKING`.
 from wiregrad import nn as nn
 from wiregrad import optim as optim
+from wiregrad.training import train as train
 
-__all__ = ["nn", "optim"]
+__all__ = ["nn", "optim", "train"]

@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 import wiregrad as wg
 from wiregrad.errors import DomainError, IndexingError, InputError, ShapeError
 from wiregrad.nn.initialisers import Generator, count_fans, kaiming_uniform, normal, uniform
-from wiregrad.nn.module import Module
+from wiregrad.nn.module import EmptyArray, Module
 
 
 def as_array(x: Any) -> Any:
@@ -29,8 +29,15 @@ def make_parameter(array: NDArray[Any], dtype: DTypeLike) -> Any:
     return wg.Value(np.asarray(array, dtype))
 
 
+def check_filled(layer: Module, array: Any) -> None:
+    """Raise an error if a layer has only the shape of an array."""
+    if isinstance(array, EmptyArray):
+        raise InputError(f"{layer.describe()}: a model that was emptied has no arrays; call model.holding(arrays)")
+
+
 def check_dtype(layer: Module, x: Any, parameter: Any, name: str = "weight") -> None:
-    """Raise an error unless an input is real and has the dtype of a parameter."""
+    """Raise an error unless a parameter is there and an input has its dtype."""
+    check_filled(layer, parameter)
     if x.dtype != parameter.dtype:
         raise DomainError(
             f"{layer.describe()}: the input is {x.dtype} and {name} is {parameter.dtype}; "
@@ -298,6 +305,8 @@ class BatchNorm(Module):
             axes = " or ".join(map(str, self.ranks))
             raise ShapeError(f"{self.describe()}: the input needs {axes} axes (batch, channels, ...); got {x.shape}")
         check_axis(self, x, 1, self.num_features, weight)
+        if self.track_running_stats:
+            check_filled(self, self.running_mean)
         if self.training and x.size <= self.num_features:
             raise ShapeError(
                 f"{self.describe()}: while training it needs more than one number for each channel; got {x.shape}"
@@ -483,6 +492,7 @@ class Embedding(Module):
         numbers = as_array(numbers)
         if numbers.dtype.kind not in "iu":
             raise DomainError(f"{self.describe()}: the input must be whole numbers; got {numbers.dtype}")
+        check_filled(self, self.weight)
         self._check_numbers(numbers)
         return wg.embedding(numbers, self.weight)
 

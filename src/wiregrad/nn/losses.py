@@ -29,16 +29,20 @@ def cross_entropy(
     scores = _put_classes_last(as_array(input))
     target = as_array(target)
     logs = wg.log_softmax(scores, axis=-1)
-    count = scores.shape[-1]
-    is_probability = target.dtype.kind == "f"
-    chances = _put_classes_last(target) if is_probability else _mark_classes(scores, target)
-    _check_same_shape(scores, chances)
-    factors = np.ones(count, scores.dtype) if weight is None else as_array(weight)
-    total = None if is_probability else wg.sum(chances * factors, axis=-1)
+    factors = np.ones(scores.shape[-1], scores.dtype) if weight is None else as_array(weight)
+    if target.dtype.kind == "f":
+        chances = _put_classes_last(target)
+        _check_same_shape(scores, chances)
+        right = wg.sum(logs * (chances * factors), axis=-1)
+        total = None
+    else:
+        picks = _mark_classes(scores, target)
+        # A class that is masked by a score of -inf is left out, not multiplied by 0.
+        right = wg.sum(wg.where(picks, logs * factors, 0.0), axis=-1)
+        total = None if weight is None else wg.sum(wg.where(picks, factors, 0.0), axis=-1)
     if label_smoothing:
-        chances = (1.0 - label_smoothing) * chances + label_smoothing / count
-    losses = -wg.sum(logs * (chances * factors), axis=-1)
-    return _reduce(losses, reduction, total if weight is not None else None)
+        right = (1.0 - label_smoothing) * right + label_smoothing * wg.mean(logs * factors, axis=-1)
+    return _reduce(-right, reduction, total)
 
 
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Any:
@@ -119,10 +123,10 @@ def multi_margin_loss(
     """Return how far each wrong class comes within a margin of the right one: the hinge loss of several classes."""
     scores = as_array(input)
     picks = _mark_classes(scores, as_array(target))
-    chosen = wg.sum(scores * picks, axis=-1, keepdims=True)
-    short = wg.relu(margin - chosen + scores) ** p * (1.0 - picks)
+    chosen = wg.sum(wg.where(picks, scores, 0.0), axis=-1, keepdims=True)
+    short = wg.where(picks, 0.0, wg.relu(margin - chosen + scores) ** p)
     if weight is not None:
-        short = short * wg.sum(picks * as_array(weight), axis=-1, keepdims=True)
+        short = short * wg.sum(wg.where(picks, as_array(weight), 0.0), axis=-1, keepdims=True)
     return _reduce(wg.sum(short, axis=-1) / scores.shape[-1], reduction)
 
 
@@ -132,7 +136,7 @@ def _put_classes_last(x: Any) -> Any:
 
 
 def _mark_classes(scores: Any, target: Any) -> Any:
-    """Return 1.0 at the class of each example along the last axis, and 0.0 elsewhere."""
+    """Return along the last axis whether each class is that of the example."""
     count = scores.shape[-1]
     if target.dtype.kind not in "iu":
         raise DomainError(f"classes must be whole numbers; got {target.dtype}")
@@ -144,7 +148,7 @@ def _mark_classes(scores: Any, target: Any) -> Any:
     # A comparison of recorded numbers is checked whenever a compiled function is replayed.
     if target.size and (wg.min(target) < 0 or wg.max(target) >= count):
         raise IndexingError(f"classes must be 0 to {count - 1}; got {wg.min(target)} to {wg.max(target)}")
-    return (wg.reshape(target, (*target.shape, 1)) == np.arange(count)).astype(scores.dtype)
+    return wg.reshape(target, (*target.shape, 1)) == np.arange(count)
 
 
 def _take_pair(input: Any, target: Any) -> tuple[Any, Any]:

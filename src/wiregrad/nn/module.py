@@ -12,6 +12,7 @@ in place of its own, so that a pure function of a dict of arrays can call it: `w
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, Self, TypeGuard
@@ -41,6 +42,16 @@ class EmptyArray(NamedTuple):
     dtype: np.dtype[Any]
 
 
+class CallSignature:
+    """The parameters of a module's call, which are those of its `forward`: inputs of its circuit have their names."""
+
+    def __get__(self, module: Module | None, owner: type[Module]) -> inspect.Signature:
+        if module is None:
+            # A class has the parameters of its `__init__`.
+            raise AttributeError("__signature__")
+        return inspect.signature(module.forward)
+
+
 class Module:
     """A part of a network: `__init__` sets its parameters and parts, and `forward` computes.
 
@@ -56,12 +67,13 @@ class Module:
     {'factor': Value(array([2., 3.]), name='factor')}
     """
 
+    __signature__ = CallSignature()
     training: bool = True
     """Whether the module computes as it does while it is trained; `train()` and `eval()` set it."""
-    path: str = ""
+    _path: str = ""
     """The path from the outermost module to this one, as in the names of parameters; empty for the outermost."""
-    _label: str = ""
-    """The path from the module that holds this one, which names it in pictures."""
+    _group: str = ""
+    """The label of the group that a call opens; empty if it opens none."""
     _buffers: tuple[str, ...] = ()
     """The names of the attributes that are buffers."""
     _held: frozenset[str] | None = None
@@ -74,9 +86,9 @@ class Module:
 
     def _name_part(self, label: str, part: object) -> None:
         """Note where a module or parameter is, so that errors and pictures can name it."""
-        path = _join_path(self.path, label)
+        path = _join_path(self._path, label)
         if isinstance(part, Module):
-            vars(part).update(_label=label, path=path)
+            vars(part).update(_group=part._choose_group(label), _path=path)
             for inner in part.parts():
                 part._name_part(inner.name, inner.value)
         elif is_parameter(part):
@@ -88,25 +100,25 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call `forward`; the nodes that it records are a group, named after the module."""
-        if not self._label or self._is_named_by_recorder():
+        if not self._group:
             return self.forward(*args, **kwargs)
-        with wg.group(self.label):
+        with wg.group(self._group):
             return self.forward(*args, **kwargs)
 
-    def _is_named_by_recorder(self) -> bool:
-        """Return whether a trace groups the call itself: `forward` is a user's, and the module is an attribute."""
-        return not self._label[0].isdecimal() and not type(self).forward.__module__.startswith("wiregrad.")
+    def _choose_group(self, label: str) -> str:
+        """Return the name of the module's group in circuits and pictures: `fc1`, `blocks[0]`, `0: Linear`.
 
-    @property
-    def label(self) -> str:
-        """The name of the module's group in circuits and pictures: `fc1`, `blocks[0]`, `0: Linear`."""
-        kind = type(self).__name__
-        label = _write_subscripts(self._label or kind)
-        return f"{label}: {kind}" if label[0].isdecimal() else label
+        A trace groups the calls of a user's `forward` itself, after the attribute that holds the module; a number in a
+        `Sequential` is no attribute.
+        """
+        is_number = label[0].isdecimal()
+        if not type(self).forward.__module__.startswith("wiregrad."):
+            return label if is_number else ""
+        return f"{label}: {type(self).__name__}" if is_number else _write_subscripts(label)
 
     def describe(self) -> str:
         """Return the name of the module for a message: `layer encoder.fc1 (Linear)`."""
-        return f"layer {self.path} ({type(self).__name__})" if self.path else type(self).__name__
+        return f"layer {self._path} ({type(self).__name__})" if self._path else type(self).__name__
 
     def parts(self) -> Iterator[ModulePart]:
         """Yield the parameters, buffers and modules that the attributes hold."""

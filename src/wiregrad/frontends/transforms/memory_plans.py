@@ -15,6 +15,7 @@ from __future__ import annotations
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import comb
@@ -46,10 +47,12 @@ from wiregrad.frontends.transforms.vmap_and_checkpoint import (
 )
 from wiregrad.ops.gradient_flow import add_flows
 
-MAX_BLOCKS = 100
+MAX_BLOCKS = 250
 """A longer chain of states of different sizes is planned in this many blocks of neighbouring steps."""
-BYTE_LEVELS = 256
+MAX_LEVELS = 256
 """A dynamic programme counts bytes in this many parts of the budget, rounded up."""
+MAX_COSTS = 4_000_000
+"""Maximum number of costs that a dynamic programme holds; for long chains, bytes are counted in larger parts."""
 OBJECT_BYTES = 1_200
 """About what the objects around one parameter take besides its numbers: its value, its node, its container."""
 MAX_LISTED_STEPS = 8
@@ -70,8 +73,8 @@ def plan_memory(
     >>> import wiregrad as wg
     >>> x = np.ones(10_000)
     >>> plan = plan_memory([np.sin] * 50, x, budget=800_000)
-    >>> len(plan.kept), plan.extra_steps
-    (3, 175)
+    >>> plan.extra_steps > 50, plan.predicted_peak <= 800_000
+    (True, True)
     >>> gradient = wg.grad(lambda x: plan(x).sum())(x)
     """
     chain = _check_steps(steps)
@@ -376,72 +379,78 @@ def count_binomial_steps(count: int, states: int) -> int:
 class ByteSchedule:
     """The schedule with the fewest repeated steps for states of different sizes, by a dynamic programme.
 
-    `free` counts levels: parts of the budget that is left for states. `cost[i, j]` holds, for each level, the steps to
-    run in order to sweep blocks i to j. Long chains are divided into blocks, inside of which every state is kept.
+    `free` counts levels: parts of the budget that is left for states and for the recording of a step. `cost[i, j]`
+    holds, for each level, the steps to run in order to sweep blocks i to j. A block is one step. In a long chain it is
+    several: inside of it every state is kept, or none where there is no room.
     """
 
     def __init__(self, needs: Sequence[StepNeed], available: int) -> None:
-        self.unit = -(-available // BYTE_LEVELS)
-        self.free = available // self.unit
+        self.needs = needs
         self.edges = join_blocks([need.given for need in needs])
+        count = len(self.edges) - 1
+        self.unit = -(-available // min(MAX_LEVELS, MAX_COSTS // count**2))
+        self.free = available // self.unit
         self._at = {edge: k for k, edge in enumerate(self.edges)}
         self.sizes = [self._as_level(needs[edge].given) for edge in self.edges[:-1]]
-        self._cost = np.full((len(self.sizes), len(self.sizes) + 1, self.free + 1), np.inf, np.float32)
+        self._cost = np.full((count, count + 1, self.free + 1), np.inf, np.float32)
         self._shifted = np.full_like(self._cost, np.inf)
         """The same costs where the state at the start is kept too, by stop and start."""
-        self._fill_costs([self._level_of_block(needs, *pair) for pair in pairwise(self.edges)])
-
-    @property
-    def is_possible(self) -> bool:
-        """Whether the blocks fit into the budget; a single step always does."""
-        return bool(np.isfinite(self._cost[0, -1, self.free]))
+        self._fill_costs()
 
     def _as_level(self, size: int) -> int:
         return -(-size // self.unit)
 
-    def _level_of_block(self, needs: Sequence[StepNeed], start: int, stop: int) -> int:
-        inner = sum(need.given for need in needs[start + 1 : stop])
-        level = self._as_level(inner + max(need.working for need in needs[start:stop]))
-        # A single step fits, as was checked before, even if rounding says that it does not.
-        return min(level, self.free) if stop - start == 1 else level
+    def _level_of_steps(self, start: int, stop: int, *, keep: bool) -> int:
+        """Return what a block needs, or a part of one, if all states inside are kept or none."""
+        inner = sum(need.given for need in self.needs[start + 1 : stop]) if keep else 0
+        level = self._as_level(inner + max(need.working for need in self.needs[start:stop]))
+        # Without states it fits, as was checked before, even if rounding says that it does not.
+        return level if inner else min(level, self.free)
 
-    def _fill_costs(self, working: Sequence[int]) -> None:
-        count = len(working)
-        for block, level in enumerate(working):
-            self._cost[block, block + 1, level:] = self.edges[block + 1] - self.edges[block] - 1
+    def _fill_costs(self) -> None:
+        for block, (start, stop) in enumerate(pairwise(self.edges)):
+            count = stop - start
+            self._cost[block, block + 1, self._level_of_steps(start, stop, keep=False) :] = count * (count - 1) // 2
+            self._cost[block, block + 1, self._level_of_steps(start, stop, keep=True) :] = count - 1
             self._shift_costs(block, block + 1)
-        for length in range(2, count + 1):
-            for start in range(count - length + 1):
-                stop = start + length
-                self._cost[start, stop] = self._candidates(start, stop).min(axis=0)
-                self._shift_costs(start, stop)
+        for length in range(2, len(self.edges)):
+            for first in range(len(self.edges) - length):
+                self._cost[first, first + length] = self._candidates(first, first + length).min(axis=0)
+                self._shift_costs(first, first + length)
 
-    def _shift_costs(self, start: int, stop: int) -> None:
-        size = self.sizes[start]
+    def _shift_costs(self, first: int, last: int) -> None:
+        size = self.sizes[first]
         if size <= self.free:
-            self._shifted[stop - 1, start, size:] = self._cost[start, stop, : self.free + 1 - size]
+            self._shifted[last - 1, first, size:] = self._cost[first, last, : self.free + 1 - size]
 
-    def _candidates(self, start: int, stop: int) -> NDArray[np.float32]:
+    def _candidates(self, first: int, last: int) -> NDArray[np.float32]:
         """Return the costs of all ways to divide some blocks, by place and level.
 
-        The last way keeps no state: the right part is one block, which is swept at once.
+        Where the right part is a single step, the state before it need not be kept: it is swept at once.
         """
-        left = self._cost[start, start + 1 : stop]
-        right = self._shifted[stop - 1, start + 1 : stop].copy()
-        right[-1] = np.minimum(right[-1], self._cost[stop - 1, stop])
-        edges = np.array(self.edges[start + 1 : stop], np.float32) - self.edges[start]
+        left = self._cost[first, first + 1 : last]
+        right = self._shifted[last - 1, first + 1 : last].copy()
+        if self.edges[last] - self.edges[last - 1] == 1:
+            right[-1] = self._cost[last - 1, last]
+        edges = np.array(self.edges[first + 1 : last], np.float32) - self.edges[first]
         found: NDArray[np.float32] = edges[:, None] + left + right
         return found
 
     def split(self, start: int, stop: int, free: int) -> Split:
-        """Divide at the place that the dynamic programme found; inside a block, every state is kept."""
+        """Divide at the place that the dynamic programme found."""
         first, last = self._at.get(start), self._at.get(stop)
         if first is None or last is None or last - first == 1:
-            return Split(start + 1, free, keep=True)
+            return self._split_block(start, stop, free)
         place = first + 1 + int(self._candidates(first, last)[:, free].argmin())
-        if place == last - 1 and stop - self.edges[place] == 1:
+        if stop - self.edges[place] == 1:
             return Split(self.edges[place], free, keep=False)
         return Split(self.edges[place], free - self.sizes[place], keep=True)
+
+    def _split_block(self, start: int, stop: int, free: int) -> Split:
+        """Divide inside a block: keep every state if there is room, else none."""
+        if stop - start == 2 or self._level_of_steps(start, stop, keep=True) > free:
+            return Split(stop - 1, free, keep=False)
+        return Split(start + 1, free - self._as_level(self.needs[start + 1].given), keep=True)
 
 
 def join_blocks(sizes: Sequence[int]) -> list[int]:
@@ -469,10 +478,7 @@ def choose_schedule(needs: ChainNeeds, budget: int) -> StateSchedule | None:
         )
     sizes = {step.given for step in needs.steps[1:]}
     if len(sizes) > 1:
-        by_bytes = ByteSchedule(needs.steps, budget - needs.lasting)
-        if by_bytes.is_possible:
-            return by_bytes
-    # Where even blocks of a long chain do not fit, every state counts as the largest.
+        return ByteSchedule(needs.steps, budget - needs.lasting)
     return BinomialSchedule(min((budget - needs.smallest) // max(1, *sizes, 1), len(needs.steps) - 1))
 
 
@@ -583,12 +589,33 @@ def record_step(step: Callable[..., Any], *states: ChainState | None) -> StepRec
     """Run a step on a tape of its own, given its input and its parameters if it has any."""
     tape = Tape(TapeKind.APART)
     recording = StepRecording(tape)
-    with STATE.record_on(tape):
+    with STATE.record_on(tape), refuse_changed_buffers(step):
         arguments = tuple(recording.lift_state(state) for state in states if state is not None)
         leaves, tree = flatten(OVERLAY.call(step, arguments, {}))
         recording.results = place_results(tape, leaves)
     recording.state = make_state(unflatten(tree, recording.results))
     return recording
+
+
+@contextmanager
+def refuse_changed_buffers(step: Any) -> Iterator[None]:
+    """Raise if a layer changes its buffers, such as running means, inside this block, and put them back.
+
+    A planned step is run several times, so it would change them several times.
+    """
+    before = step.buffers() if callable(getattr(step, "buffers", None)) else {}
+    if not before:
+        yield
+        return
+    state = step.state_dict()
+    yield
+    changed = [name for name, array in step.buffers().items() if array is not before[name]]
+    if changed:
+        step.load_state_dict(state)
+        raise GradientError(
+            f"a memory plan runs {function_name(step)} several times, and each time it changes {', '.join(changed)}; "
+            "call eval() on it, or leave it out of the plan"
+        )
 
 
 @dataclass
@@ -719,6 +746,8 @@ class ChainSegment(CheckpointSegment):
         return state._replace(leaves=[np.array(x) if type(x) is np.ndarray else x for x in state.leaves])
 
     def _record_step(self, step: int, state: ChainState, arguments: ChainArguments) -> StepRecording:
+        # Memory that other steps have freed is not kept beside what this one needs.
+        MEMORY_POOL.drop_blocks()
         with convention(self.convention):
             recording = record_step(self.plan.steps[step], state, arguments.own_of(step))
         self._note_step(step, recording)
@@ -740,8 +769,6 @@ class ChainSegment(CheckpointSegment):
         """Follow the rest of the schedule; a sweep that is itself recorded runs on the whole chain instead."""
         if isinstance(g, Value) or any(isinstance(x, Value) for x in xs):
             return super()._recompute_gradients(g, xs, y)
-        # Memory that was freed since the first run is not kept for later.
-        MEMORY_POOL.drop_blocks()
         arguments = self._make_arguments(xs[: len(self.values)])
         step = len(self.plan.steps) - 1
         if step not in self._states:
