@@ -3,7 +3,7 @@
 It sees 64 characters and predicts, at each of them, the next one. What it learns is seen in its samples: first letters,
 then words, then Markdown. Bits per character is the measure: guessing by frequency alone takes about 4.8.
 
-`python examples/character_model.py` trains for some seconds; look for "below 4.0 bits per character".
+`python examples/character_model.py` trains for some seconds; look for "below 4.2 bits per character".
 `python examples/character_model.py full` trains for some minutes.
 """
 
