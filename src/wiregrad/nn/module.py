@@ -42,7 +42,7 @@ class EmptyArray(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class CallSignature:
+class ForwardSignature:
     """The parameters of a module's call, which are those of its `forward`: inputs of its circuit have their names."""
 
     def __get__(self, module: Module | None, owner: type[Module]) -> inspect.Signature:
@@ -67,7 +67,7 @@ class Module:
     {'factor': Value(array([2., 3.]), name='factor')}
     """
 
-    __signature__ = CallSignature()
+    __signature__ = ForwardSignature()
     training: bool = True
     """Whether the module computes as it does while it is trained; `train()` and `eval()` set it."""
     _path: str = ""
