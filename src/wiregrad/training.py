@@ -142,9 +142,6 @@ def train(
     return run
 
 
-# What the loop calls.
-
-
 @dataclass
 class TrainingRun:
     """The course of a training: how far it is, and a number for each epoch.
@@ -325,9 +322,6 @@ class ProgressBar:
         """End the line."""
         if self.is_shown:
             sys.stderr.write("\n")
-
-
-# Checkpoints.
 
 
 @dataclass(frozen=True)

@@ -105,9 +105,6 @@ def _check_steps(steps: object) -> tuple[Callable[..., Any], ...]:
     return chain
 
 
-# What each step needs.
-
-
 class ChainState(NamedTuple):
     """What a step is given: a container of arrays and numbers; `kinds` is None for a leaf that has no gradient."""
 
@@ -264,9 +261,6 @@ def trace_peak(task: Callable[[], object]) -> tuple[int, int]:
 
 def _unit_flow(leaf: Any, kind: type[Scalar] | None) -> Any:
     return None if kind is None else np.ones_like(leaf)[()] if isinstance(leaf, np.ndarray) else 1.0
-
-
-# Schedules.
 
 
 class Split(NamedTuple):
@@ -480,9 +474,6 @@ def choose_schedule(needs: ChainNeeds, budget: int) -> StateSchedule | None:
     if len(sizes) > 1:
         return ByteSchedule(needs.steps, budget - needs.lasting)
     return BinomialSchedule(min((budget - needs.smallest) // max(1, *sizes, 1), len(needs.steps) - 1))
-
-
-# Running.
 
 
 class MemoryPlan:
