@@ -45,9 +45,13 @@ class Layer(Module):
 
 
 class MLP(Module):
-    """Layers one after another; the last one is linear. A network with one output returns a number, not a list."""
+    """Layers one after another; the last one is linear. A network with one output returns a number, not a list.
 
-    def __init__(self, inputs: int, outputs: Sequence[int], *, rng: np.random.Generator) -> None:
+    Without a generator, the weights are different each time.
+    """
+
+    def __init__(self, inputs: int, outputs: Sequence[int], *, rng: np.random.Generator | None = None) -> None:
+        rng = rng or np.random.default_rng()
         sizes = list(pairwise([inputs, *outputs]))
         self.layers = [Layer(*size, rng=rng, linear=size is sizes[-1]) for size in sizes]
 
