@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import json
 import runpy
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import wiregrad
+from wiregrad.draw.plots import CurvePanel, PlotCurve, draw_curves
 from wiregrad.frontends.recording.dispatch import UFUNCS
 from wiregrad.ops import TABLE, Elementwise, Op, Pattern, docs_table
 from wiregrad.ops.array_ops import ArrayOp
@@ -207,6 +210,19 @@ def _mlp() -> str:
     return picture
 
 
+def _training_curves(name: str) -> str:
+    """Draw the course of a training, as `tools/record_curves.py` measured it."""
+    run = json.loads((HERE / "curves" / f"{name}.json").read_text(encoding="utf-8"))
+    panels = [
+        CurvePanel(title, [PlotCurve(curve, **numbers) for curve, numbers in curves.items()])
+        for title, curves in run["panels"].items()
+    ]
+    note = f"{run['steps']:,} steps took {run['processor_seconds']:g} s of processor time."
+    return draw_curves(
+        panels, [], steps=(0, run["steps"]), title=run["title"], description=note, notes=[note], theme="auto"
+    )
+
+
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in cells)
@@ -232,6 +248,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "images/groups.svg": _groups,
     "images/mlp.svg": _mlp,
     "images/flow.svg": _flow,
+    **{
+        f"images/training-{path.stem.replace('_', '-')}.svg": partial(_training_curves, path.stem)
+        for path in sorted((HERE / "curves").glob("*.json"))
+    },
 }
 """Every page and picture that is written here, and how."""
 

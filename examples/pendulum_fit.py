@@ -64,16 +64,24 @@ def train_step(arrays, state):
     return loss, arrays, state
 
 
-arrays = model.arrays()
-state = adam.init(arrays)
-schedule = optim.CosineAnnealingLR(None, 1000)
-for step in range(1001):
-    state["groups.0.lr"] = schedule.find_rate(0.01, step)
-    loss, arrays, state = train_step(arrays, state)
-    if step % 100 == 0:
-        print(f"step {step:4}  loss {loss:.6f}")
+def main():
+    """Train, and compare with a simulation."""
+    arrays = model.arrays()
+    state = adam.init(arrays)
+    schedule = optim.CosineAnnealingLR(None, 1000)
+    losses = []
+    for step in range(1001):
+        state["groups.0.lr"] = schedule.find_rate(0.01, step)
+        loss, arrays, state = train_step(arrays, state)
+        losses.append(float(loss))
+        if step % 100 == 0:
+            print(f"step {step:4}  loss {loss:.6f}")
+    model.load_state_dict(arrays)
+    with wg.no_grad():
+        found = model(TIMES[:, None]).data[:, 0]
+    print(f"largest error {np.max(np.abs(found - simulate(TIMES))):.4f} rad")
+    return {"distance from the law and the start": {"training": losses}}
 
-model.load_state_dict(arrays)
-with wg.no_grad():
-    found = model(TIMES[:, None]).data[:, 0]
-print(f"largest error {np.max(np.abs(found - simulate(TIMES))):.4f} rad")
+
+if __name__ == "__main__":
+    main()

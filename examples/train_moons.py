@@ -29,6 +29,7 @@ def main():
     model = nn.scalar.MLP(2, [8, 8, 1], rng=rng)
     weights = model.parameters().values()
     optimizer = optim.SGD(model.parameters(), lr=0.4, momentum=0.9)
+    losses = []
     print(f"{len(weights)} parameters, {len(points)} points")
     for step in range(71):
         scores = [model(point) for point in points]
@@ -40,6 +41,9 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        losses.append(loss.data)
+    return {"hinge loss": {"training": losses}}
 
 
-main()
+if __name__ == "__main__":
+    main()

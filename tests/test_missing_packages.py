@@ -179,3 +179,11 @@ def test_a_command_that_needs_it_gives_the_line_and_exits_with_4(case: MissingCa
 
 def test_what_the_finder_takes_away_cannot_be_imported() -> None:
     assert "ModuleNotFoundError: it was taken away" in run_without("click", "import click").stderr
+
+
+def test_the_example_that_needs_pictures_of_digits_gives_the_line_that_installs_them() -> None:
+    path = ROOT / "examples" / "digits_cnn.py"
+    done = run_without("sklearn", f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')")
+
+    assert done.returncode == 1
+    assert done.stderr == "this example needs the digits of scikit-learn: pip install scikit-learn\n"
