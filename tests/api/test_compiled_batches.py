@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import wiregrad as wg
 from wiregrad.api import compiled_function
+from wiregrad.backends.native import batch
 from wiregrad.errors import OperandError, ShapeError
 
 
@@ -24,6 +25,12 @@ def certified(x: Any, y: Any) -> Any:
         x = x / 2.0
         steps += 1
     return x * steps + y
+
+
+def halved_once(x: Any, y: Any) -> Any:
+    while x > y:
+        return np.sin(x / 2.0) * y
+    return x * y
 
 
 def read_out(x: Any, y: Any) -> Any:
@@ -90,6 +97,29 @@ def test_vectors_of_a_batch_may_lie_in_memory_in_any_way(f: Callable[..., Any], 
     np.testing.assert_array_equal(np.transpose(grads), [slopes for _, slopes in wanted])
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("f", [merged, halved_once])
+def test_a_function_gives_the_same_bits_before_and_after_it_gets_a_loop_of_its_own(
+    f: Callable[..., Any], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xs, ys = np.random.default_rng(2).normal(size=(2, 5_003)) * 3.0
+    monkeypatch.setattr(batch, "MIN_KERNEL_POINTS", len(xs))
+    compiled: list[int] = []
+    find_kernel = batch.ColumnProgram.choose_kernel
+    monkeypatch.setattr(
+        batch.ColumnProgram,
+        "choose_kernel",
+        lambda self, *entries: compiled.append(find_kernel(self, *entries)) or compiled[-1],
+    )
+    fast = wg.compile(f, argnums=(0, 1))
+    first, second = (fast.batch_value_and_grad(xs, ys, threads=threads) for _ in range(2))
+
+    assert not compiled[0]
+    assert any(compiled)
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_large_batch_regroups_its_rows_the_same_in_any_number_of_threads(threads: int) -> None:
     xs = np.linspace(-3.0, 20.0, 20_001)
@@ -121,6 +151,17 @@ def test_results_of_a_batch_share_no_memory() -> None:
 
     assert not any(np.shares_memory(values, grad) for grad in grads)
     assert not np.shares_memory(*grads)
+
+
+def test_a_later_batch_also_runs_each_recording_once() -> None:
+    xs, ys = np.random.default_rng(2).normal(size=(2, 300))
+    fast = wg.compile(halved_once)
+    fast.batch(xs, ys)
+    fast.batch_value_and_grad(xs, ys)
+    before = fast.info.calls
+    fast.batch_value_and_grad(xs, ys)
+
+    assert fast.info.calls - before == len(fast.info.variants) == 2
 
 
 def test_rows_that_are_left_after_the_last_round_are_answered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -321,11 +321,20 @@ class VariantTree:
 
     def ask(self, query: Query, inputs: Sequence[Any]) -> Any:
         """Return the answer of the variant that is valid at a point; a `FailedWalk` if none is."""
+        answer = self.find_valid(query, inputs)
+        if type(answer) is not FailedWalk and self.recent is not None:
+            self.recent.count_hits()
+        return answer
+
+    def find_valid(self, query: Query, inputs: Sequence[Any]) -> Any:
+        """Make the variant that is valid at a point the recent one, and return its answer; a `FailedWalk` if none is.
+
+        The recent variant may be another one before: calls that the extension module answers do not change it.
+        """
         recent = self.recent
         if recent is not None:
             answer = query(recent, inputs)
             if type(answer) is not Flip:
-                recent.count_hits()
                 return answer
         last = None
         check = None
@@ -334,7 +343,6 @@ class VariantTree:
             last = variant
             answer = query(variant, inputs)
             if type(answer) is not Flip:
-                variant.count_hits()
                 self.recent = variant
                 return answer
             check = answer.check
@@ -750,15 +758,18 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         grads = [table.unflatten_columns(columns, position) for position in positions]
         return answers.values, grads[0] if single else tuple(grads)
 
-    def find_recent_variant(self, args: Sequence[Any]) -> RecordedVariant | None:
-        """Return the recording that answered the last call with arguments like these; None if the function ran."""
+    def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
+        """Return the recording that answers a call, or its gradient; None if there is none, or if it is not used."""
         cache = self._cache
         skips = self._budget.skips or any(quick.skips for quick in self._quick_calls.values())
         if skips or is_disturbed(cache):
             return None
+        query = _ask_gradient if gradient else RecordedVariant.replay_value
         for entry in cache.quick.get(len(args), ()):
-            if entry.parse(*args) is not None:
-                return entry.tree.recent
+            inputs = entry.parse(*args)
+            if inputs is not None:
+                answer = entry.tree.find_valid(query, inputs)
+                return None if type(answer) is FailedWalk else entry.tree.recent
         return None
 
     def to_c(self, *, name: str | None = None) -> str:
@@ -1252,8 +1263,8 @@ MAX_ROUNDS = 64
 class BatchSource(Protocol):
     """A compiled function, as batches see it."""
 
-    def find_recent_variant(self, args: Sequence[Any]) -> RecordedVariant | None:
-        """Return the recording that answered the last call with arguments like these; None if the function ran."""
+    def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
+        """Return the recording that answers a call, or its gradient; None if there is none, or if it is not used."""
 
 
 class PointTable:
@@ -1321,7 +1332,7 @@ def answer_batch(
         args = table.row_arguments(row)
         answer = ask(args)
         is_last = (table.count if left is None else len(left)) == 1
-        variant = None if is_last or rounds == MAX_ROUNDS else source.find_recent_variant(args)
+        variant = None if is_last or rounds == MAX_ROUNDS else source.find_variant(args, gradient=wanted is not None)
         holds = None if variant is None else variant.run_rows(points, left, threads)
         if holds is None or not holds[0]:
             _fill_row(points, row, answer)
