@@ -2,7 +2,8 @@
 
 The programs: sum(tanh(x * w + b)); training steps in float32 (`training_steps`); loops over time in plain Python (a
 Lorenz system, a fluid), which JAX runs with `lax.scan`; and the objectives of ADBench, where `WIREGRAD_ADBENCH` names
-the folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread.
+the folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread;
+the table `threads` has wiregrad's own times with two.
 Compiled code is compared with `jax.jit`, training steps also with PyTorch. `WIREGRAD_ARRAY_PROGRAMS=lorenz,lstm`
 measures only these programs. The table `phases` says what compiling long recordings costs per node.
 """
@@ -13,12 +14,14 @@ import gc
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 # The libraries read these when they are loaded.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+os.environ["WIREGRAD_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 import autograd
@@ -467,6 +470,48 @@ def compare_compiled(names: Collection[str]) -> Iterator[tuple[str, tuple[Table,
             yield name, compare_with_jax(*prepare())
 
 
+def measure_threads() -> tuple[Table, dict[str, Any]]:
+    """Time the programs with one and two threads, by the clock and by the processor time of both together."""
+    arrays = [np.random.default_rng(k).normal(size=1_000_000) for k in range(3)]
+    programs: dict[str, tuple[Any, Sequence[Any], Any]] = {"sum of tanh, 10^6 elements": (total, arrays, (0, 1, 2))}
+    for name, make_step in STEPS.items():
+        step = make_step()
+        programs[name] = (step.ours, step.arguments, 0)
+    for name, prepare in list_programs().items():
+        if name in (*MIXTURES, "bundle"):
+            _, ours, _, arguments, argnums = prepare()
+            programs[name] = (ours, arguments, argnums)
+    rows: list[list[str]] = []
+    figures: dict[str, Any] = {}
+    for name, (function, arguments, argnums) in programs.items():
+        figures[name] = found = time_threads(function, arguments, argnums)
+        clock = [found[f"clock, {threads}"] for threads in (1, 2)]
+        spent = [found[f"processor, {threads}"] for threads in (1, 2)]
+        same = "yes" if found["same bits"] else "NO"
+        rows.append([name, *map(milliseconds, clock), f"{clock[0] / clock[1]:.2f}", f"{spent[1] / spent[0]:.2f}", same])
+    head = ["program", "clock, one thread", "two threads", "faster by", "processor time, two to one", "same bits"]
+    return Table("Value and gradient with one and two threads; median of 9, taking turns.", head, rows), figures
+
+
+def time_threads(function: Any, arguments: Sequence[Any], argnums: Any) -> dict[str, Any]:
+    """Return clock and processor time of one program with one and two threads, and whether results are the same."""
+    compiled = wg.compile(function, argnums=argnums).value_and_grad
+
+    def call(threads: int) -> Any:
+        os.environ["WIREGRAD_THREADS"] = str(threads)
+        return compiled(*arguments)
+
+    call(1)
+    bits = [[part.tobytes() for part in map(np.asarray, jax.tree_util.tree_leaves(call(k)))] for k in (1, 2)]
+    tasks: dict[str, Callable[[], float]] = {}
+    for threads in (1, 2):
+        tasks[f"clock, {threads}"] = partial(seconds, partial(call, threads))
+        tasks[f"processor, {threads}"] = partial(time_calls, partial(call, threads), 1)
+    found: dict[str, Any] = interleaved(tasks, 9)
+    os.environ["WIREGRAD_THREADS"] = "1"
+    return found | {"same bits": bits[0] == bits[1]}
+
+
 def check(tasks: dict[str, Task]) -> None:
     """Fail unless all tasks give the same value and gradients."""
     (first, task), *others = tasks.items()
@@ -524,6 +569,9 @@ def run() -> Report:
             tables.append(table)
     if not names or "phases" in names:
         table, figures["phases"] = measure_phases()
+        tables.append(table)
+    if not names or "threads" in names:
+        table, figures["threads"] = measure_threads()
         tables.append(table)
     for name, (table, ratios) in compare_compiled(names):
         tables.append(table)

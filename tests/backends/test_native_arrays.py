@@ -17,7 +17,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 import wiregrad as wg
 from wiregrad.backends import interpreter
-from wiregrad.backends.native_arrays import lowering
+from wiregrad.backends.native import batch
+from wiregrad.backends.native_arrays import array_program, lowering, stream_kernels
 from wiregrad.backends.native_arrays.array_program import (
     ArrayEngine,
     ArrayProgram,
@@ -36,6 +37,7 @@ from wiregrad.passes import expand_unnamed, sweep_ports
 
 from ..support.compare import ARRAY_LAYOUTS, copy_in_layout
 from ..support.random_programs import random_program
+from ..support.sampling import sample_some
 from ..support.threads import run_in_threads
 
 TABLE.load_deferred()
@@ -687,6 +689,123 @@ def test_threads_do_not_share_a_workspace() -> None:
     run_in_threads(call_often, range(4))
 
     assert not failures
+
+
+@pytest.fixture
+def cut_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small loops and products be cut into pieces of any length, and run by two threads."""
+    monkeypatch.setattr(array_program, "MIN_PIECE_WORK", 8)
+    monkeypatch.setattr(array_program, "MIN_PIECE_PRODUCTS", 8)
+    monkeypatch.setattr(array_program, "MIN_SHARED_WORK", 0)
+    monkeypatch.setattr(array_program, "PIECE_MULTIPLE", 1)
+    monkeypatch.setenv("WIREGRAD_THREADS", "2")
+
+
+@pytest.mark.usefixtures("cut_everything")
+@pytest.mark.parametrize("seed", range(22, 34))
+def test_random_programs_in_pieces_equal_the_interpreter(seed: int) -> None:
+    check_random_program(seed)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("cut_everything")
+@pytest.mark.parametrize("start", range(100, 2_100, 100))
+def test_many_random_programs_in_pieces_equal_the_interpreter(start: int) -> None:
+    for seed in range(start, start + 100):
+        check_random_program(seed)
+
+
+@pytest.mark.usefixtures("cut_everything")
+@pytest.mark.parametrize("op", sample_some(SAMPLED_OPS, 6), ids=lambda op: op.name)
+def test_array_ops_in_pieces_equal_the_interpreter_at_their_samples(op: ArrayOp) -> None:
+    for arrays, settings in list_samples(op):
+        assert_same_values(build_from_op(op, arrays, settings), arrays)
+
+
+@pytest.mark.usefixtures("cut_everything")
+@pytest.mark.parametrize("convolve", CONVOLUTIONS)
+def test_convolutions_in_pieces_equal_the_interpreter(convolve: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(5, 2, 6, 7)), rng.normal(size=(4, 2, 3, 3))
+
+    assert_same_gradient(wg.trace(lambda x, w: np.sum(np.tanh(convolve(x, w)) ** 2), x, w), [x, w])
+
+
+def mix_products(x: Any, w: Any) -> Any:
+    y = take_softmax(np.tanh(x @ w + np.sum(w, axis=0)))
+    return np.sum(y * y) + np.max(y) + np.sum(np.cumsum(y, axis=0)[-1] * np.mean(x))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_programs_give_the_same_bits_in_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch, dtype: type[np.floating]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(700, 300)).astype(dtype), rng.normal(size=(300, 200)).astype(dtype)
+    program = GradientProgram(wg.trace(mix_products, x, w).unchecked())
+    results = []
+    for threads in ("1", "2", "3", "2", "1"):
+        monkeypatch.setenv("WIREGRAD_THREADS", threads)
+        value, grads, _ = program.run([x, w])
+        results.append([np.asarray(each).tobytes() for each in (value, *grads)])
+
+    assert program.program.is_shared
+    assert all(each == results[0] for each in results)
+
+
+def test_small_programs_are_not_cut() -> None:
+    program = ArrayProgram(wg.trace(lambda x: np.sum(np.tanh(x)), np.ones(1000)))
+
+    assert not program.is_shared
+
+
+def test_blas_has_its_threads_again_after_a_call() -> None:
+    read, write = stream_kernels.load_blas_threads()
+    before = read()
+    write(2)
+    x = np.ones((600, 600))
+    program = ArrayProgram(wg.trace(lambda x: np.tanh(x @ x), x))
+    inside: list[int] = []
+
+    def look(k: int) -> None:
+        if k:
+            program.run([x])
+        else:
+            with stream_kernels.single_blas_thread():
+                inside.append(read())
+
+    run_in_threads(look, range(4))
+    after = read()
+    write(before)
+
+    assert program.is_shared
+    assert (inside, after) == ([1], 2)
+
+
+class LatePool:
+    """A pool whose threads begin when they are told to."""
+
+    def __init__(self) -> None:
+        self.works: list[Any] = []
+
+    def submit(self, work: Any) -> None:
+        self.works.append(work)
+
+
+def test_a_program_does_not_wait_for_threads_that_have_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(size=(600, 600))
+    program = ArrayProgram(wg.trace(lambda x: np.tanh(x @ x), x))
+    pool = LatePool()
+    monkeypatch.setattr(batch, "_helper_pool", lambda: pool)
+    monkeypatch.setenv("WIREGRAD_THREADS", "3")
+    (found,) = program.run([x])
+    program.run([x + 1.0])
+    wanted = found.copy()
+    for work in pool.works:
+        work()
+
+    assert len(pool.works) == 4
+    np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("at_result", [False, True])

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad import settings
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import (
     LlvmArray,
@@ -150,7 +151,7 @@ def _move_columns(program: NativeProgram, moves: Sequence[BufferMove]) -> NDArra
 
 def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
     """Run a batch in several threads; `arrays` is what its addresses point to."""
-    workers = max(1, min(threads or count_available_threads(), job.tiles // MIN_TILES_PER_THREAD))
+    workers = max(1, min(threads or count_threads(), job.tiles // MIN_TILES_PER_THREAD))
     job.split_into_shares(workers, arrays)
     helpers = list[futures.Future[None]]()
     try:
@@ -392,9 +393,24 @@ def count_available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def count_threads() -> int:
+    """Return the number of threads to use: as `WIREGRAD_THREADS` says, else as many as can run at the same time."""
+    return int(settings.read_setting(settings.THREADS_VARIABLE) or count_available_threads())
+
+
+def run_with_helpers(run: Callable[[], None], helpers: int) -> None:
+    """Call a function here and in other threads at the same time; it must return soon where nothing is left to do.
+
+    This does not wait for the others, which may begin late: they have done their part when the call here returns.
+    """
+    for _ in range(helpers):
+        _helper_pool().submit(run)
+    run()
+
+
 @cache
 def _helper_pool() -> futures.ThreadPoolExecutor:
-    return futures.ThreadPoolExecutor(count_available_threads(), thread_name_prefix="wiregrad-batch")
+    return futures.ThreadPoolExecutor(max(count_threads(), count_available_threads()), thread_name_prefix="wiregrad")
 
 
 @cache

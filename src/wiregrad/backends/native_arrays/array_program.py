@@ -9,6 +9,9 @@ not come here: they go through a builtin (`make_call_entry`), which does the sam
   have no kernel.
 - `ExpandedProgram` is the scalar circuit of a circuit on very small arrays, as one instruction (`compile_expanded`).
 
+Large loops and matrix products are several instructions, a *round*, that threads run at the same time
+(`StreamShares`). How they are cut depends on the circuit alone, so the bits are the same for any number of threads.
+
 With `fenced=True`, for tests, there is a strip of known bytes before and behind every array of the workspace and every
 result; a call raises if one of them has changed.
 
@@ -29,13 +32,14 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends.native import jit
+from wiregrad.backends.native import batch, jit
 from wiregrad.backends.native.builtin_calls import (
     MAX_KEPT_RESULTS,
     ArrayCall,
@@ -60,6 +64,7 @@ from wiregrad.backends.native_arrays.lowering import (
     CONSTANT_DATA,
     RESULT,
     WORKSPACE,
+    GroupStore,
     InterpreterCall,
     LoopAxes,
     LoopGroup,
@@ -81,6 +86,8 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     compile_scalar_call,
     load_enter_function,
     load_run_function,
+    load_run_shared_function,
+    single_blas_thread,
 )
 from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError, NotNativeError, WiregradError
@@ -116,6 +123,33 @@ ARRAY_TIER = "arrays"
 
 _KERNEL_ADDRESSES: dict[str, int] = {}
 """The kernels compiled so far, by their structure."""
+
+
+class StreamShares:
+    """A stream as threads run it together: rounds of instructions that need not wait for each other."""
+
+    def __init__(self, stream: NDArray[np.int64], rounds: Sequence[Sequence[int]]) -> None:
+        """Take the rounds as the places of their instructions in the stream."""
+        places = [place for each in rounds for place in each]
+        self._stream = stream
+        self._instructions = stream.ctypes.data + 8 * np.array(places, np.int64)
+        self._ends = np.cumsum([0, *map(len, rounds)], dtype=np.int64)
+        self._rounds = len(rounds)
+
+    def run(self, workspace: Workspace, threads: int) -> None:
+        """Run the stream on a workspace in several threads."""
+        counters = np.zeros((2, self._rounds), np.int64)
+        run_shared = load_run_shared_function()
+
+        def run() -> None:
+            # The arrays live as long as a thread may look at them, even after this call.
+            run_shared(
+                *(workspace.base, self._instructions.ctypes.data, self._ends.ctypes.data, self._rounds),
+                *(counters[0].ctypes.data, counters[1].ctypes.data),
+            )
+
+        with single_blas_thread():
+            batch.run_with_helpers(run, threads - 1)
 
 
 class StreamPart(NamedTuple):
@@ -218,6 +252,8 @@ class StreamProgram:
         """What else a workspace holds from the start, as pairs of an offset and an array."""
         self._blocks: list[Storage] = []
         self._parts: list[StreamPart | InterpreterCall] = []
+        self._shares: StreamShares | None = None
+        """The same instructions for several threads, if that pays."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
         self._results = [
@@ -230,6 +266,11 @@ class StreamProgram:
         self._idle: list[Workspace] = []
         self._store_stream([])
         self.facts = ArrayProgramFacts()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several threads may run it together."""
+        return self._shares is not None
 
     def _predict_peak(self) -> int:
         """Return the memory of a call in bytes: its workspace, its results and the constants."""
@@ -265,7 +306,10 @@ class StreamProgram:
             workspace = self._idle.pop()
         except IndexError:
             workspace = self._make_workspace()
-        if self._enter is not None and len(self._parts) == 1 and self._first_end:
+        if self._shares is not None:
+            self._write_addresses(workspace, [*inputs, *results])
+            self._shares.run(workspace, batch.count_threads())
+        elif self._enter is not None and len(self._parts) == 1 and self._first_end:
             self._enter((*inputs, *results), workspace.base, self._stream_address, self._stream_end)
         else:
             self._run_parts(workspace, inputs, results)
@@ -292,6 +336,8 @@ class StreamProgram:
         """
         if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
             raise NotNativeError("the interpreter computes a part of this program")
+        if self._shares is not None:
+            raise NotNativeError("this program runs in several threads")
         inputs = [CallArray(shape, dtype) for shape, dtype in self._arguments]
         results = [CallArray(shape, dtype, pool is not None) for pool, shape, dtype in self._results]
         numbers = {array.dtype.char for array in results[: len(results) - len(checks)] if not array.shape}
@@ -324,8 +370,7 @@ class StreamProgram:
         base = workspace.base
         enter = self._enter
         if enter is None:
-            table = workspace.memory[: 8 * self._table_size].view(np.int64)
-            table[1 : 1 + len(inputs) + len(results)] = [array.ctypes.data for array in (*inputs, *results)]
+            self._write_addresses(workspace, [*inputs, *results])
         else:
             enter((*inputs, *results), base, self._stream_address, self._stream_address + 8 * self._first_end)
         run = load_run_function()
@@ -335,6 +380,11 @@ class StreamProgram:
                     run(base, self._stream_address + 8 * part.first, self._stream_address + 8 * part.end)
                 else:
                     self._call_interpreter(part, workspace, inputs, results)
+
+    def _write_addresses(self, workspace: Workspace, arrays: Sequence[NDArray[Any]]) -> None:
+        """Write the addresses of arguments and results into the workspace's table."""
+        table = workspace.memory[: 8 * self._table_size].view(np.int64)
+        table[1 : 1 + len(arrays)] = [array.ctypes.data for array in arrays]
 
     def _call_interpreter(
         self,
@@ -423,10 +473,16 @@ class ArrayProgram(StreamProgram):
         self._table_size = sum(counts)
         offset = _round_up(8 * self._table_size) + self._fence
         self._blocks, self._workspace_bytes = plan_workspace(self._steps, offset, self._fence)
-        self._loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
-        kernels = {loop.key: loop.kernel for loop in self._loops.values() if loop is not None}
+        self._scratch_start = self._workspace_bytes
+        """Where the partial sums of loops in pieces begin in the workspace."""
+        loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
+        self._loops = {step: self._cut_loop(step, loop) for step, loop in loops.items() if loop is not None}
+        kernels = {loop.key: loop.kernel for cut in self._loops.values() for loop in cut.list_loops()}
         code_bytes = compile_kernels(kernels)
-        self._store_stream(self._write_stream())
+        words = self._write_stream()
+        self._store_stream(words)
+        if all(isinstance(part, StreamPart) for part in self._parts) and self._is_worth_sharing():
+            self._shares = StreamShares(self.stream, self._rounds)
         self._loops.clear()
         calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
         self.facts = ArrayProgramFacts(
@@ -440,40 +496,67 @@ class ArrayProgram(StreamProgram):
             seconds=time.perf_counter() - start,
         )
 
+    def _cut_loop(self, group: LoopGroup, loop: LoopInstruction) -> CutLoop:
+        """Return a loop in pieces that threads can run at the same time; its partial sums are behind all arrays."""
+        cut = cut_loop(loop, group)
+        place = _round_up(self._scratch_start)
+        for storage in cut.partial_sums:
+            storage.offset = place + self._fence
+            place = _round_up(storage.offset + storage.nbytes)
+        if cut.partial_sums:
+            self._workspace_bytes = max(self._workspace_bytes, place + self._fence)
+            self._blocks += cut.partial_sums
+        return cut
+
+    def _is_worth_sharing(self) -> bool:
+        """Return whether several threads run this program faster than one."""
+        products = [step for step in self._steps if isinstance(step, MatrixProduct)]
+        work = sum(cut.work for cut in self._loops.values() if len(cut.pieces) > 1)
+        return work + sum(map(_count_product_work, products)) >= MIN_SHARED_WORK
+
     def _write_stream(self) -> list[int]:
         """Write the instructions of all steps, and note where the interpreter has to be called."""
         words: list[int] = []
         first = 0
         self._instructions = 0
-        for number, step in enumerate(self._steps):
-            rows = [*(self._fill_words(storage) for storage in self._fills.get(number, ())), *self._step_rows(step)]
+        self._rounds: list[list[int]] = []
+        """The places of the instructions that need not wait for each other."""
+
+        def append_round(rows: Sequence[list[int]]) -> None:
+            places = []
             for row in rows:
-                words += [row[0], len(row) + 1, *row[1:]]
-                self._instructions += 1
+                places.append(len(words))
+                words.extend([row[0], len(row) + 1, *row[1:]])
+            self._rounds += [places] if places else []
+            self._instructions += len(places)
+
+        for number, step in enumerate(self._steps):
+            append_round([self._fill_words(storage) for storage in self._fills.get(number, ())])
+            for rows in self._step_rounds(step):
+                append_round(rows)
             if isinstance(step, InterpreterCall):
                 if len(words) > first:
                     self._parts.append(StreamPart(first, len(words)))
                 self._parts.append(step)
                 first = len(words)
-        for storage in self._fills.get(len(self._steps), ()):
-            row = self._fill_words(storage)
-            words += [row[0], len(row) + 1, *row[1:]]
-            self._instructions += 1
+        append_round([self._fill_words(storage) for storage in self._fills.get(len(self._steps), ())])
         if len(words) > first:
             self._parts.append(StreamPart(first, len(words)))
         return words
 
-    def _step_rows(self, step: StreamStep) -> Iterator[list[int]]:
-        """Iterate over the instructions of a step: the kernel, then its words."""
+    def _step_rounds(self, step: StreamStep) -> Iterator[list[list[int]]]:
+        """Iterate over the rounds of a step: instructions, each a kernel and its words."""
         match step:
             case LoopGroup():
-                loop = self._loops[step]
-                if loop is not None:
-                    yield self._loop_words(loop)
+                if step in self._loops:
+                    cut = self._loops[step]
+                    yield [self._fill_words(storage) for storage in cut.partial_sums]
+                    yield [self._loop_words(loop) for loop in cut.pieces]
+                    yield [self._loop_words(loop) for loop in cut.joins]
             case MatrixProduct():
-                yield self._product_words(step)
+                yield [self._product_words(piece) for piece in cut_product(step)]
             case TableMove():
-                yield self._table_words(step)
+                yield [self._table_words(step)]
 
     def _operand_words(self, array: StridedArray) -> list[int]:
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
@@ -671,6 +754,161 @@ def _build_loop(group: LoopGroup) -> LoopInstruction | None:
         kernel = _build_kernel(group, operands, depth, single=n == 1)
         known = _KNOWN_KERNELS[parts] = kernel, kernel.key
     return LoopInstruction(*known, arrays, axes)
+
+
+MAX_PIECES = 8
+"""Maximum number of pieces of a loop or a matrix product."""
+MIN_PIECE_WORK = 1 << 18
+"""Minimum work of a piece of a loop: elements times operands and ops, a few of which take a nanosecond."""
+MIN_PIECE_PRODUCTS = 1 << 23
+"""Minimum number of multiplications in a piece of a matrix product, about half a millisecond."""
+WORK_PER_PRODUCT = 2
+"""How many multiplications of a matrix product take as long as one op on an element."""
+MIN_SHARED_WORK = 1 << 21
+"""Minimum work that is cut into pieces in a program that several threads run: waking a thread takes some time."""
+PIECE_MULTIPLE = 64
+"""Pieces of a row begin at a multiple of this many elements."""
+
+
+class CutLoop(NamedTuple):
+    """A loop in pieces that can run at the same time."""
+
+    pieces: list[LoopInstruction]
+    work: int = 0
+    partial_sums: tuple[Storage, ...] = ()
+    """Where the pieces add up what the whole loop adds up in one place; a row for each piece."""
+    joins: tuple[LoopInstruction, ...] = ()
+    """The loops that add these up."""
+
+    def list_loops(self) -> list[LoopInstruction]:
+        """Return all loops."""
+        return [*self.pieces, *self.joins]
+
+
+def cut_loop(loop: LoopInstruction, group: LoopGroup) -> CutLoop:
+    """Return a loop in pieces along its first axis; in one piece if it is small, or if pieces would disturb each other.
+
+    How it is cut depends on the loop alone, not on the number of threads.
+    """
+    lengths, strides = loop.axes
+    work = prod(lengths) * (len(loop.arrays) + len(group.ops))
+    count = min(MAX_PIECES, work // MIN_PIECE_WORK)
+    loads = len(loop.kernel.loads)
+    targets = list(zip(loop.arrays[loads:], strides[loads:], group.stores, strict=True))
+    written = {array.storage for array, _, _ in targets}
+    reads_what_it_writes = any(array.storage in written for array in loop.arrays[:loads])
+    if count < 2 or not lengths or group.in_order or reads_what_it_writes:
+        return CutLoop([loop], work)
+    multiple = PIECE_MULTIPLE if len(lengths) == 1 else 1
+    bounds = _find_bounds(lengths[0], count, multiple)
+    count = len(bounds) - 1
+    partial: list[Storage] = []
+    joins: list[LoopInstruction] = []
+    arrays = [list(loop.arrays) for _ in range(count)]
+    for k, (array, steps, store) in enumerate(targets, loads):
+        if steps[0]:
+            if not _are_rows_apart(lengths, steps):
+                return CutLoop([loop], work)
+            continue
+        size = _find_dense_size(lengths, steps)
+        if store.step is None or not size or size * count > prod(lengths):
+            return CutLoop([loop], work)
+        storage = Storage(count * size, array.dtype, fill=store.neutral)
+        partial.append(storage)
+        for number, each in enumerate(arrays):
+            each[k] = array._replace(storage=storage, start=number * size)
+        joins.append(_join_partial_sums(storage, count, array, store))
+    if count < 2:
+        return CutLoop([loop], work)
+    pieces = []
+    for (first, end), each in zip(pairwise(bounds), arrays, strict=True):
+        moved = [
+            array._replace(start=array.start + first * steps[0]) for array, steps in zip(each, strides, strict=True)
+        ]
+        pieces.append(loop._replace(arrays=moved, axes=LoopAxes((end - first, *lengths[1:]), strides)))
+    return CutLoop(pieces, work, tuple(partial), tuple(joins))
+
+
+def _find_bounds(length: int, count: int, multiple: int) -> list[int]:
+    """Return where pieces begin and end, as even as multiples allow.
+
+    >>> _find_bounds(10, 4, 1), _find_bounds(200, 4, 64)
+    ([0, 2, 5, 7, 10], [0, 64, 128, 200])
+    """
+    starts = {length * k // count // multiple * multiple for k in range(count)}
+    return [*sorted(starts), length]
+
+
+def _are_rows_apart(lengths: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether different indices of the first axis reach different elements, whatever the other indices are."""
+    within = sum((length - 1) * abs(stride) for length, stride in zip(lengths[1:], strides[1:], strict=True))
+    return abs(strides[0]) > within
+
+
+def _find_dense_size(lengths: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements an array has that does not move along some axes; 0 if they do not follow each other."""
+    moving = [(length, stride) for length, stride in zip(lengths, strides, strict=True) if stride and length > 1]
+    size = prod(length for length, _ in moving)
+    extent = 1 + sum((length - 1) * stride for length, stride in moving)
+    return size if size == extent and all(stride > 0 for _, stride in moving) else 0
+
+
+def _join_partial_sums(storage: Storage, count: int, array: StridedArray, store: GroupStore) -> LoopInstruction:
+    """Return the loop that takes the sums of all pieces into their place."""
+    size = storage.size // count
+    rows = LoopAxes((count, size), ((size, 1), (0, 1)))
+    column = LoopAxes((count,), ((1,), (0,)))
+    sources = LoopOperand(array.dtype.char, CONTIGUOUS)
+    target = LoopOperand(array.dtype.char, CONTIGUOUS if size > 1 else STILL)
+    axes = rows if size > 1 else column
+    kernel = LoopKernel(
+        depth=len(axes.lengths) - 1,
+        loads=(sources,),
+        constants=(),
+        ops=(),
+        targets=(target,),
+        stores=(LoopStore(0, 0, store.step, store.neutral),),
+    )
+    arrays = [StridedArray(storage, 0, axes.lengths, axes.strides[0])]
+    arrays.append(StridedArray(array.storage, array.start, axes.lengths, axes.strides[1]))
+    return LoopInstruction(kernel, kernel.key, arrays, axes)
+
+
+def _count_products(step: MatrixProduct) -> int:
+    return step.target.size * step.a.shape[-1]
+
+
+def _count_product_work(step: MatrixProduct) -> int:
+    products = _count_products(step)
+    return products // WORK_PER_PRODUCT if products >= 2 * MIN_PIECE_PRODUCTS else 0
+
+
+def cut_product(step: MatrixProduct) -> list[MatrixProduct]:
+    """Return a matrix product in pieces: along its first batch axis, else along the longer side of the product."""
+    count = min(MAX_PIECES, _count_products(step) // MIN_PIECE_PRODUCTS)
+    shape = step.target.shape
+    batch_axes = len(shape) - 2
+    axis = next((k for k in range(batch_axes) if shape[k] > 1), None)
+    if axis is None:
+        axis = batch_axes + int(shape[-1] > shape[-2])
+    is_apart = step.target.strides[axis] != 0
+    multiple = PIECE_MULTIPLE if axis >= batch_axes else 1
+    bounds = _find_bounds(shape[axis], max(1, count), multiple)
+    if len(bounds) < 3 or not is_apart:
+        return [step]
+    pieces = []
+    for first, end in pairwise(bounds):
+        target = _cut_axis(step.target, axis, first, end)
+        a = step.a if axis == batch_axes + 1 else _cut_axis(step.a, axis, first, end)
+        b = step.b if axis == batch_axes else _cut_axis(step.b, axis, first, end)
+        pieces.append(replace(step, a=a, b=b, target=target))
+    return pieces
+
+
+def _cut_axis(array: StridedArray, axis: int, first: int, end: int) -> StridedArray:
+    """Return some indices of an axis."""
+    shape = (*array.shape[:axis], end - first, *array.shape[axis + 1 :])
+    return array._replace(start=array.start + first * array.strides[axis], shape=shape)
 
 
 def _build_kernel(group: LoopGroup, operands: tuple[LoopOperand, ...], depth: int, *, single: bool) -> LoopKernel:
