@@ -1149,7 +1149,7 @@ def test_a_replay_builtin_says_which_check_fails() -> None:
     traced = wg.trace(steer, np.ones(30))
     checked = add_check_outputs(traced)
     program = GradientProgram(traced, [certificate.node for certificate in checked.certificates])
-    replay = program.make_builtin(checked.expected_values())
+    replay = program.make_replay(checked.expected_values())
     value, grad = replay(np.full(30, 2.0))
 
     assert value == 120.0

@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import itemgetter
 from os.path import basename
 from types import MethodType
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -211,6 +212,7 @@ class RecordedVariant:
     __slots__ = (
         "_python_hits",
         "_single",
+        "array_calls",
         "flip",
         "is_real",
         "number",
@@ -229,6 +231,8 @@ class RecordedVariant:
         self._python_hits = 0
         self.programs: dict[bool, Any] = {}
         """The code as the extension module runs it, without and with gradients."""
+        self.array_calls: dict[tuple[int, ...] | None, ArrayCallReplay | None] = {}
+        """How calls on arrays are replayed natively, by the arguments to differentiate by; None for values alone."""
         self.siblings: dict[int | None, RecordedVariant] = {}
         """The variants that were recorded when a check of this one had failed, by the number of the check."""
         self._single = recording.tree.kind is LEAF and bool(recording.moving)
@@ -274,6 +278,14 @@ class RecordedVariant:
                 self.programs[gradient] = program
         return program
 
+    def find_array_call(self, places: tuple[int, ...] | None, *, single: bool) -> ArrayCallReplay | None:
+        """Return how calls on arrays are replayed natively; None if they cannot, or were not replayed otherwise."""
+        if places not in self.array_calls and isinstance(self.replay, ArrayReplay):
+            function = self.replay.make_replay(gradient=places is not None) if self._single else None
+            call = None if function is None else ArrayCallReplay(self, function, places, single=single)
+            self.array_calls[places] = call
+        return self.array_calls.get(places)
+
     def replay_value(self, inputs: Sequence[Any]) -> Any:
         """Return the function's result at a point, or a `Flip` if Python would take another branch."""
         outputs = self.replay.compute_results(inputs)
@@ -302,6 +314,32 @@ def returns_real(recording: CertifiedRecording) -> bool:
     """Return whether the result of a recording is one real number that depends on the inputs."""
     is_single = recording.tree.kind is LEAF and bool(recording.moving)
     return is_single and isinstance(recording.results[0], float | np.floating)
+
+
+class ArrayCallReplay:
+    """Replays a call whose arguments are arrays and floats by one function, which also looks at their types."""
+
+    __slots__ = ("_function", "_gradient", "_variant")
+
+    def __init__(
+        self, variant: RecordedVariant, function: Callable[..., Any], places: tuple[int, ...] | None, *, single: bool
+    ) -> None:
+        self._variant = variant
+        self._function = function
+        self._gradient: Callable[[tuple[Any, ...]], Any] | None = None
+        """Takes the gradient, an array or a tuple in the order of the places, out of what the function returns."""
+        if places is not None:
+            positions = [1 + sorted(places).index(place) for place in places]
+            take = itemgetter(*positions)
+            self._gradient = take if single or len(positions) > 1 else lambda numbers: (take(numbers),)
+
+    def replay(self, args: tuple[Any, ...]) -> Any:
+        """Return the answer to a call; `NO_WALK` if the recording is not valid for it."""
+        numbers = self._function(*args)
+        if type(numbers) is not tuple:
+            return NO_WALK
+        self._variant.count_hits()
+        return numbers[0] if self._gradient is None else (numbers[0], self._gradient(numbers))
 
 
 Query = Callable[[RecordedVariant, Sequence[Any]], Any]
@@ -369,6 +407,8 @@ class FailedWalk:
 
 NO_WALK = FailedWalk(None, None)
 """The walk of a call for which there is no tree."""
+MIN_ARRAY_HITS = 2
+"""A recording on arrays has answered so many calls before a function is made that answers the next ones."""
 
 
 class QuickEntry:
@@ -484,6 +524,8 @@ class VariantCache:
         self.trees: dict[Any, VariantTree] = {}
         self.quick: dict[int, list[QuickEntry]] = {}
         """The kinds of calls by the number of arguments, for calls without keywords; the one used last comes first."""
+        self.array_calls: dict[tuple[bool, tuple[type, ...]], ArrayCallReplay] = {}
+        """How the last calls on arrays were replayed, by whether they asked for gradients and by their types."""
         self.direct: str | None = None
         """Why the function itself must run; None if it can be replayed."""
         self.long_calls: set[Any] = set()
@@ -625,10 +667,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     def _replay_quickly(self, args: tuple[Any, ...], query: Query) -> Any:
         """Return the answer to a call of a known kind, a `FailedWalk` to any other."""
         cache = self._cache
+        asks_gradient = query is _ask_gradient
+        if cache.array_calls:
+            call = cache.array_calls.get((asks_gradient, tuple(map(type, args))))
+            if call is not None:
+                return NO_WALK if is_disturbed(cache) else call.replay(args)
         entries = cache.quick.get(len(args))
         if entries is None or is_disturbed(cache):
             return NO_WALK
-        asks_gradient = query is _ask_gradient
         entry = entries[0]
         recent = entry.tree.recent
         if entry.spread is not None and recent is not None:
@@ -840,6 +886,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         tree = cache.trees.get(key)
         answer = NO_WALK if tree is None else tree.ask(query, call.inputs)
         if type(answer) is not FailedWalk:
+            if tree is not None and tree.recent is not None and not kwargs:
+                self._note_array_call(cache, tree.recent, args, gradient=f is self._differentiated)
             return answer
         hits = self._count_hits()
         checks = 0 if answer.last is None else len(answer.last.recording.checks)
@@ -851,6 +899,21 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             self._fallbacks[UNPROFITABLE] += 1
             return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
         return self._record_call(args, kwargs, f, query, key, call, cache, answer)
+
+    def _note_array_call(
+        self, cache: VariantCache, variant: RecordedVariant, args: tuple[Any, ...], *, gradient: bool
+    ) -> None:
+        """Let the next calls like this one, on arrays and floats, be replayed by one function if that is possible."""
+        if not isinstance(variant.replay, ArrayReplay) or variant.hits < MIN_ARRAY_HITS:
+            return
+        are_plain = all(type(arg) is float or (type(arg) is np.ndarray and arg.ndim) for arg in args)
+        ranges = self._argument_ranges(args, {}) if gradient and are_plain else None
+        if not are_plain or CHOSEN_CONVENTIONS.active_blocks() or (gradient and ranges is None):
+            return
+        places = None if ranges is None else tuple(start for _, start, _ in ranges[0])
+        call = variant.find_array_call(places, single=ranges is not None and ranges[1])
+        if call is not None:
+            cache.array_calls[gradient, tuple(map(type, args))] = call
 
     def _count_hits(self) -> int:
         # Other threads may add a tree or a variant meanwhile.

@@ -441,6 +441,25 @@ class ArrayReplay:
         ]
         return [plain_result(value), *settled]
 
+    def make_replay(self, *, gradient: bool) -> Callable[..., Any] | None:
+        """Return a function from arrays and floats, exactly as they were recorded, to a tuple; None if there is none.
+
+        The tuple has the results, or the first one and its gradient by the wanted inputs in their order. For other
+        arguments the function returns None, and where a check fails its number.
+        """
+        try:
+            if not gradient:
+                return self._program.make_replay(self._recording.expected)
+            program = self._pulled.get(self._wanted)
+            if not isinstance(program, array_program.GradientProgram) or self._wanted is None:
+                return None
+            if not program.has_gradients_like_inputs(self._wanted):
+                return None
+            replay: Callable[..., Any] = program.make_replay(self._recording.expected)
+            return replay
+        except NotNativeError:
+            return None
+
     def _find_flip(self, checks: Sequence[Any]) -> Flip | None:
         pairs = enumerate(zip(checks, self._bits, strict=True))
         check = next((k for k, (value, bits) in pairs if _to_bytes(value) != bits), None)

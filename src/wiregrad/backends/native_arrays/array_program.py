@@ -268,6 +268,11 @@ class StreamProgram:
         self.facts = ArrayProgramFacts()
 
     @property
+    def result_types(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """The shape and the dtype of each result."""
+        return [(shape, dtype) for _, shape, dtype in self._results]
+
+    @property
     def is_shared(self) -> bool:
         """Whether several threads may run it together."""
         return self._shares is not None
@@ -336,7 +341,7 @@ class StreamProgram:
         """
         if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
             raise NotNativeError("the interpreter computes a part of this program")
-        if self._shares is not None:
+        if self.is_shared:
             raise NotNativeError("this program runs in several threads")
         inputs = [CallArray(shape, dtype) for shape, dtype in self._arguments]
         results = [CallArray(shape, dtype, pool is not None) for pool, shape, dtype in self._results]
@@ -358,6 +363,30 @@ class StreamProgram:
             labels=labels,
         )
         return ArrayCallEntry(call, (self, workspace))
+
+    def make_replay(self, expected: Sequence[Any] = ()) -> Callable[..., Any]:
+        """Return the function for replays; the last results must equal `expected`.
+
+        It returns the other results in a tuple, the number of the check that fails, or None for arguments that are not
+        exactly arrays and floats of the circuit's types. It is a builtin, unless several threads run the program.
+        Raises `NotNativeError` if there is none for this program.
+        """
+        if not self.is_shared or self._fence:
+            return make_array_builtin("replay", self.make_call_entry(expected))
+        first_check = len(self._results) - len(expected)
+        if any(dtype.char != "d" for _, shape, dtype in self._results[:first_check] if not shape):
+            raise NotNativeError("an output without axes is no float")
+
+        def replay(*arguments: Any) -> Any:
+            if len(arguments) != len(self._arguments) or not all(map(_is_exactly, arguments, self._arguments)):
+                return None
+            results = self.run(arguments)
+            pairs = enumerate(zip(results[first_check:], expected, strict=True))
+            failed = next((k for k, pair in pairs if not certificates.have_same_bits(*pair)), None)
+            numbers = [float(each) if not np.ndim(each) else each for each in results[:first_check]]
+            return tuple(numbers) if failed is None else failed
+
+        return replay
 
     def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[ResultPool, NDArray[Any]]]:
         for number in self._large_results:
@@ -666,6 +695,15 @@ class BufferSlot(NamedTuple):
 def _lay_out_buffer(kinds: Sequence[WireType]) -> list[BufferSlot]:
     places = np.cumsum([0, *(prod(kind.shape) for kind in kinds)]).tolist()
     return [BufferSlot(kind, place) for kind, place in zip(kinds, places, strict=False)]
+
+
+def _is_exactly(argument: Any, kind: tuple[tuple[int, ...], np.dtype[Any]]) -> bool:
+    """Return whether an argument is a C-contiguous array of a type, or a float where the type has no axes."""
+    shape, dtype = kind
+    if not shape:
+        return type(argument) is float and dtype.char == "d"
+    is_array = type(argument) is np.ndarray and argument.dtype is dtype and argument.shape == shape
+    return is_array and argument.flags.c_contiguous and argument.flags.aligned
 
 
 def _prepare_argument(argument: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -1218,13 +1256,21 @@ class GradientProgram:
         labels |= {f"other_{k}": Port(builder, node) for k, node in enumerate(others)}
         return simplify(prune(builder.build(name="gradient", labels=labels)))
 
-    def make_builtin(self, expected: Sequence[Any] = ()) -> Callable[..., Any]:
-        """Return the builtin for replays; the further outputs must equal `expected`.
+    def has_gradients_like_inputs(self, numbers: Collection[int]) -> bool:
+        """Return whether the gradient by each of these inputs is present, and has its type."""
+        kinds = [self.circuit.type_of(node) for node in self.circuit.input_indices()]
+        wanted = [kind for kind, present in zip(kinds, self.is_present, strict=True) if present]
+        found = self.program.result_types[1 : 1 + len(wanted)]
+        are_there = all(self.is_present[number] for number in numbers) and len(wanted) == len(numbers)
+        return are_there and found == [(kind.shape, kind.dtype) for kind in wanted]
+
+    def make_replay(self, expected: Sequence[Any] = ()) -> Callable[..., Any]:
+        """Return the function for replays; the further outputs must equal `expected`.
 
         It returns a tuple of the output and the gradients that are present, the number of the check that fails, or None
         for arguments that `run` must handle. Raises `NotNativeError` if there is none for this program.
         """
-        return make_array_builtin("replay", self.program.make_call_entry(expected))
+        return self.program.make_replay(expected)
 
     def run(self, arguments: NumberSequence) -> tuple[Any, list[Any | None], list[Any]]:
         """Return the output, the gradient by every input (None where it is absent or not wanted), and the others."""
