@@ -280,7 +280,12 @@ class StreamProgram:
     def _predict_peak(self) -> int:
         """Return the memory of a call in bytes: its workspace, its results and the constants."""
         results = sum(prod(shape) * dtype.itemsize for _, shape, dtype in self._results)
-        return self._workspace_bytes + ALIGNMENT + results + sum(data.nbytes for data in self._constants)
+        return self._workspace_bytes + ALIGNMENT + results + self.constant_bytes
+
+    @property
+    def constant_bytes(self) -> int:
+        """The size of the constants, which the program keeps."""
+        return sum(data.nbytes for data in self._constants)
 
     def _store_stream(self, words: Sequence[int]) -> None:
         self.stream = np.array(words, np.int64)
@@ -1020,6 +1025,7 @@ def _find_fills(lowered: LoweredCircuit) -> dict[int, list[Storage]]:
 def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple[list[Storage], int]:
     """Give every array of the workspace an offset; arrays that are not needed at the same time may share memory.
 
+    A loop may also write an array over one that it reads for the last time, if both are passed through in the same way.
     Returns the arrays, and the size of the workspace in bytes. With a fence nothing is shared.
     """
     spans: dict[Storage, list[int]] = {}
@@ -1033,12 +1039,54 @@ def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple
     for storage, (begin, end) in spans.items():
         beginning.setdefault(begin, []).append(storage)
         ending.setdefault(end, []).append(storage)
-    for number in range(len(steps)):
-        for storage in sorted(beginning.get(number, ()), key=lambda each: -each.nbytes):
-            storage.offset = memory.take(_round_up(max(storage.nbytes, 1)) + fence)
-        for storage in ending.get(number, ()):
-            memory.free(storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
+    for number, step in enumerate(steps):
+        ended = ending.get(number, [])
+        begun = beginning.get(number, [])
+        replaced = {} if fence or not isinstance(step, LoopGroup) else find_replacements(step, ended, begun)
+        for storage in sorted(begun, key=lambda each: -each.nbytes):
+            if storage in replaced:
+                storage.offset = replaced[storage].offset
+            else:
+                storage.offset = memory.take(_round_up(max(storage.nbytes, 1)) + fence)
+        kept = set(replaced.values())
+        for storage in ended:
+            if storage not in kept:
+                memory.free(storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
     return list(spans), memory.top
+
+
+def find_replacements(group: LoopGroup, ended: Sequence[Storage], begun: Sequence[Storage]) -> dict[Storage, Storage]:
+    """Return which of the arrays that a loop begins may have the memory of one that it reads for the last time.
+
+    Every round of the loop reads its elements before it writes them. So an element may be written over if it is read in
+    the same round and in no other: both arrays have the same strides, and nothing else of either is touched.
+    """
+    if group.in_order or not ended or not begun:
+        return {}
+    loads: dict[Storage, list[StridedArray]] = {}
+    for array in group.list_arrays()[: len(group.loads)]:
+        loads.setdefault(array.storage, []).append(array)
+    stores: dict[Storage, list[GroupStore]] = {}
+    for store in group.stores:
+        stores.setdefault(store.target.storage, []).append(store)
+    free = [storage for storage in ended if len(loads.get(storage, ())) == 1 and storage not in stores]
+    replaced: dict[Storage, Storage] = {}
+    for storage in begun:
+        if storage.fill is not None or len(stores.get(storage, ())) != 1 or storage in loads:
+            continue
+        store = stores[storage][0]
+        source = next((each for each in free if store.step is None and _overlay(loads[each][0], store.target)), None)
+        if source is not None:
+            free.remove(source)
+            replaced[storage] = source
+    return replaced
+
+
+def _overlay(source: StridedArray, target: StridedArray) -> bool:
+    """Return whether two arrays have the same place in memory for each index, a different one for each."""
+    is_same = (source.start, source.shape, source.strides) == (target.start, target.shape, target.strides)
+    sizes = (source.dtype.itemsize, source.storage.nbytes)
+    return is_same and sizes == (target.dtype.itemsize, target.storage.nbytes) and target.size == target.storage.size
 
 
 class WorkspacePlan:
