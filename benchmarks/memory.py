@@ -3,7 +3,7 @@
 What is measured is how much the resident memory of a process grows during the first call of a compiled program, beyond
 its arguments and constants. The process has its large arrays mapped one by one, so that nothing freed before is used.
 JAX's figure is what `jit(...).lower(...).compile().memory_analysis()` says: temporaries and results. A second table
-says how the memory of a process grows over many calls. The data of ADBench is read as in `arrays`; without it, there are
+says how the memory of a process grows over many calls. The data of ADBench is read as in `arrays`; without it there are
 seven models.
 """
 
