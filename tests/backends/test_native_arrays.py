@@ -785,6 +785,9 @@ def mix_products(x: Any, w: Any) -> Any:
 def test_programs_give_the_same_bits_in_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch, dtype: type[np.floating]
 ) -> None:
+    monkeypatch.setattr(array_program, "MIN_PIECE_WORK", 1 << 14)
+    monkeypatch.setattr(array_program, "MIN_PIECE_PRODUCTS", 1 << 20)
+    monkeypatch.setattr(array_program, "MIN_SHARED_WORK", 0)
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(700, 300)).astype(dtype), rng.normal(size=(300, 200)).astype(dtype)
     program = GradientProgram(wg.trace(mix_products, x, w).unchecked())

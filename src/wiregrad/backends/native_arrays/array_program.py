@@ -25,6 +25,7 @@ and it raises the proper error.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import time
 import weakref
@@ -131,22 +132,20 @@ class StreamShares:
     def __init__(self, stream: NDArray[np.int64], rounds: Sequence[Sequence[int]]) -> None:
         """Take the rounds as the places of their instructions in the stream."""
         places = [place for each in rounds for place in each]
-        self._stream = stream
-        self._instructions = stream.ctypes.data + 8 * np.array(places, np.int64)
-        self._ends = np.cumsum([0, *map(len, rounds)], dtype=np.int64)
+        self._kept = (stream, stream.ctypes.data + 8 * np.array(places, np.int64), np.cumsum([0, *map(len, rounds)]))
+        self._addresses = [int(array.ctypes.data) for array in self._kept[1:]]
         self._rounds = len(rounds)
+        self._counters = ctypes.c_int64 * (2 * max(1, self._rounds))
 
     def run(self, workspace: Workspace, threads: int) -> None:
         """Run the stream on a workspace in several threads."""
-        counters = np.zeros((2, self._rounds), np.int64)
         run_shared = load_run_shared_function()
+        counters = self._counters()
+        done = ctypes.addressof(counters) + 8 * self._rounds
 
         def run() -> None:
-            # The arrays live as long as a thread may look at them, even after this call.
-            run_shared(
-                *(workspace.base, self._instructions.ctypes.data, self._ends.ctypes.data, self._rounds),
-                *(counters[0].ctypes.data, counters[1].ctypes.data),
-            )
+            # The counters live as long as a thread may look at them, even after this call.
+            run_shared(workspace.base, *self._addresses, self._rounds, counters, done)
 
         with single_blas_thread():
             batch.run_with_helpers(run, threads - 1)
@@ -317,7 +316,10 @@ class StreamProgram:
         except IndexError:
             workspace = self._make_workspace()
         if self._shares is not None:
-            self._write_addresses(workspace, [*inputs, *results])
+            if self._enter is None:
+                self._write_addresses(workspace, [*inputs, *results])
+            else:
+                self._enter((*inputs, *results), workspace.base, self._stream_end, self._stream_end)
             self._shares.run(workspace, batch.count_threads())
         elif self._enter is not None and len(self._parts) == 1 and self._first_end:
             self._enter((*inputs, *results), workspace.base, self._stream_address, self._stream_end)
@@ -543,10 +545,14 @@ class ArrayProgram(StreamProgram):
         return cut
 
     def _is_worth_sharing(self) -> bool:
-        """Return whether several threads run this program faster than one."""
-        products = [step for step in self._steps if isinstance(step, MatrixProduct)]
-        work = sum(cut.work for cut in self._loops.values() if len(cut.pieces) > 1)
-        return work + sum(map(_count_product_work, products)) >= MIN_SHARED_WORK
+        """Return whether several threads run this program faster than one does, with BLAS in several threads."""
+        work = {False: 0, True: 0}
+        """The work in one piece that BLAS does, and the work in several pieces."""
+        for step in self._steps:
+            if isinstance(step, MatrixProduct):
+                work[len(cut_product(step)) > 1] += _count_products(step) // WORK_PER_PRODUCT
+        work[True] += sum(cut.work for cut in self._loops.values() if len(cut.pieces) > 1)
+        return work[True] >= max(MIN_SHARED_WORK, work[False])
 
     def _write_stream(self) -> list[int]:
         """Write the instructions of all steps, and note where the interpreter has to be called."""
@@ -801,13 +807,13 @@ def _build_loop(group: LoopGroup) -> LoopInstruction | None:
 
 MAX_PIECES = 8
 """Maximum number of pieces of a loop or a matrix product."""
-MIN_PIECE_WORK = 1 << 18
+MIN_PIECE_WORK = 1 << 19
 """Minimum work of a piece of a loop: elements times operands and ops, a few of which take a nanosecond."""
-MIN_PIECE_PRODUCTS = 1 << 23
-"""Minimum number of multiplications in a piece of a matrix product, about half a millisecond."""
+MIN_PIECE_PRODUCTS = 1 << 25
+"""Minimum number of multiplications in a piece of a matrix product: smaller ones lose a twentieth of their speed."""
 WORK_PER_PRODUCT = 2
 """How many multiplications of a matrix product take as long as one op on an element."""
-MIN_SHARED_WORK = 1 << 21
+MIN_SHARED_WORK = 1 << 23
 """Minimum work that is cut into pieces in a program that several threads run: waking a thread takes some time."""
 PIECE_MULTIPLE = 64
 """Pieces of a row begin at a multiple of this many elements."""
@@ -919,11 +925,6 @@ def _join_partial_sums(storage: Storage, count: int, array: StridedArray, store:
 
 def _count_products(step: MatrixProduct) -> int:
     return step.target.size * step.a.shape[-1]
-
-
-def _count_product_work(step: MatrixProduct) -> int:
-    products = _count_products(step)
-    return products // WORK_PER_PRODUCT if products >= 2 * MIN_PIECE_PRODUCTS else 0
 
 
 def cut_product(step: MatrixProduct) -> list[MatrixProduct]:

@@ -300,13 +300,14 @@ class SingleBlasThread:
         with self._lock:
             if not self._blocks:
                 self._usual = read()
-                write(1)
+                if self._usual != 1:
+                    write(1)
             self._blocks += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._blocks -= 1
-            if not self._blocks:
+            if not self._blocks and self._usual != 1:
                 load_blas_threads()[1](self._usual)
 
 
