@@ -145,6 +145,57 @@ def test_an_empty_batch_is_empty() -> None:
     assert values.shape == slopes.shape == (0,)
 
 
+def test_results_are_written_where_they_are_wanted() -> None:
+    xs, ys = np.random.default_rng(0).normal(size=(2, 50))
+    fast = wg.compile(merged, argnums=(0, 1))
+    wanted, slopes = fast.batch_value_and_grad(xs, ys)
+    out = (np.empty(50), (np.empty(50), np.empty(50)))
+    values, grads = fast.batch_value_and_grad(xs, ys, out=out)
+
+    assert values is out[0]
+    assert [one is two for one, two in zip(grads, out[1], strict=True)] == [True, True]
+    np.testing.assert_array_equal(values, wanted)
+    np.testing.assert_array_equal(grads, slopes)
+    assert fast.batch(xs, ys, out=out[0]) is out[0]
+    np.testing.assert_array_equal(out[0], wanted)
+
+
+def make_read_only(count: int) -> NDArray[np.float64]:
+    vector = np.empty(count)
+    vector.flags.writeable = False
+    return vector
+
+
+@pytest.mark.parametrize(
+    ("make_out", "match"),
+    [
+        (lambda xs: np.empty(9), "with 10 entries"),
+        (lambda xs: np.empty(10, np.float32), "of float64"),
+        (lambda xs: [0.0] * 10, "vectors of float64"),
+        (lambda xs: np.empty(20)[::2], "contiguous"),
+        (lambda xs: make_read_only(10), "writable"),
+        (lambda xs: xs, "share memory"),
+        (lambda xs: xs.base[1:11], "share memory"),
+    ],
+)
+def test_places_that_cannot_be_written_to_are_refused(make_out: Callable[..., Any], match: str) -> None:
+    xs = np.linspace(0.0, 1.0, 12)[:10]
+
+    with pytest.raises(OperandError, match=match):
+        wg.compile(merged).batch(xs, 2.0, out=make_out(xs))
+
+
+def test_all_places_are_needed_and_different() -> None:
+    xs = np.linspace(0.0, 1.0, 10)
+    fast = wg.compile(merged, argnums=(0, 1))
+    one, two = np.empty((2, 10))
+
+    with pytest.raises(ShapeError, match="3 vectors"):
+        fast.batch_value_and_grad(xs, xs + 1.0, out=(one, two))
+    with pytest.raises(OperandError, match="share memory"):
+        fast.batch_value_and_grad(xs, xs + 1.0, out=(one, (two, two)))
+
+
 def test_results_of_a_batch_share_no_memory() -> None:
     fast = wg.compile(merged, argnums=(0, 1))
     values, grads = fast.batch_value_and_grad(np.ones(9), 2.0)

@@ -764,8 +764,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             derived = self._derived[name] = CompiledFunction(transformed, None, self._limit)
         return derived
 
-    def batch(self, /, *args: Any, threads: int | None = None) -> NDArray[np.float64]:
+    def batch(
+        self, /, *args: Any, threads: int | None = None, out: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """Return the function's results at many points; each number of a call is a vector here, one entry per point.
+
+        With `out`, a vector of float64, the results are written there.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -778,10 +782,15 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         def ask(row: tuple[Any, ...]) -> list[Any]:
             return [run(*row)]
 
-        return answer_batch(self, table, ask, wanted=None, threads=threads).values
+        outputs = None if out is None else [out]
+        return answer_batch(self, table, ask, wanted=None, threads=threads, outputs=outputs).values
 
-    def batch_value_and_grad(self, /, *args: Any, threads: int | None = None) -> tuple[NDArray[np.float64], Any]:
+    def batch_value_and_grad(
+        self, /, *args: Any, threads: int | None = None, out: tuple[NDArray[np.float64], Any] | None = None
+    ) -> tuple[NDArray[np.float64], Any]:
         """Return the results at many points, and the gradients there by the selected arguments, as vectors.
+
+        With `out`, a pair of the same structure as what is returned, everything is written into its vectors.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -799,7 +808,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return [value, *flatten(grads)[0]]
 
         wanted = [number for position in positions for number in table.number_inputs(position)]
-        answers = answer_batch(self, table, ask, wanted=tuple(wanted), threads=threads)
+        outputs = None if out is None else [out[0], *flatten(out[1])[0]]
+        answers = answer_batch(self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs)
         columns = iter(answers.grads or ())
         grads = [table.unflatten_columns(columns, position) for position in positions]
         return answers.values, grads[0] if single else tuple(grads)
@@ -1382,10 +1392,18 @@ def answer_batch(
     *,
     wanted: tuple[int, ...] | None,
     threads: int | None,
+    outputs: Sequence[NDArray[np.float64]] | None = None,
 ) -> PointColumns:
-    """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted."""
-    values = np.empty(table.count)
-    grads = None if wanted is None else [np.empty(table.count) for _ in wanted]
+    """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted.
+
+    Results are written into `outputs`, the values and the gradients, or into new vectors.
+    """
+    if outputs is None:
+        outputs = [np.empty(table.count) for _ in (0, *(wanted or ()))]
+    else:
+        _check_outputs(outputs, table, 1 + len(wanted or ()))
+    values, *grads_or_none = outputs
+    grads = None if wanted is None else grads_or_none
     points = PointColumns(table.count, table.columns, values, grads, wanted or ())
     # The rows that have no answer yet; None for all of them.
     left: NDArray[np.intp] | None = None if table.count else np.arange(0)
@@ -1402,6 +1420,23 @@ def answer_batch(
         left = _list_rows_left(left, holds, table.count)
         rounds += holds is not None
     return points
+
+
+def _check_outputs(outputs: Sequence[Any], table: PointTable, count: int) -> None:
+    """Raise unless results can be written into these vectors while arguments are read."""
+    if len(outputs) != count:
+        vectors = count_with_noun(count, "vector")
+        raise ShapeError(f"out= needs {vectors}: the values, then the gradients; got {len(outputs)}")
+    for vector in outputs:
+        is_vector = type(vector) is np.ndarray and vector.dtype == np.float64 and vector.shape == (table.count,)
+        if not is_vector or not vector.flags.writeable or not vector.flags.c_contiguous:
+            raise OperandError(
+                f"out= takes contiguous, writable vectors of float64 with {table.count:,} entries; "
+                f"got {short_repr(vector)}"
+            )
+    others = [*outputs, *(column for column in table.columns if column.ndim)]
+    if any(np.may_share_memory(vector, other) for k, vector in enumerate(outputs) for other in others[k + 1 :]):
+        raise OperandError("the vectors of out= must not share memory with each other or with the arguments")
 
 
 def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:
