@@ -839,43 +839,63 @@ def cut_loop(loop: LoopInstruction, group: LoopGroup) -> CutLoop:
 
     How it is cut depends on the loop alone, not on the number of threads.
     """
-    lengths, strides = loop.axes
-    work = prod(lengths) * (len(loop.arrays) + len(group.ops))
-    count = min(MAX_PIECES, work // MIN_PIECE_WORK)
-    loads = len(loop.kernel.loads)
-    targets = list(zip(loop.arrays[loads:], strides[loads:], group.stores, strict=True))
-    written = {array.storage for array, _, _ in targets}
-    reads_what_it_writes = any(array.storage in written for array in loop.arrays[:loads])
-    if count < 2 or not lengths or group.in_order or reads_what_it_writes:
+    work = prod(loop.axes.lengths) * (len(loop.arrays) + len(group.ops))
+    bounds = _choose_cuts(loop, group, work)
+    joins = _plan_partial_sums(loop, group, len(bounds) - 1)
+    if len(bounds) < 3 or joins is None:
         return CutLoop([loop], work)
-    multiple = PIECE_MULTIPLE if len(lengths) == 1 else 1
-    bounds = _find_bounds(lengths[0], count, multiple)
-    count = len(bounds) - 1
-    partial: list[Storage] = []
-    joins: list[LoopInstruction] = []
-    arrays = [list(loop.arrays) for _ in range(count)]
-    for k, (array, steps, store) in enumerate(targets, loads):
-        if steps[0]:
-            if not _are_rows_apart(lengths, steps):
-                return CutLoop([loop], work)
+    pieces = [_take_piece(loop, joins, number, bounds) for number in range(len(bounds) - 1)]
+    sums = tuple(join.arrays[0].storage for join in joins.values())
+    return CutLoop(pieces, work, sums, tuple(joins.values()))
+
+
+def _choose_cuts(loop: LoopInstruction, group: LoopGroup, work: int) -> list[int]:
+    """Return where the pieces of a loop begin and end on its first axis."""
+    lengths = loop.axes.lengths
+    count = min(MAX_PIECES, work // MIN_PIECE_WORK)
+    written = {store.target.storage for store in group.stores}
+    reads_what_it_writes = any(array.storage in written for array in loop.arrays[: len(loop.kernel.loads)])
+    if count < 2 or not lengths or group.in_order or reads_what_it_writes:
+        return []
+    return _find_bounds(lengths[0], count, PIECE_MULTIPLE if len(lengths) == 1 else 1)
+
+
+def _plan_partial_sums(loop: LoopInstruction, group: LoopGroup, count: int) -> dict[int, LoopInstruction] | None:
+    """Return the loops that join the sums of pieces, by the number of the array; None if pieces would meet.
+
+    Pieces have elements of their own in an array that moves along the first axis; in any other they have a row each.
+    """
+    lengths, strides = loop.axes
+    joins: dict[int, LoopInstruction] = {}
+    for number, store in enumerate(group.stores, len(loop.kernel.loads)):
+        steps = strides[number]
+        if not steps or steps[0]:
+            if not steps or not _are_rows_apart(lengths, steps):
+                return None
             continue
         size = _find_dense_size(lengths, steps)
         if store.step is None or not size or size * count > prod(lengths):
-            return CutLoop([loop], work)
-        storage = Storage(count * size, array.dtype, fill=store.neutral)
-        partial.append(storage)
-        for number, each in enumerate(arrays):
-            each[k] = array._replace(storage=storage, start=number * size)
-        joins.append(_join_partial_sums(storage, count, array, store))
-    if count < 2:
-        return CutLoop([loop], work)
-    pieces = []
-    for (first, end), each in zip(pairwise(bounds), arrays, strict=True):
-        moved = [
-            array._replace(start=array.start + first * steps[0]) for array, steps in zip(each, strides, strict=True)
-        ]
-        pieces.append(loop._replace(arrays=moved, axes=LoopAxes((end - first, *lengths[1:]), strides)))
-    return CutLoop(pieces, work, tuple(partial), tuple(joins))
+            return None
+        storage = Storage(count * size, store.target.dtype, fill=store.neutral)
+        joins[number] = _join_partial_sums(storage, count, loop.arrays[number], store)
+    return joins
+
+
+def _take_piece(
+    loop: LoopInstruction, joins: Mapping[int, LoopInstruction], number: int, bounds: Sequence[int]
+) -> LoopInstruction:
+    """Return the piece of a loop with some number, between two bounds on its first axis."""
+    lengths, strides = loop.axes
+    first, end = bounds[number : number + 2]
+    pieces = len(bounds) - 1
+    arrays = []
+    for k, (array, steps) in enumerate(zip(loop.arrays, strides, strict=True)):
+        if k in joins:
+            storage = joins[k].arrays[0].storage
+            arrays.append(array._replace(storage=storage, start=number * (storage.size // pieces)))
+        else:
+            arrays.append(array._replace(start=array.start + first * steps[0]))
+    return loop._replace(arrays=arrays, axes=LoopAxes((end - first, *lengths[1:]), strides))
 
 
 def _find_bounds(length: int, count: int, multiple: int) -> list[int]:
@@ -905,11 +925,9 @@ def _find_dense_size(lengths: Sequence[int], strides: Sequence[int]) -> int:
 def _join_partial_sums(storage: Storage, count: int, array: StridedArray, store: GroupStore) -> LoopInstruction:
     """Return the loop that takes the sums of all pieces into their place."""
     size = storage.size // count
-    rows = LoopAxes((count, size), ((size, 1), (0, 1)))
-    column = LoopAxes((count,), ((1,), (0,)))
+    axes = LoopAxes((count, size), ((size, 1), (0, 1))) if size > 1 else LoopAxes((count,), ((1,), (0,)))
     sources = LoopOperand(array.dtype.char, CONTIGUOUS)
     target = LoopOperand(array.dtype.char, CONTIGUOUS if size > 1 else STILL)
-    axes = rows if size > 1 else column
     kernel = LoopKernel(
         depth=len(axes.lengths) - 1,
         loads=(sources,),
