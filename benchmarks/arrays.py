@@ -2,7 +2,8 @@
 
 The programs: sum(tanh(x * w + b)); training steps in float32 (`training_steps`); loops over time in plain Python (a
 Lorenz system, a fluid), which JAX runs with `lax.scan`; and the objectives of ADBench, where `WIREGRAD_ADBENCH` names
-the folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread.
+the folder of its data: Gaussian mixtures, a recurrent network (LSTM), and bundle adjustment. Everybody has one thread;
+the table `threads` has wiregrad's own times with two.
 Compiled code is compared with `jax.jit`, training steps also with PyTorch. `WIREGRAD_ARRAY_PROGRAMS=lorenz,lstm`
 measures only these programs. The table `phases` says what compiling long recordings costs per node. First results and
 later ones are given in processor time.
@@ -10,18 +11,24 @@ later ones are given in processor time.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import os
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 # The libraries read these when they are loaded.
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
+os.environ["WIREGRAD_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 import autograd
@@ -102,6 +109,44 @@ def torch_task(arrays: Arrays, argnums: int | tuple[int, ...]) -> Task:
     return task
 
 
+C_TOTAL = """
+#include <math.h>
+double total(long n, const double *restrict x, const double *restrict w, const double *restrict b,
+             double *restrict by_x, double *restrict by_w, double *restrict by_b) {
+    double sum = 0.0;
+    #pragma omp simd reduction(+:sum)
+    for (long i = 0; i < n; ++i) {
+        double y = tanh(x[i] * w[i] + b[i]);
+        double slope = 1.0 - y * y;
+        by_x[i] = slope * w[i];
+        by_w[i] = slope * x[i];
+        by_b[i] = slope;
+        sum += y;
+    }
+    return sum;
+}
+"""
+"""Value and gradient by all inputs as an engineer writes them in C."""
+C_FLAGS = "-O3 -march=native -ffast-math -fopenmp-simd -mprefer-vector-width=512 -shared -fPIC"
+
+
+def make_c_task(arrays: Arrays) -> Task | None:
+    """Return the same in C with vectors, into memory that is there; None without a C compiler."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "total.c", Path(folder) / "total.so"
+        source.write_text(C_TOTAL)
+        subprocess.run([compiler, *C_FLAGS.split(), str(source), "-o", str(library), "-lmvec", "-lm"], check=True)
+        function = ctypes.CDLL(str(library)).total
+    function.restype = ctypes.c_double
+    results = [np.empty_like(array) for array in arrays]
+    addresses = [ctypes.c_void_p(array.ctypes.data) for array in (*arrays, *results)]
+    size = ctypes.c_long(len(arrays[0]))
+    return lambda: (function(size, *addresses), tuple(results))
+
+
 def tasks_for(arrays: Arrays, argnums: int | tuple[int, ...]) -> dict[str, Task]:
     """Return what everybody has to do."""
     compute, autograds = wg.value_and_grad(total, argnums), autograd.value_and_grad(with_autograd, argnums)
@@ -109,6 +154,7 @@ def tasks_for(arrays: Arrays, argnums: int | tuple[int, ...]) -> dict[str, Task]
     eager = jax.value_and_grad(with_jax, argnums)
     compiled, given = jax.jit(eager), [jnp.asarray(array) for array in arrays]
     hand = by_hand if argnums == 0 else all_by_hand
+    in_c = make_c_task(arrays) if argnums != 0 else None
     return {
         "wiregrad": lambda: compute(*arrays),
         "wiregrad, wg.compile": lambda: replayed(*arrays),
@@ -118,6 +164,7 @@ def tasks_for(arrays: Arrays, argnums: int | tuple[int, ...]) -> dict[str, Task]
         "autograd": lambda: autograds(*arrays),
         "JAX, not jitted": lambda: jax.block_until_ready(eager(*given)),
         "JAX, jitted": lambda: jax.block_until_ready(compiled(*given)),
+        **({} if in_c is None else {"C in vectors": in_c}),
     }
 
 
@@ -476,6 +523,48 @@ def compare_compiled(names: Collection[str]) -> Iterator[tuple[str, tuple[Table,
             yield name, compare_with_jax(*prepare())
 
 
+def measure_threads() -> tuple[Table, dict[str, Any]]:
+    """Time the programs with one and two threads, by the clock and by the processor time of both together."""
+    arrays = [np.random.default_rng(k).normal(size=1_000_000) for k in range(3)]
+    programs: dict[str, tuple[Any, Sequence[Any], Any]] = {"sum of tanh, 10^6 elements": (total, arrays, (0, 1, 2))}
+    for name, make_step in STEPS.items():
+        step = make_step()
+        programs[name] = (step.ours, step.arguments, 0)
+    for name, prepare in list_programs().items():
+        if name in (*MIXTURES, "bundle"):
+            _, ours, _, arguments, argnums = prepare()
+            programs[name] = (ours, arguments, argnums)
+    rows: list[list[str]] = []
+    figures: dict[str, Any] = {}
+    for name, (function, arguments, argnums) in programs.items():
+        figures[name] = found = time_threads(function, arguments, argnums)
+        clock = [found[f"clock, {threads}"] for threads in (1, 2)]
+        spent = [found[f"processor, {threads}"] for threads in (1, 2)]
+        same = "yes" if found["same bits"] else "NO"
+        rows.append([name, *map(milliseconds, clock), f"{clock[0] / clock[1]:.2f}", f"{spent[1] / spent[0]:.2f}", same])
+    head = ["program", "clock, one thread", "two threads", "faster by", "processor time, two to one", "same bits"]
+    return Table("Value and gradient with one and two threads; median of 9, taking turns.", head, rows), figures
+
+
+def time_threads(function: Any, arguments: Sequence[Any], argnums: Any) -> dict[str, Any]:
+    """Return clock and processor time of one program with one and two threads, and whether results are the same."""
+    compiled = wg.compile(function, argnums=argnums).value_and_grad
+
+    def call(threads: int) -> Any:
+        os.environ["WIREGRAD_THREADS"] = str(threads)
+        return compiled(*arguments)
+
+    call(1)
+    bits = [[part.tobytes() for part in map(np.asarray, jax.tree_util.tree_leaves(call(k)))] for k in (1, 2)]
+    tasks: dict[str, Callable[[], float]] = {}
+    for threads in (1, 2):
+        tasks[f"clock, {threads}"] = partial(seconds, partial(call, threads))
+        tasks[f"processor, {threads}"] = partial(time_calls, partial(call, threads), 1)
+    found: dict[str, Any] = interleaved(tasks, 9)
+    os.environ["WIREGRAD_THREADS"] = "1"
+    return found | {"same bits": bits[0] == bits[1]}
+
+
 def check(tasks: dict[str, Task]) -> None:
     """Fail unless all tasks give the same value and gradients."""
     (first, task), *others = tasks.items()
@@ -492,30 +581,20 @@ def _flat(found: Gradient) -> np.ndarray:
     return np.concatenate([np.ravel(np.asarray(part)) for part in (value, *each)])
 
 
-def repeated(task: Task, calls: int) -> float:
-    """Return how long one call takes, from several in a row."""
-
-    def loop() -> None:
-        for _ in range(calls):
-            task()
-
-    return seconds(loop) / calls
-
-
 def compare(size: int, wanted: str) -> tuple[Table, dict[str, float]]:
     """Time everybody in turns; returns the table and the ratios to wiregrad."""
     calls, repeats = SIZES[size]
     rng = np.random.default_rng(size)
     tasks = tasks_for([rng.normal(size=size) for _ in range(3)], WANTED[wanted])
     check(tasks)
-    found = interleaved({name: lambda task=task: repeated(task, calls) for name, task in tasks.items()}, repeats)
+    found = interleaved({name: lambda task=task: time_calls(task, calls) for name, task in tasks.items()}, repeats)
     ratios = {name: time / found["wiregrad"] for name, time in found.items()}
     targets = {name: f"at least {ratio:.2f}" for name, ratio in TARGETS.get(size, {}).items()}
     rows = [
         [name, f"{time * 1e6:,.1f} us", f"{ratios[name]:.2f}", targets.get(name, "")] for name, time in found.items()
     ]
     title = f"{size:,} elements, by {wanted}; median of {repeats}, taking turns."
-    return Table(title, ["framework", "time", "relative to wiregrad", "target"], rows), ratios
+    return Table(title, ["framework", "processor time", "relative to wiregrad", "target"], rows), ratios
 
 
 def run() -> Report:
@@ -533,6 +612,9 @@ def run() -> Report:
             tables.append(table)
     if not names or "phases" in names:
         table, figures["phases"] = measure_phases(PHASE_SIZES | ({MOST_NODES: 1} if names else {}))
+        tables.append(table)
+    if not names or "threads" in names:
+        table, figures["threads"] = measure_threads()
         tables.append(table)
     for name, (table, ratios) in compare_compiled(names):
         tables.append(table)

@@ -16,6 +16,7 @@ OVERLAY_VARIABLE = "WIREGRAD_NUMPY_OVERLAY"
 SCIPY_VARIABLE = "WIREGRAD_SCIPY"
 RECORDER_VARIABLE = "WIREGRAD_RECORDER"
 CACHE_VARIABLE = "WIREGRAD_CACHE"
+THREADS_VARIABLE = "WIREGRAD_THREADS"
 NATIVE_OFF = "0"
 NATIVE_ON = "1"
 NATIVE_LLVM = "llvm"
@@ -33,10 +34,13 @@ ALLOWED_VALUES = {
     SCIPY_VARIABLE: (SCIPY_OFF, "1"),
     RECORDER_VARIABLE: (RECORDER_PYTHON, RECORDER_C),
     CACHE_VARIABLE: (CACHE_OFF, CACHE_ON),
+    THREADS_VARIABLE: ("1",),
 }
 """The allowed values of each variable."""
 FOLDER_VARIABLES = frozenset([CACHE_VARIABLE])
 """Variables whose value may also be the absolute path of a folder."""
+COUNT_VARIABLES = frozenset([THREADS_VARIABLE])
+"""Variables whose value may also be a larger whole number."""
 
 
 def read_setting(variable: str) -> str:
@@ -54,9 +58,12 @@ def read_setting(variable: str) -> str:
     value = os.environ.get(variable, "")
     allowed = ALLOWED_VALUES[variable]
     takes_folder = variable in FOLDER_VARIABLES
-    if value and value not in allowed and not (takes_folder and os.path.isabs(value)):
+    takes_count = variable in COUNT_VARIABLES
+    is_folder = takes_folder and os.path.isabs(value)
+    is_count = takes_count and value.isascii() and value.isdecimal() and int(value) > 0
+    if value and value not in allowed and not is_folder and not is_count:
         near = suggest_name(value, allowed)
-        folder = " or the absolute path of a folder" if takes_folder else ""
+        folder = " or the absolute path of a folder" if takes_folder else " or a larger number" if takes_count else ""
         raise SettingError(
             f"the environment variable {variable} must be one of {', '.join(allowed)}{folder}; "
             f"got {short_repr(value)}{near}"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import wiregrad as wg
 from wiregrad.api import compiled_function
+from wiregrad.backends.native import batch
 from wiregrad.errors import OperandError, ShapeError
 
 
@@ -24,6 +25,12 @@ def certified(x: Any, y: Any) -> Any:
         x = x / 2.0
         steps += 1
     return x * steps + y
+
+
+def halved_once(x: Any, y: Any) -> Any:
+    while x > y:
+        return np.sin(x / 2.0) * y
+    return x * y
 
 
 def read_out(x: Any, y: Any) -> Any:
@@ -90,6 +97,29 @@ def test_vectors_of_a_batch_may_lie_in_memory_in_any_way(f: Callable[..., Any], 
     np.testing.assert_array_equal(np.transpose(grads), [slopes for _, slopes in wanted])
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("f", [merged, halved_once])
+def test_a_function_gives_the_same_bits_before_and_after_it_gets_a_loop_of_its_own(
+    f: Callable[..., Any], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    xs, ys = np.random.default_rng(2).normal(size=(2, 5_003)) * 3.0
+    monkeypatch.setattr(batch, "MIN_KERNEL_POINTS", len(xs))
+    compiled: list[int] = []
+    find_kernel = batch.ColumnProgram.choose_kernel
+    monkeypatch.setattr(
+        batch.ColumnProgram,
+        "choose_kernel",
+        lambda self, *entries: compiled.append(find_kernel(self, *entries)) or compiled[-1],
+    )
+    fast = wg.compile(f, argnums=(0, 1))
+    first, second = (fast.batch_value_and_grad(xs, ys, threads=threads) for _ in range(2))
+
+    assert not compiled[0]
+    assert any(compiled)
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_large_batch_regroups_its_rows_the_same_in_any_number_of_threads(threads: int) -> None:
     xs = np.linspace(-3.0, 20.0, 20_001)
@@ -115,12 +145,74 @@ def test_an_empty_batch_is_empty() -> None:
     assert values.shape == slopes.shape == (0,)
 
 
+def test_results_are_written_where_they_are_wanted() -> None:
+    xs, ys = np.random.default_rng(0).normal(size=(2, 50))
+    fast = wg.compile(merged, argnums=(0, 1))
+    wanted, slopes = fast.batch_value_and_grad(xs, ys)
+    out = (np.empty(50), (np.empty(50), np.empty(50)))
+    values, grads = fast.batch_value_and_grad(xs, ys, out=out)
+
+    assert values is out[0]
+    assert [one is two for one, two in zip(grads, out[1], strict=True)] == [True, True]
+    np.testing.assert_array_equal(values, wanted)
+    np.testing.assert_array_equal(grads, slopes)
+    assert fast.batch(xs, ys, out=out[0]) is out[0]
+    np.testing.assert_array_equal(out[0], wanted)
+
+
+def make_read_only(count: int) -> NDArray[np.float64]:
+    vector = np.empty(count)
+    vector.flags.writeable = False
+    return vector
+
+
+@pytest.mark.parametrize(
+    ("make_out", "match"),
+    [
+        (lambda xs: np.empty(9), "with 10 entries"),
+        (lambda xs: np.empty(10, np.float32), "of float64"),
+        (lambda xs: [0.0] * 10, "vectors of float64"),
+        (lambda xs: np.empty(20)[::2], "contiguous"),
+        (lambda xs: make_read_only(10), "writable"),
+        (lambda xs: xs, "share memory"),
+        (lambda xs: xs.base[1:11], "share memory"),
+    ],
+)
+def test_places_that_cannot_be_written_to_are_refused(make_out: Callable[..., Any], match: str) -> None:
+    xs = np.linspace(0.0, 1.0, 12)[:10]
+
+    with pytest.raises(OperandError, match=match):
+        wg.compile(merged).batch(xs, 2.0, out=make_out(xs))
+
+
+def test_all_places_are_needed_and_different() -> None:
+    xs = np.linspace(0.0, 1.0, 10)
+    fast = wg.compile(merged, argnums=(0, 1))
+    one, two = np.empty((2, 10))
+
+    with pytest.raises(ShapeError, match="3 vectors"):
+        fast.batch_value_and_grad(xs, xs + 1.0, out=(one, two))
+    with pytest.raises(OperandError, match="share memory"):
+        fast.batch_value_and_grad(xs, xs + 1.0, out=(one, (two, two)))
+
+
 def test_results_of_a_batch_share_no_memory() -> None:
     fast = wg.compile(merged, argnums=(0, 1))
     values, grads = fast.batch_value_and_grad(np.ones(9), 2.0)
 
     assert not any(np.shares_memory(values, grad) for grad in grads)
     assert not np.shares_memory(*grads)
+
+
+def test_a_later_batch_also_runs_each_recording_once() -> None:
+    xs, ys = np.random.default_rng(2).normal(size=(2, 300))
+    fast = wg.compile(halved_once)
+    fast.batch(xs, ys)
+    fast.batch_value_and_grad(xs, ys)
+    before = fast.info.calls
+    fast.batch_value_and_grad(xs, ys)
+
+    assert fast.info.calls - before == len(fast.info.variants) == 2
 
 
 def test_rows_that_are_left_after_the_last_round_are_answered_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

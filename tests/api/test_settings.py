@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
 import wiregrad as wg
 from wiregrad import settings
+from wiregrad.backends.native.batch import count_threads
 from wiregrad.backends.native.vector_math import MATH_SOURCES, find_vector_function
 from wiregrad.cli import main
 from wiregrad.errors import SettingError, WiregradError
@@ -31,8 +33,10 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize("value", WRONG)
-@pytest.mark.parametrize("variable", settings.ALLOWED_VALUES)
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [pair for pair in product(settings.ALLOWED_VALUES, WRONG) if pair != (settings.THREADS_VARIABLE, "2")],
+)
 def test_a_value_that_is_not_known_is_refused_with_those_that_are(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +59,13 @@ def test_values_that_are_known_and_none_at_all_are_read(variable: str, monkeypat
     monkeypatch.delenv(variable)
 
     assert settings.read_setting(variable) == ""
+
+
+@pytest.mark.parametrize("value", ["1", "2", "64"])
+def test_the_number_of_threads_is_any_positive_number(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(settings.THREADS_VARIABLE, value)
+
+    assert count_threads() == int(value)
 
 
 def test_the_values_are_those_that_their_readers_know() -> None:

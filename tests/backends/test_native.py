@@ -521,12 +521,17 @@ program, points = build_program(wg.circuit("x * y"), 0, lanes=4), np.ones((20_00
 batch.run_batch(program, points, gradient=True, threads=2)
 compiled = wg.circuit("tanh(x) * y").compile()
 before, _ = compiled.batch_value_and_grad(points, threads=2)
+matrix = np.random.default_rng(0).normal(size=(600, 600))
+product = wg.trace(lambda x: np.tanh(x @ x), matrix).compile()
+os.environ["WIREGRAD_THREADS"] = "2"
+result = product(matrix)
 child = os.fork()
 if not child:
     signal.alarm(200)
     values, _ = batch.run_batch(program, points, gradient=True, threads=2)
     again, _ = compiled.batch_value_and_grad(points, threads=2)
-    os._exit(int(values.sum() != 20_000 or not np.array_equal(again, before)))
+    is_same = np.array_equal(again, before) and np.array_equal(product(matrix), result)
+    os._exit(int(values.sum() != 20_000 or not is_same))
 print(os.waitpid(child, 0)[1])
 """
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_equal
 import wiregrad as wg
 from wiregrad.api import Builder, Circuit
 from wiregrad.backends.native import tiers, vector_math
-from wiregrad.backends.native.batch import MIN_TILES_PER_THREAD
+from wiregrad.backends.native.batch import MAX_KERNEL_STEPS, MIN_TILES_PER_THREAD
 from wiregrad.backends.native.step_kinds import ADD_GRADIENT, MERGE_GRADIENT, STORE_GRADIENT, BackwardStep
 from wiregrad.backends.native.tiers import build_program
 from wiregrad.backends.run_listings import RunnableListing, run_c
@@ -38,7 +38,17 @@ from ..support.cases import (
     verdicts,
     with_outputs,
 )
-from ..support.native import RUNNERS, Runner, at_points, by_batch, by_stencils, in_batches, same_bits, vectors
+from ..support.native import (
+    RUNNERS,
+    Runner,
+    at_points,
+    by_batch,
+    by_stencils,
+    in_batches,
+    in_columns,
+    same_bits,
+    vectors,
+)
 from ..support.random_circuits import shrink_circuit
 from ..support.sampling import choose_count
 
@@ -261,7 +271,8 @@ def test_random_circuits_of_float32_agree_with_the_interpreter(way: str, count: 
 def same_numbers(one: Any, two: Any) -> bool:
     """Return whether two results are the same to the last bit, but for the signs of NaNs, which no standard gives."""
     both = np.isnan(one) & np.isnan(two)
-    return bool((both | (one.view(np.int64) == two.view(np.int64))).all())
+    bits = f"i{one.itemsize}"
+    return bool((both | (one.view(bits) == two.view(bits))).all())
 
 
 @pytest.mark.parametrize("count", [36, pytest.param(2_000, marks=pytest.mark.full)])
@@ -271,6 +282,46 @@ def test_both_tiers_give_the_same_bits(count: int) -> None:
     for case in cases:
         one, two = (RUNNERS[way](case.circuit, table_of(case), 0) for way in ("stencils", "llvm"))
         wrong += [] if same_numbers(one, two) else [case.seed]
+
+    assert wrong == []
+
+
+def repeat_points(points: Sequence[Sequence[Any]]) -> Any:
+    """Return points often enough that a loop over groups of tiles has several rounds, and some tiles are left over."""
+    return np.resize(np.array(points), (99, len(points[0])))
+
+
+@pytest.mark.parametrize("formula", STRUCTURAL)
+def test_loops_over_columns_send_nothing_along_branches_that_are_not_taken(formula: str) -> None:
+    circuit = wg.circuit(formula)
+    points = repeat_points(list(product((-2.0, -0.0, 0.5, np.inf, np.nan), repeat=len(circuit.inputs))))
+
+    assert same_numbers(in_columns(circuit, points), by_batch(circuit, points))
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(2_000, marks=pytest.mark.full)])
+def test_loops_over_columns_give_the_bits_of_the_stencils(count: int) -> None:
+    tried = 0
+    for case in map(special_case, range(count)):
+        if len(build_program(case.circuit, 0).stream) > MAX_KERNEL_STEPS:
+            continue
+        points = repeat_points(table_of(case))
+        tried += 1
+
+        assert same_numbers(in_columns(case.circuit, points), by_batch(case.circuit, points)), case.seed
+    assert tried > 0.5 * count
+
+
+@pytest.mark.parametrize("real", ["float64", "float32"])
+@pytest.mark.parametrize(("every", "thin"), [(29, 37), pytest.param(1, 1, marks=pytest.mark.full)])
+def test_loops_over_columns_compute_every_op_as_stencils_do(real: str, every: int, thin: int) -> None:
+    wrong = []
+    for use, circuit, table, _ in alone(real, every, thin):
+        try:
+            wanted = by_batch(circuit, repeat_points(table))
+        except NotNativeError:
+            continue
+        wrong += [] if same_numbers(in_columns(circuit, repeat_points(table)), wanted) else [use.text]
 
     assert wrong == []
 

@@ -78,6 +78,22 @@ def by_batch(circuit: Circuit, points: Sequence[Sequence[Any]], gradient: int | 
     return in_batches(vectors(circuit, gradient), points)
 
 
+def in_columns(circuit: Circuit, points: Sequence[Sequence[Any]], *, threads: int = 1) -> NDArray[Any]:
+    """Run the loop that LLVM makes of a circuit on columns of numbers; the columns are those of `at_points`."""
+    program = vectors(circuit)
+    dtype = program.real.dtype
+    columns = np.ascontiguousarray(np.array(points, dtype).reshape(len(points), program.inputs).T)
+    results = np.empty((program.outputs + program.inputs, len(points)), dtype)
+    reads = [batch.BufferMove(*pair) for pair in enumerate(columns)]
+    writes = [batch.BufferMove(program.inputs + k, column) for k, column in enumerate(results)]
+    nothing = batch.RowSelection(None, b"")
+    job = batch.ColumnProgram(program, batch.MIN_KERNEL_POINTS)
+
+    assert batch.run_columns(job, reads, writes, len(points), nothing, threads).all()
+    assert job.has_kernels
+    return results.T.copy()
+
+
 RUNNERS: dict[str, Runner] = {"stencils": by_stencils, "llvm": by_llvm, "batch": by_batch}
 
 

@@ -20,6 +20,11 @@ def sample_one(cases: Iterable[Any]) -> list[Any]:
     return [first, *(mark_full(case) for case in others)]
 
 
+def sample_some(cases: Iterable[Any], every: int) -> list[Any]:
+    """Return the cases of a test as parameters, of which an ordinary run tries one in `every`."""
+    return [case if k % every == 0 else mark_full(case) for k, case in enumerate(cases)]
+
+
 def mark_full(case: Any) -> Any:
     """Return a case, or a tuple of arguments, as a parameter that only `make test-all` tries."""
     return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.full)

@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import itemgetter
 from os.path import basename
 from types import MethodType
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
@@ -211,6 +212,7 @@ class RecordedVariant:
     __slots__ = (
         "_python_hits",
         "_single",
+        "array_calls",
         "flip",
         "is_real",
         "number",
@@ -229,6 +231,8 @@ class RecordedVariant:
         self._python_hits = 0
         self.programs: dict[bool, Any] = {}
         """The code as the extension module runs it, without and with gradients."""
+        self.array_calls: dict[tuple[int, ...] | None, ArrayCallReplay | None] = {}
+        """How calls on arrays are replayed natively, by the arguments to differentiate by; None for values alone."""
         self.siblings: dict[int | None, RecordedVariant] = {}
         """The variants that were recorded when a check of this one had failed, by the number of the check."""
         self._single = recording.tree.kind is LEAF and bool(recording.moving)
@@ -274,6 +278,14 @@ class RecordedVariant:
                 self.programs[gradient] = program
         return program
 
+    def find_array_call(self, places: tuple[int, ...] | None, *, single: bool) -> ArrayCallReplay | None:
+        """Return how calls on arrays are replayed natively; None if they cannot, or were not replayed otherwise."""
+        if places not in self.array_calls and isinstance(self.replay, ArrayReplay):
+            function = self.replay.make_replay(gradient=places is not None) if self._single else None
+            call = None if function is None else ArrayCallReplay(self, function, places, single=single)
+            self.array_calls[places] = call
+        return self.array_calls.get(places)
+
     def replay_value(self, inputs: Sequence[Any]) -> Any:
         """Return the function's result at a point, or a `Flip` if Python would take another branch."""
         outputs = self.replay.compute_results(inputs)
@@ -304,6 +316,32 @@ def returns_real(recording: CertifiedRecording) -> bool:
     return is_single and isinstance(recording.results[0], float | np.floating)
 
 
+class ArrayCallReplay:
+    """Replays a call whose arguments are arrays and floats by one function, which also looks at their types."""
+
+    __slots__ = ("_function", "_gradient", "_variant")
+
+    def __init__(
+        self, variant: RecordedVariant, function: Callable[..., Any], places: tuple[int, ...] | None, *, single: bool
+    ) -> None:
+        self._variant = variant
+        self._function = function
+        self._gradient: Callable[[tuple[Any, ...]], Any] | None = None
+        """Takes the gradient, an array or a tuple in the order of the places, out of what the function returns."""
+        if places is not None:
+            positions = [1 + sorted(places).index(place) for place in places]
+            take = itemgetter(*positions)
+            self._gradient = take if single or len(positions) > 1 else lambda numbers: (take(numbers),)
+
+    def replay(self, args: tuple[Any, ...]) -> Any:
+        """Return the answer to a call; `NO_WALK` if the recording is not valid for it."""
+        numbers = self._function(*args)
+        if type(numbers) is not tuple:
+            return NO_WALK
+        self._variant.count_hits()
+        return numbers[0] if self._gradient is None else (numbers[0], self._gradient(numbers))
+
+
 Query = Callable[[RecordedVariant, Sequence[Any]], Any]
 """Asks a variant for something at a point; returns a `Flip` if Python would take another branch."""
 
@@ -321,11 +359,20 @@ class VariantTree:
 
     def ask(self, query: Query, inputs: Sequence[Any]) -> Any:
         """Return the answer of the variant that is valid at a point; a `FailedWalk` if none is."""
+        answer = self.find_valid(query, inputs)
+        if type(answer) is not FailedWalk and self.recent is not None:
+            self.recent.count_hits()
+        return answer
+
+    def find_valid(self, query: Query, inputs: Sequence[Any]) -> Any:
+        """Make the variant that is valid at a point the recent one, and return its answer; a `FailedWalk` if none is.
+
+        The recent variant may be another one before: calls that the extension module answers do not change it.
+        """
         recent = self.recent
         if recent is not None:
             answer = query(recent, inputs)
             if type(answer) is not Flip:
-                recent.count_hits()
                 return answer
         last = None
         check = None
@@ -334,7 +381,6 @@ class VariantTree:
             last = variant
             answer = query(variant, inputs)
             if type(answer) is not Flip:
-                variant.count_hits()
                 self.recent = variant
                 return answer
             check = answer.check
@@ -361,6 +407,8 @@ class FailedWalk:
 
 NO_WALK = FailedWalk(None, None)
 """The walk of a call for which there is no tree."""
+MIN_ARRAY_HITS = 2
+"""A recording on arrays has answered so many calls before a function is made that answers the next ones."""
 
 
 class QuickEntry:
@@ -476,6 +524,8 @@ class VariantCache:
         self.trees: dict[Any, VariantTree] = {}
         self.quick: dict[int, list[QuickEntry]] = {}
         """The kinds of calls by the number of arguments, for calls without keywords; the one used last comes first."""
+        self.array_calls: dict[tuple[bool, tuple[type, ...]], ArrayCallReplay] = {}
+        """How the last calls on arrays were replayed, by whether they asked for gradients and by their types."""
         self.direct: str | None = None
         """Why the function itself must run; None if it can be replayed."""
         self.long_calls: set[Any] = set()
@@ -617,10 +667,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     def _replay_quickly(self, args: tuple[Any, ...], query: Query) -> Any:
         """Return the answer to a call of a known kind, a `FailedWalk` to any other."""
         cache = self._cache
+        asks_gradient = query is _ask_gradient
+        if cache.array_calls:
+            call = cache.array_calls.get((asks_gradient, tuple(map(type, args))))
+            if call is not None:
+                return NO_WALK if is_disturbed(cache) else call.replay(args)
         entries = cache.quick.get(len(args))
         if entries is None or is_disturbed(cache):
             return NO_WALK
-        asks_gradient = query is _ask_gradient
         entry = entries[0]
         recent = entry.tree.recent
         if entry.spread is not None and recent is not None:
@@ -710,8 +764,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             derived = self._derived[name] = CompiledFunction(transformed, None, self._limit)
         return derived
 
-    def batch(self, /, *args: Any, threads: int | None = None) -> NDArray[np.float64]:
+    def batch(
+        self, /, *args: Any, threads: int | None = None, out: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """Return the function's results at many points; each number of a call is a vector here, one entry per point.
+
+        With `out`, a vector of float64, the results are written there.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -724,10 +782,15 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         def ask(row: tuple[Any, ...]) -> list[Any]:
             return [run(*row)]
 
-        return answer_batch(self, table, ask, wanted=None, threads=threads).values
+        outputs = None if out is None else [out]
+        return answer_batch(self, table, ask, wanted=None, threads=threads, outputs=outputs).values
 
-    def batch_value_and_grad(self, /, *args: Any, threads: int | None = None) -> tuple[NDArray[np.float64], Any]:
+    def batch_value_and_grad(
+        self, /, *args: Any, threads: int | None = None, out: tuple[NDArray[np.float64], Any] | None = None
+    ) -> tuple[NDArray[np.float64], Any]:
         """Return the results at many points, and the gradients there by the selected arguments, as vectors.
+
+        With `out`, a pair of the same structure as what is returned, everything is written into its vectors.
 
         >>> def huber(x, width):
         ...     return 0.5 * x * x if abs(x) < width else width * (abs(x) - 0.5 * width)
@@ -745,20 +808,24 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return [value, *flatten(grads)[0]]
 
         wanted = [number for position in positions for number in table.number_inputs(position)]
-        answers = answer_batch(self, table, ask, wanted=tuple(wanted), threads=threads)
+        outputs = None if out is None else [out[0], *flatten(out[1])[0]]
+        answers = answer_batch(self, table, ask, wanted=tuple(wanted), threads=threads, outputs=outputs)
         columns = iter(answers.grads or ())
         grads = [table.unflatten_columns(columns, position) for position in positions]
         return answers.values, grads[0] if single else tuple(grads)
 
-    def find_recent_variant(self, args: Sequence[Any]) -> RecordedVariant | None:
-        """Return the recording that answered the last call with arguments like these; None if the function ran."""
+    def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
+        """Return the recording that answers a call, or its gradient; None if there is none, or if it is not used."""
         cache = self._cache
         skips = self._budget.skips or any(quick.skips for quick in self._quick_calls.values())
         if skips or is_disturbed(cache):
             return None
+        query = _ask_gradient if gradient else RecordedVariant.replay_value
         for entry in cache.quick.get(len(args), ()):
-            if entry.parse(*args) is not None:
-                return entry.tree.recent
+            inputs = entry.parse(*args)
+            if inputs is not None:
+                answer = entry.tree.find_valid(query, inputs)
+                return None if type(answer) is FailedWalk else entry.tree.recent
         return None
 
     def to_c(self, *, name: str | None = None) -> str:
@@ -829,6 +896,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         tree = cache.trees.get(key)
         answer = NO_WALK if tree is None else tree.ask(query, call.inputs)
         if type(answer) is not FailedWalk:
+            if tree is not None and tree.recent is not None and not kwargs:
+                self._note_array_call(cache, tree.recent, args, gradient=f is self._differentiated)
             return answer
         hits = self._count_hits()
         checks = 0 if answer.last is None else len(answer.last.recording.checks)
@@ -840,6 +909,21 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             self._fallbacks[UNPROFITABLE] += 1
             return self._budget.time_plain_call(self._call_plainly, f, args, kwargs)
         return self._record_call(args, kwargs, f, query, key, call, cache, answer)
+
+    def _note_array_call(
+        self, cache: VariantCache, variant: RecordedVariant, args: tuple[Any, ...], *, gradient: bool
+    ) -> None:
+        """Let the next calls like this one, on arrays and floats, be replayed by one function if that is possible."""
+        if not isinstance(variant.replay, ArrayReplay) or variant.hits < MIN_ARRAY_HITS:
+            return
+        are_plain = all(type(arg) is float or (type(arg) is np.ndarray and arg.ndim) for arg in args)
+        ranges = self._argument_ranges(args, {}) if gradient and are_plain else None
+        if not are_plain or CHOSEN_CONVENTIONS.active_blocks() or (gradient and ranges is None):
+            return
+        places = None if ranges is None else tuple(start for _, start, _ in ranges[0])
+        call = variant.find_array_call(places, single=ranges is not None and ranges[1])
+        if call is not None:
+            cache.array_calls[gradient, tuple(map(type, args))] = call
 
     def _count_hits(self) -> int:
         # Other threads may add a tree or a variant meanwhile.
@@ -1254,8 +1338,8 @@ MAX_ROUNDS = 64
 class BatchSource(Protocol):
     """A compiled function, as batches see it."""
 
-    def find_recent_variant(self, args: Sequence[Any]) -> RecordedVariant | None:
-        """Return the recording that answered the last call with arguments like these; None if the function ran."""
+    def find_variant(self, args: Sequence[Any], *, gradient: bool) -> RecordedVariant | None:
+        """Return the recording that answers a call, or its gradient; None if there is none, or if it is not used."""
 
 
 class PointTable:
@@ -1310,10 +1394,18 @@ def answer_batch(
     *,
     wanted: tuple[int, ...] | None,
     threads: int | None,
+    outputs: Sequence[NDArray[np.float64]] | None = None,
 ) -> PointColumns:
-    """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted."""
-    values = np.empty(table.count)
-    grads = None if wanted is None else [np.empty(table.count) for _ in wanted]
+    """Answer all rows; `ask` answers a single call: the value and its gradient by the inputs that are wanted.
+
+    Results are written into `outputs`, the values and the gradients, or into new vectors.
+    """
+    if outputs is None:
+        outputs = [np.empty(table.count) for _ in (0, *(wanted or ()))]
+    else:
+        _check_outputs(outputs, table, 1 + len(wanted or ()))
+    values, *grads_or_none = outputs
+    grads = None if wanted is None else grads_or_none
     points = PointColumns(table.count, table.columns, values, grads, wanted or ())
     # The rows that have no answer yet; None for all of them.
     left: NDArray[np.intp] | None = None if table.count else np.arange(0)
@@ -1323,13 +1415,30 @@ def answer_batch(
         args = table.row_arguments(row)
         answer = ask(args)
         is_last = (table.count if left is None else len(left)) == 1
-        variant = None if is_last or rounds == MAX_ROUNDS else source.find_recent_variant(args)
+        variant = None if is_last or rounds == MAX_ROUNDS else source.find_variant(args, gradient=wanted is not None)
         holds = None if variant is None else variant.run_rows(points, left, threads)
         if holds is None or not holds[0]:
             _fill_row(points, row, answer)
         left = _list_rows_left(left, holds, table.count)
         rounds += holds is not None
     return points
+
+
+def _check_outputs(outputs: Sequence[Any], table: PointTable, count: int) -> None:
+    """Raise unless results can be written into these vectors while arguments are read."""
+    if len(outputs) != count:
+        vectors = count_with_noun(count, "vector")
+        raise ShapeError(f"out= needs {vectors}: the values, then the gradients; got {len(outputs)}")
+    for vector in outputs:
+        is_vector = type(vector) is np.ndarray and vector.dtype == np.float64 and vector.shape == (table.count,)
+        if not is_vector or not vector.flags.writeable or not vector.flags.c_contiguous:
+            raise OperandError(
+                f"out= takes contiguous, writable vectors of float64 with {table.count:,} entries; "
+                f"got {short_repr(vector)}"
+            )
+    others = [*outputs, *(column for column in table.columns if column.ndim)]
+    if any(np.may_share_memory(vector, other) for k, vector in enumerate(outputs) for other in others[k + 1 :]):
+        raise OperandError("the vectors of out= must not share memory with each other or with the arguments")
 
 
 def _fill_row(points: PointColumns, row: int, answer: Sequence[Any]) -> None:

@@ -159,7 +159,7 @@ class NativeReplay:
         self._numpy_numbers = numpy_numbers
         self._values: Callable[..., Any] | None = None
         self._single = len(recording.moving) == 1
-        self._row_programs: dict[tuple[int, ...] | None, tiers.NativeProgram | None] = {}
+        self._row_programs: dict[tuple[int, ...] | None, batch.ColumnProgram | None] = {}
         """The programs for vectors of points, by the inputs that they differentiate by; None if there is none."""
         self._pulled: Callable[..., Any] | InterpreterReplay | None = None
         if gradient_first:
@@ -203,9 +203,10 @@ class NativeReplay:
         wanted = None if points.grads is None else points.wanted
         if wanted not in self._row_programs:
             self._row_programs[wanted] = _build_row_program(self._recording, wanted)
-        program = self._row_programs[wanted]
-        if program is None:
+        columns = self._row_programs[wanted]
+        if columns is None:
             return None
+        program = columns.program
         reads = [batch.BufferMove(*pair) for pair in enumerate(points.inputs)]
         writes = [batch.BufferMove(program.inputs, points.values)]
         first = program.inputs + program.outputs
@@ -213,7 +214,7 @@ class NativeReplay:
             batch.BufferMove(first + k, column) for k, column in zip(points.wanted, points.grads or (), strict=False)
         ]
         selection = batch.RowSelection(rows, _expected_bytes(self._recording))
-        return batch.run_columns(program, reads, writes, points.size, selection, threads)
+        return batch.run_columns(columns, reads, writes, points.size, selection, threads)
 
     def single_result_builtin(self) -> Callable[..., Any] | None:
         """Return the builtin that maps floats to the only result, a float, once it is compiled; else None."""
@@ -302,14 +303,14 @@ def _build_replay_program(
     return tiers.build_program(source, 0 if gradient else None, lanes=lanes, wanted=wanted)
 
 
-def _build_row_program(recording: CertifiedRecording, wanted: tuple[int, ...] | None) -> tiers.NativeProgram | None:
+def _build_row_program(recording: CertifiedRecording, wanted: tuple[int, ...] | None) -> batch.ColumnProgram | None:
     """Return the program that runs on vectors of points, which are float64; None if there is none."""
     lanes = batch.count_lanes(np.dtype(np.float64))
     try:
         program = _build_replay_program(recording, wanted is not None, lanes, wanted)
     except NotNativeError:
         return None
-    return program if program.initial.dtype == np.float64 else None
+    return batch.ColumnProgram(program) if program.initial.dtype == np.float64 else None
 
 
 def _expected_bytes(recording: CertifiedRecording) -> bytes:
@@ -463,6 +464,25 @@ class ArrayReplay:
             for k, (grad, x) in enumerate(zip(grads, likes, strict=True))
         ]
         return [plain_result(value), *settled]
+
+    def make_replay(self, *, gradient: bool) -> Callable[..., Any] | None:
+        """Return a function from arrays and floats, exactly as they were recorded, to a tuple; None if there is none.
+
+        The tuple has the results, or the first one and its gradient by the wanted inputs in their order. For other
+        arguments the function returns None, and where a check fails its number.
+        """
+        try:
+            if not gradient:
+                return self._program.make_replay(self._recording.expected)
+            program = self._pulled.get(self._wanted)
+            if not isinstance(program, array_program.GradientProgram) or self._wanted is None:
+                return None
+            if not program.has_gradients_like_inputs(self._wanted):
+                return None
+            replay: Callable[..., Any] = program.make_replay(self._recording.expected)
+            return replay
+        except NotNativeError:
+            return None
 
     def _find_flip(self, checks: Sequence[Any]) -> Flip | None:
         pairs = enumerate(zip(checks, self._bits, strict=True))

@@ -6,7 +6,9 @@ threads. Threads run without the GIL.
 
 Numbers are moved between columns and the working buffer (`BufferMove`): a column has an address and a stride, so a
 table of rows is columns too. `run_columns` can be limited to some of the points, and says where the last outputs of the
-program have the bits that they should have.
+program have the bits that they should have. Programs that have run on many points get a loop of their own
+(`ColumnProgram`): LLVM compiles all steps of several tiles into one function, without a buffer in between. The bits are
+the same, except for the sign of a NaN.
 
 Python handles signals in the main thread, between two bytecode instructions. So the main thread returns from native
 code every few milliseconds; where a single tile takes longer, another thread works in its place while it waits. An
@@ -19,14 +21,15 @@ import ctypes
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wiregrad import settings
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import (
     LlvmArray,
@@ -39,7 +42,9 @@ from wiregrad.backends.native.llvm_writer import (
     loop_over,
     when_all,
 )
-from wiregrad.backends.native.tiers import NativeProgram, copy_aligned
+from wiregrad.backends.native.step_kinds import OUTPUT_HOLE, ExpressionLowering, write_step
+from wiregrad.backends.native.tiers import SEED_STEP, NativeProgram, SlotAccess, copy_aligned
+from wiregrad.backends.native.vector_math import SCALEF_FEATURE, call_inline
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -103,7 +108,7 @@ def run_batch(
 
 
 def run_columns(
-    program: NativeProgram,
+    columns: ColumnProgram,
     reads: Sequence[BufferMove],
     writes: Sequence[BufferMove],
     count: int,
@@ -114,11 +119,15 @@ def run_columns(
 
     Results are written at all selected points, and are meaningless where they do not count.
     """
+    program = columns.program
     size = count if selection.rows is None else len(selection.rows)
     moving = [move for move in reads if move.column.ndim]
     job = _BatchJob(program, _move_columns(program, moving), _move_columns(program, writes), size, selection)
     job.fixed = [move for move in reads if not move.column.ndim]
-    _run_job(job, (reads, writes), threads)
+    if job.is_dense:
+        sources, targets = (tuple(move.entry for move in moves) for moves in (moving, writes))
+        job.kernel = columns.choose_kernel(sources, targets, job.check_count, size)
+    _run_job(job, (reads, writes, columns), threads)
     return job.holds
 
 
@@ -142,7 +151,7 @@ def _move_columns(program: NativeProgram, moves: Sequence[BufferMove]) -> NDArra
 
 def _run_job(job: _BatchJob, arrays: object, threads: int | None) -> None:
     """Run a batch in several threads; `arrays` is what its addresses point to."""
-    workers = max(1, min(threads or count_available_threads(), job.tiles // MIN_TILES_PER_THREAD))
+    workers = max(1, min(threads or count_threads(), job.tiles // MIN_TILES_PER_THREAD))
     job.split_into_shares(workers, arrays)
     helpers = list[futures.Future[None]]()
     try:
@@ -189,15 +198,19 @@ class _BatchJob:
         answers = np.ones(self.tiles * lanes, np.bool_) if selection is not None else np.ones(0, np.bool_)
         self.holds = answers[:count]
         """At which points every check holds."""
+        self.check_count = len(expected)
         first_check = (program.inputs + program.outputs - len(expected)) * lanes
         self._arrays: tuple[object, ...] = (reads, writes, rows, wanted, answers)
-        is_dense = rows is None and bool((reads[:, 2] == 1).all() and (writes[:, 2] == 1).all())
+        self.is_dense = rows is None and bool((reads[:, 2] == 1).all() and (writes[:, 2] == 1).all())
+        """Whether tiles are vectors in their columns."""
+        self.kernel = 0
+        """The address of the loop over groups of whole tiles; 0 if there is none."""
         length = program.buffer_length
         self._buffers = TURNING_BUFFERS if length * program.real.item_bytes <= MAX_TURNING_BYTES else 1
         self._arguments = (
             *(reads.ctypes.data, len(reads), writes.ctypes.data, len(writes)),
             *(0 if rows is None else rows.ctypes.data, answers.ctypes.data),
-            *(first_check, wanted.ctypes.data, len(expected), is_dense, self._buffers - 1, length),
+            *(first_check, wanted.ctypes.data, len(expected), self.is_dense, self._buffers - 1, length),
         )
         self.fixed: Sequence[BufferMove] = ()
         """The inputs that are the same at all points."""
@@ -237,12 +250,133 @@ class _BatchJob:
         return buffers
 
     def _run_shares(self, buffer: NDArray[np.floating], shares: int) -> None:
-        progress = (ctypes.addressof(self._taken), self._share, self._count, shares)
+        progress = (self.kernel, ctypes.addressof(self._taken), self._share, self._count, shares)
         _compile_driver(self._program.real)(self._program.entry, buffer.ctypes.data, *self._arguments, *progress)
 
     def discard_rest(self) -> None:
         """Discard the tiles that no thread has taken yet."""
         self._taken.value = self._count
+
+
+TILES_PER_GROUP = 4
+"""Tiles whose steps are written in turn: one tile need not wait for the steps of another."""
+MAX_KERNEL_STEPS = 300
+"""Maximum number of steps of a program that gets a loop of its own; LLVM needs a third of a millisecond for a step."""
+MIN_KERNEL_POINTS = 1_000_000
+"""A program gets a loop of its own after so many points: until then it has taken about as long as compiling takes."""
+
+
+@dataclass(eq=False)
+class ColumnProgram:
+    """A program that runs on columns, and the loops over groups of whole tiles that LLVM has made of it."""
+
+    program: NativeProgram
+    points: int = 0
+    """The number of points so far."""
+    _kernels: dict[tuple[tuple[int, ...], tuple[int, ...], int], jit.JitFunctions] = field(
+        default_factory=dict, repr=False
+    )
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether such a loop has been compiled."""
+        return bool(self._kernels)
+
+    def choose_kernel(self, reads: tuple[int, ...], writes: tuple[int, ...], checks: int, count: int) -> int:
+        """Return the address of the loop for columns at these entries of the buffer; 0 if it does not pay."""
+        self.points += count
+        if len(self.program.stream) > MAX_KERNEL_STEPS or self.points - count < MIN_KERNEL_POINTS:
+            return 0
+        key = (reads, writes, checks)
+        if key not in self._kernels:
+            self._kernels[key] = jit.JitFunctions(_write_kernel(self.program, *key), level=1)
+        return self._kernels[key].find_address("columns")
+
+
+class _TileAccess(SlotAccess):
+    """Access to the slots of one tile of a group; inputs that differ by point are read from their columns."""
+
+    def __init__(self, writer: LlvmWriter, real: RealType, columns: Mapping[int, LlvmValue], first: LlvmValue) -> None:
+        super().__init__(writer, real)
+        self._columns = columns
+        """The address of the column of each entry."""
+        self.first = first
+        """The number of the tile's first point."""
+
+    def load_slot(self, slot: int) -> LlvmValue:
+        """Write the load of a slot from its column, or from the buffer."""
+        if slot not in self._columns:
+            return super().load_slot(slot)
+        place = self.writer.point_to(self.real.name, self._columns[slot], self.first)
+        return self.writer.load(self.real.bits_name, place, how=f", align {self.real.item_bytes}")
+
+    def read_slot(self, slot: int) -> LlvmValue:
+        """Write the load of the bits that the steps have left in a slot."""
+        self.holes = {OUTPUT_HOLE: slot}
+        return self.load(OUTPUT_HOLE)
+
+
+def _write_kernel(program: NativeProgram, reads: Sequence[int], writes: Sequence[int], checks: int) -> str:
+    """Return the LLVM module of a loop over groups of tiles: reads columns, takes all steps, and writes columns."""
+    real = program.real
+    w = LlvmWriter(real.lanes, shares=True, features={SCALEF_FEATURE} & jit.processor_features())
+    pointers = ", ".join(f"ptr {'noalias ' if name == 'w' else ''}%{name}" for name in _KERNEL_PARAMETERS)
+    w.begin_function(f"void @columns({pointers}, i64 %first, i64 %groups)")
+    sources = _load_columns(w, "reads", reads)
+    targets = _load_columns(w, "writes", writes)
+    steps = program.stream.list_steps()
+    seed = SlotAccess(w, real)
+    for key, holes in steps:
+        if key == SEED_STEP:
+            seed.holes = holes
+            write_step(ExpressionLowering(w, real, call_inline), key, seed)
+            seed.hide_value(holes[OUTPUT_HOLE])
+    with loop_over(0, w.name_value("%groups", "i64", 1)) as group:
+        begin = w.name_value("%first", "i64", 1) + group * (TILES_PER_GROUP * real.lanes)
+        tiles = [_TileAccess(w, real, sources, begin + k * real.lanes) for k in range(TILES_PER_GROUP)]
+        lowering = ExpressionLowering(w, real, call_inline)
+        for key, holes in steps:
+            for tile in tiles:
+                tile.holes = holes
+                if key == SEED_STEP:
+                    tile.store(OUTPUT_HOLE, seed.known[holes[OUTPUT_HOLE]])
+                else:
+                    write_step(lowering, key, tile)
+        for tile in tiles:
+            _write_tile_results(tile, targets)
+            _write_tile_checks(tile, program.inputs + program.outputs - checks, checks)
+    jit.write_register_cleanup(w)
+    w.end_function()
+    return w.format_module()
+
+
+def _load_columns(w: LlvmWriter, table: str, entries: Sequence[int]) -> dict[int, LlvmValue]:
+    """Write the loads of the addresses of columns, by their entries of the buffer."""
+    numbers = LlvmArray(w.name_value(f"%{table}", "ptr", 1), "i64")
+    return {entry: numbers[3 * k + 1].convert("inttoptr", "ptr") for k, entry in enumerate(entries)}
+
+
+def _write_tile_results(tile: _TileAccess, targets: Mapping[int, LlvmValue]) -> None:
+    """Write the stores of a tile's results into their columns."""
+    w = tile.writer
+    for entry, column in targets.items():
+        place = w.point_to(tile.real.name, column, tile.first)
+        w.store(tile.read_slot(entry), place, f", align {tile.real.item_bytes}")
+
+
+def _write_tile_checks(tile: _TileAccess, first: int, count: int) -> None:
+    """Write whether all checks have their expected bits, a byte per point."""
+    w = tile.writer
+    if not count:
+        return
+    expected = w.name_value("%expected", "ptr", 1)
+    difference = w.as_value(0, tile.real.bits_name)
+    for k in range(count):
+        place = w.point_to("i8", expected, k * tile.real.total_bytes)
+        wanted = w.load(tile.real.bits_name, place, how=f", align {tile.real.item_bytes}")
+        difference = difference | (tile.read_slot(first + k) ^ wanted)
+    equal = difference.is_equal_to(0).convert("zext", "i8")
+    w.store(equal, w.point_to("i8", w.name_value("%holds", "ptr", 1), tile.first), ", align 1")
 
 
 def _wait_for_threads(works: Iterable[futures.Future[None]]) -> None:
@@ -259,9 +393,24 @@ def count_available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def count_threads() -> int:
+    """Return the number of threads to use: as `WIREGRAD_THREADS` says, else as many as can run at the same time."""
+    return int(settings.read_setting(settings.THREADS_VARIABLE) or count_available_threads())
+
+
+def run_with_helpers(run: Callable[[], None], helpers: int) -> None:
+    """Call a function here and in other threads at the same time; it must return soon where nothing is left to do.
+
+    This does not wait for the others, which may begin late: they have done their part when the call here returns.
+    """
+    for _ in range(helpers):
+        _helper_pool().submit(run)
+    run()
+
+
 @cache
 def _helper_pool() -> futures.ThreadPoolExecutor:
-    return futures.ThreadPoolExecutor(count_available_threads(), thread_name_prefix="wiregrad-batch")
+    return futures.ThreadPoolExecutor(max(count_threads(), count_available_threads()), thread_name_prefix="wiregrad")
 
 
 @cache
@@ -299,12 +448,15 @@ _DRIVER_PARAMETERS = {
     "is_dense": "i64",
     "turn_mask": "i64",
     "buffer_length": "i64",
+    "kernel": "ptr",
     "taken": "ptr",
     "share": "i64",
     "count": "i64",
     "shares": "i64",
 }
 """The parameters of the native loop; `w` is the first working buffer, and there is one more than `turn_mask`."""
+_KERNEL_PARAMETERS = ("w", "reads", "writes", "holds", "expected")
+"""The parameters that the loop hands to a kernel, before the first point and the number of groups of tiles."""
 
 
 def _write_driver(real: RealType) -> str:
@@ -321,7 +473,12 @@ def _write_driver(real: RealType) -> str:
         with when_all(first < last):
             # Whole vectors have a loop of their own: what single lanes need would take longer than a short program.
             whole = (last - first).combine("udiv", real.lanes) * _name_size(w, "is_dense")
-            with loop_over(0, whole) as k:
+            has_kernel = w.name_value("%kernel", "ptr").convert("ptrtoint", "i64").is_nonzero()
+            groups = whole.combine("udiv", TILES_PER_GROUP) * has_kernel.convert("zext", "i64")
+            with when_all(groups):
+                pointers = [w.name_value(f"%{name}", "ptr") for name in _KERNEL_PARAMETERS]
+                w.call_void("%kernel", *pointers, first, groups)
+            with loop_over(groups * TILES_PER_GROUP, whole) as k:
                 place = (k & _name_size(w, "turn_mask")) * _name_size(w, "buffer_length")
                 buffer = w.point_to(real.name, w.name_value("%w", "ptr"), place)
                 _VectorTile(w, real, first + k * real.lanes, buffer).write_run(difference)

@@ -255,7 +255,7 @@ class LlvmWriter:
         self.lanes = lanes
         """The number of lanes of constants and of loaded values, unless a call says otherwise."""
         self.shares = shares
-        """Whether a function computes each value once; only right in functions without branches."""
+        """Whether a function computes each value once; only right where the first place is always passed."""
         self.features = frozenset(features)
         """Features of the processor that the text may use beyond those that every processor has."""
         self.lines: list[str] = []
@@ -297,6 +297,16 @@ class LlvmWriter:
             yield
         finally:
             self.lanes = before
+
+    @contextmanager
+    def share_nothing(self) -> Iterator[None]:
+        """Write instructions anew inside of a block: values of a branch that may not be taken are not for the rest."""
+        before = self.shares
+        self.shares = False
+        try:
+            yield
+        finally:
+            self.shares = before
 
     def join_lanes(self, numbers: Sequence[LlvmValue], lanes: int) -> LlvmValue:
         """Write a vector of single numbers; lanes beyond the last number repeat the first."""

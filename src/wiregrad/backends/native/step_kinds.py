@@ -296,13 +296,39 @@ class BufferAccess(Protocol):
     def store_block(self, hole: int, bits: LlvmValue) -> None:
         """Write the store of all lanes where a hole and those that follow it point to."""
 
+    def load_gradient(self, hole: int) -> tuple[LlvmValue, LlvmValue | None]:
+        """Write the load of a gradient: its bits, and where it is present, if that is known.
+
+        The bits are meaningless where it is known to be absent.
+        """
+
+    def store_gradient(self, hole: int, bits: LlvmValue, present: LlvmValue, *, marked: bool) -> None:
+        """Write the store of a gradient that is present in some lanes.
+
+        With `marked`, the bits of its other lanes are those of an absent gradient, if they were so in what was loaded.
+        """
+
+
+class MarkedGradients:
+    """Gradients in a buffer: the bits of an absent gradient are the mark of its absence."""
+
+    absent: LlvmValue
+
+    def load_gradient(self: BufferAccess, hole: int) -> tuple[LlvmValue, LlvmValue | None]:
+        """Write the load of a gradient; its bits say where it is absent."""
+        return self.load(hole), None
+
+    def store_gradient(self: BufferAccess, hole: int, bits: LlvmValue, present: LlvmValue, *, marked: bool) -> None:
+        """Write the store of a gradient that is present in some lanes."""
+        self.store(hole, bits if marked else bits.writer.select(present, bits, self.absent))
+
 
 def make_absent_bits(writer: LlvmWriter, real: RealType) -> LlvmValue:
     """Return the bits of an absent gradient as a constant."""
     return writer.as_value(ABSENT_GRADIENT_BITS[real.name], real.bits_name, real.lanes)
 
 
-class _NoAccess:
+class _NoAccess(MarkedGradients):
     """Access to no buffer, for a dry run of a step."""
 
     def __init__(self, writer: LlvmWriter, real: RealType) -> None:
@@ -505,11 +531,11 @@ def _write_backward_step(lowering: ExpressionLowering, back: BackwardStep, acces
     operands = {str(k): _read_operand(access, k, kind.types[k]) for k in range(count) if k in trees.needed}
     if count in trees.needed:
         operands[str(count)] = _read_operand(access, OUTPUT_HOLE, kind.type)
-    bits = access.load(UPSTREAM_HOLE)
-    operands[str(count + 1)] = bits.as_real()
+    upstream = access.load_gradient(UPSTREAM_HOLE)
+    operands[str(count + 1)] = upstream[0].as_real()
     for call in trees.saved:
         operands[f"{SAVED_PREFIX}{call}"] = access.load(FIRST_SAVED_HOLE + call).as_real()
-    present = bits.compare("ne", access.absent) if back.masked else None
+    present = _find_presence(access, upstream) if back.masked else None
     for k, tree in enumerate(trees.shared):
         operands[str(count + 3 + k)] = lowering.lower_tree(tree, operands)
     ready = list[tuple[int, LlvmValue, LlvmValue | None]]()
@@ -519,6 +545,12 @@ def _write_backward_step(lowering: ExpressionLowering, back: BackwardStep, acces
         ready.append((slot, number, _join_presence(own, present)))
     for slot, number, there in ready:
         _write_accumulation(access, FIRST_GRADIENT_HOLE + slot, back.ways[slot], number, there)
+
+
+def _find_presence(access: BufferAccess, gradient: tuple[LlvmValue, LlvmValue | None]) -> LlvmValue:
+    """Write where a loaded gradient is present."""
+    bits, present = gradient
+    return bits.compare("ne", access.absent) if present is None else present
 
 
 def _join_presence(own: LlvmValue | None, present: LlvmValue | None) -> LlvmValue | None:
@@ -533,12 +565,20 @@ def _write_accumulation(access: BufferAccess, hole: int, way: int, value: LlvmVa
     select = value.writer.select
     sent = value.as_bits()
     if way == STORE_GRADIENT:
-        access.store(hole, sent if there is None else select(there, sent, access.absent))
+        if there is None:
+            access.store(hole, sent)
+        else:
+            access.store_gradient(hole, sent, there, marked=False)
         return
-    before = access.load(hole)
+    gradient = access.load_gradient(hole)
+    before = gradient[0]
     total = (before.as_real() + value).as_bits()
     if way == MERGE_GRADIENT:
-        total = select(before.compare("ne", access.absent), total, sent)
+        held = _find_presence(access, gradient)
+        total = select(held, total, sent)
+        if there is not None:
+            access.store_gradient(hole, select(there, total, before), held | there, marked=True)
+            return
     access.store(hole, total if there is None else select(there, total, before))
 
 
@@ -551,6 +591,5 @@ def _write_plain_step(lowering: ExpressionLowering, name: str, access: BufferAcc
     elif name == "copy":
         access.store(OUTPUT_HOLE, access.load(0))
     elif name == "settle":
-        bits = access.load(OUTPUT_HOLE)
-        there = bits.compare("ne", access.absent)
-        access.store(OUTPUT_HOLE, writer.select(there, bits, 0))
+        gradient = access.load_gradient(OUTPUT_HOLE)
+        access.store(OUTPUT_HOLE, writer.select(_find_presence(access, gradient), gradient[0], 0))

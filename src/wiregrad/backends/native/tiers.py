@@ -59,6 +59,7 @@ from wiregrad.backends.native.step_kinds import (
     WITHIN_STEP_REGISTER,
     BackwardStep,
     ExpressionLowering,
+    MarkedGradients,
     PackStep,
     PlainStep,
     StencilKey,
@@ -344,8 +345,8 @@ STEPS_PER_FUNCTION = 300
 """The number of steps in one function."""
 
 
-class _SlotAccess:
-    """Access to slots whose contents stay in LLVM values within one function."""
+class SlotAccess:
+    """Access to slots whose contents stay in LLVM values within one function, or one round of a loop."""
 
     def __init__(self, writer: LlvmWriter, real: RealType) -> None:
         self.writer = writer
@@ -356,21 +357,49 @@ class _SlotAccess:
         self.known: dict[int, LlvmValue] = {}
         self.left: dict[int, LlvmValue] = {}
         """The bits that the function leaves in slots at its end."""
+        self.present: dict[int, LlvmValue] = {}
+        """Where the gradients in slots are present, if they are not marked: conditions are cheaper than marks."""
         self.holes: dict[int, int] = {}
         """The slot for each hole of the current step."""
 
     def load(self, hole: int) -> LlvmValue:
+        """Return the bits of a slot; they are loaded once."""
         slot = self.holes[hole]
         if slot not in self.known:
             self.read.add(slot)
-            self.known[slot] = self.writer.load(self.real.bits_name, self._slot_pointer(slot), how=self._alignment)
+            self.known[slot] = self.load_slot(slot)
+        self._mark_absence(slot)
         return self.known[slot]
 
     def store(self, hole: int, bits: LlvmValue) -> None:
+        """Note the bits of a slot."""
         slot = self.holes[hole]
         self.known[slot] = self.left[slot] = bits
+        self.present.pop(slot, None)
+
+    def load_gradient(self, hole: int) -> tuple[LlvmValue, LlvmValue | None]:
+        """Return the bits of a gradient, and where it is present if it is not marked."""
+        slot = self.holes[hole]
+        present = self.present.get(slot)
+        return (self.load(hole) if present is None else self.known[slot]), present
+
+    def store_gradient(self, hole: int, bits: LlvmValue, present: LlvmValue, *, marked: bool) -> None:
+        """Note the bits of a gradient, and where it is present."""
+        self.store(hole, bits)
+        self.present[self.holes[hole]] = present
+
+    def _mark_absence(self, slot: int) -> None:
+        """Write the mark of an absent gradient into the lanes of a slot in which it is absent."""
+        present = self.present.pop(slot, None)
+        if present is not None:
+            self.known[slot] = self.left[slot] = self.writer.select(present, self.known[slot], self.absent)
+
+    def load_slot(self, slot: int) -> LlvmValue:
+        """Write the load of a slot from the buffer."""
+        return self.writer.load(self.real.bits_name, self._slot_pointer(slot), how=self._alignment)
 
     def store_block(self, hole: int, bits: LlvmValue) -> None:
+        """Note the bits of several slots, a lane each."""
         for lane in range(bits.lanes):
             self.store(hole + lane, bits.take_lane(lane))
 
@@ -385,6 +414,7 @@ class _SlotAccess:
 
     def store_slot(self, slot: int) -> None:
         """Write the store of a slot's latest bits into the buffer."""
+        self._mark_absence(slot)
         self.writer.store(self.left[slot], self._slot_pointer(slot), self._alignment)
 
     @property
@@ -427,12 +457,12 @@ def _write_program(parts: Sequence[int]) -> str:
     return w.format_module()
 
 
-def _write_part(real: RealType, steps: Sequence[tuple[StepKey, dict[int, int]]]) -> _SlotAccess:
+def _write_part(real: RealType, steps: Sequence[tuple[StepKey, dict[int, int]]]) -> SlotAccess:
     """Write some steps as a function, up to the values that it leaves in slots."""
     writer = LlvmWriter(real.lanes, shares=True)
     writer.begin_function("void @part(ptr %w)")
     lowering = ExpressionLowering(writer, real, call_by_address)
-    slots = _SlotAccess(writer, real)
+    slots = SlotAccess(writer, real)
     for key, holes in steps:
         slots.holes = holes
         write_step(lowering, key, slots)
@@ -441,7 +471,7 @@ def _write_part(real: RealType, steps: Sequence[tuple[StepKey, dict[int, int]]])
     return slots
 
 
-def _finish_parts(stream: StepStream, parts: Sequence[_SlotAccess]) -> list[str]:
+def _finish_parts(stream: StepStream, parts: Sequence[SlotAccess]) -> list[str]:
     """Return the LLVM module of each part; values that no later part reads are not stored."""
     wanted = set(range(stream.inputs, 2 * stream.inputs + stream.outputs))
     texts = list[str]()
@@ -713,7 +743,7 @@ def _make_stencil(
     return Stencil(body.tobytes(), tuple(holes), tuple(constants))
 
 
-class _HoleAccess:
+class _HoleAccess(MarkedGradients):
     """Access through registers, and through holes that are filled later."""
 
     def __init__(self, lowering: ExpressionLowering, placed: StencilKey) -> None:

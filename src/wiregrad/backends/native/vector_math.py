@@ -1050,6 +1050,28 @@ def call_by_address(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
     return find_vector_function(name, operands[0].lanes, operands[0].element).write_call(operands)
 
 
+def call_inline(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
+    """Write a function of math.h in place where it is a polynomial of ours, else as a call; the bits are the same."""
+    function = find_vector_function(name, operands[0].lanes, operands[0].element)
+    computes_here = function.real == "double" or name in FLOAT_FUNCTIONS
+    if function.source != "polynomial" or not computes_here:
+        return function.write_call(operands)
+    w = operands[0].writer
+    result, outside, _ = POLYNOMIAL_FUNCTIONS[name](*operands)
+    if outside is None:
+        return result
+    before, rare, done = (w.new_name("l") for _ in range(3))
+    mask = w.emit_value(f"i{outside.lanes}", f"bitcast {outside.typed} to i{outside.lanes}", 1)
+    w.begin_block(before)
+    w.branch_if(mask.compare("ne", 0), rare, done)
+    w.begin_block(rare, falls=False)
+    # Beyond the domain of the polynomial the whole vector is computed by the function that handles every number.
+    with w.share_nothing():
+        called = function.write_call(operands)
+    w.begin_block(done)
+    return w.emit_value(result.element, f"phi {result.llvm_type} [{result}, %{before}], [{called}, %{rare}]")
+
+
 def call_by_symbol(name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
     """Write a call of a function of math.h by a symbol, which `find_by_symbol` finds later."""
     first = operands[0]

@@ -9,6 +9,9 @@ not come here: they go through a builtin (`make_call_entry`), which does the sam
   have no kernel.
 - `ExpandedProgram` is the scalar circuit of a circuit on very small arrays, as one instruction (`compile_expanded`).
 
+Large loops and matrix products are several instructions, a *round*, that threads run at the same time
+(`StreamShares`). How they are cut depends on the circuit alone, so the bits are the same for any number of threads.
+
 With `fenced=True`, for tests, there is a strip of known bytes before and behind every array of the workspace and every
 result; a call raises if one of them has changed.
 
@@ -22,6 +25,7 @@ and it raises the proper error.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import time
 import weakref
@@ -29,13 +33,14 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wiregrad.backends.native import jit
+from wiregrad.backends.native import batch, jit
 from wiregrad.backends.native.builtin_calls import (
     MAX_KEPT_RESULTS,
     ArrayCall,
@@ -60,6 +65,7 @@ from wiregrad.backends.native_arrays.lowering import (
     CONSTANT_DATA,
     RESULT,
     WORKSPACE,
+    GroupStore,
     InterpreterCall,
     LoopAxes,
     LoopGroup,
@@ -81,6 +87,8 @@ from wiregrad.backends.native_arrays.stream_kernels import (
     compile_scalar_call,
     load_enter_function,
     load_run_function,
+    load_run_shared_function,
+    single_blas_thread,
 )
 from wiregrad.dtypes import WireType
 from wiregrad.errors import InputError, NotNativeError, WiregradError
@@ -116,6 +124,31 @@ ARRAY_TIER = "arrays"
 
 _KERNEL_ADDRESSES: dict[str, int] = {}
 """The kernels compiled so far, by their structure."""
+
+
+class StreamShares:
+    """A stream as threads run it together: rounds of instructions that need not wait for each other."""
+
+    def __init__(self, stream: NDArray[np.int64], rounds: Sequence[Sequence[int]]) -> None:
+        """Take the rounds as the places of their instructions in the stream."""
+        places = [place for each in rounds for place in each]
+        self._kept = (stream, stream.ctypes.data + 8 * np.array(places, np.int64), np.cumsum([0, *map(len, rounds)]))
+        self._addresses = [int(array.ctypes.data) for array in self._kept[1:]]
+        self._rounds = len(rounds)
+        self._counters = ctypes.c_int64 * (2 * max(1, self._rounds))
+
+    def run(self, workspace: Workspace, threads: int) -> None:
+        """Run the stream on a workspace in several threads."""
+        run_shared = load_run_shared_function()
+        counters = self._counters()
+        done = ctypes.addressof(counters) + 8 * self._rounds
+
+        def run() -> None:
+            # The counters live as long as a thread may look at them, even after this call.
+            run_shared(workspace.base, *self._addresses, self._rounds, counters, done)
+
+        with single_blas_thread():
+            batch.run_with_helpers(run, threads - 1)
 
 
 class StreamPart(NamedTuple):
@@ -218,6 +251,8 @@ class StreamProgram:
         """What else a workspace holds from the start, as pairs of an offset and an array."""
         self._blocks: list[Storage] = []
         self._parts: list[StreamPart | InterpreterCall] = []
+        self._shares: StreamShares | None = None
+        """The same instructions for several threads, if that pays."""
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         self._arguments = [(kind.shape, kind.dtype) for kind in inputs]
         self._results = [
@@ -231,10 +266,25 @@ class StreamProgram:
         self._store_stream([])
         self.facts = ArrayProgramFacts()
 
+    @property
+    def result_types(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """The shape and the dtype of each result."""
+        return [(shape, dtype) for _, shape, dtype in self._results]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several threads may run it together."""
+        return self._shares is not None
+
     def _predict_peak(self) -> int:
         """Return the memory of a call in bytes: its workspace, its results and the constants."""
         results = sum(prod(shape) * dtype.itemsize for _, shape, dtype in self._results)
-        return self._workspace_bytes + ALIGNMENT + results + sum(data.nbytes for data in self._constants)
+        return self._workspace_bytes + ALIGNMENT + results + self.constant_bytes
+
+    @property
+    def constant_bytes(self) -> int:
+        """The size of the constants, which the program keeps."""
+        return sum(data.nbytes for data in self._constants)
 
     def _store_stream(self, words: Sequence[int]) -> None:
         self.stream = np.array(words, np.int64)
@@ -265,7 +315,13 @@ class StreamProgram:
             workspace = self._idle.pop()
         except IndexError:
             workspace = self._make_workspace()
-        if self._enter is not None and len(self._parts) == 1 and self._first_end:
+        if self._shares is not None:
+            if self._enter is None:
+                self._write_addresses(workspace, [*inputs, *results])
+            else:
+                self._enter((*inputs, *results), workspace.base, self._stream_end, self._stream_end)
+            self._shares.run(workspace, batch.count_threads())
+        elif self._enter is not None and len(self._parts) == 1 and self._first_end:
             self._enter((*inputs, *results), workspace.base, self._stream_address, self._stream_end)
         else:
             self._run_parts(workspace, inputs, results)
@@ -292,6 +348,8 @@ class StreamProgram:
         """
         if self._fence or len(self._parts) > 1 or any(isinstance(part, InterpreterCall) for part in self._parts):
             raise NotNativeError("the interpreter computes a part of this program")
+        if self.is_shared:
+            raise NotNativeError("this program runs in several threads")
         inputs = [CallArray(shape, dtype) for shape, dtype in self._arguments]
         results = [CallArray(shape, dtype, pool is not None) for pool, shape, dtype in self._results]
         numbers = {array.dtype.char for array in results[: len(results) - len(checks)] if not array.shape}
@@ -313,6 +371,30 @@ class StreamProgram:
         )
         return ArrayCallEntry(call, (self, workspace))
 
+    def make_replay(self, expected: Sequence[Any] = ()) -> Callable[..., Any]:
+        """Return the function for replays; the last results must equal `expected`.
+
+        It returns the other results in a tuple, the number of the check that fails, or None for arguments that are not
+        exactly arrays and floats of the circuit's types. It is a builtin, unless several threads run the program.
+        Raises `NotNativeError` if there is none for this program.
+        """
+        if not self.is_shared or self._fence:
+            return make_array_builtin("replay", self.make_call_entry(expected))
+        first_check = len(self._results) - len(expected)
+        if any(dtype.char != "d" for _, shape, dtype in self._results[:first_check] if not shape):
+            raise NotNativeError("an output without axes is no float")
+
+        def replay(*arguments: Any) -> Any:
+            if len(arguments) != len(self._arguments) or not all(map(_is_exactly, arguments, self._arguments)):
+                return None
+            results = self.run(arguments)
+            pairs = enumerate(zip(results[first_check:], expected, strict=True))
+            failed = next((k for k, pair in pairs if not certificates.have_same_bits(*pair)), None)
+            numbers = [float(each) if not np.ndim(each) else each for each in results[:first_check]]
+            return tuple(numbers) if failed is None else failed
+
+        return replay
+
     def _recycled(self, results: list[NDArray[Any]]) -> Iterator[tuple[ResultPool, NDArray[Any]]]:
         for number in self._large_results:
             pool = self._results[number][0]
@@ -324,8 +406,7 @@ class StreamProgram:
         base = workspace.base
         enter = self._enter
         if enter is None:
-            table = workspace.memory[: 8 * self._table_size].view(np.int64)
-            table[1 : 1 + len(inputs) + len(results)] = [array.ctypes.data for array in (*inputs, *results)]
+            self._write_addresses(workspace, [*inputs, *results])
         else:
             enter((*inputs, *results), base, self._stream_address, self._stream_address + 8 * self._first_end)
         run = load_run_function()
@@ -335,6 +416,11 @@ class StreamProgram:
                     run(base, self._stream_address + 8 * part.first, self._stream_address + 8 * part.end)
                 else:
                     self._call_interpreter(part, workspace, inputs, results)
+
+    def _write_addresses(self, workspace: Workspace, arrays: Sequence[NDArray[Any]]) -> None:
+        """Write the addresses of arguments and results into the workspace's table."""
+        table = workspace.memory[: 8 * self._table_size].view(np.int64)
+        table[1 : 1 + len(arrays)] = [array.ctypes.data for array in arrays]
 
     def _call_interpreter(
         self,
@@ -423,10 +509,16 @@ class ArrayProgram(StreamProgram):
         self._table_size = sum(counts)
         offset = _round_up(8 * self._table_size) + self._fence
         self._blocks, self._workspace_bytes = plan_workspace(self._steps, offset, self._fence)
-        self._loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
-        kernels = {loop.key: loop.kernel for loop in self._loops.values() if loop is not None}
+        self._scratch_start = self._workspace_bytes
+        """Where the partial sums of loops in pieces begin in the workspace."""
+        loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
+        self._loops = {step: self._cut_loop(step, loop) for step, loop in loops.items() if loop is not None}
+        kernels = {loop.key: loop.kernel for cut in self._loops.values() for loop in cut.list_loops()}
         code_bytes = compile_kernels(kernels)
-        self._store_stream(self._write_stream())
+        words = self._write_stream()
+        self._store_stream(words)
+        if all(isinstance(part, StreamPart) for part in self._parts) and self._is_worth_sharing():
+            self._shares = StreamShares(self.stream, self._rounds)
         self._loops.clear()
         calls = [step for step in self._steps if isinstance(step, InterpreterCall)]
         self.facts = ArrayProgramFacts(
@@ -440,40 +532,71 @@ class ArrayProgram(StreamProgram):
             seconds=time.perf_counter() - start,
         )
 
+    def _cut_loop(self, group: LoopGroup, loop: LoopInstruction) -> CutLoop:
+        """Return a loop in pieces that threads can run at the same time; its partial sums are behind all arrays."""
+        cut = cut_loop(loop, group)
+        place = _round_up(self._scratch_start)
+        for storage in cut.partial_sums:
+            storage.offset = place + self._fence
+            place = _round_up(storage.offset + storage.nbytes)
+        if cut.partial_sums:
+            self._workspace_bytes = max(self._workspace_bytes, place + self._fence)
+            self._blocks += cut.partial_sums
+        return cut
+
+    def _is_worth_sharing(self) -> bool:
+        """Return whether several threads run this program faster than one does, with BLAS in several threads."""
+        work = {False: 0, True: 0}
+        """The work in one piece that BLAS does, and the work in several pieces."""
+        for step in self._steps:
+            if isinstance(step, MatrixProduct):
+                work[len(cut_product(step)) > 1] += _count_products(step) // WORK_PER_PRODUCT
+        work[True] += sum(cut.work for cut in self._loops.values() if len(cut.pieces) > 1)
+        return work[True] >= max(MIN_SHARED_WORK, work[False])
+
     def _write_stream(self) -> list[int]:
         """Write the instructions of all steps, and note where the interpreter has to be called."""
         words: list[int] = []
         first = 0
         self._instructions = 0
-        for number, step in enumerate(self._steps):
-            rows = [*(self._fill_words(storage) for storage in self._fills.get(number, ())), *self._step_rows(step)]
+        self._rounds: list[list[int]] = []
+        """The places of the instructions that need not wait for each other."""
+
+        def append_round(rows: Sequence[list[int]]) -> None:
+            places = []
             for row in rows:
-                words += [row[0], len(row) + 1, *row[1:]]
-                self._instructions += 1
+                places.append(len(words))
+                words.extend([row[0], len(row) + 1, *row[1:]])
+            self._rounds += [places] if places else []
+            self._instructions += len(places)
+
+        for number, step in enumerate(self._steps):
+            append_round([self._fill_words(storage) for storage in self._fills.get(number, ())])
+            for rows in self._step_rounds(step):
+                append_round(rows)
             if isinstance(step, InterpreterCall):
                 if len(words) > first:
                     self._parts.append(StreamPart(first, len(words)))
                 self._parts.append(step)
                 first = len(words)
-        for storage in self._fills.get(len(self._steps), ()):
-            row = self._fill_words(storage)
-            words += [row[0], len(row) + 1, *row[1:]]
-            self._instructions += 1
+        append_round([self._fill_words(storage) for storage in self._fills.get(len(self._steps), ())])
         if len(words) > first:
             self._parts.append(StreamPart(first, len(words)))
         return words
 
-    def _step_rows(self, step: StreamStep) -> Iterator[list[int]]:
-        """Iterate over the instructions of a step: the kernel, then its words."""
+    def _step_rounds(self, step: StreamStep) -> Iterator[list[list[int]]]:
+        """Iterate over the rounds of a step: instructions, each a kernel and its words."""
         match step:
             case LoopGroup():
-                loop = self._loops[step]
-                if loop is not None:
-                    yield self._loop_words(loop)
+                if step in self._loops:
+                    cut = self._loops[step]
+                    yield [self._fill_words(storage) for storage in cut.partial_sums]
+                    yield [self._loop_words(loop) for loop in cut.pieces]
+                    yield [self._loop_words(loop) for loop in cut.joins]
             case MatrixProduct():
-                yield self._product_words(step)
+                yield [self._product_words(piece) for piece in cut_product(step)]
             case TableMove():
-                yield self._table_words(step)
+                yield [self._table_words(step)]
 
     def _operand_words(self, array: StridedArray) -> list[int]:
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
@@ -585,6 +708,15 @@ def _lay_out_buffer(kinds: Sequence[WireType]) -> list[BufferSlot]:
     return [BufferSlot(kind, place) for kind, place in zip(kinds, places, strict=False)]
 
 
+def _is_exactly(argument: Any, kind: tuple[tuple[int, ...], np.dtype[Any]]) -> bool:
+    """Return whether an argument is a C-contiguous array of a type, or a float where the type has no axes."""
+    shape, dtype = kind
+    if not shape:
+        return type(argument) is float and dtype.char == "d"
+    is_array = type(argument) is np.ndarray and argument.dtype is dtype and argument.shape == shape
+    return is_array and argument.flags.c_contiguous and argument.flags.aligned
+
+
 def _prepare_argument(argument: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return an argument as a contiguous array of a type; it is not copied if it is one."""
     if type(argument) is not np.ndarray or argument.dtype != dtype or not argument.flags.c_contiguous:
@@ -673,6 +805,174 @@ def _build_loop(group: LoopGroup) -> LoopInstruction | None:
     return LoopInstruction(*known, arrays, axes)
 
 
+MAX_PIECES = 8
+"""Maximum number of pieces of a loop or a matrix product."""
+MIN_PIECE_WORK = 1 << 19
+"""Minimum work of a piece of a loop: elements times operands and ops, a few of which take a nanosecond."""
+MIN_PIECE_PRODUCTS = 1 << 25
+"""Minimum number of multiplications in a piece of a matrix product: smaller ones lose a twentieth of their speed."""
+WORK_PER_PRODUCT = 2
+"""How many multiplications of a matrix product take as long as one op on an element."""
+MIN_SHARED_WORK = 1 << 23
+"""Minimum work that is cut into pieces in a program that several threads run: waking a thread takes some time."""
+PIECE_MULTIPLE = 64
+"""Pieces of a row begin at a multiple of this many elements."""
+
+
+class CutLoop(NamedTuple):
+    """A loop in pieces that can run at the same time."""
+
+    pieces: list[LoopInstruction]
+    work: int = 0
+    partial_sums: tuple[Storage, ...] = ()
+    """Where the pieces add up what the whole loop adds up in one place; a row for each piece."""
+    joins: tuple[LoopInstruction, ...] = ()
+    """The loops that add these up."""
+
+    def list_loops(self) -> list[LoopInstruction]:
+        """Return all loops."""
+        return [*self.pieces, *self.joins]
+
+
+def cut_loop(loop: LoopInstruction, group: LoopGroup) -> CutLoop:
+    """Return a loop in pieces along its first axis; in one piece if it is small, or if pieces would disturb each other.
+
+    How it is cut depends on the loop alone, not on the number of threads.
+    """
+    work = prod(loop.axes.lengths) * (len(loop.arrays) + len(group.ops))
+    bounds = _choose_cuts(loop, group, work)
+    joins = _plan_partial_sums(loop, group, len(bounds) - 1)
+    if len(bounds) < 3 or joins is None:
+        return CutLoop([loop], work)
+    pieces = [_take_piece(loop, joins, number, bounds) for number in range(len(bounds) - 1)]
+    sums = tuple(join.arrays[0].storage for join in joins.values())
+    return CutLoop(pieces, work, sums, tuple(joins.values()))
+
+
+def _choose_cuts(loop: LoopInstruction, group: LoopGroup, work: int) -> list[int]:
+    """Return where the pieces of a loop begin and end on its first axis."""
+    lengths = loop.axes.lengths
+    count = min(MAX_PIECES, work // MIN_PIECE_WORK)
+    written = {store.target.storage for store in group.stores}
+    reads_what_it_writes = any(array.storage in written for array in loop.arrays[: len(loop.kernel.loads)])
+    if count < 2 or not lengths or group.in_order or reads_what_it_writes:
+        return []
+    return _find_bounds(lengths[0], count, PIECE_MULTIPLE if len(lengths) == 1 else 1)
+
+
+def _plan_partial_sums(loop: LoopInstruction, group: LoopGroup, count: int) -> dict[int, LoopInstruction] | None:
+    """Return the loops that join the sums of pieces, by the number of the array; None if pieces would meet.
+
+    Pieces have elements of their own in an array that moves along the first axis; in any other they have a row each.
+    """
+    lengths, strides = loop.axes
+    joins: dict[int, LoopInstruction] = {}
+    for number, store in enumerate(group.stores, len(loop.kernel.loads)):
+        steps = strides[number]
+        if not steps or steps[0]:
+            if not steps or not _are_rows_apart(lengths, steps):
+                return None
+            continue
+        size = _find_dense_size(lengths, steps)
+        if store.step is None or not size or size * count > prod(lengths):
+            return None
+        storage = Storage(count * size, store.target.dtype, fill=store.neutral)
+        joins[number] = _join_partial_sums(storage, count, loop.arrays[number], store)
+    return joins
+
+
+def _take_piece(
+    loop: LoopInstruction, joins: Mapping[int, LoopInstruction], number: int, bounds: Sequence[int]
+) -> LoopInstruction:
+    """Return the piece of a loop with some number, between two bounds on its first axis."""
+    lengths, strides = loop.axes
+    first, end = bounds[number : number + 2]
+    pieces = len(bounds) - 1
+    arrays = []
+    for k, (array, steps) in enumerate(zip(loop.arrays, strides, strict=True)):
+        if k in joins:
+            storage = joins[k].arrays[0].storage
+            arrays.append(array._replace(storage=storage, start=number * (storage.size // pieces)))
+        else:
+            arrays.append(array._replace(start=array.start + first * steps[0]))
+    return loop._replace(arrays=arrays, axes=LoopAxes((end - first, *lengths[1:]), strides))
+
+
+def _find_bounds(length: int, count: int, multiple: int) -> list[int]:
+    """Return where pieces begin and end, as even as multiples allow.
+
+    >>> _find_bounds(10, 4, 1), _find_bounds(200, 4, 64)
+    ([0, 2, 5, 7, 10], [0, 64, 128, 200])
+    """
+    starts = {length * k // count // multiple * multiple for k in range(count)}
+    return [*sorted(starts), length]
+
+
+def _are_rows_apart(lengths: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether different indices of the first axis reach different elements, whatever the other indices are."""
+    within = sum((length - 1) * abs(stride) for length, stride in zip(lengths[1:], strides[1:], strict=True))
+    return abs(strides[0]) > within
+
+
+def _find_dense_size(lengths: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements an array has that does not move along some axes; 0 if they do not follow each other."""
+    moving = [(length, stride) for length, stride in zip(lengths, strides, strict=True) if stride and length > 1]
+    size = prod(length for length, _ in moving)
+    extent = 1 + sum((length - 1) * stride for length, stride in moving)
+    return size if size == extent and all(stride > 0 for _, stride in moving) else 0
+
+
+def _join_partial_sums(storage: Storage, count: int, array: StridedArray, store: GroupStore) -> LoopInstruction:
+    """Return the loop that takes the sums of all pieces into their place."""
+    size = storage.size // count
+    axes = LoopAxes((count, size), ((size, 1), (0, 1))) if size > 1 else LoopAxes((count,), ((1,), (0,)))
+    sources = LoopOperand(array.dtype.char, CONTIGUOUS)
+    target = LoopOperand(array.dtype.char, CONTIGUOUS if size > 1 else STILL)
+    kernel = LoopKernel(
+        depth=len(axes.lengths) - 1,
+        loads=(sources,),
+        constants=(),
+        ops=(),
+        targets=(target,),
+        stores=(LoopStore(0, 0, store.step, store.neutral),),
+    )
+    arrays = [StridedArray(storage, 0, axes.lengths, axes.strides[0])]
+    arrays.append(StridedArray(array.storage, array.start, axes.lengths, axes.strides[1]))
+    return LoopInstruction(kernel, kernel.key, arrays, axes)
+
+
+def _count_products(step: MatrixProduct) -> int:
+    return step.target.size * step.a.shape[-1]
+
+
+def cut_product(step: MatrixProduct) -> list[MatrixProduct]:
+    """Return a matrix product in pieces: along its first batch axis, else along the longer side of the product."""
+    count = min(MAX_PIECES, _count_products(step) // MIN_PIECE_PRODUCTS)
+    shape = step.target.shape
+    batch_axes = len(shape) - 2
+    axis = next((k for k in range(batch_axes) if shape[k] > 1), None)
+    if axis is None:
+        axis = batch_axes + int(shape[-1] > shape[-2])
+    is_apart = step.target.strides[axis] != 0
+    multiple = PIECE_MULTIPLE if axis >= batch_axes else 1
+    bounds = _find_bounds(shape[axis], max(1, count), multiple)
+    if len(bounds) < 3 or not is_apart:
+        return [step]
+    pieces = []
+    for first, end in pairwise(bounds):
+        target = _cut_axis(step.target, axis, first, end)
+        a = step.a if axis == batch_axes + 1 else _cut_axis(step.a, axis, first, end)
+        b = step.b if axis == batch_axes else _cut_axis(step.b, axis, first, end)
+        pieces.append(replace(step, a=a, b=b, target=target))
+    return pieces
+
+
+def _cut_axis(array: StridedArray, axis: int, first: int, end: int) -> StridedArray:
+    """Return some indices of an axis."""
+    shape = (*array.shape[:axis], end - first, *array.shape[axis + 1 :])
+    return array._replace(start=array.start + first * array.strides[axis], shape=shape)
+
+
 def _build_kernel(group: LoopGroup, operands: tuple[LoopOperand, ...], depth: int, *, single: bool) -> LoopKernel:
     """Return the structure of a group's loop."""
     order = [*group.loads.values(), *(number for number, _, _ in group.constants.values())]
@@ -744,6 +1044,7 @@ def _find_fills(lowered: LoweredCircuit) -> dict[int, list[Storage]]:
 def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple[list[Storage], int]:
     """Give every array of the workspace an offset; arrays that are not needed at the same time may share memory.
 
+    A loop may also write an array over one that it reads for the last time, if both are passed through in the same way.
     Returns the arrays, and the size of the workspace in bytes. With a fence nothing is shared.
     """
     spans: dict[Storage, list[int]] = {}
@@ -757,12 +1058,54 @@ def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple
     for storage, (begin, end) in spans.items():
         beginning.setdefault(begin, []).append(storage)
         ending.setdefault(end, []).append(storage)
-    for number in range(len(steps)):
-        for storage in sorted(beginning.get(number, ()), key=lambda each: -each.nbytes):
-            storage.offset = memory.take(_round_up(max(storage.nbytes, 1)) + fence)
-        for storage in ending.get(number, ()):
-            memory.free(storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
+    for number, step in enumerate(steps):
+        ended = ending.get(number, [])
+        begun = beginning.get(number, [])
+        replaced = {} if fence or not isinstance(step, LoopGroup) else find_replacements(step, ended, begun)
+        for storage in sorted(begun, key=lambda each: -each.nbytes):
+            if storage in replaced:
+                storage.offset = replaced[storage].offset
+            else:
+                storage.offset = memory.take(_round_up(max(storage.nbytes, 1)) + fence)
+        kept = set(replaced.values())
+        for storage in ended:
+            if storage not in kept:
+                memory.free(storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
     return list(spans), memory.top
+
+
+def find_replacements(group: LoopGroup, ended: Sequence[Storage], begun: Sequence[Storage]) -> dict[Storage, Storage]:
+    """Return which of the arrays that a loop begins may have the memory of one that it reads for the last time.
+
+    Every round of the loop reads its elements before it writes them. So an element may be written over if it is read in
+    the same round and in no other: both arrays have the same strides, and nothing else of either is touched.
+    """
+    if group.in_order or not ended or not begun:
+        return {}
+    loads: dict[Storage, list[StridedArray]] = {}
+    for array in group.list_arrays()[: len(group.loads)]:
+        loads.setdefault(array.storage, []).append(array)
+    stores: dict[Storage, list[GroupStore]] = {}
+    for store in group.stores:
+        stores.setdefault(store.target.storage, []).append(store)
+    free = [storage for storage in ended if len(loads.get(storage, ())) == 1 and storage not in stores]
+    replaced: dict[Storage, Storage] = {}
+    for storage in begun:
+        if storage.fill is not None or len(stores.get(storage, ())) != 1 or storage in loads:
+            continue
+        store = stores[storage][0]
+        source = next((each for each in free if store.step is None and _overlay(loads[each][0], store.target)), None)
+        if source is not None:
+            free.remove(source)
+            replaced[storage] = source
+    return replaced
+
+
+def _overlay(source: StridedArray, target: StridedArray) -> bool:
+    """Return whether two arrays have the same place in memory for each index, a different one for each."""
+    is_same = (source.start, source.shape, source.strides) == (target.start, target.shape, target.strides)
+    sizes = (source.dtype.itemsize, source.storage.nbytes)
+    return is_same and sizes == (target.dtype.itemsize, target.storage.nbytes) and target.size == target.storage.size
 
 
 class WorkspacePlan:
@@ -980,13 +1323,21 @@ class GradientProgram:
         labels |= {f"other_{k}": Port(builder, node) for k, node in enumerate(others)}
         return simplify(prune(builder.build(name="gradient", labels=labels)))
 
-    def make_builtin(self, expected: Sequence[Any] = ()) -> Callable[..., Any]:
-        """Return the builtin for replays; the further outputs must equal `expected`.
+    def has_gradients_like_inputs(self, numbers: Collection[int]) -> bool:
+        """Return whether the gradient by each of these inputs is present, and has its type."""
+        kinds = [self.circuit.type_of(node) for node in self.circuit.input_indices()]
+        wanted = [kind for kind, present in zip(kinds, self.is_present, strict=True) if present]
+        found = self.program.result_types[1 : 1 + len(wanted)]
+        are_there = all(self.is_present[number] for number in numbers) and len(wanted) == len(numbers)
+        return are_there and found == [(kind.shape, kind.dtype) for kind in wanted]
+
+    def make_replay(self, expected: Sequence[Any] = ()) -> Callable[..., Any]:
+        """Return the function for replays; the further outputs must equal `expected`.
 
         It returns a tuple of the output and the gradients that are present, the number of the check that fails, or None
         for arguments that `run` must handle. Raises `NotNativeError` if there is none for this program.
         """
-        return make_array_builtin("replay", self.program.make_call_entry(expected))
+        return self.program.make_replay(expected)
 
     def run(self, arguments: NumberSequence) -> tuple[Any, list[Any | None], list[Any]]:
         """Return the output, the gradient by every input (None where it is absent or not wanted), and the others."""

@@ -24,13 +24,7 @@ import numpy as np
 from wiregrad.backends.native import jit
 from wiregrad.backends.native.llvm_writer import LlvmValue, LlvmWriter, RealType, format_vector_type, loop_over
 from wiregrad.backends.native.step_kinds import ExpressionLowering
-from wiregrad.backends.native.vector_math import (
-    FLOAT_FUNCTIONS,
-    POLYNOMIAL_FUNCTIONS,
-    SCALEF_FEATURE,
-    call_by_address,
-    find_vector_function,
-)
+from wiregrad.backends.native.vector_math import SCALEF_FEATURE, call_by_address, call_inline
 from wiregrad.ops.c_expressions import CallExpression, NumberExpression, ScalarExpression
 
 STILL = "0"
@@ -450,24 +444,8 @@ class _KernelWriter:
         w.store(number, place.address, ", align 1")
 
     def _call_function(self, name: str, operands: Sequence[LlvmValue]) -> LlvmValue:
-        """Write a function of math.h: into the loop where it is a polynomial of ours, else as a call."""
-        function = find_vector_function(name, self.lanes, operands[0].element)
-        computes_here = function.real == "double" or name in FLOAT_FUNCTIONS
-        if not self.inlines or function.source != "polynomial" or not computes_here:
-            return call_by_address(name, operands)
-        w = self.w
-        result, outside, _ = POLYNOMIAL_FUNCTIONS[name](*operands)
-        if outside is None:
-            return result
-        before, rare, done = (w.new_name("l") for _ in range(3))
-        w.begin_block(before)
-        mask = w.emit_value(f"i{self.lanes}", f"bitcast {outside.typed} to i{self.lanes}", 1)
-        w.branch_if(mask.compare("ne", 0), rare, done)
-        w.begin_block(rare, falls=False)
-        # Beyond the domain of the polynomial the whole vector is computed by the function that handles every number.
-        called = function.write_call(operands)
-        w.begin_block(done)
-        return w.emit_value(result.element, f"phi {result.llvm_type} [{result}, %{before}], [{called}, %{rare}]")
+        """Write a function of math.h: into the main loop, and as a call in the remainder."""
+        return (call_inline if self.inlines else call_by_address)(name, operands)
 
 
 def value_dtype(value: LlvmValue) -> str:

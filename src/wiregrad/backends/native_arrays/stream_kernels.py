@@ -13,7 +13,9 @@ dimensions, so transposed and sliced matrices are not copied.
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -97,6 +99,55 @@ def _write_run(w: LlvmWriter) -> None:
     w.emit_line(f"br label %{begin}")
     w.begin_block(done, falls=False)
     w.end_function()
+
+
+def _write_run_shared(w: LlvmWriter) -> None:
+    """Write the loop that several threads run at the same time on one workspace.
+
+    A round is some instructions that need not wait for each other. Each thread takes the next instruction that nobody
+    has taken, and goes on to the next round when all of this one are done.
+    """
+    w.begin_function("void @run_shared(ptr %w, ptr %instructions, ptr %ends, i64 %rounds, ptr %taken, ptr %done)")
+    ends, taken, done = (w.name_value(f"%{name}", "ptr", 1) for name in ("ends", "taken", "done"))
+    with loop_over(0, w.name_value("%rounds", "i64", 1)) as k:
+        first = w.load("i64", w.point_to("i64", ends, k), 1)
+        count = w.load("i64", w.point_to("i64", ends, k + 1), 1) - first
+        place = w.point_to("i64", done, k)
+        take, body, wait, rest, after = (w.new_name("l") for _ in range(5))
+        w.begin_block(take)
+        number = w.emit_value("i64", f"atomicrmw add {w.point_to('i64', taken, k).typed}, i64 1 monotonic", 1)
+        w.branch_if(number < count, body, wait)
+        w.begin_block(body, falls=False)
+        instruction = w.load("ptr", w.point_to("ptr", w.name_value("%instructions", "ptr", 1), first + number), 1)
+        w.emit_line(f"call void {w.load('ptr', instruction, 1)}(ptr %w, {instruction.typed})")
+        w.emit_line(f"{w.name_value('%' + w.new_name(), 'i64', 1)} = atomicrmw add {place.typed}, i64 1 release")
+        w.emit_line(f"br label %{take}")
+        w.begin_block(wait, falls=False)
+        finished = w.emit_value("i64", f"load atomic i64, {place.typed} acquire, align 8", 1)
+        w.branch_if(finished < count, rest, after)
+        w.begin_block(rest, falls=False)
+        if find_yield():
+            w.emit_line(f"call i32 {format_pointer(find_yield())}()")
+        w.emit_line(f"br label %{wait}")
+        w.begin_block(after, falls=False)
+    w.end_function()
+
+
+@cache
+def find_yield() -> int:
+    """Return the address of the function that lets other threads run first; 0 if there is none."""
+    function = getattr(ctypes.CDLL(None), "sched_yield", None) if sys.platform != "win32" else None
+    return jit.name_address(int(ctypes.cast(function, ctypes.c_void_p).value or 0), "sched_yield") if function else 0
+
+
+@cache
+def load_run_shared_function() -> Callable[..., None]:
+    """Return the function that threads run together; it releases the GIL."""
+    w = LlvmWriter(1)
+    _write_run_shared(w)
+    address = jit.compile_functions(w.format_module(), "run_shared", level=0)[0]
+    kinds = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_void_p] * 2
+    return ctypes.CFUNCTYPE(None, *kinds)(address)
 
 
 TUPLE_LENGTH_OFFSET = 16
@@ -217,14 +268,67 @@ def _has_usual_layout(array: NDArray[Any]) -> bool:
 @cache
 def find_blas(char: str) -> int:
     """Return the address of the matrix product with 64-bit sizes in the library that NumPy carries; 0 if not found."""
+    function = _find_blas_function(f"scipy_cblas_{BLAS_NAMES[char]}64_")
+    if function is None:
+        return 0
+    return jit.name_address(int(ctypes.cast(function, ctypes.c_void_p).value or 0), f"blas.{BLAS_NAMES[char]}")
+
+
+def _find_blas_function(name: str) -> Any:
     folders = [Path(np.__file__).parent.parent / "numpy.libs", Path(np.__file__).parent / ".dylibs"]
     for library in sorted(path for folder in folders for path in folder.glob("*openblas64*")):
         try:
-            function = getattr(ctypes.CDLL(str(library)), f"scipy_cblas_{BLAS_NAMES[char]}64_")
+            return getattr(ctypes.CDLL(str(library)), name)
         except (OSError, AttributeError):
             continue
-        return jit.name_address(int(ctypes.cast(function, ctypes.c_void_p).value or 0), f"blas.{BLAS_NAMES[char]}")
-    return 0
+    return None
+
+
+class SingleBlasThread:
+    """A block in which BLAS uses one thread; blocks of several threads may overlap.
+
+    The number belongs to the whole process, so NumPy's own products in other threads use one thread meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks = 0
+        self._usual = 1
+
+    def __enter__(self) -> None:
+        read, write = load_blas_threads()
+        with self._lock:
+            if not self._blocks:
+                self._usual = read()
+                if self._usual != 1:
+                    write(1)
+            self._blocks += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if not self._blocks and self._usual != 1:
+                load_blas_threads()[1](self._usual)
+
+
+@cache
+def single_blas_thread() -> SingleBlasThread:
+    """Return the block of this process."""
+    return SingleBlasThread()
+
+
+if hasattr(os, "register_at_fork"):
+    # A thread that is inside a block does not exist in a forked child, and would never leave it there.
+    os.register_at_fork(after_in_child=single_blas_thread.cache_clear)
+
+
+@cache
+def load_blas_threads() -> tuple[Callable[[], int], Callable[[int], None]]:
+    """Return the functions that read and write the number of threads of the library; without it they do nothing."""
+    read, write = (_find_blas_function(f"scipy_openblas_{verb}_num_threads64_") for verb in ("get", "set"))
+    if read is None or write is None:
+        return lambda: 1, lambda threads: None
+    return read, write
 
 
 @cache

@@ -1,0 +1,184 @@
+"""Calls of compiled functions on arrays: after the first ones, one native function answers those that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad.api.compiled_function import CompiledFunction
+from wiregrad.backends.native_arrays import array_program
+
+SIZE = 3_000
+"""More elements than are computed number by number."""
+SCALE = [1.0]
+
+
+def total(x: Any, w: Any, b: Any) -> Any:
+    return np.sum(np.tanh(x * w + b))
+
+
+def branch(x: Any, w: Any, b: Any) -> Any:
+    if np.sum(x) > 0.0:
+        return np.sum(x * w) * b
+    return np.sum(np.exp(x)) + b
+
+
+def unused(x: Any, w: Any, b: Any) -> Any:
+    return np.sum(np.sin(x)) * b
+
+
+def scaled(x: Any, w: Any, b: Any) -> Any:
+    return np.sum(x * w) * SCALE[0] + b
+
+
+def elements(x: Any, w: Any, b: Any) -> Any:
+    return np.tanh(x * w) + b
+
+
+def draw(seed: int = 0, size: int = SIZE, dtype: type[np.floating] = np.float64) -> tuple[Any, Any]:
+    x, w = np.random.default_rng(seed).normal(size=(2, size)).astype(dtype)
+    return np.abs(x), w
+
+
+def warm(f: Callable[..., Any], argnums: Any = (0, 1, 2)) -> CompiledFunction[..., Any]:
+    """Return a compiled function that has answered some calls, so that a native function answers the next ones."""
+    fast = wg.compile(f, argnums=argnums)
+    for seed in range(5):
+        if f is not elements:
+            fast.value_and_grad(*draw(seed), 0.5)
+        fast(*draw(seed), 0.5)
+    assert fast._cache.array_calls
+    return fast
+
+
+def assert_same(found: Any, wanted: Any, *, is_single: bool = False) -> None:
+    """Compare results with their types, structure, dtypes and shapes; `is_single` if float32 is among the numbers."""
+    if isinstance(wanted, tuple):
+        assert type(found) is tuple
+        assert len(found) == len(wanted)
+        for one, two in zip(found, wanted, strict=True):
+            assert_same(one, two, is_single=is_single)
+        return
+    assert type(found) is type(wanted)
+    assert np.asarray(found).dtype == np.asarray(wanted).dtype
+    relative = 1e-4 if is_single else 1e-12
+    largest = np.max(np.where(np.isfinite(wanted), np.abs(wanted), 0.0), initial=1.0)
+    np.testing.assert_allclose(found, wanted, rtol=relative, atol=relative * largest)
+
+
+@pytest.mark.parametrize("argnums", [0, 1, 2, (0,), (2, 0), (0, 1, 2), (1, 0)], ids=str)
+@pytest.mark.parametrize("f", [total, branch, scaled])
+def test_gradients_equal_those_of_the_plain_function(f: Callable[..., Any], argnums: Any) -> None:
+    fast = warm(f, argnums)
+    for seed in range(3):
+        arguments = (*draw(seed), 0.25)
+
+        assert_same(fast.value_and_grad(*arguments), wg.value_and_grad(f, argnums=argnums)(*arguments))
+        assert_same(fast(*arguments), wg.compile(f)(*arguments))
+
+
+UNUSUAL: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
+    "another size": lambda x, w: (x[:2_000].copy(), w[:2_000].copy(), 0.5),
+    "another branch": lambda x, w: (-x, w, 0.5),
+    "reversed": lambda x, w: (x[::-1], w, 0.5),
+    "every other": lambda x, w: (np.repeat(x, 2)[::2], w, 0.5),
+    "read-only": lambda x, w: (np.broadcast_to(x, x.shape), w, 0.5),
+    "float32": lambda x, w: (x.astype(np.float32), w.astype(np.float32), 0.5),
+    "one float32": lambda x, w: (x.astype(np.float32), w, 0.5),
+    "a matrix": lambda x, w: (x.reshape(3, -1), w.reshape(3, -1), 0.5),
+    "shapes that are broadcast": lambda x, w: (x.reshape(3, -1), w[:1_000].copy(), 0.5),
+    "an array without axes": lambda x, w: (x, w, np.array(0.5)),
+    "a NumPy number": lambda x, w: (x, w, np.float64(0.5)),
+    "an array for a number": lambda x, w: (x, w, np.full(1, 0.5)),
+    "not aligned": lambda x, w: (np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float64), w, 0.5),
+    "the same array twice": lambda x, w: (x, x, 0.5),
+    "nan": lambda x, w: (np.where(np.arange(len(x)) == 7, np.nan, x), w, 0.5),
+}
+
+
+@pytest.mark.parametrize("kind", UNUSUAL)
+@pytest.mark.parametrize("f", [total, branch])
+def test_calls_of_another_kind_are_answered_as_before(f: Callable[..., Any], kind: str) -> None:
+    fast = warm(f)
+    arguments = UNUSUAL[kind](*draw(7))
+    if kind == "an array for a number" and f is branch:
+        arguments = (*arguments[:2], 0.75)
+    wanted = wg.value_and_grad(f, argnums=(0, 1, 2))(*arguments)
+    for _ in range(4):
+        assert_same(fast.value_and_grad(*arguments), wanted, is_single="float32" in kind)
+        plain = (*draw(1), 0.5)
+        assert_same(fast.value_and_grad(*plain), wg.value_and_grad(f, argnums=(0, 1, 2))(*plain))
+
+
+def test_a_function_that_returns_an_array_is_answered_natively_too() -> None:
+    fast = warm(elements)
+    arguments = (*draw(3), 0.5)
+
+    assert_same(fast(*arguments), elements(*arguments))
+    assert fast(*arguments) is not fast(*arguments)
+
+
+def test_the_gradient_by_an_argument_that_is_not_used_is_zero() -> None:
+    fast = wg.compile(unused, argnums=(0, 1, 2))
+    for seed in range(6):
+        arguments = (*draw(seed), 0.5)
+
+        assert_same(fast.value_and_grad(*arguments), wg.value_and_grad(unused, argnums=(0, 1, 2))(*arguments))
+
+
+def test_changed_outside_state_is_noticed() -> None:
+    fast = warm(scaled)
+    arguments = (*draw(3), 0.5)
+    before = fast(*arguments)
+    SCALE[0] = 3.0
+    try:
+        assert_same(fast(*arguments), float(scaled(*arguments)))
+        assert_same(fast.value_and_grad(*arguments), wg.value_and_grad(scaled, argnums=(0, 1, 2))(*arguments))
+    finally:
+        SCALE[0] = 1.0
+
+    assert_same(fast(*arguments), before)
+
+
+def test_errors_that_numpy_shows_are_shown() -> None:
+    fast = warm(branch)
+    x, w = draw(0)
+
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        fast(-x * 1e308 * 1e5 * 0.0 - np.where(x > 1.0, -1e4, 1e4), w, 0.5)
+
+
+def test_a_transform_of_the_function_composes() -> None:
+    fast = warm(total)
+    x, w = draw(2)
+
+    assert_same(wg.grad(lambda x: fast(x, w, 0.5) ** 2)(x), wg.grad(lambda x: total(x, w, 0.5) ** 2)(x))
+
+
+def test_calls_and_hits_are_counted() -> None:
+    fast = warm(total)
+    calls, hits = fast.info.calls, fast.info.variants[0].hits
+    for _ in range(10):
+        fast.value_and_grad(*draw(0), 0.5)
+
+    assert fast.info.calls - calls == fast.info.variants[0].hits - hits == 10
+
+
+@pytest.mark.parametrize("f", [total, branch])
+def test_functions_that_threads_share_are_answered_the_same(
+    f: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(array_program, "MIN_SHARED_WORK", 0)
+    monkeypatch.setattr(array_program, "MIN_PIECE_WORK", 64)
+    monkeypatch.setenv("WIREGRAD_THREADS", "2")
+    fast = warm(f)
+    for kind in ("another branch", "another size", "float32", "reversed", "not aligned", "a NumPy number"):
+        arguments = UNUSUAL[kind](*draw(7))
+        wanted = wg.value_and_grad(f, argnums=(0, 1, 2))(*arguments)
+
+        assert_same(fast.value_and_grad(*arguments), wanted, is_single=kind == "float32")
+        assert_same(fast.value_and_grad(*draw(1), 0.5), wg.value_and_grad(f, argnums=(0, 1, 2))(*draw(1), 0.5))
