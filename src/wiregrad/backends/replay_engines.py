@@ -410,12 +410,14 @@ class ArrayReplay:
         assert self._recording.circuit is not None
         return array_program.compile_array_circuit(drop_gradient_stops(self._recording.circuit))
 
-    def _compile_values_later(self) -> array_program.StreamProgram | InterpreterReplay:
-        """Return the program for the results of a recording whose gradient was compiled first."""
-        try:
-            return self._compile_values()
-        except NotNativeError as error:
-            return InterpreterReplay(self._recording, str(error))
+    def _find_values(self) -> array_program.StreamProgram | InterpreterReplay:
+        """Return the program for the results; it is compiled now if the gradient was compiled first."""
+        if self._values is None:
+            try:
+                self._values = self._compile_values()
+            except NotNativeError as error:
+                self._values = InterpreterReplay(self._recording, str(error))
+        return self._values
 
     def limit_gradient(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Say by which inputs gradients are read from now on; the others become None, and are not computed."""
@@ -427,9 +429,7 @@ class ArrayReplay:
 
     def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return the results."""
-        program = self._values
-        if program is None:
-            program = self._values = self._compile_values_later()
+        program = self._find_values()
         if isinstance(program, InterpreterReplay):
             return program.compute_results(inputs)
         try:
@@ -473,7 +473,8 @@ class ArrayReplay:
         """
         try:
             if not gradient:
-                return self._program.make_replay(self._recording.expected)
+                values = self._find_values()
+                return None if isinstance(values, InterpreterReplay) else values.make_replay(self._recording.expected)
             program = self._pulled.get(self._wanted)
             if not isinstance(program, array_program.GradientProgram) or self._wanted is None:
                 return None
