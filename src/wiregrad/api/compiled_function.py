@@ -26,6 +26,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from os.path import basename
@@ -79,6 +80,7 @@ from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_va
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, chosen_convention
+from wiregrad.lazy import pause_collection
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The context variable that holds NumPy's error handling, if this version of NumPy has one."""
@@ -895,7 +897,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return self._call_function(f, args, kwargs, cache.outside_state.opaque)
         # What is printed cannot be undone.
         is_first = not cache.outside_state.prints and key not in cache.long_calls
-        recording = self._try_recording(args, kwargs, cache, MAX_FIRST_ROWS if is_first else None)
+        with pause_collection() if is_first else nullcontext():
+            recording = self._try_recording(args, kwargs, cache, MAX_FIRST_ROWS if is_first else None)
         if isinstance(recording, LongTraceError):
             cache.long_calls.add(key)
             return self._answer_long_call(args, kwargs, f, query, key, call, cache, walk)
@@ -907,7 +910,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         has_numpy_numbers = (np.float64,) in call.marks
         replay = None
         if not recording.leak:
-            replay = make_replay(recording, numpy_numbers=has_numpy_numbers, gradient_first=asks_gradient)
+            with pause_collection():
+                replay = make_replay(recording, numpy_numbers=has_numpy_numbers, gradient_first=asks_gradient)
         if replay is None:
             self._fallbacks[recording.leak or NOT_REPRODUCIBLE] += 1
             return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)

@@ -145,6 +145,12 @@ LATE_QUESTION_MESSAGE = (
 )
 """The message for a recording that may have taken another branch than the function would."""
 NAME_LOAD_OPCODES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
+QUESTION_OPCODES = frozenset(
+    [dis.opmap["IS_OP"], *(code for code in dis.hasname if dis.opname[code] not in NAME_LOAD_OPCODES)]
+)
+"""Instructions that test the identity of objects, and those that use names in another way than loading them."""
+QUESTION_NAMES = frozenset(["is_", "is_not", "type"])
+"""Names of functions by which code may test what an object is."""
 
 
 class IdentityQuestions(NamedTuple):
@@ -249,6 +255,10 @@ def find_questions(code: CodeType) -> IdentityQuestions:
     >>> find_questions((lambda c: c is True).__code__).asks, find_questions((lambda c: c is None).__code__).asks
     (True, False)
     """
+    inner = tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
+    if QUESTION_OPCODES.isdisjoint(code.co_code[::2]) and QUESTION_NAMES.isdisjoint(code.co_names):
+        # Most functions ask nothing, and reading their instructions takes long.
+        return IdentityQuestions(asks=False, compared_names=frozenset(), names=frozenset(code.co_names), inner=inner)
     steps = [step for step in list_instructions(code) if step.opname not in ("EXTENDED_ARG", "PRECALL")]
     names = frozenset(step.argval for step in steps if step.opname in NAME_LOAD_OPCODES)
     asks = "is_" in names or "is_not" in names
@@ -263,7 +273,6 @@ def find_questions(code: CodeType) -> IdentityQuestions:
                 compared.add(two.argval)
             else:
                 asks = asks or _may_be_condition(one, two)
-    inner = tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
     return IdentityQuestions(asks, frozenset(compared), names, inner)
 
 

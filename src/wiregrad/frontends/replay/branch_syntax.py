@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import operator
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,7 +20,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from wiregrad.frontends.recording.user_code import find_questions
-from wiregrad.frontends.replay.function_source import FunctionNode, find_function_node
+from wiregrad.frontends.replay.function_source import FunctionNode, find_function_node, walk_syntax
 
 CALL_NAME = "_wiregrad_call"
 CHOOSE_NAME = "_wiregrad_choose"
@@ -45,6 +46,11 @@ ARM_EXPRESSIONS = (
 
 FIRST_PLACE: dict[str, Any] = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
 """The place of syntax that leaves no trace in the code."""
+
+REFUSED_SYNTAX = (ast.Lambda, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
+"""Functions inside, and what needs the frame of the function."""
+SyntaxParts = defaultdict[type[ast.AST], list[Any]]
+"""Nodes of a syntax tree by their class."""
 
 RETURNS = "returns"
 FALLS = "falls"
@@ -229,7 +235,7 @@ class _PlanWriter:
             statements: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node.body)]
         else:
             statements = node.body
-        parts = list(_walk(statements))
+        parts = _group_parts(statements)
         _check_names(parts)
         indifferent = _are_indifferent(parts, self._locals)
         body = self._write_block(statements)
@@ -283,7 +289,7 @@ class _PlanWriter:
         return self._add_fragment(fragment, ast.copy_location(ast.Call(function, [], []), test))
 
     def _write_fragment(self, expression: ast.expr, *, is_test: bool = False) -> Fragment:
-        parts = list(_walk([expression]))
+        parts = _group_parts([expression])
         reads = _find_reads(parts)
         if not reads.stored.isdisjoint(self._locals):
             _refuse(expression)
@@ -293,10 +299,12 @@ class _PlanWriter:
             outer_names=tuple(name for name in reads.names if name not in not_outer),
             bare_names=tuple(name for name in reads.bare_names if name not in reads.stored),
             chains=tuple(reads.chains),
-            is_plain=all(isinstance(part, ARM_EXPRESSIONS) for part in parts),
+            is_plain=all(issubclass(kind, ARM_EXPRESSIONS) for kind in parts),
         )
-        writer = _FragmentWriter()
-        return self._add_fragment(fragment, writer.write_test(expression) if is_test else writer.visit(expression))
+        if is_test:
+            return self._add_fragment(fragment, _FragmentWriter().write_test(expression))
+        is_rewritten = ast.Call in parts or ast.IfExp in parts
+        return self._add_fragment(fragment, _FragmentWriter().visit(expression) if is_rewritten else expression)
 
     def _add_fragment(self, fragment: Fragment, body: ast.expr) -> Fragment:
         parameters = [ast.arg(name, **FIRST_PLACE) for name in (*fragment.names, *HELPER_NAMES)]
@@ -310,10 +318,6 @@ def _refuse(node: ast.AST) -> NoReturn:
     raise UnplannedSyntaxError(type(node).__name__)
 
 
-def _is_stored(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
-
-
 def _check_target(target: ast.expr) -> ast.expr:
     """Return a target that consists of variables; raise if it has elements or attributes."""
     for part in ast.walk(target):
@@ -322,35 +326,36 @@ def _check_target(target: ast.expr) -> ast.expr:
     return target
 
 
-def _check_names(parts: Sequence[ast.AST]) -> None:
+def _check_names(parts: SyntaxParts) -> None:
     """Raise if the function looks at its own frame, mangles names, or makes functions of its own."""
-    used_at_once = {id(argument) for part in parts if isinstance(part, ast.Call) for argument in part.args}
-    for part in parts:
-        if isinstance(part, ast.Name) and part.id in REFLECTIVE_BUILTINS:
+    for kind in REFUSED_SYNTAX:
+        if kind in parts:
+            _refuse(parts[kind][0])
+    for part in parts[ast.Name]:
+        if part.id in REFLECTIVE_BUILTINS or _is_reserved(part.id):
             _refuse(part)
-        if isinstance(part, ast.Name | ast.Attribute):
-            name = part.id if isinstance(part, ast.Name) else part.attr
-            if name.startswith("__") or name in HELPER_NAMES:
-                _refuse(part)
-        if isinstance(part, ast.keyword) and (part.arg or "").startswith("__"):
+    for part in parts[ast.Attribute]:
+        if _is_reserved(part.attr):
             _refuse(part)
-        if isinstance(part, ast.Lambda | ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
+    for part in parts[ast.keyword]:
+        if (part.arg or "").startswith("__"):
             _refuse(part)
-        if isinstance(part, ast.GeneratorExp) and id(part) not in used_at_once:
+    used_at_once = {id(argument) for call in parts[ast.Call] for argument in call.args}
+    for part in parts[ast.GeneratorExp]:
+        if id(part) not in used_at_once:
             _refuse(part)
 
 
-def _walk(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Return some nodes and everything in them; like `ast.walk`, in another order and in a third of the time."""
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        yield node
-        for part in vars(node).values():
-            if isinstance(part, ast.AST):
-                stack.append(part)
-            elif type(part) is list:
-                stack += [item for item in part if isinstance(item, ast.AST)]
+def _is_reserved(name: str) -> bool:
+    return name.startswith("__") or name in HELPER_NAMES
+
+
+def _group_parts(nodes: Iterable[ast.AST]) -> SyntaxParts:
+    """Return everything in some nodes by its class."""
+    parts = SyntaxParts(list)
+    for part in walk_syntax(nodes):
+        parts[type(part)].append(part)
+    return parts
 
 
 @dataclass
@@ -363,19 +368,23 @@ class _Reads:
     chains: list[tuple[str, ...]] = field(default_factory=list)
 
 
-def _find_reads(parts: Sequence[ast.AST]) -> _Reads:
+def _find_reads(parts: SyntaxParts) -> _Reads:
     """Return what the parts of an expression read; the helpers of the merger do not count."""
     reads = _Reads()
-    bases = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
-    for part in parts:
-        if isinstance(part, ast.Attribute) and id(part) not in bases:
-            reads.chains.append(_find_chain(part))
-        elif isinstance(part, ast.Name) and part.id not in HELPER_NAMES:
-            reads.names[part.id] = None
-            if isinstance(part.ctx, ast.Store):
-                reads.stored.add(part.id)
-            if id(part) not in bases:
-                reads.bare_names[part.id] = None
+    attributes = parts.get(ast.Attribute, ())
+    bases = {id(attribute.value) for attribute in attributes}
+    for attribute in attributes:
+        if id(attribute) not in bases:
+            reads.chains.append(_find_chain(attribute))
+    for variable in parts[ast.Name]:
+        name = variable.id
+        if name in HELPER_NAMES:
+            continue
+        reads.names[name] = None
+        if isinstance(variable.ctx, ast.Store):
+            reads.stored.add(name)
+        if id(variable) not in bases:
+            reads.bare_names[name] = None
     return reads
 
 
@@ -397,21 +406,19 @@ def _find_chain(attribute: ast.Attribute) -> tuple[str, ...]:
     return (at.id if isinstance(at, ast.Name) else "", *reversed(names))
 
 
-def _are_indifferent(parts: Sequence[ast.AST], local_names: frozenset[str]) -> bool:
+def _are_indifferent(parts: SyntaxParts, local_names: frozenset[str]) -> bool:
     """Return whether statements with these parts give the same numbers for Python floats and NumPy numbers."""
+    if ast.JoinedStr in parts or ast.Starred in parts:
+        return False
     tests = set(_find_tests(parts))
-    for part in parts:
-        if isinstance(part, ast.Compare) and id(part) not in tests:
-            return False
-        if isinstance(part, ast.BinOp | ast.AugAssign) and not _is_indifferent_operator(part):
-            return False
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and _tells_classes(part.func.id):
-            return False
-        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id in local_names:
-            return False
-        if isinstance(part, ast.JoinedStr | ast.Starred):
-            return False
-    return True
+    called_names = [call.func.id for call in parts[ast.Call] if isinstance(call.func, ast.Name)]
+    bases = [part.value.id for part in parts[ast.Attribute] if isinstance(part.value, ast.Name)]
+    return (
+        all(id(comparison) in tests for comparison in parts[ast.Compare])
+        and all(map(_is_indifferent_operator, [*parts[ast.BinOp], *parts[ast.AugAssign]]))
+        and not any(map(_tells_classes, called_names))
+        and local_names.isdisjoint(bases)
+    )
 
 
 def _is_container(part: ast.expr) -> bool:
@@ -432,9 +439,9 @@ def _is_indifferent_operator(part: ast.BinOp | ast.AugAssign) -> bool:
     return isinstance(part.op, INDIFFERENT_OPERATORS) or (isinstance(part.op, ast.Pow) and is_whole_power)
 
 
-def _find_tests(parts: Sequence[ast.AST]) -> Iterator[int]:
+def _find_tests(parts: SyntaxParts) -> Iterator[int]:
     """Return the ids of expressions of which only the truth counts."""
-    stack = [part.test for part in parts if isinstance(part, ast.If | ast.While | ast.IfExp)]
+    stack: list[ast.expr] = [part.test for kind in (ast.If, ast.While, ast.IfExp) for part in parts[kind]]
     while stack:
         test = stack.pop()
         yield id(test)
