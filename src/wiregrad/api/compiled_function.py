@@ -90,7 +90,7 @@ FREE_RECORDINGS = 4
 """Recordings of a function with few branches that are made before it is asked whether they pay."""
 MAX_FREE_CHECKS = 3
 """With more certificates in a recording than this, only the first recording is made without asking whether it pays."""
-MAX_PLAIN_MISSES = 15
+MAX_PLAIN_MISSES = 127
 """Maximum number of calls without a valid recording before it is asked again whether recordings pay."""
 MISSES_PER_HIT = 8
 """Looking for a valid recording pays if it is found at least once for so many times that it is not."""
@@ -100,6 +100,8 @@ MAX_TIMED_CALLS = 16
 """The first calls that run the function itself are timed, and then one in so many."""
 PLAIN_SHARE = 0.02
 """The share of the time of calls that ran the function itself which recordings may take on top of what they save."""
+NEEDED_GAIN = 1.5
+"""How much more than recordings took, the next one included, replays must have saved; both are estimates."""
 UNPROFITABLE = "its branches vary so much that recording them costs more than replaying saves"
 MAX_UNDONE_RECORDINGS = 3
 """A function is not recorded again after this many recordings that changed outside state."""
@@ -443,7 +445,8 @@ class RecordingBudget:
             return True
         if self.plain_seconds is None:
             return False
-        return self.spent * (records + 1) / records <= (hits + PLAIN_SHARE * plain_calls) * self.plain_seconds
+        saved = (hits + PLAIN_SHARE * plain_calls) * self.plain_seconds
+        return NEEDED_GAIN * self.spent * (records + 1) / records <= saved
 
     def time_plain_call(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Make a call that runs the function itself, and note how long it takes; after some calls this is known."""
@@ -454,8 +457,8 @@ class RecordingBudget:
         began = time.thread_time()
         result = call(*arguments)
         seconds = time.thread_time() - began
-        known = self.plain_seconds
-        self.plain_seconds = seconds if known is None else min(known * 1.05, 0.9 * known + 0.1 * seconds)
+        # Interruptions make a call look long, and recordings look profitable; nothing makes it look short.
+        self.plain_seconds = seconds if self.plain_seconds is None else min(1.05 * self.plain_seconds, seconds)
         return result
 
     def note_misses(self, hits: int, max_misses: int) -> None:

@@ -173,18 +173,24 @@ class IdentityScan:
         self.unforeseen: str | None = None
         """The message if a test was found after conditions had been recorded; None if not."""
         self._seen: set[CodeType] = set()
+        self._trusted: set[CodeType] = set()
         self._has_conditions = False
 
     def look(self, frames: list[FrameType]) -> bool:
         """Return whether a condition recorded in these frames must be plain."""
         if not self.asks:
             for frame in frames:
-                if not self.asks and frame.f_code not in self._seen:
+                code = frame.f_code
+                if not self.asks and code not in self._trusted and code not in self._seen:
                     self._search_frame(frame)
             if self.asks and self._has_conditions:
                 self.unforeseen = LATE_QUESTION_MESSAGE.format("{0.file}:{0.line}".format(place_of(frames[0])))
         self._has_conditions = True
         return self.asks
+
+    def trust_codes(self, codes: Iterable[CodeType]) -> None:
+        """Note code that is known to test no identities, and to call nothing that does."""
+        self._trusted.update(codes)
 
     def _search_frame(self, frame: FrameType) -> None:
         """Search the function of a frame and the functions it can call."""

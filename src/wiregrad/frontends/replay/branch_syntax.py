@@ -169,6 +169,8 @@ class FunctionPlan:
     """A function as steps."""
 
     body: Block
+    codes: tuple[CodeType, ...]
+    """The code of all its fragments."""
     is_indifferent: bool
     """Whether its results do not depend on which numbers are Python's and which NumPy's."""
 
@@ -240,7 +242,7 @@ class _PlanWriter:
         indifferent = _are_indifferent(parts, self._locals)
         body = self._write_block(statements)
         self._compile_fragments()
-        return FunctionPlan(body, indifferent)
+        return FunctionPlan(body, tuple(fragment.code for fragment in self._fragments), indifferent)
 
     def _compile_fragments(self) -> None:
         row = ast.Tuple(self._lambdas, ast.Load(), **FIRST_PLACE)
