@@ -182,6 +182,7 @@ def _build_while_locked(request: _BuildRequest, began: float, made: float) -> Na
     # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
     check_arrays(columns)
     real = RealType(_find_real_name(circuit), lanes)
+    _check_lanes(real)
     root = -1 if gradient is None else _find_output(columns, gradient)
     kinds = find_node_kinds(circuit, finite=finite)
     making = time.perf_counter()
@@ -233,6 +234,15 @@ def _convert_constants(columns: CircuitColumns, dtype: np.dtype[np.floating]) ->
         return np.array([float(value) for value in columns.constants], dtype)
     except (TypeError, ValueError):
         raise NotNativeError("native code supports only numbers and booleans as constants") from None
+
+
+def _check_lanes(real: RealType) -> None:
+    """Raise unless all lanes fit into one entry of a buffer, which begins at a multiple of a cache line."""
+    most = CACHE_LINE_BYTES // real.item_bytes
+    if real.lanes not in [1 << k for k in range(most.bit_length())]:
+        raise NotNativeError(
+            f"a vector has 1, 2, 4, ... or {most} numbers of type {real.dtype}; got lanes={real.lanes}"
+        )
 
 
 def _find_real_name(circuit: CircuitGraph) -> str:

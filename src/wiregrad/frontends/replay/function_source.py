@@ -63,7 +63,7 @@ def _is_at_line(node: ast.AST, line: int) -> bool:
 
 def _first_line(node: ast.AST) -> int:
     """Return the line on which a node begins, with its decorators; 0 for nodes without a place."""
-    lines = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
+    lines: list[int] = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
     line: int = getattr(node, "lineno", 0)
     return min([line, *lines])
 
