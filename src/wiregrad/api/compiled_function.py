@@ -71,6 +71,7 @@ from wiregrad.frontends.replay.recorded_calls import (
     ValuesGivenError,
     certify,
     describe_call,
+    describe_results,
     plain_result,
     run_eagerly,
     write_parser,
@@ -126,6 +127,7 @@ def compile(
     argnums: Argnums | None = None,
     argnames: Argnames | None = None,
     limit: int | None = None,
+    assume: str | None = None,
 ) -> CompiledFunction[..., Any]: ...
 @overload
 def compile(
@@ -134,6 +136,7 @@ def compile(
     argnums: Argnums | None = None,
     argnames: Argnames | None = None,
     limit: int | None = None,
+    assume: str | None = None,
 ) -> CompiledFunction[P, Result]: ...
 def compile(
     f: Callable[..., Any],
@@ -141,12 +144,15 @@ def compile(
     argnums: Argnums | None = None,
     argnames: Argnames | None = None,
     limit: int | None = None,
+    assume: str | None = None,
 ) -> CompiledFunction[..., Any]:
     """Return a function that records f on its first call and then replays the recording, natively if possible.
 
     Branches that only compute numbers are recorded with both arms. A call that takes another branch elsewhere is
     recorded too, as long as recordings save more time than they cost, or, with `limit`, up to that many recordings.
-    `argnums` and `argnames` select the arguments that `value_and_grad` differentiates by.
+    `argnums` and `argnames` select the arguments that `value_and_grad` differentiates by. With `assume="finite"`
+    gradients of functions of numbers are faster, but right only where no value and no local slope is infinite or NaN,
+    in branches that are not taken either.
 
     >>> def huber(x):
     ...     return 0.5 * x * x if abs(x) < 1.0 else abs(x) - 0.5
@@ -163,7 +169,8 @@ def compile(
         raise OperandError("wg.compile takes a Python function; a circuit compiles itself: circuit.compile()")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise OperandError(f"limit is the number of recordings to keep, at least 1; got {short_repr(limit)}")
-    return CompiledFunction(f, argnums, limit, argnames)
+    codegen.check_assumption(assume)
+    return CompiledFunction(f, argnums, limit, argnames, assume)
 
 
 @dataclass(frozen=True, repr=False)
@@ -272,11 +279,18 @@ class RecordedVariant:
     def find_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
         program = self.programs.get(gradient)
-        if program is None and self._single and isinstance(self.replay, NativeReplay | ExpandedReplay):
-            program = self.replay.make_program(gradient=gradient)
+        if program is None and isinstance(self.replay, NativeReplay | ExpandedReplay):
+            program = self._make_program(self.replay, gradient)
             if program is not None:
                 self.programs[gradient] = program
         return program
+
+    def _make_program(self, replay: NativeReplay | ExpandedReplay, gradient: bool) -> Any:
+        shapes = replay.list_result_shapes()
+        if self._single and (gradient or not shapes[0]):
+            return replay.make_program(gradient=gradient)
+        results = None if gradient else describe_results(self.recording, shapes)
+        return None if results is None else replay.make_program(gradient=False, results=results)
 
     def replay_value(self, inputs: Sequence[Any]) -> Any:
         """Return the function's result at a point, or a `Flip` if Python would take another branch."""
@@ -502,13 +516,20 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     __slots__ = ("_quick_value",)
 
     def __init__(
-        self, f: Callable[P, Result], argnums: Argnums | None, limit: int | None, argnames: Argnames | None = None
+        self,
+        f: Callable[P, Result],
+        argnums: Argnums | None,
+        limit: int | None,
+        argnames: Argnames | None = None,
+        assume: str | None = None,
     ) -> None:
         functools.update_wrapper(self, f, updated=())
         self._f = f
         self._argnums = argnums
         self._argnames = argnames
         self._limit = limit
+        self._assume = assume
+        self._is_derivative = False
         # Reentrant, because garbage collection may call anything while the lock is held, this function too.
         self._lock = threading.RLock()
         self._differentiated: Callable[..., Any] = make_value_and_grad(f, argnums, argnames)
@@ -589,7 +610,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         module = sys.modules.get(getattr(self._f, "__module__", None) or "")
         if getattr(module, name, None) is self:
             return name
-        options = {"argnums": self._argnums, "argnames": self._argnames, "limit": self._limit}
+        options: dict[str, Any] = {"argnums": self._argnums, "argnames": self._argnames}
+        options |= {"limit": self._limit, "assume": self._assume}
         return functools.partial(compile, **options), (self._f,)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Result:
@@ -713,6 +735,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         if derived is None:
             transformed = transform(self._f, self._argnums, argnames=self._argnames)
             derived = self._derived[name] = CompiledFunction(transformed, None, self._limit)
+            derived._is_derivative = True
         return derived
 
     def batch(self, /, *args: Any, threads: int | None = None) -> NDArray[np.float64]:
@@ -766,17 +789,19 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return entry.tree.recent
         return None
 
-    def to_c(self, *, name: str | None = None) -> str:
+    def to_c(self, *, name: str | None = None, assume: str | None = None) -> str:
         """Return C99 with all branches recorded so far: NAME(x, grad), and NAME_status(x), 0 where one is valid.
 
         The numbers of `x` and `grad` are those of the arguments, in order. Where the function takes a branch that was
-        not recorded, results are NaN, and the status is the number of that branch in the list at the top.
+        not recorded, results are NaN, and the status is the number of that branch in the list at the top. `assume` is
+        that of `wg.compile`, which is used if none is given.
 
         >>> f = compile(lambda x: x * x if x > 0.0 else -x)
         >>> f(2.0), "double f(const double *" in f.to_c(name="f")
         (4.0, True)
         """
-        return self._write_branches("c", name)
+        is_finite = codegen.check_assumption(self._assume if assume is None else assume)
+        return self._write_branches("c", name, finite=is_finite)
 
     def to_js(self, *, name: str | None = None) -> str:
         """Return JavaScript with all branches recorded so far: NAME(inputs), and NAMEStatus(inputs)."""
@@ -794,7 +819,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """
         return self._write_branches("python", name)
 
-    def _write_branches(self, language: str, name: str | None) -> str:
+    def _write_branches(self, language: str, name: str | None, *, finite: bool = False) -> str:
         with self._lock:
             roots = [tree.root for tree in self._cache.trees.values() if tree.root is not None]
         if len(roots) != 1:
@@ -803,7 +828,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 f"{function_name(self._f)} was recorded for {kinds} of arguments; code is written for one: compile it "
                 "anew with limit=n, and call it once for each of the n branches that the code shall have"
             )
-        return codegen.write_branches(list_recordings(roots[0]), language, name)
+        return codegen.write_branches(list_recordings(roots[0]), language, name, finite=finite)
 
     @property
     def info(self) -> CompileInfo:
@@ -963,7 +988,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if isinstance(error, NotReplayableError):
                 cache.direct = str(error)
             return error
-        return NotReplayableError(CHANGES_OUTSIDE) if self._undo_changes(cache) else recording
+        if self._undo_changes(cache):
+            return NotReplayableError(CHANGES_OUTSIDE)
+        return replace(recording, is_finite=self._assume is not None, is_derivative=self._is_derivative)
 
     def _call_after_failure(
         self, error: BaseException, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -1093,12 +1120,19 @@ if HAS_QUICK_CALLS:
 def make_value_and_jacobian(
     f: Callable[..., Any], argnums: Argnums | None, *, argnames: Argnames | None
 ) -> Callable[..., Any]:
-    """Return the function that computes the results of f and their derivatives."""
-    differentiated = jacobian(f, argnums, argnames=argnames)
+    """Return the function that computes the results of f and their derivatives, in one run of f."""
+
+    @functools.wraps(f)
+    def compute_twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        result = f(*args, **kwargs)
+        return result, result
+
+    differentiated = jacobian(compute_twice, argnums, argnames=argnames, has_aux=True)
 
     @functools.wraps(f)
     def compute_both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        return f(*args, **kwargs), differentiated(*args, **kwargs)
+        derivatives, result = differentiated(*args, **kwargs)
+        return result, derivatives
 
     return compute_both
 

@@ -399,6 +399,48 @@ def derive_pullback(case: PullbackCase) -> PullbackRule:
     return PullbackRule(shared, [SentGradient(slot, forms[f"value{slot}"], forms.get(f"mask{slot}")) for slot in sends])
 
 
+@lru_cache(maxsize=20_000)
+def derive_finite_pullback(case: PullbackCase) -> PullbackRule:
+    """Derive the rule of a case for finite numbers alone: 0 in place of absent gradients, and no tests for NaN."""
+    rule = derive_pullback(case)
+    first_shared = len(case.types) + 3
+    forms = [*rule.shared, *(form for sent in rule.sent for form in (sent.value, sent.mask) if form is not None)]
+    facts: dict[Any, bool] = {_form_key(test): False for form in forms for test in _find_nan_tests(form)}
+    facts |= {first_shared + k: False for k, form in enumerate(rule.shared) if _is_nan_test(form)}
+    shared = [assume_facts(form, facts) for form in rule.shared]
+    return PullbackRule(shared, [_fill_absent(sent, facts) for sent in rule.sent])
+
+
+def _fill_absent(sent: SentGradient, facts: dict[Any, bool]) -> SentGradient:
+    """Return a gradient that is 0 where it would be absent."""
+    value = assume_facts(sent.value, facts)
+    if sent.mask is not None:
+        zero = ConstantForm(np.zeros((), value.type.dtype)[()], WireType(value.type.dtype))
+        value = choose_form(assume_facts(sent.mask, facts), value, zero, value.type)
+    return SentGradient(sent.slot, value, None)
+
+
+def _find_nan_tests(form: Form) -> Iterator[Form]:
+    """Return the parts of a form that hold for NaN alone."""
+    if _is_nan_test(form):
+        yield form
+    if isinstance(form, OpForm):
+        for operand in form.operands:
+            yield from _find_nan_tests(operand)
+
+
+def _is_nan_test(form: Form) -> bool:
+    """Return whether a form compares a number with itself: only NaN differs."""
+    if not isinstance(form, OpForm) or not isinstance(form.op, Elementwise) or not form.op.c:
+        return False
+    text = parse_c_text(form.op.c)
+    if not isinstance(text, BinaryExpression) or text.sign != "!=":
+        return False
+    keys = {name: _form_key(operand) for name, operand in zip(form.op.inputs, form.operands, strict=True)}
+    sides = [keys.get(side.name) if isinstance(side, InputExpression) else None for side in (text.left, text.right)]
+    return sides[0] is not None and sides[0] == sides[1]
+
+
 def _run_pull(case: PullbackCase, slot: int, flow: object, g: Port, xs: Sequence[Port], y: Port) -> object:
     """Return the flow that an op sends to one input; `g` is the upstream flow without its mask."""
     sent = match_dtype(case.op.pull(slot, flow, xs, y, case.mode), xs[slot])

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from math import prod
 from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
 from typing import Any
 
@@ -208,6 +209,10 @@ class CertifiedRecording:
     checks: tuple[Certificate, ...]
     leak: str | None
     """Why this recording must not be replayed, although its results are right; None if it may be."""
+    is_finite: bool = False
+    """Whether the caller promises that no value or slope is infinite or NaN, in arms that are not taken either."""
+    is_derivative: bool = False
+    """Whether the function is a Jacobian or Hessian: such a circuit computes many numbers several times."""
 
 
 class NotReplayableError(Exception):
@@ -611,24 +616,60 @@ class ArgumentDescription:
     def describe_gradient(self, parts: Sequence[tuple[ContainerTree, int, int]], single: bool) -> Any:
         """Return the description of a gradient, None if there is none; each part has a range of the inputs."""
         try:
-            grads = [self._describe_tree(tree, iter(self.leaves[start:stop])) for tree, start, stop in parts]
+            leaves = [_describe_number(place, shape) for place, shape in self.leaves]
+            grads = [_describe_tree(tree, iter(leaves[start:stop])) for tree, start, stop in parts]
         except (UnparsedArgumentError, RecursionError):
             return None
         return grads[0] if single else (PartKind.TUPLE, 0, (), None, tuple(grads))
 
-    def _describe_tree(self, tree: ContainerTree, leaves: Iterator[Any]) -> tuple[Any, ...]:
-        if tree.kind is LEAF:
-            place, shape = next(leaves)
-            if shape is None:
-                return PartKind.FLOAT, place, None, None, ()
-            template = np.zeros(shape)
-            return PartKind.ARRAY, place, shape, template.copy, template.size
-        if tree.kind is None:
-            return PartKind.SAME, 0, None, None, ()
-        if tree.attributes or tree.kind not in CONTAINER_PARTS:
-            raise UnparsedArgumentError
-        children = tuple([self._describe_tree(child, leaves) for child in tree.children])
-        return CONTAINER_PARTS[tree.kind], 0, tuple(tree.keys), dict.fromkeys(tree.keys), children
+
+RESULT_CONSTANTS = (bool, int, float, str, bytes, type(None))
+"""Types of results that are constants of a recording and can be returned again and again."""
+
+
+def describe_results(recording: CertifiedRecording, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...] | None:
+    """Return the description of results in their structure; None if the extension module does not make them.
+
+    `shapes` are those of the results that are outputs of the circuit: float64 numbers, or arrays of them.
+    """
+    leaves = list[tuple[Any, ...]]()
+    outputs = iter(shapes)
+    place = 0
+    for k, result in enumerate(recording.results):
+        if k not in recording.moving:
+            if type(result) not in RESULT_CONSTANTS:
+                return None
+            leaves.append((PartKind.SAME, 0, result, None, ()))
+            continue
+        shape = next(outputs)
+        leaves.append(_describe_number(place, shape if shape else None))
+        place += prod(shape)
+    if not 0 < place <= MAX_PARSED_NUMBERS:
+        return None
+    try:
+        return _describe_tree(recording.tree, iter(leaves))
+    except (UnparsedArgumentError, RecursionError):
+        return None
+
+
+def _describe_number(place: int, shape: tuple[int, ...] | None) -> tuple[Any, ...]:
+    """Return the description of a number, or of an array, that is made from numbers from a place on."""
+    if shape is None:
+        return PartKind.FLOAT, place, None, None, ()
+    template = np.zeros(shape)
+    return PartKind.ARRAY, place, shape, template.copy, template.size
+
+
+def _describe_tree(tree: ContainerTree, leaves: Iterator[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the description of a structure whose leaves are described already."""
+    if tree.kind is LEAF:
+        return next(leaves)
+    if tree.kind is None:
+        return PartKind.SAME, 0, None, None, ()
+    if tree.attributes or tree.kind not in CONTAINER_PARTS:
+        raise UnparsedArgumentError
+    children = tuple([_describe_tree(child, leaves) for child in tree.children])
+    return CONTAINER_PARTS[tree.kind], 0, tuple(tree.keys), dict.fromkeys(tree.keys), children
 
 
 def describe_call(args: tuple[Any, ...]) -> ArgumentDescription | None:
