@@ -30,6 +30,7 @@ typedef struct Part {
     PyObject *object; /* the constant, the tuple of keys, or the shape of an array */
     PyObject *extra;  /* of an array: its dtype, or the function that makes a new one; of a dict: one with its keys */
     struct Part *parts;
+    int is_flat; /* whether all parts are floats whose places follow one another: they need no look at each part */
 } Part;
 
 /* The fields of an array that NumPy's public headers fix; `builtin_calls.check_python` has compared them. */
@@ -110,6 +111,10 @@ static int read_part(PyObject *description, Part *part)
             part->count++; /* the part that is half read is cleared too */
             return -1;
         }
+    part->is_flat = count > 0;
+    for (Py_ssize_t k = 0; k < count; k++)
+        if (part->parts[k].kind != FLOAT_PART || part->parts[k].place != part->parts[0].place + k)
+            part->is_flat = 0;
     return 0;
 }
 
@@ -183,9 +188,16 @@ static int parse_part(const Part *part, PyObject *thing, double *numbers)
             return 0;
         Py_ssize_t position = 0;
         PyObject *key, *value;
-        for (Py_ssize_t k = 0; k < part->count && PyDict_Next(thing, &position, &key, &value); k++)
-            if (!is_same_text(key, PyTuple_GET_ITEM(part->object, k)) || !parse_part(&part->parts[k], value, numbers))
+        PyObject *const *keys = ((PyTupleObject *)part->object)->ob_item;
+        double *flat = part->is_flat ? numbers + part->parts[0].place : NULL;
+        for (Py_ssize_t k = 0; k < part->count && PyDict_Next(thing, &position, &key, &value); k++) {
+            if (key != keys[k] && !is_same_text(key, keys[k]))
                 return 0;
+            if (flat != NULL && PyFloat_CheckExact(value))
+                flat[k] = PyFloat_AS_DOUBLE(value);
+            else if (!parse_part(&part->parts[k], value, numbers))
+                return 0;
+        }
         return 1;
     }
     default: {
@@ -201,6 +213,15 @@ static int parse_part(const Part *part, PyObject *thing, double *numbers)
 
 static int parse_parts(const Part *part, PyObject *const *items, double *numbers)
 {
+    if (part->is_flat) {
+        double *flat = numbers + part->parts[0].place;
+        for (Py_ssize_t k = 0; k < part->count; k++) {
+            if (!PyFloat_CheckExact(items[k]))
+                return 0;
+            flat[k] = PyFloat_AS_DOUBLE(items[k]);
+        }
+        return 1;
+    }
     for (Py_ssize_t k = 0; k < part->count; k++)
         if (!parse_part(&part->parts[k], items[k], numbers))
             return 0;
@@ -267,8 +288,23 @@ static int is_refillable(const Part *part)
 
 static int refill_part(const Part *part, PyObject *thing, const double *slopes);
 
+static inline int refill_float(PyObject *thing, double number)
+{
+    if (Py_REFCNT(thing) != 1 || !PyFloat_CheckExact(thing))
+        return 0;
+    ((PyFloatObject *)thing)->ob_fval = number;
+    return 1;
+}
+
 static int refill_items(const Part *part, PyObject *const *items, const double *slopes)
 {
+    if (part->is_flat) {
+        const double *flat = slopes + part->parts[0].place;
+        for (Py_ssize_t k = 0; k < part->count; k++)
+            if (!refill_float(items[k], flat[k]))
+                return 0;
+        return 1;
+    }
     for (Py_ssize_t k = 0; k < part->count; k++)
         if (!refill_part(&part->parts[k], items[k], slopes))
             return 0;
@@ -285,10 +321,7 @@ static int refill_part(const Part *part, PyObject *thing, const double *slopes)
         return 0;
     switch (part->kind) {
     case FLOAT_PART:
-        if (!PyFloat_CheckExact(thing))
-            return 0;
-        ((PyFloatObject *)thing)->ob_fval = slopes[part->place];
-        return 1;
+        return refill_float(thing, slopes[part->place]);
     case LIST_PART:
         return PyList_CheckExact(thing) && PyList_GET_SIZE(thing) == part->count &&
                refill_items(part, ((PyListObject *)thing)->ob_item, slopes);
@@ -300,8 +333,11 @@ static int refill_part(const Part *part, PyObject *thing, const double *slopes)
             return 0;
         Py_ssize_t position = 0;
         PyObject *key, *value;
+        PyObject *const *keys = ((PyTupleObject *)part->object)->ob_item;
+        const double *flat = part->is_flat ? slopes + part->parts[0].place : NULL;
         for (Py_ssize_t k = 0; k < part->count && PyDict_Next(thing, &position, &key, &value); k++)
-            if (key != PyTuple_GET_ITEM(part->object, k) || !refill_part(&part->parts[k], value, slopes))
+            if (key != keys[k] ||
+                !(flat != NULL ? refill_float(value, flat[k]) : refill_part(&part->parts[k], value, slopes)))
                 return 0;
         return 1;
     }
