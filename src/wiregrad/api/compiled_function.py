@@ -554,6 +554,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Whether the function uses methods that only recorded numbers have."""
         self._changes = 0
         """How often a recording changed outside state and had to be undone."""
+        for name in getattr(self, "_derived", ()):
+            self.__dict__.pop(name, None)
         self._derived: dict[str, CompiledFunction[..., Any]] = {}
         """The compiled Jacobian and Hessian."""
         self._budget = RecordingBudget()
@@ -736,6 +738,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             transformed = transform(self._f, self._argnums, argnames=self._argnames)
             derived = self._derived[name] = CompiledFunction(transformed, None, self._limit)
             derived._is_derivative = True
+            if HAS_QUICK_CALLS:
+                # Later calls find the function in C at once.
+                self.__dict__[name] = derived._quick_value
         return derived
 
     def batch(self, /, *args: Any, threads: int | None = None) -> NDArray[np.float64]:
