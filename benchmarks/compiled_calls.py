@@ -415,7 +415,7 @@ def measure_arm(turns: int) -> dict[str, Any]:
     """Return the processor time of a Jacobian of the arm: compiled from Python, and as exported C."""
     joints = [0.1 * (k + 1) for k in range(len(ARM_LENGTHS))]
     point, out = np.array(joints), np.zeros((6, len(joints)))
-    fast = wg.compile(follow_arm)
+    fast = wg.compile(follow_arm, assume="finite")
     circuit = wg.trace(follow_arm, joints)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -18,6 +18,7 @@ from wiregrad.cli.bench.race import random_workload
 from wiregrad.codegen import write_listing
 from wiregrad.errors import InputError
 from wiregrad.ops.c_expressions import BinaryExpression, walk_expression
+from wiregrad.passes import simplify, simplify_finite
 
 from ..support.cases import random_case
 from ..support.native import at_points, in_batches
@@ -264,3 +265,47 @@ def test_functions_and_listings_refuse_other_assumptions(assume: Any) -> None:
     ):
         with pytest.raises(InputError, match='assume is None or "finite"'):
             ask()
+
+
+ZEROS = {
+    "x * 0 + y": 0,
+    "0 * sin(x) + y * 0 + x": 0,
+    "(x + 0) * (y - 0)": 1,
+    "0 + (0 + x) * y": 1,
+    "0 - x": 1,
+    "maximum(x, 0) * y": 2,
+    "exp(x * 0) * y": 0,
+}
+
+
+@pytest.mark.parametrize("formula", ZEROS)
+def test_structural_zeros_are_dropped_where_all_numbers_are_finite(formula: str) -> None:
+    circuit = wg.circuit(formula)
+    smaller = simplify_finite(circuit)
+    rows = [row for row in smaller.rows() if row.sources]
+
+    assert len(rows) == ZEROS[formula]
+    assert smaller.inputs == circuit.inputs
+    for point in points_of(circuit):
+        assert Circuit(smaller.columns).run(point).output == circuit.run(point).output
+
+
+def test_zeros_of_infinite_numbers_stay() -> None:
+    circuit = wg.circuit("x * 0")
+
+    assert np.isnan(wg.compile(lambda x: x * 0.0)(np.inf))
+    assert np.isnan(circuit.compile()(x=np.inf))
+    assert len(simplify(circuit)) == 1
+
+
+def turn_twice(q: Any) -> Any:
+    x, y = np.cos(q[0]) * 1.0 + 0.0 * np.sin(q[0]), 0.0 * np.cos(q[1]) + np.sin(q[1])
+    return [x * y + 0.0, np.maximum(x, y) - 0.0 * x]
+
+
+def test_jacobians_of_functions_take_the_assumption() -> None:
+    fast = wg.compile(turn_twice, assume="finite")
+    for k in range(4):
+        point = [0.3 * k, 0.7 - k]
+        np.testing.assert_allclose(fast.jacobian(point), wg.jacobian(turn_twice)(point), rtol=1e-14)
+        np.testing.assert_allclose(fast.value_and_jacobian(point)[0], turn_twice(point), rtol=1e-14)

@@ -736,7 +736,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         derived = self._derived.get(name)
         if derived is None:
             transformed = transform(self._f, self._argnums, argnames=self._argnames)
-            derived = self._derived[name] = CompiledFunction(transformed, None, self._limit)
+            # The promise is about values and their slopes, not about slopes of slopes.
+            assume = None if name == "hessian" else self._assume
+            derived = self._derived[name] = CompiledFunction(transformed, None, self._limit, None, assume)
             derived._is_derivative = True
             if HAS_QUICK_CALLS:
                 # Later calls find the function in C at once.

@@ -26,7 +26,14 @@ from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_r
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
-from wiregrad.passes import drop_gradient_stops, expand_unnamed, gradient_circuit, simplify, sweep_backward
+from wiregrad.passes import (
+    drop_gradient_stops,
+    expand_unnamed,
+    gradient_circuit,
+    simplify,
+    simplify_finite,
+    sweep_backward,
+)
 from wiregrad.passes.differentiation import SilentWatcher
 
 if TYPE_CHECKING:
@@ -312,9 +319,9 @@ def _build_replay_program(
     circuit = recording.circuit
     assert circuit is not None
     source = circuit if gradient else drop_gradient_stops(circuit)
-    if recording.is_derivative and not gradient:
-        source = simplify(source)
     finite = recording.is_finite and circuit.columns.has_finite_constants()
+    if recording.is_derivative and not gradient:
+        source = simplify_finite(source) if finite else simplify(source)
     return tiers.build_program(source, 0 if gradient else None, lanes=lanes, finite=finite, wanted=wanted)
 
 

@@ -38,7 +38,7 @@ from wiregrad.errors import CircuitError, OperandError, OutputError, short_repr,
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Pattern, Place, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import Linear
-from wiregrad.passes import gradient_circuit, prune, simplify
+from wiregrad.passes import gradient_circuit, prune, simplify, simplify_finite
 
 
 class VariableRole(Enum):
@@ -149,8 +149,11 @@ def build_listing(circuit: CircuitGraph, function: str = "value_and_grad", *, fi
         raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
     if function == "hessian":
         _check_scalar_inputs(circuit)
-    source = simplify(gradient_circuit(circuit)) if function == "hessian" else prune(circuit)
     is_finite = finite and function != "hessian" and circuit.columns.has_finite_constants()
+    if function == "hessian":
+        source = simplify(gradient_circuit(circuit))
+    else:
+        source = simplify_finite(circuit) if is_finite else prune(circuit)
     lister = _ListingBuilder(source, Listing(circuit, source, function), finite=is_finite)
     lister.write_forward()
     lister.write_answers()

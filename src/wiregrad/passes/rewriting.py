@@ -318,6 +318,42 @@ def simplify(circuit: CircuitGraph) -> CircuitGraph:
     return prune(rewrite_circuit(circuit, _identity_rule, _folding_rule, _merging_rule))
 
 
+def simplify_finite(circuit: CircuitGraph) -> CircuitGraph:
+    """Simplify a circuit whose numbers are all finite: x * 0 is 0, and x + 0 is x; the sign of a zero may change.
+
+    >>> from wiregrad.ir import parse_text
+    >>> text = "input x\\nzero = constant 0.0\\np = multiply x zero\\ny = add p x\\noutput y"
+    >>> simplify_finite(parse_text(text))
+    Circuit(1 input, 0 nodes, 0 splitters, output y)
+    """
+    return prune(rewrite_circuit(circuit, _zero_rule, _identity_rule, _folding_rule, _merging_rule))
+
+
+def _zero_rule(new: NodeReplacer) -> RewriteRule:
+    """Replace a product with 0 by the 0, and an op to which a zero of any sign is neutral by its other operand."""
+    types = new.types
+    rows = new.rows
+    product = TABLE["multiply"]
+
+    def reduce_node(row: Row, sources: list[int]) -> int | None:
+        op = row.op
+        if not isinstance(op, Elementwise) or len(sources) != 2:
+            return None
+        for slot, source in enumerate(sources):
+            if source in new.values and _is_zero(new.values[source]):
+                is_neutral = bool(op.neutral) and op.neutral[slot] == 0.0
+                node = source if op is product else sources[1 - slot]
+                if (is_neutral or op is product) and types[rows[node].node] == types[row.node]:
+                    return node
+        return None
+
+    return reduce_node
+
+
+def _is_zero(value: WireValue) -> bool:
+    return not np.ndim(value) and np.asarray(value).dtype.kind == "f" and bool(value == 0.0)
+
+
 def _folding_rule(new: NodeReplacer) -> RewriteRule:
     values = new.values
 
