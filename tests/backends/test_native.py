@@ -45,7 +45,8 @@ from wiregrad.backends.native.tiers import NativeProgram, build_program
 from wiregrad.cli.bench.race import mechanics_workloads, random_workload
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, NotNativeError, OutputError
-from wiregrad.ir import CONSTANT, INPUT, TABLE
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph
+from wiregrad.ir.columns import DeferredLabels, NodeLabels
 from wiregrad.ir.op import Pattern
 from wiregrad.ops.elementwise import Elementwise
 
@@ -415,6 +416,15 @@ def test_arrays_that_contradict_each_other_are_refused(
 ) -> None:
     with pytest.raises((NotNativeError, CircuitError, OutputError)):
         build_program(changed(**columns), gradient, lanes=lanes)
+
+
+def test_native_code_does_not_ask_for_the_places_of_a_trace() -> None:
+    asked = []
+    circuit = wg.trace(lambda x: np.tanh(x) * x, 0.5)
+    places = DeferredLabels(lambda: asked.append("places") or NodeLabels())  # type: ignore[func-returns-value]
+    build_program(CircuitGraph(replace(circuit.columns, places=places)), 0)
+
+    assert asked == []
 
 
 @pytest.mark.parametrize("lanes", [-1, 0, 3, 12, 16, 64])
