@@ -23,7 +23,7 @@ import numpy as np
 
 from wiregrad.dtypes import USUAL_DTYPES
 from wiregrad.ir import TABLE, Advice, Pattern
-from wiregrad.ops.array_ops import Blocking, General, Linear, conjugate_flow, define_helper, write_setting
+from wiregrad.ops.array_ops import Blocking, General, LinearOp, conjugate_flow, define_helper, write_setting
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_shape, shape_of
 
 register = TABLE.register
@@ -193,8 +193,8 @@ def _multiply_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] 
     return (*a[:-1], b[-1])
 
 
-matmul: Linear = register(
-    Linear(
+matmul: LinearOp = register(
+    LinearOp(
         name="matmul",
         remedies=Advice.MATRIX_PRODUCT,
         doc="Product of matrices, the last two axes; upstream times the transpose of the other factor.",
