@@ -1,4 +1,4 @@
-"""Calls of `wg.compile(f)`: by what f reads, by the form of the arguments, by branches, first calls, and a batch.
+"""Calls of `wg.compile(f)`: by what f reads, by the form of the arguments, by branches; first calls, batch, Jacobian.
 
 The functions of the first table are tiny on purpose: what is measured is what comes on top of their arithmetic. The
 branching functions have 1 to 20 branches on random inputs; the time of compiling them is part of what is measured.
@@ -6,14 +6,19 @@ branching functions have 1 to 20 branches on random inputs; the time of compilin
 
 from __future__ import annotations
 
+import ctypes
 import linecache
 import math
 import random
+import re
+import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -349,6 +354,108 @@ def tabulate_barrier(figures: dict[str, Any], paths: int) -> Table:
     return table
 
 
+ARM_LENGTHS = (0.34, 0.0, 0.4, 0.0, 0.4, 0.0, 0.126)
+ARM_TWISTS = (-0.5, 0.5, 0.5, -0.5, -0.5, 0.5, 0.0)
+"""Lengths of the links of an arm with seven joints, and the angles between their axes in parts of pi."""
+C_LOOP = """
+void JACOBIAN(const double *x, double *out);
+void repeat(const double *x, double *out, int count) { for (int k = 0; k < count; k++) JACOBIAN(x, out); }
+"""
+
+
+def follow_arm(joints: Any, numpy: Any = np) -> Any:
+    """Return where the hand of an arm is and where it points, from the angles of its joints."""
+    axes = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    place = [0.0, 0.0, 0.0]
+    for k in range(len(ARM_LENGTHS)):
+        c, s = numpy.cos(joints[k]), numpy.sin(joints[k])
+        ca, sa = math.cos(math.pi * ARM_TWISTS[k]), math.sin(math.pi * ARM_TWISTS[k])
+        place = [place[i] + axes[i][2] * ARM_LENGTHS[k] for i in range(3)]
+        axes = [[x * c + y * s, (y * c - x * s) * ca + z * sa, (x * s - y * c) * sa + z * ca] for x, y, z in axes]
+    return [*place, axes[0][2], axes[1][2], axes[2][2]]
+
+
+class ExportedC:
+    """C that computes a Jacobian, compiled; called from Python, or in a loop in C."""
+
+    def __init__(self, text: str, name: str, folder: Path) -> None:
+        (folder / "code.c").write_text(text)
+        (folder / "loop.c").write_text(C_LOOP.replace("JACOBIAN", name))
+        files = [str(folder / part) for part in ("code.c", "loop.c")]
+        options = ["gcc", "-O3", "-march=native", "-ffp-contract=off"]
+        subprocess.run([*options, "-shared", "-fPIC", "-o", str(folder / "code.so"), *files, "-lm"], check=True)
+        listing = subprocess.run([*options, "-S", "-o", "-", files[0]], check=True, capture_output=True, text=True)
+        self.instructions = len(re.findall(r"^\t[a-z]", listing.stdout, re.MULTILINE))
+        library = ctypes.CDLL(str(folder / "code.so"))
+        self.call = library[name]
+        self.repeat = library.repeat
+
+    def time_loop(self, point: Any, out: Any) -> float:
+        """Return the processor time of one run, in a loop in C."""
+        arguments = (point.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p))
+        return time_calls(lambda: self.repeat(*arguments, CALLS), 1) / CALLS
+
+
+def export_with_casadi(folder: Path) -> ExportedC | None:
+    """Return the C of the Jacobian that CasADi writes; None if CasADi is not installed."""
+    try:
+        casadi = import_module("casadi")
+    except ImportError:
+        return None
+    joints = casadi.SX.sym("q", len(ARM_LENGTHS))
+    hand = casadi.vertcat(*follow_arm([joints[k] for k in range(len(ARM_LENGTHS))], casadi))
+    function = casadi.Function("arm", [joints], [casadi.densify(casadi.jacobian(hand, joints))])
+    generator = casadi.CodeGenerator("arm.c", {"with_header": False})
+    generator.add(function)
+    wrapper = """
+void jacobian(const double *x, double *out) {
+    const double *inputs[1] = {x};
+    double *outputs[1] = {out};
+    arm(inputs, outputs, 0, 0, 0);
+}
+"""
+    return ExportedC(generator.dump() + wrapper, "jacobian", folder)
+
+
+def measure_arm(turns: int) -> dict[str, Any]:
+    """Return the processor time of a Jacobian of the arm: compiled from Python, and as exported C."""
+    joints = [0.1 * (k + 1) for k in range(len(ARM_LENGTHS))]
+    point, out = np.array(joints), np.zeros((6, len(joints)))
+    fast = wg.compile(follow_arm, assume="finite")
+    circuit = wg.trace(follow_arm, joints)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "casadi").mkdir()
+        exported = ExportedC(circuit.to_c("jacobian", assume="finite"), "jacobian", folder)
+        casadi = export_with_casadi(folder / "casadi")
+        pointers = (point.ctypes.data_as(ctypes.c_void_p), out.ctypes.data_as(ctypes.c_void_p))
+        ways: dict[str, Callable[[], float]] = {
+            "`fast.jacobian`": _repeat(lambda: fast.jacobian(joints)),
+            "`fast.value_and_jacobian`": _repeat(lambda: fast.value_and_jacobian(joints)),
+            "exported C, called by ctypes": _repeat(lambda: exported.call(*pointers)),
+            "exported C, loop in C": lambda: exported.time_loop(point, out),
+        }
+        if casadi is not None:
+            ways["CasADi's C, loop in C"] = lambda: casadi.time_loop(point, out.T.copy())
+        times = interleaved(ways, turns)
+        exported.call(*pointers)
+        error = float(np.max(np.abs(out - np.array(fast.jacobian(joints)))))
+    instructions = {"exported": exported.instructions, "casadi": None if casadi is None else casadi.instructions}
+    return {"times": times, "error": error, "instructions": instructions}
+
+
+def tabulate_arm(found: dict[str, Any]) -> Table:
+    """Return the table of the arm's Jacobian."""
+    counts = ", ".join(f"{name} {count}" for name, count in found["instructions"].items() if count is not None)
+    table = Table(
+        f"The Jacobian of an arm with seven joints, 6 by 7 numbers. Instructions of the C after gcc -O3: {counts}.",
+        ["way", "time", "ratio to C called by ctypes"],
+    )
+    base = found["times"]["exported C, called by ctypes"]
+    table.rows = [[name, milliseconds(value), f"{value / base:.2f}"] for name, value in found["times"].items()]
+    return table
+
+
 def run(*, quick: bool = False) -> Report:
     """Measure all tables."""
     outside, figures = measure_outside(quick=quick)
@@ -363,13 +470,15 @@ def run(*, quick: bool = False) -> Report:
     first = measure_first_calls(1 if quick else 5)
     paths = 100_000 if quick else 1_000_000
     barrier = measure_barrier(paths, 3 if quick else 9)
-    figures |= {"forms": forms, "branching": branching, "first": first, "barrier": barrier}
+    arm = measure_arm(5 if quick else TURNS)
+    figures |= {"forms": forms, "branching": branching, "first": first, "barrier": barrier, "arm": arm}
     tables = [
         outside,
         tabulate_forms(forms),
         tabulate_branching(branching),
         tabulate_first_calls(first),
         tabulate_barrier(barrier, paths),
+        tabulate_arm(arm),
     ]
     return Report(tables, figures)
 

@@ -10,7 +10,7 @@ that code may call the same function. */
 
 #define CONTIGUOUS_AND_ALIGNED 0x101 /* flags of an array */
 #define MAX_NUMBERS 512 /* of one call: they are copied to the stack */
-#define GIVEN_GRADIENTS 2 /* a loop holds its last gradient while it asks for the next one */
+#define GIVEN_RESULTS 2 /* a loop holds its last gradient while it asks for the next one */
 
 enum {
     FLOAT_PART,    /* a float: its place among the numbers */
@@ -31,6 +31,7 @@ typedef struct Part {
     PyObject *object; /* the constant, the tuple of keys, or the shape of an array */
     PyObject *extra;  /* of an array: its dtype, or the function that makes a new one; of a dict: one with its keys */
     struct Part *parts;
+    int is_flat; /* whether all parts are floats whose places follow one another: they need no look at each part */
 } Part;
 
 static void clear_part(Part *part)
@@ -94,7 +95,24 @@ static int read_part(PyObject *description, Part *part)
             part->count++; /* the part that is half read is cleared too */
             return -1;
         }
+    part->is_flat = count > 0;
+    for (Py_ssize_t k = 0; k < count; k++)
+        if (part->parts[k].kind != FLOAT_PART || part->parts[k].place != part->parts[0].place + k)
+            part->is_flat = 0;
     return 0;
+}
+
+/* The number of numbers up to the last one that a part reads. */
+static Py_ssize_t count_numbers(const Part *part)
+{
+    if (part->parts == NULL)
+        return part->kind == SAME_PART || part->kind == EQUAL_PART ? 0 : part->place + part->count;
+    Py_ssize_t most = 0;
+    for (Py_ssize_t k = 0; k < part->count; k++) {
+        const Py_ssize_t count = count_numbers(&part->parts[k]);
+        most = count > most ? count : most;
+    }
+    return most;
 }
 
 static int has_shape(const ArrayFields *array, PyObject *shape)
@@ -154,9 +172,16 @@ static int parse_part(const Part *part, PyObject *thing, double *numbers)
             return 0;
         Py_ssize_t position = 0;
         PyObject *key, *value;
-        for (Py_ssize_t k = 0; k < part->count && PyDict_Next(thing, &position, &key, &value); k++)
-            if (!is_same_text(key, PyTuple_GET_ITEM(part->object, k)) || !parse_part(&part->parts[k], value, numbers))
+        PyObject *const *keys = ((PyTupleObject *)part->object)->ob_item;
+        double *flat = part->is_flat ? numbers + part->parts[0].place : NULL;
+        for (Py_ssize_t k = 0; k < part->count && PyDict_Next(thing, &position, &key, &value); k++) {
+            if (key != keys[k] && !is_same_text(key, keys[k]))
                 return 0;
+            if (flat != NULL && PyFloat_CheckExact(value))
+                flat[k] = PyFloat_AS_DOUBLE(value);
+            else if (!parse_part(&part->parts[k], value, numbers))
+                return 0;
+        }
         return 1;
     }
     default: {
@@ -172,13 +197,22 @@ static int parse_part(const Part *part, PyObject *thing, double *numbers)
 
 static int parse_parts(const Part *part, PyObject *const *items, double *numbers)
 {
+    if (part->is_flat) {
+        double *flat = numbers + part->parts[0].place;
+        for (Py_ssize_t k = 0; k < part->count; k++) {
+            if (!PyFloat_CheckExact(items[k]))
+                return 0;
+            flat[k] = PyFloat_AS_DOUBLE(items[k]);
+        }
+        return 1;
+    }
     for (Py_ssize_t k = 0; k < part->count; k++)
         if (!parse_part(&part->parts[k], items[k], numbers))
             return 0;
     return 1;
 }
 
-/* The gradient in the structure of an argument; NULL on an error. */
+/* A gradient in the structure of an argument, or a result in its own; NULL on an error. */
 static PyObject *build_part(const Part *part, const double *slopes)
 {
     PyObject *built = NULL;
@@ -238,8 +272,23 @@ static int is_refillable(const Part *part)
 
 static int refill_part(const Part *part, PyObject *thing, const double *slopes);
 
+static inline int refill_float(PyObject *thing, double number)
+{
+    if (Py_REFCNT(thing) != 1 || !PyFloat_CheckExact(thing))
+        return 0;
+    ((PyFloatObject *)thing)->ob_fval = number;
+    return 1;
+}
+
 static int refill_items(const Part *part, PyObject *const *items, const double *slopes)
 {
+    if (part->is_flat) {
+        const double *flat = slopes + part->parts[0].place;
+        for (Py_ssize_t k = 0; k < part->count; k++)
+            if (!refill_float(items[k], flat[k]))
+                return 0;
+        return 1;
+    }
     for (Py_ssize_t k = 0; k < part->count; k++)
         if (!refill_part(&part->parts[k], items[k], slopes))
             return 0;
@@ -256,10 +305,7 @@ static int refill_part(const Part *part, PyObject *thing, const double *slopes)
         return 0;
     switch (part->kind) {
     case FLOAT_PART:
-        if (!PyFloat_CheckExact(thing))
-            return 0;
-        ((PyFloatObject *)thing)->ob_fval = slopes[part->place];
-        return 1;
+        return refill_float(thing, slopes[part->place]);
     case LIST_PART:
         return PyList_CheckExact(thing) && PyList_GET_SIZE(thing) == part->count &&
                refill_items(part, ((PyListObject *)thing)->ob_item, slopes);
@@ -271,14 +317,60 @@ static int refill_part(const Part *part, PyObject *thing, const double *slopes)
             return 0;
         Py_ssize_t position = 0;
         PyObject *key, *value;
+        PyObject *const *keys = ((PyTupleObject *)part->object)->ob_item;
+        const double *flat = part->is_flat ? slopes + part->parts[0].place : NULL;
         for (Py_ssize_t k = 0; k < part->count && PyDict_Next(thing, &position, &key, &value); k++)
-            if (key != PyTuple_GET_ITEM(part->object, k) || !refill_part(&part->parts[k], value, slopes))
+            if (key != keys[k] ||
+                !(flat != NULL ? refill_float(value, flat[k]) : refill_part(&part->parts[k], value, slopes)))
                 return 0;
         return 1;
     }
     default:
         return 0;
     }
+}
+
+/* The gradients or results of one structure that were returned last: used again once nobody else has them. */
+typedef struct {
+    PyObject *given[GIVEN_RESULTS];
+    int oldest; /* which of them is given up next */
+    char is_used;
+} KeptResults;
+
+static void start_keeping(KeptResults *kept, const Part *part)
+{
+    kept->is_used = part->parts != NULL && is_refillable(part);
+}
+
+static void clear_kept(KeptResults *kept)
+{
+    for (int k = 0; k < GIVEN_RESULTS; k++)
+        Py_CLEAR(kept->given[k]);
+}
+
+static int visit_kept(const KeptResults *kept, visitproc visit, void *arg)
+{
+    for (int k = 0; k < GIVEN_RESULTS; k++)
+        Py_VISIT(kept->given[k]);
+    return 0;
+}
+
+/* Numbers in a structure: one that was returned before and is no longer used, or a new one; NULL on an error. */
+static PyObject *make_result(const Part *part, KeptResults *kept, const double *numbers)
+{
+    if (!kept->is_used)
+        return build_part(part, numbers);
+    for (int k = 0; k < GIVEN_RESULTS; k++)
+        if (kept->given[k] != NULL && refill_part(part, kept->given[k], numbers))
+            return Py_NewRef(kept->given[k]);
+    PyObject *result = build_part(part, numbers);
+    if (result != NULL) {
+        PyObject *before = kept->given[kept->oldest];
+        kept->given[kept->oldest] = Py_NewRef(result);
+        kept->oldest = (kept->oldest + 1) % GIVEN_RESULTS;
+        Py_XDECREF(before);
+    }
+    return result;
 }
 
 /* ---- Programs ---- */
@@ -298,16 +390,18 @@ typedef struct {
     const ReplayFields *fields;
     PyObject *held;     /* keeps the fields alive, and what they refer to */
     PyObject *siblings; /* dict: the number of a check to the program to try where it fails */
+    Part result;        /* the structure of the results; of a kind that is PART_KINDS if the only result is a float */
+    KeptResults kept;
     Py_ssize_t hits;
 } ReplayProgram;
 
 static PyTypeObject *program_class, *entry_class, *watches_class, *quick_class;
 
-/* ReplayProgram(address of its fields, what keeps them alive) */
+/* ReplayProgram(address of its fields, what keeps them alive, structure of the results or None) */
 static int program_init(ReplayProgram *self, PyObject *args, PyObject *keywords)
 {
-    PyObject *address, *held;
-    if (keywords != NULL || self->held != NULL || !PyArg_ParseTuple(args, "OO", &address, &held)) {
+    PyObject *address, *held, *result;
+    if (keywords != NULL || self->held != NULL || !PyArg_ParseTuple(args, "OOO", &address, &held, &result)) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "a program is made once, without keywords");
         return -1;
@@ -315,6 +409,14 @@ static int program_init(ReplayProgram *self, PyObject *args, PyObject *keywords)
     self->fields = PyLong_AsVoidPtr(address);
     if (self->fields == NULL)
         return -1;
+    self->result.kind = PART_KINDS;
+    if (result != Py_None && read_part(result, &self->result) < 0)
+        return -1;
+    if (result != Py_None && count_numbers(&self->result) > self->fields->results) {
+        PyErr_SetString(PyExc_ValueError, "a description of results has more numbers than there are");
+        return -1;
+    }
+    start_keeping(&self->kept, &self->result);
     self->held = Py_NewRef(held);
     self->siblings = PyDict_New();
     return self->siblings == NULL ? -1 : 0;
@@ -325,7 +427,8 @@ static int program_traverse(ReplayProgram *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->held);
     Py_VISIT(self->siblings);
-    return 0;
+    const int failed = visit_kept(&self->kept, visit, arg);
+    return failed ? failed : visit_part(&self->result, visit, arg);
 }
 
 static int program_clear(ReplayProgram *self)
@@ -333,6 +436,8 @@ static int program_clear(ReplayProgram *self)
     self->fields = NULL;
     Py_CLEAR(self->held);
     Py_CLEAR(self->siblings);
+    clear_kept(&self->kept);
+    clear_part(&self->result);
     return 0;
 }
 
@@ -396,9 +501,7 @@ typedef struct {
     Part gradient;  /* of a kind that is PART_KINDS if only the value is asked for */
     Py_ssize_t numbers;
     ReplayProgram *root, *recent;
-    char keeps_gradients;
-    PyObject *given[GIVEN_GRADIENTS]; /* the gradients that were returned last: used again once nobody else has them */
-    int oldest;                       /* which of them is given up next */
+    KeptResults kept;
 } ReplayEntry;
 
 /* ReplayEntry(arguments, gradient or None, number of numbers, root, recent) */
@@ -422,7 +525,7 @@ static int entry_init(ReplayEntry *self, PyObject *args, PyObject *keywords)
     }
     self->root = (ReplayProgram *)Py_NewRef(root);
     self->recent = (ReplayProgram *)Py_NewRef(recent);
-    self->keeps_gradients = self->gradient.parts != NULL && is_refillable(&self->gradient);
+    start_keeping(&self->kept, &self->gradient);
     return 0;
 }
 
@@ -431,9 +534,8 @@ static int entry_traverse(ReplayEntry *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->root);
     Py_VISIT(self->recent);
-    for (int k = 0; k < GIVEN_GRADIENTS; k++)
-        Py_VISIT(self->given[k]);
-    const int failed = visit_part(&self->arguments, visit, arg);
+    int failed = visit_kept(&self->kept, visit, arg);
+    failed = failed ? failed : visit_part(&self->arguments, visit, arg);
     return failed ? failed : visit_part(&self->gradient, visit, arg);
 }
 
@@ -441,8 +543,7 @@ static int entry_clear(ReplayEntry *self)
 {
     Py_CLEAR(self->root);
     Py_CLEAR(self->recent);
-    for (int k = 0; k < GIVEN_GRADIENTS; k++)
-        Py_CLEAR(self->given[k]);
+    clear_kept(&self->kept);
     clear_part(&self->arguments);
     clear_part(&self->gradient);
     return 0;
@@ -477,6 +578,9 @@ static int fits_entry(const ReplayEntry *entry, const ReplayProgram *program)
     const ReplayFields *fields = program->fields;
     if (fields == NULL || fields->inputs != entry->numbers)
         return 0;
+    if (program->result.kind != PART_KINDS)
+        return entry->gradient.kind == PART_KINDS && fields->slopes == 0 && fields->results >= 1 &&
+               fields->results <= MAX_NUMBERS;
     const int64_t slopes = entry->gradient.kind == PART_KINDS ? 0 : entry->numbers;
     return (fields->results == 1 && fields->slopes == slopes) || (fields->results == 1 + slopes && fields->slopes == 0);
 }
@@ -512,25 +616,6 @@ static ReplayProgram *find_program(ReplayEntry *entry, const double *numbers, in
     return program;
 }
 
-/* The gradient in the structure of the arguments: one that was returned before and is no longer used, or a new one; NULL
-   on an error. */
-static PyObject *make_gradient(ReplayEntry *entry, const double *slopes)
-{
-    if (!entry->keeps_gradients)
-        return build_part(&entry->gradient, slopes);
-    for (int k = 0; k < GIVEN_GRADIENTS; k++)
-        if (entry->given[k] != NULL && refill_part(&entry->gradient, entry->given[k], slopes))
-            return Py_NewRef(entry->given[k]);
-    PyObject *gradient = build_part(&entry->gradient, slopes);
-    if (gradient != NULL) {
-        PyObject *before = entry->given[entry->oldest];
-        entry->given[entry->oldest] = Py_NewRef(gradient);
-        entry->oldest = (entry->oldest + 1) % GIVEN_GRADIENTS;
-        Py_XDECREF(before);
-    }
-    return gradient;
-}
-
 /* The answer to a call; NULL without an error if the entry has none. */
 static PyObject *answer_entry(ReplayEntry *entry, PyObject *const *args, int *missed)
 {
@@ -546,11 +631,13 @@ static PyObject *answer_entry(ReplayEntry *entry, PyObject *const *args, int *mi
     const int64_t gap = fields->slopes == 0 ? 0 : fields->checks;
     memcpy(results + 1, outputs + 1 + gap, (size_t)(fields->results - 1 + fields->slopes) * sizeof(double));
     program->hits++;
+    if (program->result.kind != PART_KINDS)
+        return make_result(&program->result, &program->kept, results);
     PyObject *value = PyFloat_FromDouble(results[0]);
     if (value == NULL || entry->gradient.kind == PART_KINDS)
         return value;
     PyObject *pair = PyTuple_New(2);
-    PyObject *gradient = pair == NULL ? NULL : make_gradient(entry, results + 1);
+    PyObject *gradient = pair == NULL ? NULL : make_result(&entry->gradient, &entry->kept, results + 1);
     if (gradient == NULL) {
         Py_XDECREF(pair);
         Py_DECREF(value);

@@ -28,8 +28,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove the cache."""
+    """Remove the cache; what is left to store when the process ends is not stored."""
     if CACHE_FOLDER in config.stash:
+        os.environ[CACHE_VARIABLE] = "0"
         shutil.rmtree(config.stash[CACHE_FOLDER], ignore_errors=True)
 
 

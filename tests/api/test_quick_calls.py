@@ -71,7 +71,9 @@ def assert_same(one: Any, two: Any) -> None:
             assert_same(a, b)
         return
     assert type(one) is type(two)
-    if one is not None:
+    if isinstance(one, str | bytes):
+        assert one == two
+    elif one is not None:
         np.testing.assert_allclose(one, two, rtol=1e-14)
 
 
@@ -627,3 +629,93 @@ def test_calls_without_a_valid_recording_give_the_answers_of_the_function() -> N
     assert answers == [plain(*point) for point in points]
     assert info.calls == 400 == info.records + hits + sum(count for _, count in info.fallbacks)
     assert RECORDER is None or fast._quick_calls[True].skipped > 0
+
+
+RESULTS: dict[str, Callable[[Any, Any], Any]] = {
+    "a list": lambda x, y: [x * y, x + y],
+    "a tuple of one": lambda x, y: (x * y,),
+    "a dict": lambda x, y: {"b": x * y, "a": x - y},
+    "dicts of numbers": lambda x, y: {1: x * y, 2: [x, y]},
+    "nested": lambda x, y: {"a": [x * y, (x, {"z": y / x})], "b": ()},
+    "constants between": lambda x, y: [1, x * y, None, "text", True, 2.5, b"bytes"],
+    "an argument": lambda x, y: [x, x * y],
+    "the same number twice": lambda x, y: [x * y, x * y, x],
+    "a condition": lambda x, y: [x > y, x * y],
+    "arrays": lambda x, y: [np.array([x * y, x]), x + y, np.array([[x], [y]])],
+    "an array": lambda x, y: np.array([x * y, x, y]),
+    "an array of one": lambda x, y: np.array([x * y]),
+    "a constant array": lambda x, y: [np.arange(3.0), x * y],
+    "branches of two structures": lambda x, y: [x * y] if x > y else (x, {"a": y}),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_of_every_structure_are_those_of_the_function(name: str) -> None:
+    f = RESULTS[name]
+    fast = wg.compile(f, limit=2)
+    points = [(1.5, 0.5), (0.5, 2.0), (2.5, -1.0), (-2.0, 3.0), (4.0, 0.25), (0.125, 8.0)]
+    for point in points * 2:
+        assert_same(fast(*point), f(*point))
+
+
+@pytest.mark.parametrize("name", sorted(RESULTS.keys() - {"a condition", "a constant array"}))
+def test_results_of_these_structures_are_made_in_c(name: str) -> None:
+    fast = wg.compile(RESULTS[name])
+    for x in (2.0, 3.0, 4.0, 5.0):
+        fast(x, 1.0)
+
+    assert has_quick_answers(fast, 2)
+
+
+@pytest.mark.parametrize("keeper", KEEPERS)
+@pytest.mark.parametrize("name", ["a list", "a dict", "nested", "the same number twice"])
+def test_what_somebody_holds_of_a_result_never_changes(name: str, keeper: str) -> None:
+    f = RESULTS[name]
+    fast = wg.compile(f)
+    for x in (2.0, 3.0, 4.0):
+        fast(x, 1.0)
+    kept = KEEPERS[keeper](fast(1.5, -2.0))
+    wanted = KEEPERS[keeper](f(1.5, -2.0))
+    for x in (5.0, 6.0, 7.0, 8.0):
+        fast(x, 1.0)
+
+    assert (list(kept) == list(wanted)) if keeper == "an iterator" else (kept == wanted)
+
+
+def test_arrays_that_were_returned_belong_to_the_caller() -> None:
+    fast = wg.compile(lambda x: [np.array([x, x * x]), x])
+    arrays = [fast(float(k))[0] for k in range(6)]
+    arrays[3][:] = 0.0
+
+    assert [array.tolist() for array in arrays[4:]] == [[4.0, 16.0], [5.0, 25.0]]
+    assert fast(3.0)[0].tolist() == [3.0, 9.0]
+
+
+@pytest.mark.parametrize("ways", ["jacobian", "hessian", "value_and_jacobian"])
+def test_derivatives_are_computed_in_c(ways: str) -> None:
+    def turn(q: Any) -> Any:
+        x = np.cos(q[0]) * q[2] - np.sin(q[0]) * q[1]
+        return x * x if ways == "hessian" else [x, np.sin(q[0]) * q[2] + np.cos(q[0]) * q[1]]
+
+    fast = wg.compile(turn)
+    derive = {"jacobian": wg.jacobian, "hessian": wg.hessian, "value_and_jacobian": wg.jacobian}[ways]
+    for k in range(5):
+        point = [0.25 * k, 1.0, 2.0]
+        wanted = derive(turn)(point)
+        answer = getattr(fast, ways)(point)
+        assert_same(answer, (fast(point), wanted) if ways == "value_and_jacobian" else wanted)
+
+    assert has_quick_answers(fast._derived[ways], 3)
+
+
+def test_values_and_jacobians_come_from_one_run() -> None:
+    runs = []
+
+    def count_runs(x: Any) -> Any:
+        runs.append(x)
+        return [x * x, x + 1.0]
+
+    pair = compiled_function.make_value_and_jacobian(count_runs, None, argnames=None)(3.0)
+
+    assert pair == ([9.0, 4.0], [6.0, 1.0])
+    assert len(runs) == 1

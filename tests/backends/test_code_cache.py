@@ -22,6 +22,7 @@ from wiregrad.backends.native import code_cache, jit, tiers
 from wiregrad.backends.native.code_cache import CodeCache, make_entry_name
 from wiregrad.backends.native.llvm_writer import LlvmWriter, RealType, format_pointer
 from wiregrad.errors import SettingError
+from wiregrad.ir import parse_text
 
 from ..support.limits import PATIENCE, WHOLE_RUN_PATIENCE
 from ..support.random_circuits import random_circuit
@@ -311,6 +312,23 @@ def test_saved_stencils_are_those_that_were_compiled(own_folder: Path, seed: int
         (one.code, one.holes, one.constants) for one in compiled
     ]
     assert own_folder.stat().st_mtime_ns == before
+
+
+def test_a_few_new_stencils_are_saved_when_the_process_ends(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = RealType("double")
+    many = tiers.build_program(random_circuit(np.random.default_rng(0), nodes=300), 0).stream.keys
+    others = tiers.build_program(parse_text("input x\ny = arctanh x\noutput y"), 0).stream.keys
+    keys = [key for key in others if key not in many][:1]
+    library = tiers.StencilLibrary(real)
+    library.get_stencils(many)
+    before = [path.stat().st_mtime_ns for path in own_folder.glob("*.code")]
+    stencils = library.get_stencils(keys)
+    between = [path.stat().st_mtime_ns for path in own_folder.glob("*.code")]
+    library.save_stencils()
+    monkeypatch.setattr(tiers.StencilLibrary, "_compile_stencils", None)
+
+    assert before == between
+    assert [one.code for one in tiers.StencilLibrary(real).get_stencils(keys)] == [one.code for one in stencils]
 
 
 FRESH_PROCESS = """

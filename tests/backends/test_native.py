@@ -45,7 +45,8 @@ from wiregrad.backends.native.tiers import NativeProgram, build_program
 from wiregrad.cli.bench.race import mechanics_workloads, random_workload
 from wiregrad.dtypes import WireType
 from wiregrad.errors import CircuitError, NotNativeError, OutputError
-from wiregrad.ir import CONSTANT, INPUT, TABLE
+from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph
+from wiregrad.ir.columns import DeferredLabels, NodeLabels
 from wiregrad.ir.op import Pattern
 from wiregrad.ops.elementwise import Elementwise
 
@@ -415,6 +416,33 @@ def test_arrays_that_contradict_each_other_are_refused(
 ) -> None:
     with pytest.raises((NotNativeError, CircuitError, OutputError)):
         build_program(changed(**columns), gradient, lanes=lanes)
+
+
+def test_native_code_does_not_ask_for_the_places_of_a_trace() -> None:
+    asked = []
+    circuit = wg.trace(lambda x: np.tanh(x) * x, 0.5)
+    places = DeferredLabels(lambda: asked.append("places") or NodeLabels())  # type: ignore[func-returns-value]
+    build_program(CircuitGraph(replace(circuit.columns, places=places)), 0)
+
+    assert asked == []
+
+
+@pytest.mark.parametrize("lanes", [-1, 0, 3, 12, 16, 64])
+def test_vectors_that_do_not_fit_into_an_entry_are_refused(lanes: int) -> None:
+    with pytest.raises(NotNativeError, match=rf"1, 2, 4, ... or 8 numbers of type float64; got lanes={lanes}"):
+        build_program(wg.circuit("tanh(x) * y"), 0, lanes=lanes)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8])
+def test_vectors_of_any_other_length_give_the_same_numbers(lanes: int) -> None:
+    circuit = wg.circuit("exp(tanh(x) * y)")
+    points = np.random.default_rng(0).normal(size=(21, 2))
+    values, grads = batch.run_batch(build_program(circuit, 0, lanes=lanes), points, gradient=True)
+    wanted = [circuit.run(x=x, y=y) for x, y in points.tolist()]
+
+    assert grads is not None
+    np.testing.assert_allclose(values[:, 0], [run.output for run in wanted], rtol=1e-14)
+    np.testing.assert_allclose(grads, [[run.grads["x"], run.grads["y"]] for run in wanted], rtol=1e-13)
 
 
 def test_arrays_of_other_widths_are_read_as_the_numbers_they_hold() -> None:

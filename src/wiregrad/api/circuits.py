@@ -417,13 +417,14 @@ class Circuit(ir.CircuitGraph, Drawable):
         header: bool = False,
         test: Mapping[str, Any] | None = None,
         check: bool = True,
+        assume: str | None = None,
     ) -> str:
         """Return the circuit as C99 in doubles or floats (`real`); the numbers are in the order of `inputs`.
 
         With `header`, return the header file instead. With a point as `test`, the code has a self-test: a `main`,
         compiled with -DWIREGRAD_TEST, that runs the function there and compares the result with the circuit's. Where
         the function of a traced circuit would take another branch, results are NaN and NAME_branch(x) is not 0, unless
-        `check=False`.
+        `check=False`. `assume` is that of `compile`.
 
         >>> "double value_and_grad(const double *x, double *grad)" in circuit("a * b").to_c()
         True
@@ -432,7 +433,10 @@ class Circuit(ir.CircuitGraph, Drawable):
         expected = (
             None if test is None else evaluate_function(chosen, function, interpreter.bind_inputs(self, [test], {}))
         )
-        return codegen.write_listing(chosen, "c", function, name, real=real, header=header, test=expected)
+        finite = codegen.check_assumption(assume)
+        return codegen.write_listing(
+            chosen, "c", function, name, finite=finite, real=real, header=header, test=expected
+        )
 
     def to_js(self, function: str = "value_and_grad", *, name: str | None = None, check: bool = True) -> str:
         """Return the circuit as an ES module: `valueAndGrad(x)` takes an object and returns {value, grads}.

@@ -26,6 +26,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
@@ -71,6 +72,7 @@ from wiregrad.frontends.replay.recorded_calls import (
     ValuesGivenError,
     certify,
     describe_call,
+    describe_results,
     plain_result,
     run_eagerly,
     write_parser,
@@ -80,6 +82,7 @@ from wiregrad.frontends.transforms.derivatives import hessian, jacobian, make_va
 from wiregrad.inspect.report import Report, format_capped_list
 from wiregrad.ir import CircuitGraph, Place, certificates
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, chosen_convention
+from wiregrad.lazy import pause_collection
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The context variable that holds NumPy's error handling, if this version of NumPy has one."""
@@ -89,7 +92,7 @@ FREE_RECORDINGS = 4
 """Recordings of a function with few branches that are made before it is asked whether they pay."""
 MAX_FREE_CHECKS = 3
 """With more certificates in a recording than this, only the first recording is made without asking whether it pays."""
-MAX_PLAIN_MISSES = 15
+MAX_PLAIN_MISSES = 127
 """Maximum number of calls without a valid recording before it is asked again whether recordings pay."""
 MISSES_PER_HIT = 8
 """Looking for a valid recording pays if it is found at least once for so many times that it is not."""
@@ -99,6 +102,8 @@ MAX_TIMED_CALLS = 16
 """The first calls that run the function itself are timed, and then one in so many."""
 PLAIN_SHARE = 0.02
 """The share of the time of calls that ran the function itself which recordings may take on top of what they save."""
+NEEDED_GAIN = 1.5
+"""How much more than recordings took, the next one included, replays must have saved; both are estimates."""
 UNPROFITABLE = "its branches vary so much that recording them costs more than replaying saves"
 MAX_UNDONE_RECORDINGS = 3
 """A function is not recorded again after this many recordings that changed outside state."""
@@ -123,6 +128,7 @@ def compile(
     argnums: Argnums | None = None,
     argnames: Argnames | None = None,
     limit: int | None = None,
+    assume: str | None = None,
 ) -> CompiledFunction[..., Any]: ...
 @overload
 def compile(
@@ -131,6 +137,7 @@ def compile(
     argnums: Argnums | None = None,
     argnames: Argnames | None = None,
     limit: int | None = None,
+    assume: str | None = None,
 ) -> CompiledFunction[P, Result]: ...
 def compile(
     f: Callable[..., Any],
@@ -138,12 +145,15 @@ def compile(
     argnums: Argnums | None = None,
     argnames: Argnames | None = None,
     limit: int | None = None,
+    assume: str | None = None,
 ) -> CompiledFunction[..., Any]:
     """Return a function that records f on its first call and then replays the recording, natively if possible.
 
     Branches that only compute numbers are recorded with both arms. A call that takes another branch elsewhere is
     recorded too, as long as recordings save more time than they cost, or, with `limit`, up to that many recordings.
-    `argnums` and `argnames` select the arguments that `value_and_grad` differentiates by.
+    `argnums` and `argnames` select the arguments that `value_and_grad` differentiates by. With `assume="finite"`
+    gradients of functions of numbers are faster, but right only where no value and no local slope is infinite or NaN,
+    in branches that are not taken either.
 
     >>> def huber(x):
     ...     return 0.5 * x * x if abs(x) < 1.0 else abs(x) - 0.5
@@ -160,7 +170,8 @@ def compile(
         raise OperandError("wg.compile takes a Python function; a circuit compiles itself: circuit.compile()")
     if limit is not None and (type(limit) is not int or limit < 1):
         raise OperandError(f"limit is the number of recordings to keep, at least 1; got {short_repr(limit)}")
-    return CompiledFunction(f, argnums, limit, argnames)
+    codegen.check_assumption(assume)
+    return CompiledFunction(f, argnums, limit, argnames, assume)
 
 
 @dataclass(frozen=True, repr=False)
@@ -272,11 +283,18 @@ class RecordedVariant:
     def find_program(self, *, gradient: bool) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
         program = self.programs.get(gradient)
-        if program is None and self._single and isinstance(self.replay, NativeReplay | ExpandedReplay):
-            program = self.replay.make_program(gradient=gradient)
+        if program is None and isinstance(self.replay, NativeReplay | ExpandedReplay):
+            program = self._make_program(self.replay, gradient)
             if program is not None:
                 self.programs[gradient] = program
         return program
+
+    def _make_program(self, replay: NativeReplay | ExpandedReplay, gradient: bool) -> Any:
+        shapes = replay.list_result_shapes()
+        if self._single and (gradient or not shapes[0]):
+            return replay.make_program(gradient=gradient)
+        results = None if gradient else describe_results(self.recording, shapes)
+        return None if results is None else replay.make_program(gradient=False, results=results)
 
     def find_array_call(self, places: tuple[int, ...] | None, *, single: bool) -> ArrayCallReplay | None:
         """Return how calls on arrays are replayed natively; None if they cannot, or were not replayed otherwise."""
@@ -489,7 +507,8 @@ class RecordingBudget:
             return True
         if self.plain_seconds is None:
             return False
-        return self.spent * (records + 1) / records <= (hits + PLAIN_SHARE * plain_calls) * self.plain_seconds
+        saved = (hits + PLAIN_SHARE * plain_calls) * self.plain_seconds
+        return NEEDED_GAIN * self.spent * (records + 1) / records <= saved
 
     def time_plain_call(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Make a call that runs the function itself, and note how long it takes; after some calls this is known."""
@@ -500,8 +519,8 @@ class RecordingBudget:
         began = time.thread_time()
         result = call(*arguments)
         seconds = time.thread_time() - began
-        known = self.plain_seconds
-        self.plain_seconds = seconds if known is None else min(known * 1.05, 0.9 * known + 0.1 * seconds)
+        # Interruptions make a call look long, and recordings look profitable; nothing makes it look short.
+        self.plain_seconds = seconds if self.plain_seconds is None else min(1.05 * self.plain_seconds, seconds)
         return result
 
     def note_misses(self, hits: int, max_misses: int) -> None:
@@ -547,13 +566,20 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     __slots__ = ("_quick_value",)
 
     def __init__(
-        self, f: Callable[P, Result], argnums: Argnums | None, limit: int | None, argnames: Argnames | None = None
+        self,
+        f: Callable[P, Result],
+        argnums: Argnums | None,
+        limit: int | None,
+        argnames: Argnames | None = None,
+        assume: str | None = None,
     ) -> None:
         functools.update_wrapper(self, f, updated=())
         self._f = f
         self._argnums = argnums
         self._argnames = argnames
         self._limit = limit
+        self._assume = assume
+        self._is_derivative = False
         # Reentrant, because garbage collection may call anything while the lock is held, this function too.
         self._lock = threading.RLock()
         self._differentiated: Callable[..., Any] = make_value_and_grad(f, argnums, argnames)
@@ -578,6 +604,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Whether the function uses methods that only recorded numbers have."""
         self._changes = 0
         """How often a recording changed outside state and had to be undone."""
+        for name in getattr(self, "_derived", ()):
+            self.__dict__.pop(name, None)
         self._derived: dict[str, CompiledFunction[..., Any]] = {}
         """The compiled Jacobian and Hessian."""
         self._budget = RecordingBudget()
@@ -634,7 +662,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         module = sys.modules.get(getattr(self._f, "__module__", None) or "")
         if getattr(module, name, None) is self:
             return name
-        options = {"argnums": self._argnums, "argnames": self._argnames, "limit": self._limit}
+        options: dict[str, Any] = {"argnums": self._argnums, "argnames": self._argnames}
+        options |= {"limit": self._limit, "assume": self._assume}
         return functools.partial(compile, **options), (self._f,)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Result:
@@ -761,7 +790,13 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         derived = self._derived.get(name)
         if derived is None:
             transformed = transform(self._f, self._argnums, argnames=self._argnames)
-            derived = self._derived[name] = CompiledFunction(transformed, None, self._limit)
+            # The promise is about values and their slopes, not about slopes of slopes.
+            assume = None if name == "hessian" else self._assume
+            derived = self._derived[name] = CompiledFunction(transformed, None, self._limit, None, assume)
+            derived._is_derivative = True
+            if HAS_QUICK_CALLS:
+                # Later calls find the function in C at once.
+                self.__dict__[name] = derived._quick_value
         return derived
 
     def batch(
@@ -828,17 +863,19 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return None if type(answer) is FailedWalk else entry.tree.recent
         return None
 
-    def to_c(self, *, name: str | None = None) -> str:
+    def to_c(self, *, name: str | None = None, assume: str | None = None) -> str:
         """Return C99 with all branches recorded so far: NAME(x, grad), and NAME_status(x), 0 where one is valid.
 
         The numbers of `x` and `grad` are those of the arguments, in order. Where the function takes a branch that was
-        not recorded, results are NaN, and the status is the number of that branch in the list at the top.
+        not recorded, results are NaN, and the status is the number of that branch in the list at the top. `assume` is
+        that of `wg.compile`, which is used if none is given.
 
         >>> f = compile(lambda x: x * x if x > 0.0 else -x)
         >>> f(2.0), "double f(const double *" in f.to_c(name="f")
         (4.0, True)
         """
-        return self._write_branches("c", name)
+        is_finite = codegen.check_assumption(self._assume if assume is None else assume)
+        return self._write_branches("c", name, finite=is_finite)
 
     def to_js(self, *, name: str | None = None) -> str:
         """Return JavaScript with all branches recorded so far: NAME(inputs), and NAMEStatus(inputs)."""
@@ -856,7 +893,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """
         return self._write_branches("python", name)
 
-    def _write_branches(self, language: str, name: str | None) -> str:
+    def _write_branches(self, language: str, name: str | None, *, finite: bool = False) -> str:
         with self._lock:
             roots = [tree.root for tree in self._cache.trees.values() if tree.root is not None]
         if len(roots) != 1:
@@ -865,7 +902,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 f"{function_name(self._f)} was recorded for {kinds} of arguments; code is written for one: compile it "
                 "anew with limit=n, and call it once for each of the n branches that the code shall have"
             )
-        return codegen.write_branches(list_recordings(roots[0]), language, name)
+        return codegen.write_branches(list_recordings(roots[0]), language, name, finite=finite)
 
     @property
     def info(self) -> CompileInfo:
@@ -979,7 +1016,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             return self._call_function(f, args, kwargs, cache.outside_state.opaque)
         # What is printed cannot be undone.
         is_first = not cache.outside_state.prints and key not in cache.long_calls
-        recording = self._try_recording(args, kwargs, cache, MAX_FIRST_ROWS if is_first else None)
+        with pause_collection() if is_first else nullcontext():
+            recording = self._try_recording(args, kwargs, cache, MAX_FIRST_ROWS if is_first else None)
         if isinstance(recording, LongTraceError):
             cache.long_calls.add(key)
             return self._answer_long_call(args, kwargs, f, query, key, call, cache, walk)
@@ -993,7 +1031,8 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         has_numpy_numbers = (np.float64,) in call.marks
         replay = None
         if not recording.leak:
-            replay = make_replay(recording, numpy_numbers=has_numpy_numbers, gradient_by=gradient_by)
+            with pause_collection():
+                replay = make_replay(recording, numpy_numbers=has_numpy_numbers, gradient_by=gradient_by)
         if replay is None:
             self._fallbacks[recording.leak or NOT_REPRODUCIBLE] += 1
             return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)
@@ -1042,7 +1081,9 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             if isinstance(error, NotReplayableError):
                 cache.direct = str(error)
             return error
-        return NotReplayableError(CHANGES_OUTSIDE) if self._undo_changes(cache) else recording
+        if self._undo_changes(cache):
+            return NotReplayableError(CHANGES_OUTSIDE)
+        return replace(recording, is_finite=self._assume is not None, is_derivative=self._is_derivative)
 
     def _call_after_failure(
         self, error: BaseException, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -1172,12 +1213,19 @@ if HAS_QUICK_CALLS:
 def make_value_and_jacobian(
     f: Callable[..., Any], argnums: Argnums | None, *, argnames: Argnames | None
 ) -> Callable[..., Any]:
-    """Return the function that computes the results of f and their derivatives."""
-    differentiated = jacobian(f, argnums, argnames=argnames)
+    """Return the function that computes the results of f and their derivatives, in one run of f."""
+
+    @functools.wraps(f)
+    def compute_twice(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        result = f(*args, **kwargs)
+        return result, result
+
+    differentiated = jacobian(compute_twice, argnums, argnames=argnames, has_aux=True)
 
     @functools.wraps(f)
     def compute_both(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        return f(*args, **kwargs), differentiated(*args, **kwargs)
+        derivatives, result = differentiated(*args, **kwargs)
+        return result, derivatives
 
     return compute_both
 

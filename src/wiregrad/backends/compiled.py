@@ -21,6 +21,7 @@ from wiregrad.backends import interpreter
 from wiregrad.backends.native import batch, builtin_calls, jit, tiers
 from wiregrad.backends.native.builtin_calls import NumberSequence
 from wiregrad.backends.native.tiers import NativeProgram, build_program
+from wiregrad.codegen import check_assumption
 from wiregrad.dtypes import WireType, count_with_noun, to_python_number
 from wiregrad.errors import (
     BranchError,
@@ -173,7 +174,7 @@ class EngineBuilder:
             jit.check_native_enabled()
             checked = certificates.add_check_outputs(circuit).circuit if circuit.certificates else circuit
             lanes = batch.count_lanes(self.dtype) if many else 1
-            assumes_finite = finite and self.finite and _has_finite_constants(circuit)
+            assumes_finite = finite and self.finite and circuit.columns.has_finite_constants()
             return build_program(checked, gradient, lanes=lanes, finite=assumes_finite)
         except NotNativeError as error:
             self.reason = str(error)
@@ -298,8 +299,6 @@ def _is_real_vector(x: object, length: int) -> bool:
 COMPILED_DTYPES = ("float64", "float32")
 """The float types that a circuit can be compiled for."""
 INTERPRETER_TIER = "interpreter"
-FINITE_ASSUMPTION = "finite"
-"""The value of `assume` that promises that no value or slope is infinite or NaN."""
 MARK_FLIPPED = "mark"
 """The value of `check` that makes results NaN at points where a branch flips."""
 
@@ -375,8 +374,7 @@ class Compiled:
     ) -> None:
         if not isinstance(check, bool):
             raise InputError(f"check is True or False; got {short_repr(check)}")
-        if assume is not None and (not isinstance(assume, str) or assume != FINITE_ASSUMPTION):
-            raise InputError(f'assume is None or "{FINITE_ASSUMPTION}"; got {short_repr(assume)}')
+        is_finite = check_assumption(assume)
         self._assume = assume
         self._is_checked = check or not circuit.certificates
         self._asked = dtype
@@ -387,7 +385,7 @@ class Compiled:
         self.dtype = _choose_dtype(circuit, dtype)
         """The float type that results are computed in."""
         self._builder = EngineBuilder(
-            circuit if dtype is None else cast_reals(circuit, self.dtype), self.dtype, finite=assume is not None
+            circuit if dtype is None else cast_reals(circuit, self.dtype), self.dtype, finite=is_finite
         )
         # What most callers use is compiled now, so that the first call is as fast as the others.
         kinds = [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
@@ -666,11 +664,6 @@ def _find_flipped_points(circuit: CircuitGraph, points: NDArray[Any]) -> NDArray
             wanted = certificates.expected_value(circuit, certificate)
             flipped |= ~certificates.compare_bits_each(values[certificate.node], wanted)
     return flipped
-
-
-def _has_finite_constants(circuit: CircuitGraph) -> bool:
-    """Return whether no constant is infinite or NaN, as the slopes of some ops are at NaN."""
-    return all(np.isfinite(value).all() for value in circuit.columns.constants)
 
 
 def _has_only_conditions(circuit: CircuitGraph) -> bool:

@@ -26,7 +26,14 @@ from wiregrad.frontends.replay.recorded_calls import CertifiedRecording, plain_r
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
-from wiregrad.passes import drop_gradient_stops, expand_unnamed, gradient_circuit, sweep_backward
+from wiregrad.passes import (
+    drop_gradient_stops,
+    expand_unnamed,
+    gradient_circuit,
+    simplify,
+    simplify_finite,
+    sweep_backward,
+)
 from wiregrad.passes.differentiation import SilentWatcher
 
 if TYPE_CHECKING:
@@ -227,10 +234,22 @@ class NativeReplay:
             return None
         return code
 
-    def make_program(self, *, gradient: bool) -> Any:
-        """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
-        builtin = self.gradient_builtin() if gradient else self.single_result_builtin()
-        return None if builtin is None else RECORDER.ReplayProgram(builtin_calls.find_replay_fields(builtin), builtin)
+    def list_result_shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the results that are outputs of the circuit."""
+        return [()] * len(self._recording.moving)
+
+    def make_program(self, *, gradient: bool, results: tuple[Any, ...] | None = None) -> Any:
+        """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet.
+
+        `results` describes the results where there is more than one float.
+        """
+        if results is None:
+            builtin = self.gradient_builtin() if gradient else self.single_result_builtin()
+        else:
+            builtin = None if isinstance(self._values, _TypedBuiltin | _Float32Code) else self._values
+        if builtin is None:
+            return None
+        return RECORDER.ReplayProgram(builtin_calls.find_replay_fields(builtin), builtin, results)
 
 
 def _compile_gradient(recording: CertifiedRecording, *, numpy_numbers: bool) -> Callable[..., Any] | InterpreterReplay:
@@ -300,7 +319,10 @@ def _build_replay_program(
     circuit = recording.circuit
     assert circuit is not None
     source = circuit if gradient else drop_gradient_stops(circuit)
-    return tiers.build_program(source, 0 if gradient else None, lanes=lanes, wanted=wanted)
+    finite = recording.is_finite and circuit.columns.has_finite_constants()
+    if recording.is_derivative and not gradient:
+        source = simplify_finite(source) if finite else simplify(source)
+    return tiers.build_program(source, 0 if gradient else None, lanes=lanes, finite=finite, wanted=wanted)
 
 
 def _build_row_program(recording: CertifiedRecording, wanted: tuple[int, ...] | None) -> batch.ColumnProgram | None:
@@ -538,9 +560,13 @@ class ExpandedReplay:
             return numbers
         return [numbers[0], *_group_numbers(numbers[1:], self._input_shapes)]
 
-    def make_program(self, *, gradient: bool) -> Any:
+    def list_result_shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the results that are outputs of the circuit."""
+        return list(self._result_shapes)
+
+    def make_program(self, *, gradient: bool, results: tuple[Any, ...] | None = None) -> Any:
         """Return the code as the extension module runs it; None if there is none, or if it is not compiled yet."""
-        return self._inner.make_program(gradient=gradient)
+        return self._inner.make_program(gradient=gradient, results=results)
 
 
 def _flatten_numbers(inputs: Sequence[Any]) -> list[float]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wiregrad.errors import OperandError, short_repr
+from wiregrad.errors import InputError, OperandError, short_repr
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -41,22 +41,48 @@ LANGUAGE_MODULES = {
 CAMEL_CASE_LANGUAGES = ("js",)
 """Languages that write valueAndGrad where the others write value_and_grad."""
 
+FINITE_ASSUMPTION = "finite"
+"""The value of `assume` that promises that no value or slope is infinite or NaN."""
+
+
+def check_assumption(assume: object) -> bool:
+    """Return whether a caller promises that all numbers are finite; raise if `assume` is anything else."""
+    if assume is None:
+        return False
+    if not isinstance(assume, str) or assume != FINITE_ASSUMPTION:
+        raise InputError(f'assume is None or "{FINITE_ASSUMPTION}"; got {short_repr(assume)}')
+    return True
+
 
 def write_listing(
-    circuit: CircuitGraph, language: str, function: str = "value_and_grad", name: str | None = None, **options: object
+    circuit: CircuitGraph,
+    language: str,
+    function: str = "value_and_grad",
+    name: str | None = None,
+    *,
+    finite: bool = False,
+    **options: object,
 ) -> str:
-    """Return a circuit as a listing in a language; `name` is the name of its function."""
+    """Return a circuit as a listing in a language; `name` is the name of its function.
+
+    With `finite`, gradients are right only where no value or slope is infinite or NaN.
+    """
     if circuit.certificates:
         options["guard"] = language_base.build_guard(circuit)
-    lines = listing.build_listing(circuit.unchecked(), function)
+    lines = listing.build_listing(circuit.unchecked(), function, finite=finite)
     name = _usual_name(function, language) if name is None else _check_function_name(name)
     text: str = getattr(LANGUAGE_MODULES[language], f"to_{language}")(lines, name, **options)
     return text
 
 
-def write_branches(recordings: Sequence[language_base.FunctionRecording], language: str, name: str | None) -> str:
-    """Return all recordings of a function that returns a number as one listing, in Python, C or JavaScript."""
-    tree = language_base.build_branch_tree(recordings)
+def write_branches(
+    recordings: Sequence[language_base.FunctionRecording], language: str, name: str | None, *, finite: bool = False
+) -> str:
+    """Return all recordings of a function that returns a number as one listing, in Python, C or JavaScript.
+
+    `finite` is that of `write_listing`.
+    """
+    tree = language_base.build_branch_tree(recordings, finite=finite)
     name = _usual_name("value_and_grad", language) if name is None else _check_function_name(name)
     text: str = getattr(LANGUAGE_MODULES[language], f"write_branches_in_{language}")(tree, name)
     return text

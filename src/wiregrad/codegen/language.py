@@ -578,12 +578,12 @@ class FunctionRecording(NamedTuple):
         return CircuitGraph(replace(self.circuit.columns, outputs=outputs, labels=("f",), certificates=()))
 
 
-def build_branch_tree(recordings: Sequence[FunctionRecording]) -> BranchTree:
+def build_branch_tree(recordings: Sequence[FunctionRecording], *, finite: bool = False) -> BranchTree:
     """Return the listings of all recordings of a function, the first one to try first."""
     rows = list[RecordingListing]()
     status = 0
     for number, recording in enumerate(recordings, 1):
-        listing = build_listing(recording.build_result_circuit(), "value_and_grad")
+        listing = build_listing(recording.build_result_circuit(), "value_and_grad", finite=finite)
         guard = make_guard(recording.circuit, recording.checks)
         rows.append(RecordingListing(number, listing, guard, recording.next_recordings, status))
         status += len(recording.checks)

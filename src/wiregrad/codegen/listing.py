@@ -27,6 +27,7 @@ from wiregrad.codegen.op_forms import (
     choose_form,
     collapse_uniform,
     constant_key,
+    derive_finite_pullback,
     derive_pullback,
     find_uniform_value,
     needs_mask,
@@ -37,7 +38,7 @@ from wiregrad.errors import CircuitError, OperandError, OutputError, short_repr,
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Pattern, Place, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import LinearOp
-from wiregrad.passes import gradient_circuit, prune, simplify
+from wiregrad.passes import gradient_circuit, prune, simplify, simplify_finite
 
 
 class VariableRole(Enum):
@@ -127,8 +128,10 @@ PATTERN_VERBS = {pattern: f"{pattern.name.lower()}s" for pattern in Pattern}
 """The verb for how an op passes the gradient on: add distributes, multiply swaps."""
 
 
-def build_listing(circuit: CircuitGraph, function: str = "value_and_grad") -> Listing:
+def build_listing(circuit: CircuitGraph, function: str = "value_and_grad", *, finite: bool = False) -> Listing:
     """Return the listing of a circuit; `function` says which derivatives it computes.
+
+    With `finite`, first derivatives are right only where no value or slope is infinite or NaN.
 
     >>> from wiregrad.ir import parse_text
     >>> product = build_listing(parse_text("input a, b\\ny = multiply a b\\noutput y"))
@@ -146,8 +149,12 @@ def build_listing(circuit: CircuitGraph, function: str = "value_and_grad") -> Li
         raise CircuitError("the circuit has no inputs, so there is nothing to differentiate by")
     if function == "hessian":
         _check_scalar_inputs(circuit)
-    source = simplify(gradient_circuit(circuit)) if function == "hessian" else prune(circuit)
-    lister = _ListingBuilder(source, Listing(circuit, source, function))
+    is_finite = finite and function != "hessian" and circuit.columns.has_finite_constants()
+    if function == "hessian":
+        source = simplify(gradient_circuit(circuit))
+    else:
+        source = simplify_finite(circuit) if is_finite else prune(circuit)
+    lister = _ListingBuilder(source, Listing(circuit, source, function), finite=is_finite)
     lister.write_forward()
     lister.write_answers()
     return lister.finish_listing()
@@ -165,9 +172,11 @@ def _check_scalar_inputs(circuit: CircuitGraph) -> None:
 class _ListingBuilder:
     """Builds one listing: the forward lines, then the backward lines of each differentiated output."""
 
-    def __init__(self, circuit: CircuitGraph, listing: Listing) -> None:
+    def __init__(self, circuit: CircuitGraph, listing: Listing, *, finite: bool = False) -> None:
         self.circuit = circuit
         self.listing = listing
+        self.finite = finite
+        """Whether no gradient is absent and no number NaN."""
         self.atoms: list[Atom] = []
         self.lines: list[ListingLine] = []
         self.active = circuit.active()
@@ -364,7 +373,7 @@ class _BackwardWriter:
         moving = tuple([k for k in reversed(range(len(row.sources))) if lister.active[row.sources[k]]])
         if not moving:
             return
-        everywhere = arrived.mask is None and needs_mask(row.op)
+        everywhere = arrived.mask is None and needs_mask(row.op) and not lister.finite
         if everywhere:
             kind = WireType(BOOL.dtype, lister.types[row.node].shape)
             present = self._add_variable(VariableRole.MASK, row.node, kind)
@@ -409,7 +418,8 @@ class _BackwardWriter:
             case = PullbackCase(
                 op, op.settings, row.mode, moving, types, lister.types[row.node], masked, everywhere, fixed
             )
-            rule = lister.rules[key] = derive_pullback(case)
+            derive = derive_finite_pullback if lister.finite else derive_pullback
+            rule = lister.rules[key] = derive(case)
         return rule
 
     def _send_back(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -397,6 +397,66 @@ def derive_pullback(case: PullbackCase) -> PullbackRule:
     shared, forms = extract_forms(circuit, slots, count + 3)
     sends = [slot for slot in case.moving if f"value{slot}" in forms]
     return PullbackRule(shared, [SentGradient(slot, forms[f"value{slot}"], forms.get(f"mask{slot}")) for slot in sends])
+
+
+@lru_cache(maxsize=20_000)
+def derive_finite_pullback(case: PullbackCase) -> PullbackRule:
+    """Derive the rule of a case for finite numbers alone: 0 in place of absent gradients, and no tests for NaN."""
+    rule = derive_pullback(case)
+    known: dict[int, ConstantForm] = {}
+    shared = list[Form]()
+    for slot, form in enumerate(rule.shared, len(case.types) + 3):
+        shared.append(_assume_finite(form, known))
+        if isinstance(shared[-1], ConstantForm):
+            known[slot] = shared[-1]
+    filled = [_fill_absent(sent, known) for sent in rule.sent]
+    return PullbackRule(shared, [sent for sent in filled if sent is not None])
+
+
+def _fill_absent(sent: SentGradient, known: Mapping[int, ConstantForm]) -> SentGradient | None:
+    """Return a gradient that is 0 where it would be absent; None if it is absent everywhere."""
+    value = _assume_finite(sent.value, known)
+    mask = None if sent.mask is None else _assume_finite(sent.mask, known)
+    if isinstance(mask, ConstantForm) and not np.any(mask.value):
+        return None
+    if mask is not None:
+        zero = ConstantForm(np.zeros((), value.type.dtype)[()], WireType(value.type.dtype))
+        value = choose_form(mask, value, zero, value.type)
+    return SentGradient(sent.slot, value, None)
+
+
+def _assume_finite(form: Form, known: Mapping[int, ConstantForm]) -> Form:
+    """Return a form without tests for NaN: only NaN differs from itself. `known` are slots that are constants."""
+    if isinstance(form, SlotForm):
+        return known.get(form.number, form)
+    if not isinstance(form, OpForm) or not isinstance(form.op, Elementwise):
+        return form
+    parts = tuple([_assume_finite(part, known) for part in form.operands])
+    if form.op.selects and isinstance(parts[0], ConstantForm):
+        return parts[1] if parts[0].value else parts[2]
+    if _compares_with_itself(form.op, parts):
+        return ConstantForm(np.bool_(_COMPARISON_FUNCTIONS[_get_sign(form.op)](0.0, 0.0)), BOOL)
+    constants = [part.value for part in parts if isinstance(part, ConstantForm)]
+    if form.type == BOOL and len(constants) == len(parts):
+        return ConstantForm(form.op.compute(*constants), BOOL)
+    same = all(one is two for one, two in zip(parts, form.operands, strict=True))
+    return form if same else tidy_form(form.op, parts, form.type)
+
+
+def _get_sign(op: Elementwise) -> str:
+    """Return the sign of an op whose text is one comparison or product of its operands; empty for other ops."""
+    text = parse_c_text(op.c) if op.c else None
+    return text.sign if isinstance(text, BinaryExpression) else ""
+
+
+def _compares_with_itself(op: Elementwise, operands: Sequence[Form]) -> bool:
+    """Return whether an op tests if a number equals itself, or differs from itself."""
+    text = parse_c_text(op.c) if op.c else None
+    if not isinstance(text, BinaryExpression) or text.sign not in _NEGATED_SIGN:
+        return False
+    keys = {name: _form_key(operand) for name, operand in zip(op.inputs, operands, strict=True)}
+    sides = [keys.get(side.name) if isinstance(side, InputExpression) else None for side in (text.left, text.right)]
+    return sides[0] is not None and sides[0] == sides[1]
 
 
 def _run_pull(case: PullbackCase, slot: int, flow: object, g: Port, xs: Sequence[Port], y: Port) -> object:

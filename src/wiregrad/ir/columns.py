@@ -415,6 +415,10 @@ class CircuitColumns:
         """Return whether a node is an array."""
         return any(kind.shape for kind in self.list_used_types())
 
+    def has_finite_constants(self) -> bool:
+        """Return whether no constant is infinite or NaN, as the slopes of some ops are at NaN."""
+        return all(np.isfinite(value).all() for value in self.constants)
+
     def nbytes(self) -> int:
         """Return the memory that the circuit takes, in bytes, without the shared tables."""
         arrays: list[NDArray[Any]] = [

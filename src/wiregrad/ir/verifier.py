@@ -10,13 +10,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
 from wiregrad.errors import CircuitError, DuplicateNameError, short_repr, suggest_name
 from wiregrad.ir.circuit import CircuitGraph
-from wiregrad.ir.columns import CircuitColumns, check_name
+from wiregrad.ir.columns import CircuitColumns, NodeLabels, check_name
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE, TABLE, Op
 from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, infer_types
 
@@ -24,6 +24,7 @@ from wiregrad.ir.types_and_kinks import MAX_LITERAL_SLOTS, Convention, infer_typ
 def verify(circuit: CircuitGraph) -> CircuitGraph:
     """Return the circuit if it is well formed; raise `CircuitError` otherwise."""
     check_arrays(circuit.columns)
+    _check_labels(circuit.columns, circuit.columns.places, circuit.columns.groups)
     _check_names(circuit)
     _check_types(circuit)
     return circuit
@@ -57,16 +58,22 @@ def _check_shape(c: CircuitColumns) -> None:
         _require(np.all(c.modes & 3 < len(Convention)), "a mode names a convention that does not exist")
         limits = np.array([4 << min(len(op.inputs), MAX_LITERAL_SLOTS) for op in TABLE])[c.codes]
         _require(np.all(c.modes < limits), "a mode names an input that does not exist")
-    for labels in (c.places, c.groups, c.settings):
+    _check_labels(c, c.settings)
+    _require(
+        size > 0 and np.all((c.codes >= 0) & (c.codes < len(TABLE))),
+        "every node needs a known op, and a circuit at least one node",
+    )
+
+
+def _check_labels(c: CircuitColumns, *columns: NodeLabels[Any]) -> None:
+    """Check labels of nodes; those of a trace are found when they are asked for, so native code does not ask."""
+    size = len(c.codes)
+    for labels in columns:
         _require(labels.index is None or len(labels.index) == size, f"{size} nodes need {size} labels")
         _require(
             labels.index is None or np.all(labels.index < len(labels.table)),
             "every label must be an index into its table",
         )
-    _require(
-        size > 0 and np.all((c.codes >= 0) & (c.codes < len(TABLE))),
-        "every node needs a known op, and a circuit at least one node",
-    )
 
 
 def _check_order(c: CircuitColumns) -> None:

@@ -2,8 +2,9 @@
 
 Read `differentiation` first: the reverse and the forward sweep, and the circuits that compute gradients. `rewriting`
 has the walk that most passes share, and the passes that use it: `simplify` and its parts make circuits smaller without
-changing a value, `insert_splitters` writes fan-out, `with_convention` changes the slopes that nodes take on their
-kinks, and `expand` replaces arrays by their elements (`expand_unnamed` faster, for native code).
+changing a value (`simplify_finite` does more where all numbers are finite), `insert_splitters` writes fan-out,
+`with_convention` changes the slopes that nodes take on their kinks, and `expand` replaces arrays by their elements
+(`expand_unnamed` faster, for native code).
 
 Other rooms may call everything in `__all__`, and `Rewriter` to write a pass of their own. The input of a pass is not
 changed.
@@ -27,6 +28,7 @@ from wiregrad.passes.rewriting import (
     merge_duplicates,
     prune,
     simplify,
+    simplify_finite,
     with_convention,
 )
 
@@ -43,6 +45,7 @@ __all__ = [
     "merge_duplicates",
     "prune",
     "simplify",
+    "simplify_finite",
     "sweep_backward",
     "sweep_forward",
     "sweep_ports",

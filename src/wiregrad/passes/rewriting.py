@@ -380,6 +380,47 @@ def simplify(circuit: CircuitGraph) -> CircuitGraph:
     return prune(rewrite_circuit(circuit, _identity_rule, _folding_rule, _merging_rule))
 
 
+def simplify_finite(circuit: CircuitGraph) -> CircuitGraph:
+    """Simplify a circuit whose numbers are all finite: x * 0 is 0, and x + 0 is x; the sign of a zero may change.
+
+    >>> from wiregrad.ir import parse_text
+    >>> text = "input x\\nzero = constant 0.0\\np = multiply x zero\\ny = add p x\\noutput y"
+    >>> simplify_finite(parse_text(text))
+    Circuit(1 input, 0 nodes, 0 splitters, output y)
+    """
+    return prune(rewrite_circuit(circuit, _zero_rule, _identity_rule, _folding_rule, _merging_rule))
+
+
+def _zero_rule(new: NodeReplacer) -> RuleChoice:
+    """Replace a product with 0 by the 0, and an op to which a zero of any sign is neutral by its other operand."""
+    values = new.values
+    types = new.types
+    origins = new.origins
+    product = TABLE["multiply"]
+
+    def choose(op: Op, mode: int) -> RewriteRule | None:
+        is_product = op is product
+        if not isinstance(op, Elementwise) or len(op.inputs) != 2 or not (is_product or 0.0 in op.neutral):
+            return None
+        slots = [slot for slot in range(2) if is_product or op.neutral[slot] == 0.0]
+
+        def reduce_node(node: int, sources: list[int]) -> int | None:
+            for slot in slots:
+                kept = sources[slot if is_product else 1 - slot]
+                is_zero = sources[slot] in values and _is_zero(values[sources[slot]])
+                if is_zero and types[origins[kept]] == types[node]:
+                    return kept
+            return None
+
+        return reduce_node
+
+    return choose
+
+
+def _is_zero(value: WireValue) -> bool:
+    return not np.ndim(value) and np.asarray(value).dtype.kind == "f" and bool(value == 0.0)
+
+
 def _folding_rule(new: NodeReplacer) -> RuleChoice:
     values = new.values
 

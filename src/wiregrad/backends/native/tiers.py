@@ -20,6 +20,7 @@ to constants that precede the code.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -182,6 +183,7 @@ def _build_while_locked(request: _BuildRequest, began: float, made: float) -> Na
     # Native code does no checks, so they are made here: inputs precede their readers, indices are within their arrays.
     check_arrays(columns)
     real = RealType(_find_real_name(circuit), lanes)
+    _check_lanes(real)
     root = -1 if gradient is None else _find_output(columns, gradient)
     kinds = find_node_kinds(circuit, finite=finite)
     making = time.perf_counter()
@@ -233,6 +235,15 @@ def _convert_constants(columns: CircuitColumns, dtype: np.dtype[np.floating]) ->
         return np.array([float(value) for value in columns.constants], dtype)
     except (TypeError, ValueError):
         raise NotNativeError("native code supports only numbers and booleans as constants") from None
+
+
+def _check_lanes(real: RealType) -> None:
+    """Raise unless all lanes fit into one entry of a buffer, which begins at a multiple of a cache line."""
+    most = CACHE_LINE_BYTES // real.item_bytes
+    if real.lanes not in [1 << k for k in range(most.bit_length())]:
+        raise NotNativeError(
+            f"a vector has 1, 2, 4, ... or {most} numbers of type {real.dtype}; got lanes={real.lanes}"
+        )
 
 
 def _find_real_name(circuit: CircuitGraph) -> str:
@@ -530,6 +541,10 @@ class StencilLibrary:
 
     real: RealType
     stencils: dict[StencilKey, Stencil] = field(default_factory=dict)
+    _unsaved: dict[bytes, Stencil] = field(default_factory=dict)
+    """Stencils by their digests that are not in the file yet."""
+    _saved_count: int = 0
+    """The number of stencils in the file when this process last wrote it."""
 
     def get_stencils(self, keys: Iterable[StencilKey]) -> list[Stencil]:
         """Return stencils by their keys; those that are missing come from the cache, or are compiled."""
@@ -547,8 +562,11 @@ class StencilLibrary:
         if new:
             compiled = self._compile_stencils([texts[k] for k in new])
             made = {digests[k]: stencil for k, stencil in zip(new, compiled, strict=True)}
-            self._save_stencils(made)
             stored |= made
+            self._unsaved |= made
+            # Writing takes as long as the file is large, so the file grows by a share of its size.
+            if len(self._unsaved) * SAVED_SHARE >= max(self._saved_count, len(self._saved)):
+                self.save_stencils()
         self.stencils.update(zip(keys, map(stored.__getitem__, digests), strict=True))
 
     @cached_property
@@ -560,11 +578,17 @@ class StencilLibrary:
         content = self._entry.load()
         return StencilTable.from_bytes(content) if content is not None else StencilTable.from_stencils({})
 
-    def _save_stencils(self, stencils: dict[bytes, Stencil]) -> None:
-        """Add stencils to those in the cache; what another process adds at the same moment may be lost."""
+    def save_stencils(self) -> None:
+        """Add new stencils to those in the cache; what another process adds at the same moment may be lost."""
+        new = self._unsaved
+        if not new:
+            return
+        self._unsaved = {}
         table = self._read_saved()
         known = table.select_stencils(table.digests) if len(table) < MAX_SAVED_STENCILS else {}
-        self._entry.store(StencilTable.from_stencils(known | stencils).to_bytes())
+        stencils = known | new
+        self._entry.store(StencilTable.from_stencils(stencils).to_bytes())
+        self._saved_count = len(stencils)
 
     @property
     def _entry(self) -> jit.CachedEntry:
@@ -599,6 +623,8 @@ class StencilLibrary:
 
 MAX_SAVED_STENCILS = 20_000
 """When the file has more stencils than this, it begins anew: reading them would take too long."""
+SAVED_SHARE = 8
+"""New stencils are written when they are this part of those in the file, an eighth, and when the process ends."""
 STENCIL_DIGEST_BYTES = 16
 
 
@@ -810,7 +836,9 @@ class _HoleAccess(MarkedGradients):
 @cache
 def stencil_library(real: RealType) -> StencilLibrary:
     """Return the stencil library for a type of number."""
-    return StencilLibrary(real)
+    library = StencilLibrary(real)
+    atexit.register(library.save_stencils)
+    return library
 
 
 def copy_stencils(stream: StepStream, pieces: list[Stencil]) -> jit.MachineCode:

@@ -145,6 +145,12 @@ LATE_QUESTION_MESSAGE = (
 )
 """The message for a recording that may have taken another branch than the function would."""
 NAME_LOAD_OPCODES = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD")
+QUESTION_OPCODES = frozenset(
+    [dis.opmap["IS_OP"], *(code for code in dis.hasname if dis.opname[code] not in NAME_LOAD_OPCODES)]
+)
+"""Instructions that test the identity of objects, and those that use names in another way than loading them."""
+QUESTION_NAMES = frozenset(["is_", "is_not", "type"])
+"""Names of functions by which code may test what an object is."""
 
 
 class IdentityQuestions(NamedTuple):
@@ -167,18 +173,24 @@ class IdentityScan:
         self.unforeseen: str | None = None
         """The message if a test was found after conditions had been recorded; None if not."""
         self._seen: set[CodeType] = set()
+        self._trusted: set[CodeType] = set()
         self._has_conditions = False
 
     def look(self, frames: list[FrameType]) -> bool:
         """Return whether a condition recorded in these frames must be plain."""
         if not self.asks:
             for frame in frames:
-                if not self.asks and frame.f_code not in self._seen:
+                code = frame.f_code
+                if not self.asks and code not in self._trusted and code not in self._seen:
                     self._search_frame(frame)
             if self.asks and self._has_conditions:
                 self.unforeseen = LATE_QUESTION_MESSAGE.format("{0.file}:{0.line}".format(place_of(frames[0])))
         self._has_conditions = True
         return self.asks
+
+    def trust_codes(self, codes: Iterable[CodeType]) -> None:
+        """Note code that is known to test no identities, and to call nothing that does."""
+        self._trusted.update(codes)
 
     def _search_frame(self, frame: FrameType) -> None:
         """Search the function of a frame and the functions it can call."""
@@ -249,6 +261,10 @@ def find_questions(code: CodeType) -> IdentityQuestions:
     >>> find_questions((lambda c: c is True).__code__).asks, find_questions((lambda c: c is None).__code__).asks
     (True, False)
     """
+    inner = tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
+    if QUESTION_OPCODES.isdisjoint(code.co_code[::2]) and QUESTION_NAMES.isdisjoint(code.co_names):
+        # Most functions ask nothing, and reading their instructions takes long.
+        return IdentityQuestions(asks=False, compared_names=frozenset(), names=frozenset(code.co_names), inner=inner)
     steps = [step for step in list_instructions(code) if step.opname not in ("EXTENDED_ARG", "PRECALL")]
     names = frozenset(step.argval for step in steps if step.opname in NAME_LOAD_OPCODES)
     asks = "is_" in names or "is_not" in names
@@ -263,7 +279,6 @@ def find_questions(code: CodeType) -> IdentityQuestions:
                 compared.add(two.argval)
             else:
                 asks = asks or _may_be_condition(one, two)
-    inner = tuple(constant for constant in code.co_consts if isinstance(constant, CodeType))
     return IdentityQuestions(asks, frozenset(compared), names, inner)
 
 

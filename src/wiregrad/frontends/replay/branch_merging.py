@@ -157,6 +157,7 @@ class BranchMerger:
         """Return what a function returns."""
         if not plan.is_indifferent:
             self._note_difference()
+        _trust_plan(plan)
         bound = inspect.signature(f, follow_wrapped=False).bind(*args, **kwargs)
         bound.apply_defaults()
         variables: Variables = dict(bound.arguments)
@@ -466,6 +467,13 @@ class BranchMerger:
         for number in numbers[1:]:
             best = self.choose(is_better(number, best), *_make_arms(number, best))
         return best
+
+
+def _trust_plan(plan: FunctionPlan) -> None:
+    """Note that the fragments of a function test no identities: the function has no plan if it does."""
+    guard = STATE.tape.guard if STATE.tape is not None else None
+    if guard is not None and guard.identity_scan is not None:
+        guard.identity_scan.trust_codes(plan.codes)
 
 
 def _is_indifferent_function(function: Any) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-import copy
+import operator
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,7 +20,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from wiregrad.frontends.recording.user_code import find_questions
-from wiregrad.frontends.replay.function_source import FunctionNode, find_function_node
+from wiregrad.frontends.replay.function_source import FunctionNode, find_function_node, walk_syntax
 
 CALL_NAME = "_wiregrad_call"
 CHOOSE_NAME = "_wiregrad_choose"
@@ -43,6 +44,14 @@ ARM_EXPRESSIONS = (
 )
 """Syntax that changes nothing by itself; what its operators and calls do is checked when it runs."""
 
+FIRST_PLACE: dict[str, Any] = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+"""The place of syntax that leaves no trace in the code."""
+
+REFUSED_SYNTAX = (ast.Lambda, ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
+"""Functions inside, and what needs the frame of the function."""
+SyntaxParts = defaultdict[type[ast.AST], list[Any]]
+"""Nodes of a syntax tree by their class."""
+
 RETURNS = "returns"
 FALLS = "falls"
 MIXED = "mixed"
@@ -53,11 +62,10 @@ class UnplannedSyntaxError(Exception):
     """A function has syntax that the steps do not cover."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Fragment:
     """An expression that is compiled as a function of the local variables it reads, followed by the helpers."""
 
-    code: CodeType
     names: tuple[str, ...]
     outer_names: tuple[str, ...]
     """The variables from outside that it reads."""
@@ -65,10 +73,10 @@ class Fragment:
     """The variables that it does not only read attributes of."""
     chains: tuple[tuple[str, ...], ...]
     """The attributes that it reads: a variable and the names after it."""
-    chooses: bool
-    """Whether it has a choice in it: `a if c else b`, or `and`, `or` in a condition."""
     is_plain: bool
     """Whether it may be part of an arm that is merged."""
+    code: CodeType = field(init=False)
+    """Set when all expressions of the function are known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +169,8 @@ class FunctionPlan:
     """A function as steps."""
 
     body: Block
+    codes: tuple[CodeType, ...]
+    """The code of all its fragments."""
     is_indifferent: bool
     """Whether its results do not depend on which numbers are Python's and which NumPy's."""
 
@@ -206,13 +216,20 @@ def _plan_code(code: CodeType, source: _SourceOf) -> FunctionPlan | None:
 
 
 class _PlanWriter:
-    """Writes the steps of one function."""
+    """Writes the steps of one function.
+
+    Its expressions are compiled together when all steps are known: one call of `compile` takes a fifth of the time of
+    many. Nothing in the syntax tree is changed, because other functions of the file use it too.
+    """
 
     def __init__(self, code: CodeType, node: FunctionNode) -> None:
         self._node = node
         self._file = code.co_filename
         self._name = code.co_name
         self._locals = frozenset([*code.co_varnames, *code.co_cellvars, *code.co_freevars])
+        self._fragments: list[Fragment] = []
+        self._lambdas: list[ast.expr] = []
+        """The syntax of each fragment."""
 
     def write_plan(self) -> FunctionPlan:
         node = self._node
@@ -220,9 +237,20 @@ class _PlanWriter:
             statements: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node.body)]
         else:
             statements = node.body
-        _check_names(statements)
-        indifferent = all(_is_indifferent(statement, self._locals) for statement in statements)
-        return FunctionPlan(self._write_block(statements), indifferent)
+        parts = _group_parts(statements)
+        _check_names(parts)
+        indifferent = _are_indifferent(parts, self._locals)
+        body = self._write_block(statements)
+        self._compile_fragments()
+        return FunctionPlan(body, tuple(fragment.code for fragment in self._fragments), indifferent)
+
+    def _compile_fragments(self) -> None:
+        row = ast.Tuple(self._lambdas, ast.Load(), **FIRST_PLACE)
+        module = compile(ast.Expression(row), self._file, "eval", dont_inherit=True)
+        # This makes functions; it does not call them.
+        functions = eval(module, {})
+        for fragment, function in zip(self._fragments, functions, strict=True):
+            fragment.code = function.__code__.replace(co_name=self._name, co_qualname=self._name)
 
     def _write_block(self, statements: Sequence[ast.stmt]) -> Block:
         steps = (self._write_step(statement) for statement in statements)
@@ -234,78 +262,62 @@ class _PlanWriter:
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 step = None
             case ast.Assign(targets=targets, value=value):
-                step = AssignStep(self._compile(value), tuple(map(_check_target, targets)))
+                step = AssignStep(self._write_fragment(value), tuple(map(_check_target, targets)))
             case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
-                step = AssignStep(self._compile(value), (target,))
+                step = AssignStep(self._write_fragment(value), (target,))
             case ast.AugAssign(target=ast.Name() as target):
-                step = AssignStep(self._compile(_write_update(node, target)), (target,))
+                step = AssignStep(self._write_fragment(_write_update(node, target)), (target,))
             case ast.Return(value=value):
-                step = ReturnStep(None if value is None else self._compile(value))
+                step = ReturnStep(None if value is None else self._write_fragment(value))
             case ast.Raise():
                 step = RaiseStep()
             case ast.Break() | ast.Continue():
                 step = LeaveStep(isinstance(node, ast.Break))
             case ast.If(test=test, body=body, orelse=orelse):
                 blocks = self._write_block(body), self._write_block(orelse)
-                step = BranchStep(self._compile(test, is_test=True), self._compile_anchor(test), *blocks)
+                step = BranchStep(self._write_fragment(test, is_test=True), self._write_anchor(test), *blocks)
             case ast.While(test=test, body=body, orelse=[]):
-                step = LoopStep(self._compile(test), self._compile_anchor(test), None, self._write_block(body))
+                step = LoopStep(self._write_fragment(test), self._write_anchor(test), None, self._write_block(body))
             case ast.For(target=target, iter=source, body=body, orelse=[]):
                 block = self._write_block(body)
-                step = LoopStep(self._compile(source), self._compile_anchor(source), _check_target(target), block)
+                step = LoopStep(self._write_fragment(source), self._write_anchor(source), _check_target(target), block)
             case _:
                 _refuse(node)
         return step
 
-    def _compile_anchor(self, test: ast.expr) -> Fragment:
-        call = ast.Call(ast.Name(ANCHORED_NAME, ast.Load()), [], [])
-        located = ast.fix_missing_locations(ast.copy_location(call, test))
-        return self._make_fragment(located, (ANCHORED_NAME,), test, chooses=False)
+    def _write_anchor(self, test: ast.expr) -> Fragment:
+        function = ast.copy_location(ast.Name(ANCHORED_NAME, ast.Load()), test)
+        fragment = Fragment((ANCHORED_NAME,), outer_names=(), bare_names=(), chains=(), is_plain=True)
+        return self._add_fragment(fragment, ast.copy_location(ast.Call(function, [], []), test))
 
-    def _compile(self, expression: ast.expr, *, is_test: bool = False) -> Fragment:
-        writer = _FragmentWriter()
-        text = copy.deepcopy(expression)
-        rewritten = writer.write_test(text) if is_test else writer.visit(text)
-        inner = {part.id for part in ast.walk(expression) if isinstance(part, ast.Name) and _is_stored(part)}
-        if inner & self._locals:
+    def _write_fragment(self, expression: ast.expr, *, is_test: bool = False) -> Fragment:
+        parts = _group_parts([expression])
+        reads = _find_reads(parts)
+        if not reads.stored.isdisjoint(self._locals):
             _refuse(expression)
-        names = dict.fromkeys(part.id for part in ast.walk(expression) if isinstance(part, ast.Name))
-        own = tuple(name for name in names if name in self._locals and name not in HELPER_NAMES)
-        fragment = self._make_fragment(ast.fix_missing_locations(rewritten), own, expression, chooses=writer.chooses)
-        return fragment
+        not_outer = self._locals | reads.stored
+        fragment = Fragment(
+            names=tuple(name for name in reads.names if name in self._locals),
+            outer_names=tuple(name for name in reads.names if name not in not_outer),
+            bare_names=tuple(name for name in reads.bare_names if name not in reads.stored),
+            chains=tuple(reads.chains),
+            is_plain=all(issubclass(kind, ARM_EXPRESSIONS) for kind in parts),
+        )
+        if is_test:
+            return self._add_fragment(fragment, _FragmentWriter().write_test(expression))
+        is_rewritten = ast.Call in parts or ast.IfExp in parts
+        return self._add_fragment(fragment, _FragmentWriter().visit(expression) if is_rewritten else expression)
 
-    def _make_fragment(
-        self, rewritten: ast.expr, names: tuple[str, ...], expression: ast.expr, *, chooses: bool
-    ) -> Fragment:
-        parameters = [ast.arg(name) for name in (*names, *HELPER_NAMES)]
+    def _add_fragment(self, fragment: Fragment, body: ast.expr) -> Fragment:
+        parameters = [ast.arg(name, **FIRST_PLACE) for name in (*fragment.names, *HELPER_NAMES)]
         arguments = ast.arguments([], parameters, None, [], [], None, [])
-        function = ast.copy_location(ast.Lambda(arguments, rewritten), expression)
-        module = compile(ast.fix_missing_locations(ast.Expression(function)), self._file, "eval", dont_inherit=True)
-        code = next(constant for constant in module.co_consts if isinstance(constant, CodeType))
-        parts = list(ast.walk(expression))
-        inner = {part.id for part in parts if isinstance(part, ast.Name) and _is_stored(part)}
-        outer = dict.fromkeys(
-            part.id for part in parts if isinstance(part, ast.Name) and part.id not in self._locals | inner
-        )
-        bases = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
-        bare = dict.fromkeys(part.id for part in parts if isinstance(part, ast.Name) and id(part) not in bases)
-        return Fragment(
-            code=code.replace(co_name=self._name, co_qualname=self._name),
-            names=names,
-            outer_names=tuple(name for name in outer if name not in HELPER_NAMES),
-            bare_names=tuple(name for name in bare if name not in inner and name not in HELPER_NAMES),
-            chains=tuple(_find_chains(parts)),
-            chooses=chooses,
-            is_plain=all(isinstance(part, ARM_EXPRESSIONS) for part in parts),
-        )
+        self._lambdas.append(ast.copy_location(ast.Lambda(arguments, body), body))
+        self._fragments.append(fragment)
+        return fragment
 
 
 def _refuse(node: ast.AST) -> NoReturn:
     raise UnplannedSyntaxError(type(node).__name__)
-
-
-def _is_stored(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
 
 
 def _check_target(target: ast.expr) -> ast.expr:
@@ -316,28 +328,66 @@ def _check_target(target: ast.expr) -> ast.expr:
     return target
 
 
-def _check_names(statements: Iterable[ast.stmt]) -> None:
+def _check_names(parts: SyntaxParts) -> None:
     """Raise if the function looks at its own frame, mangles names, or makes functions of its own."""
-    parts = list(_walk(statements))
-    used_at_once = {id(argument) for part in parts if isinstance(part, ast.Call) for argument in part.args}
-    for part in parts:
-        if isinstance(part, ast.Name) and part.id in REFLECTIVE_BUILTINS:
+    for kind in REFUSED_SYNTAX:
+        if kind in parts:
+            _refuse(parts[kind][0])
+    for part in parts[ast.Name]:
+        if part.id in REFLECTIVE_BUILTINS or _is_reserved(part.id):
             _refuse(part)
-        if isinstance(part, ast.Name | ast.Attribute):
-            name = part.id if isinstance(part, ast.Name) else part.attr
-            if name.startswith("__") or name in HELPER_NAMES:
-                _refuse(part)
-        if isinstance(part, ast.keyword) and (part.arg or "").startswith("__"):
+    for part in parts[ast.Attribute]:
+        if _is_reserved(part.attr):
             _refuse(part)
-        if isinstance(part, ast.Lambda | ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
+    for part in parts[ast.keyword]:
+        if (part.arg or "").startswith("__"):
             _refuse(part)
-        if isinstance(part, ast.GeneratorExp) and id(part) not in used_at_once:
+    used_at_once = {id(argument) for call in parts[ast.Call] for argument in call.args}
+    for part in parts[ast.GeneratorExp]:
+        if id(part) not in used_at_once:
             _refuse(part)
 
 
-def _walk(statements: Iterable[ast.stmt]) -> Iterator[ast.AST]:
-    for statement in statements:
-        yield from ast.walk(statement)
+def _is_reserved(name: str) -> bool:
+    return name.startswith("__") or name in HELPER_NAMES
+
+
+def _group_parts(nodes: Iterable[ast.AST]) -> SyntaxParts:
+    """Return everything in some nodes by its class."""
+    parts = SyntaxParts(list)
+    for part in walk_syntax(nodes):
+        parts[type(part)].append(part)
+    return parts
+
+
+@dataclass
+class _Reads:
+    """The variables in an expression, each once."""
+
+    names: dict[str, None] = field(default_factory=dict)
+    stored: set[str] = field(default_factory=set)
+    bare_names: dict[str, None] = field(default_factory=dict)
+    chains: list[tuple[str, ...]] = field(default_factory=list)
+
+
+def _find_reads(parts: SyntaxParts) -> _Reads:
+    """Return what the parts of an expression read; the helpers of the merger do not count."""
+    reads = _Reads()
+    attributes = parts.get(ast.Attribute, ())
+    bases = {id(attribute.value) for attribute in attributes}
+    for attribute in attributes:
+        if id(attribute) not in bases:
+            reads.chains.append(_find_chain(attribute))
+    for variable in parts[ast.Name]:
+        name = variable.id
+        if name in HELPER_NAMES:
+            continue
+        reads.names[name] = None
+        if isinstance(variable.ctx, ast.Store):
+            reads.stored.add(name)
+        if id(variable) not in bases:
+            reads.bare_names[name] = None
+    return reads
 
 
 def _write_update(node: ast.AugAssign, target: ast.Name) -> ast.expr:
@@ -348,34 +398,29 @@ def _write_update(node: ast.AugAssign, target: ast.Name) -> ast.expr:
     return ast.copy_location(ast.Call(function, [operator_name, read, node.value], []), node)
 
 
-def _find_chains(parts: Iterable[ast.AST]) -> Iterator[tuple[str, ...]]:
-    """Return the attributes that an expression reads; those of anything but a variable have an empty name in front."""
-    inside = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
-    for part in parts:
-        if isinstance(part, ast.Attribute) and id(part) not in inside:
-            names: list[str] = []
-            at: ast.expr = part
-            while isinstance(at, ast.Attribute):
-                names.append(at.attr)
-                at = at.value
-            yield (at.id if isinstance(at, ast.Name) else "", *reversed(names))
+def _find_chain(attribute: ast.Attribute) -> tuple[str, ...]:
+    """Return a variable and the names of the attributes after it; the name of anything but a variable is empty."""
+    names: list[str] = []
+    at: ast.expr = attribute
+    while isinstance(at, ast.Attribute):
+        names.append(at.attr)
+        at = at.value
+    return (at.id if isinstance(at, ast.Name) else "", *reversed(names))
 
 
-def _is_indifferent(statement: ast.stmt, local_names: frozenset[str]) -> bool:
-    """Return whether a statement gives the same numbers for Python floats and NumPy numbers."""
-    tests = set(_find_tests(statement))
-    for part in ast.walk(statement):
-        if isinstance(part, ast.Compare) and id(part) not in tests:
-            return False
-        if isinstance(part, ast.BinOp | ast.AugAssign) and not _is_indifferent_operator(part):
-            return False
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and _tells_classes(part.func.id):
-            return False
-        if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id in local_names:
-            return False
-        if isinstance(part, ast.JoinedStr | ast.Starred):
-            return False
-    return True
+def _are_indifferent(parts: SyntaxParts, local_names: frozenset[str]) -> bool:
+    """Return whether statements with these parts give the same numbers for Python floats and NumPy numbers."""
+    if ast.JoinedStr in parts or ast.Starred in parts:
+        return False
+    tests = set(_find_tests(parts))
+    called_names = [call.func.id for call in parts[ast.Call] if isinstance(call.func, ast.Name)]
+    bases = [part.value.id for part in parts[ast.Attribute] if isinstance(part.value, ast.Name)]
+    return (
+        all(id(comparison) in tests for comparison in parts[ast.Compare])
+        and all(map(_is_indifferent_operator, [*parts[ast.BinOp], *parts[ast.AugAssign]]))
+        and not any(map(_tells_classes, called_names))
+        and local_names.isdisjoint(bases)
+    )
 
 
 def _is_container(part: ast.expr) -> bool:
@@ -396,9 +441,9 @@ def _is_indifferent_operator(part: ast.BinOp | ast.AugAssign) -> bool:
     return isinstance(part.op, INDIFFERENT_OPERATORS) or (isinstance(part.op, ast.Pow) and is_whole_power)
 
 
-def _find_tests(statement: ast.stmt) -> Iterator[int]:
+def _find_tests(parts: SyntaxParts) -> Iterator[int]:
     """Return the ids of expressions of which only the truth counts."""
-    stack = [part.test for part in ast.walk(statement) if isinstance(part, ast.If | ast.While | ast.IfExp)]
+    stack: list[ast.expr] = [part.test for kind in (ast.If, ast.While, ast.IfExp) for part in parts[kind]]
     while stack:
         test = stack.pop()
         yield id(test)
@@ -408,19 +453,33 @@ def _find_tests(statement: ast.stmt) -> Iterator[int]:
             stack.append(test.operand)
 
 
-class _FragmentWriter(ast.NodeTransformer):
-    """Rewrites an expression so that its calls and choices go through the merger."""
+class _FragmentWriter(ast.NodeVisitor):
+    """Writes expressions in which calls and choices go through the merger; the given ones are not changed."""
 
-    def __init__(self) -> None:
-        self.chooses = False
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Return a node with its parts rewritten; the node itself if that changes nothing."""
+        changes: dict[str, Any] = {}
+        for name, part in vars(node).items():
+            if isinstance(part, ast.AST):
+                new: Any = self.visit(part)
+                is_changed = new is not part
+            elif type(part) is list:
+                new = [self.visit(item) if isinstance(item, ast.AST) else item for item in part]
+                is_changed = any(map(operator.is_not, new, part))
+            else:
+                continue
+            if is_changed:
+                changes[name] = new
+        return type(node)(**{**vars(node), **changes}) if changes else node
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        rewritten = self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in HELPER_NAMES:
-            return node
-        self.chooses = self.chooses or (isinstance(node.func, ast.Name) and node.func.id in ("min", "max"))
+            return rewritten
+        assert isinstance(rewritten, ast.Call)
         helper = ast.copy_location(ast.Name(CALL_NAME, ast.Load()), node)
-        return ast.copy_location(ast.Call(helper, [node.func, *node.args], node.keywords), node)
+        arguments = [rewritten.func, *rewritten.args]
+        return ast.copy_location(ast.Call(helper, arguments, rewritten.keywords), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         arms = [self.visit(node.body), self.visit(node.orelse)]
@@ -452,14 +511,12 @@ class _FragmentWriter(ast.NodeTransformer):
             return rewritten
         operands = [node.left, *node.comparators]
         pairs: list[ast.expr] = [
-            ast.copy_location(ast.Compare(copy.deepcopy(operands[k]), [op], [operands[k + 1]]), node)
-            for k, op in enumerate(node.ops)
+            ast.copy_location(ast.Compare(operands[k], [op], [operands[k + 1]]), node) for k, op in enumerate(node.ops)
         ]
         return self._write_connective(ast.copy_location(ast.BoolOp(ast.And(), pairs), node), pairs)
 
     def _write_helper(self, name: str, node: ast.expr, arguments: list[ast.expr], arms: Sequence[ast.expr]) -> ast.expr:
         """Return a call of the merger, with expressions that it evaluates as functions without arguments."""
-        self.chooses = True
         functions: list[ast.expr] = [
             ast.copy_location(ast.Lambda(ast.arguments([], [], None, [], [], None, []), arm), arm) for arm in arms
         ]

@@ -69,6 +69,7 @@ from wiregrad.frontends.replay.outside_watches import (
     slots_of,
 )
 from wiregrad.ir import CircuitGraph, Op
+from wiregrad.lazy import pause_collection
 
 MAX_THINGS = 10_000
 """Maximum number of variables, attributes and elements that are compared before each call."""
@@ -136,9 +137,10 @@ class OutsideState:
         """Follow more objects: functions and their arguments."""
         for thing in things:
             self.enqueue(thing, thing.__name__ if type(thing) is FunctionType else "an argument")
-        while self.opaque is None and (self._queue or self._read_new_names()):
-            thing, path, binding = self._queue.popleft()
-            self._visit_thing(thing, path, binding)
+        with pause_collection():
+            while self.opaque is None and (self._queue or self._read_new_names()):
+                thing, path, binding = self._queue.popleft()
+                self._visit_thing(thing, path, binding)
 
     def enqueue(self, thing: object, path: str, binding: str = "") -> None:
         """Put an object into the queue; `path` describes it in messages, `binding` is the name it is bound to."""

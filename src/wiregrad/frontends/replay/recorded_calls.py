@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from math import prod
 from types import BuiltinFunctionType, EllipsisType, FunctionType, ModuleType
 from typing import Any
 
@@ -208,6 +209,10 @@ class CertifiedRecording:
     checks: tuple[Certificate, ...]
     leak: str | None
     """Why this recording must not be replayed, although its results are right; None if it may be."""
+    is_finite: bool = False
+    """Whether the caller promises that no value or slope is infinite or NaN, in arms that are not taken either."""
+    is_derivative: bool = False
+    """Whether the function is a Jacobian or Hessian: such a circuit computes many numbers several times."""
 
 
 class NotReplayableError(Exception):
@@ -234,30 +239,78 @@ def certify(
     >>> recording.results, [check.outcome for check in recording.checks]
     ([9.0], [True])
     """
-    recording = _certify_run(f, f, args, kwargs, keep=keep, max_rows=max_rows)
-    merging = make_merging_function(f) if merge and recording.checks else None
+    run = _run_certified(f, f, args, kwargs, keep=keep, max_rows=max_rows)
+    merging = make_merging_function(f) if merge and run.checks else None
     if merging is None:
-        return recording
+        return run.write_recording()
     try:
-        merged = _certify_run(f, merging, args, kwargs, keep=True)
+        merged = _run_certified(f, merging, args, kwargs, keep=True)
+        if merged.leak is None and _have_same_results(merged.results, run.results):
+            return merged.write_recording()
     except Exception:
         # The branches of f cannot be merged. Nothing has happened but that f has run.
-        return recording
-    return merged if merged.leak is None and _have_same_results(merged, recording) else recording
+        return run.write_recording()
+    return run.write_recording()
 
 
-def _have_same_results(one: CertifiedRecording, two: CertifiedRecording) -> bool:
+def _have_same_results(one: Sequence[Any], two: Sequence[Any]) -> bool:
     """Return whether two recordings returned the same numbers of the same classes."""
-    if len(one.results) != len(two.results):
+    if len(one) != len(two):
         return False
-    for a, b in zip(one.results, two.results, strict=True):
+    for a, b in zip(one, two, strict=True):
         numbers = isinstance(a, bool | int | float | complex | np.generic | np.ndarray)
         if type(a) is not type(b) or not (have_same_bits(a, b) if numbers else a == b):
             return False
     return True
 
 
-def _certify_run(
+@dataclass(frozen=True, eq=False)
+class _CertifiedRun:
+    """A run of a function that was recorded; its circuit is written if the recording is wanted."""
+
+    f: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    traced: TracedFunction
+    checks: list[Certificate]
+    results: list[Any]
+    """The leaves of the result, as plain numbers and arrays."""
+    is_kept: bool
+
+    @property
+    def leak(self) -> str | None:
+        """Why the recording must not be replayed; None if it may be."""
+        return self.traced.guard.leak or ("it registers a hook on a value" if self.traced.tape.hooks else None)
+
+    def write_recording(self) -> CertifiedRecording:
+        """Return the recording with its circuit."""
+        traced = self.traced
+        tape = traced.tape
+        moving = tuple(k for k, result in enumerate(traced.results) if _is_output(result, tape))
+        checks = self.checks
+        values = [wrap_node(tape, check.node, tape.value_at(check.node)) for check in checks]
+        circuit = None
+        if self.is_kept and (moving or checks):
+            outputs = [*(traced.results[k] for k in moving), *values]
+            with_checks = TracedFunction(tape, traced.inputs, outputs, flatten(outputs)[1], traced.names)
+            names = input_names(self.f, self.args, self.kwargs)
+            writer = TraceWriter(with_checks, names, getattr(self.f, "__name__", "f"))
+            circuit = writer.write_circuit()
+            checks = [check._replace(node=writer.where[check.node]) for check in checks]
+        return CertifiedRecording(
+            circuit=circuit,
+            inputs=[tape.value_at(offset) for offset in traced.inputs],
+            results=self.results,
+            tree=traced.tree,
+            moving=moving,
+            in_python=tuple(is_python_number(traced.results[k]) for k in moving),
+            expected=tuple(np.asarray(data_of(value))[()] for value in values),
+            checks=tuple(checks),
+            leak=self.leak,
+        )
+
+
+def _run_certified(
     f: Callable[..., Any],
     runner: Callable[..., Any],
     args: Sequence[Any],
@@ -265,36 +318,24 @@ def _certify_run(
     *,
     keep: bool,
     max_rows: int | None = None,
-) -> CertifiedRecording:
+) -> _CertifiedRun:
     """Record what a runner of the function computes: the function itself, or one that merges its branches."""
     with np.errstate(all="ignore"):
         try:
             traced = run_traced(runner, args, kwargs, named=keep, max_rows=max_rows)
         except AmbiguousIndexError as error:
             raise NotReplayableError(str(error)) from None
-    tape = traced.tape
     _check_tree(traced.tree)
-    moving = tuple(k for k, result in enumerate(traced.results) if _is_output(result, tape))
-    inputs = [tape.value_at(offset) for offset in traced.inputs]
+    for result in traced.results:
+        _is_output(result, traced.tape)
     checks = _needed_checks(traced) if keep else []
-    circuit = None
-    if keep and (moving or checks):
-        values = [wrap_node(tape, check.node, tape.value_at(check.node)) for check in checks]
-        outputs = [*(traced.results[k] for k in moving), *values]
-        with_checks = TracedFunction(tape, traced.inputs, outputs, flatten(outputs)[1], traced.names)
-        writer = TraceWriter(with_checks, input_names(f, args, kwargs), getattr(f, "__name__", "f"))
-        circuit = writer.write_circuit()
-        checks = [check._replace(node=writer.where[check.node]) for check in checks]
     guard = traced.guard
     if guard.late_identity_test is not None:
         raise NotReplayableError(guard.late_identity_test)
-    if tape.leaves or guard.refusal:
+    if traced.tape.leaves or guard.refusal:
         raise NotReplayableError(guard.refusal or OUTSIDE_VALUE_REASON)
-    expected = tuple(np.asarray(data_of(value))[()] for value in (outputs[len(moving) :] if circuit else ()))
     results = [_plain_leaf(result) for result in traced.results]
-    leak = guard.leak or ("it registers a hook on a value" if tape.hooks else None)
-    in_python = tuple(is_python_number(traced.results[k]) for k in moving)
-    return CertifiedRecording(circuit, inputs, results, traced.tree, moving, in_python, expected, tuple(checks), leak)
+    return _CertifiedRun(f, args, kwargs, traced, checks, results, keep)
 
 
 def run_eagerly(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -575,24 +616,60 @@ class ArgumentDescription:
     def describe_gradient(self, parts: Sequence[tuple[ContainerTree, int, int]], single: bool) -> Any:
         """Return the description of a gradient, None if there is none; each part has a range of the inputs."""
         try:
-            grads = [self._describe_tree(tree, iter(self.leaves[start:stop])) for tree, start, stop in parts]
+            leaves = [_describe_number(place, shape) for place, shape in self.leaves]
+            grads = [_describe_tree(tree, iter(leaves[start:stop])) for tree, start, stop in parts]
         except (UnparsedArgumentError, RecursionError):
             return None
         return grads[0] if single else (PartKind.TUPLE, 0, (), None, tuple(grads))
 
-    def _describe_tree(self, tree: ContainerTree, leaves: Iterator[Any]) -> tuple[Any, ...]:
-        if tree.kind is LEAF:
-            place, shape = next(leaves)
-            if shape is None:
-                return PartKind.FLOAT, place, None, None, ()
-            template = np.zeros(shape)
-            return PartKind.ARRAY, place, shape, template.copy, template.size
-        if tree.kind is None:
-            return PartKind.SAME, 0, None, None, ()
-        if tree.attributes or tree.kind not in CONTAINER_PARTS:
-            raise UnparsedArgumentError
-        children = tuple([self._describe_tree(child, leaves) for child in tree.children])
-        return CONTAINER_PARTS[tree.kind], 0, tuple(tree.keys), dict.fromkeys(tree.keys), children
+
+RESULT_CONSTANTS = (bool, int, float, str, bytes, type(None))
+"""Types of results that are constants of a recording and can be returned again and again."""
+
+
+def describe_results(recording: CertifiedRecording, shapes: Sequence[tuple[int, ...]]) -> tuple[Any, ...] | None:
+    """Return the description of results in their structure; None if the extension module does not make them.
+
+    `shapes` are those of the results that are outputs of the circuit: float64 numbers, or arrays of them.
+    """
+    leaves = list[tuple[Any, ...]]()
+    outputs = iter(shapes)
+    place = 0
+    for k, result in enumerate(recording.results):
+        if k not in recording.moving:
+            if type(result) not in RESULT_CONSTANTS:
+                return None
+            leaves.append((PartKind.SAME, 0, result, None, ()))
+            continue
+        shape = next(outputs)
+        leaves.append(_describe_number(place, shape if shape else None))
+        place += prod(shape)
+    if not 0 < place <= MAX_PARSED_NUMBERS:
+        return None
+    try:
+        return _describe_tree(recording.tree, iter(leaves))
+    except (UnparsedArgumentError, RecursionError):
+        return None
+
+
+def _describe_number(place: int, shape: tuple[int, ...] | None) -> tuple[Any, ...]:
+    """Return the description of a number, or of an array, that is made from numbers from a place on."""
+    if shape is None:
+        return PartKind.FLOAT, place, None, None, ()
+    template = np.zeros(shape)
+    return PartKind.ARRAY, place, shape, template.copy, template.size
+
+
+def _describe_tree(tree: ContainerTree, leaves: Iterator[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return the description of a structure whose leaves are described already."""
+    if tree.kind is LEAF:
+        return next(leaves)
+    if tree.kind is None:
+        return PartKind.SAME, 0, None, None, ()
+    if tree.attributes or tree.kind not in CONTAINER_PARTS:
+        raise UnparsedArgumentError
+    children = tuple([_describe_tree(child, leaves) for child in tree.children])
+    return CONTAINER_PARTS[tree.kind], 0, tuple(tree.keys), dict.fromkeys(tree.keys), children
 
 
 def describe_call(args: tuple[Any, ...]) -> ArgumentDescription | None:
