@@ -3,8 +3,9 @@
 The graph is straight-line Python, the same text for all. Two entrants say what could be had: the same text on plain
 floats, which is the time of Python alone, and a tape written by hand in C, which is not driven by Python. Every node
 reaches the output, since micrograd passes by those that do not. Python's collector is on, as users run it, and is
-spared the frameworks' own modules, as users do not import all of them. Chain, memory and training need no other
-framework but micrograd. All times are processor times.
+spared the frameworks' own modules, as users do not import all of them. A turn of every entrant takes at least 20 ms: in
+a turn of a millisecond, most of the time would go to caches that the entrant before it has filled. Chain, memory and
+training need no other framework but micrograd. All times are processor times.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ import xad.math
 from micrograd.engine import Value as MicrogradValue
 
 import wiregrad as wg
-from benchmarks.measure import Report, Table, interleaved, milliseconds, time_calls
+from benchmarks.measure import SHORTEST_TURN, Report, Table, interleaved, milliseconds, time_calls
 
 SIZES = {1_000: (20, 15), 100_000: (2, 5)}
-"""Nodes of the random graph, how many runs a turn has, and how many turns each framework takes."""
+"""Nodes of the random graph, how many runs a turn has at least, and how many turns each framework takes."""
 INPUTS = 10
 OPS = {"+": 0.25, "-": 0.2, "*": 0.25, "scale": 0.2, "relu": 0.1}
 """The ops that everybody has, and how often they come; a scale is a product with a Python float."""
@@ -273,6 +274,11 @@ def seconds(task: Callable[[], object], runs: int, *, collecting: bool = True) -
         return (time.process_time() - start) / runs
 
 
+def count_runs(task: Callable[[], object], least: int) -> int:
+    """Return how many runs a turn of a task has."""
+    return max(least, 1 + int(SHORTEST_TURN / time_calls(task, 3)))
+
+
 class Race:
     """The frameworks on one graph."""
 
@@ -288,10 +294,10 @@ class Race:
             "C tape": CTape(graph).run,
         }
         check(tasks)
-        timers = {name: lambda task=task: seconds(task, runs) for name, task in tasks.items()}
         text_floats = graph.function(r"abs(\1)")
-        timers["plain floats"] = lambda: seconds(lambda: text_floats(*graph.point), runs)
-        timers["micrograd, collector off"] = lambda: seconds(tasks["micrograd"], runs, collecting=False)
+        entrants = {**tasks, "plain floats": lambda: text_floats(*graph.point)}
+        timers = {name: partial(seconds, task, count_runs(task, runs)) for name, task in entrants.items()}
+        timers["micrograd, collector off"] = partial(timers["micrograd"], collecting=False)
         self.times = interleaved(timers, turns)
         self.times["C tape and floats"] = self.times["C tape"] + self.times["plain floats"]
         self.ratios = {name: time / self.times["wiregrad"] for name, time in self.times.items()}

@@ -137,14 +137,17 @@ static void settle_block(Block *block)
         block->is_full = 0;
         move_block(block, &open_blocks);
     }
-    if (block->live > 0 || block == current_block)
+    if (block->live > 0)
+        return;
+    /* From here on places are taken in the order in which they lie in memory. */
+    block->freed = NULL;
+    block->fresh = FIRST_PLACE(block);
+    if (block == current_block)
         return;
     if (spare_count >= MAX_SPARE_BLOCKS) {
         free_block(block);
         return;
     }
-    block->freed = NULL;
-    block->fresh = FIRST_PLACE(block);
     move_block(block, &spare_blocks);
     spare_count++;
 }
