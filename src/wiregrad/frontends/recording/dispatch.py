@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+import wiregrad.ops.special_records  # noqa: F401 - its ops are methods of values, as all ops on numbers
 from wiregrad.dtypes import RECORDED_DTYPES, USUAL_DTYPES
 from wiregrad.errors import (
     ArityError,

@@ -15,7 +15,7 @@ import numpy as np
 
 from wiregrad.dtypes import USUAL_DTYPES
 from wiregrad.ir import TABLE
-from wiregrad.ops.array_ops import conjugate_flow
+from wiregrad.ops.array_ops import conjugate_flow, definite_samples, normal_samples
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_SCIPY,
@@ -26,7 +26,6 @@ from wiregrad.ops.functions.registry import (
     register_function,
 )
 from wiregrad.ops.gradient_flow import shape_of
-from wiregrad.ops.linalg_records import definite_samples, normal_samples
 
 EigResult: Any = type(np.linalg.eig(np.eye(1)))
 EighResult: Any = type(np.linalg.eigh(np.eye(1)))
