@@ -578,6 +578,7 @@ def memory_tables() -> tuple[list[Table], dict[str, dict[str, float]]]:
     return [per_node, training], {"bytes per node": each, "growth": {name: size for name, (size, _) in left.items()}}
 
 
+FIRST_CALL_NODES, FIRST_CALLS, FIRST_CALL_TARGET = 140_000, 5, 3.0
 TRACED_SIZES = {10_000: 5, 100_000: 3, 1_000_000: 1}
 """Numbers of nodes of the functions that are traced, and how often each is measured; the least time counts."""
 TRACE_TARGET = 1.5
@@ -721,8 +722,30 @@ def trace_table() -> tuple[Table, dict[str, float]]:
     return Table(caption, ["code", "nodes", "us per node", "times an eager gradient"], rows), figures
 
 
+def first_call_table() -> tuple[Table, dict[str, float]]:
+    """Measure the first call of a compiled function beside one eager gradient, in processor time."""
+    rows: list[list[str]] = []
+    figures: dict[str, float] = {}
+    # The first call of a process loads modules.
+    wg.compile(make_loop(FIRST_CALL_NODES)).value_and_grad(0.5, 0.25)
+    for name, make in TRACED_CODE.items():
+        pairs = []
+        for _ in range(FIRST_CALLS):
+            f = make(FIRST_CALL_NODES)
+            eager = time_once(wg.value_and_grad(f))
+            pairs.append((eager, time_once(wg.compile(f).value_and_grad)))
+        eager, first = map(statistics.median, zip(*pairs, strict=True))
+        figures[name] = first / eager
+        rows.append([name, milliseconds(eager), milliseconds(first), f"{first / eager:.2f}"])
+    caption = (
+        f"The first `wg.compile(f).value_and_grad` of {FIRST_CALL_NODES:,} nodes beside one eager gradient (at most "
+        f"{FIRST_CALL_TARGET:g} times wanted), median of {FIRST_CALLS} functions."
+    )
+    return Table(caption, ["code", "eager gradient", "first call", "ratio"], rows), figures
+
+
 def run() -> Report:
-    """Measure graphs, chain, traces and memory."""
+    """Measure graphs, chain, traces, first calls and memory."""
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()
@@ -732,10 +755,17 @@ def run() -> Report:
         demo, demo_ratios = demo_table()
         chain, ratios = chain_table()
         traces, trace_times = trace_table()
+        first_calls, first_ratios = first_call_table()
         memory, held = memory_tables()
     finally:
         gc.unfreeze()
     figures: dict[str, Any] = {f"ratios at {race.nodes}": race.ratios for race in races}
-    tables = [*(race.table() for race in races), operations, demo, chain, traces, *memory]
-    others = {"ops": operation_ratios, "demo": demo_ratios, "chain": ratios, "trace": trace_times}
+    tables = [*(race.table() for race in races), operations, demo, chain, traces, first_calls, *memory]
+    others = {
+        "ops": operation_ratios,
+        "demo": demo_ratios,
+        "chain": ratios,
+        "trace": trace_times,
+        "first calls": first_ratios,
+    }
     return Report(tables, {**figures, **others, **held})
