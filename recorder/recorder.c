@@ -361,7 +361,11 @@ INLINED void append_row(PyByteArrayObject *rows, const Outcome *outcome, Py_ssiz
 INLINED PyObject *append_node(PyTypeObject *kind, PyObject *tape, PyByteArrayObject *rows, const Outcome *outcome,
                               Py_ssize_t first, Py_ssize_t second, uint16_t code)
 {
-    Scalar *result = HIDES_SCALARS ? take_scalar(kind) : new_scalar(kind);
+#if HIDES_SCALARS
+    Scalar *result = take_scalar(kind);
+#else
+    Scalar *result = new_scalar(kind);
+#endif
     if (result == NULL) {
         Py_DECREF(tape);
         return PyErr_NoMemory();
