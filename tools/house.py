@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "src" / "wiregrad"
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+PUBLIC_CLASS = re.compile(r"^class ([A-Za-z]\w*)", re.MULTILINE)
 MAX_METHODS = 20
 """Maximum number of methods of a class that holds one idea."""
 MAX_ATTRIBUTES = 12
@@ -124,12 +126,7 @@ def is_one_word(name: str) -> bool:
 
 def repeated_classes(modules: Iterable[Module]) -> dict[str, int]:
     """Return the public names of classes that more than one module defines."""
-    names = Counter(
-        node.name
-        for module in modules
-        for node in module.tree.body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
+    names = Counter(name for module in modules for name in PUBLIC_CLASS.findall(module.text))
     return {name: count for name, count in names.most_common() if count > 1}
 
 

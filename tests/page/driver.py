@@ -6,16 +6,16 @@ Kept true: every request, dialog and error of a page is written down, and a requ
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Locator, Page, Route, sync_playwright
 
 from wiregrad.cli.explore import PRESETS
+
+from ..support.sampling import mark_full
 
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -26,20 +26,6 @@ WIDE = (1280, 800)
 NARROW = (360, 740)
 PATIENCE = 300_000
 """Milliseconds that an answer may take on a busy machine."""
-
-
-def mark_full(case: object) -> Any:
-    """Return a case, or a tuple of arguments, as a parameter that only `make test-all` tries.
-
-    The tests of the page are a package, which cannot import tests/support.
-    """
-    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.full)
-
-
-def sample_one(cases: Iterable[object]) -> list[object]:
-    """Return the cases of a test as parameters, of which an ordinary run tries the first."""
-    first, *others = cases
-    return [first, *map(mark_full, others)]
 
 
 def sample_preset(sampled: str) -> list[object]:
@@ -330,7 +316,7 @@ BACKGROUND = """() => {
 SETTLED = """async () => {
   await document.fonts.ready;
   const wait = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds));
-  // A frame may never come to a page that nobody sees, and an animation that is held or paused never ends.
+  // A frame may never come to a page that nobody sees, and an animation that is held, paused or replaced never ends.
   const frame = () => Promise.race([new Promise(requestAnimationFrame), wait(1000)]);
   const isMoving = each => each.playState === "running" && each.effect.getComputedTiming().endTime < Infinity;
   const end = performance.now() + 120000;
@@ -339,7 +325,7 @@ SETTLED = """async () => {
     const moving = document.getAnimations().filter(isMoving);
     if (performance.now() > end) throw new Error(`something still moves: ${moving[0]?.effect.target?.outerHTML}`);
     still = moving.length ? 0 : still + 1;
-    await Promise.race([Promise.all(moving.map(each => each.finished.catch(() => null))), wait(5000)]);
+    await Promise.race([Promise.all(moving.map(each => each.finished.catch(() => null))), wait(50)]);
   }
 }"""
 MOVING = """() => [...document.querySelectorAll("*")].filter(element => {

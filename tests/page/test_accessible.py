@@ -6,8 +6,9 @@ import pytest
 
 from wiregrad.cli.explore import PRESETS
 
+from ..support.sampling import mark_full, sample_one
 from .conftest import Opener
-from .driver import NARROW, WIDE, Explorer, mark_full, sample_one, sample_preset
+from .driver import NARROW, WIDE, Explorer, sample_preset
 from .screenshots import CARDS
 
 SCHEMES = ["light", "dark"]

@@ -11,8 +11,9 @@ from playwright.sync_api import Locator
 import wiregrad as wg
 from wiregrad.errors import FormulaError
 
+from ..support.sampling import mark_full, sample_one
 from .conftest import Opener
-from .driver import Explorer, mark_full, sample_one
+from .driver import Explorer
 
 MISTAKES = ["e = a + ; f", "y = tanh(x", "y = foo(x)", "y = x $ 2", "long_name = 1 + 2 * sin(x) ) + 3", "3x²·√4 + $"]
 UNREADABLE = ["#v=2&p=neuron", "#v=1&p=nothing", "#v=1&f=%E0%A4", "#v=1&f=x+%2B", "#v=1&s=b9999"]

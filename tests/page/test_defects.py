@@ -11,9 +11,10 @@ import pytest
 
 import wiregrad as wg
 
+from ..support.sampling import mark_full, sample_one
 from . import test_address, test_large, test_look, test_served, test_stepping, test_widget
 from .conftest import Opener
-from .driver import Explorer, mark_full, sample_one
+from .driver import Explorer
 from .screenshots import LAPTOP, PHONE, WALL
 from .subjects import run_model
 from .test_look import OVERLAPS, PARTS

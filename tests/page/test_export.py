@@ -12,8 +12,8 @@ from wiregrad.cli.explore import PRESETS
 from wiregrad.explorer.html_page import render_page, to_html
 from wiregrad.explorer.page_data import build_page_data
 
+from ..support.sampling import sample_one
 from .conftest import Opener
-from .driver import sample_one
 
 HIT = "window.hit=1;alert(1)"
 CORES = [

@@ -26,8 +26,9 @@ from wiregrad.learn.quiz import Quiz
 from wiregrad.learn.quiz_run import show_number
 from wiregrad.learn.sentences import TITLES
 
+from ..support.sampling import sample_one
 from .conftest import Opener
-from .driver import NARROW, WIDE, Explorer, sample_one
+from .driver import NARROW, WIDE, Explorer
 from .test_drawing import ITEMS, Board, answer_numbers, draw_by_keys
 
 COURSE = {lesson.key: lesson for lesson in load_course()}

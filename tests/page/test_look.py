@@ -12,8 +12,9 @@ import wiregrad as wg
 from wiregrad.cli.explore import PRESETS
 from wiregrad.explorer.html_page import to_html
 
+from ..support.sampling import mark_full, sample_one
 from .conftest import Opener
-from .driver import NARROW, Explorer, mark_full, sample_one
+from .driver import NARROW, Explorer
 from .screenshots import CARDS, address
 
 LYING = [(740, 360), (640, 400)]

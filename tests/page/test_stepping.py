@@ -12,8 +12,9 @@ import wiregrad as wg
 from wiregrad.cli.explore import PRESETS
 from wiregrad.dtypes import NO_GRADIENT, format_brief_number
 
+from ..support.sampling import sample_one
 from .conftest import Opener
-from .driver import MIDDLE, NONE, Explorer, sample_one, sample_preset
+from .driver import MIDDLE, NONE, Explorer, sample_preset
 
 COLUMNS = ("step", "name", "op", "inputs", "value", "local", "upstream", "gradient")
 

@@ -18,7 +18,8 @@ import wiregrad as wg
 from wiregrad.explorer.html_page import dump_json, read_static_file
 from wiregrad.explorer.widget import ExplorerWidget, widget
 
-from .driver import PATIENCE, WIDE, Explorer, Watched, mark_full
+from ..support.sampling import mark_full
+from .driver import PATIENCE, WIDE, Explorer, Watched
 
 POINT = np.array([0.5, -1.0, 2.0])
 TRAITS = ["data", "step", "selection", "theme", "bundle"]
