@@ -16,9 +16,8 @@ from wiregrad.lazy import load_names_lazily
 if TYPE_CHECKING:
     from wiregrad.draw.layout.boxes import Box, BoxKind, Picture, PictureLink
     from wiregrad.draw.layout.picture import build_picture
-    from wiregrad.draw.render.graph_languages import to_dot, to_mermaid
     from wiregrad.draw.render.svg import to_svg
-    from wiregrad.draw.render.terminal import build_mimebundle, to_unicode
+    from wiregrad.draw.render.text import build_mimebundle, to_dot, to_mermaid, to_unicode
 
 
 __all__ = [
@@ -42,11 +41,11 @@ if not TYPE_CHECKING:
             "BoxKind": "wiregrad.draw.layout.boxes",
             "Picture": "wiregrad.draw.layout.boxes",
             "PictureLink": "wiregrad.draw.layout.boxes",
-            "build_mimebundle": "wiregrad.draw.render.terminal",
+            "build_mimebundle": "wiregrad.draw.render.text",
             "build_picture": "wiregrad.draw.layout.picture",
-            "to_dot": "wiregrad.draw.render.graph_languages",
-            "to_mermaid": "wiregrad.draw.render.graph_languages",
+            "to_dot": "wiregrad.draw.render.text",
+            "to_mermaid": "wiregrad.draw.render.text",
             "to_svg": "wiregrad.draw.render.svg",
-            "to_unicode": "wiregrad.draw.render.terminal",
+            "to_unicode": "wiregrad.draw.render.text",
         },
     )
