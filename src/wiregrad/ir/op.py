@@ -441,9 +441,11 @@ class OpTable:
         return name in self._codes or name in self._aliases or (self.load_deferred() and name in self)
 
     def __iter__(self) -> Iterator[Op]:
+        self.load_deferred()
         return iter(tuple(self._records))
 
     def __len__(self) -> int:
+        self.load_deferred()
         return len(self._records)
 
     def code_of(self, op: Op) -> int:
@@ -474,7 +476,7 @@ class OpTable:
         self._reserved.update(names)
 
     def by_code(self) -> Sequence[Op]:
-        """Return every record at the index of its code."""
+        """Return every loaded record at the index of its code; unlike iterating, this loads no other ones."""
         return self._records
 
 

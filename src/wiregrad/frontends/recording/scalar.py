@@ -568,7 +568,7 @@ def install_scalars() -> None:
         _connect_recorder(helpers)
     for owner in CLASS_FLAVOURS:
         owner.__hash__ = Value.__hash__  # type: ignore[method-assign]
-    for op in TABLE:
+    for op in TABLE.by_code():
         if isinstance(op, Elementwise):
             install_scalar_op(op)
 
