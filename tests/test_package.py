@@ -170,7 +170,7 @@ def test_dir_lists_each_public_name_once() -> None:
 
     assert sorted(set(names)) == names
     assert not [name for name in names if name.startswith("_")]
-    assert modules == ["ops"]
+    assert modules == ["nn", "ops", "optim"]
     assert twice == []
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from wiregrad.api.compiled_function import compile
     from wiregrad.api.diagnostics import anomaly, blame, check_grads, explain, record
     from wiregrad.api.functions import *  # noqa: F403 - the stub lists them
+    from wiregrad.api.submodules import nn, optim, train
     from wiregrad.api.values import (
         Function,
         Value,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         once_differentiable,
         op,
         places,
+        plan_memory,
         register_container,
         run,
         stop_gradient,
@@ -87,16 +89,20 @@ __all__ = [
     "jvp",
     "linearize",
     "load",
+    "nn",
     "no_grad",
     "once_differentiable",
     "op",
     "ops",
+    "optim",
     "places",
+    "plan_memory",
     "record",
     "register_container",
     "run",
     "stop_gradient",
     "trace",
+    "train",
     "tree_map",
     "value_and_grad",
     "vjp",
@@ -133,6 +139,9 @@ if not TYPE_CHECKING:
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
+            "train": "wiregrad.training",
+            "nn": "wiregrad.nn",
+            "optim": "wiregrad.optim",
         },
         otherwise=_find_function,
     )

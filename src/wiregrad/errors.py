@@ -101,6 +101,10 @@ class InputError(WiregradError, TypeError):
     """A call lacks an input, has an unknown one, or one that is not a number."""
 
 
+class StateError(WiregradError, ValueError):
+    """Saved arrays or numbers do not fit: names are missing or unknown, or shapes differ."""
+
+
 class SettingError(WiregradError, ValueError):
     """An environment variable has a value that is not allowed."""
 

@@ -2,7 +2,8 @@
 
 A circuit file is one safetensors file with the arrays as tensors and the JSON form of the circuit beside them. Other
 rooms may call `save`, `load` and `replace_file`, the JSON form (`write_json`, `parse_json`, which
-`wiregrad.ir.json_form` defines), and `read_file_bytes`, `encode_circuit_file` and `decode_circuit_file`.
+`wiregrad.ir.json_form` defines), and `read_file_bytes`, `encode_circuit_file` and `decode_circuit_file`. Checkpoints
+of trainings have the same format (`encode_tensors`, `decode_tensors`).
 
 The format is eight bytes with the length of the header, a JSON header with the position of each tensor, and the
 tensors. It is small enough to be read and written here, with the checks that a file from an unknown source needs:
@@ -21,7 +22,7 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import prod
 from pathlib import Path
@@ -98,7 +99,7 @@ def encode_circuit_file(circuit: CircuitGraph) -> list[memoryview]:
         )
     arrays = {name: as_pairs(value) for name, value in tensors.items()}
     arrays[DOCUMENT_TENSOR] = np.frombuffer(document, np.uint8)
-    return [*_encode_parts(arrays)]
+    return encode_tensors(arrays, {"format": FORMAT_NAME, "version": str(FORMAT_VERSION)})
 
 
 def decode_circuit_file(data: bytes) -> CircuitGraph:
@@ -109,7 +110,7 @@ def decode_circuit_file(data: bytes) -> CircuitGraph:
     >>> decode_circuit_file(b"".join(encode_circuit_file(circuit))) == circuit
     True
     """
-    tensors = _decode_tensors(data)
+    tensors = decode_tensors(data, _check_metadata)
     document = tensors.pop(DOCUMENT_TENSOR, None)
     if document is None or document.dtype != np.uint8:
         raise FileFormatError(f"it has no tensor {DOCUMENT_TENSOR!r} of bytes; it was not written by wiregrad")
@@ -124,10 +125,10 @@ def _check_path(path: object) -> Path:
     return Path(path)
 
 
-def _encode_parts(arrays: NamedTensors) -> Iterator[memoryview]:
+def encode_tensors(arrays: NamedTensors, metadata: Mapping[str, str]) -> list[memoryview]:
     """Return the parts of a file: length, header, and the tensors, widest elements first so that all are aligned."""
     ordered = sorted(arrays.items(), key=lambda item: -item[1].itemsize)
-    header: dict[str, Any] = {METADATA_KEY: {"format": FORMAT_NAME, "version": str(FORMAT_VERSION)}}
+    header: dict[str, Any] = {METADATA_KEY: dict(metadata)}
     parts = []
     end = 0
     for name, array in ordered:
@@ -139,10 +140,13 @@ def _encode_parts(arrays: NamedTensors) -> Iterator[memoryview]:
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > MAX_HEADER_BYTES:
-        raise FileFormatError(f"the circuit has {len(arrays):,} arrays, more than the header of a file can list")
-    yield memoryview(len(text).to_bytes(8, "little"))
-    yield memoryview(text)
-    yield from (part.data for part in parts)
+        raise FileFormatError(f"there are {len(arrays):,} arrays, more than the header of a file can list")
+    return [memoryview(len(text).to_bytes(8, "little")), memoryview(text), *(part.data for part in parts)]
+
+
+def has_tensor_dtype(array: NDArray[Any]) -> bool:
+    """Return whether a file can hold an array as a tensor of its dtype."""
+    return array.dtype in _DTYPE_NAMES
 
 
 def replace_file(path: FilePath, parts: list[memoryview]) -> None:
@@ -211,8 +215,8 @@ def _describe_failure(error: Exception) -> str:
     return "there is not enough memory" if isinstance(error, MemoryError) else str(error)
 
 
-def _decode_tensors(data: bytes) -> NamedTensors:
-    """Decode the tensors of a safetensors file; raise unless they fill it exactly."""
+def decode_tensors(data: bytes, check_metadata: Callable[[JsonValue], None]) -> NamedTensors:
+    """Decode the tensors of a safetensors file; raise unless they fill it exactly, or if its metadata is refused."""
     if len(data) < 8:
         raise FileFormatError(f"it has {len(data)} bytes, too few for a safetensors file; it is empty or cut off")
     length = int.from_bytes(data[:8], "little")
@@ -224,7 +228,7 @@ def _decode_tensors(data: bytes) -> NamedTensors:
     header = read_strict_json(data[8 : 8 + length])
     if type(header) is not dict:
         raise FileFormatError("its header is not a JSON object")
-    _check_metadata(header.pop(METADATA_KEY, {}))
+    check_metadata(header.pop(METADATA_KEY, {}))
     entries = {name: _check_entry(name, entry) for name, entry in header.items()}
     body = memoryview(data)[8 + length :]
     _check_coverage(entries, len(body))
@@ -335,10 +339,21 @@ def write_atomically(target: Path, parts: Iterable[memoryview]) -> None:
         if not HAS_LOCKS:
             # Windows does not rename a file that is open.
             fresh.replace(target)
+        _sync_folder(target.parent)
     except BaseException:
         with suppress(OSError):
             fresh.unlink()
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write a folder to the disk, so that a new name in it survives a loss of power; some systems cannot."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -54,7 +54,8 @@ def load_names_lazily(
 ) -> Callable[[str], Any]:
     """Return a package's `__getattr__`, which loads each name from its module when it is first asked for.
 
-    `otherwise` is asked for all other names, except private ones; its results are not remembered.
+    A name whose module is `package.name` is that module itself. `otherwise` is asked for all other names, except
+    private ones; its results are not remembered.
 
     >>> find = load_names_lazily(__name__, {"pi": "math"})
     >>> find("pi")
@@ -70,7 +71,8 @@ def load_names_lazily(
             if otherwise is None or name.startswith("_"):
                 raise AttributeError(f"module {package!r} has no attribute {name!r}")
             return otherwise(name)
-        value = getattr(import_module(modules[name]), name)
+        module = import_module(modules[name])
+        value = module if modules[name] == f"{package}.{name}" else getattr(module, name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -13,11 +13,10 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.cli import cli, main
-from wiregrad.cli.command_base import TargetCommand
+from wiregrad.cli.command_base import CIRCUIT_FORMS, TargetCommand
+from wiregrad.cli.command_base import FORM_ENDINGS as WHOLE
 from wiregrad.cli.exports import CONVERT_ENDINGS
 from wiregrad.cli.exports import LANGUAGE_ENDINGS as CODE
-from wiregrad.cli.targets import CIRCUIT_FORMS
-from wiregrad.cli.targets import FORM_ENDINGS as WHOLE
 
 from ..support.limits import PATIENCE, start_process
 from ..support.sampling import sample_one
@@ -379,7 +378,7 @@ def test_a_pipe_is_not_waited_for(capsys: pytest.CaptureFixture[str], here: Path
 def test_no_more_is_read_from_stdin_than_from_a_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wiregrad.cli.targets.MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("wiregrad.cli.command_base.MAX_FILE_BYTES", 100)
     monkeypatch.setattr("sys.stdin", io.StringIO("x * x" + " " * 96))
 
     assert run(capsys, "grad", "-", "x=1")[0] == 3

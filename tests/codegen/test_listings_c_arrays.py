@@ -29,7 +29,7 @@ from wiregrad.dtypes import WireType
 from wiregrad.errors import NoRuleError, OutputError
 from wiregrad.inspect.receipt import ReceiptPoint
 from wiregrad.ir import TABLE
-from wiregrad.ops.array_ops import ArrayOp, Linear
+from wiregrad.ops.array_ops import ArrayOp, LinearOp
 
 from ..support.random_programs import random_program
 from ..support.sampling import choose_count
@@ -484,16 +484,16 @@ def test_names_of_loops_and_math_h_are_left_to_people(tmp_path: Path) -> None:
     assert agrees(circuit, inputs, np.array([call(address(given), address(grad)), *grad]))
 
 
-def moving_samples() -> list[tuple[Linear, tuple[Any, ...]]]:
+def moving_samples() -> list[tuple[LinearOp, tuple[Any, ...]]]:
     rng, found = np.random.default_rng(7), []
     for op in TABLE:
-        if isinstance(op, Linear) and op.moves and op.samples is not None:
+        if isinstance(op, LinearOp) and op.moves and op.samples is not None:
             found += [(op.bind(sample[-1]) if sample[-1] else op, sample[:-1]) for sample in op.samples(rng)]
     return [(op, xs) for op, xs in found if all(np.asarray(x).dtype.kind != "c" for x in xs)]
 
 
 @pytest.mark.parametrize(("op", "xs"), moving_samples())
-def test_an_op_that_moves_elements_has_a_map_unless_it_repeats_a_step(op: Linear, xs: tuple[Any, ...]) -> None:
+def test_an_op_that_moves_elements_has_a_map_unless_it_repeats_a_step(op: LinearOp, xs: tuple[Any, ...]) -> None:
     types = [WireType(np.asarray(x).dtype, np.shape(x)) for x in xs]
     given = [np.asarray(x) if np.asarray(x).dtype.kind == "i" else None for x in xs]
     y = np.asarray(op.compute(*xs))

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import random
+import stat
 import subprocess
 import sys
 import tracemalloc
@@ -536,12 +537,13 @@ def test_nobody_can_read_a_file_before_it_has_its_mode(
     if mode is not None:
         path.touch()
         path.chmod(mode)
-    monkeypatch.setattr(os, "fsync", lambda number: seen.append(os.fstat(number).st_mode & 0o777))
+    monkeypatch.setattr(os, "fsync", lambda number: seen.append(os.fstat(number).st_mode))
     (tmp_path / "usual").touch()
     usual = (tmp_path / "usual").stat().st_mode & 0o777
     save(wg.circuit("y = exp(x)"), path)
 
-    assert seen == [0o600]
+    assert [stat.S_IMODE(mode) for mode in seen if stat.S_ISREG(mode)] == [0o600]
+    assert [stat.S_ISDIR(mode) for mode in seen] == [False, True]
     assert path.stat().st_mode & 0o777 == (usual if mode is None else mode)
 
 

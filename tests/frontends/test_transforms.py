@@ -278,6 +278,19 @@ def test_large_arrays_that_no_rule_reads_are_not_needed(k: int) -> None:
     assert wg.jvp(f, (x,), (direction,))[1] == pytest.approx(wg.grad(f)(x)[k], rel=1e-12)
 
 
+@pytest.mark.parametrize("start", [2.0, np.array([2.0, 3.0])])
+def test_a_checkpoint_that_returns_a_value_from_outside_passes_its_gradient_on(start: Any) -> None:
+    def with_checkpoint(w: Any) -> Any:
+        outside, inside = wg.checkpoint(lambda z: (w, z * w))(3.0 * w)
+        return (outside * inside).sum()
+
+    def without(w: Any) -> Any:
+        return (w * (3.0 * w * w)).sum()
+
+    assert np.array_equal(wg.grad(with_checkpoint)(start), wg.grad(without)(start))
+    assert wg.grad(lambda w: np.sum(wg.checkpoint(lambda z: w)(w * 2.0)))(2.0) == 1.0
+
+
 def test_a_checkpoint_that_does_not_repeat_itself_is_refused() -> None:
     def late(x: Any) -> Any:
         for k in [2.0, 3.0]:

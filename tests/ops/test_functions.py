@@ -13,7 +13,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.ops import TABLE
-from wiregrad.ops.array_ops import Linear, Reduction
+from wiregrad.ops.array_ops import LinearOp, Reduction
 
 from ..support.array_checks import elementwise_ops, list_array_checks
 from ..support.compare import PlannedCheck
@@ -124,7 +124,7 @@ def test_every_subject_has_six_samples() -> None:
 
 def wrong_sum(**rules: Any) -> CheckSubject:
     record = TABLE["sum"]
-    assert isinstance(record, Linear)
+    assert isinstance(record, LinearOp)
     samples = [(np.array([[1.0, 2.0], [3.0, 5.0]]), {"axes": (-1,), "keepdims": False})]
     return CheckSubject("wrong", replace(record, **rules), lambda rng: samples)
 

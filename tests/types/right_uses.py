@@ -54,6 +54,18 @@ def use_values() -> None:
     w.data = w.data - 0.1 * w.grad
 
 
+def use_networks() -> None:
+    rng = np.random.default_rng(0)
+    model = wg.nn.Sequential(wg.nn.Linear(2, 3, rng=rng), wg.nn.Tanh())
+    optimizer = wg.optim.Adam(model.parameters(), lr=0.1)
+
+    assert_type(model.eval(), wg.nn.Sequential)
+    assert_type(model.holding(model.arrays()), wg.nn.Sequential)
+    assert_type(model[0], wg.nn.Module)
+    wg.nn.mse_loss(model(np.ones((1, 2))), np.ones((1, 3))).backward()
+    optimizer.step()
+
+
 def use_habits() -> None:
     v = wg.Value(np.ones((2, 2)), label="v")
 

@@ -36,11 +36,15 @@ from wiregrad.ops.functions import FUNCTIONS
 if TYPE_CHECKING:
     from wiregrad.frontends.recording import trace as tracing
     from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
+    from wiregrad.frontends.transforms.memory_plans import plan_memory
 else:
     tracing = load_module_lazily("wiregrad.frontends.recording.trace")
     __getattr__ = load_names_lazily(
         __name__,
-        dict.fromkeys(("Function", "once_differentiable", "op"), "wiregrad.frontends.recording.custom_ops"),
+        {
+            **dict.fromkeys(("Function", "once_differentiable", "op"), "wiregrad.frontends.recording.custom_ops"),
+            "plan_memory": "wiregrad.frontends.transforms.memory_plans",
+        },
     )
 
 __all__ = [
@@ -63,6 +67,7 @@ __all__ = [
     "once_differentiable",
     "op",
     "places",
+    "plan_memory",
     "register_container",
     "run",
     "stop_gradient",

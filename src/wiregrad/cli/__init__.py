@@ -6,9 +6,8 @@ wrong usage; 3 the input or output cannot be read, run or written; 4 a package t
 
 Read `questions` first: it has the shortest commands. `exports` holds `draw`, `code` and `convert`, `explore` holds the
 command of its name, `learn` holds `learn` and `quiz`, `environment` holds `doctor`, `bench` and `completion`, and the
-package `bench` what that command measures. They share `command_base` (arguments, options, printing), `targets` (what
-FORMULA and NAME=VALUE mean, what is read and written, and what is printed if that fails). Only `main` is called from
-outside.
+package `bench` what that command measures. They share `command_base` (what FORMULA and NAME=VALUE mean, what is read
+and written and what is printed if that fails, options, printing). Only `main` is called from outside.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ import click
 from click.shell_completion import shell_complete
 
 from wiregrad import __version__
-from wiregrad.cli.command_base import no_color_option
+from wiregrad.cli.command_base import EXIT_UNREADABLE, escape_control_characters, no_color_option, shorten_words
 from wiregrad.cli.environment import COMPLETION_VARIABLE, bench_command, completion_command, doctor_command
 from wiregrad.cli.explore import explore_command
 from wiregrad.cli.exports import code_command, convert_command, draw_command
 from wiregrad.cli.learn import learn_command, quiz_command
 from wiregrad.cli.questions import RUN_QUESTIONS, blame_command, check_command, grad_command, receipt_command
-from wiregrad.cli.targets import EXIT_UNREADABLE, escape_control_characters, shorten_words
 from wiregrad.errors import InputError, NotInstalledError, SettingError, WiregradError
 from wiregrad.settings import check_settings
 

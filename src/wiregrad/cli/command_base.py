@@ -1,23 +1,710 @@
-"""What the commands share: arguments, options, help, exit codes, and answers printed as text or JSON."""
+"""What the commands share: what they work on, their arguments and options, and answers printed as text or JSON.
+
+A command works on a target: a formula, a circuit file, or a function or circuit in a Python file (FILE.py:NAME).
+
+First come files: circuits are read from them and from stdin, results are written to them and to stdout. Nothing in a
+circuit file is executed. A file is written completely or not at all. Failures outside wiregrad, in files and in the
+user's code, are printed without a traceback (`CommandFailure`).
+
+Then come targets and the NAME=VALUE pairs that follow them. A value is a number, a list of numbers (an array), true,
+false or text in quotes. The annotation of a parameter, or else its default, decides more: whole numbers stay whole for
+an int, and text needs no quotes for a str.
+
+At the end are the class of all commands about a target, its options, and how answers are printed.
+"""
 
 from __future__ import annotations
 
+import ast
+import builtins
+import inspect
 import json
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+import sys
+import traceback
+import types
+import typing
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import click
 import numpy as np
 from click.shell_completion import CompletionItem
+from numpy.typing import NDArray
 
-from wiregrad.api import Run
-from wiregrad.cli.targets import CommandFailure, CommandTarget, choose_output, escape_control_characters, parse_target
-from wiregrad.dtypes import JsonValue
-from wiregrad.errors import OutputError, suggest_name
+from wiregrad import ir
+from wiregrad.api import Circuit, Run, load
+from wiregrad.backends import interpreter
+from wiregrad.dtypes import JsonValue, PythonNumber
+from wiregrad.errors import (
+    FormulaError,
+    InputError,
+    OutputError,
+    UnknownNameError,
+    WiregradError,
+    is_library_file,
+    suggest_name,
+)
+from wiregrad.files import MAX_FILE_BYTES, decode_circuit_file, read_file_bytes, replace_file
+from wiregrad.frontends.formula import parse_formula_with_notes
 from wiregrad.ir import Node
+from wiregrad.ir.columns import normalize_name
+from wiregrad.ir.strict_json import MAX_TEXT_BYTES, is_json
+from wiregrad.lazy import load_module_lazily
+
+EXIT_UNREADABLE = 3
+"""The exit code when the input or output cannot be read, run or written."""
+
+_RECORDED_MARK = "\n  recorded at "
+"""What precedes a source location in messages of wiregrad."""
+
+
+class CommandFailure(click.ClickException):
+    """A file or the user's code failed."""
+
+    exit_code = EXIT_UNREADABLE
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message."""
+        click.echo(f"wiregrad: {escape_control_characters(self.message)}", file=file, err=True)
+
+
+def escape_control_characters(text: str) -> str:
+    """Escape control characters, which names in a circuit file may contain, so that they cannot act on the terminal.
+
+    >>> escape_control_characters("red" + chr(27))
+    'red\\\\x1b'
+    """
+    return "".join(ch if ch.isprintable() or ch == "\n" else repr(ch)[1:-1] for ch in text)
+
+
+def shorten_words(text: str) -> str:
+    """Shorten words of 1,000 characters or more in a message.
+
+    >>> len(shorten_words("got " + "9" * 1_000_000))
+    84
+    """
+    return re.sub(r"\S{1000,}", lambda match: match[0][:77] + "...", text)
+
+
+@contextmanager
+def run_user_code(what: str, place: str) -> Iterator[None]:
+    """Run the user's code, which begins at `place`: its prints go to stderr, its errors become command failures."""
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except click.ClickException:
+        raise
+    except WiregradError as error:
+        raise CommandFailure(_add_user_line(error, place)) from error
+    except (Exception, SystemExit) as error:
+        line = locate_error(error)
+        if not line:
+            # No line of the user's code was running, so this is a bug in wiregrad.
+            raise
+        raise CommandFailure(f"{what} raised {format_error(error)}{line}") from error
+
+
+def _add_user_line(error: WiregradError, place: str) -> str:
+    """Return the message of an error with the user's line that caused it, or else the line where their code begins."""
+    text = str(error)
+    line = locate_error(error)
+    if line:
+        return text if _RECORDED_MARK in text else text + line
+    # The error arose after the user's code had run, so the location in its message is a line of this command.
+    return text.partition(_RECORDED_MARK)[0] + (f"\n  at {place}" if place else "")
+
+
+def format_error(error: BaseException) -> str:
+    """Format an error on one line: its type and message."""
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def locate_error(error: BaseException) -> str:
+    """Format the line of the user's code that raised an error as a suffix of a message; empty if there is none."""
+    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
+        return _format_line(error.filename, error.lineno, error.text)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_user_file(frame.filename)]
+    return _format_line(frames[-1].filename, frames[-1].lineno, frames[-1].line) if frames else ""
+
+
+def _format_line(file: str, line: int | None, text: str | None) -> str:
+    return f"\n  at {file}:{line}" + (f"\n    {text.strip()}" if text and text.strip() else "")
+
+
+def _is_user_file(file: str) -> bool:
+    return not is_library_file(file) and "-packages" not in file
+
+
+STDIO = "-"
+"""The file name that means stdin or stdout."""
+FORMULA_FORM = "formula"
+TEXT_FORM = "text"
+JSON_FORM = "json"
+ARCHIVE_FORM = "wg"
+CIRCUIT_FORMS = (TEXT_FORM, JSON_FORM, ARCHIVE_FORM)
+"""The forms that store everything of a circuit."""
+FORM_ENDINGS = {".wg": ARCHIVE_FORM, ".json": JSON_FORM, ".txt": TEXT_FORM, ".circuit": TEXT_FORM}
+"""The form of a circuit file, by the ending of its name."""
+
+# In a formula, no line begins with one of these words followed by a name.
+_TEXT_FORM_LINE = re.compile(r"^[ \t]*(circuit|input|output)[ \t]+[\w%]", re.MULTILINE)
+
+
+def file_ending(path: str) -> str:
+    """Return the ending of a file name in lower case."""
+    return Path(path).suffix.lower()
+
+
+def join_endings(endings: Iterable[str]) -> str:
+    """Join endings for a message: `.a, .b or .c`."""
+    *most, last = endings
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def read_circuit(source: str, form: str | None = None) -> tuple[Circuit, str]:
+    """Return the circuit in a formula, a circuit file or stdin, and the form that it has there.
+
+    >>> read_circuit("a * b")
+    (Circuit(2 inputs, 1 node, 0 splitters, output f), 'formula')
+    """
+    if source == STDIO:
+        data = _read_stdin()
+        form = form or _detect_form(data)
+        return _parse_circuit(data, form, "stdin"), form
+    if form is not None and not Path(source).exists():
+        raise click.UsageError(f"there is no file {source}; --from is the form of a file or of stdin, not of a formula")
+    form = form or (FORM_ENDINGS.get(file_ending(source)) if "\n" not in source else None)
+    return (_read_formula(source), FORMULA_FORM) if form is None else _read_file(source, form)
+
+
+MAX_FILE_NAME = 250
+"""Longer texts are not looked up as file names: systems refuse them."""
+
+
+def parse_noted_formula(text: str) -> Circuit:
+    """Return the circuit of a formula; what its writer may not have meant is noted on stderr.
+
+    >>> parse_noted_formula("2x")
+    Circuit(1 input, 1 node, 0 splitters, output f)
+    """
+    graph, notes = parse_formula_with_notes(text)
+    for note in notes:
+        click.echo(f"note: {note.message}", err=True)
+    return Circuit(graph.columns)
+
+
+def _read_formula(source: str) -> Circuit:
+    try:
+        return parse_noted_formula(source)
+    except FormulaError:
+        if len(source) < MAX_FILE_NAME and Path(source).is_file():
+            endings = join_endings(FORM_ENDINGS)
+            raise CommandFailure(
+                f"{source} is a file, but its name does not end in {endings}; give it as - < {source}"
+            ) from None
+        raise
+
+
+def _read_file(path: str, form: str) -> tuple[Circuit, str]:
+    try:
+        if not Path(path).exists():
+            endings = join_endings(FORM_ENDINGS)
+            raise click.UsageError(
+                f"there is no file {path}; wanted a formula, a circuit file ({endings}) or FILE.py:FUNCTION"
+            )
+        if form == ARCHIVE_FORM:
+            return load(path), form
+        data = read_file_bytes(Path(path), MAX_TEXT_BYTES)
+    except (OSError, ValueError) as error:
+        if isinstance(error, WiregradError):
+            raise
+        raise CommandFailure(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    if form == TEXT_FORM:
+        form = JSON_FORM if is_json(data) else _detect_text_form(_decode_text(data, path))
+    return _parse_circuit(data, form, path), form
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        raise CommandFailure("cannot read stdin: it is closed")
+    # One byte more than allowed is read, to see whether there is too much.
+    read = sys.stdin.buffer.read if hasattr(sys.stdin, "buffer") else lambda most: sys.stdin.read(most).encode()
+    data: bytes = read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise CommandFailure(f"cannot read stdin: it has more than {MAX_FILE_BYTES:,} bytes")
+    return data
+
+
+def _detect_form(data: bytes) -> str:
+    """Detect the form of data from stdin."""
+    if data[8:9] == b"{" and data[4:8] == bytes(4):
+        return ARCHIVE_FORM
+    return JSON_FORM if is_json(data) else _detect_text_form(data.decode("utf-8", "replace"))
+
+
+def _detect_text_form(text: str) -> str:
+    return TEXT_FORM if _TEXT_FORM_LINE.search(text) else FORMULA_FORM
+
+
+def _parse_circuit(data: bytes, form: str, where: str) -> Circuit:
+    """Parse data in the given form; errors name the file it came from."""
+    try:
+        if form == ARCHIVE_FORM:
+            return Circuit(decode_circuit_file(data).columns)
+        if form == JSON_FORM:
+            return Circuit.from_json(data)
+        text = _decode_text(data, where)
+        return parse_noted_formula(text) if form == FORMULA_FORM else Circuit.from_text(text)
+    except FormulaError as error:
+        reason = "no line begins with circuit, input or output, as the text form has, and it is not a formula either"
+        raise CommandFailure(f"cannot read {where} as a circuit: {reason}: {error}") from None
+    except WiregradError as error:
+        raise CommandFailure(f"cannot read {where} as a circuit: {error}") from None
+
+
+def _decode_text(data: bytes, where: str) -> str:
+    try:
+        # Files from Windows may begin with a byte order mark and end lines with carriage returns.
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise CommandFailure(f"cannot read {where}: it is not utf-8 text") from None
+
+
+def write_output(output: str, data: bytes) -> None:
+    """Write to stdout or to a file, the latter completely or not at all."""
+    if output == STDIO:
+        click.echo(data, nl=False)
+        return
+    replace_file(Path(output), [memoryview(data)])
+    click.echo(f"wrote {output}", err=True)
+
+
+def encode_lines(text: str) -> bytes:
+    """Encode a text for a file: UTF-8, with a newline at the end."""
+    return (text if text.endswith("\n") else f"{text}\n").encode()
+
+
+if TYPE_CHECKING:
+    from wiregrad.api import diagnostics, values
+    from wiregrad.inspect import check
+    from wiregrad.inspect.blame import Blame
+    from wiregrad.inspect.check.end_to_end import GradientCheck
+else:
+    # A formula needs no tracing.
+    check = load_module_lazily("wiregrad.inspect.check")
+    diagnostics = load_module_lazily("wiregrad.api.diagnostics")
+    values = load_module_lazily("wiregrad.api.values")
+
+
+ArgumentValue: TypeAlias = PythonNumber | str | NDArray[Any]
+ParameterTypes = frozenset[Any]
+"""The types that a parameter accepts; empty if neither annotation nor default says."""
+
+WHOLE_NUMBER = re.compile(r"[+-]?\d[\d_]*")
+_KNOWN_WORDS = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "true": True, "false": False}
+_MANY_DIGITS = re.compile(r"\d[\d_]{4300,}")
+"""A whole number with more digits than Python reads."""
+_PARSE_ERRORS = (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, OverflowError)
+
+
+def split_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Split NAME=VALUE texts.
+
+    >>> split_pairs(["a=2", "b = [1, 2]"])
+    {'a': '2', 'b': '[1, 2]'}
+    """
+    values: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise unreadable_value_error(text)
+        if name in values:
+            raise click.UsageError(f"{name} is given twice")
+        values[name] = value
+    return values
+
+
+def unreadable_value_error(text: str) -> click.UsageError:
+    """Return the error for a value that cannot be read."""
+    if _MANY_DIGITS.search(text):
+        return click.UsageError(f"a whole number has at most 4,300 digits; got {_shorten_text(text)!r}")
+    return click.UsageError(f"wanted NAME=NUMBER, like a=2, or NAME=[NUMBERS]; got {_shorten_text(text)!r}")
+
+
+def _shorten_text(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class _TooLargeError(Exception):
+    """A number is too large for a float; it must not silently become infinity."""
+
+
+def read_value(name: str, text: str, kinds: ParameterTypes = frozenset()) -> ArgumentValue:
+    """Read the value in a text; `kinds` are the types that the parameter accepts.
+
+    >>> read_value("a", "2"), read_value("n", "2", frozenset([int])), read_value("x", "[1, inf]")
+    (2.0, 2, array([ 1., inf]))
+    """
+    try:
+        if WHOLE_NUMBER.fullmatch(text) and kinds & {int, bool} and float not in kinds:
+            return int(text) if int in kinds else bool(int(text))
+        if str not in kinds:
+            return _parse_literal(text)
+        return text if text[:1] not in ("'", '"') else _parse_literal(text)
+    except _TooLargeError:
+        pair = _shorten_text(f"{name}={text}")
+        raise click.UsageError(
+            f"{pair!r} is too large: a number is below about 1.8e308, and infinity is written inf"
+        ) from None
+    except _PARSE_ERRORS:
+        raise unreadable_value_error(f"{name}={text}") from None
+
+
+def _parse_literal(text: str) -> ArgumentValue:
+    try:
+        number = float(text)
+    except ValueError:
+        value = _parse_expression(text)
+    else:
+        if math.isinf(number) and any(ch.isdigit() for ch in text):
+            raise _TooLargeError
+        return number
+    if isinstance(value, list):
+        return _make_array(value)
+    if not isinstance(value, bool | int | float | complex | str):
+        raise TypeError
+    return float(value) if type(value) is int else value
+
+
+def _parse_expression(text: str) -> object:
+    """Read a text as a Python literal in which nan, inf, true and false are known words."""
+    with warnings.catch_warnings():
+        # Python warns about invalid escapes such as "\d".
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text, mode="eval")
+    return ast.literal_eval(_WordReplacer().visit(tree))
+
+
+class _WordReplacer(ast.NodeTransformer):
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        if isinstance(node.value, float | complex) and not np.isfinite(node.value):
+            raise _TooLargeError
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        word = _KNOWN_WORDS.get(node.id.lower())
+        return node if word is None else ast.copy_location(ast.Constant(word), node)
+
+
+def _make_array(value: list[Any]) -> NDArray[Any]:
+    array = np.array(value)
+    if array.dtype.kind not in "fcbiu":
+        raise TypeError
+    return array.astype(float) if array.dtype.kind in "iu" else array
+
+
+def parameter_types(parameter: inspect.Parameter) -> ParameterTypes:
+    """Return the types that a parameter accepts, from its annotation or else from its default.
+
+    >>> def f(x, n: int | None, mode="mean"): ...
+    >>> parameters = inspect.signature(f, eval_str=True).parameters.values()
+    >>> [sorted(kind.__name__ for kind in parameter_types(parameter)) for parameter in parameters]
+    [[], ['NoneType', 'int'], ['str']]
+    """
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        return frozenset() if parameter.default is parameter.empty else frozenset([type(parameter.default)])
+    if isinstance(annotation, str):
+        annotation = getattr(builtins, annotation, object)
+    origin = typing.get_origin(annotation)
+    if origin in (types.UnionType, typing.Union):
+        return frozenset(typing.get_args(annotation))
+    if origin is typing.Literal:
+        return frozenset(map(type, typing.get_args(annotation)))
+    return frozenset([annotation])
+
+
+_FILE_TARGET = re.compile(r"(.+\.py)(?::(.*))?")
+TARGET_MODULE = "wiregrad_target"
+"""The name that the file runs as, so that its `if __name__ == "__main__"` part does not run."""
+
+
+def load_from_file(target: str) -> Callable[..., Any] | None:
+    """Return the function or circuit that FILE.py:NAME names; None if the target has another form."""
+    match = _FILE_TARGET.fullmatch(target)
+    if match is None:
+        return None
+    path = Path(match[1])
+    name = match[2] or ""
+    if not path.is_file():
+        raise click.UsageError(f"there is no file {path}; wanted a formula, or FILE.py:FUNCTION")
+    names = _run_file(path)
+    function: object = names.get(name)
+    if callable(function):
+        return function
+    known = [key for key, value in names.items() if _is_own_function(value) or isinstance(value, ir.CircuitGraph)]
+    listed = f"\n  it has {', '.join(known) or 'no functions'}"
+    if not name:
+        raise click.UsageError(f"{path} is a file; wanted a function in it, {path}:NAME{listed}")
+    raise click.UsageError(f"{path} has no function called {name}{suggest_name(name, known)}{listed}")
+
+
+def _run_file(path: Path) -> dict[str, Any]:
+    """Run a file and return its global names. It can import its neighbours, and no bytecode of it is written."""
+    code = _compile_file(path)
+    module = types.ModuleType(TARGET_MODULE)
+    module.__file__ = str(path)
+    # Dataclasses and pickle look their module up in sys.modules.
+    sys.modules[TARGET_MODULE] = module
+    sys.path.insert(0, str(path.parent))
+    with run_user_code(str(path), str(path)):
+        exec(code, vars(module))
+    return vars(module)
+
+
+def _compile_file(path: Path) -> types.CodeType:
+    try:
+        return compile(path.read_bytes(), str(path), "exec")
+    except OSError as error:
+        raise CommandFailure(f"cannot read {path}: {error.strerror}") from None
+    except (SyntaxError, ValueError) as error:
+        raise CommandFailure(f"cannot read {path}: {format_error(error)}{locate_error(error)}") from None
+
+
+def _is_own_function(value: object) -> bool:
+    return inspect.isfunction(value) and value.__module__ == TARGET_MODULE
+
+
+def locate_function(function: Callable[..., Any]) -> str:
+    """Return the FILE:LINE of a function; empty if it is not written in Python."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name of a function or callable object."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+MAX_LISTED_NAMES = 40
+"""Maximum number of names listed in an error message."""
+_WHOLE_WANTED = re.compile(r"\b(an index|an int|integer|integers)\b")
+"""Words in the messages of Python and NumPy where they got a float but need a whole number."""
+
+
+class CommandTarget(Protocol):
+    """What every target can do, whether it is a formula, a circuit or a function."""
+
+    def run(self) -> Run:
+        """Run it forward and backward."""
+
+    def blame(self) -> Blame:
+        """Find what made something non-finite."""
+
+    def check(self, order: int) -> GradientCheck:
+        """Compare its rules with differences."""
+
+    def choose_picture(self) -> Circuit | Run:
+        """Return what a picture shows."""
+
+    def trace_circuit(self) -> tuple[Circuit, Mapping[str, Any]]:
+        """Return its circuit, and the values that were given for the inputs."""
+
+
+def parse_target(text: str, values: Sequence[str], form: str | None = None) -> CommandTarget:
+    """Return the target for a text and NAME=VALUE pairs; `-` is stdin, and `form` the form of a circuit file."""
+    loaded = load_from_file(text) if form is None else None
+    if loaded is None:
+        loaded, form = read_circuit(text, form)
+        if form == FORMULA_FORM:
+            return CircuitTarget(loaded, _read_numbers(values))
+    texts = split_pairs(values)
+    if isinstance(loaded, ir.CircuitGraph):
+        return CircuitTarget(Circuit(loaded.columns), _read_typed_values(loaded, texts))
+    return FunctionTarget(loaded, texts, *bind_arguments(loaded, texts))
+
+
+def choose_output(target: CommandTarget, name: str) -> CircuitTarget:
+    """Return the circuit of a target with the named node as its only output.
+
+    >>> choose_output(parse_target("e = a + b; f = e * c", ["a=2", "b=-3", "c=10"]), "e").run().output
+    -1.0
+    """
+    circuit, values = target.trace_circuit()
+    return CircuitTarget(circuit.with_output(check_node_name(circuit, name)), values)
+
+
+def check_node_name(circuit: ir.CircuitGraph, name: str) -> str:
+    """Return the name if the circuit has a node of that name; otherwise raise an error that lists the names."""
+    try:
+        circuit.index(name)
+    except UnknownNameError as error:
+        names = [text for _, text in circuit.columns.names]
+        more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+        raise click.UsageError(f"{error}\n  it has {', '.join(names[:MAX_LISTED_NAMES])}{more}") from None
+    return name
+
+
+def _read_typed_values(circuit: ir.CircuitGraph, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Read the values of a circuit; integers and booleans stay what they are where the circuit has such inputs."""
+    kinds = {name: circuit.type_of(circuit.index(name)).dtype.kind for name in circuit.inputs}
+    accepted = {"i": frozenset([int]), "b": frozenset([bool])}
+    return {
+        name: read_value(name, text, accepted.get(kinds.get(name, ""), frozenset())) for name, text in texts.items()
+    }
+
+
+def _read_numbers(values: Sequence[str]) -> dict[str, float]:
+    """Read the values of a formula, which takes only numbers."""
+    arguments = {name: read_value(name, text) for name, text in split_pairs(values).items()}
+    numbers: dict[str, float] = {}
+    for text, (name, value) in zip(values, arguments.items(), strict=True):
+        if not isinstance(value, float):
+            raise click.UsageError(
+                f"the inputs of a formula are numbers; got {text!r}; a FILE.py:FUNCTION takes arrays, complex numbers, "
+                "true, false and text"
+            )
+        numbers[name] = value
+    return numbers
+
+
+@dataclass(frozen=True)
+class CircuitTarget:
+    """A circuit and the values of its inputs."""
+
+    circuit: Circuit
+    values: Mapping[str, Any]
+
+    def run(self) -> Run:
+        """Run it forward and backward."""
+        return self.circuit.run(self.values)
+
+    def blame(self) -> Blame:
+        """Find what made something non-finite; there may be arrays and several outputs."""
+        return self._run_all().blame()
+
+    def check(self, order: int) -> GradientCheck:
+        """Compare its rules with differences."""
+        return check.check_gradients(self.circuit, [self.values], order=order)
+
+    def choose_picture(self) -> Circuit | Run:
+        """Return a run if there are values and a scalar output, else the circuit alone."""
+        with suppress(OutputError):
+            return self.run() if self.values else self.circuit
+        return self.circuit
+
+    def trace_circuit(self) -> tuple[Circuit, Mapping[str, Any]]:
+        """Return the circuit and the values."""
+        values = {normalize_name(name): value for name, value in self.values.items()}
+        interpreter.check_input_names(values, self.circuit.inputs)
+        return self.circuit, values
+
+    def _run_all(self) -> Run:
+        """Run it backward from all elements of all outputs at once."""
+        return Run.from_backend_run(
+            interpreter.run_all_outputs(self.circuit, interpreter.bind_inputs(self.circuit, [self.values], {}))
+        )
+
+
+@dataclass(frozen=True)
+class FunctionTarget:
+    """A Python function and its arguments; `texts` are the arguments as they were written."""
+
+    function: Callable[..., Any]
+    texts: Mapping[str, str]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def run(self) -> Run:
+        """Trace it and run its circuit forward and backward."""
+        with self._report_failures():
+            return values.run(self.function, *self.args, **self.kwargs)
+
+    def blame(self) -> Blame:
+        """Find what made something non-finite; the function may return arrays, and several things."""
+        with self._report_failures():
+            return diagnostics.blame(self.function, *self.args, **self.kwargs)
+
+    def check(self, order: int) -> GradientCheck:
+        """Compare its rules with differences."""
+        with self._report_failures():
+            return check.check_gradients(self.function, self.args, self.kwargs, order=order)
+
+    def choose_picture(self) -> Circuit | Run:
+        """Return a run, or the circuit alone if the function does not return a single number."""
+        with self._report_failures():
+            try:
+                return values.run(self.function, *self.args, **self.kwargs)
+            except OutputError:
+                return values.trace(self.function, *self.args, **self.kwargs)
+
+    def trace_circuit(self) -> tuple[Circuit, Mapping[str, Any]]:
+        """Trace it, and return the value of every input."""
+        with self._report_failures():
+            circuit, inputs = values.trace_with_inputs(self.function, self.args, self.kwargs)
+        return circuit, dict(zip(circuit.inputs, inputs, strict=True))
+
+    @contextmanager
+    def _report_failures(self) -> Iterator[None]:
+        """Turn errors of the function into failures, with a hint if a float was given for a whole number."""
+        try:
+            with run_user_code(function_name(self.function), locate_function(self.function)), np.errstate(all="ignore"):
+                yield
+        except CommandFailure as failure:
+            hint = self._whole_number_hint() if _WHOLE_WANTED.search(failure.message) else ""
+            raise CommandFailure(failure.message + hint) from failure.__cause__
+
+    def _whole_number_hint(self) -> str:
+        """Return how to pass whole numbers that were read as floats; empty if there are none."""
+        texts = [
+            f"{name}={text}"
+            for name, text in self.texts.items()
+            if WHOLE_NUMBER.fullmatch(text) and isinstance(self._bound_argument(name), float)
+        ]
+        if not texts:
+            return ""
+        are = "is a float" if len(texts) == 1 else "are floats"
+        name = texts[-1].partition("=")[0]
+        return f"\n  {' and '.join(texts)} {are} here; for a whole number annotate the parameter: {name}: int"
+
+    def _bound_argument(self, name: str) -> object:
+        return inspect.signature(self.function).bind(*self.args, **self.kwargs).arguments.get(name)
+
+
+def bind_arguments(function: Callable[..., Any], texts: Mapping[str, str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and keyword arguments of a function from texts by parameter name."""
+    signature = _read_signature(function)
+    accepted = {name: parameter_types(parameter) for name, parameter in signature.parameters.items()}
+    values = {name: read_value(name, text, accepted.get(name, frozenset())) for name, text in texts.items()}
+    first = [p for p in signature.parameters.values() if p.kind is p.POSITIONAL_ONLY]
+    args = [values.pop(p.name, p.default) for p in first if p.name in values or p.default is not p.empty]
+    try:
+        bound = signature.bind(*args, **values)
+    except TypeError as error:
+        raise InputError(f"{function_name(function)}{signature}: {error}") from None
+    if hasattr(inspect.unwrap(function), "__code__"):
+        # Defaults are inputs too, but those of a function in C may be placeholders.
+        bound.apply_defaults()
+    return bound.args, bound.kwargs
+
+
+def _read_signature(function: Callable[..., Any]) -> inspect.Signature:
+    # An annotation may name something imported only for type checkers; then annotations stay strings.
+    for evaluated in (True, False):
+        with suppress(Exception):
+            return inspect.signature(function, eval_str=evaluated)
+    raise click.UsageError(
+        f"{function_name(function)} has no signature that Python can read; wrap it in a Python function"
+    )
+
 
 ANSWER_SCHEMA = 1
 """Version of the JSON that commands print."""

@@ -19,8 +19,14 @@ from click.shell_completion import BashComplete, FishComplete, ShellComplete, Zs
 
 from wiregrad import __version__, settings
 from wiregrad.api import circuit
-from wiregrad.cli.command_base import ANSWER_SCHEMA, json_option, no_color_option, print_answer
-from wiregrad.cli.targets import encode_lines, write_output
+from wiregrad.cli.command_base import (
+    ANSWER_SCHEMA,
+    encode_lines,
+    json_option,
+    no_color_option,
+    print_answer,
+    write_output,
+)
 from wiregrad.dtypes import count_with_noun
 from wiregrad.errors import NotNativeError, SettingError
 from wiregrad.inspect.report import Report

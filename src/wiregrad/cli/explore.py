@@ -17,8 +17,15 @@ import numpy as np
 
 from wiregrad.api import Circuit, Run
 from wiregrad.backends import interpreter
-from wiregrad.cli.command_base import TARGET_HELP, complete_file_names, no_color_option
-from wiregrad.cli.targets import CommandTarget, encode_lines, parse_target, write_output
+from wiregrad.cli.command_base import (
+    TARGET_HELP,
+    CommandTarget,
+    complete_file_names,
+    encode_lines,
+    no_color_option,
+    parse_target,
+    write_output,
+)
 from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import WiregradError, suggest_name
 from wiregrad.frontends import parse_formula

@@ -13,8 +13,8 @@ import click
 import numpy as np
 
 from wiregrad.api import Circuit
-from wiregrad.cli.command_base import ANSWER_SCHEMA, TargetCommand, complete_file_names, json_option
-from wiregrad.cli.targets import (
+from wiregrad.cli.command_base import (
+    ANSWER_SCHEMA,
     ARCHIVE_FORM,
     CIRCUIT_FORMS,
     FORM_ENDINGS,
@@ -22,11 +22,14 @@ from wiregrad.cli.targets import (
     STDIO,
     CommandFailure,
     CommandTarget,
+    TargetCommand,
     check_node_name,
+    complete_file_names,
     encode_lines,
     escape_control_characters,
     file_ending,
     join_endings,
+    json_option,
     write_output,
 )
 from wiregrad.codegen import LANGUAGE_MODULES

@@ -16,13 +16,17 @@ from wiregrad.cli.command_base import (
     ANSWER_SCHEMA,
     EXIT_FOUND,
     TARGET_HELP,
+    CommandFailure,
     complete_file_names,
+    encode_lines,
+    escape_control_characters,
     json_option,
     no_color_option,
+    parse_target,
     to_plain_data,
+    write_output,
 )
 from wiregrad.cli.explore import PRESETS
-from wiregrad.cli.targets import CommandFailure, encode_lines, escape_control_characters, parse_target, write_output
 from wiregrad.errors import NoQuestionError, suggest_name
 from wiregrad.lazy import load_module_lazily
 from wiregrad.learn.answers import Verdict

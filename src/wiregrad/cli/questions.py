@@ -9,9 +9,16 @@ from dataclasses import dataclass
 import click
 
 from wiregrad.api import Run
-from wiregrad.cli.command_base import TargetCommand, json_option, may_use_colours, output_option, print_answer
+from wiregrad.cli.command_base import (
+    CommandTarget,
+    TargetCommand,
+    check_node_name,
+    json_option,
+    may_use_colours,
+    output_option,
+    print_answer,
+)
 from wiregrad.cli.command_base import document_run as document_of
-from wiregrad.cli.targets import CommandTarget, check_node_name
 from wiregrad.dtypes import format_all_digits, format_brief_number
 from wiregrad.errors import require_package
 from wiregrad.ir import Node, Pattern

@@ -41,7 +41,7 @@ from wiregrad.dtypes import BOOL, WireType, WireValue
 from wiregrad.errors import NoRuleError
 from wiregrad.ir import TABLE, GraphBuilder, Op, Port
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, Linear
+from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, LinearOp
 from wiregrad.passes import simplify
 
 IndexMap = NDArray[np.int64]
@@ -79,7 +79,7 @@ def find_moves(op: ArrayOp, types: Sequence[WireType], indices: Sequence[Any]) -
     return moves
 
 
-def find_sums(op: Linear, types: Sequence[WireType], indices: Sequence[Any], kind: WireType) -> IndexMap | None:
+def find_sums(op: LinearOp, types: Sequence[WireType], indices: Sequence[Any], kind: WireType) -> IndexMap | None:
     """Return for each element of the first operand the element of the output that it is added to, numbered from 1.
 
     0 means that it is added to none. Returns None if the op does more than add up elements.
@@ -714,7 +714,7 @@ class ArrayOpLowering(ElementLowering):
         if form.op is not TABLE["greater"] or not is_zero(form.operands[1]):
             return None
         counts = form.operands[0]
-        if not isinstance(counts, OpForm) or not isinstance(counts.op, Linear) or not counts.op.moves:
+        if not isinstance(counts, OpForm) or not isinstance(counts.op, LinearOp) or not counts.op.moves:
             return None
         first, *rest = counts.operands
         if not is_one_or_zero(first) or not all(isinstance(other, SlotForm | ConstantForm) for other in rest):
@@ -754,7 +754,7 @@ class ArrayOpLowering(ElementLowering):
     def _lower_move(self, op: ArrayOp, operands: Sequence[Form], kind: WireType) -> Form | None:
         """Lower an op that only moves elements."""
         types = [operand.type for operand in operands]
-        if not (isinstance(op, Linear) and op.moves) and not (isinstance(op, Blocking) and types == [kind]):
+        if not (isinstance(op, LinearOp) and op.moves) and not (isinstance(op, Blocking) and types == [kind]):
             return None
         indices = [_constant_indices(operand) for operand in operands]
         # Computed indices may be moved like numbers where they are the only operand.
@@ -800,7 +800,7 @@ class ArrayOpLowering(ElementLowering):
         """Lower an op that only adds up elements."""
         indices = [_constant_indices(operand) for operand in operands]
         known = all(map(_is_real, operands, indices)) and kind.dtype.kind == "f"
-        if not known or not isinstance(op, Linear) or not op.moves:
+        if not known or not isinstance(op, LinearOp) or not op.moves:
             return None
         targets = find_sums(op, [operand.type for operand in operands], indices, kind)
         return (
@@ -831,7 +831,7 @@ class ArrayOpLowering(ElementLowering):
             return None
         if "axes" in op.options:
             total = TABLE["sum"].bind(op.options)
-            assert isinstance(total, Linear)
+            assert isinstance(total, LinearOp)
             to = find_sums(total, [operands[0].type], [None], kind)
             start = find_neutral_start(op.step, kind.dtype.kind)
             return None if to is None or start is None else self.fold_elements(op.step, start, operands[0], to, kind)

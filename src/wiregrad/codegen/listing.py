@@ -36,7 +36,7 @@ from wiregrad.dtypes import BOOL, WireType
 from wiregrad.errors import CircuitError, OperandError, OutputError, short_repr, suggest_name
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, Pattern, Place, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import Linear
+from wiregrad.ops.array_ops import LinearOp
 from wiregrad.passes import gradient_circuit, prune, simplify
 
 
@@ -295,7 +295,7 @@ _NODE_FORMS: dict[Any, OpForm] = {}
 
 
 def _is_spread_constant(row: Row, atoms: tuple[Atom, ...]) -> bool:
-    moves = isinstance(row.op, Linear) and row.op.moves
+    moves = isinstance(row.op, LinearOp) and row.op.moves
     return moves and all(
         isinstance(atom, ConstantForm) and find_uniform_value(atom.value) is not None for atom in atoms
     )

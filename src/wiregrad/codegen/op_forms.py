@@ -27,7 +27,7 @@ from wiregrad.dtypes import BOOL, WireType, WireValue
 from wiregrad.errors import NoRuleError
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import Linear
+from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.c_expressions import (
     BinaryExpression,
     CallExpression,
@@ -360,7 +360,7 @@ def constant_key(slot: int, value: object, kind: WireType) -> tuple[int, float, 
 
 def needs_mask(op: Op) -> bool:
     """Return whether an op leaves out elements of its input, whose gradients are then absent."""
-    return isinstance(op, Linear) and op.partial and op.moves
+    return isinstance(op, LinearOp) and op.partial and op.moves
 
 
 @lru_cache(maxsize=20_000)

@@ -41,7 +41,7 @@ from wiregrad.inspect.run_index import Numbers, RunIndex
 from wiregrad.ir import INPUT, Node, join_first_names
 from wiregrad.ir.columns import is_automatic_name
 from wiregrad.ir.strict_json import as_pairs
-from wiregrad.ops.array_ops import Linear
+from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.functions import FUNCTIONS
 from wiregrad.ops.gradient_flow import MaskedFlow
 
@@ -550,7 +550,7 @@ def _find_input_forms(index: RunIndex, places: Mapping[int, str]) -> list[int]:
     """Return the inputs and the nodes that only rearrange one, such as a slice or a transpose."""
     forms: dict[int, None] = {}
     for row in index.rows:
-        rearranges = isinstance(row.op, Linear) and len(row.sources) == 1 and row.sources[0] in forms
+        rearranges = isinstance(row.op, LinearOp) and len(row.sources) == 1 and row.sources[0] in forms
         if row.node in places and (row.op is INPUT or rearranges):
             forms[row.node] = None
     return list(forms)

@@ -40,7 +40,7 @@ from wiregrad.inspect.rounding import is_user_code
 from wiregrad.inspect.run_index import GradientFlow, RunIndex
 from wiregrad.ir import Node, Op, Pattern, Place, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import Linear
+from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent
 
 MAX_FLOW_EXPONENT = 64
@@ -539,7 +539,7 @@ def _is_copy(op: Op, x: Any) -> bool:
     """Return whether an op only copies its input, in another shape or dtype at most."""
     if isinstance(op, Elementwise):
         return op.copies
-    if not isinstance(op, Linear) or not op.moves or len(op.inputs) > 1 or op.variadic:
+    if not isinstance(op, LinearOp) or not op.moves or len(op.inputs) > 1 or op.variadic:
         return False
     unit = 1.0 + 1.0j if x.dtype.kind == "c" else 1.0
     probe = (np.arange(1.0, x.size + 1.0).reshape(x.shape) * unit).astype(x.dtype)

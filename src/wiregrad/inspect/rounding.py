@@ -45,7 +45,7 @@ from wiregrad.inspect.run_index import GradientFlow, Numbers, RunIndex
 from wiregrad.ir import CONSTANT, CircuitGraph, Node, Op, Pattern, Place, Row
 from wiregrad.ir.columns import join_first_names
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import ArrayOp, Linear
+from wiregrad.ops.array_ops import ArrayOp, LinearOp
 from wiregrad.ops.gradient_flow import fill_absent
 from wiregrad.passes import backward_circuit, sweep_backward
 from wiregrad.passes.differentiation import SilentWatcher
@@ -154,7 +154,7 @@ def _inner_roundings(op: Op, xs: Sequence[Any], y: ArrayLike, wide: ArrayLike) -
     """Return the typical and the largest error of a node that adds or multiplies many numbers."""
     if not isinstance(op, ArrayOp) or not _is_inexact(y) or not np.size(y):
         return 0.0, 0.0
-    return _sum_roundings(op, xs, y) if isinstance(op, Linear) else _product_roundings(op, xs, y, wide)
+    return _sum_roundings(op, xs, y) if isinstance(op, LinearOp) else _product_roundings(op, xs, y, wide)
 
 
 def _sum_roundings(op: Op, xs: Sequence[Any], y: ArrayLike) -> tuple[Any, Any]:

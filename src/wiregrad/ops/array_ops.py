@@ -3,7 +3,7 @@
 Every op works on trailing axes: axes are counted from the end, and shapes are those of the last few axes. So any number
 of axes may stand in front, and a batch runs through the same op with the same settings. There are three kinds of rule:
 
-- `Linear` is linear in each input by itself and has a transpose; tangents are pushed by the op itself;
+- `LinearOp` is linear in each input by itself and has a transpose; tangents are pushed by the op itself;
 - `Reduction` reduces axes to one number and has a slope, from which both modes follow;
 - `General` has one rule for each mode.
 
@@ -58,7 +58,7 @@ __all__ = [
     "ArrayRule",
     "Blocking",
     "General",
-    "Linear",
+    "LinearOp",
     "Reduction",
     "axes_from_end",
     "axes_from_front",
@@ -237,7 +237,7 @@ def _infer_on_stand_ins(op: ArrayOp, types: tuple[WireType, ...]) -> WireType:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Linear(ArrayOp):
+class LinearOp(ArrayOp):
     """Linear in each input by itself. `transpose(g, slot, *xs, **settings)` sends `g` back; None blocks the input."""
 
     transpose: ArrayRule

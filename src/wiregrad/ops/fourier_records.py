@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Pattern
-from wiregrad.ops.array_ops import General, Linear, conjugate_flow, define_helper, write_setting
+from wiregrad.ops.array_ops import General, LinearOp, conjugate_flow, define_helper, write_setting
 from wiregrad.ops.gradient_flow import shape_of
 
 register = TABLE.add
@@ -23,7 +23,7 @@ OTHER_NORMS = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 """How the adjoint of a transform is scaled."""
 
 
-class FourierTransform(Linear):
+class FourierTransform(LinearOp):
     """A transform; it mixes all elements along its axis, so it is not written element by element."""
 
     @property

@@ -26,7 +26,7 @@ from wiregrad.ir import TABLE, Advice, Pattern
 from wiregrad.ops.array_ops import (
     Blocking,
     General,
-    Linear,
+    LinearOp,
     conjugate_flow,
     define_helper,
     definite_samples,
@@ -175,8 +175,8 @@ def _multiply_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] 
     return (*a[:-1], b[-1])
 
 
-matmul: Linear = register(
-    Linear(
+matmul: LinearOp = register(
+    LinearOp(
         name="matmul",
         remedies=Advice.MATRIX_PRODUCT,
         doc="Product of matrices, the last two axes; upstream times the transpose of the other factor.",

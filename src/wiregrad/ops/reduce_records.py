@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wiregrad.ir import TABLE, Advice, Pattern
-from wiregrad.ops.array_ops import Blocking, General, Linear, Reduction, fold_with, keep_shape, undo_reduction
+from wiregrad.ops.array_ops import Blocking, General, LinearOp, Reduction, fold_with, keep_shape, undo_reduction
 from wiregrad.ops.elementwise_records import nan_or
 from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_of
 from wiregrad.ops.large_arrays import has_nan
@@ -80,7 +80,7 @@ def _other_axes(ndim: int, axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 register(
-    Linear(
+    LinearOp(
         name="sum",
         remedies=Advice.SUM,
         doc="Sum along axes.",
@@ -439,8 +439,8 @@ def _scan_samples(rng: np.random.Generator) -> list[tuple[Any, ...]]:
     ]
 
 
-cumsum: Linear = register(
-    Linear(
+cumsum: LinearOp = register(
+    LinearOp(
         name="cumsum",
         remedies=Advice.SUM,
         doc="Running sum along an axis; backward it runs the other way.",

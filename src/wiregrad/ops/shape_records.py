@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wiregrad.dtypes import WireType
 from wiregrad.ir import TABLE, Pattern
 from wiregrad.ir.op import write_index
-from wiregrad.ops.array_ops import Blocking, General, Linear, keep_shape, write_numpy_call
+from wiregrad.ops.array_ops import Blocking, General, LinearOp, keep_shape, write_numpy_call
 from wiregrad.ops.gradient_flow import LazyMask, MaskedFlow, match_shape, only, shape_of
 
 register = TABLE.add
@@ -110,8 +110,8 @@ def _sum_to_text(x: str, *, types: InputTypes, rank: int, shape: tuple[int, ...]
     return x if keepdims or summed == wanted else f"np.reshape({x}, {wanted})"
 
 
-spread: Linear = register(
-    Linear(
+spread: LinearOp = register(
+    LinearOp(
         name="spread",
         reads_shapes=True,
         is_view=True,
@@ -130,8 +130,8 @@ spread: Linear = register(
         ],
     )
 )
-sum_to: Linear = register(
-    Linear(
+sum_to: LinearOp = register(
+    LinearOp(
         name="sum_to",
         reads_shapes=True,
         doc="Adds up along the axes that spread added or stretched: the transpose of spread.",
@@ -163,7 +163,7 @@ def _reshape_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     return x.reshape(shape if x.ndim == rank else _leading_lengths(x, rank) + shape)
 
 
-class _ReshapeOp(Linear):
+class _ReshapeOp(LinearOp):
     """The same elements in another shape."""
 
     @cached_property
@@ -174,7 +174,7 @@ class _ReshapeOp(Linear):
         return lambda x: x.reshape(shape) if type(x) is np.ndarray and x.ndim == rank else self.compute(x)
 
 
-reshape: Linear = register(
+reshape: LinearOp = register(
     _ReshapeOp(
         name="reshape",
         reads_shapes=True,
@@ -214,8 +214,8 @@ def _permute_text(x: str, *, types: InputTypes, axes: tuple[int, ...]) -> str:
     return f"{x}.T" if order == (1, 0) else f"np.transpose({x}, {order})"
 
 
-permute: Linear = register(
-    Linear(
+permute: LinearOp = register(
+    LinearOp(
         name="permute",
         reads_shapes=True,
         is_view=True,
@@ -258,8 +258,8 @@ def _roll_array(x: Any, *, shift: int, axis: int) -> Any:
     return y
 
 
-roll: Linear = register(
-    Linear(
+roll: LinearOp = register(
+    LinearOp(
         name="roll",
         reads_shapes=True,
         doc="The elements moved along an axis; those that leave at one end come back at the other.",
@@ -372,7 +372,7 @@ def _pick_part(x: Any, *, index: tuple[Any, ...]) -> Any:
     return x[decode_index(index, x.ndim - _count_indexed_axes(index))]
 
 
-class _GetitemOp(Linear):
+class _GetitemOp(LinearOp):
     """Elements by whole numbers and slices."""
 
     picks_part: ClassVar[bool] = True
@@ -398,7 +398,7 @@ class _GetitemOp(Linear):
         return decode_index(self.options["index"], lead) if lead else self._plain_index
 
 
-getitem: Linear = register(
+getitem: LinearOp = register(
     _GetitemOp(
         name="getitem",
         reads_shapes=True,
@@ -431,8 +431,8 @@ def put(x, index, shape):
     y[index] = x
     return y
 '''
-put_add: Linear = register(
-    Linear(
+put_add: LinearOp = register(
+    LinearOp(
         name="put_add",
         reads_shapes=True,
         doc="Puts elements into zeros of a shape at an index: the transpose of getitem.",
@@ -590,7 +590,7 @@ def _write_by_indices(row: str, rows: str) -> Any:
     return write_text
 
 
-class _TakeOp(Linear):
+class _TakeOp(LinearOp):
     """Slices along an axis by a row of indices."""
 
     picks_part: ClassVar[bool] = True
@@ -605,7 +605,7 @@ class _TakeOp(Linear):
         return _index_along(places, axis) if are_distinct else None
 
 
-take: Linear = register(
+take: LinearOp = register(
     _TakeOp(
         name="take",
         doc="Picks along an axis by a row of indices; the gradient of what is not picked is absent, not 0.",
@@ -629,8 +629,8 @@ take: Linear = register(
         ],
     )
 )
-take_add: Linear = register(
-    Linear(
+take_add: LinearOp = register(
+    LinearOp(
         name="take_add",
         doc="Adds slices into zeros along an axis at a row of indices: the transpose of take.",
         inputs=("x", "indices"),
@@ -656,8 +656,8 @@ def _add_elements(x: Any, indices: Any, *, axis: int, length: int) -> Any:
     return _add_at_places(x, np.take_along_axis(_number_places(shape), indices, axis), shape)
 
 
-take_along_axis: Linear = register(
-    Linear(
+take_along_axis: LinearOp = register(
+    LinearOp(
         name="take_along_axis",
         doc="Picks elements along an axis by an array of indices of the same length along all other axes.",
         inputs=("x", "indices"),
@@ -679,8 +679,8 @@ take_along_axis: Linear = register(
         ],
     )
 )
-along_axis_add: Linear = register(
-    Linear(
+along_axis_add: LinearOp = register(
+    LinearOp(
         name="along_axis_add",
         doc="Adds elements into zeros along an axis at indices: the transpose of take_along_axis.",
         inputs=("x", "indices"),
@@ -722,7 +722,7 @@ def _join_shapes(*shapes: tuple[int, ...], axis: int) -> tuple[int, ...] | None:
     return (*around[0], sum([shape[place] for shape in shapes]), *around[1])
 
 
-class _ConcatenateOp(Linear):
+class _ConcatenateOp(LinearOp):
     """Arrays joined along an axis."""
 
     pulls_together: ClassVar[bool] = True
@@ -754,7 +754,7 @@ def _mask_part(flow: MaskedFlow, index: Any) -> MaskedFlow:
     return MaskedFlow(LazyMask(lambda: flow.mask[index], flow), flow.value[index], zeroed=flow.zeroed)
 
 
-concatenate: Linear = register(
+concatenate: LinearOp = register(
     _ConcatenateOp(
         name="concatenate",
         doc="Joins arrays along an axis.",
@@ -811,8 +811,8 @@ def _cast_text(x: str, *, types: InputTypes, dtype: str) -> str:
     return f"{name}({x})" if wanted.kind in "fc" else f"np.asarray({x}).astype({name})[()]"
 
 
-cast: Linear = register(
-    Linear(
+cast: LinearOp = register(
+    LinearOp(
         name="cast",
         doc="The same numbers in another dtype.",
         inputs=("x",),
@@ -829,8 +829,8 @@ cast: Linear = register(
         ],
     )
 )
-conjugate: Linear = register(
-    Linear(
+conjugate: LinearOp = register(
+    LinearOp(
         name="conjugate",
         doc="The complex conjugate; a real wire is unchanged.",
         inputs=("x",),
@@ -842,8 +842,8 @@ conjugate: Linear = register(
         samples=_complex_samples,
     )
 )
-real: Linear = register(
-    Linear(
+real: LinearOp = register(
+    LinearOp(
         name="real",
         is_view=True,
         doc="The real part.",
@@ -856,8 +856,8 @@ real: Linear = register(
         samples=_complex_samples,
     )
 )
-imag: Linear = register(
-    Linear(
+imag: LinearOp = register(
+    LinearOp(
         name="imag",
         is_view=True,
         doc="The imaginary part; 0 for a real wire.",
@@ -876,8 +876,8 @@ def imaginary(x):
     y.imag = x
     return y[()]
 '''
-imaginary: Linear = register(
-    Linear(
+imaginary: LinearOp = register(
+    LinearOp(
         name="imaginary",
         doc="The imaginary number whose imaginary part is the wire.",
         inputs=("x",),
@@ -1009,7 +1009,7 @@ def _mask_reached(length: int, size: int, step: int, dilation: int) -> Any:
     return reached
 
 
-class _WindowsOp(Linear):
+class _WindowsOp(LinearOp):
     """Sliding windows; elements that wide steps leave out have no gradient."""
 
     def pull(self, slot: int, g: Any, xs: Sequence[Any], y: Any, mode: int) -> Any:
@@ -1024,7 +1024,7 @@ class _WindowsOp(Linear):
         return MaskedFlow(np.broadcast_to(reduce(np.logical_and.outer, reached), shape), sent)
 
 
-windows: Linear = TABLE.add(
+windows: LinearOp = TABLE.add(
     _WindowsOp(
         name="windows",
         doc="All windows of a size along the last axes, `step` apart, with every `dilation`-th element.",
@@ -1063,8 +1063,8 @@ def add_windows(x, step, dilation, shape):
         y[(..., *grid)] += x[(..., *place)]
     return y
 '''
-unwindows: Linear = TABLE.add(
-    Linear(
+unwindows: LinearOp = TABLE.add(
+    LinearOp(
         name="unwindows",
         doc="Adds windows into zeros of a shape, each where it came from: the transpose of windows.",
         inputs=("x",),

@@ -45,7 +45,7 @@ from wiregrad.codegen.op_forms import ConstantForm, Form, SlotForm, find_uniform
 from wiregrad.dtypes import WireType
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, Linear
+from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, LinearOp
 from wiregrad.ops.c_expressions import InputExpression, ScalarExpression
 from wiregrad.passes import simplify
 
@@ -311,7 +311,7 @@ def view_through(op: Op, array: StridedArray) -> StridedArray | None:
 
 @lru_cache(maxsize=20_000)
 def _find_target_layout(
-    op: Linear, types: tuple[WireType, ...], slot: int, size: int, layout: ArrayLayout
+    op: LinearOp, types: tuple[WireType, ...], slot: int, size: int, layout: ArrayLayout
 ) -> ArrayLayout | None:
     memory = np.empty(max(size, 1), np.bool_)
     operands = [np.broadcast_to(np.False_, kind.shape) for kind in types]
@@ -322,7 +322,7 @@ def _find_target_layout(
     return _read_layout(view, memory)
 
 
-def find_targets(op: Linear, types: Sequence[WireType], slot: int, output: StridedArray) -> StridedArray | None:
+def find_targets(op: LinearOp, types: Sequence[WireType], slot: int, output: StridedArray) -> StridedArray | None:
     """Return the elements of the output that the elements of an operand are added to; None if no strides describe it.
 
     The result has the operand's shape. An op that only moves or adds up elements is the transpose of its transpose:
@@ -1186,7 +1186,7 @@ class _ColumnSplitting:
             return None
         if isinstance(op, Elementwise):
             return None if op.opaque else self._apply_to_columns(row, kind)
-        if not isinstance(op, Linear) or not op.moves or any(each.dtype != kind.dtype for each in types):
+        if not isinstance(op, LinearOp) or not op.moves or any(each.dtype != kind.dtype for each in types):
             return None
         columns = self._view_columns(op, row.sources, kind)
         if columns is None and kind.dtype.kind == "f":
@@ -1213,7 +1213,7 @@ class _ColumnSplitting:
             columns.append(self.recording.append_op(row.op, wires, _column_type(kind), row.mode))
         return columns
 
-    def _view_columns(self, op: Linear, sources: Sequence[int], kind: WireType) -> list[int | None] | None:
+    def _view_columns(self, op: LinearOp, sources: Sequence[int], kind: WireType) -> list[int | None] | None:
         """Return the columns of an op that returns a view of its operand in which rows stay rows."""
         if len(sources) != 1:
             return None
@@ -1224,7 +1224,7 @@ class _ColumnSplitting:
         numbers = _number_columns(layout, _count_columns(shape))
         return None if numbers is None else [self._column(sources[0], number) for number in numbers]
 
-    def _place_columns(self, op: Linear, sources: Sequence[int], kind: WireType) -> list[int | None] | None:
+    def _place_columns(self, op: LinearOp, sources: Sequence[int], kind: WireType) -> list[int | None] | None:
         """Return the columns of an op that places its operands' columns in columns, or adds them up there."""
         target = ArrayLayout(0, kind.shape, contiguous_strides(kind.shape))
         width = _count_columns(kind.shape)
@@ -1646,7 +1646,7 @@ class _CircuitLowering:
 
     def _lower_placement(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op that puts each element in a place that strides describe, or adds it to what is there."""
-        if not isinstance(op, Linear) or not op.moves:
+        if not isinstance(op, LinearOp) or not op.moves:
             return None
         types = [value.kind for value in operands]
         # An operand without elements puts nothing anywhere; a sum of no elements is something else.
@@ -1675,7 +1675,7 @@ class _CircuitLowering:
 
     def _add_at(
         self,
-        op: Linear,
+        op: LinearOp,
         operands: list[LoweredValue],
         types: Sequence[WireType],
         filled: Sequence[int],
@@ -1718,7 +1718,7 @@ class _CircuitLowering:
 
     def _lower_pieces(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op of one operand that returns views of it box by box, such as `roll`."""
-        if not isinstance(op, Linear) or not op.moves or len(operands) > 1 or operands[0].kind.dtype != kind.dtype:
+        if not isinstance(op, LinearOp) or not op.moves or len(operands) > 1 or operands[0].kind.dtype != kind.dtype:
             return None
         if not 0 < prod(kind.shape) <= MAX_TABLE_ELEMENTS or not prod(operands[0].kind.shape):
             return None
@@ -1734,7 +1734,7 @@ class _CircuitLowering:
         return LoweredValue(kind, pieces=PiecewiseArray(array.storage, kind.shape, moved), ready=ready)
 
     def _place_in_blocks(
-        self, op: Linear, value: LoweredValue, types: Sequence[WireType], slot: int, kind: WireType
+        self, op: LinearOp, value: LoweredValue, types: Sequence[WireType], slot: int, kind: WireType
     ) -> LoweredValue | None:
         """Lower an op that adds up the elements of a large product, which is computed one block at a time.
 
@@ -1780,7 +1780,7 @@ class _CircuitLowering:
         return LoweredValue(kind, array=target, ready=product.stage + 1)
 
     def _find_places(
-        self, op: Linear, types: Sequence[WireType], slots: Sequence[int], target: StridedArray
+        self, op: LinearOp, types: Sequence[WireType], slots: Sequence[int], target: StridedArray
     ) -> list[StridedArray] | None:
         """Return where the elements of each operand go; None if no strides describe it."""
         places = [find_targets(op, types, slot, target) for slot in slots]
@@ -1793,7 +1793,7 @@ class _CircuitLowering:
 
     def _lower_table(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op that moves or adds up elements as a table of constant indices says."""
-        if not isinstance(op, Linear) or not op.moves:
+        if not isinstance(op, LinearOp) or not op.moves:
             return None
         types = [value.kind for value in operands]
         indices = [self._constant_indices(value) for value in operands[1:]]
@@ -1839,7 +1839,7 @@ class _CircuitLowering:
             return None
         neutral = find_neutral_start(op.step, kind.dtype.kind)
         total = TABLE["sum"].bind(op.options)
-        assert isinstance(total, Linear)
+        assert isinstance(total, LinearOp)
         target = new_array(kind)
         place = find_targets(total, [value.kind], 0, target)
         if neutral is None or place is None:
@@ -2002,7 +2002,7 @@ def _may_be_view(op: Op, operands: Sequence[LoweredValue], kind: WireType) -> bo
     """Return whether an op may return a view: it has one operand and only moves elements, or returns it unchanged."""
     if len(operands) != 1 or operands[0].kind.dtype != kind.dtype:
         return False
-    return (isinstance(op, Linear) and op.moves) or (isinstance(op, Blocking) and operands[0].kind == kind)
+    return (isinstance(op, LinearOp) and op.moves) or (isinstance(op, Blocking) and operands[0].kind == kind)
 
 
 def _has_scalar_text(op: Elementwise) -> bool:
@@ -2055,7 +2055,7 @@ MAX_KEPT_MOVES = 1 << 12
 
 
 @lru_cache(maxsize=1000)
-def _find_pieces(op: Linear, operand: WireType, kind: WireType) -> tuple[ArrayPiece, ...] | None:
+def _find_pieces(op: LinearOp, operand: WireType, kind: WireType) -> tuple[ArrayPiece, ...] | None:
     """Return the boxes in which an op of one operand returns views of it; None if there are many, or it does more."""
     moves = find_moves(op, [operand], [None])
     if moves is None or not moves.all():
@@ -2064,12 +2064,12 @@ def _find_pieces(op: Linear, operand: WireType, kind: WireType) -> tuple[ArrayPi
 
 
 @lru_cache(maxsize=1000)
-def _find_small_moves(op: Linear, types: tuple[WireType, ...], kind: WireType) -> tuple[NDArray[Any] | None, bool]:
+def _find_small_moves(op: LinearOp, types: tuple[WireType, ...], kind: WireType) -> tuple[NDArray[Any] | None, bool]:
     return _find_moves_or_sums(op, types, [None] * len(types), kind)
 
 
 def _find_moves_or_sums(
-    op: Linear, types: Sequence[WireType], indices: Sequence[Any], kind: WireType
+    op: LinearOp, types: Sequence[WireType], indices: Sequence[Any], kind: WireType
 ) -> tuple[NDArray[Any] | None, bool]:
     """Return the table of an op that moves elements, or adds them up, and whether it adds; None if it does neither."""
     moves = find_moves(op, types, indices)

@@ -191,6 +191,10 @@ class MemoryPool(threading.local):
         """The reference count of a block without an array; 0 if that cannot be told, so that no block is reused."""
         self._known.clear()
 
+    def drop_blocks(self) -> None:
+        """Forget all blocks, so that those that no array uses are freed."""
+        self._known.clear()
+
     def copy_array(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return a read-only copy of an array."""
         return self._fill_array(array, lambda out: np.copyto(out, array))

@@ -74,7 +74,7 @@ from wiregrad.ir.columns import is_group_label
 from wiregrad.ir.scoped_settings import SettingBlock
 from wiregrad.ir.types_and_kinks import CHOSEN_CONVENTIONS, Convention, find_convention
 from wiregrad.ops import Elementwise
-from wiregrad.ops.array_ops import Linear
+from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.functions.joining import join_items
 from wiregrad.ops.gradient_flow import is_complex
 from wiregrad.ops.shape_records import broadcast_array, convert_plain
@@ -436,7 +436,7 @@ def _record_arrays(tape: Tape, op: Op, operands: Sequence[Any]) -> Any:
     result = _wrap_output(y)
     if result is None:
         return finish_node(tape, op, operands, xs, y)
-    if isinstance(op, Linear) and type(y) is np.ndarray and y.size > MAX_KEPT_ELEMENTS:
+    if isinstance(op, LinearOp) and type(y) is np.ndarray and y.size > MAX_KEPT_ELEMENTS:
         # A transpose reads the inputs alone.
         y = DroppedArray(y)
     result._tape = tape

@@ -20,9 +20,9 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain, islice
-from types import CellType, CodeType, FrameType
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,7 +166,7 @@ def run_traced(
             sites.columns.limit_rows(max_rows, LongTraceError)
         try:
             with collect_young_objects():
-                result = OVERLAY.call(call_traced, (f, lifted_args, lifted_kwargs), {})
+                result = OVERLAY.call(call_traced, (_call_from_user_code(f), lifted_args, lifted_kwargs), {})
             if sites is not None and sites.columns.is_over_limit():
                 # The function has caught the error.
                 raise LongTraceError
@@ -219,6 +219,25 @@ def copy_read_only(array: NDArray[Any]) -> NDArray[Any]:
 def call_traced(f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Call the traced function; frames outside this one do not belong to it (see `TRACED_CALL`)."""
     return f(*args, **kwargs)
+
+
+def _call_from_user_code(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a layer of the library from a frame that counts as the user's.
+
+    Groups are noted with the user's frames, and a layer that is traced by itself has none between it and the trace.
+    """
+    if not is_library_module(type(f)) or not isinstance(getattr(type(f), "forward", None), FunctionType):
+        return f
+    return partial(_make_caller(type(f).__name__), f)
+
+
+@lru_cache(256)
+def _make_caller(name: str) -> Callable[..., Any]:
+    """Return a function that calls its first argument; its file has the name of a class."""
+    variables: dict[str, Any] = {}
+    exec(compile("def call(layer, *args, **kwargs): return layer(*args, **kwargs)", f"<{name}>", "exec"), variables)
+    caller: Callable[..., Any] = variables["call"]
+    return caller
 
 
 def is_input(leaf: object) -> bool:

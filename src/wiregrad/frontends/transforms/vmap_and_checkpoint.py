@@ -28,7 +28,13 @@ from wiregrad.frontends.recording.arguments import (
     unflatten,
 )
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
-from wiregrad.frontends.recording.record import common_tape, convention, finish_node, place_on_tape
+from wiregrad.frontends.recording.record import (
+    common_tape,
+    convention,
+    finish_node,
+    place_on_tape,
+    record_op,
+)
 from wiregrad.frontends.recording.session import (
     RecordingSession,
     add_input,
@@ -307,23 +313,40 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f, updated=())
     def call_checkpointed(*args: object, **kwargs: object) -> Any:
+        if runs_plainly():
+            return f(*args, **kwargs)
         leaves, tree = flatten((args, kwargs))
         values = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Value)]
-        tape = STATE.tape
-        if STATE.is_paused or (tape is not None and tape.guard is not None):
-            return f(*args, **kwargs)
-        segment = CheckpointSegment(f, leaves, values, tree)
-        passed = [leaves[k] for k in values]
-        outputs = segment.run_first(passed)
-        operands = [*passed, *segment.captured]
-        home = common_tape(operands)
-        if home is None:
-            return unflatten(segment.out_tree, outputs)
-        op = CHECKPOINT_OP.bind_once(segment=segment)
-        packed = finish_node(home, op, operands, [data_of(x) for x in operands], segment.parts.pack(outputs))
-        return unflatten(segment.out_tree, segment.in_python(segment.parts.unpack(packed)))
+        return record_segment(CheckpointSegment(f, leaves, values, tree), leaves)
 
     return call_checkpointed
+
+
+def runs_plainly() -> bool:
+    """Return whether a checkpointed function runs as it is: nothing is recorded, or a circuit is traced."""
+    tape = STATE.tape
+    return STATE.is_paused or (tape is not None and tape.guard is not None)
+
+
+def record_segment(segment: CheckpointSegment, leaves: Sequence[Any]) -> Any:
+    """Run a checkpointed function on its arguments, given as leaves, and record the call as one node."""
+    passed = [leaves[k] for k in segment.values]
+    outputs = segment.run_first(passed)
+    operands = [*passed, *segment.captured]
+    home = common_tape(operands)
+    if home is None:
+        return unflatten(segment.out_tree, outputs)
+    op = CHECKPOINT_OP.bind_once(segment=segment)
+    packed = finish_node(home, op, operands, [data_of(x) for x in operands], segment.parts.pack(outputs))
+    return unflatten(segment.out_tree, segment.in_python(segment.parts.unpack(packed)))
+
+
+def place_results(tape: Tape, results: Sequence[Any]) -> list[Any]:
+    """Return results as nodes of a tape; a value from outside that is returned as it is becomes one."""
+    return [
+        record_op(TABLE["positive"], (result,)) if isinstance(result, Value) and result._tape is not tape else result
+        for result in results
+    ]
 
 
 class CheckpointSegment:
@@ -356,7 +379,8 @@ class CheckpointSegment:
         self.kinds = [number_class(x) for x in passed]
         with STATE.record_on(tape):
             values = [add_input(tape, data_of(x), kind) for x, kind in zip(passed, self.kinds, strict=True)]
-            results, self.out_tree = flatten(self.call(values))
+            leaves, self.out_tree = flatten(self.call(values))
+            results = place_results(tape, leaves)
         self.results_in_python = [is_python_number(result) for result in results]
         self.captured = list(tape.leaves.values())
         outputs = [data_of(result) for result in results]
@@ -405,7 +429,7 @@ class CheckpointSegment:
                 as_python_number(value) if kind is Scalar else as_numpy_number(value)
                 for value, kind in zip(lifts, self.kinds, strict=True)
             ]
-            results = flatten(self.call(values))[0]
+            results = place_results(session.tape, flatten(self.call(values))[0])
             self._check_same_result(results, y)
             for value in self.captured:
                 session.offsets.append(place_on_tape(session.tape, value))

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from wiregrad.dtypes import format_brief_number
 from wiregrad.inspect.run_index import GradientFlow
 from wiregrad.ir import Op, Pattern
-from wiregrad.ops.array_ops import Linear
+from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.elementwise import Elementwise
 from wiregrad.ops.gradient_flow import fill_absent, match_dtype
 from wiregrad.ops.linalg_records import MatrixDecomposition
@@ -583,7 +583,7 @@ def find_nearest_kink(wire: CheckedWire) -> WireOutcome | None:
 
 def find_tie(wire: CheckedWire) -> WireOutcome | None:
     """Return a kink if an op that picks or orders elements would pick others very near the point."""
-    picks = wire.op.pattern is Pattern.ROUTE and not isinstance(wire.op, Linear)
+    picks = wire.op.pattern is Pattern.ROUTE and not isinstance(wire.op, LinearOp)
     steps = np.asarray(wire.y).dtype.kind not in "fc"
     if not (picks or steps) or not np.size(wire.x) or not np.size(wire.y):
         return None
@@ -635,7 +635,7 @@ class _ArrayWire:
         g = rng.normal(size=np.shape(wire.y))
         self.g = wire.cast_like_output(g + 1j * rng.normal(size=g.shape) if np.iscomplexobj(wire.y) else g)
         self.eps = float(np.finfo(self.output_at(0.0 * self.seed).dtype).eps)
-        self.firsts = (1.0, 0.3) if isinstance(wire.op, Linear) else FIRST_STEPS
+        self.firsts = (1.0, 0.3) if isinstance(wire.op, LinearOp) else FIRST_STEPS
 
     def output_at(self, step: float | NDArray[Any]) -> NDArray[Any]:
         """Return the output with the input moved by a step."""

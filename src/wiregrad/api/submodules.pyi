@@ -1,0 +1,7 @@
+# Python finds no module of this name: `wiregrad` itself loads these packages on first use, and they import `wiregrad`.
+# Import it under `TYPE_CHECKING`.
+from wiregrad import nn as nn
+from wiregrad import optim as optim
+from wiregrad.training import train as train
+
+__all__ = ["nn", "optim", "train"]

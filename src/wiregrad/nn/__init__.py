@@ -1,0 +1,100 @@
+"""Networks: modules, layers, losses and initial weights with PyTorch's names, on wiregrad's public functions alone.
+
+Start with `module.py`: what a module is, how its parameters are named, and how a model is called as a pure function of
+a dict of arrays. `layers.py` has the layers and activations, `recurrent_and_attention.py` those for sequences,
+`losses.py` the losses, `initialisers.py` the distributions of initial weights. `scalar.py` is a network of single
+numbers in forty lines, to be read first by whoever learns how networks are trained.
+
+Optimisers are in `wiregrad.optim`.
+"""
+
+from wiregrad.nn import initialisers, scalar
+from wiregrad.nn.layers import (
+    ELU,
+    GELU,
+    AvgPool1d,
+    AvgPool2d,
+    BatchNorm1d,
+    BatchNorm2d,
+    Conv1d,
+    Conv2d,
+    Dropout,
+    Embedding,
+    Flatten,
+    Identity,
+    LayerNorm,
+    LeakyReLU,
+    Linear,
+    LogSoftmax,
+    MaxPool1d,
+    MaxPool2d,
+    ReLU,
+    RMSNorm,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Softplus,
+    Tanh,
+)
+from wiregrad.nn.losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    hinge_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    multi_margin_loss,
+)
+from wiregrad.nn.module import Module, Sequential, call_with, load_arrays, save_arrays
+from wiregrad.nn.recurrent_and_attention import GRU, LSTM, RNN, MultiheadAttention, TransformerBlock
+
+__all__ = [
+    "ELU",
+    "GELU",
+    "GRU",
+    "LSTM",
+    "RNN",
+    "AvgPool1d",
+    "AvgPool2d",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Conv1d",
+    "Conv2d",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "Identity",
+    "LayerNorm",
+    "LeakyReLU",
+    "Linear",
+    "LogSoftmax",
+    "MaxPool1d",
+    "MaxPool2d",
+    "Module",
+    "MultiheadAttention",
+    "RMSNorm",
+    "ReLU",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Tanh",
+    "TransformerBlock",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "call_with",
+    "cross_entropy",
+    "hinge_loss",
+    "huber_loss",
+    "initialisers",
+    "kl_div",
+    "l1_loss",
+    "load_arrays",
+    "mse_loss",
+    "multi_margin_loss",
+    "save_arrays",
+    "scalar",
+]

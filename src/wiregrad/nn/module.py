@@ -1,0 +1,440 @@
+"""Modules: objects that hold parameters and compute with them, as PyTorch's `nn.Module`.
+
+The parts of a module are its ordinary attributes. An attribute that is a `wg.Value` is a parameter, one that is a
+module is a part, and so is every element of a list, tuple or dict of them. Names are paths of attributes, as PyTorch
+writes them: `blocks.0.linear.weight`. Arrays that are not trained, such as running means, are buffers, which are
+registered by name.
+
+A module is used in two ways. Called directly, it computes with its own parameters: `loss.backward()` fills their
+gradients, and an optimiser changes them. `model.holding(arrays)` is a copy of the model that computes with other arrays
+in place of its own, so that a pure function of a dict of arrays can call it: `wg.grad` and `wg.compile` want that.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Self, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+import wiregrad as wg
+from wiregrad.errors import FileAccessError, FileFormatError, InputError, StateError, require_package
+
+MAX_LISTED_NAMES = 20
+"""Maximum number of names of each kind that an error about a state lists."""
+
+
+class ModulePart(NamedTuple):
+    """What an attribute of a module holds, with its path from the module."""
+
+    name: str
+    value: Any
+    kind: Literal["parameter", "buffer", "module"]
+
+
+class EmptyArray(NamedTuple):
+    """The shape and dtype of an array that a module does not have."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class ForwardSignature:
+    """The parameters of a module's call, which are those of its `forward`: inputs of its circuit have their names."""
+
+    def __get__(self, module: Module | None, owner: type[Module]) -> inspect.Signature:
+        if module is None:
+            # A class has the parameters of its `__init__`.
+            raise AttributeError("__signature__")
+        return inspect.signature(module.forward)
+
+
+class Module:
+    """A part of a network: `__init__` sets its parameters and parts, and `forward` computes.
+
+    >>> class Scale(Module):
+    ...     def __init__(self):
+    ...         self.factor = wg.Value(np.array([2.0, 3.0]))
+    ...     def forward(self, x):
+    ...         return self.factor * x
+    >>> model = Scale()
+    >>> model(np.array([1.0, 10.0]))
+    Value(array([ 2., 30.]))
+    >>> model.parameters()
+    {'factor': Value(array([2., 3.]), name='factor')}
+    """
+
+    __signature__ = ForwardSignature()
+    training: bool = True
+    """Whether the module computes as it does while it is trained; `train()` and `eval()` set it."""
+    _path: str = ""
+    """The path from the outermost module to this one, as in the names of parameters; empty for the outermost."""
+    _group: str = ""
+    """The label of the group that a call opens; empty if it opens none."""
+    _buffers: tuple[str, ...] = ()
+    """The names of the attributes that are buffers."""
+    _held: frozenset[str] | None = None
+    """On a copy made by `holding`, the attributes that are parameters, whatever they hold; None elsewhere."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+        for path, part in _flatten(name, value):
+            self._name_part(path, part)
+
+    def _name_part(self, label: str, part: object) -> None:
+        """Note where a module or parameter is, so that errors and pictures can name it."""
+        path = _join_path(self._path, label)
+        if isinstance(part, Module):
+            vars(part).update(_group=part._choose_group(label), _path=path)
+            for inner in part.parts():
+                part._name_part(inner.name, inner.value)
+        elif is_parameter(part):
+            part.name = _write_subscripts(path if path[0].isalpha() else f"layers.{path}")
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute; a class of yours defines it."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call `forward`; the nodes that it records are a group, named after the module."""
+        if not self._group:
+            return self.forward(*args, **kwargs)
+        with wg.group(self._group):
+            return self.forward(*args, **kwargs)
+
+    def _choose_group(self, label: str) -> str:
+        """Return the name of the module's group in circuits and pictures: `fc1`, `blocks[0]`, `0: Linear`.
+
+        A trace groups the calls of a user's `forward` itself, after the attribute that holds the module; a number in a
+        `Sequential` is no attribute.
+        """
+        is_number = label[0].isdecimal()
+        if not type(self).forward.__module__.startswith("wiregrad."):
+            return label if is_number else ""
+        return f"{label}: {type(self).__name__}" if is_number else _write_subscripts(label)
+
+    def describe(self) -> str:
+        """Return the name of the module for a message: `layer encoder.fc1 (Linear)`."""
+        return f"layer {self._path} ({type(self).__name__})" if self._path else type(self).__name__
+
+    def parts(self) -> Iterator[ModulePart]:
+        """Yield the parameters, buffers and modules that the attributes hold."""
+        for name, value in vars(self).items():
+            if name in self._buffers:
+                yield ModulePart(name, value, "buffer")
+                continue
+            held = self._held is not None and name in self._held
+            for path, part in _flatten(name, value):
+                if isinstance(part, Module):
+                    yield ModulePart(path, part, "module")
+                elif held or is_parameter(part):
+                    yield ModulePart(path, part, "parameter")
+
+    def modules(self) -> dict[str, Module]:
+        """Return this module and all modules inside it, by their paths; the path of this one is empty."""
+        found: dict[str, Module] = {"": self}
+        for part in self.parts():
+            if part.kind == "module":
+                found |= {_join_path(part.name, path): module for path, module in part.value.modules().items()}
+        return found
+
+    def _list_arrays(self, kind: Literal["parameter", "buffer"]) -> dict[str, Any]:
+        """Return all parameters or all buffers under each of their names."""
+        return {
+            _join_path(path, part.name): part.value
+            for path, module in self.modules().items()
+            for part in module.parts()
+            if part.kind == kind
+        }
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters by name; one that is used in several places has the first of its names."""
+        first = {id(value): name for name, value in reversed(self._list_arrays("parameter").items())}
+        return {name: value for name, value in self._list_arrays("parameter").items() if first[id(value)] == name}
+
+    def buffers(self) -> dict[str, Any]:
+        """Return the arrays that are not trained, such as running means, by name."""
+        return self._list_arrays("buffer")
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the parameters as plain arrays by name: what `holding` takes."""
+        return {name: _as_plain(value) for name, value in self.parameters().items()}
+
+    def register_buffer(self, name: str, value: Any) -> None:
+        """Set an attribute to an array or number that belongs to the state of the module but is not trained."""
+        self._buffers = (*self._buffers, name)
+        setattr(self, name, np.array(value) if np.ndim(value) else value)
+
+    def set_buffer(self, name: str, value: Any) -> None:
+        """Give a buffer its next array: a plain one, except on a copy that `holding` made, where it stays recorded."""
+        stopped = wg.stop_gradient(value)
+        is_recorded = isinstance(stopped, wg.Value) and self._held is None
+        setattr(self, name, stopped.data if is_recorded else stopped)
+
+    def holding(self, arrays: Mapping[str, Any]) -> Self:
+        """Return a copy of this module that holds other arrays: all parameters, and any of the buffers.
+
+        Inside a function that is differentiated or compiled, the arrays are recorded values. Buffers that the copy
+        changes are its own: `copy.buffers()` returns them.
+
+        >>> from wiregrad import nn
+        >>> model = nn.Linear(2, 1, rng=np.random.default_rng(0))
+        >>> x = np.ones((3, 2))
+        >>> wg.grad(lambda arrays: np.sum(model.holding(arrays)(x)))(model.arrays())["bias"]
+        array([3.])
+        """
+        empty = {name: value for name, value in self.buffers().items() if isinstance(value, EmptyArray)}
+        self._check_state(arrays, {**self.parameters(), **empty})
+        first = {id(value): name for name, value in self.parameters().items()}
+        aliases = {name: arrays[first[id(value)]] for name, value in self._list_arrays("parameter").items()}
+        copy: Self = _copy_module(self, "", {**aliases, **arrays}, {})
+        return copy
+
+    def emptied(self) -> Self:
+        """Return a copy of this module that has only the shapes and dtypes of its arrays, for `holding` to fill.
+
+        A compiled function compares everything that it reads from outside before each call. With such a copy there are
+        no arrays to compare. Of a module that is not trained, the generator is left out too: it draws nothing.
+
+        >>> from wiregrad import nn
+        >>> model = nn.Linear(2, 1, rng=np.random.default_rng(0))
+        >>> model.emptied().weight
+        EmptyArray(shape=(1, 2), dtype=dtype('float64'))
+        """
+        own = {**self._list_arrays("parameter"), **self.buffers()}
+        empty = {id(value): _describe_array(value) for value in own.values()}
+        copy: Self = _copy_module(self, "", {name: empty[id(value)] for name, value in own.items()}, {})
+        for module in copy.modules().values():
+            kept = vars(module).items()
+            idle = [name for name, value in kept if isinstance(value, np.random.Generator) and not module.training]
+            vars(module).update(dict.fromkeys(idle))
+        return copy
+
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        """Return copies of all parameters and buffers by name, with PyTorch's names and layouts."""
+        return {
+            _join_path(path, part.name): module.save_array(part.name, np.array(_as_plain(part.value)))
+            for path, module in self.modules().items()
+            for part in module.parts()
+            if part.kind != "module"
+        }
+
+    def save_array(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
+        """Return an array of this module as `state_dict` has it."""
+        return array
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over all parameters and buffers; nothing changes unless all of them fit."""
+        self._check_state(state, {**self._list_arrays("parameter"), **self.buffers()})
+        for path, module in self.modules().items():
+            for part in list(module.parts()):
+                if part.kind == "parameter":
+                    part.value.data = np.asarray(state[_join_path(path, part.name)], part.value.dtype)
+                elif part.kind == "buffer":
+                    array = np.array(state[_join_path(path, part.name)], np.asarray(part.value).dtype)
+                    setattr(module, part.name, array if array.ndim else array.item())
+
+    def _check_state(self, state: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
+        """Raise an error that names everything that does not fit: missing and unknown names, and shapes."""
+        own = {**self._list_arrays("parameter"), **self.buffers()}
+        shared = [name for name in own if name in state]
+        shapes = [
+            f"{name} has shape {np.shape(state[name])}, not {_shape_of(own[name])}"
+            for name in shared
+            if np.shape(state[name]) != _shape_of(own[name])
+        ]
+        check_names(f"the arrays for {type(self).__name__}", state, own, needed, shapes)
+
+    def train(self, mode: bool = True) -> Self:
+        """Compute as while training: dropout drops, batch normalization uses the batch's mean. Returns the module."""
+        for module in self.modules().values():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Compute as after training: no dropout, running means. Returns the module."""
+        return self.train(False)
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
+        for value in self.parameters().values():
+            value.grad = None
+
+    def extra_repr(self) -> str:
+        """Return the settings that `repr` shows."""
+        return ""
+
+    def __repr__(self) -> str:
+        parts = [f"({part.name}): {part.value!r}" for part in self.parts() if part.kind == "module"]
+        if not parts:
+            return f"{type(self).__name__}({self.extra_repr()})"
+        lines = "\n".join([*filter(None, [self.extra_repr()]), *parts]).replace("\n", "\n  ")
+        return f"{type(self).__name__}(\n  {lines}\n)"
+
+
+class Sequential(Module):
+    """Modules one after another; each gets what the one before it returned.
+
+    >>> from wiregrad import nn
+    >>> rng = np.random.default_rng(0)
+    >>> model = Sequential(nn.Linear(2, 3, rng=rng), nn.Tanh(), nn.Linear(3, 1, rng=rng))
+    >>> model
+    Sequential(
+      (0): Linear(in_features=2, out_features=3, bias=True)
+      (1): Tanh()
+      (2): Linear(in_features=3, out_features=1, bias=True)
+    )
+    >>> list(model.parameters())
+    ['0.weight', '0.bias', '2.weight', '2.bias']
+    """
+
+    def __init__(self, *modules: Module) -> None:
+        for index, module in enumerate(modules):
+            setattr(self, str(index), module)
+
+    def __iter__(self) -> Iterator[Module]:
+        return (part.value for part in self.parts() if part.kind == "module")
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __getitem__(self, index: int) -> Module:
+        return list(self)[index]
+
+    def forward(self, x: Any) -> Any:
+        """Call the modules in their order."""
+        for module in self:
+            x = module(x)
+        return x
+
+
+def call_with(model: Module, arrays: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a model with other arrays in place of its parameters, as a pure function of them.
+
+    A model that updates buffers in the call is refused, since the update would be lost: use `model.holding(arrays)`,
+    and return the `buffers()` of that.
+
+    >>> from wiregrad import nn
+    >>> model = nn.Linear(2, 1, rng=np.random.default_rng(0))
+    >>> call_with(model, {"weight": np.array([[2.0, 3.0]]), "bias": np.zeros(1)}, np.ones((1, 2)))
+    array([[5.]])
+    """
+    copy = model.holding(arrays)
+    before = copy.buffers()
+    result = copy(*args, **kwargs)
+    changed = [name for name, value in copy.buffers().items() if value is not before[name]]
+    if changed:
+        raise InputError(
+            f"this call changes {_join_names(changed)}, and call_with would lose it; write "
+            "copy = model.holding(arrays), call the copy, and return copy.buffers() too; or call model.eval() first"
+        )
+    return result
+
+
+def save_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
+    """Write a dict of arrays, such as a `state_dict()`, to a safetensors file, which PyTorch reads too."""
+    with require_package("safetensors", "a file of arrays"):
+        from safetensors.numpy import save  # noqa: PLC0415 - optional
+    data = save({name: np.asarray(_as_plain(value), order="C") for name, value in arrays.items()})
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise FileAccessError(f"cannot write {os.fspath(path)}: {error.strerror}") from error
+
+
+def load_arrays(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a safetensors file by name."""
+    with require_package("safetensors", "a file of arrays"):
+        from safetensors import SafetensorError  # noqa: PLC0415 - optional
+        from safetensors.numpy import load  # noqa: PLC0415 - optional
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise FileAccessError(f"cannot read {os.fspath(path)}: {error.strerror}") from error
+    try:
+        return dict(load(data))
+    except SafetensorError as error:
+        raise FileFormatError(f"{os.fspath(path)} is not a whole safetensors file: {error}") from error
+
+
+def check_names(
+    what: str, state: Mapping[str, Any], known: Mapping[str, Any], needed: Mapping[str, Any], others: list[str]
+) -> None:
+    """Raise an error that lists names that are missing and names that are unknown, and other differences."""
+    lists = {
+        "missing": [name for name in needed if name not in state],
+        "unexpected": [name for name in state if name not in known],
+        "different": others,
+    }
+    if any(lists.values()):
+        lines = "".join(f"\n  {kind}: {_join_names(names)}" for kind, names in lists.items() if names)
+        raise StateError(f"{what} do not fit:{lines}")
+
+
+def _join_names(names: list[str]) -> str:
+    shown = ", ".join(names[:MAX_LISTED_NAMES])
+    more = len(names) - MAX_LISTED_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _join_path(parent: str, name: str) -> str:
+    return f"{parent}.{name}" if parent and name else parent or name
+
+
+def _write_subscripts(path: str) -> str:
+    """Return a path with the numbers in it as subscripts: `blocks.0.weight` is `blocks[0].weight`."""
+    first, *rest = path.split(".")
+    return first + "".join(f"[{name}]" if name.isdecimal() else f".{name}" for name in rest)
+
+
+def is_parameter(value: object) -> TypeGuard[wg.Value]:
+    """Return whether a value is a leaf; what an op computed is a result, also where a module keeps it."""
+    return isinstance(value, wg.Value) and value.op is None
+
+
+def _as_plain(value: Any) -> NDArray[Any]:
+    return np.asarray(value.data if isinstance(value, wg.Value) else value)
+
+
+def _describe_array(value: Any) -> EmptyArray:
+    return EmptyArray(np.shape(value), value.dtype if isinstance(value, wg.Value) else np.asarray(value).dtype)
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    return value.shape if isinstance(value, EmptyArray) else np.shape(value)
+
+
+def _flatten(name: str, value: object) -> Iterator[tuple[str, Any]]:
+    """Yield what an attribute holds: the value itself, or the elements of a list, tuple or dict with their paths."""
+    if isinstance(value, dict):
+        elements = [(str(key), element) for key, element in value.items()]
+    elif isinstance(value, list | tuple) and not isinstance(value, EmptyArray):
+        elements = [(str(index), element) for index, element in enumerate(value)]
+    else:
+        yield name, value
+        return
+    for key, element in elements:
+        yield from _flatten(f"{name}.{key}", element)
+
+
+def _copy_module(part: Any, path: str, arrays: Mapping[str, Any], copies: dict[int, Any]) -> Any:
+    """Copy what is at a path, with other arrays; a module that is used in several places stays one."""
+    if isinstance(part, Module):
+        if id(part) not in copies:
+            copy = copies[id(part)] = object.__new__(type(part))
+            held = {inner.name.partition(".")[0] for inner in part.parts() if inner.kind == "parameter"}
+            inner = {
+                name: _copy_module(value, _join_path(path, name), arrays, copies) for name, value in vars(part).items()
+            }
+            vars(copy).update(inner, _held=frozenset(held))
+        return copies[id(part)]
+    if isinstance(part, dict):
+        return {key: _copy_module(value, f"{path}.{key}", arrays, copies) for key, value in part.items()}
+    if type(part) in (list, tuple):
+        return type(part)(_copy_module(value, f"{path}.{k}", arrays, copies) for k, value in enumerate(part))
+    return arrays.get(path, part)

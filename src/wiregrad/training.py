@@ -1,0 +1,491 @@
+"""Training: a loop that can be read and copied, and checkpoints that survive a kill at any moment.
+
+`train` is the loop; everything it calls is in this module and can be used in a loop of your own. It works with
+everything that has `state_dict` and `load_state_dict`, such as the modules of `wg.nn`, and the optimisers and schedules
+of `wg.optim`.
+
+Kept true: a training that was killed and started again ends with the bits of one that was not. So a checkpoint holds
+all that the next step depends on: parameters and buffers, what the optimiser and the schedule keep, the states of the
+random generators, and the position in the data. It is one safetensors file with a digest, replaced at once or not at
+all; nothing in it is executed when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import wiregrad as wg
+from wiregrad.dtypes import JsonValue, count_with_noun
+from wiregrad.errors import FileFormatError, InputError, NonFiniteError, ShapeError, StateError, short_repr
+from wiregrad.files import (
+    FilePath,
+    decode_tensors,
+    encode_tensors,
+    has_tensor_dtype,
+    read_file_bytes,
+    replace_file,
+)
+from wiregrad.ir.strict_json import read_strict_json
+
+Arrays = tuple[NDArray[Any], ...]
+Generator = np.random.Generator
+Loss = Callable[..., Any]
+"""A function of the model and a batch, one array after another, that returns one number."""
+
+FORMAT_NAME = "wiregrad-checkpoint"
+DOCUMENT_NAME = "checkpoint"
+"""The tensor that holds everything but the arrays, as JSON."""
+DOCUMENT_KEYS = ("settings", "generators", "order")
+BAR_WIDTH = 24
+BAR_SECONDS = 0.1
+"""Minimum time between two changes of the progress bar."""
+
+
+def train(
+    model: Any,
+    loss: Loss,
+    data: Any,
+    *,
+    optimizer: Any,
+    rng: Generator,
+    epochs: int,
+    batch_size: int = 32,
+    schedule: Any = None,
+    validation: Any = None,
+    metrics: Mapping[str, Loss] | None = None,
+    patience: int | None = None,
+    before_update: Callable[[], object] | None = None,
+    checkpoint: FilePath | None = None,
+    checkpoint_every: int | None = None,
+    generators: Sequence[Generator] = (),
+    watch: Any = False,
+    progress: bool | None = None,
+) -> TrainingRun:
+    """Train a model on batches of arrays; returns the course of the training.
+
+    `loss(model, *batch)` returns one number; `data` is an array, or a tuple of arrays with one row per example. The
+    order of the examples is drawn from `rng`, anew in each epoch. `schedule.step()` is called after every epoch, and
+    `before_update()` between each gradient and the step of the optimiser, to clip gradients for example.
+
+    After every epoch the loss and the `metrics` are computed on `validation`. With `patience`, training ends when the
+    validation loss has not fallen for so many epochs, and the model gets the parameters of its best epoch.
+
+    With `checkpoint`, the training is saved there after every epoch, or every `checkpoint_every` batches, and goes on
+    from there if the file exists. Generators of the model's parts are saved too; name others that the loss draws from
+    in `generators`. `watch=True` keeps a flight recorder, and `watch="live"` opens its page.
+
+    A loss or gradient that is not finite raises `NonFiniteError`, which names the layer and the line.
+
+    >>> from wiregrad import nn, optim
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(64, 3))
+    >>> y = x @ np.array([[1.0], [-2.0], [0.5]])
+    >>> model = nn.Linear(3, 1, rng=rng)
+    >>> optimizer = optim.SGD(model.parameters(), lr=0.1)
+    >>> def loss(model, x, y):
+    ...     return nn.mse_loss(model(x), y)
+    >>> run = train(model, loss, (x, y), optimizer=optimizer, rng=rng, epochs=20)
+    >>> run.history["loss"][-1] < 1e-3
+    True
+    """
+    arrays = check_arrays(data, "data")
+    held_out = None if validation is None else check_arrays(validation, "validation")
+    _check_counts(epochs=epochs, batch_size=batch_size, patience=patience, checkpoint_every=checkpoint_every)
+    if validation is None and (patience is not None or metrics):
+        raise InputError(f"{'patience' if patience is not None else 'metrics'} needs validation=(x, y)")
+    run = TrainingRun(flight=start_flight(watch))
+    parts = TrainingParts(model, optimizer, schedule, find_generators(model, rng, generators))
+    settings = {"examples": len(arrays[0]), "batch_size": batch_size}
+    if checkpoint is not None and Path(checkpoint).exists():
+        load_checkpoint(checkpoint, run, parts, settings)
+    bar = ProgressBar(epochs, -(-len(arrays[0]) // batch_size), progress)
+
+    while run.epoch < epochs and not run.has_stalled(patience):
+        for batch in run.draw_batches(arrays, batch_size, rng):
+            before = parts.save_generators()
+            value = check_loss(loss(model, *batch))
+            optimizer.zero_grad()
+            value.backward()
+            if not is_finite_step(value, optimizer.parameters):
+                parts.load_generators(before)
+                stop_with_blame(run, partial(loss, model, *batch))
+            if run.flight is not None:
+                run.flight.step(value, model.parameters(), inputs=batch)
+            if before_update is not None:
+                before_update()
+            optimizer.step()
+            run.count_batch(float(value.data), len(batch[0]))
+            bar.show(run)
+            if checkpoint is not None and checkpoint_every and run.batch % checkpoint_every == 0:
+                save_checkpoint(checkpoint, run, parts, settings)
+        if schedule is not None:
+            schedule.step()
+        run.end_epoch(evaluate(model, loss, metrics, held_out, batch_size))
+        if patience is not None and run.is_best():
+            run.best = model.state_dict()
+        if checkpoint is not None:
+            save_checkpoint(checkpoint, run, parts, settings)
+    bar.close()
+    if run.has_stalled(patience):
+        model.load_state_dict(run.best)
+    return run
+
+
+@dataclass
+class TrainingRun:
+    """The course of a training: how far it is, and a number for each epoch.
+
+    `history` has the mean loss of every epoch, and with validation data `validation_loss` and the metrics.
+    """
+
+    epoch: int = 0
+    """Number of epochs that are complete."""
+    batch: int = 0
+    """Number of batches of the next epoch that are done."""
+    history: dict[str, list[float]] = field(default_factory=dict)
+    best: dict[str, Any] = field(default_factory=dict, repr=False)
+    """The state of the model at the lowest validation loss, if there is a patience."""
+    flight: Any = field(default=None, repr=False)
+    """The flight recorder; None if the training is not watched."""
+    order_state: Any = field(default=None, repr=False)
+    """The state of the generator from which the order of this epoch was drawn."""
+    loss_sum: float = field(default=0.0, repr=False)
+    examples_done: int = field(default=0, repr=False)
+
+    def draw_batches(self, arrays: Arrays, batch_size: int, rng: Generator) -> Iterator[Arrays]:
+        """Yield the remaining batches of this epoch, in an order that is drawn from a generator.
+
+        In the middle of an epoch, the order is drawn from where the generator was when the epoch began.
+        """
+        now = rng.bit_generator.state
+        if self.batch:
+            rng.bit_generator.state = self.order_state
+        self.order_state = rng.bit_generator.state
+        order = rng.permutation(len(arrays[0]))
+        if self.batch:
+            rng.bit_generator.state = now
+        for start in range(self.batch * batch_size, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            yield tuple(array[chosen] for array in arrays)
+
+    def count_batch(self, loss: float, examples: int) -> None:
+        """Note that a batch is done."""
+        self.batch += 1
+        self.loss_sum += loss * examples
+        self.examples_done += examples
+
+    def end_epoch(self, results: Mapping[str, float]) -> None:
+        """Note that an epoch is done, with what was computed on the validation data."""
+        for name, number in {"loss": self.loss_sum / self.examples_done, **results}.items():
+            self.history.setdefault(name, []).append(number)
+        self.epoch += 1
+        self.batch = self.examples_done = 0
+        self.loss_sum = 0.0
+
+    def best_epoch(self) -> int:
+        """Return the index of the epoch with the lowest validation loss, the first of several; NaN is never lowest."""
+        return int(np.argmin(np.nan_to_num(self.history["validation_loss"], nan=np.inf)))
+
+    def is_best(self) -> bool:
+        """Return whether the latest epoch has the lowest validation loss so far."""
+        return self.best_epoch() == self.epoch - 1
+
+    def has_stalled(self, patience: int | None) -> bool:
+        """Return whether the validation loss has not fallen for some epochs."""
+        return patience is not None and self.epoch > 0 and self.epoch - 1 - self.best_epoch() >= patience
+
+    def __str__(self) -> str:
+        names = list(self.history)
+        rows = [
+            f"{k + 1:5}  " + "  ".join(f"{self.history[name][k]:{max(len(name), 9)}.4g}" for name in names)
+            for k in range(self.epoch)
+        ]
+        return "\n".join(["epoch  " + "  ".join(f"{name:>9}" for name in names), *rows])
+
+
+def check_arrays(data: Any, what: str) -> Arrays:
+    """Return data as a tuple of arrays with one row per example.
+
+    >>> check_arrays((np.zeros((3, 2)), [1, 2]), "data")
+    Traceback (most recent call last):
+        ...
+    wiregrad.errors.ShapeError: all arrays of data need as many rows; got 3 and 2
+    """
+    arrays = tuple(np.asarray(array) for array in (data if isinstance(data, tuple) else (data,)))
+    if not arrays or any(not array.ndim or not len(array) for array in arrays):
+        raise ShapeError(f"{what} needs at least one array with at least one example")
+    counts = list(dict.fromkeys(len(array) for array in arrays))
+    if len(counts) > 1:
+        raise ShapeError(f"all arrays of {what} need as many rows; got {' and '.join(map(str, counts))}")
+    return arrays
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, count in counts.items():
+        is_count = isinstance(count, int | np.integer) and not isinstance(count, bool) and count >= 1
+        if not is_count and not (count is None and name in ("patience", "checkpoint_every")):
+            raise InputError(f"{name} must be a whole number of at least 1; got {short_repr(count)}")
+
+
+def start_flight(watch: Any) -> Any:
+    """Return a flight recorder, if a training is to be watched: a new one, one with a page, or the given one."""
+    if isinstance(watch, bool) or watch == "live":
+        return wg.record(live=watch == "live") if watch else None
+    if hasattr(watch, "step"):
+        return watch
+    raise InputError(f'watch must be True, "live" or a flight recorder (wg.record()); got {short_repr(watch)}')
+
+
+def check_loss(value: Any) -> wg.Value:
+    """Return a loss; raises unless it is one number that depends on parameters."""
+    if isinstance(value, wg.Value) and value.shape == ():
+        return value
+    if isinstance(value, wg.Value):
+        raise ShapeError(f"the loss must be one number, not an array of shape {value.shape}; take its mean")
+    raise InputError(f"the loss must be computed from parameters, which are wg.Value; got {short_repr(value)}")
+
+
+def is_finite_step(value: Any, parameters: Mapping[str, Any]) -> bool:
+    """Return whether a loss and the gradients of all parameters are finite."""
+    gradients = [parameter.grad for parameter in parameters.values()]
+    return bool(np.isfinite(value.data)) and all(g is None or bool(np.isfinite(g).all()) for g in gradients)
+
+
+def stop_with_blame(run: TrainingRun, compute_loss: Callable[[], Any]) -> None:
+    """Raise an error that says which op, in which layer and line, first made something that is not finite."""
+    report = wg.blame(compute_loss)
+    place = report.origins[0].place if report.origins else None
+    where = f"epoch {run.epoch + 1}, batch {run.batch + 1}"
+    raise NonFiniteError(f"the loss or a gradient is not finite in {where}\n{report}", fault=report, place=place)
+
+
+def evaluate(
+    model: Any, loss: Loss, metrics: Mapping[str, Loss] | None, arrays: Arrays | None, batch_size: int
+) -> dict[str, float]:
+    """Return the mean loss and metrics on validation data; empty if there is none."""
+    if arrays is None:
+        return {}
+    functions = {"validation_loss": loss, **(metrics or {})}
+    sums = dict.fromkeys(functions, 0.0)
+    was_training = getattr(model, "training", True)
+    try:
+        set_training(model, False)
+        with wg.no_grad():
+            for start in range(0, len(arrays[0]), batch_size):
+                batch = tuple(array[start : start + batch_size] for array in arrays)
+                for name, function in functions.items():
+                    number = function(model, *batch)
+                    sums[name] += float(number.data if isinstance(number, wg.Value) else number) * len(batch[0])
+    finally:
+        set_training(model, was_training)
+    return {name: total / len(arrays[0]) for name, total in sums.items()}
+
+
+def set_training(model: Any, mode: bool) -> None:
+    """Let a model compute as while it is trained, or as after that, if it makes a difference to it."""
+    if hasattr(model, "train"):
+        model.train(mode)
+
+
+class ProgressBar:
+    """One line on stderr that shows how far a training is; quiet where stderr is no terminal."""
+
+    def __init__(self, epochs: int, batches: int, shown: bool | None) -> None:
+        self.epochs = epochs
+        self.batches = batches
+        self.is_shown = sys.stderr.isatty() if shown is None else shown
+        self._next_time = 0.0
+
+    def show(self, run: TrainingRun) -> None:
+        """Write the line again, unless that was done a moment ago."""
+        if not self.is_shown or time.monotonic() < self._next_time:
+            return
+        self._next_time = time.monotonic() + BAR_SECONDS
+        done = BAR_WIDTH * run.batch // self.batches
+        mean = run.loss_sum / run.examples_done
+        bar = "#" * done + "." * (BAR_WIDTH - done)
+        sys.stderr.write(f"\repoch {run.epoch + 1}/{self.epochs} [{bar}] loss {mean:.4g} ")
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self.is_shown:
+            sys.stderr.write("\n")
+
+
+@dataclass(frozen=True)
+class TrainingParts:
+    """What a checkpoint saves besides the position."""
+
+    model: Any
+    optimizer: Any
+    schedule: Any
+    generators: list[Generator]
+
+    def saved_parts(self) -> dict[str, Any]:
+        """Return the parts that have a `state_dict`, by the name under which they are saved."""
+        named = {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule}
+        return {name: part for name, part in named.items() if part is not None}
+
+    def save_generators(self) -> list[Any]:
+        """Return the states of all generators."""
+        return [generator.bit_generator.state for generator in self.generators]
+
+    def load_generators(self, states: Sequence[Any]) -> None:
+        """Put all generators back into saved states."""
+        if len(states) != len(self.generators):
+            raise StateError(
+                f"the checkpoint has {count_with_noun(len(states), 'random generator')}, "
+                f"the training {len(self.generators)}"
+            )
+        for generator, state in zip(self.generators, states, strict=True):
+            kind = type(generator.bit_generator).__name__
+            if state.get("bit_generator") != kind:
+                raise StateError(f"the checkpoint has a generator {state.get('bit_generator')}, the training {kind}")
+            generator.bit_generator.state = state
+
+
+def find_generators(model: Any, *others: Any) -> list[Generator]:
+    """Return all random generators of a training, each once: the given ones, then those of the parts of the model."""
+    given = [generator for other in others for generator in (other if isinstance(other, list | tuple) else [other])]
+    odd = [generator for generator in given if not isinstance(generator, Generator)]
+    if odd:
+        raise InputError(f"a random generator is np.random.default_rng(seed); got {short_repr(odd[0])}")
+    modules = model.modules().values() if hasattr(model, "modules") else [model]
+    held = [value for module in modules for value in vars(module).values() if isinstance(value, Generator)]
+    return list({id(generator): generator for generator in [*given, *held]}.values())
+
+
+def save_checkpoint(path: FilePath, run: TrainingRun, parts: TrainingParts, settings: Mapping[str, int]) -> None:
+    """Write a training to a file: completely, or not at all; a file that is there stays until the new one is whole."""
+    states = {name: part.state_dict() for name, part in parts.saved_parts().items()}
+    numbers = {"history": run.history, "best": run.best, "sums": {"loss": run.loss_sum, "examples": run.examples_done}}
+    arrays = {
+        f"{group}/{name}": np.asarray(value)
+        for group, entries in {**states, **numbers}.items()
+        for name, value in entries.items()
+    }
+    odd = {name: array for name, array in arrays.items() if not has_tensor_dtype(array)}
+    document = {
+        "epoch": run.epoch,
+        "batch": run.batch,
+        "settings": dict(settings),
+        "generators": [encode_generator_state(state) for state in parts.save_generators()],
+        "order": encode_generator_state(run.order_state),
+        "dtypes": {name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in odd.items()},
+    }
+    tensors = arrays | {name: np.frombuffer(array.tobytes(), np.uint8) for name, array in odd.items()}
+    tensors[DOCUMENT_NAME] = np.frombuffer(json.dumps(document).encode(), np.uint8)
+    metadata = {"format": FORMAT_NAME, "version": "1", "digest": digest_tensors(tensors)}
+    replace_file(path, encode_tensors(tensors, metadata))
+
+
+def load_checkpoint(path: FilePath, run: TrainingRun, parts: TrainingParts, settings: Mapping[str, int]) -> None:
+    """Put a training where it was when the file was written; a file that is not whole is refused."""
+    document, arrays = read_checkpoint(path)
+    different = [name for name, value in settings.items() if document["settings"].get(name) != value]
+    if different:
+        name = different[0]
+        raise StateError(
+            f"{path} was written by another training: its {name} is {document['settings'].get(name)}, not "
+            f"{settings[name]}; give another path, or remove the file to begin anew"
+        )
+    groups: dict[str, dict[str, Any]] = {}
+    for name, array in arrays.items():
+        group, _, rest = name.partition("/")
+        groups.setdefault(group, {})[rest] = array if array.ndim or group == "model" else array.item()
+    for name, part in parts.saved_parts().items():
+        part.load_state_dict(groups.get(name, {}))
+    parts.load_generators([decode_generator_state(state) for state in document["generators"]])
+    run.order_state = decode_generator_state(document["order"])
+    run.epoch = document["epoch"]
+    run.batch = document["batch"]
+    run.loss_sum = groups["sums"]["loss"]
+    run.examples_done = groups["sums"]["examples"]
+    run.history = {name: numbers.tolist() for name, numbers in groups.get("history", {}).items()}
+    run.best = groups.get("best", {})
+
+
+def read_checkpoint(path: FilePath) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the document and the arrays of a checkpoint; raises `FileFormatError` unless the file is whole."""
+    data = read_file_bytes(Path(path))
+    metadata: dict[str, str] = {}
+    try:
+        tensors = decode_tensors(data, lambda found: metadata.update(_check_metadata(found)))
+        if metadata["digest"] != digest_tensors(tensors):
+            raise FileFormatError("its digest is not that of its contents: it was changed after it was written")
+        return _decode_document(tensors)
+    except FileFormatError as error:
+        raise FileFormatError(f"{path} cannot be read as a checkpoint: {error}; the file was left as it is") from None
+
+
+def _decode_document(tensors: dict[str, NDArray[Any]]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the document, and the arrays with their own dtypes."""
+    try:
+        document: Any = read_strict_json(tensors.pop(DOCUMENT_NAME).tobytes())
+        for name, kind in document["dtypes"].items():
+            dtype = np.dtype(kind["dtype"])
+            if dtype.kind not in "biufcU":
+                raise TypeError
+            tensors[name] = np.frombuffer(tensors[name].tobytes(), dtype).reshape(kind["shape"])
+        if not all(isinstance(document[name], int) for name in ("epoch", "batch")) or "sums/loss" not in tensors:
+            raise TypeError
+        return {name: document[name] for name in (*DOCUMENT_KEYS, "epoch", "batch")}, tensors
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FileFormatError("its document is not that of a training") from None
+
+
+def _check_metadata(metadata: JsonValue) -> dict[str, str]:
+    fields: Any = metadata if type(metadata) is dict else {}
+    if fields.get("format") != FORMAT_NAME:
+        raise FileFormatError(f"its format is {short_repr(fields.get('format'))}, not {FORMAT_NAME!r}")
+    if fields.get("version") != "1" or not isinstance(fields.get("digest"), str):
+        raise FileFormatError(f"its version must be 1, with a digest; got version {short_repr(fields.get('version'))}")
+    return {"digest": fields["digest"]}
+
+
+def digest_tensors(tensors: Mapping[str, NDArray[Any]]) -> str:
+    """Return the SHA-256 of the names, dtypes, shapes and bytes of some arrays.
+
+    >>> digest_tensors({"w": np.zeros(2)}) == digest_tensors({"w": np.zeros((2, 1))})
+    False
+    """
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        array = tensors[name]
+        digest.update(f"{name}\n{array.dtype.str}\n{array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def encode_generator_state(state: Any) -> JsonValue:
+    """Return the state of a generator as JSON; its whole numbers have up to 128 bits, so they are written as text.
+
+    >>> encode_generator_state({"state": 255, "key": np.array([1, 2])})
+    {'state': '0xff', 'key': ['0x1', '0x2']}
+    """
+    if isinstance(state, dict):
+        return {name: encode_generator_state(part) for name, part in state.items()}
+    if isinstance(state, np.ndarray):
+        return [hex(number) for number in state.tolist()]
+    return hex(state) if isinstance(state, int | np.integer) else state
+
+
+def decode_generator_state(state: Any) -> Any:
+    """Return the state of a generator that `encode_generator_state` encoded."""
+    if isinstance(state, dict):
+        return {name: decode_generator_state(part) for name, part in state.items()}
+    if isinstance(state, list):
+        return np.array([int(number, 16) for number in state], np.uint64)
+    return int(state, 16) if isinstance(state, str) and state.startswith("0x") else state

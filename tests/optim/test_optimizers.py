@@ -1,0 +1,294 @@
+"""Optimisers and schedules: what the two ways to use them have in common, saved states, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad import nn, optim
+from wiregrad.errors import InputError, StateError, UnknownNameError
+
+OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {
+    "sgd": lambda p=None: optim.SGD(p, 0.1),
+    "momentum": lambda p=None: optim.SGD(p, 0.1, 0.9, 0.1, 0.01),
+    "nesterov": lambda p=None: optim.SGD(p, 0.1, 0.9, nesterov=True),
+    "rmsprop": lambda p=None: optim.RMSprop(p, centered=True, momentum=0.5),
+    "adam": lambda p=None: optim.Adam(p, 0.05, amsgrad=True),
+    "adamw": lambda p=None: optim.AdamW(p, 0.05),
+    "adagrad": lambda p=None: optim.Adagrad(p, 0.1, lr_decay=0.1),
+}
+X = np.random.default_rng(0).normal(size=(8, 2))
+Y = np.sin(X[:, :1])
+
+
+def make_model(seed: int = 0, dtype: Any = float) -> nn.Sequential:
+    rng = np.random.default_rng(seed)
+    return nn.Sequential(nn.Linear(2, 4, rng=rng, dtype=dtype), nn.Tanh(), nn.Linear(4, 1, rng=rng, dtype=dtype))
+
+
+def train(model: nn.Module, optimizer: Any, steps: int) -> float:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.mse_loss(model(X), Y)
+        loss.backward()
+        optimizer.step()
+    return float(loss.data)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_loss_falls(name: str) -> None:
+    model = make_model()
+    optimizer = OPTIMIZERS[name](model.parameters())
+    first = train(model, optimizer, 1)
+
+    assert train(model, optimizer, 60) < 0.5 * first
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_pure_update_takes_the_same_steps(name: str) -> None:
+    model = make_model()
+    pure, structure = OPTIMIZERS[name](), model.emptied()
+    parameters = model.arrays()
+    state = pure.init(parameters)
+    for _ in range(5):
+        grads = wg.grad(lambda arrays: nn.mse_loss(nn.call_with(structure, arrays, X), Y))(parameters)
+        parameters, state = pure.update(parameters, grads, state)
+    train(model, OPTIMIZERS[name](model.parameters()), 5)
+
+    assert {path: array.tolist() for path, array in parameters.items()} == {
+        path: value.data.tolist() for path, value in model.parameters().items()
+    }
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_compiled_step_is_one_recording_and_follows_the_learning_rate(name: str) -> None:
+    model = make_model()
+    pure, structure = OPTIMIZERS[name](), model.emptied()
+
+    def take_step(parameters: Any, state: Any, x: Any) -> Any:
+        grads = wg.grad(lambda arrays: nn.mse_loss(nn.call_with(structure, arrays, x), Y))(parameters)
+        return pure.update(parameters, grads, state)
+
+    compiled = wg.compile(take_step)
+    ours = wanted = (model.arrays(), pure.init(model.arrays()))
+    for k in range(5):
+        for _, state in (ours, wanted):
+            state["groups.0.lr"] = 0.1 / (1 + k)
+        ours, wanted = compiled(*ours, X + k), take_step(*wanted, X + k)
+    for part, wanted_part in zip(ours, wanted, strict=True):
+        assert list(part) == list(wanted_part)
+        assert all(np.allclose(part[key], wanted_part[key], rtol=1e-9, atol=1e-12) for key in part)
+    assert (compiled.info.records, dict(compiled.info.fallbacks)) == (1, {})
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_parameters_of_float32_stay_in_float32(name: str, is_compiled: bool) -> None:
+    optimizer = OPTIMIZERS[name]()
+    parameters = {"w": np.ones(3, np.float32)}
+    update: Callable[..., Any] = wg.compile(optimizer.update) if is_compiled else optimizer.update
+    state = optimizer.init(parameters)
+    for _ in range(2):
+        parameters, state = update(parameters, {"w": np.full(3, 0.5, np.float32)}, state)
+
+    assert {value.dtype for value in [*parameters.values(), *state.values()] if np.ndim(value)} == {
+        np.dtype(np.float32)
+    }
+
+
+def test_an_update_changes_no_argument() -> None:
+    optimizer = optim.Adam(lr=0.1)
+    parameters, grads = {"w": np.ones(2)}, {"w": np.ones(2)}
+    state = optimizer.init(parameters)
+    before = {name: np.copy(value).tolist() for name, value in state.items()}
+    optimizer.update(parameters, grads, state)
+
+    assert parameters["w"].tolist() == [1.0, 1.0]
+    assert {name: np.copy(value).tolist() for name, value in state.items()} == before
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_saved_state_resumes_to_the_same_bits(name: str) -> None:
+    whole, halved, resumed = make_model(), make_model(), make_model(1)
+    train(whole, OPTIMIZERS[name](whole.parameters()), 10)
+    first = OPTIMIZERS[name](halved.parameters())
+    train(halved, first, 5)
+    second = OPTIMIZERS[name](resumed.parameters())
+    resumed.load_state_dict(halved.state_dict())
+    second.load_state_dict(first.state_dict())
+    train(resumed, second, 5)
+
+    assert {k: v.tolist() for k, v in resumed.state_dict().items()} == {
+        k: v.tolist() for k, v in whole.state_dict().items()
+    }
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_state_is_a_flat_dict_of_numbers_and_arrays(name: str) -> None:
+    model = make_model()
+    optimizer = OPTIMIZERS[name](model.parameters())
+    before = optimizer.state_dict()
+    train(model, optimizer, 2)
+
+    assert before.keys() == optimizer.state_dict().keys()
+    assert {type(value) for value in optimizer.state_dict().values()} <= {float, bool, int, np.ndarray}
+
+
+def test_a_state_through_a_file_resumes_to_the_same_bits(tmp_path: Any) -> None:
+    model, other = make_model(), make_model()
+    optimizer, reader = optim.AdamW(model.parameters(), 0.05), optim.AdamW(other.parameters(), 0.3)
+    train(model, optimizer, 3)
+    nn.save_arrays(tmp_path / "state", optimizer.state_dict())
+    reader.load_state_dict(nn.load_arrays(tmp_path / "state"))
+    other.load_state_dict(model.state_dict())
+    train(model, optimizer, 3)
+    train(other, reader, 3)
+
+    assert {k: v.tolist() for k, v in other.state_dict().items()} == {
+        k: v.tolist() for k, v in model.state_dict().items()
+    }
+
+
+def test_a_state_that_does_not_fit_is_refused_with_everything_that_is_wrong() -> None:
+    optimizer = optim.Adam({"a": wg.Value(np.ones(2)), "b": wg.Value(np.ones(3))})
+    state = optimizer.state_dict()
+    del state["a.step"]
+    state |= {"c.step": 1.0, "b.exp_avg": np.ones(5)}
+    with pytest.raises(StateError) as caught:
+        optimizer.load_state_dict(state)
+
+    assert str(caught.value) == (
+        "the state does not fit Adam:\n  missing: a.step\n  unexpected: c.step\n  of another shape: b.exp_avg"
+    )
+
+
+def rosenbrock(x: Any) -> Any:
+    return np.sum((x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def minimise(value: wg.Value, optimizer: optim.LBFGS, steps: int) -> None:
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = rosenbrock(value)
+        loss.backward()
+        return loss
+
+    for _ in range(steps):
+        optimizer.step(closure)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_finds_a_minimum(search: str | None) -> None:
+    value = wg.Value(np.array([-1.2, 1.0, 0.5]))
+    minimise(value, optim.LBFGS([value], lr=0.5 if search is None else 1.0, line_search_fn=search), 10)
+
+    assert np.allclose(value.data, 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_resumes_to_the_same_bits(search: str | None) -> None:
+    start = np.array([-1.2, 1.0, 0.5])
+    whole, halved, resumed = wg.Value(start), wg.Value(start), wg.Value(np.zeros(3))
+    minimise(whole, optim.LBFGS([whole], 0.5, 2, line_search_fn=search), 4)
+    first = optim.LBFGS([halved], 0.5, 2, line_search_fn=search)
+    minimise(halved, first, 2)
+    second = optim.LBFGS([resumed], line_search_fn=search)
+    second.load_state_dict(first.state_dict())
+    resumed.data = halved.data
+    minimise(resumed, second, 2)
+
+    assert resumed.data.tolist() == whole.data.tolist()
+
+
+def test_groups_have_settings_of_their_own() -> None:
+    model = make_model()
+    first, last = model[0].parameters(), {f"last.{name}": value for name, value in model[2].parameters().items()}
+    before = model.state_dict()
+    train(model, optim.SGD([{"params": first, "lr": 0.0}, {"params": last}], lr=0.1), 2)
+    after = model.state_dict()
+
+    assert [name for name in after if not np.array_equal(before[name], after[name])] == ["2.weight", "2.bias"]
+
+
+def test_schedules_are_saved_and_restored() -> None:
+    optimizer = optim.SGD([wg.Value(1.0)], lr=0.4)
+    schedule = optim.StepLR(optimizer, 2, 0.5)
+    rates = []
+    for _ in range(5):
+        rates.append(optimizer.groups[0].settings["lr"])
+        schedule.step()
+    other = optim.SGD([wg.Value(1.0)], lr=9.0)
+    restored = optim.StepLR(other, 2, 0.5)
+    restored.load_state_dict(schedule.state_dict())
+
+    assert rates == [0.4, 0.4, 0.2, 0.2, 0.1]
+    assert other.groups[0].settings["lr"] == optimizer.groups[0].settings["lr"]
+    with pytest.raises(StateError, match=r"a StepLR needs count, base_rates.0; got count"):
+        restored.load_state_dict({"count": 1})
+
+
+def test_clipping_in_a_compiled_function() -> None:
+    compiled = wg.compile(lambda grads: optim.clip_by_norm(grads, 1.0))
+    for scale in (0.01, 1.0, 7.0):
+        grads = {"a": np.array([3.0, 4.0]) * scale, "b": np.zeros(2)}
+        clipped, norm = compiled(grads)
+        assert norm == pytest.approx(5.0 * scale)
+        assert np.linalg.norm(clipped["a"]) == pytest.approx(min(5.0 * scale, 1.0), rel=1e-4)
+    assert compiled.info.records == 1
+
+
+W = {"w": wg.Value(np.ones(2))}
+REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "negative rate": (lambda: optim.SGD(W, lr=-0.1), InputError, "lr must be a number of at least 0; got -0.1"),
+    "text as rate": (lambda: optim.SGD(W, lr="0.1"), InputError, "got '0.1'"),  # type: ignore[arg-type]
+    "rate of NaN": (lambda: optim.Adam(W, lr=float("nan")), InputError, "got nan"),
+    "betas": (lambda: optim.Adam(W, betas=(0.9, 1.0)), InputError, "less than 1"),
+    "nesterov": (lambda: optim.SGD(W, nesterov=True), InputError, "nesterov needs momentum"),
+    "arrays": (lambda: optim.SGD({"w": np.ones(2)}), InputError, "takes one wg.Value or more"),
+    "nothing": (lambda: optim.SGD([]), InputError, "takes one wg.Value or more"),
+    "setting": (lambda: optim.SGD([{"params": W, "rate": 1.0}]), InputError, "SGD has no setting 'rate'; it has lr"),
+    "two groups": (lambda: optim.SGD([{"params": W}, {"params": W}]), InputError, "the parameter w is in two groups"),
+    "no parameters": (lambda: optim.SGD().step(), InputError, "was made without parameters"),
+    "unknown array": (
+        lambda: optim.SGD([{"params": W}]).init({"v": np.ones(2)}),
+        UnknownNameError,
+        "has a parameter 'w', which is not among the arrays",
+    ),
+    "gradient": (
+        lambda: optim.SGD().update({"w": np.ones(2)}, {}, optim.SGD().init({"w": np.ones(2)})),
+        UnknownNameError,
+        "update needs a gradient named 'w'",
+    ),
+    "state": (
+        lambda: optim.Adam().update({"w": np.ones(2)}, {"w": np.ones(2)}, {"groups.0.lr": 0.1}),
+        UnknownNameError,
+        "an entry of the state named 'w.step'; a state is made by init(parameters)",
+    ),
+    "closure": (lambda: optim.LBFGS(W).step(), InputError, "step(closure)"),
+    "pure lbfgs": (lambda: optim.LBFGS(W).update({}, {}, {}), InputError, "LBFGS has no update"),
+    "search": (lambda: optim.LBFGS(W, line_search_fn="armijo"), InputError, "None or 'strong_wolfe'"),
+    "groups": (
+        lambda: optim.LBFGS([{"params": W}, {"params": [wg.Value(1.0)]}]),
+        InputError,
+        "LBFGS has no groups",
+    ),
+    "milestones": (lambda: optim.SequentialLR(None, [optim.StepLR(None, 1)], [2]), InputError, "0 milestones; got 1"),
+    "owned schedule": (
+        lambda: optim.SequentialLR(None, [optim.StepLR(optim.SGD(W), 1)], []),
+        InputError,
+        "made without an optimiser",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_refused(name: str) -> None:
+    call, kind, message = REFUSED[name]
+    with pytest.raises(kind) as caught:
+        call()
+
+    assert message in str(caught.value)

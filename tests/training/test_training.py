@@ -1,0 +1,386 @@
+"""The training loop: what it computes, what it reports, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import wiregrad as wg
+from wiregrad import nn, optim
+from wiregrad.errors import FileFormatError, InputError, NonFiniteError, ShapeError, StateError
+from wiregrad.training import TrainingRun, decode_generator_state, encode_generator_state, read_checkpoint
+
+from ..support.small_training import SmallTraining
+
+
+class InterruptError(Exception):
+    """Stands for whatever stops a training."""
+
+
+def stop_after(count: int) -> Any:
+    """Return a loss that raises at its call number `count`."""
+    calls = iter(range(count))
+
+    def loss(model: Any, x: Any, y: Any) -> Any:
+        if model.training and next(calls, None) is None:
+            raise InterruptError
+        return SmallTraining.compute_loss(model, x, y)
+
+    return loss
+
+
+def test_the_loop_does_what_a_loop_by_hand_does() -> None:
+    trained = SmallTraining()
+    trained.train(epochs=2, validation=None, metrics=None)
+    by_hand = SmallTraining()
+    x, y = by_hand.make_data(60)
+    rng = np.random.default_rng(4)
+    for _ in range(2):
+        order = rng.permutation(60)
+        for start in range(0, 60, 7):
+            chosen = order[start : start + 7]
+            by_hand.optimizer.zero_grad()
+            by_hand.compute_loss(by_hand.model, x[chosen], y[chosen]).backward()
+            by_hand.optimizer.step()
+        by_hand.schedule.step()
+
+    for name, array in by_hand.model.state_dict().items():
+        assert array.tobytes() == trained.model.state_dict()[name].tobytes(), name
+
+
+def test_training_lowers_the_loss_and_keeps_a_history() -> None:
+    run = SmallTraining().train(epochs=15)
+
+    assert set(run.history) == {"loss", "validation_loss", "error"}
+    assert {len(numbers) for numbers in run.history.values()} == {15}
+    assert run.history["loss"][-1] < 0.7 * run.history["loss"][0]
+    assert len(str(run).splitlines()) == 16
+
+
+@pytest.mark.parametrize("stopped_at", [1, 9, 10, 23])
+@pytest.mark.parametrize("every", [None, 1, 4])
+def test_a_resumed_training_ends_with_the_same_bits(tmp_path: Path, stopped_at: int, every: int | None) -> None:
+    whole = SmallTraining()
+    expected = whole.digest(whole.train(epochs=4))
+    settings = {"epochs": 4, "checkpoint": tmp_path / "run.wgt", "checkpoint_every": every}
+    with pytest.raises(InterruptError):
+        SmallTraining().train(stop_after(stopped_at), **settings)
+    resumed = SmallTraining()
+
+    assert resumed.digest(resumed.train(**settings)) == expected
+
+
+def test_a_finished_training_can_be_made_longer(tmp_path: Path) -> None:
+    whole = SmallTraining()
+    expected = whole.digest(whole.train(epochs=4))
+    SmallTraining().train(epochs=2, checkpoint=tmp_path / "run.wgt")
+    longer = SmallTraining()
+
+    assert longer.digest(longer.train(epochs=4, checkpoint=tmp_path / "run.wgt")) == expected
+
+
+def test_one_generator_can_serve_the_order_and_the_dropout(tmp_path: Path) -> None:
+    def make() -> SmallTraining:
+        training = SmallTraining()
+        training.model.modules()["3"].rng = training.settings["rng"]
+        return training
+
+    whole = make()
+    expected = whole.digest(whole.train(epochs=3))
+    settings: dict[str, Any] = {"epochs": 3, "checkpoint": tmp_path / "run.wgt", "checkpoint_every": 2}
+    with pytest.raises(InterruptError):
+        make().train(stop_after(14), **settings)
+    resumed = make()
+
+    assert resumed.digest(resumed.train(**settings)) == expected
+
+
+def test_other_generators_are_saved_when_they_are_named(tmp_path: Path) -> None:
+    def run(*, stop: bool) -> Any:
+        noise = np.random.default_rng(9)
+        training = SmallTraining(generators=[noise], checkpoint=tmp_path / "run.wgt", checkpoint_every=1, epochs=2)
+        inner = stop_after(5) if stop else training.compute_loss
+        return training.digest(training.train(lambda m, x, y: inner(m, x + 0.1 * noise.normal(size=x.shape), y)))
+
+    expected = run(stop=False)
+    (tmp_path / "run.wgt").unlink()
+    with pytest.raises(InterruptError):
+        run(stop=True)
+
+    assert run(stop=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("losses", "best", "stalled"),
+    [
+        ([3.0, 2.0, 1.0], 2, False),
+        ([3.0, 1.0, 1.0], 1, False),
+        ([3.0, 1.0, 2.0, 1.0], 1, True),
+        ([np.nan, 2.0], 1, False),
+        ([1.0, np.nan, np.nan], 0, True),
+        ([np.inf, np.nan, 5.0], 2, False),
+    ],
+)
+def test_the_best_epoch_is_the_first_with_the_lowest_loss(losses: list[float], best: int, stalled: bool) -> None:
+    run = TrainingRun(epoch=len(losses), history={"validation_loss": losses})
+
+    assert run.best_epoch() == best
+    assert run.has_stalled(2) is stalled
+    assert not run.has_stalled(None)
+
+
+def test_gradients_can_be_clipped_before_each_update() -> None:
+    norms = []
+    training = SmallTraining()
+
+    def clip() -> None:
+        optim.clip_grad_norm(training.model.parameters(), 0.1)
+        squares = [np.sum(np.square(value.grad)) for value in training.model.parameters().values()]
+        norms.append(np.sqrt(np.sum(squares)))
+
+    training.train(epochs=1, before_update=clip)
+
+    assert len(norms) == 9
+    assert max(norms) <= 0.1
+
+
+def test_early_stopping_keeps_the_best_parameters(tmp_path: Path) -> None:
+    def train(checkpoint: Path | None = None, loss: Any = None) -> tuple[SmallTraining, Any]:
+        training = SmallTraining()
+        for group in training.optimizer.groups:
+            group.settings["lr"] = 0.3
+        return training, training.train(loss, epochs=60, schedule=None, patience=2, checkpoint=checkpoint)
+
+    training, run = train()
+    losses = run.history["validation_loss"]
+    best = int(np.argmin(losses))
+    with pytest.raises(InterruptError):
+        train(tmp_path / "run.wgt", stop_after(9 * (best + 2)))
+    resumed, again = train(tmp_path / "run.wgt")
+    final = wg.training.evaluate(training.model, training.compute_loss, None, training.make_data(20), 7)
+
+    assert len(losses) == best + 3 < 60
+    assert final["validation_loss"] == losses[best]
+    assert resumed.digest(again) == training.digest(run)
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_layer_and_the_line() -> None:
+    training = SmallTraining()
+
+    class Root(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return np.sqrt(x)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            self.first = nn.Linear(4, 2, rng=np.random.default_rng(0))
+            self.root = Root()
+
+        def forward(self, x: Any) -> Any:
+            return self.root(self.first(x))
+
+    training.model = Net()
+    optimizer = optim.SGD(training.model.parameters())
+    with np.errstate(all="ignore"), pytest.raises(NonFiniteError) as caught:
+        training.train(epochs=1, optimizer=optimizer, schedule=None)
+
+    message = str(caught.value)
+    assert "not finite in epoch 1, batch 1" in message
+    assert "sqrt gave NaN" in message
+    assert "root" in message
+    assert f"{Path(__file__).name}:" in message
+    assert np.isfinite(training.model.state_dict()["first.weight"]).all()
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_parameters_are_spoiled() -> None:
+    weight = nn.Linear(1, 1, rng=np.random.default_rng(0))
+    x = np.zeros((4, 1))
+    weight.bias.data = np.zeros(1)
+    with np.errstate(all="ignore"), pytest.raises(NonFiniteError, match="sqrt"):
+        wg.train(
+            weight,
+            lambda model, x: np.mean(np.sqrt(model(x))),
+            x,
+            optimizer=optim.SGD(weight.parameters()),
+            rng=np.random.default_rng(0),
+            epochs=1,
+        )
+
+    assert np.isfinite(weight.weight.data).all()
+
+
+def test_a_watched_training_has_a_flight() -> None:
+    run = SmallTraining().train(epochs=2, watch=True)
+    own = wg.record()
+
+    assert run.flight.steps == 18
+    assert SmallTraining().train(epochs=1, watch=own).flight is own
+    assert own.steps == 9
+    assert SmallTraining().train(epochs=1).flight is None
+
+
+def test_the_live_page_is_opened_by_one_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = []
+
+    def record(*, live: bool) -> Any:
+        opened.append(live)
+        return original()
+
+    original = wg.record
+    monkeypatch.setattr(wg, "record", record)
+    run = SmallTraining().train(epochs=1, watch="live")
+
+    assert opened == [True]
+    assert run.flight.steps == 9
+
+
+def test_the_progress_bar_is_quiet_without_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    SmallTraining().train(epochs=1)
+    quiet = capsys.readouterr()
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    SmallTraining().train(epochs=1)
+
+    assert quiet.out == quiet.err == ""
+    assert terminal.getvalue().startswith("\repoch 1/1 [##")
+    assert terminal.getvalue().endswith("\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"epochs": 0}, InputError, "epochs must be a whole number of at least 1; got 0"),
+        ({"batch_size": True}, InputError, "batch_size must be"),
+        ({"patience": -1}, InputError, "patience must be"),
+        ({"patience": 2, "validation": None, "metrics": None}, InputError, "patience needs validation"),
+        ({"validation": None}, InputError, "metrics needs validation"),
+        ({"rng": 3}, InputError, "a random generator is np.random.default_rng"),
+        ({"watch": "often"}, InputError, 'watch must be True, "live"'),
+        ({"loss": lambda model, x, y: 1.0}, InputError, "computed from parameters"),
+        ({"loss": lambda model, x, y: model(x)}, ShapeError, "one number, not an array of shape"),
+        ({"validation": (np.zeros((0, 4)), np.zeros((0, 2)))}, ShapeError, "at least one example"),
+        ({"validation": (np.zeros((3, 4)), np.zeros((2, 2)))}, ShapeError, "as many rows; got 3 and 2"),
+    ],
+)
+def test_wrong_arguments_are_named(settings: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        SmallTraining().train(**{"epochs": 1, **settings})
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Return the checkpoint of a training of one epoch."""
+    SmallTraining().train(epochs=1, checkpoint=tmp_path / "run.wgt")
+    return tmp_path / "run.wgt"
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.01, 0.3, 0.9, 0.999])
+def test_a_checkpoint_that_is_cut_off_is_refused_and_left_as_it_is(checkpoint: Path, kept: float) -> None:
+    data = checkpoint.read_bytes()
+    part = data[: int(kept * len(data))]
+    checkpoint.write_bytes(part)
+
+    with pytest.raises(FileFormatError, match=r"run.wgt cannot be read as a checkpoint: .* left as it is"):
+        SmallTraining().train(epochs=2, checkpoint=checkpoint)
+    assert checkpoint.read_bytes() == part
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_changed_bit_is_found(checkpoint: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    data = bytearray(checkpoint.read_bytes())
+    data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+    checkpoint.write_bytes(data)
+
+    with pytest.raises(FileFormatError, match="cannot be read as a checkpoint"):
+        read_checkpoint(checkpoint)
+
+
+def test_a_circuit_is_not_taken_for_a_checkpoint(tmp_path: Path) -> None:
+    wg.circuit("y = x * x").save(tmp_path / "c.wg")
+
+    with pytest.raises(FileFormatError, match="its format is 'wiregrad-circuit'"):
+        read_checkpoint(tmp_path / "c.wg")
+
+
+def test_a_checkpoint_of_another_training_is_refused(checkpoint: Path) -> None:
+    other = SmallTraining()
+    other.model = nn.Sequential(nn.Linear(4, 2, rng=np.random.default_rng(0)))
+    optimizer = optim.SGD(other.model.parameters())
+
+    with pytest.raises(StateError, match="batch_size is 7, not 8"):
+        SmallTraining().train(epochs=2, checkpoint=checkpoint, batch_size=8)
+    with pytest.raises(StateError, match="the arrays for Sequential"):
+        other.train(epochs=2, checkpoint=checkpoint, optimizer=optimizer, schedule=None)
+    with pytest.raises(StateError, match="2 random generators, the training 3"):
+        SmallTraining().train(epochs=2, checkpoint=checkpoint, generators=[np.random.default_rng(0)])
+
+
+@pytest.mark.parametrize("kind", ["PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"])
+def test_generators_of_all_kinds_go_on_where_they_were(kind: str) -> None:
+    generator = np.random.Generator(getattr(np.random, kind)(7))
+    generator.normal(size=11)
+    generator.integers(5, size=3, dtype=np.int32)
+    state = decode_generator_state(encode_generator_state(generator.bit_generator.state))
+    expected = generator.normal(size=9)
+    generator.bit_generator.state = state
+
+    assert generator.normal(size=9).tobytes() == expected.tobytes()
+
+
+def test_arrays_of_any_kind_are_saved(tmp_path: Path) -> None:
+    class Plain:
+        """A model with arrays that safetensors has no name for."""
+
+        def __init__(self) -> None:
+            self.training = True
+            self.weight = wg.Value(np.array([1.0 + 2.0j, 3.0]))
+            self.count = np.array([1, 2], np.int32)
+
+        def parameters(self) -> dict[str, Any]:
+            return {"weight": self.weight}
+
+        def state_dict(self) -> dict[str, Any]:
+            return {"weight": np.array(self.weight.data), "count": self.count}
+
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            self.weight.data = state["weight"]
+            self.count = state["count"]
+
+    def train(epochs: int) -> Plain:
+        model = Plain()
+        wg.train(
+            model,
+            lambda model, x: np.mean(np.abs(model.weight * x) ** 2),
+            np.arange(6.0).reshape(3, 2),
+            optimizer=optim.SGD(model.parameters(), lr=0.01),
+            rng=np.random.default_rng(0),
+            epochs=epochs,
+            validation=np.ones((2, 2)),
+            checkpoint=tmp_path / f"{epochs}.wgt",
+        )
+        return model
+
+    once = train(3)
+    again = train(3)
+
+    assert again.count.dtype == np.int32
+    assert again.weight.data.tobytes() == once.weight.data.tobytes()
+
+
+def test_a_run_prints_its_epochs() -> None:
+    run = TrainingRun(epoch=2, history={"loss": [1.0, 0.5]})
+
+    assert str(run).split() == ["epoch", "loss", "1", "1", "2", "0.5"]
