@@ -1164,6 +1164,8 @@ static PyMethodDef functions[] = {
     {"apply_traced_op", (PyCFunction)(void (*)(void))apply_traced_op, METH_FASTCALL, "Record an op of traced numbers."},
     {"is_plain_trace", is_plain_on, METH_O, "Return whether no block changes how a trace records on a tape."},
     {"connect_traces", connect_traces, METH_O, "Take what the Python side knows about traced numbers."},
+    {"record_array_op", (PyCFunction)(void (*)(void))record_array_node, METH_FASTCALL, "Record an op on traced arrays."},
+    {"connect_arrays", connect_arrays, METH_O, "Take what the Python side knows about arrays."},
     {"connect_calls", connect_calls, METH_O, "Take what the Python side knows about calls of compiled functions."},
     {"mark_needed", mark_needed, METH_VARARGS, "Mark the rows that marked rows depend on."},
     {"connect_rules", connect_rules, METH_O, "Take the function that is asked for the rules of an op."},

@@ -8,6 +8,7 @@ Kept true: only objects of exactly a builtin type, or NumPy's own, are read, so 
 numbers are copied before the code runs, and the results before an object is made: an allocation may run any code, and
 that code may call the same function. */
 
+#define CONTIGUOUS_AND_ALIGNED 0x101 /* flags of an array */
 #define MAX_NUMBERS 512 /* of one call: they are copied to the stack */
 #define GIVEN_GRADIENTS 2 /* a loop holds its last gradient while it asks for the next one */
 
@@ -31,23 +32,6 @@ typedef struct Part {
     PyObject *extra;  /* of an array: its dtype, or the function that makes a new one; of a dict: one with its keys */
     struct Part *parts;
 } Part;
-
-/* The fields of an array that NumPy's public headers fix; `builtin_calls.check_python` has compared them. */
-typedef struct {
-    PyObject_HEAD
-    char *data;
-    int nd;
-    Py_ssize_t *dimensions;
-    Py_ssize_t *strides;
-    PyObject *base;
-    PyObject *descr;
-    int flags;
-} ArrayFields;
-
-#define CONTIGUOUS_AND_ALIGNED 0x101
-#define WRITEABLE 0x400
-
-static PyTypeObject *array_class; /* np.ndarray */
 
 static void clear_part(Part *part)
 {

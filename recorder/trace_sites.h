@@ -69,8 +69,18 @@ typedef struct {
     int64_t steps;
 } TraceSite;
 
+/* The sites of the generator that ran last, as long as it is resumed from the same place. Its loops have no variables. */
+typedef struct {
+    PyObject *frame, *outer; /* the frames of the generator, and of the call that it runs for; NULL if none is kept */
+    int32_t instruction;     /* of that call, and the steps of the loops around it */
+    int step_count;
+    int64_t steps[MAX_STEPS * STEP_SIZE];
+    InstructionTable sites;
+} GeneratorSites;
+
 typedef struct {
     PyObject_HEAD
+    GeneratorSites generator;
     PyObject *tracker, *functions, *composite_calls, *opened_groups, *read_blocks;
     PyObject *known_calls; /* the tracker's dict: frame to the number of its call, or to what Python knows about it */
     PyObject *python_frames; /* dict: frame that Python has entered to the number of its call; None for a generator */
@@ -90,8 +100,8 @@ typedef struct {
     Py_ssize_t site_count, site_capacity;
     int64_t *steps;
     Py_ssize_t step_count, step_capacity;
-    Py_ssize_t row_limit; /* the number of rows after which `limit_error` is raised, once; 0 if there is no limit */
-    PyObject *limit_error;
+    Py_ssize_t row_limit; /* the number of rows after which `find_limit_error` is called, once; 0 if there is no limit */
+    PyObject *find_limit_error;
     int is_over_limit;
     PyObject *cached_codes[CODE_CACHE_SIZE];
     CodeNotes *cached_notes[CODE_CACHE_SIZE];
@@ -139,9 +149,19 @@ static void free_call(TraceCall *call)
     PyMem_Free(call);
 }
 
+static void forget_generator(TraceSites *self)
+{
+    Py_CLEAR(self->generator.frame);
+    Py_CLEAR(self->generator.outer);
+    free_table(&self->generator.sites);
+    memset(&self->generator.sites, 0, sizeof(InstructionTable));
+}
+
 static int sites_traverse(TraceSites *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->generator.frame);
+    Py_VISIT(self->generator.outer);
     Py_VISIT(self->tracker);
     Py_VISIT(self->functions);
     Py_VISIT(self->composite_calls);
@@ -154,7 +174,7 @@ static int sites_traverse(TraceSites *self, visitproc visit, void *arg)
     Py_VISIT(self->codes);
     Py_VISIT(self->blocks);
     Py_VISIT(self->call_frame);
-    Py_VISIT(self->limit_error);
+    Py_VISIT(self->find_limit_error);
     for (Py_ssize_t k = 0; k < self->user_call_count; k++)
         Py_VISIT(self->calls[k]->owner);
     return 0;
@@ -169,6 +189,7 @@ static int sites_clear(TraceSites *self)
     Py_CLEAR(self->read_blocks);
     self->last_frame = NULL;
     self->last_call = NULL;
+    forget_generator(self);
     Py_CLEAR(self->known_calls);
     Py_CLEAR(self->python_frames);
     Py_CLEAR(self->labels);
@@ -176,7 +197,7 @@ static int sites_clear(TraceSites *self)
         Py_CLEAR(self->calls[k]->owner);
     Py_CLEAR(self->blocks);
     Py_CLEAR(self->call_frame);
-    Py_CLEAR(self->limit_error);
+    Py_CLEAR(self->find_limit_error);
     return 0;
 }
 
@@ -255,12 +276,17 @@ static int set_row(TraceSites *self, Py_ssize_t offset, int32_t site)
     while (self->row_count <= row)
         self->rows[self->row_count++] = NO_SITE;
     self->rows[row] = site;
-    if (self->row_limit == 0 || row < self->row_limit || self->is_over_limit)
+    if (self->row_limit == 0 || row < self->row_limit)
         return 0;
     /* Once: code that catches the error goes on as if there were no limit. */
-    self->is_over_limit = 1;
-    PyErr_SetNone(self->limit_error);
-    return -1;
+    self->row_limit = 0;
+    PyObject *error = PyObject_CallNoArgs(self->find_limit_error);
+    if (error != NULL && error != Py_None) {
+        self->is_over_limit = 1;
+        PyErr_SetNone(error);
+    }
+    Py_XDECREF(error);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static CodeNotes *make_code_notes(TraceSites *self, PyObject *code)
@@ -431,8 +457,9 @@ static int read_step(PyFrameObject *frame, PyObject *target, int64_t *number)
 enum { LARGE_STEP = -2 };
 
 /* Read the steps of the loops around an instruction into `steps`; returns how many numbers that are, -1 on an error,
-   LARGE_STEP if one is too large. Loops with very many steps are left out. */
-static int read_steps(TraceSites *self, TraceCall *call, PyFrameObject *frame, int32_t instruction, int64_t *steps)
+   LARGE_STEP if one is too large. Loops with more than `max_steps` steps are left out. */
+static int read_steps(TraceSites *self, TraceCall *call, PyFrameObject *frame, int32_t instruction, int64_t max_steps,
+                      int64_t *steps)
 {
     if (!call->code->has_loops)
         return 0;
@@ -455,7 +482,7 @@ static int read_steps(TraceSites *self, TraceCall *call, PyFrameObject *frame, i
         PyObject *loop = PyTuple_GET_ITEM(loops, k);
         PyObject *targets = PyTuple_GET_ITEM(loop, 1);
         const long number = PyLong_AsLong(PyTuple_GET_ITEM(loop, 0));
-        if (number < call->loop_count && call->step_counts[number] > self->max_loop_steps)
+        if (number < call->loop_count && call->step_counts[number] > max_steps)
             continue;
         for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(targets); j++) {
             int64_t step = 0;
@@ -684,7 +711,7 @@ static TraceCall *add_call(TraceSites *self, PyFrameObject *frame, CodeNotes *co
         PyFrameObject *outer = (PyFrameObject *)parent->frame;
         int64_t steps[MAX_STEPS * STEP_SIZE];
         instruction = (int32_t)PyFrame_GetLasti(outer);
-        const int count = read_steps(self, parent, outer, instruction, steps);
+        const int count = read_steps(self, parent, outer, instruction, self->max_loop_steps, steps);
         if (count < 0)
             return NULL;
         if (count > 0) {
@@ -825,6 +852,51 @@ static TraceCall *call_of_frame(TraceSites *self, PyFrameObject *frame, CodeNote
     return self->last_call = call;
 }
 
+/* Whether a generator runs for the call, at the instruction and in the steps of its loops, for which its sites are kept;
+   if not, they are forgotten, and kept for what runs it now if that is known here. -1 on an error. */
+static int is_resumed_alike(TraceSites *self, PyFrameObject *frame)
+{
+    GeneratorSites *kept = &self->generator;
+    PyFrameObject *outer = PyFrame_GetBack(frame);
+    CodeNotes *code = outer == NULL ? NULL : notes_of_frame(self, outer);
+    int is_python = 0;
+    TraceCall *call = NULL;
+    if (code != NULL && code->kind_number == USER_CODE && !code->is_generator)
+        call = look_up_call(self, outer, &is_python);
+    int64_t steps[MAX_STEPS * STEP_SIZE];
+    const int32_t instruction = outer == NULL ? -1 : (int32_t)PyFrame_GetLasti(outer);
+    const int count = call == NULL ? LARGE_STEP : read_steps(self, call, outer, instruction, INT64_MAX, steps);
+    if (PyErr_Occurred()) {
+        Py_XDECREF(outer);
+        return -1;
+    }
+    const int is_same = count >= 0 && kept->frame == (PyObject *)frame && kept->outer == (PyObject *)outer &&
+                        kept->instruction == instruction && kept->step_count == count &&
+                        memcmp(kept->steps, steps, (size_t)count * sizeof(int64_t)) == 0;
+    if (!is_same) {
+        forget_generator(self);
+        if (count >= 0) {
+            kept->frame = Py_NewRef(frame);
+            kept->outer = Py_NewRef(outer);
+            kept->instruction = instruction;
+            kept->step_count = count;
+            memcpy(kept->steps, steps, (size_t)count * sizeof(int64_t));
+        }
+    }
+    Py_XDECREF(outer);
+    return is_same;
+}
+
+/* The place where the number of the site of a generator is kept; NULL if it is not kept, and on an error. */
+static int64_t *find_generator_site(TraceSites *self, PyFrameObject *frame, CodeNotes *code)
+{
+    if (!code->is_generator || code->has_loops || PyDict_GET_SIZE(self->opened_groups) != 0)
+        return NULL;
+    if (is_resumed_alike(self, frame) < 0 || self->generator.frame == NULL)
+        return NULL;
+    return number_at(&self->generator.sites, (int32_t)PyFrame_GetLasti(frame));
+}
+
 /* Note a row at a site that Python finds; -1 on an error. */
 static int note_elsewhere(TraceSites *self, Py_ssize_t offset, PyFrameObject *frame)
 {
@@ -834,18 +906,35 @@ static int note_elsewhere(TraceSites *self, Py_ssize_t offset, PyFrameObject *fr
     return number < 0 ? -1 : set_row(self, offset, (int32_t)(FIRST_OTHER_SITE - number));
 }
 
+/* Note a row that is recorded while a generator runs, at a site that is kept or that Python finds; -1 on an error. */
+static int note_in_generator(TraceSites *self, Py_ssize_t offset, PyFrameObject *frame, CodeNotes *code)
+{
+    const int64_t *known = find_generator_site(self, frame, code);
+    if (PyErr_Occurred())
+        return -1;
+    if (known != NULL && *known != UNKNOWN)
+        return set_row(self, offset, (int32_t)*known);
+    if (note_elsewhere(self, offset, frame) < 0)
+        return -1;
+    /* What Python did meanwhile may have moved the place. */
+    int64_t *place = known == NULL ? NULL : find_generator_site(self, frame, code);
+    if (place != NULL)
+        *place = self->rows[offset / ROW_SIZE];
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* Note a row that is recorded while a frame of the user's code is at an instruction; -1 on an error. */
 static int note_in_frame(TraceSites *self, Py_ssize_t offset, PyFrameObject *frame, CodeNotes *code)
 {
     TraceCall *call = call_of_frame(self, frame, code);
     if (call == NULL)
-        return PyErr_Occurred() ? -1 : note_elsewhere(self, offset, frame);
+        return PyErr_Occurred() ? -1 : note_in_generator(self, offset, frame, code);
     const int32_t instruction = (int32_t)PyFrame_GetLasti(frame);
     const int32_t blocks = find_blocks(self);
     if (blocks < 0)
         return -1;
     int64_t steps[MAX_STEPS * STEP_SIZE];
-    const int count = read_steps(self, call, frame, instruction, steps);
+    const int count = read_steps(self, call, frame, instruction, self->max_loop_steps, steps);
     if (count < 0)
         return count == LARGE_STEP ? note_elsewhere(self, offset, frame) : -1;
     int64_t *site = number_at(&call->sites, instruction);
@@ -985,15 +1074,16 @@ static PyObject *sites_depths(TraceSites *self, PyObject *Py_UNUSED(unused))
     return depths;
 }
 
-/* limit_rows(count, error): raise an error, once, when more rows than this are recorded. */
+/* limit_rows(count, find_error): when more rows than this are recorded, raise, once, the error that a function returns;
+   with None the recording goes on. */
 static PyObject *sites_limit_rows(TraceSites *self, PyObject *args)
 {
     Py_ssize_t count;
-    PyObject *error;
-    if (!PyArg_ParseTuple(args, "nO", &count, &error))
+    PyObject *find_error;
+    if (!PyArg_ParseTuple(args, "nO", &count, &find_error))
         return NULL;
     self->row_limit = count;
-    Py_XSETREF(self->limit_error, Py_NewRef(error));
+    Py_XSETREF(self->find_limit_error, Py_NewRef(find_error));
     Py_RETURN_NONE;
 }
 
@@ -1006,6 +1096,7 @@ static PyObject *sites_forget_frames(TraceSites *self, PyObject *Py_UNUSED(unuse
 {
     self->last_frame = NULL;
     self->last_call = NULL;
+    forget_generator(self);
     for (Py_ssize_t k = 0; k < self->user_call_count; k++) {
         self->calls[k]->frame = NULL;
         Py_CLEAR(self->calls[k]->owner);
@@ -1175,7 +1266,7 @@ static PyMethodDef sites_methods[] = {
     {"count_calls", (PyCFunction)sites_count_calls, METH_NOARGS, "Return the number of calls."},
     {"depths", (PyCFunction)sites_depths, METH_NOARGS, "Return how many calls are around each call, as bytes."},
     {"collect_names", (PyCFunction)sites_collect_names, METH_VARARGS, "Return the variables that held values."},
-    {"limit_rows", (PyCFunction)sites_limit_rows, METH_VARARGS, "Raise an error when more rows than this are recorded."},
+    {"limit_rows", (PyCFunction)sites_limit_rows, METH_VARARGS, "Raise an error when more rows than this are recorded, if a function returns one."},
     {"is_over_limit", (PyCFunction)sites_is_over_limit, METH_NOARGS, "Return whether that error was raised."},
     {"forget_frames", (PyCFunction)sites_forget_frames, METH_NOARGS, "Let go of all frames."},
     {"export", (PyCFunction)sites_export, METH_NOARGS, "Return the columns as bytes, and the blocks."},

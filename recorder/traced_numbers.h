@@ -194,41 +194,6 @@ static PyObject *apply_traced(ScalarOp *op, PyObject *one, PyObject *two, int st
     return value;
 }
 
-/* An operator of a class of traced numbers: its op, and the Python method for everything else. */
-typedef struct {
-    ScalarOp *op;
-    PyObject *otherwise;
-    int is_reflected;
-} TracedOperator;
-
-#define TRACED_OPERATORS 64
-static TracedOperator traced_operators[TRACED_OPERATORS];
-static int traced_operator_count;
-
-static PyObject *apply_traced_operator(int number, PyObject *self, PyObject *other)
-{
-    const TracedOperator *made = &traced_operators[number];
-    PyObject *one = made->is_reflected ? other : self;
-    PyObject *two = made->is_reflected ? self : other;
-    PyObject *result = apply_traced(made->op, one, two, 1);
-    if (result != NULL || PyErr_Occurred())
-        return result;
-    PyObject *operands[2] = {self, other};
-    return PyObject_Vectorcall(made->otherwise, operands, other == NULL ? 1 : 2, NULL);
-}
-
-/* Python's methods get no argument that says which operator they are, so there is one function for each number. */
-#define TRACED_OPERATOR(n)                                                                                             \
-    static PyObject *traced_operator_##n(PyObject *self, PyObject *other)                                              \
-    {                                                                                                                  \
-        return apply_traced_operator(n, self, other);                                                                  \
-    }
-#define EIGHT(f, n) f(n##0) f(n##1) f(n##2) f(n##3) f(n##4) f(n##5) f(n##6) f(n##7)
-#define ALL_OPERATORS(f) EIGHT(f, 0) EIGHT(f, 01) EIGHT(f, 02) EIGHT(f, 03) EIGHT(f, 04) EIGHT(f, 05) EIGHT(f, 06) EIGHT(f, 07)
-ALL_OPERATORS(TRACED_OPERATOR)
-#define TRACED_OPERATOR_ENTRY(n) traced_operator_##n,
-static const PyCFunction traced_functions[TRACED_OPERATORS] = {ALL_OPERATORS(TRACED_OPERATOR_ENTRY)};
-
 /* Give a class a method that is written in C; -1 on an error. */
 static int replace_method(PyTypeObject *owner, const char *name, PyCFunction function, int flags)
 {
@@ -252,6 +217,53 @@ static int replace_method(PyTypeObject *owner, const char *name, PyCFunction fun
     Py_DECREF(method);
     return failed ? -1 : 0;
 }
+
+#include "traced_arrays.h"
+
+/* An operator of a class of traced numbers: its op, and the Python method for everything else. */
+typedef struct {
+    ScalarOp *op;
+    PyObject *otherwise;
+    int is_reflected;
+} TracedOperator;
+
+#define TRACED_OPERATORS 64
+static TracedOperator traced_operators[TRACED_OPERATORS];
+static int traced_operator_count;
+
+/* Apply an op to traced numbers, arrays and literals; NULL without an error if the Python path has to do it. */
+static PyObject *apply_traced_any(ScalarOp *op, PyObject *one, PyObject *two, int stays_python)
+{
+    const int has_array = Py_TYPE(one) == value_class || (two != NULL && Py_TYPE(two) == value_class);
+    if (!has_array)
+        return apply_traced(op, one, two, stays_python);
+    PyObject *operands[2] = {one, two};
+    return op->op == NULL ? NULL : record_array_op(op->op, operands, two == NULL ? 1 : 2);
+}
+
+static PyObject *apply_traced_operator(int number, PyObject *self, PyObject *other)
+{
+    const TracedOperator *made = &traced_operators[number];
+    PyObject *one = made->is_reflected ? other : self;
+    PyObject *two = made->is_reflected ? self : other;
+    PyObject *result = apply_traced_any(made->op, one, two, 1);
+    if (result != NULL || PyErr_Occurred())
+        return result;
+    PyObject *operands[2] = {self, other};
+    return PyObject_Vectorcall(made->otherwise, operands, other == NULL ? 1 : 2, NULL);
+}
+
+/* Python's methods get no argument that says which operator they are, so there is one function for each number. */
+#define TRACED_OPERATOR(n)                                                                                             \
+    static PyObject *traced_operator_##n(PyObject *self, PyObject *other)                                              \
+    {                                                                                                                  \
+        return apply_traced_operator(n, self, other);                                                                  \
+    }
+#define EIGHT(f, n) f(n##0) f(n##1) f(n##2) f(n##3) f(n##4) f(n##5) f(n##6) f(n##7)
+#define ALL_OPERATORS(f) EIGHT(f, 0) EIGHT(f, 01) EIGHT(f, 02) EIGHT(f, 03) EIGHT(f, 04) EIGHT(f, 05) EIGHT(f, 06) EIGHT(f, 07)
+ALL_OPERATORS(TRACED_OPERATOR)
+#define TRACED_OPERATOR_ENTRY(n) traced_operator_##n,
+static const PyCFunction traced_functions[TRACED_OPERATORS] = {ALL_OPERATORS(TRACED_OPERATOR_ENTRY)};
 
 /* install_traced_operator(owner, name, op name, is_reflected): put an operator before the method that a class has. */
 static PyObject *install_traced_operator(PyObject *Py_UNUSED(module), PyObject *args)
@@ -629,7 +641,7 @@ static PyObject *install_traced_method(PyObject *Py_UNUSED(module), PyObject *ar
     Py_RETURN_NONE;
 }
 
-/* __array_ufunc__ of traced numbers: a ufunc whose op is recorded here; everything else is Python's. */
+/* __array_ufunc__ of traced numbers and arrays: a ufunc whose op is recorded here; everything else is Python's. */
 static PyObject *apply_traced_ufunc(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
     const int has_keywords = keywords != NULL && PyTuple_GET_SIZE(keywords) != 0;
@@ -637,7 +649,7 @@ static PyObject *apply_traced_ufunc(PyObject *self, PyObject *const *args, Py_ss
         ScalarOp *op;
         if (find_called_op(args, &op) < 0)
             return NULL;
-        PyObject *result = op == NULL ? NULL : apply_traced(op, args[2], count == 4 ? args[3] : NULL, 0);
+        PyObject *result = op == NULL ? NULL : apply_traced_any(op, args[2], count == 4 ? args[3] : NULL, 0);
         if (result != NULL || PyErr_Occurred())
             return result;
     }

@@ -251,6 +251,24 @@ def test_dead_nodes_are_pruned_and_inputs_stay() -> None:
     assert [node.name for node in circuit.nodes] == ["f"]
 
 
+@pytest.mark.parametrize("length", [1, 3, 4, 5, 40])
+def test_chains_of_dead_nodes_are_pruned(length: int) -> None:
+    dead = [f"d{k + 1} = exp d{k}" for k in range(length)]
+    text = "\n".join(["input x", "d0 = sin x", *dead, "f = cos d0", "output f"])
+
+    assert [node.name for node in prune(wg.Circuit.from_text(text)).nodes] == ["d0", "f"]
+
+
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 40])
+def test_chains_of_constants_carry_no_gradient(length: int) -> None:
+    chain = [f"k{n + 1} = exp k{n}" for n in range(length)]
+    text = "\n".join(["input x", "k0 = constant 0.0", *chain, f"y = multiply x k{length}", "z = less x y", "output y"])
+    circuit = wg.Circuit.from_text(text)
+    names = [circuit.name_of(node) for node, is_active in enumerate(circuit.active()) if is_active]
+
+    assert names == ["x", "y"]
+
+
 def test_constants_are_folded_as_numpy_computes_them() -> None:
     circuit = wg.Circuit(prune(fold_constants(wg.circuit("k = 2 * 3 + 1; x * k + 1 / 0"))).columns)
 

@@ -10,6 +10,7 @@ import pytest
 
 import wiregrad as wg
 from wiregrad.api.compiled_function import LONG_CODE, LONG_FUNCTION, MAX_FIRST_CODE_BYTES, MAX_FIRST_ROWS
+from wiregrad.backends.replay_engines import InterpreterReplay
 from wiregrad.frontends.recording.tape import RECORDER
 from wiregrad.frontends.replay import outside_watches
 
@@ -261,3 +262,83 @@ def test_an_error_in_the_first_gradient_of_long_code_is_that_of_the_function() -
 
     with pytest.raises(NameError, match="scale"):
         wg.compile(f).value_and_grad(0.5, 0.75)
+
+
+def turn_vector(x: Any) -> Any:
+    for _ in range(STEPS):
+        x = np.stack([x[0] - 0.01 * x[1], x[1] + 0.01 * x[0]])
+    return np.sum(x * x)
+
+
+def test_long_functions_of_small_arrays_are_recorded_at_once() -> None:
+    fast = wg.compile(turn_vector)
+    start = np.array([1.0, 0.5])
+    value, gradient = fast.value_and_grad(start)
+
+    assert fast.info.records == 1
+    assert value == turn_vector(start)
+    np.testing.assert_array_equal(gradient, wg.grad(turn_vector)(start))
+
+
+def test_long_functions_of_large_arrays_are_not_recorded_at_once() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(MAX_FIRST_ROWS):
+            x = x * 0.999 + 0.001
+        return np.sum(x)
+
+    fast = wg.compile(f)
+    fast(np.ones(100))
+
+    assert fast.info.records == (0 if IS_COUNTED else 1)
+
+
+def test_recordings_that_native_code_reproduces_are_not_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(InterpreterReplay, "compute_results", lambda self, inputs: asked.append(self))
+    found = wg.compile(turn_vector)(np.array([1.0, 0.5]))
+
+    assert found == turn_vector(np.array([1.0, 0.5]))
+    assert not asked
+
+
+def test_recordings_that_depend_on_hidden_state_are_not_replayed() -> None:
+    rng = np.random.default_rng(0)
+    fast = wg.compile(lambda x: x * np.ones(3) * rng.uniform())
+    found = [float(fast(np.array([1.0, 2.0, 3.0]))[0]) for _ in range(3)]
+
+    assert len(set(found)) == 3
+
+
+def test_results_are_compiled_after_the_gradient_of_arrays() -> None:
+    fast = wg.compile(lambda x, y: np.sum(np.tanh(x) * y), argnums=1)
+    x = np.linspace(-1.0, 1.0, 1000)
+    y = np.cos(x)
+    value, gradient = fast.value_and_grad(x, y)
+
+    np.testing.assert_allclose(gradient, np.tanh(x), rtol=1e-14)
+    assert fast.info.variants[0].tier == "arrays"
+    assert fast(x, y) == value
+    assert fast.info.records == 1
+
+
+def test_results_without_native_code_are_interpreted_after_the_gradient() -> None:
+    fast = wg.compile(lambda x: np.sum(np.abs(np.fft.fft(x)) ** 2))
+    x = np.linspace(-1.0, 1.0, 1000)
+    value, _ = fast.value_and_grad(x)
+    found = [fast(x) for _ in range(3)]
+
+    np.testing.assert_allclose(found, value, rtol=1e-12)
+    assert fast.info.records == 1
+
+
+def test_branches_are_checked_by_the_gradient_of_arrays() -> None:
+    def f(x: Any) -> Any:
+        return np.sum(x * x) if np.sum(x) > 0.0 else np.sum(x)
+
+    fast = wg.compile(f)
+    x = np.linspace(0.5, 1.0, 1000)
+
+    np.testing.assert_allclose(fast.value_and_grad(x)[1], 2.0 * x)
+    np.testing.assert_allclose(fast.value_and_grad(-x)[1], np.ones(1000))
+    np.testing.assert_allclose(fast.value_and_grad(x)[1], 2.0 * x)
+    assert fast.info.records == 2

@@ -1171,6 +1171,28 @@ def test_templates_are_used_for_all_nodes_of_a_kind() -> None:
     assert_templates_agree(wg.trace(mix_parts, *arrays).unchecked(), arrays)
 
 
+def overlap_slices(x: Any, y: Any) -> Any:
+    """Return a sum whose gradients are sums of the same masked parts, again and again, and of plain ones."""
+    total = 0.0
+    for k in range(4):
+        total = total + np.sum(x[:2] * y[k]) + np.sum(x[1:3] * y[:2]) + np.sum(x[2:] * 2.0)
+        total = total + (np.sum(x * y) if k == 2 else np.sum(y[1:] ** 2))
+    return total
+
+
+def test_masks_of_overlapping_slices_are_joined() -> None:
+    arrays = [np.array([0.3, 0.9, -0.4, 0.7]), np.array([1.0, -0.5, 0.25, 2.0])]
+
+    assert_templates_agree(wg.trace(overlap_slices, *arrays).unchecked(), arrays)
+
+
+def test_elements_that_no_slice_reads_have_no_gradient() -> None:
+    arrays = [np.array([0.3, 0.9, np.inf, 0.7])]
+    circuit = wg.trace(lambda x: np.sum(x[:1] * 2.0) + np.sum(x[3:] * 3.0) + np.sum(x[:1]), *arrays).unchecked()
+
+    assert_templates_agree(circuit, arrays)
+
+
 @pytest.mark.parametrize("choose", [np.max, np.min, np.nanmax, np.nanmin], ids=lambda choose: choose.__name__)
 @pytest.mark.parametrize("x", [np.ones(3), np.array([1.0, 2.0, 2.0, 1.0, 1.0]), np.ones((2, 2))], ids=str)
 def test_tied_elements_share_the_gradient_of_compiled_functions(choose: Any, x: np.ndarray) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import wiregrad as wg
+from wiregrad.errors import WiregradError
 from wiregrad.frontends.recording import trace as tracing
 from wiregrad.frontends.recording import user_code
 from wiregrad.frontends.recording.tape import RECORDER
@@ -535,3 +536,174 @@ def test_instructions_have_the_lines_that_python_reports(
 
         assert user_code.find_lines(code, offsets).tolist() == expected.tolist()
         assert [user_code.place_in_code(code, offset).line for offset in some] == [expected[k // 2] for k in some]
+
+
+SINGLE = np.linspace(-1.0, 1.0, 4, dtype=np.float32)
+IS_EVEN = np.array([True, False, True, False])
+
+
+def count_in_generators(x: Any, m: Any) -> Any:
+    parts = (x[k % 4] * k for k in range(20))
+    total = 0.0
+    for _ in range(3):
+        total = total + next(parts)
+    for k in range(2):
+        total = total + next(parts) * k
+        total = total + sum(row * 2.0 for row in m)
+        with wg.group("inside"):
+            total = total + next(parts)
+    return total
+
+
+def change_views(x: Any, m: Any) -> Any:
+    y = x * 2.0
+    part = y[1:3] + 1.0
+    part += 1.0
+    rows = np.copy(m + 0.0)
+    rows[0] = x
+    return y * part[0] + rows[0] + rows.sum()
+
+
+def turn_small_arrays(x: Any, m: Any) -> Any:
+    for _ in range(20):
+        x = np.stack([x[0] - 0.1 * x[1], x[1] + 0.1 * x[0], x[2] * x[3], x[3]])
+    return np.sum(x)
+
+
+ARRAY_PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    "arithmetic": lambda x, m: x + x * 2.0 - x / 3,
+    "reflected": lambda x, m: 2.0 - 1 / (3 + x * x),
+    "power": lambda x, m: (x * x) ** 3 + 2.0**x,
+    "signs": lambda x, m: -x + abs(x) - +x,
+    "numpy_numbers": lambda x, m: np.float64(2.0) * x - x * np.float32(0.5) + np.int64(3) * x,
+    "literal_array": lambda x, m: x * np.arange(4.0) + np.arange(4) - IS_EVEN,
+    "array_without_axes": lambda x, m: x * np.array(2.0) + np.array(3),
+    "broadcast": lambda x, m: m * x + x[0] * m + m[:, :1],
+    "float32": lambda x, m: x * SINGLE + SINGLE,
+    "single_result": lambda x, m: wg.ops.cast(x, dtype="float32") * SINGLE,
+    "ufuncs": lambda x, m: np.exp(x) * np.sin(x) + np.tanh(x),
+    "kinks": lambda x, m: np.maximum(x, 0.0) + np.minimum(0.5, x) + np.abs(x),
+    "conditions": lambda x, m: np.where(x > 0.0, x, 2.0 * x) * (x < 1.0),
+    "whole_index": lambda x, m: x[0] * x[-1] * m[2],
+    "slices": lambda x, m: x[1:] * x[:-1] + x[::-1][:3] - x[-3:None:1],
+    "other_index": lambda x, m: m[1, 2] * m[:, 1] + m[..., 0] + m[[0, 2, 1], [0, 1, 2]][:, None].sum(),
+    "numpy_index": lambda x, m: x[np.int64(1)] * x[np.int64(1) :].sum(),
+    "views": lambda x, m: m.T.reshape(12) * np.ravel(m),
+    "reductions": lambda x, m: np.sum(x) * np.max(m, axis=0) + m.mean(),
+    "products": lambda x, m: m @ x + m @ m.T @ m[:, 0],
+    "joined": lambda x, m: np.stack([x, x * 2.0, m[0]]) + np.concatenate([m[:1], m[1:]]),
+    "numbers": lambda x, m: np.stack([x[0] * x[1], x[2], x[3] - 1.0]) * x[0],
+    "complex": lambda x, m: (x * 1j + np.exp(1j * x)).real,
+    "complex_kinks": lambda x, m: np.abs(x * (1.0 + 2j)),
+    "empty": lambda x, m: np.sum(x[4:] * 2.0) + x[:0].sum(),
+    "large_whole_number": lambda x, m: x * 2**60,
+    "not_finite": lambda x, m: x * np.inf + np.nan * x,
+    "many_operands": lambda x, m: np.concatenate([x[k % 4 : k % 4 + 1] for k in range(40)]),
+    "count_in_generators": count_in_generators,
+    "change_views": change_views,
+    "turn_small_arrays": turn_small_arrays,
+}
+
+
+@pytest.mark.parametrize("name", ARRAY_PROGRAMS)
+def test_programs_on_arrays_have_the_same_circuit_either_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.array([0.5, -1.25, 2.0, 0.0])
+    m = np.linspace(-1.0, 2.0, 12).reshape(3, 4)
+    quick, slow = trace_both_ways(monkeypatch, ARRAY_PROGRAMS[name], x, m)
+
+    assert quick == slow
+
+
+def write_array_program(seed: int) -> str:
+    """Return the text of a random function of a vector and a matrix."""
+    rng = random.Random(seed)
+    lines = ["def f(x, m):", "    v, w = x, m[0] * 2.0"]
+    choices = (
+        "v = v * w + {c}",
+        "w = w - {k} * v",
+        "v = np.tanh(v) / (2 + w * w)",
+        "w = np.stack([v[{i}], w[{j}] * {c}, v[-1], w[0]])",
+        "v = np.concatenate([v[:{i}], w[{i}:]])",
+        "w = w[::-1] * v.sum()",
+        "v = v + sum(row * {c} for row in m)",
+        "w = np.maximum(w, {c}) * np.arange(4.0)",
+        "v = np.where(v > {c}, v, w)",
+        "w = m[{i} % 3] + v[{j}] * w",
+        "v = (m @ v).sum() * w",
+    )
+    for _ in range(rng.randint(3, 12)):
+        line = rng.choice(choices).format(
+            c=rng.choice([0.5, -0.0, 0.25, 1]), k=rng.randint(0, 3), i=rng.randint(0, 3), j=rng.randint(0, 3)
+        )
+        loop = rng.random() < 0.3
+        lines += [f"    for k in range({rng.randint(1, 3)}):", f"        {line}"] if loop else [f"    {line}"]
+    return "\n".join([*lines, "    return np.sum(v * w)"])
+
+
+def compare_array_programs(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.array([0.5, -0.25, 0.75, 0.0])
+    m = np.linspace(-0.5, 0.5, 12).reshape(3, 4)
+    for seed in seeds:
+        f = make_function(write_array_program(seed), f"array_program{seed}.py")
+        quick, slow = trace_both_ways(monkeypatch, f, x, m)
+
+        assert quick == slow, seed
+
+
+def test_random_programs_on_arrays_have_the_same_circuit_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    compare_array_programs(range(20), monkeypatch)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("start", range(100, 2100, 100))
+def test_many_random_programs_on_arrays_have_the_same_circuit(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    compare_array_programs(range(start, start + 100), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [lambda x: x * np.ones(3), lambda x: x[7], lambda x: x[1.5], lambda x: x["a"], lambda x: x @ np.ones((3, 3))],
+    ids=["shapes", "range", "float", "text", "product"],
+)
+def test_errors_of_traced_arrays_are_the_usual_ones(f: Callable[..., Any]) -> None:
+    with pytest.raises(WiregradError) as traced:
+        tracing.trace(f, np.ones(4))
+    with pytest.raises(WiregradError) as plain:
+        wg.grad(lambda x: np.sum(f(x)))(np.ones(4))
+
+    assert type(traced.value) is type(plain.value)
+
+
+def test_arrays_of_a_trace_cannot_be_written() -> None:
+    arrays: list[Any] = []
+
+    def f(x: Any) -> Any:
+        arrays.extend([x * 2.0, x[1:]])
+        return np.sum(x)
+
+    tracing.trace(f, np.ones(4))
+
+    assert not any(value.data.flags.writeable for value in arrays)
+
+
+def test_literal_arrays_of_a_trace_are_copies() -> None:
+    factor = np.ones(4)
+
+    def f(x: Any) -> Any:
+        y = x * factor
+        factor[0] = 100.0
+        return y
+
+    circuit = tracing.trace(f, np.ones(4))
+
+    assert np.array_equal(circuit.columns.constants[0], np.ones(4))
+
+
+def test_a_convention_applies_to_traced_arrays() -> None:
+    def f(x: Any) -> Any:
+        with wg.convention("jax"):
+            return np.sum(np.abs(x))
+
+    circuit = wg.trace(f, np.zeros(3))
+
+    assert circuit.run(x=np.zeros(3)).grads["x"].tolist() == [1.0, 1.0, 1.0]

@@ -921,10 +921,12 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         with self._lock:
             self._records += 1
         asks_gradient = f is self._differentiated and returns_real(recording)
+        ranges = self._argument_ranges(args, kwargs) if asks_gradient else None
+        gradient_by = None if ranges is None else [(start, stop) for _, start, stop in ranges[0]]
         has_numpy_numbers = (np.float64,) in call.marks
         replay = None
         if not recording.leak:
-            replay = make_replay(recording, numpy_numbers=has_numpy_numbers, gradient_first=asks_gradient)
+            replay = make_replay(recording, numpy_numbers=has_numpy_numbers, gradient_by=gradient_by)
         if replay is None:
             self._fallbacks[recording.leak or NOT_REPRODUCIBLE] += 1
             return unflatten(recording.tree, recording.results) if f is self._f else f(*args, **kwargs)

@@ -168,10 +168,9 @@ class NativeReplay:
         if self._pulled is None:
             self._values, self.tier = _compile_replay(recording, gradient=False, numpy_numbers=numpy_numbers)
 
-    @property
-    def has_gradient_only(self) -> bool:
-        """Whether the results alone are not compiled yet."""
-        return self._values is None
+    def compute_first(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results, from the code that was compiled first; those of a gradient are followed by it."""
+        return self.compute_gradient(inputs) if self._values is None else self.compute_results(inputs)
 
     def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return the results."""
@@ -388,27 +387,52 @@ class ArrayReplay:
 
     tier = "arrays"
 
-    def __init__(self, recording: CertifiedRecording) -> None:
-        assert recording.circuit is not None
-        self.reason = ""
+    def __init__(self, recording: CertifiedRecording, *, gradient_by: Sequence[tuple[int, int]] | None = None) -> None:
+        """Compile the results; with `gradient_by`, if possible, their gradient, and the results when they are used."""
         self._recording = recording
         self._count = len(recording.moving)
         self._bits = [_to_bytes(value) for value in recording.expected]
-        self._program = array_program.compile_array_circuit(drop_gradient_stops(recording.circuit))
-        if self._program.facts.interpreted:
-            names = ", ".join(name for name, _ in self._program.facts.interpreted)
-            self.reason = f"the interpreter computes {names}"
+        self._values: array_program.StreamProgram | InterpreterReplay | None = None
         self._pulled: dict[frozenset[int] | None, Any] = {}
         self._wanted: frozenset[int] | None = None
+        program = None
+        if gradient_by is not None:
+            self.limit_gradient(gradient_by)
+            pulled = self._pulled[self._wanted] = self._compile_gradient(self._wanted)
+            program = None if isinstance(pulled, InterpreterReplay) else pulled.program
+        if program is None:
+            self._values = program = self._compile_values()
+        names = ", ".join(name for name, _ in program.facts.interpreted)
+        self.reason = f"the interpreter computes {names}" if names else ""
+
+    def _compile_values(self) -> array_program.StreamProgram:
+        assert self._recording.circuit is not None
+        return array_program.compile_array_circuit(drop_gradient_stops(self._recording.circuit))
+
+    def _compile_values_later(self) -> array_program.StreamProgram | InterpreterReplay:
+        """Return the program for the results of a recording whose gradient was compiled first."""
+        try:
+            return self._compile_values()
+        except NotNativeError as error:
+            return InterpreterReplay(self._recording, str(error))
 
     def limit_gradient(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Say by which inputs gradients are read from now on; the others become None, and are not computed."""
         self._wanted = frozenset(k for start, stop in ranges for k in range(start, stop))
 
+    def compute_first(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results, from the code that was compiled first; the number of a gradient is followed by it."""
+        return self.compute_gradient(inputs) if self._values is None else self.compute_results(inputs)
+
     def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return the results."""
+        program = self._values
+        if program is None:
+            program = self._values = self._compile_values_later()
+        if isinstance(program, InterpreterReplay):
+            return program.compute_results(inputs)
         try:
-            values = self._program.run(inputs)
+            values = program.run(inputs)
         except Exception:
             # The function itself is called instead: it raises a proper error, or handles this one.
             return Flip(None)
@@ -467,14 +491,19 @@ class ExpandedReplay:
 
     reason = ""
 
-    def __init__(self, recording: CertifiedRecording) -> None:
+    def __init__(self, recording: CertifiedRecording, *, gradient_first: bool = False) -> None:
         circuit = recording.circuit
         assert circuit is not None
         self._input_shapes = [circuit.type_of(node).shape for node in circuit.input_indices()]
         results = circuit.columns.outputs.tolist()[: len(recording.moving)]
         self._result_shapes = [circuit.type_of(node).shape for node in results]
-        self._inner = NativeReplay(_expand_recording(recording, self._result_shapes))
+        self._inner = NativeReplay(_expand_recording(recording, self._result_shapes), gradient_first=gradient_first)
         self.tier = self._inner.tier
+
+    def compute_first(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
+        """Return the results, from the code that was compiled first; the number of a gradient is followed by it."""
+        answer = self._inner.compute_first(_flatten_numbers(inputs))
+        return answer if isinstance(answer, Flip) else _group_numbers(answer, self._result_shapes)
 
     def compute_results(self, inputs: Sequence[Any]) -> Sequence[Any] | Flip:
         """Return the results."""
@@ -575,48 +604,75 @@ class ConstantReplay:
 
 
 def make_replay(
-    recording: CertifiedRecording, *, numpy_numbers: bool = False, gradient_first: bool = False
+    recording: CertifiedRecording,
+    *,
+    numpy_numbers: bool = False,
+    gradient_by: Sequence[tuple[int, int]] | None = None,
 ) -> RecordingReplay | None:
     """Return the fastest replay of a recording; None if a replay does not reproduce the recorded results.
 
-    With `numpy_numbers` the inputs may be np.float64 as well as float. With `gradient_first`, the gradient of the only
-    result is asked for first.
+    With `numpy_numbers` the inputs may be np.float64 as well as float. With `gradient_by`, the gradient of the only
+    result by these ranges of inputs is asked for first.
     """
     if recording.circuit is None:
         return ConstantReplay()
     inputs = [plain_result(x) for x in recording.inputs]
     interpreted = InterpreterReplay(recording, "")
-    results = interpreted.compute_results(inputs)
-    if isinstance(results, Flip) or not all(
-        map(_have_same_bits, results, [recording.results[k] for k in recording.moving])
-    ):
-        return None
+    scalar: ExpandedReplay | NativeReplay | None = None
     try:
-        native: ArrayReplay | ExpandedReplay | NativeReplay | None = None
-        if recording.circuit.columns.has_arrays():
-            native = _try_expanding(recording, inputs) or ArrayReplay(recording)
-        else:
-            native = NativeReplay(recording, numpy_numbers=numpy_numbers, gradient_first=gradient_first)
+        scalar = _compile_scalars(recording, numpy_numbers=numpy_numbers, gradient_first=gradient_by is not None)
+    except NotNativeError as error:
+        interpreted.reason = str(error)
+    answer = None if scalar is None else scalar.compute_first(inputs)
+    # Native code that returns the recorded bits shows what the interpreter would, in a fraction of the time.
+    if not _reproduces(answer, recording) and not _reproduces(interpreted.compute_results(inputs), recording):
+        return None
+    if interpreted.reason:
+        return interpreted
+    if scalar is not None and not isinstance(answer, Flip):
+        return scalar
+    return _compile_arrays(recording, inputs, interpreted, gradient_by)
+
+
+def _compile_scalars(
+    recording: CertifiedRecording, *, numpy_numbers: bool, gradient_first: bool
+) -> ExpandedReplay | NativeReplay | None:
+    """Return a replay in which each number is a node; None for arrays where that is not possible or does not pay."""
+    assert recording.circuit is not None
+    if not recording.circuit.columns.has_arrays():
+        return NativeReplay(recording, numpy_numbers=numpy_numbers, gradient_first=gradient_first)
+    try:
+        return ExpandedReplay(recording, gradient_first=gradient_first)
+    except NotNativeError:
+        return None
+
+
+def _compile_arrays(
+    recording: CertifiedRecording,
+    inputs: Sequence[Any],
+    interpreted: InterpreterReplay,
+    gradient_by: Sequence[tuple[int, int]] | None,
+) -> RecordingReplay:
+    """Return a replay in native code on arrays, or the interpreter's, with the reason why there is no other."""
+    assert recording.circuit is not None
+    try:
+        has_arrays = recording.circuit.columns.has_arrays()
+        native = ArrayReplay(recording, gradient_by=gradient_by) if has_arrays else None
     except NotNativeError as error:
         interpreted.reason = str(error)
         return interpreted
-    if isinstance(native, NativeReplay) and native.has_gradient_only:
-        answer = native.compute_gradient(inputs)
-    else:
-        answer = native.compute_results(inputs)
-    if isinstance(answer, Flip):
+    if native is None or isinstance(native.compute_first(inputs), Flip):
         interpreted.reason = "a branch depends on the last bit of a function that native code rounds differently"
         return interpreted
     return native
 
 
-def _try_expanding(recording: CertifiedRecording, inputs: Sequence[Any]) -> ExpandedReplay | None:
-    """Return a replay with one node per number if it pays, and if it decides every branch as NumPy did."""
-    try:
-        expanded = ExpandedReplay(recording)
-    except NotNativeError:
-        return None
-    return None if isinstance(expanded.compute_results(inputs), Flip) else expanded
+def _reproduces(answer: Sequence[Any] | Flip | None, recording: CertifiedRecording) -> bool:
+    """Return whether a replay at the recorded inputs gives the results of the recorded call; it may be a gradient."""
+    if answer is None or isinstance(answer, Flip):
+        return False
+    wanted = [recording.results[k] for k in recording.moving]
+    return all(map(_have_same_bits, answer, wanted))
 
 
 def _have_same_bits(one: object, two: object) -> bool:

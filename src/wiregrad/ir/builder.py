@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -489,6 +489,17 @@ def _describe_ring(inputs: Sequence[Sequence[int]], waiting: Sequence[int], name
     return f"the circuit has a cycle: {arrows}; a circuit must run from inputs to output, so cut one of these wires"
 
 
+class NodeRun(NamedTuple):
+    """Nodes that are added together: their codes, and for some of them the number of the type, or the op."""
+
+    codes: array[int]
+    references: tuple[int, ...]
+    """The sources of all nodes in a row: numbers of nodes from outside, then those of the nodes themselves."""
+    kinds: tuple[tuple[int, int], ...]
+    bound: tuple[tuple[int, Op, int], ...]
+    """The ops with settings, and those of any number of wires, each with that number."""
+
+
 class CircuitRecording:
     """Columns that grow. A negative source stands for a node that is added later; freezing resolves it."""
 
@@ -528,6 +539,30 @@ class CircuitRecording:
         if mode != DERIVE_MODE:
             self._modes[index] = mode
         return index
+
+    def prepare_run(self, rows: Sequence[tuple[Op, Sequence[int], WireType]]) -> NodeRun:
+        """Return nodes for `append_run`, from the op, the references and the type of each."""
+        kinds = [self.type_table.number_of(kind) for _, _, kind in rows]
+        return NodeRun(
+            array("H", [TABLE.code_of(op) for op, _, _ in rows]),
+            tuple([source for _, sources, _ in rows for source in sources]),
+            tuple([(k, kind) for k, kind in enumerate(kinds) if kind != self._float]),
+            tuple([(k, op, len(sources)) for k, (op, sources, _) in enumerate(rows) if op.settings or op.variadic]),
+        )
+
+    def append_run(self, nodes: NodeRun, places: list[int]) -> None:
+        """Add several nodes at once. `places` are the nodes from outside that they refer to; theirs are added to it."""
+        codes, references, kinds, bound = nodes
+        if not codes:
+            return
+        first = len(self.codes)
+        places += range(first, first + len(codes))
+        self.codes.extend(codes)
+        self._sources.extend([places[k] for k in references])
+        for k, kind in kinds:
+            self._types[first + k] = kind
+        for k, op, arity in bound:
+            self.note_settings(first + k, op, arity)
 
     def append_op(self, op: Op, sources: Sequence[int], kind: WireType, mode: int = DERIVE_MODE) -> int:
         """Add a node of an op, which may have settings and any number of wires; return its index."""

@@ -431,6 +431,10 @@ class CircuitColumns:
         return flat + 40 * len(self.constants) + labels
 
 
+MAX_ACTIVE_ROUNDS = 16
+"""Constants in longer chains than this are followed node by node."""
+
+
 class IndexedGraph:
     """A circuit seen by index: its columns, and what they say about each node."""
 
@@ -559,15 +563,25 @@ class IndexedGraph:
 
     def active(self) -> bytearray:
         """Return 1 for each node through which a gradient can reach an input, 0 for the others."""
-        carries = [self.columns.type_table[t].differentiable for t in range(len(self.columns.type_table))]
-        types = self.columns.types.tolist()
-        active = bytearray(self.size)
-        for node in self.input_indices():
-            active[node] = carries[types[node]]
+        columns = self.columns
+        carries = np.array([kind.differentiable for kind in columns.type_table], bool)[columns.types]
+        is_input = columns.codes == INPUT_CODE
+        active = carries & (is_input | (columns.starts[1:] > columns.starts[:-1]))
+        # At first all nodes with sources count as active. Few nodes depend on constants alone, and not in long chains.
+        for _ in range(MAX_ACTIVE_ROUNDS):
+            counts = np.concatenate([[0], np.cumsum(active[columns.sources])])
+            found = carries & (is_input | (counts[columns.starts[1:]] > counts[columns.starts[:-1]]))
+            if np.array_equal(found, active):
+                return bytearray(active.view(np.uint8))
+            active = found
+        return self._follow_active(bytearray(is_input & carries), carries.tolist())
+
+    def _follow_active(self, active: bytearray, carries: list[bool]) -> bytearray:
+        """Mark the active nodes one by one, after the inputs."""
         starts = self.columns.starts.tolist()
         sources = self.columns.sources.tolist()
         for node in range(self.size):
-            if carries[types[node]] and any(active[source] for source in sources[starts[node] : starts[node + 1]]):
+            if carries[node] and any(active[source] for source in sources[starts[node] : starts[node + 1]]):
                 active[node] = 1
         return active
 

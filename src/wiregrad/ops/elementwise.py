@@ -190,6 +190,11 @@ class Elementwise(Op):
                 return y
         return self.forward(*xs, **self.options) if self.settings else self.forward(*xs)
 
+    @cached_property
+    def kernel(self) -> Callable[..., Any]:
+        """`compute`, or what NumPy has for it."""
+        return self.compute if self.on_large is not None or self.settings else self.forward
+
     def local(self, slot: int, xs: Sequence[Any], y: Any, mode: int) -> Any:
         """Return the local derivative for an input; None where it is blocked."""
         rule = self.partials[slot]

@@ -163,6 +163,10 @@ def _reshape_array(x: Any, *, rank: int, shape: tuple[int, ...]) -> Any:
     return x.reshape(shape if x.ndim == rank else _leading_lengths(x, rank) + shape)
 
 
+PLAIN_ARRAYS = frozenset([np.ndarray, np.float64])
+"""NumPy's own classes that have its methods."""
+
+
 class _ReshapeOp(LinearOp):
     """The same elements in another shape."""
 
@@ -171,7 +175,7 @@ class _ReshapeOp(LinearOp):
         """`compute` with the settings bound once."""
         rank = self.options["rank"]
         shape = self.options["shape"]
-        return lambda x: x.reshape(shape) if type(x) is np.ndarray and x.ndim == rank else self.compute(x)
+        return lambda x: x.reshape(shape) if type(x) in PLAIN_ARRAYS and x.ndim == rank else self.compute(x)
 
 
 reshape: LinearOp = register(

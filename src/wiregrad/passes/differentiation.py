@@ -8,14 +8,17 @@ reverse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from wiregrad.dtypes import WireType, WireValue
 from wiregrad.errors import CircuitError
 from wiregrad.ir import CONSTANT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
-from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent, match_dtype
-from wiregrad.passes.rewriting import prune
+from wiregrad.ir.builder import NodeRun
+from wiregrad.ops.gradient_flow import MaskedFlow, add_flows, fill_absent, match_dtype, match_shape
+from wiregrad.passes.rewriting import number_kinds, prune
 
 
 class SweepGraph(Protocol):
@@ -89,8 +92,8 @@ def pull_row(row: Row, upstream: Any, xs: Sequence[Any], y: Any, active: Sequenc
         yield slot, match_dtype(pulled, xs[slot])
 
 
-def sweep_ports(circuit: CircuitGraph, builder: GraphBuilder, seeds: Mapping[int, Port]) -> list[Any]:
-    """Send gradients back through a circuit that a builder has loaded; returns the flow of every node.
+def sweep_ports(circuit: CircuitGraph, builder: GraphBuilder, seeds: Mapping[int, Port]) -> dict[int, Any]:
+    """Send gradients back through a circuit that a builder has loaded; returns the flow of every input.
 
     It adds the nodes that `sweep_backward` would add on ports of the builder, in another order: what a node adds is
     found once for all nodes of its kind.
@@ -156,88 +159,166 @@ def derive_template(row: Row, types: Sequence[WireType], active: Sequence[int]) 
     )
 
 
-class _PlacedTemplate:
+class _PlacedTemplate(NamedTuple):
     """A template with the codes, types and constants of the builder that its nodes are added to."""
 
-    def __init__(self, template: PullTemplate, builder: GraphBuilder) -> None:
-        recording = builder.recording
-        number_of = recording.type_table.number_of
-        self._constants = [builder.place_constant(value).index for value in template.constants]
-        self._rows = [(TABLE.code_of(row.op), row.sources, number_of(row.kind), row.op) for row in template.rows]
-        self._sent = template.sent
-        self._builder = builder
-
-    def add_nodes(self, upstream: int, row: Row) -> list[tuple[int, Any]]:
-        """Add the nodes for a node of this kind; returns what it sends back, by input."""
-        builder = self._builder
-        recording = builder.recording
-        places = [upstream, *row.sources, row.node, *self._constants]
-        for code, sources, kind, op in self._rows:
-            index = recording.append(code, [places[k] for k in sources], kind)
-            if op.settings or op.variadic:
-                recording.note_settings(index, op, len(sources))
-            places.append(index)
-        return [
-            (slot, Port(builder, places[k]) if masked is None else masked.replace_wire(Port(builder, places[k])))
-            for slot, k, masked in self._sent
-        ]
+    constants: tuple[int, ...]
+    nodes: NodeRun
+    sent: tuple[SentFlow, ...]
 
 
 class _PortSweep:
-    """A sweep over a circuit on ports of the builder that has loaded it."""
+    """A sweep over a circuit on ports of the builder that has loaded it.
+
+    While the sweep runs, a flow that is a wire is the index of its node, because a port takes longer to make.
+    """
 
     def __init__(self, circuit: CircuitGraph, builder: GraphBuilder) -> None:
         self._circuit = circuit
         self._builder = builder
         self._active = circuit.active()
-        self._types: list[int] = circuit.columns.types.tolist()
-        self._templates: dict[Any, _PlacedTemplate | None] = {}
+        columns = circuit.columns
+        is_active = np.frombuffer(self._active, np.uint8)
+        facts = 2 * columns.types[columns.sources].astype(np.int64) + is_active[columns.sources]
+        self._kinds: list[int] = number_kinds(circuit, facts).tolist()
+        self._rows: dict[int, Row] = {}
+        """A row of each kind."""
+        self._templates: dict[tuple[int, int], _PlacedTemplate | None] = {}
+        """By the kind of the node, and the type of the upstream gradient."""
+        self._add_code = TABLE.code_of(TABLE["add"])
+        self._totals: dict[int, int] = {}
+        self._joined_masks: dict[tuple[int, int, int], tuple[Any, Any, Any]] = {}
 
-    def run(self, seeds: Mapping[int, Port]) -> list[Any]:
-        """Return the flow of every node."""
-        active = self._active
+    def run(self, seeds: Mapping[int, Port]) -> dict[int, Any]:
+        """Return the flow of every input."""
         grads: list[Any] = [None] * self._circuit.size
         for node, seed in seeds.items():
-            grads[node] = add_flows(grads[node], seed)
-        for row in self._circuit.rows(backward=True):
-            upstream = grads[row.node]
-            if upstream is not None and active[row.node]:
-                for slot, sent in self._pull(row, upstream):
-                    source = row.sources[slot]
-                    grads[source] = sent if grads[source] is None else self._add(grads[source], sent)
-        return grads
+            self._send(grads, node, seed.index)
+        # The loops run for every node and wire, so what is looked up in them is looked up before.
+        type_number_of = self._builder.recording.type_number_of
+        append_run = self._builder.recording.append_run
+        for node, kind, sources in self._walk_active(grads):
+            upstream = grads[node]
+            template = None
+            if type(upstream) is int:
+                key = (kind, type_number_of(upstream))
+                template = self._templates.get(key) or self._place_template(key, node, sources, upstream)
+            if template is None:
+                self._pull_in_full(grads, node, sources, upstream)
+                continue
+            places = [upstream, *sources, node, *template.constants]
+            append_run(template.nodes, places)
+            for slot, k, masked in template.sent:
+                source = sources[slot]
+                sent = places[k] if masked is None else masked.replace_wire(self._as_flow(places[k]))
+                if grads[source] is None:
+                    grads[source] = sent
+                else:
+                    self._send(grads, source, sent)
+        return {node: self._as_flow(grads[node]) for node in self._circuit.input_indices()}
 
-    def _pull(self, row: Row, upstream: Any) -> Iterable[tuple[int, Any]]:
-        template = self._find_template(row, upstream) if type(upstream) is Port else None
+    def _walk_active(self, grads: list[Any]) -> Iterator[tuple[int, int, list[int]]]:
+        """Walk back over the active nodes that a gradient has reached: each with its kind and its sources."""
+        columns = self._circuit.columns
+        starts = columns.starts.tolist()
+        sources = columns.sources.tolist()
+        kinds = self._kinds
+        for node in np.flatnonzero(np.frombuffer(self._active, np.uint8))[::-1].tolist():
+            if grads[node] is not None:
+                yield node, kinds[node], sources[starts[node] : starts[node + 1]]
+
+    def _as_flow(self, flow: Any) -> Any:
+        return Port(self._builder, flow) if type(flow) is int else flow
+
+    def _pull_in_full(self, grads: list[Any], node: int, sources: list[int], upstream: Any) -> None:
+        """Run the rule of a node, and add what it sends back to the flows of the sources."""
+        row = self._find_row(node)._replace(node=node, sources=sources)
+        ports = [Port(self._builder, source) for source in (*sources, node)]
+        for slot, sent in pull_row(row, self._as_flow(upstream), ports[:-1], ports[-1], self._active):
+            self._send(grads, sources[slot], self._as_index(sent))
+
+    def _as_index(self, flow: Any) -> Any:
+        """Return the index of a flow that is a wire; a whole number that a rule returns is none."""
+        if type(flow) is Port:
+            return flow.index
+        return float(flow) if type(flow) is int else flow
+
+    def _find_row(self, node: int) -> Row:
+        """Return the row of a node of the same kind."""
+        kind = self._kinds[node]
+        if kind not in self._rows:
+            modes = self._circuit.columns.modes
+            mode = 0 if modes is None else int(modes[node])
+            self._rows[kind] = Row(node, self._circuit.op_of(node), self._circuit.sources_of(node), mode)
+        return self._rows[kind]
+
+    def _place_template(
+        self, key: tuple[int, int], node: int, sources: list[int], upstream: int
+    ) -> _PlacedTemplate | None:
+        """Return the template of the first node of a kind; None if there is none, or none was found before."""
+        if key in self._templates:
+            return None
+        known = [self._builder.recording.type_of_node(upstream), *map(self._circuit.type_of, (*sources, node))]
+        template = derive_template(self._find_row(node), known, [self._active[source] for source in sources])
+        placed = None
         if template is not None:
-            return template.add_nodes(upstream.index, row)
-        ports = [Port(self._builder, node) for node in (*row.sources, row.node)]
-        return pull_row(row, upstream, ports[:-1], ports[-1], self._active)
+            constants = tuple([self._builder.place_constant(value).index for value in template.constants])
+            placed = _PlacedTemplate(constants, self._builder.recording.prepare_run(template.rows), template.sent)
+        self._templates[key] = placed
+        return placed
 
-    def _find_template(self, row: Row, upstream: Port) -> _PlacedTemplate | None:
-        """Return the template of a node, which is derived if it is the first of its kind; None if there is none."""
-        kind = self._builder.recording.type_number_of(upstream.index)
-        flags = tuple([self._active[source] for source in row.sources])
-        types = tuple([self._types[source] for source in row.sources])
-        key = (row.op, row.mode, kind, self._types[row.node], types, flags)
-        if key not in self._templates:
-            nodes = (*row.sources, row.node)
-            known = [self._builder.type_of(upstream), *(self._circuit.type_of(node) for node in nodes)]
-            template = derive_template(row, known, flags)
-            self._templates[key] = None if template is None else _PlacedTemplate(template, self._builder)
-        return self._templates[key]
+    def _send(self, grads: list[Any], node: int, flow: Any) -> None:
+        """Add to the flow of a node."""
+        known = grads[node]
+        if known is None:
+            grads[node] = flow
+        elif type(known) is int and type(flow) is int:
+            grads[node] = self._add_wires(known, flow)
+        else:
+            grads[node] = self._add_masked(known, flow)
 
-    def _add(self, one: Any, two: Any) -> Any:
-        """Add two flows; wires of one type at once."""
+    def _add_wires(self, one: int, two: int) -> int:
+        """Return the sum of two wires; those of one type are added at once."""
         recording = self._builder.recording
-        if type(one) is not Port or type(two) is not Port:
-            return add_flows(one, two)
-        kind = recording.type_number_of(one.index)
-        if recording.type_number_of(two.index) != kind:
-            return add_flows(one, two)
-        add = TABLE["add"]
-        total = recording.type_table.infer_number(add, (kind, kind))
-        return Port(self._builder, recording.append(TABLE.code_of(add), (one.index, two.index), total))
+        kind = recording.type_number_of(one)
+        if recording.type_number_of(two) == kind:
+            return recording.append(self._add_code, (one, two), self._find_total(kind))
+        total: int = add_flows(self._as_flow(one), self._as_flow(two)).index
+        return total
+
+    def _add_masked(self, one: Any, two: Any) -> Any:
+        """Return the sum of two flows, of which one or both are masked."""
+        wires = (_find_zeroed_wire(one), _find_zeroed_wire(two))
+        if wires[0] is None or wires[1] is None:
+            return self._as_index(add_flows(self._as_flow(one), self._as_flow(two)))
+        total = self._add_wires(wires[0], wires[1])
+        if type(one) is int or type(two) is int:
+            return total
+        mask = self._join_masks(one.mask, two.mask, total)
+        return total if mask is None else MaskedFlow(mask, self._as_flow(total), zeroed=True)
+
+    def _join_masks(self, one: Any, two: Any, total: int) -> Any:
+        """Return the mask of a sum of masked flows, as `add_flows` does; None if it is true everywhere."""
+        key = (id(one), id(two), self._builder.recording.type_number_of(total))
+        if key not in self._joined_masks:
+            joined = match_shape(TABLE["logical_or"](one, two), self._as_flow(total))
+            # With the masks in the entry, no other array gets their place.
+            self._joined_masks[key] = (one, two, None if joined.all() else joined)
+        return self._joined_masks[key][2]
+
+    def _find_total(self, kind: int) -> int:
+        """Return the number of the type of a sum of two wires of a type."""
+        if kind not in self._totals:
+            self._totals[kind] = self._builder.recording.type_table.infer_number(TABLE["add"], (kind, kind))
+        return self._totals[kind]
+
+
+def _find_zeroed_wire(flow: Any) -> int | None:
+    """Return the wire of a flow if it is 0.0 or -0.0 where the flow is absent by a known mask; else None."""
+    if type(flow) is int:
+        return flow
+    is_known = type(flow) is MaskedFlow and flow.zeroed and flow.is_array and flow.lazy_mask is None
+    return flow.value.index if is_known and type(flow.value) is Port else None
 
 
 def sweep_forward(graph: SweepGraph, values: NodeValues, seeds: Mapping[int, Any]) -> list[Any]:

@@ -13,8 +13,10 @@ their last bits may change where merging or an identity changes the order of a s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -32,12 +34,13 @@ from wiregrad.ir import (
     CircuitRecording,
     GraphBuilder,
     Node,
+    Op,
     Pattern,
     Port,
     Row,
     certificates,
 )
-from wiregrad.ir.columns import CircuitColumns, NameTable, NodeLabels, new_row
+from wiregrad.ir.columns import CircuitColumns, NameTable, NodeLabels
 from wiregrad.ir.op import CONSTANT_CODE, INPUT_CODE
 from wiregrad.ir.types_and_kinks import (
     DERIVE_MODE,
@@ -53,8 +56,10 @@ from wiregrad.ir.verifier import MAX_NODES
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp
 
-RewriteRule = Callable[[Row, list[int]], int | None]
+RewriteRule = Callable[[int, list[int]], int | None]
 """Takes a node and its sources in the new circuit; returns the new node to use instead, or None to copy the node."""
+RuleChoice = Callable[[Op, int], RewriteRule | None]
+"""Takes an op and a mode; returns the rule for the nodes that have them, or None if it never applies."""
 
 
 class Rewriter:
@@ -95,41 +100,75 @@ class NodeReplacer:
 
     def __init__(self, circuit: CircuitGraph) -> None:
         self.circuit = circuit
-        self.where: list[int] = [-1] * circuit.size
-        self.rows: list[Row] = []
-        """The new nodes: what each was in the old circuit, but with sources in the new one."""
+        self.where: list[int] = []
+        self.origins: list[int] = []
+        """What each new node was in the old circuit."""
+        self.sources: list[list[int]] = []
+        """The sources of each new node, in the new circuit."""
         self.values: dict[int, WireValue] = {}
         """Values of the new circuit's constants."""
         self.types: list[int] = circuit.columns.types.tolist()
         """The number of the type of each old node."""
+        self.ops: list[tuple[Op, int]]
+        """The distinct ops, each with a mode."""
+        self.op_numbers: list[int]
+        """For each old node the number of its op and mode."""
+        self.ops, self.op_numbers = _number_ops(circuit)
         self._by_bits: dict[tuple[str, tuple[int, ...], bytes], int] = {}
         self._constants = circuit.constants()
 
-    def copy_node(self, row: Row, sources: list[int]) -> int:
-        """Copy a node with new sources; returns its new index."""
-        new = len(self.rows)
-        self.rows.append(new_row((row.node, row.op, sources, row.mode)))
-        if row.op is CONSTANT:
-            self.values[new] = self._constants[row.node]
-            self._by_bits.setdefault(_constant_key(self.values[new]), new)
-        return new
-
-    def find_constant(self, row: Row) -> int | None:
-        """Return the new circuit's constant with the value of a constant node, or None if there is none yet."""
-        return self._by_bits.get(_constant_key(self._constants[row.node]))
-
-    def place_constant(self, row: Row, value: WireValue) -> int:
-        """Return a constant with the value that replaces a node; it is added if there is none yet."""
-        constant = self._by_bits.setdefault(_constant_key(value), len(self.rows))
-        if constant == len(self.rows):
-            self.rows.append(Row(row.node, CONSTANT, [], 0))
-            self.values[constant] = value
+    def copy_constant(self, node: int, sources: list[int]) -> int:
+        """Copy a constant unless there is one with the same value, which is returned then."""
+        value = self._constants[node]
+        constant = self._by_bits.setdefault(_constant_key(value), len(self.origins))
+        if constant == len(self.origins):
+            self._append_constant(node, value)
         return constant
+
+    def copy_every_constant(self, node: int, sources: list[int]) -> int:
+        """Copy a constant, whether or not there is another one with the same value."""
+        value = self._constants[node]
+        self._by_bits.setdefault(_constant_key(value), len(self.origins))
+        return self._append_constant(node, value)
+
+    def place_constant(self, node: int, value: WireValue) -> int:
+        """Return a constant with the value that replaces a node; it is added if there is none yet."""
+        constant = self._by_bits.setdefault(_constant_key(value), len(self.origins))
+        return constant if constant < len(self.origins) else self._append_constant(node, value)
+
+    def _append_constant(self, node: int, value: WireValue) -> int:
+        index = len(self.origins)
+        self.values[index] = value
+        self.origins.append(node)
+        self.sources.append([])
+        return index
+
+    def replace_all(self, choices: Sequence[RuleChoice]) -> None:
+        """Replace each node by the first rule that has a replacement, or copy it if none has."""
+        chosen = [[choose(op, mode) for choose in choices] for op, mode in self.ops]
+        rules = [[rule for rule in own if rule is not None] for own in chosen]
+        for (op, _), own in zip(self.ops, rules, strict=True):
+            if op is CONSTANT:
+                own.append(self.copy_every_constant)
+        starts = self.circuit.columns.starts.tolist()
+        olds = self.circuit.columns.sources.tolist()
+        where = self.where
+        for node, number in enumerate(self.op_numbers):
+            sources = [where[source] for source in olds[starts[node] : starts[node + 1]]]
+            for rule in rules[number]:
+                replacement = rule(node, sources)
+                if replacement is not None:
+                    where.append(replacement)
+                    break
+            else:
+                where.append(len(self.origins))
+                self.origins.append(node)
+                self.sources.append(sources)
 
     def build_circuit(self) -> CircuitGraph:
         """Return the new circuit, with the outputs of the old one."""
         old = self.circuit.columns
-        origins = np.array([row.node for row in self.rows], np.int64)
+        origins = np.array(self.origins, np.int64)
         codes = old.codes[origins]
         folded = np.array([node for node in self.values if codes[node] != CONSTANT_CODE], np.int64)
         codes[folded] = CONSTANT_CODE
@@ -141,8 +180,8 @@ class NodeReplacer:
             replace(
                 old,
                 codes=codes,
-                starts=np.cumsum([0, *(len(row.sources) for row in self.rows)], dtype=np.int32),
-                sources=np.array([source for row in self.rows for source in row.sources], np.int32),
+                starts=np.cumsum([0, *map(len, self.sources)], dtype=np.int32),
+                sources=np.fromiter(chain.from_iterable(self.sources), np.int32),
                 types=old.types[origins],
                 constant_nodes=np.flatnonzero(codes == CONSTANT_CODE).astype(np.int32),
                 constants=tuple(self.values.values()),
@@ -158,20 +197,24 @@ class NodeReplacer:
         )
 
 
-def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[NodeReplacer], RewriteRule]) -> CircuitGraph:
+def rewrite_circuit(circuit: CircuitGraph, *rules: Callable[[NodeReplacer], RuleChoice]) -> CircuitGraph:
     """Return the circuit with each node replaced by the first rule that has a replacement, or copied if none has."""
     new = NodeReplacer(circuit)
-    ready = [make(new) for make in rules]
-    where = new.where
-    for row in circuit.rows():
-        sources = [where[source] for source in row.sources]
-        replacement = None
-        for rule in ready:
-            replacement = rule(row, sources)
-            if replacement is not None:
-                break
-        where[row.node] = new.copy_node(row, sources) if replacement is None else replacement
+    new.replace_all([make(new) for make in rules])
     return new.build_circuit()
+
+
+def _number_ops(circuit: CircuitGraph) -> tuple[list[tuple[Op, int]], list[int]]:
+    """Return the distinct ops of a circuit, each with a mode, and the number of that of each node."""
+    columns = circuit.columns
+    keys = columns.codes.astype(np.int64)
+    for column in (columns.settings.index, columns.modes):
+        if column is not None:
+            keys = _join_keys(keys, column)
+    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    modes = [0] * len(first) if columns.modes is None else columns.modes[first].tolist()
+    ops = [circuit.op_of(node) for node in first.tolist()]
+    return list(zip(ops, modes, strict=True)), inverse.reshape(-1).tolist()
 
 
 def _constant_key(value: WireValue) -> tuple[str, tuple[int, ...], bytes]:
@@ -268,17 +311,36 @@ def prune(circuit: CircuitGraph) -> CircuitGraph:
     >>> len(prune(parse_text("input x\\ny = exp x\\nz = sin x\\noutput z")))
     1
     """
-    live = bytearray(circuit.size)
+    columns = circuit.columns
+    is_root = np.zeros(circuit.size, bool)
     certified = [certificate.node for certificate in circuit.certificates]
-    for node in (*circuit.columns.outputs.tolist(), *circuit.input_indices(), *certified):
-        live[node] = 1
+    is_root[[*columns.outputs.tolist(), *circuit.input_indices(), *certified]] = True
+    live = np.ones(circuit.size, bool)
+    lengths = np.diff(columns.starts)
+    # At first all nodes count as live. What nothing reads is mostly a few nodes, not a long chain.
+    for _ in range(MAX_PRUNE_ROUNDS):
+        read = columns.sources[np.repeat(live, lengths)]
+        found = is_root | (np.bincount(read, minlength=circuit.size) > 0)
+        if np.array_equal(found, live):
+            return circuit if live.all() else circuit.filtered(live)
+        live = found
+    return circuit.filtered(_follow_sources(circuit, is_root))
+
+
+MAX_PRUNE_ROUNDS = 4
+"""Longer chains of nodes that nothing reads are followed node by node."""
+
+
+def _follow_sources(circuit: CircuitGraph, is_root: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which nodes are needed for some of them, found node by node."""
+    live = bytearray(is_root)
     starts = circuit.columns.starts.tolist()
     sources = circuit.columns.sources.tolist()
     for node in reversed(range(circuit.size)):
         if live[node]:
             for source in sources[starts[node] : starts[node + 1]]:
                 live[source] = 1
-    return circuit.filtered(np.frombuffer(live, np.bool_))
+    return np.frombuffer(live, np.bool_)
 
 
 def fold_constants(circuit: CircuitGraph) -> CircuitGraph:
@@ -302,8 +364,8 @@ def drop_gradient_stops(circuit: CircuitGraph) -> CircuitGraph:
     if not (circuit.columns.codes == TABLE.code_of(stop)).any():
         return circuit
 
-    def make_rule(new: NodeReplacer) -> RewriteRule:
-        return lambda row, sources: sources[0] if row.op is stop else None
+    def make_rule(new: NodeReplacer) -> RuleChoice:
+        return lambda op, mode: (lambda node, sources: sources[0]) if op is stop else None
 
     return rewrite_circuit(circuit, make_rule)
 
@@ -318,72 +380,99 @@ def simplify(circuit: CircuitGraph) -> CircuitGraph:
     return prune(rewrite_circuit(circuit, _identity_rule, _folding_rule, _merging_rule))
 
 
-def _folding_rule(new: NodeReplacer) -> RewriteRule:
+def _folding_rule(new: NodeReplacer) -> RuleChoice:
     values = new.values
 
-    def fold_node(row: Row, sources: list[int]) -> int | None:
-        if not sources or not values.keys() >= set(sources):
+    def choose(op: Op, mode: int) -> RewriteRule | None:
+        if op is CONSTANT or op is INPUT:
             return None
-        with np.errstate(all="ignore"):
-            return new.place_constant(row, row.op.compute(*[values[source] for source in sources]))
 
-    return fold_node
+        def fold_node(node: int, sources: list[int]) -> int | None:
+            if sources[0] not in values or not values.keys() >= set(sources):
+                return None
+            with np.errstate(all="ignore"):
+                return new.place_constant(node, op.compute(*[values[source] for source in sources]))
+
+        return fold_node
+
+    return choose
 
 
-def _merging_rule(new: NodeReplacer) -> RewriteRule:
-    seen: dict[Hashable, int] = {}
-    rows = new.rows
+def _merging_rule(new: NodeReplacer) -> RuleChoice:
+    origins = new.origins
+    tables: dict[tuple[Op, int], dict[tuple[int, ...], int]] = {}
 
-    def merge_node(row: Row, sources: list[int]) -> int | None:
-        op = row.op
+    def choose(op: Op, mode: int) -> RewriteRule | None:
         if op is CONSTANT:
-            return new.find_constant(row)
+            return new.copy_constant
         if op is INPUT or op.pattern is Pattern.MERGE:
             return None
-        # This rule comes last, so a node that it has not seen is copied next and gets the index len(rows). All nodes of
-        # a circuit with equal settings have the same op.
-        node = seen.setdefault((op, row.mode, *sources), len(rows))
-        return node if node < len(rows) else None
+        seen = tables.setdefault((op, mode), {})
 
-    return merge_node
+        def merge_node(node: int, sources: list[int]) -> int | None:
+            # This rule comes last, so a node that it has not seen is copied next and gets the index len(origins).
+            index = len(origins)
+            known = seen.setdefault(tuple(sources), index)
+            return known if known < index else None
+
+        return merge_node
+
+    return choose
 
 
-def _identity_rule(new: NodeReplacer) -> RewriteRule:
+def _identity_rule(new: NodeReplacer) -> RuleChoice:
     types = new.types
-    rows = new.rows
+    origins = new.origins
 
-    def reduce_node(row: Row, sources: list[int]) -> int | None:
-        op = row.op
-        if not isinstance(op, Elementwise):
+    def choose(op: Op, mode: int) -> RewriteRule | None:
+        find = _choose_identity(op, mode, new) if isinstance(op, Elementwise) else None
+        if find is None:
             return None
-        node = _find_identity(op, sources, row.mode, new)
-        # x * 1.0 is not an identity if x is a bool: the product is a float.
-        same_type = node is not None and types[rows[node].node] == types[row.node]
-        return node if same_type else None
 
-    return reduce_node
+        def reduce_node(node: int, sources: list[int]) -> int | None:
+            found = find(sources)
+            # x * 1.0 is not an identity if x is a bool: the product is a float.
+            return found if found is not None and types[origins[found]] == types[node] else None
+
+        return reduce_node
+
+    return choose
 
 
-def _find_identity(op: Elementwise, sources: list[int], mode: int, new: NodeReplacer) -> int | None:
-    """Return a node with the same value, bit for bit, and the same gradient as an op's result, if there is one."""
+IdentitySearch = Callable[[list[int]], int | None]
+"""Finds a node with the same value, bit for bit, and the same gradient as an op's result at some sources."""
+
+
+def _choose_identity(op: Elementwise, mode: int, new: NodeReplacer) -> IdentitySearch | None:
+    """Return the search for identities of an op; None if it has none."""
     if op.copies:
-        return sources[0]
-    if len(sources) == 1:
-        return _drop_repeated_op(op, sources[0], mode, new)
+        return lambda sources: sources[0]
+    if len(op.inputs) == 1:
+        return partial(_drop_repeated_op, op, mode, new) if op.involution or op.idempotent else None
+    if op.idempotent or op.selects or any(neutral is not None for neutral in op.neutral):
+        return partial(_find_identity, op, new.values)
+    return None
+
+
+def _find_identity(op: Elementwise, values: Mapping[int, WireValue], sources: list[int]) -> int | None:
+    """Return a node with the same value, bit for bit, and the same gradient as an op's result, if there is one."""
     if op.idempotent and len(set(sources)) == 1:
         return sources[0]
-    if op.selects and sources[0] in new.values:
-        condition = np.asarray(new.values[sources[0]])
+    if values.keys().isdisjoint(sources):
+        return None
+    if op.selects and sources[0] in values:
+        condition = np.asarray(values[sources[0]])
         uniform = condition.size and condition.all() == condition.any()
         return sources[1 if condition.all() else 2] if uniform else None
-    return _drop_neutral_operand(op, sources, new.values)
+    return _drop_neutral_operand(op, sources, values)
 
 
-def _drop_repeated_op(op: Elementwise, source: int, mode: int, new: NodeReplacer) -> int | None:
-    inner = new.rows[source]
-    if inner.op is not op or inner.mode != mode or not (op.involution or op.idempotent):
+def _drop_repeated_op(op: Elementwise, mode: int, new: NodeReplacer, sources: list[int]) -> int | None:
+    source = sources[0]
+    inner = new.ops[new.op_numbers[new.origins[source]]]
+    if source in new.values or inner[0] is not op or inner[1] != mode:
         return None
-    return inner.sources[0] if op.involution else source
+    return new.sources[source][0] if op.involution else source
 
 
 def _drop_neutral_operand(op: Elementwise, sources: list[int], values: Mapping[int, WireValue]) -> int | None:
@@ -656,35 +745,46 @@ def group_nodes_by_kind(circuit: CircuitGraph) -> list[NDArray[np.int64]]:
     >>> [nodes.tolist() for nodes in group_nodes_by_kind(parse_text(text))]
     [[0], [1, 2], [3]]
     """
-    columns = circuit.columns
-    kinds = columns.codes.astype(np.int64)
-    settings = columns.settings.index
-    arities = np.diff(columns.starts)
-    for column in (settings, columns.modes, columns.types, arities, *_list_source_types(circuit, arities)):
-        if column is not None:
-            kinds = _join_keys(kinds, column)
+    kinds = number_kinds(circuit, circuit.columns.types[circuit.columns.sources].astype(np.int64))
     order = np.argsort(kinds, kind="stable")
     bounds = np.flatnonzero(np.diff(kinds[order])) + 1
     return sorted(np.split(order, bounds), key=lambda nodes: int(nodes[0]))
+
+
+def number_kinds(circuit: CircuitGraph, facts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the kind of each node: its op, with its settings, mode, type, and facts about its sources.
+
+    `facts` has an entry for each source of each node, such as its type.
+    """
+    columns = circuit.columns
+    kinds = columns.codes.astype(np.int64)
+    arities = np.diff(columns.starts)
+    for column in (columns.settings.index, columns.modes, columns.types, arities):
+        if column is not None:
+            kinds = _join_keys(kinds, column)
+    for column in _list_source_facts(columns, arities, facts):
+        kinds = _join_keys(kinds, column)
+    return kinds
 
 
 MAX_SLOT_COLUMNS = 4
 """Nodes with more sources than this are compared one by one."""
 
 
-def _list_source_types(circuit: CircuitGraph, arities: NDArray[np.int32]) -> Iterator[NDArray[np.int64]]:
-    """Iterate over columns that are equal at two nodes of one arity if their sources have the same types."""
-    columns = circuit.columns
-    types = columns.types[columns.sources].astype(np.int64)
+def _list_source_facts(
+    columns: CircuitColumns, arities: NDArray[np.int32], facts: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    """Iterate over columns that are equal at two nodes of one arity if the facts about their sources are the same."""
+    size = len(arities)
     for slot in range(min(MAX_SLOT_COLUMNS, int(arities.max(initial=0)))):
         nodes = np.flatnonzero((arities > slot) & (arities <= MAX_SLOT_COLUMNS))
-        column = np.zeros(circuit.size, np.int64)
-        column[nodes] = types[columns.starts[nodes] + slot]
+        column = np.zeros(size, np.int64)
+        column[nodes] = facts[columns.starts[nodes] + slot]
         yield column
     seen: dict[bytes, int] = {}
-    column = np.zeros(circuit.size, np.int64)
+    column = np.zeros(size, np.int64)
     for node in np.flatnonzero(arities > MAX_SLOT_COLUMNS).tolist():
-        own = types[columns.starts[node] : columns.starts[node + 1]]
+        own = facts[columns.starts[node] : columns.starts[node + 1]]
         column[node] = seen.setdefault(own.tobytes(), len(seen))
     yield column
 

@@ -48,6 +48,7 @@ from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, LinearOp
 from wiregrad.ops.c_expressions import InputExpression, ScalarExpression
 from wiregrad.passes import simplify
+from wiregrad.passes.rewriting import number_kinds
 
 WORKSPACE = "workspace"
 ARGUMENT = "argument"
@@ -55,7 +56,7 @@ RESULT = "result"
 CONSTANT_DATA = "constant"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Storage:
     """One block of memory that holds an array, in C order or with its axes in another order."""
 
@@ -454,7 +455,11 @@ NAN_PASSING_OPS = frozenset(["add", "subtract", "multiply", "divide"])
 """Ops that return NaN whenever an operand is NaN; slopes that are undefined are products with NaN."""
 
 
-@dataclass(eq=False)
+SLOT_NAMES = [str(slot) for slot in range(16)]
+"""The names of the first operands of an elementwise op in its expression."""
+
+
+@dataclass(eq=False, slots=True)
 class LoopGroup:
     """Ops and stores that become one loop."""
 
@@ -505,7 +510,7 @@ class LoopGroup:
         return self.count - 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class GroupStore:
     """A value of a group that is stored in an array of the group's shape, or taken into it by a step."""
 
@@ -585,7 +590,7 @@ def count_distinct_places(size: int, layouts: tuple[ArrayLayout, ...]) -> int:
     return int(np.count_nonzero(marks))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class LoweredValue:
     """Where the value of a node is: a number that all elements equal, an array in memory, or a value of a loop."""
 
@@ -1322,6 +1327,11 @@ class _CircuitLowering:
         self._add = TABLE["add"]
         self._epoch = 0
         """The round of an unrolled loop that is lowered."""
+        columns = circuit.columns
+        self._kinds: list[int] = number_kinds(circuit, columns.types[columns.sources].astype(np.int64)).tolist()
+        """The number of the kind of each node."""
+        self._elements: dict[int, LoweredElement] = {}
+        """What elementwise ops of a kind do where no operand is a number."""
         self._deferred: dict[Storage, DeferredCopy | MatrixProduct] = {}
         """What has yet to be written into a storage; readers that want all of it call `_in_memory`."""
 
@@ -1430,7 +1440,38 @@ class _CircuitLowering:
     def _lower_plain(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         """Lower a node of which `_find_plain_nodes` says that it is native."""
         assert isinstance(row.op, Elementwise)
-        return self._lower_native(row.op, operands, kind)
+        stage = 0
+        for value in operands:
+            if value.number is not None or value.parts is not None or value.pieces is not None:
+                return self._lower_native(row.op, operands, kind)
+            ready = value.ready if value.group is None else value.group.stage
+            stage = max(stage, ready)
+        number = self._kinds[row.node]
+        element = self._elements.get(number)
+        if element is None:
+            element = _lower_element(row.op, tuple([value.element_key for value in operands]), kind.dtype)
+            self._elements[number] = element
+        if element.tree is None or not len(element.slots) == len(operands) <= len(SLOT_NAMES):
+            return self._lower_native(row.op, operands, kind)
+        return self._append_to_stage(element, operands, stage, kind)
+
+    def _append_to_stage(
+        self, element: LoweredElement, operands: list[LoweredValue], stage: int, kind: WireType
+    ) -> LoweredValue:
+        """Append an elementwise op that reads all of its operands to the group of its stage and shape."""
+        assert element.tree is not None
+        group = self._group_for(stage, kind.shape)
+        sources = []
+        for name, value in zip(SLOT_NAMES, operands, strict=False):
+            if value.group is group:
+                sources.append((name, value.position))
+            else:
+                array = value.array
+                if array is None or array.storage in self._deferred:
+                    array = self._in_memory(value)
+                sources.append((name, group.load(array)))
+        position = group.append_op(LoopOp(element.tree, tuple(sources), element.real, kind.dtype.char))
+        return LoweredValue(kind, group=group, position=position)
 
     def _lower_native(self, op: Elementwise, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         """Lower an elementwise op with scalar text on operands of native dtypes."""

@@ -101,8 +101,10 @@ def record_op(op: Op, operands: Sequence[Any]) -> Any:
             quick = _record_arrays(tape, op, operands)
             if quick is not None:
                 return quick
-    elif tape is not None and tape.guard is not None and RECORDER is not None and RECORDER.is_plain_trace(tape):
-        quick = _record_traced(tape, op, operands)
+    elif tape is not None and tape.guard is not None and RECORDER is not None:
+        quick = RECORDER.record_array_op(op, operands)
+        if quick is None and RECORDER.is_plain_trace(tape):
+            quick = _record_traced(tape, op, operands)
         if quick is not None:
             return quick
     settled = [settle_operand(x) for x in operands]

@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import EscapeError, GradientError, NameSyntaxError, find_user_frame, format_user_line, short_repr
-from wiregrad.frontends.recording.arguments import ContainerTree, as_data, flatten, name_parts, unflatten
+from wiregrad.frontends.recording.arguments import ContainerTree, as_data, ensure_owned, flatten, name_parts, unflatten
 from wiregrad.frontends.recording.numpy_overlay import OVERLAY
-from wiregrad.frontends.recording.record import place_on_tape, record_carefully, record_op
+from wiregrad.frontends.recording.record import bind_spread, place_on_tape, record_carefully, record_op
 from wiregrad.frontends.recording.scalar import RICH_COMPARISONS
 from wiregrad.frontends.recording.session import add_input, check_callable
-from wiregrad.frontends.recording.tape import GROUPS, RECORDER, STATE, STRIDE, DroppedArray, Tape, TapeKind
+from wiregrad.frontends.recording.tape import GROUPS, RECORDER, STATE, STRIDE, DroppedArray, Tape, TapeKind, mode_of
 from wiregrad.frontends.recording.trace_notes import RecordedSites, ReplayGuard, SiteKey, number_columns
 from wiregrad.frontends.recording.traced_nodes import NodePositions, TracedNodes, label_nodes
 from wiregrad.frontends.recording.user_code import (
@@ -75,6 +75,7 @@ from wiregrad.lazy import pause_collection
 from wiregrad.ops import Elementwise
 from wiregrad.ops.c_expressions import CallExpression, ChoiceExpression, parse_c_text, walk_expression
 from wiregrad.ops.functions.registry import FUNCTIONS
+from wiregrad.ops.functions.shape import bind_index
 
 ERROR_SETTINGS: Any = getattr(sys.modules.get("numpy._core.umath"), "_extobj_contextvar", None)
 """The variable that holds NumPy's settings for floating-point errors; None in a version of NumPy without it."""
@@ -139,7 +140,8 @@ def run_traced(
 ) -> TracedFunction:
     """Run a function on a new tape; every real or complex leaf of its arguments becomes an input.
 
-    With `max_rows`, `LongTraceError` is raised after about that many rows, if the C recorder records them.
+    With `max_rows`, `LongTraceError` is raised after about that many rows, if the C recorder records them and they are
+    not on small arrays: see `has_small_arrays`.
     """
     guard = ReplayGuard(error_settings=np.geterr() if replayed else None, identity_scan=IdentityScan())
     tape = Tape(TapeKind.APART, guard)
@@ -163,7 +165,7 @@ def run_traced(
         before = _begin_rows(tape, None if replayed else id(own_block))
         sites = tape.notes.recorded_sites
         if sites is not None and max_rows is not None:
-            sites.columns.limit_rows(max_rows, LongTraceError)
+            sites.columns.limit_rows(max_rows, lambda: None if has_small_arrays(tape) else LongTraceError)
         try:
             with collect_young_objects():
                 result = OVERLAY.call(call_traced, (_call_from_user_code(f), lifted_args, lifted_kwargs), {})
@@ -176,8 +178,28 @@ def run_traced(
         finally:
             if before is not None:
                 RECORDER.begin_trace(*before)
+            if sites is not None:
+                # The function that finds the error refers to the tape.
+                sites.columns.limit_rows(0, None)
             tape.notes.forget_frames()
     return TracedFunction(tape, inputs, results, tree, names, holders)
+
+
+MIN_ARRAY_SHARE = 4
+"""A function works on small arrays if one of so many rows is an array."""
+MAX_SMALL_ELEMENTS = 8
+"""Arrays with so many elements, on average, are small."""
+
+
+def has_small_arrays(tape: Tape) -> bool:
+    """Return whether the rows recorded so far are, in good part, ops on small arrays.
+
+    Recording such ops for replay costs no more than recording them for a gradient; with numbers it is a hundred times
+    as much, and large arrays take long to compile.
+    """
+    sizes = [np.size(node.y) for node in tape.extras.values()]
+    count = len(tape.buffer) // STRIDE
+    return len(sizes) * MIN_ARRAY_SHARE > count and sum(sizes) <= MAX_SMALL_ELEMENTS * len(sizes)
 
 
 def _read_group_blocks() -> list[GroupBlock]:
@@ -786,8 +808,34 @@ def _connect_traced_numbers() -> None:
                 RECORDER.install_traced_method(NumpyNumber, name, op.name)
 
 
+def _connect_traced_arrays() -> None:
+    """Let the C recorder record the ops of traced arrays, if it knows where NumPy keeps their fields."""
+    is_connected = RECORDER.connect_arrays(
+        {
+            "sample": np.zeros((2, 3)),
+            "usual_dtypes": tuple(map(np.dtype, ("float64", "float32", "bool", "int64"))),
+            "float_dtypes": tuple(map(np.dtype, ("float64", "float32"))),
+            "bool_dtype": np.dtype(bool),
+            "ensure_owned": ensure_owned,
+            "mode_of": mode_of,
+            "bind_index": bind_index,
+            "bind_spread": bind_spread,
+        }
+    )
+    if not is_connected:
+        return
+    known = frozenset(RECORDER.op_names())
+    for spelling, name in ARITHMETIC_METHODS.items():
+        op_name = TABLE.infix[spelling].name
+        if op_name in known:
+            RECORDER.install_traced_operator(Value, f"__{name}__", op_name, False)
+            RECORDER.install_traced_operator(Value, f"__r{name}__", op_name, True)
+    RECORDER.install_traced_ufuncs(Value)
+
+
 if RECORDER is not None and ERROR_SETTINGS is not None:
     _connect_traced_numbers()
+    _connect_traced_arrays()
 
 
 MAX_CALL_GROUPS = 100_000
@@ -844,12 +892,7 @@ class NodeSites:
         is_result = np.zeros(len(self.offsets), bool)
         is_result[self.has_site] = last_at_site[self.site_of_op[self.has_site]] == self.offsets[self.has_site]
         is_candidate = self.has_site & (codes != TABLE.code_of(TABLE["spread"]))
-        last_of_call = {call: offset for offset, call in self.notes.calls.items()}
-        for position, offset in enumerate(self.offsets.tolist() if self.notes.calls else ()):
-            call = self.notes.calls.get(offset)
-            if call is not None:
-                is_result[position] = last_of_call[call] == offset
-                is_candidate[position] &= is_result[position]
+        self._mark_results_of_calls(is_result, is_candidate)
         sites = self.site_of_op[is_candidate]
         wanted = np.where(is_result[is_candidate], -1, codes[is_candidate].astype(np.int64))
         distinct, inverse = number_columns(
@@ -858,6 +901,18 @@ class NodeSites:
         index = np.full(len(self.offsets), -1, np.int64)
         index[is_candidate] = inverse
         return ExpressionTable(self.table.codes, distinct), index
+
+    def _mark_results_of_calls(self, is_result: NDArray[np.bool_], is_candidate: NDArray[np.bool_]) -> None:
+        """Mark the last node of each call of a composite function as its result; its other nodes are none."""
+        calls = self.notes.calls
+        offsets = np.fromiter(calls, np.int64, len(calls))
+        last_of_call = dict(zip(calls.values(), calls, strict=True))
+        is_last = np.fromiter([last_of_call[call] for call in calls.values()], np.int64, len(calls)) == offsets
+        places = np.searchsorted(self.offsets, offsets)
+        is_written = np.append(self.offsets, -1)[places] == offsets
+        positions = places[is_written]
+        is_result[positions] = is_last[is_written]
+        is_candidate[positions] &= is_last[is_written]
 
 
 class GroupPaths:

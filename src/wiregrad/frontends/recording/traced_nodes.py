@@ -1,14 +1,17 @@
 """The nodes of a tape that a circuit needs, as the columns of that circuit.
 
-Packed rows become columns in bulk, with a few calls of NumPy for all of them; the other nodes (arrays, conditions) are
-looked at one by one. Nodes are numbered in the order of the tape. What a node needs besides comes before it: a constant
-that no earlier node reads, and the `spread` that broadcasts a literal. Equal constants are one node.
+Packed rows become columns in bulk, with a few calls of NumPy for all of them. So do the other nodes (arrays,
+conditions), except for their literals, which are looked at one by one. Nodes are numbered in the order of the tape.
+What a node needs besides comes before it: a constant that no earlier node reads, and the `spread` that broadcasts a
+literal. Equal constants are one node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
+from itertools import chain, compress
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +67,50 @@ class LiteralSlots(NamedTuple):
     """The numbers of the constants."""
 
 
+class ExtraColumns:
+    """The ops and sources of nodes that are not packed rows."""
+
+    def __init__(self, nodes: Sequence[ExtraNode]) -> None:
+        ops: list[Op] = list(map(itemgetter(0), nodes))
+        # Comparing ops takes longer than comparing where they are; the nodes hold them.
+        places = np.fromiter(map(id, ops), np.int64, len(ops))
+        _, first, inverse = np.unique(places, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        numbers = np.empty(len(first), np.int64)
+        numbers[order] = np.arange(len(first))
+        self.ops = [ops[k] for k in first[order].tolist()]
+        """The distinct ops, with their settings, in the order in which they occur."""
+        self.op_numbers: NDArray[np.int64] = numbers[inverse.reshape(-1)]
+        sources: list[tuple[int, ...]] = list(map(itemgetter(1), nodes))
+        self.arities = np.fromiter(map(len, sources), np.int64, len(nodes))
+        self.sources = np.fromiter(chain.from_iterable(sources), np.int64, int(self.arities.sum()))
+        """The sources of all nodes in a row."""
+
+    def spread_facts(self, facts: Sequence[Any], dtype: Any) -> NDArray[Any]:
+        """Return a column from one fact for each of `ops`."""
+        column: NDArray[Any] = np.array(facts, dtype)[self.op_numbers]
+        return column
+
+    def find_literals(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the nodes and slots of all literals."""
+        starts = np.cumsum(self.arities) - self.arities
+        at = np.flatnonzero(self.sources == LITERAL)
+        nodes = np.repeat(np.arange(len(self.arities)), self.arities)[at]
+        return nodes, at - starts[nodes]
+
+
+class TypeNumbers(dict[tuple[Any, ...], int]):
+    """The numbers of types, by dtype and shape; a type that is not there yet is added to a table."""
+
+    def __init__(self, table: TypeTable) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, kind: tuple[Any, ...]) -> int:
+        number = self[kind] = self._table.number_of(WireType(*kind))
+        return number
+
+
 class TracedNodes:
     """The nodes that a circuit needs. `collect_results` numbers them; then the columns can be read."""
 
@@ -79,15 +126,18 @@ class TracedNodes:
         is_packed = rows["a"] != EXTRA
         self._packed = np.flatnonzero(is_packed)
         self._rows = rows[is_packed]
-        self._others = np.flatnonzero(~is_packed).tolist()
-        self._nodes = [tape.node_at(offset) for offset in self.offsets[~is_packed].tolist()]
+        self._others = np.flatnonzero(~is_packed)
+        self._nodes = [tape.extras[offset] for offset in self.offsets[~is_packed].tolist()]
+        self._columns = ExtraColumns(self._nodes)
+        self._applies = ~self._columns.spread_facts([op is INPUT for op in self._columns.ops], bool)
+        """Whether each of these nodes applies an op."""
         self._constants: dict[Hashable, int] = {}
         """The numbers of constants: of real numbers by their bits, of others by dtype, shape and bytes."""
         self._values: list[WireValue] = []
         self._created: dict[int, int] = {}
         """The numbers of the constants that are values which the function made itself, by the position of the node."""
-        self._known_floats: dict[tuple[float, tuple[Any, ...]], tuple[int, np.dtype[Any]]] = {}
-        """The constants of Python floats beside operands of some dtypes: the number and the dtype."""
+        self._known_floats: dict[tuple[Any, ...], tuple[int, tuple[Op, WireType] | None]] = {}
+        """The constants of Python floats beside operands of some dtypes, and how they are broadcast."""
         self._spreads: dict[tuple[int, int], tuple[Op, WireType]] = {}
         """The `spread` of a literal, by the position of the node and the slot."""
         self._literals = self._collect_literals()
@@ -98,50 +148,54 @@ class TracedNodes:
 
     def _collect_literals(self) -> LiteralSlots:
         """Number the constants: those of packed rows by their bits, the others one by one."""
-        found: list[tuple[int, int, int]] = []
-        for position, node in zip(self._others, self._nodes, strict=True):
-            if node.op is INPUT:
-                self._created[position] = self._number_constant(node.y)
-            else:
-                found += [
-                    (position, slot, self._number_literal(position, node, slot))
-                    for slot, source in enumerate(node.sources)
-                    if source == LITERAL
-                ]
-        parts = [np.array(found, np.int64).reshape(-1, 3).T]
+        for k in np.flatnonzero(~self._applies).tolist():
+            self._created[int(self._others[k])] = self._number_constant(self._nodes[k].y)
+        nodes, slots = self._columns.find_literals()
+        positions = self._others[nodes]
+        numbers = [
+            self._number_literal(position, self._nodes[k], slot)
+            for position, k, slot in zip(positions.tolist(), nodes.tolist(), slots.tolist(), strict=True)
+        ]
+        parts = [np.stack([positions, slots, np.array(numbers, np.int64)])]
         arities = arities_by_code()[self._rows["code"]]
         for slot, (source, number) in enumerate((("a", "p"), ("b", "q"))):
             read = (self._rows[source] == LITERAL) & (arities > slot)
             bits, inverse = np.unique(self._rows[number][read].view(np.int64), return_inverse=True)
-            numbers = np.array(self._number_floats(bits), np.int64)
+            constants = np.array(self._number_floats(bits), np.int64)
             positions = self._packed[read]
-            parts.append(np.stack([positions, np.full(len(positions), slot), numbers[inverse.reshape(-1)]]))
+            parts.append(np.stack([positions, np.full(len(positions), slot), constants[inverse.reshape(-1)]]))
         return LiteralSlots(*np.concatenate(parts, axis=1))
 
     def _number_literal(self, position: int, node: ExtraNode, slot: int) -> int:
         """Return the number of a literal's constant; it is broadcast to the output's shape if the op is elementwise."""
         x = node.xs[slot]
-        shape = shape_of(node.y)
-        if type(x) is float and x:
-            # Most literals are repeated; 0.0 and -0.0 are equal, but not the same constant.
-            dtypes = tuple([getattr(other, "dtype", None) for other in (*node.xs, node.y)])
-            known = self._known_floats.get((x, dtypes))
-            if known is None:
-                x = promote_literal(x, node)
-                known = self._known_floats[node.xs[slot], dtypes] = self._number_constant(x), x.dtype
-            number, dtype = known
-            own_shape: tuple[int, ...] = ()
+        if type(x) is not float or not x:
+            number, spread = self._find_literal(node, slot)
         else:
-            if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
-                x = promote_literal(x, node)
-            elif np.asarray(x).dtype not in WIRE_DTYPES:
-                x = _promote_array(np.asarray(x), node, slot)
-            number = self._number_constant(x)
-            own_shape = np.shape(x)
-            dtype = np.asarray(x).dtype
-        if own_shape != shape and isinstance(node.op, Elementwise):
-            self._spreads[position, slot] = bind_spread(len(own_shape), shape), WireType(dtype, shape)
+            # Most literals are repeated; 0.0 and -0.0 are equal, but not the same constant.
+            dtypes = [getattr(other, "dtype", None) for other in node.xs]
+            key = (x, isinstance(node.op, Elementwise), node.y.dtype, shape_of(node.y), *dtypes)
+            known = self._known_floats.get(key)
+            if known is None:
+                known = self._known_floats[key] = self._find_literal(node, slot)
+            number, spread = known
+        if spread is not None:
+            self._spreads[position, slot] = spread
         return number
+
+    def _find_literal(self, node: ExtraNode, slot: int) -> tuple[int, tuple[Op, WireType] | None]:
+        """Return the number of a literal's constant, and the `spread` that it needs, with its type."""
+        x = node.xs[slot]
+        if isinstance(x, bool | int | float | complex) and not isinstance(x, np.generic):
+            x = promote_literal(x, node)
+        elif np.asarray(x).dtype not in WIRE_DTYPES:
+            x = _promote_array(np.asarray(x), node, slot)
+        number = self._number_constant(x)
+        own_shape = np.shape(x)
+        shape = shape_of(node.y)
+        if own_shape == shape or not isinstance(node.op, Elementwise):
+            return number, None
+        return number, (bind_spread(len(own_shape), shape), WireType(np.asarray(x).dtype, shape))
 
     def _number_floats(self, bits: NDArray[np.int64]) -> list[int]:
         """Return the numbers of constants that are real numbers, given as the bits of each, all different."""
@@ -176,7 +230,7 @@ class TracedNodes:
     def _number_nodes(self, last: list[int]) -> None:
         """Give every constant, `spread` and op its index; constants in `last` come last, unless a node reads them."""
         size = len(self.offsets)
-        width = 2 * (2 + max([len(node.sources) for node in self._nodes], default=2))
+        width = 2 * (2 + int(self._columns.arities.max(initial=2)))
         first = np.full(len(self._values), width * size, np.int64)
         np.minimum.at(first, self._literals.constants, self._literals.positions * width + 2 * self._literals.slots)
         created = np.array(list(self._created), np.int64)
@@ -198,12 +252,8 @@ class TracedNodes:
         self.where.set_indices(self.inputs, np.arange(len(self.inputs)))
         self.where.set_indices(self.op_offsets, self.op_indices)
         self.where.set_indices(self.offsets[created], constants[list(self._created.values())])
-        self._ops = [
-            (index, node)
-            for index, node in zip(self.where.at(self.offsets[self._others]).tolist(), self._nodes, strict=True)
-            if node.op is not INPUT
-        ]
-        """The nodes that apply an op and are not packed rows, with their indices."""
+        self._op_indices = self.where.at(self.offsets[self._others[self._applies]])
+        """The indices of the nodes that apply an op and are not packed rows."""
         self.label_ranks = np.full(self.size, -1, np.int64)
         ranks = np.append(np.cumsum(self.is_op), self.is_op.sum()) - 1
         self.label_ranks[len(self.inputs) :] = ranks[np.minimum(keys[order] // width, size)]
@@ -214,7 +264,7 @@ class TracedNodes:
         """The op code of each node that applies an op, in the order of `op_offsets`."""
         codes = np.zeros(len(self.offsets), np.uint16)
         codes[self._packed] = self._rows["code"]
-        codes[self._others] = [TABLE.code_of(node.op) for node in self._nodes]
+        codes[self._others] = self._columns.spread_facts([TABLE.code_of(op) for op in self._columns.ops], np.uint16)
         return codes[self.is_op]
 
     @cached_property
@@ -233,7 +283,8 @@ class TracedNodes:
         packed = self.where.at(self.offsets[self._packed])
         packed_arities = arities_by_code()[self._rows["code"]]
         arities[packed] = packed_arities
-        arities[[index for index, _ in self._ops]] = [len(node.sources) for _, node in self._ops]
+        lengths = self._columns.arities[self._applies]
+        arities[self._op_indices] = lengths
         starts = np.concatenate([[0], np.cumsum(arities)])
         sources = np.empty(starts[-1], np.int32)
         for slot, name in enumerate("ab"):
@@ -242,10 +293,9 @@ class TracedNodes:
             offsets = np.where(offsets <= BLOCKED, BLOCKED - offsets, offsets)
             # Literals are set below.
             sources[starts[packed[read]] + slot] = self.where.at(np.maximum(offsets, 0))
-        if self._ops:
-            read = np.array([source for _, node in self._ops for source in node.sources], np.int64)
-            lengths = arities[[index for index, _ in self._ops]]
-            places = np.repeat(starts[[index for index, _ in self._ops]], lengths)
+        if len(lengths):
+            read = self._columns.sources
+            places = np.repeat(starts[self._op_indices], lengths)
             places += np.arange(len(read)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
             sources[places] = self.where.at(np.maximum(read, 0))
         readers = self.where.at(self.offsets[self._literals.positions])
@@ -268,17 +318,13 @@ class TracedNodes:
         is_condition = np.isin(self._rows["code"], list(condition_codes()))
         if is_condition.any():
             types[self.where.at(self.offsets[self._packed[is_condition]])] = number_of(WireType(np.dtype(bool), ()))
-        known: dict[tuple[Any, ...], int] = {}
-        others = [k for k, x in enumerate(self._values) if type(x) is not np.float64]
-        kinds = [(self._values[k].dtype, self._values[k].shape) for k in others]
-        kinds += [(kind.dtype, kind.shape) for _, kind in self._spreads.values()]
-        kinds += [(node.y.dtype, node.y.shape) for _, node in self._ops]
-        for kind in kinds:
-            if kind not in known:
-                known[kind] = number_of(WireType(*kind))
-        constants = [self.constant_indices[k] for k in others]
-        indices = [*constants, *self._spread_indices, *(index for index, _ in self._ops)]
-        types[indices] = [known[kind] for kind in kinds]
+        known = TypeNumbers(self.type_table)
+        for k, value in enumerate(self._values):
+            if type(value) is not np.float64:
+                types[self.constant_indices[k]] = known[value.dtype, value.shape]
+        types[self._spread_indices] = [known[kind.dtype, kind.shape] for _, kind in self._spreads.values()]
+        results = map(itemgetter(3), compress(self._nodes, self._applies))
+        types[self._op_indices] = [known[kind] for kind in map(attrgetter("dtype", "shape"), results)]
         return types
 
     def list_modes(self) -> NDArray[np.uint8] | None:
@@ -288,9 +334,8 @@ class TracedNodes:
         choosing = find_kinked_codes()[codes] & (arities_by_code()[codes] == 2)
         literal = 4 * (self._rows["a"] == LITERAL) + 8 * (self._rows["b"] == LITERAL)
         modes[self.where.at(self.offsets[self._packed])] = np.where(choosing, literal, 0)
-        for index, node in self._ops:
-            if node.op.kinks:
-                modes[index] = node.mode
+        kinked = self._columns.spread_facts([bool(op.kinks) for op in self._columns.ops], bool)
+        modes[self._op_indices[kinked[self._applies]]] = [node.mode for node in compress(self._nodes, kinked)]
         return modes if modes.any() else None
 
     def list_constants(self) -> tuple[WireValue, ...]:
@@ -303,8 +348,8 @@ class TracedNodes:
         index = np.full(self.size, -1, np.int32)
         for node, (op, _) in zip(self._spread_indices, self._spreads.values(), strict=True):
             index[node] = table.setdefault(op.settings, len(table))
-        bound = [(node, other.op.settings) for node, other in self._ops if other.op.settings]
-        index[[node for node, _ in bound]] = [table.setdefault(settings, len(table)) for _, settings in bound]
+        numbers = [table.setdefault(op.settings, len(table)) if op.settings else -1 for op in self._columns.ops]
+        index[self._op_indices] = self._columns.spread_facts(numbers, np.int32)[self._applies]
         return NodeLabels.from_index(tuple(table), index)
 
     def label_ops(self, table: Sequence[LabelT], index: NDArray[np.int64]) -> NodeLabels[LabelT]:

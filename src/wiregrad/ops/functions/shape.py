@@ -754,6 +754,13 @@ def concatenate(xs: Any, axis: int | None = 0, *, dtype: Any = None, casting: st
     return TABLE["cast"](y, dtype=np.dtype(dtype).name)
 
 
+@lru_cache(maxsize=1024)
+def _bind_new_axis(shape: tuple[int, ...], axis: int) -> Op:
+    """Return the op that gives arrays of a shape a new axis, which NumPy's rules count."""
+    longer = np.expand_dims(hollow_array(shape), axis).shape
+    return TABLE["reshape"].bind({"rank": len(shape), "shape": longer})
+
+
 @register_function(
     np.stack,
     samples=sample_calls(
@@ -774,8 +781,7 @@ def stack(xs: Any, axis: int = 0) -> Any:
     shape = shape_of(parts[0])
     if any(shape_of(x) != shape for x in parts):
         raise ValueError("all input arrays must have the same shape")
-    longer = np.expand_dims(hollow_array(shape), axis).shape
-    add_axis = TABLE["reshape"].bind({"rank": len(shape), "shape": longer})
+    add_axis = _bind_new_axis(shape, operator.index(axis))
     return _join_along([add_axis(x) for x in parts], axis)
 
 
