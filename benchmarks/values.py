@@ -3,8 +3,9 @@
 The graph is straight-line Python, the same text for all. Two entrants say what could be had: the same text on plain
 floats, which is the time of Python alone, and a tape written by hand in C, which is not driven by Python. Every node
 reaches the output, since micrograd passes by those that do not. Python's collector is on, as users run it, and is
-spared the frameworks' own modules, as users do not import all of them. Chain, memory and training need no other
-framework but micrograd. All times are processor times.
+spared the frameworks' own modules, as users do not import all of them. A turn of every entrant takes at least 20 ms: in
+a turn of a millisecond, most of the time would go to caches that the entrant before it has filled. Chain, memory and
+training need no other framework but micrograd. All times are processor times.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ import xad.math
 from micrograd.engine import Value as MicrogradValue
 
 import wiregrad as wg
-from benchmarks.measure import Report, Table, interleaved, milliseconds, time_calls
+from benchmarks.measure import SHORTEST_TURN, Report, Table, interleaved, milliseconds, time_calls
 
 SIZES = {1_000: (20, 15), 100_000: (2, 5)}
-"""Nodes of the random graph, how many runs a turn has, and how many turns each framework takes."""
+"""Nodes of the random graph, how many runs a turn has at least, and how many turns each framework takes."""
 INPUTS = 10
 OPS = {"+": 0.25, "-": 0.2, "*": 0.25, "scale": 0.2, "relu": 0.1}
 """The ops that everybody has, and how often they come; a scale is a product with a Python float."""
@@ -273,6 +274,11 @@ def seconds(task: Callable[[], object], runs: int, *, collecting: bool = True) -
         return (time.process_time() - start) / runs
 
 
+def count_runs(task: Callable[[], object], least: int) -> int:
+    """Return how many runs a turn of a task has."""
+    return max(least, 1 + int(SHORTEST_TURN / time_calls(task, 3)))
+
+
 class Race:
     """The frameworks on one graph."""
 
@@ -288,10 +294,10 @@ class Race:
             "C tape": CTape(graph).run,
         }
         check(tasks)
-        timers = {name: lambda task=task: seconds(task, runs) for name, task in tasks.items()}
         text_floats = graph.function(r"abs(\1)")
-        timers["plain floats"] = lambda: seconds(lambda: text_floats(*graph.point), runs)
-        timers["micrograd, collector off"] = lambda: seconds(tasks["micrograd"], runs, collecting=False)
+        entrants = {**tasks, "plain floats": lambda: text_floats(*graph.point)}
+        timers = {name: partial(seconds, task, count_runs(task, runs)) for name, task in entrants.items()}
+        timers["micrograd, collector off"] = partial(timers["micrograd"], collecting=False)
         self.times = interleaved(timers, turns)
         self.times["C tape and floats"] = self.times["C tape"] + self.times["plain floats"]
         self.ratios = {name: time / self.times["wiregrad"] for name, time in self.times.items()}
@@ -572,6 +578,7 @@ def memory_tables() -> tuple[list[Table], dict[str, dict[str, float]]]:
     return [per_node, training], {"bytes per node": each, "growth": {name: size for name, (size, _) in left.items()}}
 
 
+FIRST_CALL_NODES, FIRST_CALLS, FIRST_CALL_TARGET = 140_000, 5, 3.0
 TRACED_SIZES = {10_000: 5, 100_000: 3, 1_000_000: 1}
 """Numbers of nodes of the functions that are traced, and how often each is measured; the least time counts."""
 TRACE_TARGET = 1.5
@@ -715,8 +722,30 @@ def trace_table() -> tuple[Table, dict[str, float]]:
     return Table(caption, ["code", "nodes", "us per node", "times an eager gradient"], rows), figures
 
 
+def first_call_table() -> tuple[Table, dict[str, float]]:
+    """Measure the first call of a compiled function beside one eager gradient, in processor time."""
+    rows: list[list[str]] = []
+    figures: dict[str, float] = {}
+    # The first call of a process loads modules.
+    wg.compile(make_loop(FIRST_CALL_NODES)).value_and_grad(0.5, 0.25)
+    for name, make in TRACED_CODE.items():
+        pairs = []
+        for _ in range(FIRST_CALLS):
+            f = make(FIRST_CALL_NODES)
+            eager = time_once(wg.value_and_grad(f))
+            pairs.append((eager, time_once(wg.compile(f).value_and_grad)))
+        eager, first = map(statistics.median, zip(*pairs, strict=True))
+        figures[name] = first / eager
+        rows.append([name, milliseconds(eager), milliseconds(first), f"{first / eager:.2f}"])
+    caption = (
+        f"The first `wg.compile(f).value_and_grad` of {FIRST_CALL_NODES:,} nodes beside one eager gradient (at most "
+        f"{FIRST_CALL_TARGET:g} times wanted), median of {FIRST_CALLS} functions."
+    )
+    return Table(caption, ["code", "eager gradient", "first call", "ratio"], rows), figures
+
+
 def run() -> Report:
-    """Measure graphs, chain, traces and memory."""
+    """Measure graphs, chain, traces, first calls and memory."""
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()
@@ -726,10 +755,17 @@ def run() -> Report:
         demo, demo_ratios = demo_table()
         chain, ratios = chain_table()
         traces, trace_times = trace_table()
+        first_calls, first_ratios = first_call_table()
         memory, held = memory_tables()
     finally:
         gc.unfreeze()
     figures: dict[str, Any] = {f"ratios at {race.nodes}": race.ratios for race in races}
-    tables = [*(race.table() for race in races), operations, demo, chain, traces, *memory]
-    others = {"ops": operation_ratios, "demo": demo_ratios, "chain": ratios, "trace": trace_times}
+    tables = [*(race.table() for race in races), operations, demo, chain, traces, first_calls, *memory]
+    others = {
+        "ops": operation_ratios,
+        "demo": demo_ratios,
+        "chain": ratios,
+        "trace": trace_times,
+        "first calls": first_ratios,
+    }
     return Report(tables, {**figures, **others, **held})

@@ -250,9 +250,18 @@ static int diverts(const ScalarOp *op)
     return truth;
 }
 
-/* The owner of the tape that was last used, and the thread that it stands for. */
+/* What tells the running thread from all others that are alive, at the cost of one instruction where that is known. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && (__GNUC__ >= 11 || __clang_major__ >= 14)
+#define THREAD_MARK() ((uintptr_t)__builtin_thread_pointer())
+#else
+#define THREAD_MARK() ((uintptr_t)PyThread_get_thread_ident())
+#endif
+
+/* The owner of the tape that was last used, the thread that it stands for, and the mark of that thread; no mark unless
+   the thread itself was seen running. */
 static PyObject *known_owner;
 static unsigned long known_ident;
+static uintptr_t known_mark;
 
 static int learn_owner(PyObject *owner)
 {
@@ -265,6 +274,7 @@ static int learn_owner(PyObject *owner)
     }
     Py_XSETREF(known_owner, Py_NewRef(owner));
     known_ident = ident;
+    known_mark = 0;
     return 1;
 }
 
@@ -272,7 +282,7 @@ static int learn_owner(PyObject *owner)
 INLINED int is_known_tape(PyObject *tape)
 {
     return tape != NULL && Py_TYPE(tape) == tape_class && SLOT(tape, tape_owner) == known_owner &&
-           known_ident == PyThread_get_thread_ident();
+           known_mark == THREAD_MARK();
 }
 
 static int is_own_tape(PyObject *tape)
@@ -282,7 +292,10 @@ static int is_own_tape(PyObject *tape)
     PyObject *owner = SLOT(tape, tape_owner);
     if ((owner == NULL || owner != known_owner) && !learn_owner(owner))
         return 0;
-    return known_ident == PyThread_get_thread_ident();
+    if (known_ident != PyThread_get_thread_ident())
+        return 0;
+    known_mark = THREAD_MARK();
+    return 1;
 }
 
 /* The rows of a tape, if one more can be written at their end as they are; else NULL. */
@@ -296,6 +309,9 @@ INLINED PyByteArrayObject *find_room(PyObject *tape)
     return has_room && rows->ob_exports == 0 ? rows : NULL;
 }
 
+#define FIRST_ROWS 64
+#define SHORT_TAPE_ROWS 512
+
 /* Make room for a row at the end of a tape; returns its rows, or NULL on an error. */
 static PyByteArrayObject *grow_tape(PyObject *tape)
 {
@@ -307,9 +323,11 @@ static PyByteArrayObject *grow_tape(PyObject *tape)
         PyErr_SetString(PyExc_SystemError, "a tape has no rows");
         return NULL;
     }
-    /* Python would give back most of a reserve that is larger than what it holds: so the size is set here. */
+    /* Python would give back most of a reserve that is larger than what it holds: so the size is set here. Short tapes
+       grow faster, as copying rows again and again would cost more than recording them. */
     const Py_ssize_t size = PyByteArray_GET_SIZE(buffer);
-    if (PyByteArray_Resize(buffer, size + size / 2 + 64 * ROW_SIZE) < 0)
+    const Py_ssize_t reserve = size < SHORT_TAPE_ROWS * ROW_SIZE ? 3 * size : size / 2;
+    if (PyByteArray_Resize(buffer, size + reserve + FIRST_ROWS * ROW_SIZE) < 0)
         return NULL;
     Py_SET_SIZE(buffer, size);
     return (PyByteArrayObject *)buffer;
@@ -343,7 +361,11 @@ INLINED void append_row(PyByteArrayObject *rows, const Outcome *outcome, Py_ssiz
 INLINED PyObject *append_node(PyTypeObject *kind, PyObject *tape, PyByteArrayObject *rows, const Outcome *outcome,
                               Py_ssize_t first, Py_ssize_t second, uint16_t code)
 {
-    Scalar *result = HIDES_SCALARS ? take_scalar(kind) : new_scalar(kind);
+#if HIDES_SCALARS
+    Scalar *result = take_scalar(kind);
+#else
+    Scalar *result = new_scalar(kind);
+#endif
     if (result == NULL) {
         Py_DECREF(tape);
         return PyErr_NoMemory();

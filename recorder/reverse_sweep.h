@@ -263,8 +263,8 @@ static Py_ssize_t pull_numbers(const char *rows, GradientList *list, Py_ssize_t 
         if (slopes.a == EXTRA || a >= node * ROW_SIZE || b >= node * ROW_SIZE)
             break;
         /* Without branches, as no processor could guess them: what flows to a literal flows nowhere. */
-        const Py_ssize_t first = a < 0 ? nowhere : (Py_ssize_t)((size_t)a / ROW_SIZE);
-        const Py_ssize_t second = b < 0 ? nowhere : (Py_ssize_t)((size_t)b / ROW_SIZE);
+        const Py_ssize_t first = a < 0 ? nowhere : (Py_ssize_t)((uint32_t)a / ROW_SIZE);
+        const Py_ssize_t second = b < 0 ? nowhere : (Py_ssize_t)((uint32_t)b / ROW_SIZE);
         const double g = numbers[node];
         numbers[second] += g * slopes.q;
         kinds[second] = NUMBER;

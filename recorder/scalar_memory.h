@@ -8,10 +8,12 @@ A collector that walks over every number of a long recording again and again tak
 scalars that ops make are hidden from it, and shown to it at the beginning of a full collection, which is where a cycle
 through one of them (its tape has a hook that refers to it) is found. */
 
+#ifndef HIDES_SCALARS /* tests set it to 0 */
 #if PY_VERSION_HEX < 0x030E0000 && !defined(Py_GIL_DISABLED)
 #define HIDES_SCALARS 1
 #else
 #define HIDES_SCALARS 0 /* no collection is full there, unless it is asked for */
+#endif
 #endif
 
 #if HIDES_SCALARS
@@ -137,14 +139,17 @@ static void settle_block(Block *block)
         block->is_full = 0;
         move_block(block, &open_blocks);
     }
-    if (block->live > 0 || block == current_block)
+    if (block->live > 0)
+        return;
+    /* From here on places are taken in the order in which they lie in memory. */
+    block->freed = NULL;
+    block->fresh = FIRST_PLACE(block);
+    if (block == current_block)
         return;
     if (spare_count >= MAX_SPARE_BLOCKS) {
         free_block(block);
         return;
     }
-    block->freed = NULL;
-    block->fresh = FIRST_PLACE(block);
     move_block(block, &spare_blocks);
     spare_count++;
 }

@@ -22,7 +22,8 @@ import numpy as np
 import pytest
 
 import wiregrad
-from wiregrad.ops import TABLE, functions
+from wiregrad.frontends.recording.tape import RECORDER
+from wiregrad.ops import TABLE, Op, functions
 
 from .support.limits import PATIENCE
 
@@ -54,13 +55,19 @@ RARELY_NEEDED = [
     "wiregrad.frontends.recording.custom_ops",
     "wiregrad.frontends.recording.trace",
     "wiregrad.frontends.replay.recorded_calls",
+    "wiregrad.ops.c_expressions",
+    "wiregrad.ops.fourier_records",
     "wiregrad.ops.functions.integrate",
     "wiregrad.ops.functions.statistics",
+    "wiregrad.ops.linalg_records",
 ]
 
 
-def test_a_first_gradient_loads_only_what_it_needs() -> None:
-    assert not loaded_by(FIRST_GRADIENT) & {*RARELY_NEEDED}
+@pytest.mark.parametrize("f", ["x * x", "wg.square(x)", "wg.abs(x) * wg.maximum(x, 0.0)", "wg.clip(x * x, 0.0, 10.0)"])
+def test_a_first_gradient_loads_only_what_it_needs(f: str) -> None:
+    first = f"import wiregrad as wg; assert wg.grad(lambda x: {f})(3.0) == 6.0"
+
+    assert not loaded_by(first) & {*RARELY_NEEDED} - ({"wiregrad.ops.c_expressions"} if RECORDER is None else set())
 
 
 @pytest.mark.parametrize(
@@ -74,6 +81,10 @@ def test_a_first_gradient_loads_only_what_it_needs() -> None:
         "from numpy.polynomial import polynomial as p; assert wg.grad(lambda x: p.polyval(x, [1.0, 2.0]))(3.0) == 2.0",
         "assert str(wg.circuit(wg.Value(2.0) * 3.0)).count('multiply') == 1",
         "assert issubclass(type('Twice', (wg.Function,), {}), wg.Function)",
+        "assert wg.grad(lambda x: np.linalg.det(x))(np.diag([2.0, 3.0])).tolist() == [[3.0, 0.0], [0.0, 2.0]]",
+        "assert (wg.Value(np.eye(2)) @ np.ones(2)).data.tolist() == [1.0, 1.0]",
+        "assert np.allclose(wg.expm(np.zeros((2, 2))), np.eye(2), rtol=0.0, atol=1e-15)",
+        "assert wg.ops.svd.name == 'svd' and 'rfft' in wg.ops.TABLE",
     ],
 )
 def test_what_a_first_gradient_leaves_out_is_loaded_when_it_is_used(use: str) -> None:
@@ -91,6 +102,52 @@ for thread in threads: thread.join()
 assert results == [2.0] * 8, results
 """
     assert "wiregrad" in loaded_by(f"{FIRST_GRADIENT}\nimport numpy as np\n{code}")
+
+
+def test_threads_wait_for_ops_that_another_thread_loads() -> None:
+    code = """
+import threading
+names, found = ["svd", "rfft", "eigh", "irfft", "matmul", "qr", "logm", "expm"], []
+def look_up(name): found.append(wg.ops.TABLE[name].name)
+threads = [threading.Thread(target=look_up, args=(name,)) for name in names]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert sorted(found) == sorted(names), found
+"""
+    assert "wiregrad.ops.linalg_records" in loaded_by(f"{FIRST_GRADIENT}\n{code}")
+
+
+def test_an_op_cannot_take_the_name_of_one_that_is_loaded_later() -> None:
+    code = """
+from dataclasses import replace
+try:
+    wg.ops.register(replace(wg.ops.square, name="svd", aliases=()))
+except wg.WiregradError as error:
+    assert "registered already, by svd" in str(error), error
+else:
+    raise AssertionError("registered")
+assert wg.ops.svd.inputs != wg.ops.square.inputs or wg.ops.svd.doc != wg.ops.square.doc
+"""
+    assert "wiregrad.ops.linalg_records" in loaded_by(f"{FIRST_GRADIENT}\n{code}")
+
+
+def test_all_ops_on_numbers_are_loaded_by_a_first_gradient() -> None:
+    code = """
+before = len(wg.ops.TABLE.by_code())
+assert len(wg.ops.TABLE) > before
+late = [op.name for op in list(wg.ops.TABLE)[before:] if op.by_element]
+assert not late, late
+"""
+    assert "wiregrad.ops.linalg_records" in loaded_by(f"{FIRST_GRADIENT}\n{code}")
+
+
+def test_no_function_that_is_loaded_later_has_the_name_of_an_op_on_numbers() -> None:
+    later = {f"wiregrad.ops.functions.{name}" for name in functions._DEFERRED_MODULES}
+    names = {name for name, entry in functions.FUNCTIONS.items() if entry.run.__module__ in later}
+    own = {name for op in TABLE if op.by_element for name in (op.name, *op.aliases)}
+
+    assert names & own == {"polygamma"}
+    assert not isinstance(wiregrad.polygamma, Op)
 
 
 def test_functions_that_are_loaded_later_are_no_methods_and_no_ops() -> None:

@@ -119,10 +119,10 @@ def _find_function(name: str) -> object:
     if op is not None and name in _TABLE and _TABLE[name] is op:
         return op
     function = _values.find_function(name, __all__)
-    if name in _values.FUNCTIONS:
-        globals()[name] = function
-    else:
+    if isinstance(function, ops.Op):
         _found_ops[name] = function
+    else:
+        globals()[name] = function
     return function
 
 

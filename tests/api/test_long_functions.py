@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import wiregrad as wg
-from wiregrad.api.compiled_function import LONG_FUNCTION, MAX_FIRST_ROWS
+from wiregrad.api.compiled_function import LONG_CODE, LONG_FUNCTION, MAX_FIRST_CODE_BYTES, MAX_FIRST_ROWS
 from wiregrad.backends.replay_engines import InterpreterReplay
 from wiregrad.frontends.recording.tape import RECORDER
+from wiregrad.frontends.replay import outside_watches
 
 STEPS = MAX_FIRST_ROWS // 2
 IS_COUNTED = RECORDER is not None
@@ -193,6 +195,73 @@ def test_jacobians_and_batches_of_long_functions_are_right() -> None:
     np.testing.assert_allclose(values, [wanted[0]] * 3, rtol=1e-12)
     np.testing.assert_allclose(slopes[0], [wanted[1][0]] * 3, rtol=1e-12)
     np.testing.assert_allclose(slopes[1], [wanted[1][1]] * 3, rtol=1e-12)
+
+
+def write_long_code(lines: int) -> Callable[..., Any]:
+    """Return a function with many lines that does not run most of them."""
+    rarely = "\n".join(["        x = x * 0.999 + y"] * lines)
+    scope: dict[str, Any] = {"scale": 3.0}
+    exec(f"def f(x, y):\n    if x > 100.0:\n{rarely}\n    return x * y * scale", scope)
+    function: Callable[..., Any] = scope["f"]
+    return function
+
+
+LONG_CODE_LINES = MAX_FIRST_CODE_BYTES // 8
+
+
+def test_the_first_gradient_of_long_code_does_not_read_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = write_long_code(LONG_CODE_LINES)
+    read = []
+    add_code = outside_watches._ReadCollector.add_code
+    monkeypatch.setattr(
+        outside_watches._ReadCollector,
+        "add_code",
+        lambda self, code: (read.append(code), add_code(self, code))[1],
+    )
+    fast = wg.compile(f, argnums=(0, 1))
+    first = fast.value_and_grad(0.5, 0.75)
+    read_by_first = len(read)
+    after_first = fast.info
+    second = fast.value_and_grad(0.5, 0.75)
+
+    assert first == second == (1.125, (2.25, 1.5))
+    assert read_by_first == 0
+    assert f.__code__ in read
+    assert (after_first.records, after_first.fallbacks) == (0, ((LONG_CODE, 1),))
+    assert fast.info.records == 1
+
+
+def test_after_its_first_gradient_long_code_is_like_any_other() -> None:
+    f = write_long_code(LONG_CODE_LINES)
+    fast = wg.compile(f)
+    found = []
+    for k in range(6):
+        f.__globals__["scale"] = 3.0 + k // 3
+        found.append(fast.value_and_grad(0.5, 0.75))
+
+    assert found == [(1.125, 2.25)] * 3 + [(1.5, 3.0)] * 3
+
+
+def test_a_value_of_long_code_is_recorded_at_once() -> None:
+    fast = wg.compile(write_long_code(LONG_CODE_LINES))
+
+    assert fast(0.5, 0.75) == 1.125
+    assert fast.info.records == 1
+
+
+def test_code_that_is_not_long_is_recorded_at_its_first_gradient() -> None:
+    fast = wg.compile(write_long_code(100))
+    fast.value_and_grad(0.5, 0.75)
+
+    assert fast.info.records == 1
+
+
+def test_an_error_in_the_first_gradient_of_long_code_is_that_of_the_function() -> None:
+    f = write_long_code(LONG_CODE_LINES)
+    del f.__globals__["scale"]
+
+    with pytest.raises(NameError, match="scale"):
+        wg.compile(f).value_and_grad(0.5, 0.75)
 
 
 def turn_vector(x: Any) -> Any:

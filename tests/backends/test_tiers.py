@@ -130,18 +130,10 @@ def test_a_nan_that_looks_like_an_absent_gradient_is_none() -> None:
         assert np.isnan(run(either, [2.0, absent])[1])
 
 
-FORKING = """
-import os, threading, time
+FORK_PREFACE = """
+import os, sys, threading, time
 import wiregrad as wg
-from wiregrad.backends.native import tiers
-
-circuit = wg.circuit("tanh(x) * x")
-# Modules must not be imported during a fork: that is a limit of Python's own.
-tiers.recompile_with_llvm(tiers.build_program(circuit, 0))
-
-def compile_again():
-    while not over:
-        tiers.recompile_with_llvm(tiers.build_program(circuit, 0))
+from wiregrad.backends.native import jit, tiers
 
 def wait_for(child):
     end = time.monotonic() + 100
@@ -152,6 +144,15 @@ def wait_for(child):
         time.sleep(0.01)
     os.kill(child, 9)
     return "it hangs"
+"""
+FORKING_WHILE_COMPILING = """
+circuit = wg.circuit("tanh(x) * x")
+# Modules must not be imported during a fork: that is a limit of Python's own.
+tiers.recompile_with_llvm(tiers.build_program(circuit, 0))
+
+def compile_again():
+    while not over:
+        tiers.recompile_with_llvm(tiers.build_program(circuit, 0))
 
 over = False
 threading.Thread(target=compile_again, daemon=True).start()
@@ -167,10 +168,32 @@ for _ in range(12):
 over = True
 print(code)
 """
+FORKING_WHILE_IMPORTING = """
+class SlowFinder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "llvmlite.binding.module":
+            importing.set()
+            time.sleep(0.2)
+
+sys.meta_path.insert(0, SlowFinder())
+importing = threading.Event()
+thread = threading.Thread(target=jit.load_llvm)
+thread.start()
+assert importing.wait(100)
+child = os.fork()
+if not child:
+    tiers.recompile_with_llvm(tiers.build_program(wg.circuit("sin(x) * x"), 0))
+    os._exit(0)
+code = wait_for(child)
+thread.join(100)
+tiers.recompile_with_llvm(tiers.build_program(wg.circuit("sin(x) * x"), 0))
+print("the thread hangs" if thread.is_alive() else code)
+"""
 
 
-def test_a_process_that_is_forked_while_a_thread_compiles_can_compile_too() -> None:
-    command = [sys.executable, "-W", "ignore", "-c", FORKING]
+@pytest.mark.parametrize("program", [FORKING_WHILE_COMPILING, FORKING_WHILE_IMPORTING], ids=["compiles", "imports"])
+def test_a_process_that_is_forked_while_a_thread_uses_llvm_can_compile_too(program: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORK_PREFACE + program]
     # With code from a cache, the first process would not load LLVM before it forks.
     environment = os.environ | {settings.CACHE_VARIABLE: settings.CACHE_OFF}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)

@@ -5,6 +5,7 @@ These tests compare both recorders, so they are not among those that are run a s
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import math
@@ -270,6 +271,10 @@ def test_the_memory_of_dead_values_is_used_again_beside_living_ones() -> None:
     assert [value.data for value in again] == [-0.5 * k for k in range(60_000)]
 
 
+HIDES_VALUES = sys.version_info < (3, 14)
+"""Whether the collector does not know values until a full collection; later versions have none of their own accord."""
+
+
 def test_every_value_is_shown_to_a_full_collection() -> None:
     assert RECORDER is not None, CHOICE.reason
     x = wg.Value(0.5)
@@ -278,9 +283,9 @@ def test_every_value_is_shown_to_a_full_collection() -> None:
     hidden = [value for value in values if not gc.is_tracked(value)]
     gc.collect()
 
-    assert len(hidden) == len(values)
+    assert len(hidden) == (len(values) if HIDES_VALUES else 0)
     assert all(map(gc.is_tracked, values))
-    assert sum(gc.is_tracked(x * 1.0) for _ in range(100)) == 0
+    assert sum(gc.is_tracked(x * 1.0) for _ in range(100)) == (0 if HIDES_VALUES else 100)
 
 
 @pytest.mark.parametrize("kind", [NumpyScalar, Scalar])
@@ -449,19 +454,21 @@ def test_an_interrupt_leaves_a_recording_that_goes_on() -> None:
     def interrupt(*_: object) -> None:
         raise InterruptError
 
+    def record_without_end() -> None:
+        y = x
+        while True:
+            y = (y * x + 1.0).tanh()
+            if y._index > 3_000_000:
+                y.backward()
+                y = x
+
     old = signal.signal(signal.SIGALRM, interrupt)
     try:
         for k in range(30):
-            y = x
             signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.0003 * k)
-            try:
-                while True:
-                    y = (y * x + 1.0).tanh()
-                    if y._index > 3_000_000:
-                        y.backward()
-                        y = x
-            except InterruptError:
-                pass
+            # A call, because Python 3.14 leaves the jump at the end of a loop out of the `try` around the loop.
+            with contextlib.suppress(InterruptError):
+                record_without_end()
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             x.grad = None
             (x * x * 3.0).backward()
@@ -529,11 +536,15 @@ runpy.run_module("tests.support.recorder_programs", run_name="__main__")
 """
 
 
+SANITIZERS = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
 @pytest.mark.full
-def test_the_sanitizers_find_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("-DHIDES_SCALARS=0",)], ids=["as it is built", "as for Python 3.14"])
+def test_the_sanitizers_find_nothing(options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = runpy.run_path(str(ROOT / "hatch_build.py"))
-    options = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-    extension = builder["compile_recorder"](tmp_path, options)
+    monkeypatch.setenv(builder["STRICT_VARIABLE"], "1")
+    extension = builder["compile_recorder"](tmp_path, (*SANITIZERS, *options))
     libraries = [
         subprocess.run(
             ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True, timeout=PATIENCE

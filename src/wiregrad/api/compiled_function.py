@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
 from os.path import basename
-from types import MethodType
+from types import CodeType, MethodType
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
@@ -111,6 +111,9 @@ MAX_FIRST_ROWS = 2_000
 """A function that records more than this is not recorded at its first call, which would take a hundred times as long as
 a gradient, but when it is called again."""
 LONG_FUNCTION = f"it has more than {MAX_FIRST_ROWS:,} nodes, so it is recorded when it is called again"
+MAX_FIRST_CODE_BYTES = 1 << 15
+"""A function with more bytecode is not even read at its first gradient; reading takes two microseconds a byte."""
+LONG_CODE = f"it has more than {MAX_FIRST_CODE_BYTES:,} bytes of bytecode, so it is recorded when it is called again"
 CHANGES_OUTSIDE = "it changes what it uses from outside"
 NOT_REPRODUCIBLE = "a replay at once gave another result: it depends on something else"
 MAX_SHOWN_VARIANTS = 20
@@ -549,6 +552,9 @@ class VariantCache:
         """Why the function itself must run; None if it can be replayed."""
         self.long_calls: set[Any] = set()
         """The kinds of calls that turned out to be too long to be recorded at once."""
+        code = getattr(f, "__code__", None)
+        self.is_postponed = isinstance(code, CodeType) and len(code.co_code) > MAX_FIRST_CODE_BYTES
+        """Whether the first gradient is computed before the code is read."""
 
     @functools.cached_property
     def outside_state(self) -> OutsideState:
@@ -924,7 +930,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         query: Query,
     ) -> Any:
         """Return the result of a valid variant, otherwise that of the function itself."""
-        reason = self._find_fallback_reason()
+        reason = self._find_fallback_reason(args, kwargs, f)
         call: CallSignature | str = reason or signature_of(args, kwargs)
         if isinstance(call, str):
             return self._call_function(f, args, kwargs, call)
@@ -971,13 +977,16 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Return the number of calls for which the extension module called the function itself."""
         return sum([quick.skipped for quick in self._quick_calls.values()])
 
-    def _find_fallback_reason(self) -> str | None:
+    def _find_fallback_reason(self, args: tuple[Any, ...], kwargs: dict[str, Any], f: Callable[..., Any]) -> str | None:
         """Return why the function itself has to run for any arguments, or None; drop recordings that are stale."""
         if STATE.tape is not None or STATE.is_careful:
             # Inside another recording the function becomes part of that recording, so that transforms compose.
             return "inside a transform, a trace or wg.anomaly()"
         if errors_are_visible():
             return "np.errstate or np.seterr makes numbers raise or call a function"
+        if self._cache.is_postponed and f is self._differentiated:
+            self._note_long_code(args, kwargs)
+            return LONG_CODE
         if self._cache.outside_state.changed():
             self._replace_cache()
         cache = self._cache
@@ -986,6 +995,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             or cache.outside_state.opaque
             or (CHANGES_OUTSIDE if self._changes >= MAX_UNDONE_RECORDINGS else None)
         )
+
+    def _note_long_code(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Let the next call of this kind record the function, however long it is."""
+        cache = self._cache
+        cache.is_postponed = False
+        call = signature_of(args, kwargs)
+        if isinstance(call, CallSignature):
+            cache.long_calls.add((chosen_convention(), call.key))
 
     def _call_function(self, f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], reason: str) -> Any:
         """Call the function itself, and count the reason."""

@@ -28,8 +28,9 @@ from wiregrad.frontends.transforms.derivatives import (
     vjp,
 )
 from wiregrad.frontends.transforms.vmap_and_checkpoint import checkpoint, vmap
-from wiregrad.ir import TABLE, CircuitGraph, Pattern
+from wiregrad.ir import TABLE, CircuitGraph, Op, Pattern
 from wiregrad.lazy import load_module_lazily, load_names_lazily
+from wiregrad.ops import elementwise_records
 from wiregrad.ops.functions import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -84,12 +85,25 @@ def find_function(name: str, known: Iterable[str] = ()) -> Callable[..., Any]:
     >>> find_function("softmax").__name__
     'softmax'
     """
+    op = _find_number_op(name)
+    if op is not None:
+        return op
     if name in FUNCTIONS:
         return FUNCTIONS[name].run
     if name in TABLE and TABLE[name].pattern is not Pattern.SOURCE and not TABLE[name].per_call:
         return TABLE[name]
     hint = describe_module_name(name) or suggest_name(name, [*known, *list_functions()])
     raise UnknownAttributeError(f"wiregrad has no {name!r}{hint}", name=name)
+
+
+def _find_number_op(name: str) -> Op | None:
+    """Return wiregrad's own op on numbers of this name, unless a function has the name; loads no deferred module.
+
+    No deferred function has the name of such an op.
+    """
+    op = TABLE.find_loaded(name)
+    is_own = op is not None and vars(elementwise_records).get(op.name) is op
+    return op if is_own and name not in FUNCTIONS.loaded else None
 
 
 def list_functions() -> list[str]:

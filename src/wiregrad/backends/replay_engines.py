@@ -630,7 +630,7 @@ def is_worth_expanding(circuit: CircuitGraph) -> bool:
     largest = sizes.copy()
     readers = np.repeat(np.arange(circuit.size), np.diff(columns.starts))
     np.maximum.at(largest, readers, sizes[columns.sources])
-    by_element = np.array([isinstance(op, Elementwise) for op in TABLE])[columns.codes]
+    by_element = np.array([isinstance(op, Elementwise) for op in TABLE.by_code()])[columns.codes]
     most = int(np.where(by_element, sizes, largest).sum())
     return most <= min(MAX_EXPANDED_NODES, max(MAX_EXPANDED_ANYWAY, MAX_EXPANDED_SHARE * len(circuit)))
 

@@ -578,7 +578,7 @@ def needs_function(op: Elementwise) -> bool:
 
 def op_function_names() -> frozenset[str]:
     """Return the names of all ops that a listing may define as functions."""
-    ops = [op for op in TABLE if isinstance(op, Elementwise) and op.c]
+    ops = [op for op in TABLE.by_code() if isinstance(op, Elementwise) and op.c]
     return frozenset(op.name for op in ops if needs_function(op) or max(_count_uses(op).values(), default=0) > 1)
 
 

@@ -552,7 +552,7 @@ class NumpyLanguage(PythonLanguage):
 
     def helper_names(self) -> frozenset[str]:
         """Return the names that helpers may have; no variable may have one of them."""
-        return super().helper_names() | _array_helper_names(len(TABLE))
+        return super().helper_names() | _array_helper_names(len(TABLE.by_code()))
 
     def may_raise(self, tree: ScalarExpression) -> bool:
         """Return whether Python could raise on an expression: never, since NumPy does not."""
@@ -579,7 +579,7 @@ def _is_compound(text: str) -> bool:
 @cache
 def _array_helper_names(known: int) -> frozenset[str]:
     """Return the names of the helpers of array ops; `known`, the number of ops, renews the cache after late loading."""
-    definitions = [text for op in TABLE if isinstance(op, ArrayOp) for text in op.numpy_needs]
+    definitions = [text for op in TABLE.by_code() if isinstance(op, ArrayOp) for text in op.numpy_needs]
     return frozenset(name for text in definitions for name in re.findall(r"^def (\w+)", text, re.MULTILINE))
 
 

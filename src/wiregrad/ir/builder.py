@@ -778,7 +778,7 @@ class CircuitRecording:
 
     def _source_starts(self, codes: NDArray[np.uint16], order: list[int] | None) -> NDArray[np.int32]:
         """Return where the sources of each node begin, for the nodes in this order."""
-        arities = np.array([len(op.inputs) for op in TABLE])[codes]
+        arities = np.array([len(op.inputs) for op in TABLE.by_code()])[codes]
         if self._arities:
             position = np.arange(len(codes)) if order is None else np.argsort(order)
             arities[position[list(self._arities)]] = list(self._arities.values())
@@ -843,7 +843,7 @@ def _may_kink(code: int) -> bool:
 
 def _variadic_codes() -> NDArray[np.bool_]:
     """Return for each op code whether the op takes any number of wires."""
-    return np.array([op.variadic for op in TABLE])
+    return np.array([op.variadic for op in TABLE.by_code()])
 
 
 def _sparse_labels(label_of_node: Mapping[int, LabelT], size: int, order: list[int] | None) -> NodeLabels[LabelT]:

@@ -176,7 +176,7 @@ class CircuitGraph(IndexedGraph):
         return self._view_nodes(lambda op: op.pattern is Pattern.MERGE)
 
     def _view_nodes(self, keep: Callable[[Op], bool]) -> tuple[Node, ...]:
-        is_kept = np.array([keep(op) for op in TABLE])[self.columns.codes]
+        is_kept = np.array([keep(op) for op in TABLE.by_code()])[self.columns.codes]
         return tuple(Node(self, node) for node in np.flatnonzero(is_kept).tolist())
 
     def __len__(self) -> int:
@@ -191,7 +191,7 @@ class CircuitGraph(IndexedGraph):
 
     def count(self) -> tuple[int, int, int]:
         """Return the numbers of inputs, function nodes and splitters."""
-        counts = np.bincount(self.columns.codes, minlength=len(TABLE))
+        counts = np.bincount(self.columns.codes, minlength=len(TABLE.by_code()))
         splitters = int(counts[TABLE.code_of(TABLE[SPLIT_NAME])])
         leaves = int(counts[INPUT_CODE] + counts[CONSTANT_CODE])
         return int(counts[INPUT_CODE]), self.size - leaves - splitters, splitters

@@ -468,7 +468,7 @@ class IndexedGraph:
     def origins(self) -> NDArray[np.intp]:
         """Return for each node the node that computed its value: itself, or for splitters what the first one reads."""
         origins = np.arange(self.size)
-        merges = np.array([op.pattern is Pattern.MERGE for op in TABLE])[self.columns.codes]
+        merges = np.array([op.pattern is Pattern.MERGE for op in TABLE.by_code()])[self.columns.codes]
         for node in np.flatnonzero(merges).tolist():
             origins[node] = origins[self.columns.sources[self.columns.starts[node]]]
         return origins

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
@@ -351,23 +352,31 @@ class OpTable:
         self._aliases: dict[str, str] = {}
         self._reserved: set[str] = set()
         self._deferred: Callable[[], object] | None = None
+        self._is_complete = True
+        self._lock = threading.RLock()
         self.infix: dict[str, Op] = {}
         self.prefix: dict[str, Op] = {}
 
     def register(self, op: OpT) -> OpT:
-        """Add a record to the table and return it."""
+        """Add a record to the table and return it; all deferred records are loaded, as one may have its name."""
+        self.load_deferred()
+        return self.add(op)
+
+    def add(self, op: OpT) -> OpT:
+        """Add a record of wiregrad's own; it has a name of its own, so no deferred ones are loaded."""
         op.check()
         for name in (op.name, *op.aliases):
-            if name in self:
+            owner = self.find_loaded(name)
+            if owner is not None:
                 raise RecordError(
-                    f"cannot register op {op.name}: the name {name} is registered already, by {self[name].name}"
+                    f"cannot register op {op.name}: the name {name} is registered already, by {owner.name}"
                 )
             if name in self._reserved:
                 raise RecordError(f"an op cannot be called {name}: a builder or wiregrad.ops has such an attribute")
         for spelling in (*op.infix, op.prefix):
-            owner = (self.prefix if spelling == op.prefix else self.infix).get(spelling)
-            if spelling and owner:
-                raise RecordError(f"op {op.name} wants the spelling {spelling!r}, which is {owner.name}'s")
+            taken = (self.prefix if spelling == op.prefix else self.infix).get(spelling)
+            if spelling and taken:
+                raise RecordError(f"op {op.name} wants the spelling {spelling!r}, which is {taken.name}'s")
         self._codes[op.name] = len(self._records)
         self._records.append(op)
         self._aliases.update(dict.fromkeys(op.aliases, op.name))
@@ -399,35 +408,44 @@ class OpTable:
     def defer_loading(self, load: Callable[[], object]) -> None:
         """Set a function that loads more records; it is called when an unknown name is looked up."""
         self._deferred = load
+        self._is_complete = False
 
     def load_deferred(self) -> bool:
-        """Load the deferred records, once; return whether there were any."""
-        load = self._deferred
-        self._deferred = None
-        if load is None:
+        """Load the deferred records, once; return whether there were any. Other threads wait until all are loaded."""
+        if self._is_complete:
             return False
-        load()
-        return True
+        with self._lock:
+            load, self._deferred = self._deferred, None
+            if load is not None:
+                load()
+                self._is_complete = True
+            # False for the loading thread itself, whose modules may look for a name while they are loaded.
+            return self._is_complete
+
+    def find_loaded(self, name: str) -> Op | None:
+        """Return the op of a name or alias if its record is loaded; loads no other ones."""
+        code = self._codes.get(self._aliases.get(name, name))
+        return None if code is None else self._records[code]
 
     def __getitem__(self, name: str) -> Op:
-        code = self._codes.get(name)
-        if code is None and name in self._aliases:
-            code = self._codes[self._aliases[name]]
-        if code is None:
+        op = self.find_loaded(name)
+        if op is None:
             if self.load_deferred():
                 return self[name]
             raise UnknownOpError(
                 f"there is no op called {short_repr(name)}{suggest_name(str(name), self.callable_names())}"
             )
-        return self._records[code]
+        return op
 
     def __contains__(self, name: object) -> bool:
         return name in self._codes or name in self._aliases or (self.load_deferred() and name in self)
 
     def __iter__(self) -> Iterator[Op]:
+        self.load_deferred()
         return iter(tuple(self._records))
 
     def __len__(self) -> int:
+        self.load_deferred()
         return len(self._records)
 
     def code_of(self, op: Op) -> int:
@@ -458,7 +476,7 @@ class OpTable:
         self._reserved.update(names)
 
     def by_code(self) -> Sequence[Op]:
-        """Return every record at the index of its code."""
+        """Return every loaded record at the index of its code; unlike iterating, this loads no other ones."""
         return self._records
 
 
@@ -469,7 +487,7 @@ def _refuse_forward(*_: object) -> Any:
     raise DomainError("inputs and constants are given, not computed")
 
 
-INPUT = TABLE.register(
+INPUT = TABLE.add(
     Op(
         name="input",
         doc="A leaf whose value the caller gives.",
@@ -478,7 +496,7 @@ INPUT = TABLE.register(
         forward=_refuse_forward,
     )
 )
-CONSTANT = TABLE.register(
+CONSTANT = TABLE.add(
     Op(
         name="constant",
         doc="A leaf with a fixed value.",

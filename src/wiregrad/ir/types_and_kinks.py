@@ -133,7 +133,7 @@ def _mark_moving(codes: NDArray[np.uint16], starts: list[int], sources: Sequence
 
 def find_kinked_codes() -> NDArray[np.bool_]:
     """Return for each op code whether the op has kinks."""
-    return np.array([bool(op.kinks) for op in TABLE])
+    return np.array([bool(op.kinks) for op in TABLE.by_code()])
 
 
 MAX_LITERAL_SLOTS = 6

@@ -54,13 +54,13 @@ def _check_shape(c: CircuitColumns) -> None:
         "the type of every node must be an index into the type table",
     )
     _require(c.modes is None or len(c.modes) == size, f"{size} nodes need {size} modes")
-    if c.modes is not None and np.all(c.codes < len(TABLE)):
+    if c.modes is not None and np.all(c.codes < len(TABLE.by_code())):
         _require(np.all(c.modes & 3 < len(Convention)), "a mode names a convention that does not exist")
-        limits = np.array([4 << min(len(op.inputs), MAX_LITERAL_SLOTS) for op in TABLE])[c.codes]
+        limits = np.array([4 << min(len(op.inputs), MAX_LITERAL_SLOTS) for op in TABLE.by_code()])[c.codes]
         _require(np.all(c.modes < limits), "a mode names an input that does not exist")
     _check_labels(c, c.settings)
     _require(
-        size > 0 and np.all((c.codes >= 0) & (c.codes < len(TABLE))),
+        size > 0 and np.all((c.codes >= 0) & (c.codes < len(TABLE.by_code()))),
         "every node needs a known op, and a circuit at least one node",
     )
 
@@ -85,9 +85,9 @@ def _check_order(c: CircuitColumns) -> None:
 
 
 def _check_arity(c: CircuitColumns) -> None:
-    arities = np.array([len(op.inputs) for op in TABLE])[c.codes]
+    arities = np.array([len(op.inputs) for op in TABLE.by_code()])[c.codes]
     counts = np.diff(c.starts)
-    variadic = np.array([op.variadic for op in TABLE])[c.codes]
+    variadic = np.array([op.variadic for op in TABLE.by_code()])[c.codes]
     wrong = np.flatnonzero((arities != counts) & ~(variadic & (counts > 0)))
     if len(wrong):
         k = int(wrong[0])

@@ -82,7 +82,6 @@ def docs_table() -> str:
     >>> print(next(row for row in docs_table().splitlines() if "`multiply`" in row))
     | `multiply` | `a * b` | swap | Product of two wires. |  |
     """
-    TABLE.load_deferred()
     head = ["| op | written | pattern | what it does | kinks |", "| --- | --- | --- | --- | --- |"]
     return "\n".join([*head, *_docs_rows()])
 

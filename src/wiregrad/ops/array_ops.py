@@ -23,10 +23,10 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from wiregrad.ops.gradient_flow import (
 )
 
 ArrayRule = Callable[..., Any]
+OpSamples: TypeAlias = "Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]"
 
 _NUMPY_REFUSALS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 """What NumPy and the records' own functions raise for types and settings they do not accept."""
@@ -63,8 +64,10 @@ __all__ = [
     "axes_from_front",
     "conjugate_flow",
     "define_helper",
+    "definite_samples",
     "fold_with",
     "keep_shape",
+    "normal_samples",
     "reduce_shape",
     "undo_reduction",
     "write_numpy_call",
@@ -73,18 +76,51 @@ __all__ = [
 
 
 def define_helper(text: str, *needs: str) -> Callable[..., Any]:
-    """Return the function that a text defines, as a listing would define it."""
-    namespace: dict[str, Any] = {"np": np}
-    exec("\n".join([*needs, text]), namespace)
-    function: Callable[..., Any] = namespace[text[4 : text.index("(")]]
-    return function
+    """Return the function that a text defines, as a listing would define it; it is compiled at its first call."""
+
+    @cache
+    def compile_helper() -> Callable[..., Any]:
+        namespace: dict[str, Any] = {"np": np}
+        exec("\n".join([*needs, text]), namespace)
+        function: Callable[..., Any] = namespace[text[4 : text.index("(")]]
+        return function
+
+    def run_helper(*xs: Any) -> Any:
+        return compile_helper()(*xs)
+
+    return run_helper
+
+
+def normal_samples(*cases: tuple[Any, ...], shift: float = 0.0) -> OpSamples:
+    """Return a sampler of normal arrays of these shapes; `shift` is added to the diagonal of square ones."""
+
+    def draw_item(rng: np.random.Generator, item: Any) -> Any:
+        if isinstance(item, list):
+            return [draw_item(rng, shape) for shape in item]
+        if not isinstance(item, tuple):
+            return item
+        x = rng.normal(size=item)
+        return x + shift * np.eye(item[-1]) if shift and item[-2:-1] == item[-1:] else x
+
+    return lambda rng: [tuple(draw_item(rng, item) for item in case) for case in cases]
+
+
+def definite_samples(*cases: tuple[Any, ...]) -> OpSamples:
+    """Return a sampler of symmetric positive definite matrices with distinct eigenvalues."""
+
+    def draw_matrix(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        q = np.linalg.qr(rng.normal(size=shape))[0]
+        x = (q * (np.arange(shape[-1]) + 1.0)) @ np.swapaxes(q, -1, -2)
+        return (x + np.swapaxes(x, -1, -2)) / 2
+
+    return lambda rng: [(draw_matrix(rng, shape), settings) for shape, settings in cases]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ArrayOp(Op):
     """An op on whole arrays."""
 
-    samples: Callable[[np.random.Generator], Sequence[tuple[Any, ...]]] | None = None
+    samples: OpSamples | None = None
     """Makes the points where it is checked: tuples of the inputs and, last, a dict of settings."""
     batches: bool = True
     """Whether batch axes may stand in front of those the settings name; if not, a batch is run in a loop."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     special_forward = load_module_lazily("wiregrad.ops.special_forward")
 
-register = TABLE.register
+register = TABLE.add
 
 LN2 = math.log(2.0)
 LN10 = math.log(10.0)

@@ -17,7 +17,7 @@ from wiregrad.ir import TABLE, Pattern
 from wiregrad.ops.array_ops import General, LinearOp, conjugate_flow, define_helper, write_setting
 from wiregrad.ops.gradient_flow import shape_of
 
-register = TABLE.register
+register = TABLE.add
 
 OTHER_NORMS = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 """How the adjoint of a transform is scaled."""

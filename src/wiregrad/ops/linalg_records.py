@@ -17,18 +17,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 
 from wiregrad.dtypes import USUAL_DTYPES
 from wiregrad.ir import TABLE, Advice, Pattern
-from wiregrad.ops.array_ops import Blocking, General, LinearOp, conjugate_flow, define_helper, write_setting
+from wiregrad.ops.array_ops import (
+    Blocking,
+    General,
+    LinearOp,
+    conjugate_flow,
+    define_helper,
+    definite_samples,
+    normal_samples,
+    write_setting,
+)
 from wiregrad.ops.gradient_flow import MaskedFlow, fill_absent, match_shape, shape_of
 
-register = TABLE.register
-
-MatrixSamples: TypeAlias = "Callable[[np.random.Generator], Sequence[tuple[Any, ...]]]"
+register = TABLE.add
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -144,31 +151,6 @@ def _strict_text(name: str) -> Callable[..., str]:
         return f"np.linalg.{name}({arguments})" if strict else f"or_nan(np.linalg.{name}, {arguments})"
 
     return write_text
-
-
-def normal_samples(*cases: tuple[Any, ...], shift: float = 0.0) -> MatrixSamples:
-    """Return a sampler of normal arrays of these shapes; `shift` is added to the diagonal of square ones."""
-
-    def draw_item(rng: np.random.Generator, item: Any) -> Any:
-        if isinstance(item, list):
-            return [draw_item(rng, shape) for shape in item]
-        if not isinstance(item, tuple):
-            return item
-        x = rng.normal(size=item)
-        return x + shift * np.eye(item[-1]) if shift and item[-2:-1] == item[-1:] else x
-
-    return lambda rng: [tuple(draw_item(rng, item) for item in case) for case in cases]
-
-
-def definite_samples(*cases: tuple[Any, ...]) -> MatrixSamples:
-    """Return a sampler of symmetric positive definite matrices with distinct eigenvalues."""
-
-    def draw_matrix(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        q = np.linalg.qr(rng.normal(size=shape))[0]
-        x = (q * (np.arange(shape[-1]) + 1.0)) @ np.swapaxes(q, -1, -2)
-        return (x + np.swapaxes(x, -1, -2)) / 2
-
-    return lambda rng: [(draw_matrix(rng, shape), settings) for shape, settings in cases]
 
 
 FLOAT64 = np.dtype(np.float64)

@@ -20,7 +20,7 @@ from wiregrad.ops.gradient_flow import conjugate_flow, match_shape, only, shape_
 from wiregrad.ops.large_arrays import has_nan
 from wiregrad.ops.shape_records import broadcast_array, convert_plain
 
-register = TABLE.register
+register = TABLE.add
 
 MAX_PYTHON_ROWS = 8
 """Maximum number of rows for which a recurrence runs row by row on Python numbers, not step by step on arrays."""

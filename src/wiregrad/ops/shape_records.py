@@ -18,7 +18,7 @@ from wiregrad.ir.op import write_index
 from wiregrad.ops.array_ops import Blocking, General, LinearOp, keep_shape, write_numpy_call
 from wiregrad.ops.gradient_flow import LazyMask, MaskedFlow, match_shape, only, shape_of
 
-register = TABLE.register
+register = TABLE.add
 
 InputTypes = tuple[WireType, ...]
 
@@ -1028,7 +1028,7 @@ class _WindowsOp(LinearOp):
         return MaskedFlow(np.broadcast_to(reduce(np.logical_and.outer, reached), shape), sent)
 
 
-windows: LinearOp = TABLE.register(
+windows: LinearOp = TABLE.add(
     _WindowsOp(
         name="windows",
         doc="All windows of a size along the last axes, `step` apart, with every `dilation`-th element.",
@@ -1067,7 +1067,7 @@ def add_windows(x, step, dilation, shape):
         y[(..., *grid)] += x[(..., *place)]
     return y
 '''
-unwindows: LinearOp = TABLE.register(
+unwindows: LinearOp = TABLE.add(
     LinearOp(
         name="unwindows",
         doc="Adds windows into zeros of a shape, each where it came from: the transpose of windows.",

@@ -71,7 +71,7 @@ def _register_special(
         library="scipy",
         **facts,
     )
-    return TABLE.register(record)
+    return TABLE.add(record)
 
 
 def _compute_later(name: str) -> Callable[..., Any]:

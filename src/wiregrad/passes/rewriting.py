@@ -282,7 +282,7 @@ def set_convention_at(circuit: CircuitT, chosen: Convention, indices: Iterable[i
 
 
 def _find_kinked_nodes(circuit: CircuitGraph) -> list[int]:
-    kinked = np.array([has_kinks(op) for op in TABLE])
+    kinked = np.array([has_kinks(op) for op in TABLE.by_code()])
     return [int(node) for node in np.flatnonzero(kinked[circuit.columns.codes])]
 
 
@@ -694,7 +694,7 @@ class _BulkExpansion:
                 codes[places] = code
                 types[places] = self._types.number_of(kind)
                 modes[places] = mode
-        starts = np.concatenate([[0], np.cumsum(np.array([len(op.inputs) for op in TABLE])[codes])])
+        starts = np.concatenate([[0], np.cumsum(np.array([len(op.inputs) for op in TABLE.by_code()])[codes])])
         sources = self._join_sources(firsts, starts)
         return self._freeze(codes, starts.astype(np.int32), sources, types, modes)
 

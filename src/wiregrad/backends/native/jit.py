@@ -20,9 +20,11 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import cache
+from threading import RLock
 from types import ModuleType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +56,42 @@ class TargetMachine(Protocol):
         """Return a module as an object file."""
 
 
+LLVM_LOCKS: list[AbstractContextManager[Any]] = [RLock()]
+"""What a fork waits for: the lock that is held while llvmlite is imported, and, from then on, llvmlite's own.
+
+Without them, the forked process would inherit half a module, or llvmlite's lock, from a thread that it does not have,
+such as the one that promotes programs. It would wait for the rest of the module without end, or, inside `os.fork`, for
+the lock, where the objects of that thread are freed.
+"""
+
+
+def _take_llvm_locks() -> None:
+    # While this waits for the first lock, the thread that imports llvmlite may add the second.
+    for lock in LLVM_LOCKS:
+        lock.__enter__()
+
+
+def _release_llvm_locks() -> None:
+    for lock in reversed(LLVM_LOCKS):
+        lock.__exit__(None, None, None)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_take_llvm_locks, after_in_parent=_release_llvm_locks, after_in_child=_release_llvm_locks
+    )
+
+
 @cache
 def load_llvm() -> ModuleType:
     """Return llvmlite's binding, initialized for this processor; raise `NotNativeError` if it cannot be imported."""
     check_native_enabled()
+    with LLVM_LOCKS[0]:
+        return _import_llvm()
+
+
+@cache
+def _import_llvm() -> ModuleType:
     try:
         from llvmlite import binding  # noqa: PLC0415  # takes 30 ms, which only native code needs
     except ImportError as error:
@@ -66,20 +100,11 @@ def load_llvm() -> ModuleType:
         ) from None
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    _lock_llvm_during_forks(binding)
+    lock = getattr(binding.ffi.lib, "_lock", None)
+    if lock is not None:
+        LLVM_LOCKS.append(lock)
     loaded: ModuleType = binding
     return loaded
-
-
-def _lock_llvm_during_forks(binding: ModuleType) -> None:
-    """Let a fork wait until no other thread is inside LLVM, such as the one that promotes programs.
-
-    Without it the forked process would inherit llvmlite's lock from a thread that it does not have. It would wait for
-    it without end, inside `os.fork`, where the objects of that thread are freed.
-    """
-    lock = getattr(binding.ffi.lib, "_lock", None)
-    if lock is not None and hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=lock.__enter__, after_in_parent=lock.__exit__, after_in_child=lock.__exit__)
 
 
 def check_native_enabled() -> None:

@@ -1370,7 +1370,7 @@ class _CircuitLowering:
         """Return for each node whether it is an elementwise op with scalar text on floats and conditions."""
         columns = self.circuit.columns
         plain_types = np.array([kind.dtype.char in NATIVE_DTYPES for kind in columns.type_table])
-        plain_ops = np.array([isinstance(op, Elementwise) and _has_scalar_text(op) for op in TABLE])
+        plain_ops = np.array([isinstance(op, Elementwise) and _has_scalar_text(op) for op in TABLE.by_code()])
         is_plain = plain_ops[columns.codes] & plain_types[columns.types]
         readers = np.repeat(np.arange(self.circuit.size), np.diff(columns.starts))
         is_plain[readers[~plain_types[columns.types[columns.sources]]]] = False

@@ -151,7 +151,7 @@ def load_run_shared_function() -> Callable[..., None]:
 
 
 TUPLE_LENGTH_OFFSET = 16
-TUPLE_ITEMS_OFFSET = 24
+TUPLE_ITEMS_OFFSET = tuple.__basicsize__
 ARRAY_DATA_OFFSET = 16
 """Where CPython keeps the length and items of a tuple, and NumPy the address of an array's data; tried before use."""
 
@@ -251,12 +251,19 @@ def load_enter_function() -> Callable[[tuple[Any, ...], int, int, int], None] | 
         return None
     enter: Any = ctypes.CFUNCTYPE(None, ctypes.py_object, *[ctypes.c_void_p] * 3)(compile_fixed_kernels().enter)
     arrays = (np.zeros(3), np.zeros((), np.float32))
-    if not all(_has_usual_layout(array) for array in arrays):
+    if not _has_usual_items(arrays) or not all(_has_usual_layout(array) for array in arrays):
         return None
     table = np.zeros(3, np.int64)
     enter(arrays, table.ctypes.data, 0, 0)
     found: Callable[[tuple[Any, ...], int, int, int], None] = enter
     return found if table[1:].tolist() == [array.ctypes.data for array in arrays] else None
+
+
+def _has_usual_items(items: tuple[Any, ...]) -> bool:
+    """Return whether the length and the items of a tuple are where they are expected."""
+    length = ctypes.c_int64.from_address(id(items) + TUPLE_LENGTH_OFFSET).value
+    addresses = (ctypes.c_int64 * len(items)).from_address(id(items) + TUPLE_ITEMS_OFFSET)
+    return length == len(items) and list(addresses) == list(map(id, items))
 
 
 def _has_usual_layout(array: NDArray[Any]) -> bool:

@@ -55,7 +55,7 @@ class NodeMasks:
         named[circuit.columns.outputs] = True
         constants = codes == TABLE.code_of(CONSTANT)
         leaves = (codes == TABLE.code_of(INPUT)) | (constants & named)
-        splitters = np.array([op.pattern is Pattern.MERGE for op in TABLE])[codes]
+        splitters = np.array([op.pattern is Pattern.MERGE for op in TABLE.by_code()])[codes]
         folded = _add_reshaped_constants(circuit, constants & ~named, ~named)
         return cls(leaves, folded, splitters, ~(leaves | constants | splitters | folded))
 
@@ -65,7 +65,8 @@ def _add_reshaped_constants(
 ) -> NDArray[np.bool_]:
     """Add the nodes that only move the elements of a folded constant, such as a reshape, to the mask."""
     c = circuit.columns
-    moves = np.array([bool(getattr(op, "moves", False)) and len(op.inputs) == 1 and not op.variadic for op in TABLE])
+    ops = TABLE.by_code()
+    moves = np.array([bool(getattr(op, "moves", False)) and len(op.inputs) == 1 and not op.variadic for op in ops])
     mask = folded.copy()
     for node in np.flatnonzero(moves[c.codes] & nameless).tolist():
         mask[node] = mask[c.sources[c.starts[node]]]

@@ -151,7 +151,7 @@ def collect_captions(circuit: CircuitGraph, run: RunRecord | None = None) -> dic
     """
     kinds = NodeMasks.from_circuit(circuit)
     artist = _PictureBuilder(circuit, run, kinds, DEFAULT_DIGITS)
-    plain = np.array([isinstance(op, Elementwise) or not op.inputs for op in TABLE])[circuit.columns.codes]
+    plain = np.array([isinstance(op, Elementwise) or not op.inputs for op in TABLE.by_code()])[circuit.columns.codes]
     nodes = np.flatnonzero(kinds.inner & ~plain).tolist()
     return {node: escape_unprintable(artist.caption_node(Node(circuit, node))) for node in nodes}
 

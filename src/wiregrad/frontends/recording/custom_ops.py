@@ -257,7 +257,7 @@ def _check_linear(call: _FunctionCall, slot: int, t: Any, xs: Sequence[Any], y: 
         )
 
 
-FUNCTION_OP = TABLE.register(
+FUNCTION_OP = TABLE.add(
     General(
         name="function",
         doc="An op of the user's own, by forward and backward.",
@@ -309,7 +309,7 @@ def _refuse_second(slot: int, flow: object, xs: object, y: object, *, call: _Fun
     )
 
 
-BACKWARD_OP = TABLE.register(
+BACKWARD_OP = TABLE.add(
     General(
         name="function_backward",
         doc="The backward of an op of the user's own that is marked once_differentiable.",
@@ -778,7 +778,7 @@ def _refuse_derivative(slot: int, flow: object, xs: object, y: object, *, source
     )
 
 
-KEPT_NUMBER_OP = TABLE.register(
+KEPT_NUMBER_OP = TABLE.add(
     General(
         name="kept_number",
         doc="A number that forward of an op of the user's own keeps for backward; it has no derivative.",

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+import wiregrad.ops.special_records  # noqa: F401 - its ops are methods of values, as all ops on numbers
 from wiregrad.dtypes import RECORDED_DTYPES, USUAL_DTYPES
 from wiregrad.errors import (
     ArityError,
@@ -161,7 +162,6 @@ def find_scipy_op(ufunc: np.ufunc) -> Op | None:
 @cache
 def _ops_by_scipy() -> dict[str, Op]:
     """Return every op by the dotted names of the SciPy functions that it stands for."""
-    TABLE.load_deferred()
     return {name: op for op in TABLE if isinstance(op, Elementwise) for name in op.scipy}
 
 
@@ -463,7 +463,7 @@ def index_filled(self: FilledValue, index: Any) -> Any:
 def _collect_ufuncs() -> dict[Any, Op]:
     """Return the op of every ufunc (and function of one array, such as np.sinc) that is in the op table."""
     ops: dict[Any, Op] = {}
-    for op in TABLE:
+    for op in TABLE.by_code():
         if isinstance(op, Elementwise):
             same = [getattr(np, name) for name in (op.name, *op.aliases) if hasattr(np, name)]
             ops.update(
@@ -485,7 +485,7 @@ PROPERTY_METHODS = ("T", "mT", "real", "imag", "flat")
 def collect_methods() -> dict[str, Callable[..., Any]]:
     """Return every method of values by name."""
     by_name: dict[str, Callable[..., Any]] = {}
-    for op in TABLE:
+    for op in TABLE.by_code():
         if isinstance(op, Elementwise):
             by_name.update(dict.fromkeys((op.name, *op.aliases), _make_op_method(op)))
     by_name.update(

@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -82,11 +82,16 @@ from wiregrad.ir.types_and_kinks import (
     encode_mode,
     has_kinks,
 )
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops import Elementwise
-from wiregrad.ops.c_expressions import inline_ops, parse_c_text, write_python_expression
 from wiregrad.ops.gradient_flow import MaskedFlow
 from wiregrad.passes import simplify
 from wiregrad.settings import CONVENTION_VARIABLE
+
+if TYPE_CHECKING:
+    from wiregrad.ops import c_expressions
+else:
+    c_expressions = load_module_lazily("wiregrad.ops.c_expressions")
 
 SCALAR_OPS: dict[Op, Callable[..., Any]] = {}
 """The function that applies each op to scalars."""
@@ -376,7 +381,9 @@ def python_text_of(op: Elementwise) -> str:
     >>> python_text_of(TABLE["exp"])
     'math.exp({x})'
     """
-    return op.python or write_python_expression(inline_ops(parse_c_text(op.c), _c_text_of))
+    return op.python or c_expressions.write_python_expression(
+        c_expressions.inline_ops(c_expressions.parse_c_text(op.c), _c_text_of)
+    )
 
 
 def _c_text_of(name: str) -> tuple[tuple[str, ...], str]:
@@ -561,7 +568,7 @@ def install_scalars() -> None:
         _connect_recorder(helpers)
     for owner in CLASS_FLAVOURS:
         owner.__hash__ = Value.__hash__  # type: ignore[method-assign]
-    for op in TABLE:
+    for op in TABLE.by_code():
         if isinstance(op, Elementwise):
             install_scalar_op(op)
 

@@ -376,7 +376,7 @@ def order_labels(table: Sequence[LabelT], index: NDArray[np.int64]) -> tuple[tup
 
 def arities_by_code() -> NDArray[np.int64]:
     """Return the number of inputs of each op, by op code."""
-    return np.array([len(op.inputs) for op in TABLE])
+    return np.array([len(op.inputs) for op in TABLE.by_code()])
 
 
 def _wire_dtype(array: NDArray[Any]) -> type:

@@ -1085,6 +1085,7 @@ def _parse_callee(site: CallSite) -> ast.expr | None:
     return tree.func if isinstance(tree, ast.Call) else None
 
 
+@cache_by_instruction
 def place_in_code(code: CodeType, offset: int) -> Place:
     """Return the file and line of an instruction."""
     starts, lines = _line_lists(code)

@@ -452,7 +452,7 @@ def _checkpoint_ahead(slot: int, t: Any, xs: Sequence[Any], y: Any, *, segment: 
     return push_by_transpose(lambda slot, g, xs: segment.pull_gradient(slot, g, xs, y), slot, t, xs, y)
 
 
-CHECKPOINT_OP = TABLE.register(
+CHECKPOINT_OP = TABLE.add(
     General(
         name="checkpoint",
         doc="A function whose inside is computed again in the backward pass.",

@@ -6,8 +6,8 @@ Which ops `einsum` and products apply depends on the shapes of their operands al
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from wiregrad.dtypes import USUAL_DTYPES
 from wiregrad.ir import TABLE
-from wiregrad.ops.array_ops import conjugate_flow
+from wiregrad.ops.array_ops import conjugate_flow, definite_samples, normal_samples
 from wiregrad.ops.functions.registry import (
     FUNCTIONS,
     FUNCTIONS_BY_SCIPY,
@@ -26,13 +26,13 @@ from wiregrad.ops.functions.registry import (
     register_function,
 )
 from wiregrad.ops.gradient_flow import shape_of
-from wiregrad.ops.linalg_records import definite_samples, normal_samples
 
-EigResult: Any = type(np.linalg.eig(np.eye(1)))
-EighResult: Any = type(np.linalg.eigh(np.eye(1)))
-QRResult: Any = type(np.linalg.qr(np.eye(1)))
-SVDResult: Any = type(np.linalg.svd(np.eye(1)))
-SlogdetResult: Any = type(np.linalg.slogdet(np.eye(1)))
+
+@cache
+def _result_class(decompose: Callable[..., Any]) -> Any:
+    """Return the class of what a function of `numpy.linalg` returns. The first calls of LAPACK take milliseconds."""
+    return type(decompose(np.eye(1)))
+
 
 WHOLE_AXIS = ("slice", None, None, None)
 """A full slice, in the form in which an index is stored."""
@@ -719,7 +719,7 @@ def det(a: Any) -> Any:
 def slogdet(a: Any) -> Any:
     """Sign and logarithm of the absolute value of the determinant; the gradient is NaN for singular matrices."""
     packed = TABLE["slogdet"](lift(a))
-    return SlogdetResult(_pick_last(packed, 0), _real_part(_pick_last(packed, 1)))
+    return _result_class(np.linalg.slogdet)(_pick_last(packed, 0), _real_part(_pick_last(packed, 1)))
 
 
 @register_function(
@@ -743,7 +743,7 @@ def eigh(a: Any, UPLO: str = "L") -> Any:  # noqa: N803 - NumPy's name
     packed = TABLE["eigh"](lift(a), uplo=str(UPLO).upper())
     n = shape_of(packed)[-1]
     values = TABLE["getitem"](packed, index=(n, WHOLE_AXIS))
-    return EighResult(_real_part(values), _pick_rows(packed, 0, n))
+    return _result_class(np.linalg.eigh)(_real_part(values), _pick_rows(packed, 0, n))
 
 
 @register_function(np.linalg.eigvalsh, samples=definite_samples(*_SQUARE_SAMPLES[:-1], ((3, 3), {"UPLO": "U"})))
@@ -789,7 +789,7 @@ def eig(a: Any) -> Any:
     packed = TABLE["eig"](a)
     n = shape_of(packed)[-1]
     values = TABLE["getitem"](packed, index=(n, WHOLE_AXIS))
-    return EigResult(*_drop_zero_imaginary(a, values, _pick_rows(packed, 0, n)))
+    return _result_class(np.linalg.eig)(*_drop_zero_imaginary(a, values, _pick_rows(packed, 0, n)))
 
 
 @register_function(
@@ -880,7 +880,7 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     packed = TABLE["svd"](a)
     m, n = shape_of(a)[-2:]
     values = TABLE["getitem"](packed, index=(m, WHOLE_AXIS))
-    return SVDResult(
+    return _result_class(np.linalg.svd)(
         _pick_rows(packed, 0, m), _real_part(values), matrix_transpose(_pick_rows(packed, m + 1, m + 1 + n))
     )
 
@@ -910,7 +910,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     else:
         q = _pick_rows(packed, 0, m)
         r = _pick_rows(packed, m, m + n)
-    return r if mode == "r" else QRResult(q, r)
+    return r if mode == "r" else _result_class(np.linalg.qr)(q, r)
 
 
 def _pick_columns(x: Any, start: int, stop: int) -> Any:

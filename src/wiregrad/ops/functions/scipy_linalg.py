@@ -15,7 +15,7 @@ import numpy as np
 
 from wiregrad.errors import NoRuleError, format_user_line
 from wiregrad.ir import TABLE
-from wiregrad.ops.array_ops import conjugate_flow
+from wiregrad.ops.array_ops import conjugate_flow, definite_samples, normal_samples
 from wiregrad.ops.functions import linalg
 from wiregrad.ops.functions.reduce import mean, norm, sum_
 from wiregrad.ops.functions.registry import (
@@ -31,7 +31,7 @@ from wiregrad.ops.functions.registry import (
 )
 from wiregrad.ops.functions.shape import concatenate, expand_dims, getitem, take
 from wiregrad.ops.gradient_flow import is_wire, shape_of
-from wiregrad.ops.linalg_records import adjoint_of, definite_samples, normal_samples, take_triangle, transpose_matrix
+from wiregrad.ops.linalg_records import adjoint_of, take_triangle, transpose_matrix
 
 TRANSPOSED_KINDS: dict[Any, int] = {0: 0, "N": 0, 1: 1, "T": 1, 2: 2, "C": 2}
 """What `trans` may be: the matrix itself, transposed, or transposed and conjugated."""
