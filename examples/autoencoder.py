@@ -1,6 +1,6 @@
 """An autoencoder: pictures of 64 pixels are squeezed through 2 numbers and drawn again.
 
-Each picture shows one soft spot somewhere. The network is told nothing of places; to draw the picture again it has to
+Each picture shows one soft spot somewhere. The network is not given its place; to draw the picture again it has to
 find out that two numbers are enough, and to put the place of the spot into them. The best linear method with 2 numbers
 (principal components) is the measure to beat. The loop is `wg.train`.
 

@@ -257,7 +257,7 @@ static int diverts(const ScalarOp *op)
 #define THREAD_MARK() ((uintptr_t)PyThread_get_thread_ident())
 #endif
 
-/* The owner of the tape that was last used, the thread that it stands for, and the mark of that thread; no mark unless
+/* The owner of the tape that was last used, its thread, and the mark of that thread; no mark unless
    the thread itself was seen running. */
 static PyObject *known_owner;
 static unsigned long known_ident;
