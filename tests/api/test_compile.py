@@ -1210,6 +1210,29 @@ def test_recordings_are_tried_again_after_calls_that_skipped_them() -> None:
     assert fast.info.variants[0].hits > before + 100
 
 
+@pytest.mark.parametrize(
+    ("first", "second"), [(np.array([0, 1]), np.array([1, 1])), ([0, 1], [1, 1]), (np.int64(1), np.int64(0)), (1, 0)]
+)
+def test_a_recording_for_other_whole_numbers_says_what_to_do(first: Any, second: Any) -> None:
+    fast = wg.compile(lambda x, labels: np.sum(x[np.asarray(labels)]))
+    x = np.array([2.0, 3.0])
+
+    assert [float(fast(x, labels)) for labels in (first, second)] == [float(np.sum(x[k])) for k in (first, second)]
+    assert [variant.flip for variant in fast.info.variants] == [
+        "first call",
+        compiled_function.OTHER_WHOLE_NUMBERS,
+    ]
+
+
+@pytest.mark.parametrize("second", [np.array([1.0, 1.0]), np.array([0, 1, 1]), (0, 1), True])
+def test_a_recording_for_arguments_of_another_kind_is_not_for_other_whole_numbers(second: Any) -> None:
+    fast = wg.compile(lambda x, labels: x * np.sum(labels))
+    fast(2.0, np.array([0, 1]))
+    fast(2.0, second)
+
+    assert fast.info.variants[1].flip == "first call with arguments of this kind"
+
+
 def test_a_function_without_native_code_warns_once_with_the_reason_and_its_line() -> None:
     def f(x: Any) -> Any:
         return np.real(x * x)

@@ -73,6 +73,7 @@ from wiregrad.frontends.replay.recorded_calls import (
     certify,
     describe_call,
     describe_results,
+    differ_in_whole_numbers,
     plain_result,
     run_eagerly,
     write_parser,
@@ -104,7 +105,12 @@ PLAIN_SHARE = 0.02
 """The share of the time of calls that ran the function itself which recordings may take on top of what they save."""
 NEEDED_GAIN = 1.5
 """How much more than recordings took, the next one included, replays must have saved; both are estimates."""
-UNPROFITABLE = "its branches vary so much that recording them costs more than replaying saves"
+UNPROFITABLE = (
+    "its branches, or the whole numbers in its arguments, vary so much that recording costs more than replaying saves"
+)
+OTHER_WHOLE_NUMBERS = (
+    "first call with these whole numbers in the arguments; pass those that change as floats, and convert them inside"
+)
 MAX_UNDONE_RECORDINGS = 3
 """A function is not recorded again after this many recordings that changed outside state."""
 MAX_FIRST_ROWS = 2_000
@@ -1358,11 +1364,13 @@ if HAS_QUICK_CALLS:
     )
 
 
-def explain_recording(cache: VariantCache, key: object, walk: FailedWalk, inputs: Sequence[Any]) -> str:
+def explain_recording(cache: VariantCache, key: tuple[Any, Any], walk: FailedWalk, inputs: Sequence[Any]) -> str:
     """Explain why a call was recorded: which certificate of the variant that was tried last does not hold."""
-    if walk.last is None:
-        return "first call" if not cache.trees else "first call with arguments of this kind"
-    return describe_flip(walk.last.recording, inputs)
+    if walk.last is not None:
+        return describe_flip(walk.last.recording, inputs)
+    if any(differ_in_whole_numbers(marks, key[1]) for _, marks in cache.trees):
+        return OTHER_WHOLE_NUMBERS
+    return "first call" if not cache.trees else "first call with arguments of this kind"
 
 
 def describe_flip(recording: CertifiedRecording, inputs: Sequence[Any]) -> str:

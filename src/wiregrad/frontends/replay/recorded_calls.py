@@ -174,11 +174,32 @@ class CallSignature:
         )
 
 
+FIXED_ARRAY_MARKS = 6
+"""How many facts the mark of an array has that is no input; the last are its bytes."""
+
+
 def _mark_fixed_array(array: NDArray[Any], kind: type) -> Hashable:
     """Return the mark of an array that is no input: its type, layout and bytes."""
     if array.dtype.kind not in "iubUSmM":
         raise NoSignatureError(f"an argument is an array of {array.dtype}")
     return kind, array.dtype.str, array.dtype.char, array.shape, _memory_layout(array), array.tobytes()
+
+
+def differ_in_whole_numbers(one: Sequence[Hashable], two: Sequence[Hashable]) -> bool:
+    """Return whether the keys of two calls differ, and only in the whole numbers among the arguments.
+
+    >>> keys = [CallSignature(labels).key for labels in (np.array([0, 1]), np.array([2, 1]), np.array([0.0, 1.0]))]
+    >>> differ_in_whole_numbers(keys[0], keys[1]), differ_in_whole_numbers(keys[0], keys[2])
+    (True, False)
+    """
+    pairs = [(mark, other) for mark, other in zip(one, two, strict=False) if mark != other]
+    return len(one) == len(two) and bool(pairs) and all(_have_other_whole_numbers(*pair) for pair in pairs)
+
+
+def _have_other_whole_numbers(one: Hashable, two: Hashable) -> bool:
+    if not isinstance(one, tuple) or not isinstance(two, tuple) or one[:-1] != two[:-1]:
+        return False
+    return one[0] is int or (len(one) == FIXED_ARRAY_MARKS and np.dtype(one[1]).kind in "iu")
 
 
 def _memory_layout(array: NDArray[Any]) -> Hashable:
