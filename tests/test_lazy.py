@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from wiregrad.lazy import import_later, load_module_lazily, load_names_lazily
+from wiregrad.lazy import import_later, load_module_lazily, load_names_lazily, pause_collection
+
+from .support.limits import PATIENCE
+from .support.threads import run_in_threads
 
 PACKAGE = Path(__file__).parent.parent / "src" / "wiregrad"
 SIGNS = re.compile(r"^[ \t]+(?:import|from)\s+wiregrad|import_module|__import__|__getattr__", re.MULTILINE)
@@ -104,3 +109,58 @@ def test_wiregrad_is_imported_late_by_the_helper_alone(module: str) -> None:
     assert [name for name in names if name.partition(".")[0] == "wiregrad"] == []
     assert module == "lazy.py" or late_calls == []
     assert module == "lazy.py" or "__getattr__" not in {node.name for node in tree.body if node in functions}
+
+
+@pytest.mark.parametrize("first_out", [0, 1])
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_collector_runs_again_when_the_last_of_two_pauses_ends(first_out: int, is_on: bool) -> None:
+    was_on = gc.isenabled()
+    (gc.enable if is_on else gc.disable)()
+    try:
+        pauses = [pause_collection(), pause_collection()]
+        for pause in pauses:
+            pause.__enter__()
+        pauses[first_out].__exit__(None, None, None)
+        between = gc.isenabled()
+        pauses[1 - first_out].__exit__(None, None, None)
+
+        assert (between, gc.isenabled()) == (False, is_on)
+    finally:
+        (gc.enable if was_on else gc.disable)()
+
+
+FORK = """
+import gc, os, threading
+from wiregrad.lazy import pause_collection
+entered, leave = threading.Event(), threading.Event()
+def pause():
+    with pause_collection():
+        entered.set()
+        leave.wait(60)
+thread = threading.Thread(target=pause)
+thread.start()
+entered.wait(60)
+child = os.fork()
+if not child:
+    os._exit(gc.isenabled())
+leave.set()
+thread.join(60)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), gc.isenabled())
+"""
+
+
+def test_a_forked_process_has_no_pauses_of_other_threads() -> None:
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True, timeout=PATIENCE)
+
+    assert done.stdout.split() == ["1", "True"]
+
+
+def test_threads_that_pause_the_collector_leave_it_running() -> None:
+    def pause_often(_: int) -> None:
+        for _ in range(2000):
+            with pause_collection():
+                pass
+
+    run_in_threads(pause_often, range(4), interval=1e-6)
+
+    assert gc.isenabled()

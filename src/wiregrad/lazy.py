@@ -22,23 +22,55 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from threading import RLock, get_ident
 from types import ModuleType
 from typing import Any
 
 
-@contextmanager
-def pause_collection() -> Iterator[None]:
-    """Keep Python's collector from running: many small objects are made, none of them garbage."""
-    was_enabled = gc.isenabled()
-    try:
-        gc.disable()
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+class CollectionPauses:
+    """The pauses of Python's collector in all threads; it runs again when the last of them ends."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._ran_before: dict[tuple[int, object], bool] = {}
+        """Whether the collector ran before the first pause, by the thread and the identity of each pause."""
+
+    @contextmanager
+    def make_pause(self) -> Iterator[None]:
+        """Return a block in which the collector does not run."""
+        pause = get_ident(), object()
+        try:
+            with self._lock:
+                self._ran_before[pause] = next(iter(self._ran_before.values()), gc.isenabled())
+                gc.disable()
+            yield
+        finally:
+            self._end_pauses([pause])
+
+    def _end_pauses(self, pauses: Iterable[tuple[int, object]]) -> None:
+        with self._lock:
+            ran_before = [self._ran_before.pop(pause) for pause in pauses if pause in self._ran_before]
+            if any(ran_before) and not self._ran_before:
+                gc.enable()
+
+    def forget_other_threads(self) -> None:
+        """End the pauses of threads that a forked process does not have."""
+        self._lock = RLock()
+        self._end_pauses([pause for pause in self._ran_before if pause[0] != get_ident()])
+
+
+PAUSES = CollectionPauses()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=PAUSES.forget_other_threads)
+
+
+def pause_collection() -> AbstractContextManager[None]:
+    """Keep Python's collector from running in a block: many small objects are made, none of them garbage."""
+    return PAUSES.make_pause()
 
 
 def import_module(name: str) -> ModuleType:
