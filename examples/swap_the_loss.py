@@ -1,7 +1,7 @@
 """Softmax swapped for hinge in one line: a classifier is trained with each loss, and nothing is derived again.
 
 The points lie on three arms of a spiral. The network, the step and the loop are the same for both losses; what is
-differentiated is whatever loss stands in the line. One loss is smooth and never satisfied; the other is zero, with a
+differentiated is the loss in that line. One loss is smooth and never satisfied; the other is zero, with a
 gradient of zero, for every point that is right by a margin.
 
 Run it with `python examples/swap_the_loss.py`; look for "both above 95%".
