@@ -17,6 +17,7 @@ import types
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -1027,6 +1028,49 @@ def test_a_change_outside_while_threads_record_leaves_no_stale_recording() -> No
         wait_for_thread(thread)
 
     assert (fast(3.0), len(fast.info.variants)) == (15.0, 1)
+
+
+def test_a_kind_of_arguments_may_be_added_while_another_is_explained() -> None:
+    fast = wg.compile(lambda x: np.sum(np.asarray(x) ** 2))
+    fast(1.0)
+    differ = compiled_function.differ_in_whole_numbers
+
+    def differ_meanwhile(*marks: Any) -> bool:
+        if len(fast.info.variants) < 3:
+            thread = threading.Thread(target=fast, args=([1.0] * (1 + len(fast.info.variants)),))
+            thread.start()
+            wait_for_thread(thread)
+        return differ(*marks)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_function, "differ_in_whole_numbers", differ_meanwhile)
+        assert fast((2.0, 3.0)) == 13.0
+
+    assert len(fast.info.variants) == 4
+
+
+def test_threads_may_read_what_other_threads_add() -> None:
+    def f(*numbers: Any) -> Any:
+        return sum(x * x if x > 0 else -x for x in numbers)
+
+    fast, failures = wg.compile(f), list[Any]()
+    fast(1.0)
+
+    def work(seed: int) -> None:
+        for numbers in np.random.default_rng(seed).normal(size=(12, 6)).tolist():
+            try:
+                count = 1 + seed % 6
+                if not same_bits(fast(*numbers[:count]), f(*numbers[:count])):
+                    failures.append(numbers)
+                str(fast.info)
+                with suppress(OperandError):
+                    fast.to_python(name="f")
+            except Exception as error:
+                failures.append(error)
+
+    run_in_threads(work, range(8), interval=1e-6)
+
+    assert not failures
 
 
 def test_the_first_calls_of_many_threads_make_builtins_that_last() -> None:

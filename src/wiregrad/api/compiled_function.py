@@ -908,13 +908,14 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
     def _write_branches(self, language: str, name: str | None, *, finite: bool = False) -> str:
         with self._lock:
             roots = [tree.root for tree in self._cache.trees.values() if tree.root is not None]
+            recordings = list_recordings(roots[0]) if len(roots) == 1 else []
         if len(roots) != 1:
             kinds = count_with_noun(len(roots), "kind")
             raise OperandError(
                 f"{function_name(self._f)} was recorded for {kinds} of arguments; code is written for one: compile it "
                 "anew with limit=n, and call it once for each of the n branches that the code shall have"
             )
-        return codegen.write_branches(list_recordings(roots[0]), language, name, finite=finite)
+        return codegen.write_branches(recordings, language, name, finite=finite)
 
     @property
     def info(self) -> CompileInfo:
@@ -1368,9 +1369,11 @@ def explain_recording(cache: VariantCache, key: tuple[Any, Any], walk: FailedWal
     """Explain why a call was recorded: which certificate of the variant that was tried last does not hold."""
     if walk.last is not None:
         return describe_flip(walk.last.recording, inputs)
-    if any(differ_in_whole_numbers(marks, key[1]) for _, marks in cache.trees):
+    # Other threads may add a tree meanwhile.
+    kinds = tuple(cache.trees)
+    if any(differ_in_whole_numbers(marks, key[1]) for _, marks in kinds):
         return OTHER_WHOLE_NUMBERS
-    return "first call" if not cache.trees else "first call with arguments of this kind"
+    return "first call" if not kinds else "first call with arguments of this kind"
 
 
 def describe_flip(recording: CertifiedRecording, inputs: Sequence[Any]) -> str:
