@@ -1361,6 +1361,7 @@ if HAS_QUICK_CALLS:
     RECORDER.connect_calls(
         {
             "array_class": np.ndarray,
+            "float64_dtype": np.dtype(np.float64),
             "watch_blocks": WATCHES.opened,
             "convention_blocks": CHOSEN_CONVENTIONS.opened,
             "harmless_settings": _harmless_error_settings,
