@@ -27,7 +27,7 @@ from wiregrad.frontends.recording.arguments import (
     refuse_subclass,
     unflatten,
 )
-from wiregrad.frontends.recording.numpy_overlay import OVERLAY
+from wiregrad.frontends.recording.library_hooks import OVERLAY
 from wiregrad.frontends.recording.record import (
     common_tape,
     convention,
