@@ -374,7 +374,7 @@ class CheckpointSegment:
         """The key that tells calls apart: the function, the positions of its values, and the other arguments."""
         return self.f, self.values, self.leaves, self.convention
 
-    def run_first(self, passed: Sequence[Value]) -> list[Any]:
+    def run_first(self, passed: Sequence[Any]) -> list[Any]:
         """Run the function once and note which values from outside it uses; returns the outputs as plain arrays."""
         tape = Tape(TapeKind.APART)
         self.kinds = [number_class(x) for x in passed]
