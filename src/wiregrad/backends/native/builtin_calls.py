@@ -2,9 +2,9 @@
 
 There are three: `make_call_builtin` for compiled circuits, `make_replay_builtin` for replays of recordings, and
 `make_array_builtin` for both where circuits have arrays. Their machine code is made by `compile_call_functions`
-(`value`, `value_and_grad`, `outputs`, and `at_point`, which Python calls by its address), by
-`compile_replay_function` and by `compile_array_functions`. Each is compiled once per type of real, whatever the circuit: what it needs to know of a
-circuit is in a ctypes structure (`CallFields`, `ReplayFields`, `ArrayCallFields`), which the builtin's `__self__`, a
+(`value`, `value_and_grad`, `outputs`, and `at_point`, which Python calls by its address), by `compile_replay_function`
+and by `compile_array_functions`. Each is compiled once per type of real, whatever the circuit: what it needs to know of
+a circuit is in a ctypes structure (`CallFields`, `ReplayFields`, `ArrayCallFields`), which the builtin's `__self__`, a
 `BuiltinFrame`, points to and keeps alive.
 
 The fast cases of a call are one vector of floats, one list or tuple of floats, and the inputs by name in their order;
