@@ -880,7 +880,7 @@ class _HoleTable:
         self.counts = np.array([len(row) for row in rows]) // (3 * 8)
         self.first = np.cumsum(self.counts) - self.counts
         entries = np.frombuffer(b"".join(rows), np.int64).reshape(-1, 3)
-        self.places, self.holes, added = np.ascontiguousarray(entries.T)
+        self.places, self.holes, added = entries.T.copy()
         chunks = [chunk for stencil in pieces for _, chunk, _ in stencil.constants]
         added[self.holes == CONSTANT_HOLE] += np.array([bases[chunk] for chunk in chunks], np.int64)
         self.added = added.astype(np.int32)
