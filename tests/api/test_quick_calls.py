@@ -668,6 +668,30 @@ def test_an_array_that_somebody_looks_at_is_not_filled_again(view: str) -> None:
     assert all(numbers is None or list(numbers) == wanted for numbers in seen)
 
 
+def test_a_transform_concerns_the_calls_of_its_own_thread_alone() -> None:
+    fast = wg.compile(lambda x: x * x + 1.0)
+    for x in (1.0, 2.0, 3.0):
+        fast(x)
+
+    def count_hits() -> int:
+        before = sum(quick.hits for quick in fast._quick_calls.values())
+        assert fast(4.0) == 17.0
+        return sum(quick.hits for quick in fast._quick_calls.values()) - before
+
+    hits = dict[str, int]()
+
+    def ask_from_everywhere(x: Any) -> Any:
+        hits["inside"] = count_hits()
+        run_in_threads(lambda place: hits.update({place: count_hits()}), ["beside"])
+        hits["inside again"] = count_hits()
+        return x * x
+
+    assert wg.grad(ask_from_everywhere)(3.0) == 6.0
+    hits["outside"] = count_hits()
+    in_c = int(RECORDER is not None)
+    assert hits == {"inside": 0, "beside": in_c, "inside again": 0, "outside": in_c}
+
+
 def make_varied_function() -> Callable[..., Any]:
     """Return a function without source whose recordings have many certificates."""
     lines = [f"    y = y * x + {k}.0 if x * y > {k / 4 - 1.0} else y - x" for k in range(8)]
