@@ -18,7 +18,7 @@ from wiregrad.ir import Place
 class TensorRef(NamedTuple):
     """An observed tensor inside the arguments or results of an op, by its number in `ObservedRun.tensors`."""
 
-    index: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ class ObservedOp:
     @property
     def inputs(self) -> tuple[int, ...]:
         """The numbers of all tensors among the arguments, in order."""
-        return tuple(ref.index for ref in find_refs((self.arguments, self.keywords)))
+        return tuple(ref.number for ref in find_refs((self.arguments, self.keywords)))
 
     @property
     def outputs(self) -> tuple[int, ...]:
         """The numbers of all tensors that it returned."""
-        return tuple(ref.index for ref in find_refs(self.result))
+        return tuple(ref.number for ref in find_refs(self.result))
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ def find_refs(value: Any) -> Iterator[TensorRef]:
     """Yield the tensors of nested tuples, lists and dicts, in order.
 
     >>> list(find_refs((TensorRef(3), [2.0, TensorRef(5)], {"out": TensorRef(7)})))
-    [TensorRef(index=3), TensorRef(index=5), TensorRef(index=7)]
+    [TensorRef(number=3), TensorRef(number=5), TensorRef(number=7)]
     """
     if isinstance(value, TensorRef):
         yield value
