@@ -20,10 +20,11 @@ DEFAULT_HELD_BYTES = 1 << 30
 """How many bytes of values a watch holds if the user does not say."""
 
 
-def watch(model: Any = None, *, keep: int | str = DEFAULT_HELD_BYTES) -> "torch_watch.TorchWatch":
+def watch(model: Any = None, *, keep: int | str = DEFAULT_HELD_BYTES, stop: bool = False) -> "torch_watch.TorchWatch":
     """Record what PyTorch does inside a `with` block, so that it can be asked why.
 
     `model` gives modules and parameters their names; other modules are named after their class. `keep` says how many
-    bytes of values to hold, or `"all"`; larger runs, and `"summaries"`, hold sizes and counts instead.
+    bytes of values to hold, or `"all"`; larger runs, and `"summaries"`, hold sizes and counts instead. With `stop` the
+    block ends with a `NonFiniteError` after the first step whose loss or gradients are not finite.
     """
-    return torch_watch.TorchWatch(model, keep=keep)
+    return torch_watch.TorchWatch(model, keep=keep, stop=stop)
