@@ -14,11 +14,12 @@ from torch import nn
 from torch.nn import functional
 
 import wiregrad as wg
-from tests.peers.torch_programs import broken_programs
-from tests.peers.torch_programs.registry import BrokenProgram
-from tests.peers.torch_programs.right_models import MODELS
-from tests.support.limits import PATIENCE
 from wiregrad.errors import InputError, NonFiniteError, UnknownNameError
+
+from ..support.limits import PATIENCE
+from .torch_programs import broken_programs
+from .torch_programs.registry import BrokenProgram
+from .torch_programs.right_models import MODELS
 
 PROGRAMS = [*broken_programs.PROGRAMS]
 
