@@ -266,7 +266,7 @@ def test_summaries_of_any_dtype_do_not_overflow(values: list[Any], rms: float) -
         tensor = tensor.half()
 
     assert summarize_tensor(tensor).rms == pytest.approx(rms, rel=1e-3)
-    assert summarize_tensor(torch.tensor([1e300, 1e300], dtype=torch.float64)).mean == pytest.approx(1e300)
+    assert summarize_tensor(torch.tensor([1e300, 1e300], dtype=torch.float64)).rms == pytest.approx(1e300)
 
 
 def test_a_declared_straight_through_estimator_is_accepted() -> None:

@@ -119,13 +119,17 @@ def summarize_tensor(tensor: Any) -> TensorSummary:
 
 
 def measure_center(tensor: Any) -> tuple[float, float]:
-    """Return the mean and the root mean square of finite numbers; in float64 where narrower numbers overflow."""
-    for dtype in (torch.float32, torch.float64):
-        mean = float(tensor.mean(dtype=dtype))
-        rms = float(torch.linalg.vector_norm(tensor, dtype=dtype)) / tensor.numel() ** 0.5
-        if math.isfinite(mean) and math.isfinite(rms) and tensor.dtype is not torch.float64:
-            break
-    return mean, rms
+    """Return the mean and the root mean square of finite numbers."""
+    dtype = torch.promote_types(tensor.dtype, torch.float32)
+    mean = float(tensor.mean(dtype=dtype))
+    rms = float(torch.linalg.vector_norm(tensor, dtype=dtype)) / tensor.numel() ** 0.5
+    if math.isfinite(mean) and math.isfinite(rms):
+        return mean, rms
+    # Sums of squares overflow long before the numbers do.
+    largest = float(tensor.abs().max())
+    scaled = tensor.to(torch.float64) / largest
+    rms = float(torch.linalg.vector_norm(scaled)) / tensor.numel() ** 0.5
+    return largest * float(scaled.mean()), largest * rms
 
 
 def read_tensor(tensor: Any) -> NDArray[Any]:
