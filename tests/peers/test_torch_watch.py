@@ -346,6 +346,39 @@ def test_functions_of_torch_func_run_under_watch() -> None:
     assert "pow" in [op.title for op in seen.run.ops]
 
 
+def test_a_watch_can_be_used_again() -> None:
+    x = torch.tensor([0.5, 2.0], requires_grad=True)
+    seen = wg.watch()
+    for power in (2, 3):
+        with seen:
+            (x**power).sum().backward()
+
+    assert [run.step for run in seen.steps] == [0, 1]
+    assert seen.check_backward().ok
+
+
+def test_an_infinity_is_traced_through_thousands_of_ops() -> None:
+    x = torch.zeros(1, requires_grad=True)
+    with wg.watch() as seen:
+        y = x.log()
+        for _ in range(3000):
+            y = y + 1.0
+        (y * 0.0).sum().backward()
+    origin = seen.blame().origins[0]
+
+    assert origin.op == "log"
+    assert "it turns into NaN in mul" in origin.said
+
+
+def test_a_row_that_is_masked_altogether_is_blamed_on_the_softmax() -> None:
+    scores = torch.zeros(2, 2, requires_grad=True)
+    with wg.watch() as seen:
+        masked = scores.masked_fill(torch.tensor([[True, True], [False, True]]), float("-inf"))
+        torch.softmax(masked, -1).sum().backward()
+
+    assert seen.blame().origins[0].op == "_softmax"
+
+
 def test_questions_inside_of_the_block_are_not_recorded() -> None:
     x = torch.tensor([0.5, 2.0], requires_grad=True)
     with wg.watch() as seen:

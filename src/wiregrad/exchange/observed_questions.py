@@ -11,6 +11,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,14 @@ from numpy.typing import NDArray
 
 from wiregrad.dtypes import count_with_noun, format_brief_number, to_python_number
 from wiregrad.errors import UnknownNameError, short_repr, suggest_name
-from wiregrad.exchange.observed_run import HeldValue, ObservedGradient, ObservedOp, ObservedRun, TensorSummary
+from wiregrad.exchange.observed_run import (
+    HeldValue,
+    ObservedGradient,
+    ObservedOp,
+    ObservedRun,
+    ObservedTensor,
+    TensorSummary,
+)
 from wiregrad.inspect.flow import (
     Flow,
     FlowFinding,
@@ -163,7 +171,7 @@ class ObservedFaults:
         while True:
             parents = self.run.parents_of(tensor)
             with_nan = [parent for parent in parents if self.is_broken(parent)[0]]
-            with_inf = [parent for parent in parents if self.is_broken(parent)[1] and not self._is_meant(parent)]
+            with_inf = [parent for parent in parents if self.is_broken(parent)[1] and parent not in self._meant]
             if wants_nan and not with_nan and with_inf:
                 born_nan = self.run.tensors[tensor].producer
                 wants_nan = False
@@ -172,17 +180,25 @@ class ObservedFaults:
                 return tensor, born_nan
             tensor = following[0]
 
-    def _is_meant(self, tensor: int) -> bool:
-        """Return whether the infinities of a tensor were written by the user, as in a mask of -inf."""
-        producer = self.run.tensors[tensor].producer
-        if producer is None:
-            return self.run.tensors[tensor].kind == "input" and not self.run.tensors[tensor].requires_grad
-        op = self.run.ops[producer]
+    @cached_property
+    def _meant(self) -> set[int]:
+        """The tensors whose infinities come from infinities that the user wrote, as in a mask of -inf."""
+        found: set[int] = set()
+        for tensor in self.run.tensors:
+            # Tensors come in the order in which they were made.
+            if any(self.is_broken(tensor.index)) and self._is_meant(tensor, found):
+                found.add(tensor.index)
+        return found
+
+    def _is_meant(self, tensor: ObservedTensor, meant: set[int]) -> bool:
+        if tensor.producer is None:
+            return tensor.kind == "input" and not tensor.requires_grad
+        op = self.run.ops[tensor.producer]
         numbers = [value for value in (*op.arguments, *op.keywords.values()) if isinstance(value, float)]
         if any(math.isinf(number) for number in numbers):
             return True
-        spoiled = [parent for parent in op.inputs if any(self.is_broken(parent))]
-        return bool(spoiled) and all(self._is_meant(parent) for parent in spoiled)
+        spoiled = {parent for parent in op.inputs if any(self.is_broken(parent))}
+        return bool(spoiled) and spoiled <= meant
 
     def _describe_origin(self, origin: tuple[int, int | None], name: str) -> OpFinding:
         tensor, born_nan = origin

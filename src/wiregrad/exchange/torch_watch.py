@@ -177,7 +177,7 @@ class ValueStore:
         self._entries: dict[int, StorageEntry] = {}
         """What is known of each storage, by its address."""
         self._count = 0
-        self._is_closed = False
+        self.is_closed = False
 
     def find_entry(self, tensor: Any) -> StorageEntry | None:
         """Return what is known of a tensor's storage; None for tensors without one, such as sparse tensors."""
@@ -205,7 +205,7 @@ class ValueStore:
             return held
         self._charge(held, size)
         held.value = tensor.detach()
-        if self._is_closed:
+        if self.is_closed:
             self.copy_value(held)
         else:
             entry.holders.append(held)
@@ -250,7 +250,7 @@ class ValueStore:
 
     def close(self) -> None:
         """Copy what the program can still change, because nothing is seen from now on."""
-        self._is_closed = True
+        self.is_closed = True
         for entry in self._entries.values():
             own = [held for held in entry.holders if held.value is not None]
             if own and count_users(own[0].value.untyped_storage()) > len(own):
@@ -678,6 +678,7 @@ class TorchWatch:
         self._cleanups: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
+        self._store.is_closed = False
         self._begin_step()
         self._name_parameters()
         self._cleanups = [
