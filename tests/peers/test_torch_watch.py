@@ -17,11 +17,11 @@ import wiregrad as wg
 from wiregrad.errors import InputError, NonFiniteError, UnknownNameError
 
 from ..support.limits import PATIENCE
-from .torch_programs import broken_programs
+from .torch_programs import broken_programs, put_aside
 from .torch_programs.registry import BrokenProgram
 from .torch_programs.right_models import MODELS
 
-PROGRAMS = [*broken_programs.PROGRAMS]
+PROGRAMS = [*broken_programs.PROGRAMS, *put_aside.PROGRAMS]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)

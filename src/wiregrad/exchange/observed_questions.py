@@ -630,6 +630,8 @@ class ObservedFlow(Flow):
         yield self.source
 
 
+SATURATING_OPS = {"_softmax", "_log_softmax", "sigmoid", "sigmoid_", "tanh", "tanh_", "erf", "gelu", "silu", "exp"}
+"""Smooth ops whose slope is 0 only because it is too small for the dtype."""
 RELU_OPS = {"relu", "relu_", "threshold", "threshold_", "hardtanh", "clamp_min", "clamp_min_"}
 MIN_DEAD_SHARE = 0.9
 """A rectifier whose results are 0 in this share is called dead."""
@@ -758,4 +760,8 @@ def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
         if kind in ("cut", "unused", "zero") and (kind, finding.op, finding.place) not in named:
             if finding.place is not None:
                 named.add((kind, finding.op, finding.place))
-            yield ObservedFlowFinding(kind, name, 0.0, finding.said, finding.op, finding.module, finding.place)
+            said = finding.said
+            if kind == "zero" and finding.op in SATURATING_OPS:
+                kind = "vanishes"
+                said += ", because it is saturated"
+            yield ObservedFlowFinding(kind, name, 0.0, said, finding.op, finding.module, finding.place)
