@@ -379,6 +379,14 @@ def test_a_row_that_is_masked_altogether_is_blamed_on_the_softmax() -> None:
     assert seen.blame().origins[0].op == "_softmax"
 
 
+def test_rows_picked_from_a_column_are_no_pairs() -> None:
+    x = torch.randn(8, 1, requires_grad=True)
+    with wg.watch() as seen:
+        (x[torch.arange(8)] * x).sum().backward()
+
+    assert [finding.kind for finding in seen.flow().findings] == ["steady"]
+
+
 def test_questions_inside_of_the_block_are_not_recorded() -> None:
     x = torch.tensor([0.5, 2.0], requires_grad=True)
     with wg.watch() as seen:

@@ -736,16 +736,22 @@ def find_dead(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
 def find_outer_broadcasts(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
     """Report an op that combines a column (n, 1) with a row (n,), which gives all n * n pairs."""
     for op in run.ops:
-        shapes = [run.tensors[k].shape for k in op.inputs]
-        if op.phase != "forward" or len(shapes) != 2 or not op.outputs:
+        shapes = [run.tensors[k].shape for k in (*op.inputs, *op.outputs)]
+        sources = [find_shape_before_expand(run, k) for k in op.inputs]
+        if op.phase != "forward" or len(sources) != 2:
             continue
-        long, short = sorted(shapes, key=len, reverse=True)
-        if len(long) == 2 and len(short) == 1 and long[1] == 1 and long[0] == short[0] > 1:
-            result = run.tensors[op.outputs[0]].shape
-            said = (
-                f"{op.title} combines {long} with {short} to {result}: all pairs, where pairs of the same row are usual"
-            )
+        column, row = sorted(sources, key=len, reverse=True)
+        if column == (*row, 1) and len(row) == 1 and row[0] > 1 and row * 2 in shapes:
+            said = f"{op.title} combines {column} with {row} to all pairs {row * 2}; pairs of the same row are usual"
             yield ObservedFlowFinding("broadcast", op.module, math.nan, said, op.title, op.module, op.place)
+
+
+def find_shape_before_expand(run: ObservedRun, tensor: int) -> tuple[int, ...]:
+    """Return the shape of a tensor before it was broadcast."""
+    producer = run.tensors[tensor].producer
+    if producer is not None and run.ops[producer].title == "expand":
+        tensor = run.ops[producer].inputs[0]
+    return run.tensors[tensor].shape
 
 
 def find_missing(run: ObservedRun) -> Iterator[ObservedFlowFinding]:
