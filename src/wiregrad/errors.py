@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
@@ -83,6 +83,32 @@ class UnknownAttributeError(WiregradError, AttributeError):
 
 class UnknownOpError(WiregradError, AttributeError, LookupError):
     """The op table has no op of this name."""
+
+
+class UnknownOpsError(UnknownOpError):
+    """A program of another framework uses ops that cannot become a circuit; `ops` has their counts and places."""
+
+    def __init__(self, program: str, ops: Mapping[str, Sequence[object]]) -> None:
+        """List all of them at once: `ops` has, for each name, the place of each use (None if it is unknown)."""
+        self.ops = ops
+        lines = [f"  {name}{_describe_uses(places)}" for name, places in ops.items()]
+        super().__init__("\n".join([f"{program} uses ops that wiregrad does not know:", *lines]))
+
+
+MAX_SHOWN_PLACES = 4
+"""Maximum number of places that a message lists."""
+
+
+def _describe_uses(places: Sequence[object]) -> str:
+    """Describe how often and where an op is used.
+
+    >>> _describe_uses(["model.py:3"]), _describe_uses(["model.py:3", "model.py:3", None])
+    (' at model.py:3', ', 3 times, at model.py:3')
+    """
+    known = list(dict.fromkeys(str(place) for place in places if place is not None))
+    count = f", {len(places):,} times," if len(places) > 1 else ""
+    rest = f" and {len(known) - MAX_SHOWN_PLACES} more places" if len(known) > MAX_SHOWN_PLACES else ""
+    return f"{count} at {', '.join(known[:MAX_SHOWN_PLACES])}{rest}" if known else count.rstrip(",")
 
 
 class ArityError(WiregradError, TypeError):

@@ -1,0 +1,169 @@
+"""The observed run: what another framework computed, op by op, with its own values and gradients.
+
+Nothing is interpreted here. An `ObservedTensor` is one version of one tensor: a write in place makes a new one, and so
+does a view that is read after its storage was written through another view. An `ObservedOp` refers to tensors by their
+numbers (`TensorRef`), in the order in which the framework ran them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from wiregrad.ir import Place
+
+
+class TensorRef(NamedTuple):
+    """An observed tensor inside the arguments or results of an op, by its number in `ObservedRun.tensors`."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """The call in the user's code that ran an op: its place, and the text of the call if the source can be read."""
+
+    place: Place
+    text: str
+    function: str
+    """The name of the function that contains the call."""
+
+
+@dataclass(slots=True)
+class ObservedTensor:
+    """One version of one tensor: where it lies in its storage, which op made it, and its value if it is held."""
+
+    index: int
+    storage: int
+    """The number of the storage; views of one tensor share it."""
+    version: int
+    """How many ops had written to the storage before."""
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+    requires_grad: bool
+    producer: int | None = None
+    """The op whose result it is; None for what comes from outside, and for a view that is read after a write."""
+    writer: int | None = None
+    """The op that last wrote to its storage through another tensor; None if there is none."""
+    name: str = ""
+    """The name of a parameter, buffer or input; empty for everything else."""
+    kind: str = "computed"
+    """`parameter`, `buffer`, `input` (comes from outside and has no name of its own) or `computed`."""
+    value: Any = None
+    """The framework's tensor, not connected to its graph; None if only the summary is held."""
+    summary: Any = None
+    """Sizes and counts of a value that is not held."""
+
+
+@dataclass(slots=True)
+class ObservedOp:
+    """One op that the framework ran."""
+
+    index: int
+    name: str
+    """The name of the op, without its variant: `aten.add_`."""
+    overload: str
+    """The variant of the op: `Tensor`, `default`."""
+    arguments: tuple[Any, ...]
+    """The positional arguments; each tensor is a `TensorRef`, also inside lists."""
+    keywords: dict[str, Any]
+    result: Any
+    """What the op returned, with a `TensorRef` for each tensor."""
+    site: CallSite | None
+    module: str
+    """The full name of the module that ran it, such as `layers.0.attention`; empty outside of modules."""
+    function: int | None
+    """The custom function (`ObservedFunction`) inside which it ran."""
+    phase: str
+    """`forward`, or `backward` if it ran during the backward pass."""
+    step: int
+    grad_enabled: bool
+    written: tuple[tuple[int, int], ...] = ()
+    """The tensors that it wrote in place: their numbers before and after."""
+
+    @property
+    def place(self) -> Place | None:
+        """The file and line of the user's code."""
+        return None if self.site is None else self.site.place
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The numbers of all tensors among the arguments, in order."""
+        return tuple(ref.number for ref in find_refs((self.arguments, self.keywords)))
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The numbers of all tensors that it returned."""
+        return tuple(ref.number for ref in find_refs(self.result))
+
+
+@dataclass(slots=True)
+class ObservedFunction:
+    """One call of a differentiation rule that the user wrote, such as a `torch.autograd.Function`."""
+
+    index: int
+    name: str
+    site: CallSite | None
+    module: str
+    ops: list[int] = field(default_factory=list)
+    """The ops of its forward pass."""
+    rule: Any = None
+    """The framework's class of the function."""
+    arguments: tuple[Any, ...] = ()
+    """The arguments of the call, as the framework got them."""
+
+
+@dataclass(slots=True)
+class ObservedGradient:
+    """What the backward pass did at one op: what it received for each result, and sent to each argument."""
+
+    op: int
+    function: int | None
+    """The custom function whose rule ran; None for the framework's own rule."""
+    backward: int
+    """The number of the backward pass."""
+    received: tuple[Any, ...]
+    """One gradient for each result; None where none arrived."""
+    sent: tuple[Any, ...]
+    """One gradient for each differentiable argument; None where none is wanted."""
+    targets: tuple[int | None, ...]
+    """The tensor that each sent gradient belongs to; None if it is not known."""
+
+
+@dataclass
+class ObservedRun:
+    """The ops that a framework ran, in order, with their tensors and gradients."""
+
+    ops: list[ObservedOp] = field(default_factory=list)
+    tensors: list[ObservedTensor] = field(default_factory=list)
+    functions: list[ObservedFunction] = field(default_factory=list)
+    gradients: list[ObservedGradient] = field(default_factory=list)
+
+    @cached_property
+    def readers(self) -> dict[int, list[int]]:
+        """The ops that read each tensor, by the number of the tensor."""
+        readers: dict[int, list[int]] = {}
+        for op in self.ops:
+            for tensor in op.inputs:
+                readers.setdefault(tensor, []).append(op.index)
+        return readers
+
+
+def find_refs(value: Any) -> Iterator[TensorRef]:
+    """Yield the tensors of nested tuples, lists and dicts, in order.
+
+    >>> list(find_refs((TensorRef(3), [2.0, TensorRef(5)], {"out": TensorRef(7)})))
+    [TensorRef(number=3), TensorRef(number=5), TensorRef(number=7)]
+    """
+    if isinstance(value, TensorRef):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from find_refs(part)
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from find_refs(part)
