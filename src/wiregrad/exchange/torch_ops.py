@@ -40,6 +40,12 @@ ENTRIES: dict[str, AtenEntry] = {}
 """Every entry by the name of the ATen packet."""
 SETTLED: dict[str, tuple[str, ...]] = {}
 """The arguments of an op that must be plain arrays, by packet: indices and masks that decide which nodes there are."""
+SHAPE_READERS = frozenset(
+    ("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty", "zero")
+)
+"""Ops that read the shape and dtype of a tensor but none of its numbers."""
+CHECKERS = frozenset(("_linalg_check_errors", "_assert_async", "_assert_tensor_metadata", "_assert_scalar"))
+"""Ops that compute nothing."""
 
 
 def aten(*names: str, settled: tuple[str, ...] = ()) -> Callable[[AtenEntry], AtenEntry]:
@@ -71,8 +77,8 @@ def find_entry(packet: str) -> AtenEntry | None:
 
 
 def refuse_setting(packet: str, setting: str) -> NoRuleError:
-    """Return the error for a setting of an ATen op that has no counterpart in a circuit."""
-    return NoRuleError(f"aten.{packet} with {setting} has no counterpart in a circuit; opaque=True keeps it as it is")
+    """Return the error for a setting of an ATen op that a circuit does not have; the importer lists its text."""
+    return NoRuleError(f"aten.{packet} with {setting}")
 
 
 def _axes(dim: Any) -> Any:
@@ -108,8 +114,8 @@ def _reduce_loss(loss: Any, reduction: int) -> Any:
 ENTRIES.update(
     {
         # Arithmetic.
-        "add": lambda self, other, *, alpha=1: self + _scale(other, alpha),
-        "sub": lambda self, other, *, alpha=1: self - _scale(other, alpha),
+        "add": lambda self, other, alpha=1: self + _scale(other, alpha),
+        "sub": lambda self, other, alpha=1: self - _scale(other, alpha),
         "rsub": lambda self, other, alpha=1: other - _scale(self, alpha),
         "mul": lambda self, other: TABLE["multiply"](self, other),
         "neg": lambda self: TABLE["negative"](self),
@@ -156,6 +162,7 @@ ENTRIES.update(
         "conj_physical": lambda self: TABLE["conjugate"](self),
         "_neg_view": lambda self: TABLE["negative"](self),
         "copy": lambda self, src, non_blocking=False: fn.broadcast_to(src, shape_of(self)),
+        "fill": lambda self, value: fn.broadcast_to(value, shape_of(self)),
         # Complex numbers.
         "complex": lambda real, imag: real + TABLE["imaginary"](imag),
         "polar": lambda abs, angle: abs * TABLE["cos"](angle) + TABLE["imaginary"](abs * TABLE["sin"](angle)),
@@ -220,7 +227,6 @@ ENTRIES.update(
         "linalg_eigvals": lambda self: fn.eigvals(self),
         "linalg_cholesky_ex": lambda self, *, upper=False, check_errors=False: (fn.cholesky(self, upper=upper), None),
         "linalg_lstsq": lambda self, b, rcond=None, *, driver=None: (fn.lstsq(self, b)[0], None, None, None),
-        "_linalg_check_errors": lambda *_, **__: (),
         # Shapes.
         **dict.fromkeys(("view", "_unsafe_view", "reshape"), lambda self, size: fn.reshape(self, tuple(size))),
         "_reshape_alias": lambda self, size, stride: fn.reshape(self, tuple(size)),
@@ -304,12 +310,12 @@ def _one_condition(self: Any, other: Any) -> Any:
     return TABLE["logical_xor"](self, other)
 
 
-@aten("any", "any.dim", "any.dims")
+@aten("any")
 def _any(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return TABLE["any"](self, axes=_axes_from_end(self, dim), keepdims=keepdim)
 
 
-@aten("all", "all.dim", "all.dims")
+@aten("all")
 def _all(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return TABLE["all"](self, axes=_axes_from_end(self, dim), keepdims=keepdim)
 

@@ -1,0 +1,576 @@
+"""Turn a PyTorch run into a circuit: `from_torch`, and the circuit of an observed run.
+
+The ops of the run become nodes one after the other, by the map in `torch_ops`. A tensor is a wire if something that can
+be differentiated is in it, and otherwise a plain array with the numbers that PyTorch had. A write in place gives the
+storage another content: a view that is read later is gathered from it. Ops that the map does not have are decomposed by
+PyTorch's own rules; what is left is listed in one error, or kept as nodes that call PyTorch.
+
+What a circuit takes for granted is certified, as in a traced circuit: indices and masks that were computed from wires,
+and numbers that left the tensors by `item()`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wiregrad.backends import interpreter
+from wiregrad.dtypes import WIRE_DTYPES, WireType
+from wiregrad.errors import InputError, NoRuleError, UnknownOpsError, require_package
+from wiregrad.exchange.observed_run import ObservedOp, ObservedRun, ObservedTensor, TensorRef, find_refs
+from wiregrad.exchange.torch_ops import CHECKERS, SETTLED, SHAPE_READERS, find_entry, fn
+from wiregrad.exchange.torch_watch import TorchWatch
+from wiregrad.ir import TABLE, CircuitGraph
+from wiregrad.ir.builder import GraphBuilder, Port
+from wiregrad.ir.columns import Certificate
+from wiregrad.ops.gradient_flow import shape_of
+from wiregrad.passes import prune
+
+with require_package("torch", "importing a PyTorch program"):
+    import torch
+    from torch._decomp import decomposition_table
+
+MAX_DECOMPOSITIONS = 16
+"""How deeply ops are decomposed into ops that are decomposed in turn."""
+
+
+class _Missing:
+    """A result without a wire: of an op that is unknown, or one that has no place in a circuit."""
+
+    def __init__(self, op: str, place: object) -> None:
+        self.op = op
+        self.place = place
+
+
+def to_array(tensor: Any) -> Any:
+    """Return a copy of a tensor's numbers as NumPy has them, in a dtype that a wire can have.
+
+    bfloat16, which NumPy does not have, becomes float32; small whole numbers become int64.
+    """
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
+    if plain.dtype is torch.bfloat16:
+        plain = plain.float()
+    array = np.array(plain.numpy())
+    return (array if array.dtype in WIRE_DTYPES else array.astype(np.int64))[()]
+
+
+def name_dtype(dtype: str) -> np.dtype[Any]:
+    """Return the dtype of the wire of a tensor, given PyTorch's name.
+
+    >>> name_dtype("bfloat16"), name_dtype("int32"), name_dtype("complex64")
+    (dtype('float32'), dtype('int64'), dtype('complex64'))
+    """
+    if dtype == "bfloat16":
+        return np.dtype(np.float32)
+    found = np.dtype(dtype)
+    return found if found in WIRE_DTYPES else np.dtype(np.int64)
+
+
+def write_name(path: str) -> str:
+    """Return the name of a parameter or module as circuits write it.
+
+    >>> write_name("layers.0.attention.weight"), write_name("blocks.a-b.1")
+    ('layers[0].attention.weight', 'blocks.a_b[1]')
+    """
+    name = ""
+    for part in path.split("."):
+        word = "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in part)
+        if word.isdecimal() and name:
+            name += f"[{word}]"
+        else:
+            word = word if word.isidentifier() else f"_{word}"
+            name += f".{word}" if name else word
+    return name
+
+
+def write_group(path: str) -> str:
+    """Return the group of a module: one level for each module around it that has a name of its own.
+
+    >>> write_group("layers.0.attention")
+    'layers[0]/attention'
+    """
+    return write_name(path).replace(".", "/") if path else ""
+
+
+class StorageContents:
+    """The numbers of each storage, version by version, for views that are read after a write through another view."""
+
+    def __init__(self, run: ObservedRun, read: Callable[[int], Any]) -> None:
+        self._run = run
+        self._read = read
+        self._members: dict[int, list[ObservedTensor]] = {}
+        for tensor in run.tensors:
+            self._members.setdefault(tensor.storage, []).append(tensor)
+        self._rows: dict[tuple[int, int], tuple[Any, Any]] = {}
+        self._written: dict[tuple[int, int], list[int]] = {}
+        self.wired: set[int] = set()
+        """The storages that a wire was written to, or whose content is a wire."""
+
+    def note_write(self, tensor: ObservedTensor) -> None:
+        """Note that an op wrote a tensor."""
+        self._written.setdefault((tensor.storage, tensor.version), []).append(tensor.index)
+
+    def read_view(self, view: ObservedTensor) -> Any:
+        """Return the elements of a view, gathered from its storage."""
+        row, filled = self._read_row(view.storage, view.version, view.dtype)
+        places = find_places(view)
+        if not filled[places].all():
+            raise NoRuleError(f"a view of {view.shape} elements of a tensor that was not seen whole")
+        flat = places.ravel()
+        is_run = flat.size > 0 and np.array_equal(flat, np.arange(flat[0], flat[0] + flat.size))
+        part = fn.getitem(row, slice(int(flat[0]), int(flat[-1]) + 1)) if is_run else fn.take(row, flat)
+        return fn.reshape(part, view.shape)
+
+    def _read_row(self, storage: int, version: int, dtype: str) -> tuple[Any, Any]:
+        """Return the elements of a storage in a row, and which of them are known."""
+        start = version
+        while start > 0 and (storage, start) in self._written and (storage, start) not in self._rows:
+            start -= 1
+        if (storage, start) not in self._rows:
+            self._rows[storage, start] = self._read_first(storage, start, dtype)
+        for k in range(start + 1, version + 1):
+            row, filled = self._rows[storage, k - 1]
+            for number in self._written[storage, k]:
+                row, filled = self._write(row, filled, self._run.tensors[number])
+            self._rows[storage, k] = row, filled
+        return self._rows[storage, version]
+
+    def _read_first(self, storage: int, version: int, dtype: str) -> tuple[Any, Any]:
+        """Return a storage as the tensors of one version show it, the largest first."""
+        members = self._members[storage]
+        if any(tensor.dtype != dtype for tensor in members):
+            raise NoRuleError("a view of another dtype of a tensor that is written in place")
+        size = max(int(find_places(tensor).max(initial=-1)) for tensor in members) + 1
+        row: Any = np.zeros(size, name_dtype(dtype))
+        filled = np.zeros(size, bool)
+        for tensor in sorted(members, key=lambda member: -int(np.prod(member.shape))):
+            known = tensor.producer is not None or tensor.writer is None
+            if tensor.version == version and known and not filled[find_places(tensor)].all():
+                row, filled = self._write(row, filled, tensor)
+        return row, filled
+
+    def _write(self, row: Any, filled: Any, tensor: ObservedTensor) -> tuple[Any, Any]:
+        places = find_places(tensor).ravel()
+        value = fn.ravel(self._read(tensor.index))
+        now = filled.copy()
+        now[places] = True
+        if places.size == filled.size and now.all():
+            inverse = np.argsort(places)
+            is_ordered = np.array_equal(inverse, np.arange(places.size))
+            return (value if is_ordered else fn.take(value, inverse)), now
+        return fn.put(row, places, value), now
+
+
+def find_places(tensor: ObservedTensor) -> Any:
+    """Return the place of each element of a tensor in its storage."""
+    places = np.full(tensor.shape, tensor.offset)
+    for axis, (length, stride) in enumerate(zip(tensor.shape, tensor.stride, strict=True)):
+        places += (np.arange(length) * stride).reshape((-1,) + (1,) * (len(tensor.shape) - axis - 1))
+    return places
+
+
+class RunTranslator:
+    """Builds the nodes of one observed run on a builder."""
+
+    def __init__(self, run: ObservedRun, builder: GraphBuilder, is_input: Callable[[ObservedTensor], bool]) -> None:
+        self.run = run
+        self.builder = builder
+        self.is_input = is_input
+        self.point: dict[str, Any] = {}
+        """The value of each input of the circuit in the run."""
+        self.unknown: dict[str, list[Any]] = {}
+        """The places of the ops that could not be translated, by op."""
+        self.opaque = False
+        self._wires: dict[int, Any] = {}
+        self._outside: dict[Any, Any] = {}
+        self._storages = StorageContents(run, self.read)
+        self._depth = 0
+        self._counts: dict[str, int] = {}
+        for op in run.ops:
+            self._counts[op.module] = self._counts.get(op.module, 0) + 1
+
+    def bind(self, number: int, value: Any) -> None:
+        """Set the wire or array of a tensor."""
+        self._wires[number] = value
+        if isinstance(value, Port):
+            self._storages.wired.add(self.run.tensors[number].storage)
+
+    def translate(self) -> None:
+        """Build the nodes of all ops of the forward pass."""
+        for op in self.run.ops:
+            if op.phase == "forward":
+                self._translate_op(op)
+
+    def read(self, number: int) -> Any:
+        """Return the wire of a tensor, or its numbers if it has none."""
+        if number in self._wires:
+            return self._wires[number]
+        tensor = self.run.tensors[number]
+        if tensor.producer is None and tensor.writer is not None and tensor.storage in self._storages.wired:
+            self.bind(number, self._storages.read_view(tensor))
+            return self._wires[number]
+        if tensor.producer is None and tensor.writer is None:
+            return self._read_outside(tensor)
+        return self.find_array(number)
+
+    def find_array(self, number: int) -> Any:
+        """Return the numbers that PyTorch had in a tensor."""
+        tensor = self.run.tensors[number]
+        if tensor.value is None:
+            raise InputError(
+                f"the numbers of a tensor of shape {tensor.shape} were not kept, and the circuit needs them: "
+                "write wg.watch(model, keep='all')"
+            )
+        return to_array(tensor.value)
+
+    def _read_outside(self, tensor: ObservedTensor) -> Any:
+        """Return the input or constant that a tensor from outside becomes."""
+        key = tensor.storage, tensor.offset, tensor.shape, tensor.stride, tensor.dtype, tensor.version
+        if key not in self._outside:
+            self._outside[key] = self._add_outside(tensor)
+        self.bind(tensor.index, self._outside[key])
+        return self._outside[key]
+
+    def _add_outside(self, tensor: ObservedTensor) -> Any:
+        array = self.find_array(tensor.index)
+        kind = WireType(array.dtype, array.shape)
+        if not kind.differentiable:
+            return array
+        if self.is_input(tensor):
+            name = self.builder.recording.free_name(write_name(tensor.name or "v"))
+            self.point[name] = array
+            return self.builder.input(name, kind)
+        if tensor.kind == "buffer":
+            return self.builder.place_constant(array, self.builder.recording.free_name(write_name(tensor.name)))
+        return array
+
+    def _translate_op(self, op: ObservedOp) -> None:
+        recording = self.builder.recording
+        recording.move_to(op.place, write_group(op.module))
+        first = len(recording)
+        values = [self.read(number) for number in op.inputs]
+        if any(isinstance(value, _Missing) for value in values):
+            self._miss_results(op, values)
+        elif any(isinstance(value, Port) for value in values):
+            self._store_results(op, self._compute(op))
+            self._group_nodes(op, first)
+        for _, after in op.written:
+            self._storages.note_write(self.run.tensors[after])
+
+    def _group_nodes(self, op: ObservedOp, first: int) -> None:
+        """Put the nodes of an op that takes several into a group of their own, unless its module has no other op."""
+        recording = self.builder.recording
+        nodes = [k for k in range(first, len(recording)) if not recording.is_plain(k)]
+        if len(nodes) > 1 and self._counts[op.module] > 1 and not self._depth:
+            label = op.name.rpartition(".")[2].strip("_")
+            around = write_group(op.module)
+            recording.regroup_from(first, f"{around}/{label}" if around else label)
+
+    def _compute(self, op: ObservedOp) -> Any:
+        """Return the results of an op that reads a wire: wires and arrays, and None for what stays an array."""
+        space, _, packet = op.name.partition(".")
+        if packet in SHAPE_READERS or packet.rstrip("_") in SHAPE_READERS or packet in CHECKERS:
+            return None
+        entry = find_entry(packet) if space == "aten" else None
+        if entry is None and space == "aten" and packet.endswith("_"):
+            packet = packet[:-1]
+            entry = find_entry(packet)
+        overload = find_overload(op)
+        try:
+            if entry is not None:
+                return self._cut_flow(op, self._call_entry(op, entry, packet, overload))
+            return self._compute_unmapped(op, overload)
+        except NoRuleError as error:
+            return self._miss(op, str(error))
+
+    def _call_entry(self, op: ObservedOp, entry: Callable[..., Any], packet: str, overload: Any) -> Any:
+        settled = SETTLED.get(packet, ())
+        keywords = {name: value for name, value in op.keywords.items() if name not in list_out_keywords(overload)}
+        if not settled:
+            return entry(*self._read_all(op.arguments), **self._read_all(keywords))
+        bound = inspect.signature(entry).bind(*op.arguments, **keywords)
+        for name, value in bound.arguments.items():
+            bound.arguments[name] = self._settle_all(value) if name in settled else self._read_all(value)
+        return entry(*bound.args, **bound.kwargs)
+
+    def _read_all(self, value: Any) -> Any:
+        """Return arguments with wires and arrays in place of tensors."""
+        if isinstance(value, TensorRef):
+            return self.read(value.number)
+        if isinstance(value, list | tuple):
+            return [self._read_all(part) for part in value]
+        if isinstance(value, dict):
+            return {name: self._read_all(part) for name, part in value.items()}
+        return np.complex128(value) if isinstance(value, complex) else value
+
+    def _settle_all(self, value: Any) -> Any:
+        """Return arguments with arrays in place of tensors; a wire among them is certified."""
+        if isinstance(value, TensorRef):
+            self._certify(value.number)
+            return np.asarray(self.find_array(value.number))
+        if isinstance(value, list | tuple):
+            return [self._settle_all(part) for part in value]
+        return value
+
+    def _certify(self, number: int) -> None:
+        """Note that the circuit is right only where a wire has the value that it had in the run."""
+        wire = self.read(number)
+        recording = self.builder.recording
+        if isinstance(wire, Port) and not recording.is_constant(wire.index):
+            recording.certificates.append(Certificate(wire.index, self.find_array(number), recording.place))
+
+    def _cut_flow(self, op: ObservedOp, results: Any) -> Any:
+        """Stop gradients where PyTorch ran without recording them; a custom function runs like that too, but has one."""
+        if op.grad_enabled or op.function is not None or self._depth:
+            return results
+        parts = results if isinstance(results, list | tuple) else [results]
+        return [TABLE["stop_gradient"](part) if isinstance(part, Port) else part for part in parts]
+
+    def _compute_unmapped(self, op: ObservedOp, overload: Any) -> Any:
+        """Decompose an op, take its numbers as they are where no gradient can flow through them, or keep it whole."""
+        outputs = [self.run.tensors[number] for number in (*op.outputs, *(after for _, after in op.written))]
+        if torch.Tag.nondeterministic_seeded in overload.tags:
+            return None
+        decomposition = find_decomposition(overload)
+        if decomposition is not None and self._depth < MAX_DECOMPOSITIONS:
+            return self._decompose(op, decomposition)
+        if not any(name_dtype(tensor.dtype).kind in "fc" for tensor in outputs):
+            for number in op.inputs:
+                self._certify(number)
+            return None
+        return self._miss(op, op.name)
+
+    def _decompose(self, op: ObservedOp, decomposition: Callable[..., Any]) -> Any:
+        """Run PyTorch's decomposition of an op on the numbers of the run, and translate what it ran."""
+        copies: dict[str, Any] = {}
+        arguments = self._copy_tensors((op.arguments, op.keywords), copies)
+        watch = TorchWatch(keep="all")
+        with torch.no_grad(), watch:
+            watch.name_inputs({name: tensor for name, tensor in copies.items()})
+            results = decomposition(*arguments[0], **arguments[1])
+            found = [watch.find_tensor(part).index for part in list_result_tensors(results)]
+        inner = RunTranslator(watch.steps[-1], self.builder, lambda _: False)
+        inner._depth = self._depth + 1
+        inner.unknown = self.unknown
+        for tensor in inner.run.tensors:
+            if tensor.producer is None and tensor.name in copies:
+                inner.bind(tensor.index, self.read(int(tensor.name.removeprefix("tensor "))))
+        inner._translate_at(op)
+        return self._cut_flow(op, [inner.read(number) for number in found])
+
+    def _translate_at(self, op: ObservedOp) -> None:
+        """Build the nodes of all ops at the place of the op that they make up."""
+        for inner in self.run.ops:
+            self._translate_op(replace(inner, site=op.site, module=op.module))
+
+    def _copy_tensors(self, value: Any, copies: dict[str, Any]) -> Any:
+        """Return arguments with copies of the run's tensors, one for each tensor, noted by name."""
+        if isinstance(value, TensorRef):
+            name = f"tensor {value.number}"
+            if name not in copies:
+                self.find_array(value.number)
+                copies[name] = self.run.tensors[value.number].value.clone()
+            return copies[name]
+        if isinstance(value, list | tuple):
+            return [self._copy_tensors(part, copies) for part in value]
+        if isinstance(value, dict):
+            return {name: self._copy_tensors(part, copies) for name, part in value.items()}
+        return value
+
+    def _miss(self, op: ObservedOp, text: str) -> Any:
+        """Note an op that cannot be translated; its results have no wires."""
+        self.unknown.setdefault(text, []).append(op.place)
+        count = len(op.outputs) or len(op.written)
+        return [_Missing(text, op.place)] * count
+
+    def _miss_results(self, op: ObservedOp, values: Sequence[Any]) -> None:
+        """Mark the results of an op that reads a result without a wire."""
+        missing = next(value for value in values if isinstance(value, _Missing))
+        if missing.place is None or missing.op not in self.unknown:
+            self.unknown.setdefault(missing.op, []).append(missing.place)
+        for number in (*op.outputs, *(after for _, after in op.written)):
+            self._wires[number] = missing
+
+    def _store_results(self, op: ObservedOp, results: Any) -> None:
+        """Set the wires of an op's results, and of what it wrote."""
+        if results is None:
+            return
+        parts = list(results) if isinstance(results, list | tuple) else [results]
+        numbers = list(op.outputs) or [after for _, after in op.written]
+        for k, (number, part) in enumerate(zip(numbers, parts, strict=False)):
+            if isinstance(part, Port):
+                self.bind(number, self._match_type(op, number, part))
+            elif part is None:
+                self._wires[number] = _Missing(f"{op.name} (result {k + 1})", op.place)
+            elif isinstance(part, _Missing):
+                self._wires[number] = part
+
+    def _match_type(self, op: ObservedOp, number: int, wire: Port) -> Port:
+        """Return a result in the dtype that PyTorch gave it; raise if the map gives it another shape."""
+        tensor = self.run.tensors[number]
+        if shape_of(wire) != tensor.shape:
+            if op.written:
+                wire = fn.broadcast_to(wire, tensor.shape)
+            else:
+                raise NoRuleError(f"{op.name}: its result has shape {tensor.shape}, not {shape_of(wire)}")
+        dtype = name_dtype(tensor.dtype)
+        if wire.dtype == dtype:
+            return wire
+        if wire.dtype.kind == "c" and dtype.kind == "f":
+            wire = TABLE["real"](wire)
+        cast: Port = wire if wire.dtype == dtype else TABLE["cast"](wire, dtype=dtype.name)
+        return cast
+
+
+def find_overload(op: ObservedOp) -> Any:
+    """Return PyTorch's op."""
+    space, _, packet = op.name.partition(".")
+    return getattr(getattr(getattr(torch.ops, space), packet), op.overload or "default")
+
+
+def list_out_keywords(overload: Any) -> list[str]:
+    """Return the keywords of an op that it writes its results to."""
+    return [
+        argument.name
+        for argument in overload._schema.arguments
+        if argument.kwarg_only and argument.alias_info and argument.alias_info.is_write
+    ]
+
+
+def find_decomposition(overload: Any) -> Callable[..., Any] | None:
+    """Return PyTorch's decomposition of an op; for one that writes in place, that of the op that does not."""
+    decomposition: Callable[..., Any] | None = decomposition_table.get(overload)
+    name = overload._schema.name.partition("::")[2]
+    if decomposition is None and name.endswith("_"):
+        packet = getattr(torch.ops.aten, name[:-1], None)
+        plain = getattr(packet, overload._overloadname, None) if packet is not None else None
+        decomposition = decomposition_table.get(plain)
+    return decomposition
+
+
+def list_result_tensors(value: Any) -> Iterator[Any]:
+    """Yield the tensors of nested tuples, lists and dicts, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from list_result_tensors(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from list_result_tensors(part)
+
+
+def build_circuit(
+    run: ObservedRun,
+    outputs: Mapping[str, int],
+    is_input: Callable[[ObservedTensor], bool],
+    *,
+    name: str,
+    first: Sequence[int] = (),
+    opaque: bool = False,
+) -> tuple[CircuitGraph, dict[str, Any]]:
+    """Return the circuit of an observed run, and the values of its inputs; `outputs` are tensors by label.
+
+    The tensors in `first` are its first inputs, used or not.
+    """
+    builder = GraphBuilder(finite=False)
+    translator = RunTranslator(run, builder, is_input)
+    translator.opaque = opaque
+    for number in first:
+        translator.read(number)
+    translator.translate()
+    labels = {label: translator.read(number) for label, number in outputs.items()}
+    missing = [value for value in labels.values() if isinstance(value, _Missing)]
+    if translator.unknown or missing:
+        for value in missing:
+            translator.unknown.setdefault(value.op, [value.place])
+        raise UnknownOpsError(f"{name} (opaque=True keeps them as calls of PyTorch)", translator.unknown)
+    ports = {label: _as_port(builder, value) for label, value in labels.items()}
+    circuit = prune(builder.build(name=write_name(name), labels=ports))
+    return settle_certificates(circuit, translator.point), translator.point
+
+
+def _as_port(builder: GraphBuilder, value: Any) -> Port:
+    return value if isinstance(value, Port) else builder.place_constant(value)
+
+
+def settle_certificates(circuit: CircuitGraph, point: Mapping[str, Any]) -> CircuitGraph:
+    """Return the circuit with its own values in the certificates of numbers.
+
+    PyTorch's values may differ from them in the last bits; conditions and whole numbers may not.
+    """
+    if not circuit.certificates:
+        return circuit
+    values = interpreter.evaluate_checked_nodes(circuit, interpreter.bind_inputs(circuit, [point], {}), check=False)
+    settled = tuple(
+        certificate._replace(outcome=values[certificate.node])
+        if circuit.type_of(certificate.node).differentiable
+        else certificate
+        for certificate in circuit.certificates
+    )
+    return type(circuit)(replace(circuit.columns, certificates=settled))
+
+
+def import_function(
+    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], *, opaque: bool = False
+) -> tuple[CircuitGraph, dict[str, Any]]:
+    """Run a function or module of PyTorch once; return its circuit, and the values of its inputs."""
+    inputs: dict[str, Any] = {}
+    args, keywords = _copy_arguments(function, args, keywords, inputs)
+    watch = TorchWatch(function if isinstance(function, torch.nn.Module) else None, keep="all")
+    with torch.enable_grad(), watch:
+        watch.name_inputs(inputs)
+        first = [watch.find_tensor(tensor).index for tensor in inputs.values()]
+        result = function(*args, **keywords)
+        results = [watch.find_tensor(tensor).index for tensor in list_result_tensors(result)]
+    if not results:
+        raise InputError(f"the function returned no tensor to make a circuit of; got {type(result).__name__}")
+    names = _name_results(result, len(results))
+    name = getattr(function, "__name__", type(function).__name__)
+    return build_circuit(
+        watch.steps[-1],
+        dict(zip(names, results, strict=True)),
+        lambda tensor: tensor.name in inputs or tensor.kind == "parameter" or tensor.requires_grad,
+        name=name if name.isidentifier() else "f",
+        first=first,
+        opaque=opaque,
+    )
+
+
+def _name_results(result: Any, count: int) -> list[str]:
+    if isinstance(result, Mapping) and len(result) == count:
+        return [write_name(f"output.{key}") for key in result]
+    return ["output"] if count == 1 else [f"output[{k}]" for k in range(count)]
+
+
+def _copy_arguments(
+    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], inputs: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments with copies of their tensors, which require gradients and are noted by name."""
+    target = function.forward if isinstance(function, torch.nn.Module) else function
+    try:
+        bound = inspect.signature(target).bind(*args, **keywords)
+    except (TypeError, ValueError):
+        copied = [_copy_tensor(f"x{k}", arg, inputs) for k, arg in enumerate(args)]
+        return copied, {name: _copy_tensor(name, value, inputs) for name, value in keywords.items()}
+    for name, value in bound.arguments.items():
+        bound.arguments[name] = _copy_tensor(name, value, inputs)
+    return list(bound.args), dict(bound.kwargs)
+
+
+def _copy_tensor(name: str, value: Any, inputs: dict[str, Any]) -> Any:
+    """Return an argument with copies of its tensors; floating ones are inputs under the path to them."""
+    if isinstance(value, torch.Tensor):
+        copy = value.detach().clone()
+        if copy.is_floating_point() or copy.is_complex():
+            inputs[name] = copy.requires_grad_()
+        return copy
+    if isinstance(value, Mapping):
+        return {key: _copy_tensor(f"{name}_{key}", part, inputs) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_copy_tensor(f"{name}_{k}", part, inputs) for k, part in enumerate(value))
+    return value
