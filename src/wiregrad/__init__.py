@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         vjp,
         vmap,
     )
+    from wiregrad.exchange import watch
     from wiregrad.learn.quiz import Quiz
 else:
     _values = load_module_lazily("wiregrad.api.values")
@@ -107,6 +108,7 @@ __all__ = [
     "value_and_grad",
     "vjp",
     "vmap",
+    "watch",
 ]
 
 if TYPE_CHECKING:
@@ -139,6 +141,7 @@ if not TYPE_CHECKING:
             **dict.fromkeys(("anomaly", "blame", "check_grads", "explain", "record"), "wiregrad.api.diagnostics"),
             "compile": "wiregrad.api.compiled_function",
             "Quiz": "wiregrad.learn.quiz",
+            "watch": "wiregrad.exchange",
             "train": "wiregrad.training",
             "nn": "wiregrad.nn",
             "optim": "wiregrad.optim",

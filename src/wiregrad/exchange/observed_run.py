@@ -7,9 +7,13 @@ numbers (`TensorRef`), in the order in which the framework ran them.
 
 from __future__ import annotations
 
+import linecache
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
+from types import CodeType
 from typing import Any, NamedTuple
 
 from wiregrad.ir import Place
@@ -21,14 +25,54 @@ class TensorRef(NamedTuple):
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CallSite:
-    """The call in the user's code that ran an op: its place, and the text of the call if the source can be read."""
+    """The call in the user's code that ran an op."""
 
     place: Place
-    text: str
-    function: str
-    """The name of the function that contains the call."""
+    code: CodeType
+    instruction: int
+    """The offset of the call in the code."""
+
+    @cached_property
+    def text(self) -> str:
+        """The source text of the call, such as `torch.sqrt(x)`; empty if it cannot be read or spans several lines."""
+        positions = next(islice(self.code.co_positions(), self.instruction // 2, None), None)
+        if positions is None or positions[0] != positions[1] or positions[2] is None or positions[3] is None:
+            return ""
+        line = linecache.getline(self.place.file, positions[0] or 0).encode()
+        return line[positions[2] : positions[3]].decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSummary:
+    """Sizes and counts of the numbers of a tensor; extremes, mean and rms are those of the finite numbers."""
+
+    size: int
+    zeros: int = 0
+    nans: int = 0
+    infs: int = 0
+    low: float = math.nan
+    high: float = math.nan
+    mean: float = math.nan
+    rms: float = math.nan
+
+    @property
+    def norm(self) -> float:
+        """The Euclidean norm of the finite numbers."""
+        return self.rms * math.sqrt(max(0, self.size - self.nans - self.infs))
+
+
+@dataclass(slots=True)
+class HeldValue:
+    """A value of the framework: the tensor itself, not connected to its graph, or only its summary."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    value: Any = None
+    summary: TensorSummary | None = None
+    charged: int = 0
+    """How many bytes are held for its sake."""
 
 
 @dataclass(slots=True)
@@ -53,10 +97,12 @@ class ObservedTensor:
     """The name of a parameter, buffer or input; empty for everything else."""
     kind: str = "computed"
     """`parameter`, `buffer`, `input` (comes from outside and has no name of its own) or `computed`."""
-    value: Any = None
-    """The framework's tensor, not connected to its graph; None if only the summary is held."""
-    summary: Any = None
-    """Sizes and counts of a value that is not held."""
+    held: HeldValue | None = None
+
+    @property
+    def value(self) -> Any:
+        """The framework's tensor, not connected to its graph; None if only the summary is held."""
+        return None if self.held is None else self.held.value
 
 
 @dataclass(slots=True)
@@ -126,9 +172,11 @@ class ObservedGradient:
     """The custom function whose rule ran; None for the framework's own rule."""
     backward: int
     """The number of the backward pass."""
-    received: tuple[Any, ...]
+    rule: str
+    """The framework's name of the rule: `SqrtBackward0`."""
+    received: tuple[HeldValue | None, ...]
     """One gradient for each result; None where none arrived."""
-    sent: tuple[Any, ...]
+    sent: tuple[HeldValue | None, ...]
     """One gradient for each differentiable argument; None where none is wanted."""
     targets: tuple[int | None, ...]
     """The tensor that each sent gradient belongs to; None if it is not known."""
@@ -136,12 +184,29 @@ class ObservedGradient:
 
 @dataclass
 class ObservedRun:
-    """The ops that a framework ran, in order, with their tensors and gradients."""
+    """The ops that a framework ran in one training step, in order, with their tensors and gradients."""
 
+    step: int = 0
     ops: list[ObservedOp] = field(default_factory=list)
     tensors: list[ObservedTensor] = field(default_factory=list)
     functions: list[ObservedFunction] = field(default_factory=list)
     gradients: list[ObservedGradient] = field(default_factory=list)
+    """In the order in which the backward pass ran."""
+    roots: list[int] = field(default_factory=list)
+    """The tensors at which backward passes began."""
+    backwards: int = 0
+    error: BaseException | None = None
+    """The exception that ended the program."""
+
+    def list_held(self) -> Iterator[HeldValue]:
+        """Yield every value and gradient."""
+        for tensor in self.tensors:
+            if tensor.held is not None:
+                yield tensor.held
+        for gradient in self.gradients:
+            for held in (*gradient.received, *gradient.sent):
+                if held is not None:
+                    yield held
 
     @cached_property
     def readers(self) -> dict[int, list[int]]:
