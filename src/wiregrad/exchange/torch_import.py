@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -116,7 +116,7 @@ class StorageContents:
 
     def read_view(self, view: ObservedTensor) -> Any:
         """Return the elements of a view, gathered from its storage."""
-        row, filled = self._read_row(view.storage, view.version, view.dtype)
+        row, filled = self._read_row(view)
         places = find_places(view)
         if not filled[places].all():
             raise NoRuleError(f"a view of {view.shape} elements of a tensor that was not seen whole")
@@ -125,13 +125,14 @@ class StorageContents:
         part = fn.getitem(row, slice(int(flat[0]), int(flat[-1]) + 1)) if is_run else fn.take(row, flat)
         return fn.reshape(part, view.shape)
 
-    def _read_row(self, storage: int, version: int, dtype: str) -> tuple[Any, Any]:
-        """Return the elements of a storage in a row, and which of them are known."""
-        start = version
+    def _read_row(self, view: ObservedTensor) -> tuple[Any, Any]:
+        """Return the elements of a view's storage in a row, and which of them are known."""
+        storage = view.storage
+        version = start = view.version
         while start > 0 and (storage, start) in self._written and (storage, start) not in self._rows:
             start -= 1
         if (storage, start) not in self._rows:
-            self._rows[storage, start] = self._read_first(storage, start, dtype)
+            self._rows[storage, start] = self._read_first(view, start)
         for k in range(start + 1, version + 1):
             row, filled = self._rows[storage, k - 1]
             for number in self._written[storage, k]:
@@ -139,17 +140,18 @@ class StorageContents:
             self._rows[storage, k] = row, filled
         return self._rows[storage, version]
 
-    def _read_first(self, storage: int, version: int, dtype: str) -> tuple[Any, Any]:
-        """Return a storage as the tensors of one version show it, the largest first."""
-        members = self._members[storage]
-        if any(tensor.dtype != dtype for tensor in members):
+    def _read_first(self, view: ObservedTensor, version: int) -> tuple[Any, Any]:
+        """Return a storage as the tensors of one version show it that were seen before the view, the largest first."""
+        members = self._members[view.storage]
+        if any(tensor.dtype != view.dtype for tensor in members):
             raise NoRuleError("a view of another dtype of a tensor that is written in place")
         size = max(int(find_places(tensor).max(initial=-1)) for tensor in members) + 1
-        row: Any = np.zeros(size, name_dtype(dtype))
+        row: Any = np.zeros(size, name_dtype(view.dtype))
         filled = np.zeros(size, bool)
-        for tensor in sorted(members, key=lambda member: -int(np.prod(member.shape))):
+        earlier = [tensor for tensor in members if tensor.index < view.index and tensor.version == version]
+        for tensor in sorted(earlier, key=lambda member: -int(np.prod(member.shape))):
             known = tensor.producer is not None or tensor.writer is None
-            if tensor.version == version and known and not filled[find_places(tensor)].all():
+            if known and not filled[find_places(tensor)].all():
                 row, filled = self._write(row, filled, tensor)
         return row, filled
 
@@ -265,7 +267,7 @@ class RunTranslator:
         """Put the nodes of an op that takes several into a group of their own, unless its module has no other op."""
         recording = self.builder.recording
         nodes = [k for k in range(first, len(recording)) if not recording.is_plain(k)]
-        if len(nodes) > 1 and self._counts[op.module] > 1 and not self._depth:
+        if len(nodes) > 1 and not self._depth and self._counts[op.module] > 1:
             label = op.name.rpartition(".")[2].strip("_")
             around = write_group(op.module)
             recording.regroup_from(first, f"{around}/{label}" if around else label)
@@ -275,6 +277,8 @@ class RunTranslator:
         space, _, packet = op.name.partition(".")
         if packet in SHAPE_READERS or packet.rstrip("_") in SHAPE_READERS or packet in CHECKERS:
             return None
+        if packet == "as_strided":
+            return self._storages.read_view(self.run.tensors[op.outputs[0]])
         entry = find_entry(packet) if space == "aten" else None
         if entry is None and space == "aten" and packet.endswith("_"):
             packet = packet[:-1]
@@ -328,7 +332,16 @@ class RunTranslator:
         if op.grad_enabled or op.function is not None or self._depth:
             return results
         parts = results if isinstance(results, list | tuple) else [results]
-        return [TABLE["stop_gradient"](part) if isinstance(part, Port) else part for part in parts]
+        stopped = [TABLE["stop_gradient"](part) if isinstance(part, Port) else part for part in parts]
+        if len(op.written) != 1 or len(stopped) != 1:
+            return stopped
+        # What is written in place keeps the gradient of the tensor: for autograd nothing has happened.
+        before = self.read(op.written[0][0])
+        return [self._keep_flow(before, stopped[0]) if isinstance(before, Port) else stopped[0]]
+
+    def _keep_flow(self, before: Port, after: Any) -> Any:
+        """Return the value of one wire with the gradient of another."""
+        return fn.broadcast_to(after, shape_of(before)) + (before - TABLE["stop_gradient"](before))
 
     def _compute_unmapped(self, op: ObservedOp, overload: Any) -> Any:
         """Decompose an op, take its numbers as they are where no gradient can flow through them, or keep it whole."""
@@ -390,8 +403,6 @@ class RunTranslator:
     def _miss_results(self, op: ObservedOp, values: Sequence[Any]) -> None:
         """Mark the results of an op that reads a result without a wire."""
         missing = next(value for value in values if isinstance(value, _Missing))
-        if missing.place is None or missing.op not in self.unknown:
-            self.unknown.setdefault(missing.op, []).append(missing.place)
         for number in (*op.outputs, *(after for _, after in op.written)):
             self._wires[number] = missing
 
@@ -485,7 +496,7 @@ def build_circuit(
     translator.translate()
     labels = {label: translator.read(number) for label, number in outputs.items()}
     missing = [value for value in labels.values() if isinstance(value, _Missing)]
-    if translator.unknown or missing:
+    if missing:
         for value in missing:
             translator.unknown.setdefault(value.op, [value.place])
         raise UnknownOpsError(f"{name} (opaque=True keeps them as calls of PyTorch)", translator.unknown)
@@ -519,26 +530,46 @@ def import_function(
     function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], *, opaque: bool = False
 ) -> tuple[CircuitGraph, dict[str, Any]]:
     """Run a function or module of PyTorch once; return its circuit, and the values of its inputs."""
+    try:
+        seen = _watch_call(function, args, keywords, differentiate=True)
+    except RuntimeError:
+        # PyTorch refuses gradients of some arguments, and writes in place to what has one.
+        seen = _watch_call(function, args, keywords, differentiate=False)
+    name = getattr(function, "__name__", type(function).__name__)
+    return build_circuit(
+        seen.run,
+        seen.results,
+        lambda tensor: tensor.index in seen.inputs or tensor.kind == "parameter" or tensor.requires_grad,
+        name=name if name.isidentifier() else "f",
+        first=seen.inputs,
+        opaque=opaque,
+    )
+
+
+class WatchedCall(NamedTuple):
+    """A call that was watched: its run, and the numbers of the tensors that it got and returned."""
+
+    run: ObservedRun
+    inputs: list[int]
+    results: dict[str, int]
+
+
+def _watch_call(
+    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], *, differentiate: bool
+) -> WatchedCall:
+    """Run a function on copies of its arguments, and record what it does."""
     inputs: dict[str, Any] = {}
-    args, keywords = _copy_arguments(function, args, keywords, inputs)
+    copied, named = _copy_arguments(function, args, keywords, inputs, differentiate)
     watch = TorchWatch(function if isinstance(function, torch.nn.Module) else None, keep="all")
     with torch.enable_grad(), watch:
         watch.name_inputs(inputs)
-        first = [watch.find_tensor(tensor).index for tensor in inputs.values()]
-        result = function(*args, **keywords)
+        numbers = [watch.find_tensor(tensor).index for tensor in inputs.values()]
+        result = function(*copied, **named)
         results = [watch.find_tensor(tensor).index for tensor in list_result_tensors(result)]
     if not results:
         raise InputError(f"the function returned no tensor to make a circuit of; got {type(result).__name__}")
     names = _name_results(result, len(results))
-    name = getattr(function, "__name__", type(function).__name__)
-    return build_circuit(
-        watch.steps[-1],
-        dict(zip(names, results, strict=True)),
-        lambda tensor: tensor.name in inputs or tensor.kind == "parameter" or tensor.requires_grad,
-        name=name if name.isidentifier() else "f",
-        first=first,
-        opaque=opaque,
-    )
+    return WatchedCall(watch.steps[-1], numbers, dict(zip(names, results, strict=True)))
 
 
 def _name_results(result: Any, count: int) -> list[str]:
@@ -548,29 +579,32 @@ def _name_results(result: Any, count: int) -> list[str]:
 
 
 def _copy_arguments(
-    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], inputs: dict[str, Any]
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    keywords: Mapping[str, Any],
+    inputs: dict[str, Any],
+    differentiate: bool,
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments with copies of their tensors, which require gradients and are noted by name."""
+    """Return the arguments with copies of their tensors; those that can be differentiated are noted by name."""
     target = function.forward if isinstance(function, torch.nn.Module) else function
+
+    def copy_argument(name: str, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            copy = value.detach().clone()
+            if copy.is_floating_point() or copy.is_complex():
+                inputs[name] = copy.requires_grad_(differentiate)
+            return copy
+        if isinstance(value, Mapping):
+            return {key: copy_argument(f"{name}_{key}", part) for key, part in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(copy_argument(f"{name}_{k}", part) for k, part in enumerate(value))
+        return value
+
     try:
         bound = inspect.signature(target).bind(*args, **keywords)
     except (TypeError, ValueError):
-        copied = [_copy_tensor(f"x{k}", arg, inputs) for k, arg in enumerate(args)]
-        return copied, {name: _copy_tensor(name, value, inputs) for name, value in keywords.items()}
+        # A function without a readable signature, or one that refuses these arguments itself.
+        bound = inspect.signature(lambda *x, **named: None).bind(*args, **keywords)
     for name, value in bound.arguments.items():
-        bound.arguments[name] = _copy_tensor(name, value, inputs)
+        bound.arguments[name] = copy_argument(name, value)
     return list(bound.args), dict(bound.kwargs)
-
-
-def _copy_tensor(name: str, value: Any, inputs: dict[str, Any]) -> Any:
-    """Return an argument with copies of its tensors; floating ones are inputs under the path to them."""
-    if isinstance(value, torch.Tensor):
-        copy = value.detach().clone()
-        if copy.is_floating_point() or copy.is_complex():
-            inputs[name] = copy.requires_grad_()
-        return copy
-    if isinstance(value, Mapping):
-        return {key: _copy_tensor(f"{name}_{key}", part, inputs) for key, part in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_copy_tensor(f"{name}_{k}", part, inputs) for k, part in enumerate(value))
-    return value

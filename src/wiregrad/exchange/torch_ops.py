@@ -223,8 +223,7 @@ ENTRIES.update(
         "_linalg_slogdet": lambda A: (*fn.slogdet(A), None, None),
         "linalg_inv_ex": lambda A, *, check_errors=False: (fn.inv(A), None),
         "linalg_matrix_exp": lambda self: fn.expm(self),
-        "linalg_eig": lambda self: tuple(fn.eig(self)),
-        "linalg_eigvals": lambda self: fn.eigvals(self),
+        "linalg_eigvals": lambda self: TABLE["eigvals"](self),
         "linalg_cholesky_ex": lambda self, *, upper=False, check_errors=False: (fn.cholesky(self, upper=upper), None),
         "linalg_lstsq": lambda self, b, rcond=None, *, driver=None: (fn.lstsq(self, b)[0], None, None, None),
         # Shapes.
@@ -560,6 +559,12 @@ def _svd(A: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver
 @aten("_linalg_eigh")
 def _eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> Any:  # noqa: N803 - ATen's names
     return tuple(fn.eigh(A, UPLO)) if compute_v else (fn.eigvalsh(A, UPLO), None)
+
+
+@aten("linalg_eig")
+def _eig(self: Any) -> Any:
+    packed = TABLE["eig"](self)
+    return fn.getitem(packed, (..., -1, slice(None))), fn.getitem(packed, (..., slice(0, -1), slice(None)))
 
 
 @aten("linalg_pinv", settled=("atol", "rtol"))

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, Self
@@ -206,18 +207,25 @@ class TensorBook:
         self.store = store
         self._names = names
         self._known: dict[TensorKey, ObservedTensor] = {}
+        self._twins: dict[int, tuple[weakref.ref[Any], ObservedTensor]] = {}
+        """Results that nothing tells apart from another tensor, such as what `detach` returns, by object."""
 
     def key_of(self, tensor: Any) -> TensorKey:
         """Return what identifies a tensor, apart from its version."""
         if tensor.layout is not torch.strided:
             return (id(tensor),)
         number = self.store.find_entry(tensor).number
-        return number, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+        # A conjugate is a view that differs in nothing but a flag.
+        flags = tensor.is_conj(), tensor.is_neg()
+        return number, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, flags
 
     def look_up(self, tensor: Any, frame: FrameType | None = None) -> ObservedTensor:
         """Return the observed tensor that an op reads; one that was not seen before comes from outside."""
         key = self.key_of(tensor)
         version = self._version_of(tensor)
+        twin = self._twins.get(id(tensor))
+        if twin is not None and twin[0]() is tensor and twin[1].version == version:
+            return twin[1]
         requires_grad = tensor.requires_grad
         found = self._known.get((key, version, requires_grad))
         if found is None:
@@ -238,7 +246,10 @@ class TensorBook:
     def settle_result(self, tensor: Any, observed: ObservedTensor) -> None:
         """Note whether a result requires a gradient, and find it under its key from now on."""
         observed.requires_grad = tensor.requires_grad
-        self._known[self.key_of(tensor), observed.version, observed.requires_grad] = observed
+        key = self.key_of(tensor), observed.version, observed.requires_grad
+        known = self._known.setdefault(key, observed)
+        if known is not observed:
+            self._twins[id(tensor)] = weakref.ref(tensor), observed
 
     def _add(self, tensor: Any, key: TensorKey, version: int, producer: int | None) -> ObservedTensor:
         strided = len(key) > 1
@@ -613,6 +624,18 @@ class TorchWatch:
         for run in self.steps:
             run.error = error if run is self.steps[-1] else None
             self._copy_living_values(run)
+
+    def name_inputs(self, tensors: Mapping[str, Any]) -> None:
+        """Give tensors that come from outside names of their own."""
+        assert self._recorder is not None
+        for name, tensor in tensors.items():
+            self._names[self._recorder.book.key_of(tensor)] = "input", name
+
+    def find_tensor(self, tensor: Any) -> ObservedTensor:
+        """Return what is observed of a tensor as it is now."""
+        assert self._recorder is not None
+        self._recorder.settle()
+        return self._recorder.book.look_up(tensor)
 
     def _copy_living_values(self, run: ObservedRun) -> None:
         """Copy what the program may change later without being seen: parameters, inputs and their gradients."""
