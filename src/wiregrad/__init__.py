@@ -14,7 +14,7 @@ value, its local derivative, the gradient that came back along it.
 from typing import TYPE_CHECKING
 
 from wiregrad import ops
-from wiregrad.api import Builder, Circuit, Run, circuit, diff, load
+from wiregrad.api import Builder, Circuit, ImportedCircuit, Run, circuit, diff, from_torch, load
 from wiregrad.errors import WiregradError
 from wiregrad.ir import TABLE as _TABLE
 from wiregrad.lazy import load_module_lazily, load_names_lazily
@@ -66,6 +66,7 @@ __all__ = [
     "Builder",
     "Circuit",
     "Function",
+    "ImportedCircuit",
     "Quiz",
     "Run",
     "Value",
@@ -80,6 +81,7 @@ __all__ = [
     "diff",
     "elementwise_grad",
     "explain",
+    "from_torch",
     "grad",
     "group",
     "hessian",

@@ -14,25 +14,32 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from wiregrad.backends import interpreter
 from wiregrad.dtypes import WIRE_DTYPES, WireType
 from wiregrad.errors import InputError, NoRuleError, UnknownOpsError, require_package
+from wiregrad.exchange import CIRCUIT_MAKERS
 from wiregrad.exchange.observed_run import ObservedOp, ObservedRun, ObservedTensor, TensorRef, find_refs
-from wiregrad.exchange.torch_ops import CHECKERS, SETTLED, SHAPE_READERS, find_entry, fn
+from wiregrad.exchange.torch_ops import CHECKERS, CONDITIONS, SETTLED, SHAPE_READERS, find_entry, fn
 from wiregrad.exchange.torch_watch import TorchWatch
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.ir.builder import GraphBuilder, Port
 from wiregrad.ir.columns import Certificate
+from wiregrad.lazy import load_module_lazily
 from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.passes import prune
 
 with require_package("torch", "importing a PyTorch program"):
     import torch
-    from torch._decomp import decomposition_table
+
+if TYPE_CHECKING:
+    from torch import _decomp
+else:
+    # It takes longer to load than everything else that a watch needs.
+    _decomp = load_module_lazily("torch._decomp")
 
 MAX_DECOMPOSITIONS = 16
 """How deeply ops are decomposed into ops that are decomposed in turn."""
@@ -293,32 +300,32 @@ class RunTranslator:
 
     def _call_entry(self, op: ObservedOp, entry: Callable[..., Any], packet: str, overload: Any) -> Any:
         settled = SETTLED.get(packet, ())
+        conditions = CONDITIONS.get(packet, ())
         keywords = {name: value for name, value in op.keywords.items() if name not in list_out_keywords(overload)}
-        if not settled:
+        if not settled and not conditions:
             return entry(*self._read_all(op.arguments), **self._read_all(keywords))
         bound = inspect.signature(entry).bind(*op.arguments, **keywords)
         for name, value in bound.arguments.items():
-            bound.arguments[name] = self._settle_all(value) if name in settled else self._read_all(value)
+            kinds = "biufc" if name in settled else "b" if name in conditions else ""
+            bound.arguments[name] = self._settle_all(value, kinds)
         return entry(*bound.args, **bound.kwargs)
 
     def _read_all(self, value: Any) -> Any:
         """Return arguments with wires and arrays in place of tensors."""
-        if isinstance(value, TensorRef):
-            return self.read(value.number)
-        if isinstance(value, list | tuple):
-            return [self._read_all(part) for part in value]
-        if isinstance(value, dict):
-            return {name: self._read_all(part) for name, part in value.items()}
-        return np.complex128(value) if isinstance(value, complex) else value
+        return self._settle_all(value, "")
 
-    def _settle_all(self, value: Any) -> Any:
-        """Return arguments with arrays in place of tensors; a wire among them is certified."""
+    def _settle_all(self, value: Any, kinds: str) -> Any:
+        """Return arguments with wires and arrays in place of tensors; wires of some kinds become certified arrays."""
         if isinstance(value, TensorRef):
+            if name_dtype(self.run.tensors[value.number].dtype).kind not in kinds:
+                return self.read(value.number)
             self._certify(value.number)
             return np.asarray(self.find_array(value.number))
         if isinstance(value, list | tuple):
-            return [self._settle_all(part) for part in value]
-        return value
+            return [self._settle_all(part, kinds) for part in value]
+        if isinstance(value, dict):
+            return {name: self._settle_all(part, kinds) for name, part in value.items()}
+        return np.complex128(value) if isinstance(value, complex) else value
 
     def _certify(self, number: int) -> None:
         """Note that the circuit is right only where a wire has the value that it had in the run."""
@@ -454,12 +461,12 @@ def list_out_keywords(overload: Any) -> list[str]:
 
 def find_decomposition(overload: Any) -> Callable[..., Any] | None:
     """Return PyTorch's decomposition of an op; for one that writes in place, that of the op that does not."""
-    decomposition: Callable[..., Any] | None = decomposition_table.get(overload)
+    decomposition: Callable[..., Any] | None = _decomp.decomposition_table.get(overload)
     name = overload._schema.name.partition("::")[2]
     if decomposition is None and name.endswith("_"):
         packet = getattr(torch.ops.aten, name[:-1], None)
         plain = getattr(packet, overload._overloadname, None) if packet is not None else None
-        decomposition = decomposition_table.get(plain)
+        decomposition = _decomp.decomposition_table.get(plain)
     return decomposition
 
 
@@ -524,6 +531,44 @@ def settle_certificates(circuit: CircuitGraph, point: Mapping[str, Any]) -> Circ
         for certificate in circuit.certificates
     )
     return type(circuit)(replace(circuit.columns, certificates=settled))
+
+
+class WatchedProgram(TorchWatch):
+    """What PyTorch did inside a `with` block of `wg.watch`: ask it, or take it as a circuit."""
+
+    def circuit(self, *, opaque: bool = False) -> Any:
+        """Return the circuit of the last step, from its inputs and parameters to what was differentiated.
+
+        Its gradients follow wiregrad's rules; what PyTorch computed is in the watch itself. Parameters, tensors that
+        require a gradient, and floating tensors that a variable holds are inputs; `run()` uses the values they had.
+        Ops that wiregrad does not know raise `UnknownOpsError`; with `opaque=True` they are nodes that call PyTorch.
+        """
+        run = next((run for run in reversed(self.steps) if run.ops), None)
+        if run is None:
+            raise InputError("nothing was recorded: run the model inside the with block of wg.watch(model)")
+        return make_circuit(*build_circuit(run, find_outputs(run), is_named_input, name="program", opaque=opaque))
+
+
+def is_named_input(tensor: ObservedTensor) -> bool:
+    """Return whether a tensor from outside is an input of the circuit of a watched program."""
+    return tensor.kind == "parameter" or tensor.requires_grad or bool(tensor.kind == "input" and tensor.name)
+
+
+def find_outputs(run: ObservedRun) -> dict[str, int]:
+    """Return what was differentiated in a run, or the last floating result if nothing was."""
+    roots = list(dict.fromkeys(run.roots))
+    if len(roots) > 1:
+        return {f"loss[{k}]": number for k, number in enumerate(roots)}
+    if roots:
+        return {"loss": roots[0]}
+    results = [number for op in run.ops if op.phase == "forward" for number in op.outputs]
+    floating = [number for number in results if name_dtype(run.tensors[number].dtype).kind in "fc"]
+    return {"output": floating[-1]}
+
+
+def make_circuit(circuit: CircuitGraph, point: dict[str, Any]) -> Any:
+    """Return a circuit as users get it, which knows the values of its inputs."""
+    return CIRCUIT_MAKERS[0](circuit.columns, point)
 
 
 def import_function(

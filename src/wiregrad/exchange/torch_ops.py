@@ -40,6 +40,8 @@ ENTRIES: dict[str, AtenEntry] = {}
 """Every entry by the name of the ATen packet."""
 SETTLED: dict[str, tuple[str, ...]] = {}
 """The arguments of an op that must be plain arrays, by packet: indices and masks that decide which nodes there are."""
+CONDITIONS: dict[str, tuple[str, ...]] = {}
+"""The arguments of an op of which conditions must be plain arrays, and whole numbers may be wires, by packet."""
 SHAPE_READERS = frozenset(
     ("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty", "zero")
 )
@@ -48,14 +50,21 @@ CHECKERS = frozenset(("_linalg_check_errors", "_assert_async", "_assert_tensor_m
 """Ops that compute nothing."""
 
 
-def aten(*names: str, settled: tuple[str, ...] = ()) -> Callable[[AtenEntry], AtenEntry]:
-    """Register the decorated function as the entry of ATen packets; `settled` arguments arrive as plain arrays."""
+def aten(
+    *names: str, settled: tuple[str, ...] = (), conditions: tuple[str, ...] = ()
+) -> Callable[[AtenEntry], AtenEntry]:
+    """Register the decorated function as the entry of ATen packets.
+
+    `settled` arguments arrive as plain arrays, and so do conditions in the arguments called `conditions`.
+    """
 
     def add_entry(entry: AtenEntry) -> AtenEntry:
         for name in names:
             ENTRIES[name] = entry
             if settled:
                 SETTLED[name] = settled
+            if conditions:
+                CONDITIONS[name] = conditions
         return entry
 
     return add_entry
@@ -705,9 +714,28 @@ def _cut_to(x: Any, shape: tuple[int, ...], dim: int | None = None) -> Any:
     return x if all(item == slice(None) or item.stop == own[k] for k, item in enumerate(index)) else fn.getitem(x, index)
 
 
-@aten("index", "_unsafe_index", settled=("indices",))
+@aten("index", "_unsafe_index", conditions=("indices",))
 def _index(self: Any, indices: Sequence[Any]) -> Any:
+    if any(is_wire(index) for index in indices):
+        return _index_by_wires(self, indices)
     return fn.getitem(self, _as_index(indices))
+
+
+def _index_by_wires(x: Any, indices: Sequence[Any]) -> Any:
+    """Index by whole numbers that the circuit computes: one index into the joined axes, which come first."""
+    shape = shape_of(x)
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    others = [axis for axis in range(len(shape)) if axis not in axes]
+    flat: Any = np.int64(0)
+    for axis in axes:
+        index, length = indices[axis], np.int64(shape[axis])
+        flat = flat * length + fn.where(TABLE["less"](index, np.int64(0)), index + length, index)
+    rows = fn.reshape(fn.transpose(x, (*axes, *others)), (-1, *(shape[axis] for axis in others)))
+    picked = fn.take(rows, flat, axis=0)
+    rank = len(shape_of(flat))
+    # NumPy and PyTorch put the axes of the index where the indexed axes were, if these are neighbours.
+    first = axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
+    return fn.moveaxis(picked, tuple(range(rank)), tuple(range(first, first + rank)))
 
 
 @aten("index_put", "_index_put_impl", "_unsafe_index_put", settled=("indices",))
@@ -715,12 +743,12 @@ def _index_put(self: Any, indices: Sequence[Any], values: Any, accumulate: bool 
     return (fn.scatter_add if accumulate else fn.put)(self, _as_index(indices), values)
 
 
-@aten("index_select", settled=("index",))
+@aten("index_select")
 def _index_select(self: Any, dim: int, index: Any) -> Any:
-    return fn.take(self, np.atleast_1d(index), axis=dim)
+    return fn.take(self, index if is_wire(index) else np.atleast_1d(index), axis=dim)
 
 
-@aten("take", settled=("index",))
+@aten("take")
 def _take(self: Any, index: Any) -> Any:
     return fn.take(fn.ravel(self), index)
 
