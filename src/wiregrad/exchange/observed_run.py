@@ -195,6 +195,8 @@ class ObservedRun:
     roots: list[int] = field(default_factory=list)
     """The tensors at which backward passes began."""
     backwards: int = 0
+    parents: dict[str, str] = field(default_factory=dict)
+    """The module that called each module, by their full names."""
     error: BaseException | None = None
     """The exception that ended the program."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,9 @@ from wiregrad.exchange.torch_watch import TorchWatch
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.ir.builder import GraphBuilder, Port
 from wiregrad.ir.columns import Certificate
+from wiregrad.ir.op import CONSTANT_CODE, Op, Pattern
 from wiregrad.lazy import load_module_lazily
+from wiregrad.ops.array_ops import LinearOp
 from wiregrad.ops.gradient_flow import shape_of
 from wiregrad.passes import prune
 
@@ -94,13 +97,19 @@ def write_name(path: str) -> str:
     return name
 
 
-def write_group(path: str) -> str:
-    """Return the group of a module: one level for each module around it that has a name of its own.
+def write_group(module: str, parents: Mapping[str, str]) -> str:
+    """Return the group of a module: one level for each module that was running, named as the one around it names it.
 
-    >>> write_group("layers.0.attention")
+    >>> write_group("layers.0.attention", {"layers.0.attention": "layers.0", "layers.0": "", "": ""})
     'layers[0]/attention'
     """
-    return write_name(path).replace(".", "/") if path else ""
+    labels: list[str] = []
+    while module:
+        parent = parents.get(module, "")
+        own = module.removeprefix(f"{parent}.") if parent else module
+        labels.append(f"[{own}]" if own.isdecimal() else write_name(own))
+        module = parent
+    return "/".join(reversed(labels))
 
 
 class StorageContents:
@@ -120,6 +129,25 @@ class StorageContents:
     def note_write(self, tensor: ObservedTensor) -> None:
         """Note that an op wrote a tensor."""
         self._written.setdefault((tensor.storage, tensor.version), []).append(tensor.index)
+
+    def find_untouched(self, view: ObservedTensor) -> ObservedTensor | None:
+        """Return the same part of the storage as it was seen before, if nothing was written to that part since."""
+        places = find_places(view).ravel()
+        for tensor in reversed(self._members[view.storage]):
+            is_same = (tensor.offset, tensor.shape, tensor.stride) == (view.offset, view.shape, view.stride)
+            if is_same and tensor.dtype == view.dtype and tensor.index < view.index:
+                return None if self._is_written(view, tensor.version, places) else tensor
+        return None
+
+    def _is_written(self, view: ObservedTensor, since: int, places: Any) -> bool:
+        """Return whether some places were written after a version and up to that of the view."""
+        for version in range(since + 1, view.version + 1):
+            numbers = self._written.get((view.storage, version))
+            if numbers is None:
+                return True
+            if any(np.isin(find_places(self._run.tensors[k]), places).any() for k in numbers):
+                return True
+        return False
 
     def read_view(self, view: ObservedTensor) -> Any:
         """Return the elements of a view, gathered from its storage."""
@@ -198,9 +226,13 @@ class RunTranslator:
         self._outside: dict[Any, Any] = {}
         self._storages = StorageContents(run, self.read)
         self._depth = 0
+        self._groups: dict[str, str] = {}
         self._counts: dict[str, int] = {}
+        """How many ops of each module compute something, and do not only view it."""
         for op in run.ops:
-            self._counts[op.module] = self._counts.get(op.module, 0) + 1
+            storages = {run.tensors[number].storage for number in op.inputs}
+            is_view = any(run.tensors[number].storage in storages for number in op.outputs)
+            self._counts[op.module] = self._counts.get(op.module, 0) + (not is_view)
 
     def bind(self, number: int, value: Any) -> None:
         """Set the wire or array of a tensor."""
@@ -210,9 +242,17 @@ class RunTranslator:
 
     def translate(self) -> None:
         """Build the nodes of all ops of the forward pass."""
-        for op in self.run.ops:
-            if op.phase == "forward":
-                self._translate_op(op)
+        ops = [op for op in self.run.ops if op.phase == "forward"]
+        for op, after in zip_longest(ops, ops[1:]):
+            self._translate_op(op)
+            if after is None or after.site is not op.site:
+                self._note_text(op)
+
+    def _note_text(self, op: ObservedOp) -> None:
+        """Give the result of the last op of a call the text of the call as its title."""
+        wires = [self._wires.get(number) for number in op.outputs]
+        if op.site is not None and len(wires) == 1 and isinstance(wires[0], Port) and op.site.text:
+            self.builder.recording.note_expression(wires[0].index, op.site.text)
 
     def read(self, number: int) -> Any:
         """Return the wire of a tensor, or its numbers if it has none."""
@@ -220,8 +260,10 @@ class RunTranslator:
             return self._wires[number]
         tensor = self.run.tensors[number]
         if tensor.producer is None and tensor.writer is not None and tensor.storage in self._storages.wired:
-            self.bind(number, self._storages.read_view(tensor))
-            return self._wires[number]
+            untouched = self._storages.find_untouched(tensor)
+            value = self._storages.read_view(tensor) if untouched is None else self.read(untouched.index)
+            self.bind(number, value)
+            return value
         if tensor.producer is None and tensor.writer is None:
             return self._read_outside(tensor)
         return self.find_array(number)
@@ -252,16 +294,17 @@ class RunTranslator:
         if self.is_input(tensor):
             name = self.builder.recording.free_name(write_name(tensor.name or "v"))
             self.point[name] = array
-            return self.builder.input(name, kind)
+            with self.builder.at(None, ""):
+                return self.builder.input(name, kind)
         if tensor.kind == "buffer":
             return self.builder.place_constant(array, self.builder.recording.free_name(write_name(tensor.name)))
         return array
 
     def _translate_op(self, op: ObservedOp) -> None:
         recording = self.builder.recording
-        recording.move_to(op.place, write_group(op.module))
-        first = len(recording)
+        recording.move_to(op.place, self._find_group(op.module))
         values = [self.read(number) for number in op.inputs]
+        first = len(recording)
         if any(isinstance(value, _Missing) for value in values):
             self._miss_results(op, values)
         elif any(isinstance(value, Port) for value in values):
@@ -270,13 +313,20 @@ class RunTranslator:
         for _, after in op.written:
             self._storages.note_write(self.run.tensors[after])
 
+    def _find_group(self, module: str) -> str:
+        if module not in self._groups:
+            self._groups[module] = write_group(module, self.run.parents)
+        return self._groups[module]
+
     def _group_nodes(self, op: ObservedOp, first: int) -> None:
         """Put the nodes of an op that takes several into a group of their own, unless its module has no other op."""
+        if self._depth or self._counts[op.module] < 2:
+            return
         recording = self.builder.recording
-        nodes = [k for k in range(first, len(recording)) if not recording.is_plain(k)]
-        if len(nodes) > 1 and not self._depth and self._counts[op.module] > 1:
+        table = TABLE.by_code()
+        if sum(not moves_elements(table[code]) for code in recording.codes[first:]) > 1:
             label = op.name.rpartition(".")[2].strip("_")
-            around = write_group(op.module)
+            around = self._find_group(op.module)
             recording.regroup_from(first, f"{around}/{label}" if around else label)
 
     def _compute(self, op: ObservedOp) -> Any:
@@ -331,7 +381,7 @@ class RunTranslator:
         """Note that the circuit is right only where a wire has the value that it had in the run."""
         wire = self.read(number)
         recording = self.builder.recording
-        if isinstance(wire, Port) and not recording.is_constant(wire.index):
+        if isinstance(wire, Port) and recording.codes[wire.index] != CONSTANT_CODE:
             recording.certificates.append(Certificate(wire.index, self.find_array(number), recording.place))
 
     def _cut_flow(self, op: ObservedOp, results: Any) -> Any:
@@ -442,6 +492,11 @@ class RunTranslator:
             wire = TABLE["real"](wire)
         cast: Port = wire if wire.dtype == dtype else TABLE["cast"](wire, dtype=dtype.name)
         return cast
+
+
+def moves_elements(op: Op) -> bool:
+    """Return whether an op computes nothing: it brings a wire in, or puts elements elsewhere."""
+    return op.pattern is Pattern.SOURCE or isinstance(op, LinearOp)
 
 
 def find_overload(op: ObservedOp) -> Any:
@@ -606,6 +661,7 @@ def _watch_call(
     inputs: dict[str, Any] = {}
     copied, named = _copy_arguments(function, args, keywords, inputs, differentiate)
     watch = TorchWatch(function if isinstance(function, torch.nn.Module) else None, keep="all")
+    watch.name_modules(find_modules(function))
     with torch.enable_grad(), watch:
         watch.name_inputs(inputs)
         numbers = [watch.find_tensor(tensor).index for tensor in inputs.values()]
@@ -615,6 +671,16 @@ def _watch_call(
         raise InputError(f"the function returned no tensor to make a circuit of; got {type(result).__name__}")
     names = _name_results(result, len(results))
     return WatchedCall(watch.steps[-1], numbers, dict(zip(names, results, strict=True)))
+
+
+def find_modules(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the modules that a function uses from outside, by the names of the variables that hold them."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return {}
+    outside = inspect.getclosurevars(function)
+    variables = {**outside.globals, **outside.nonlocals}
+    return {name: value for name, value in variables.items() if isinstance(value, torch.nn.Module)}
 
 
 def _name_results(result: Any, count: int) -> list[str]:

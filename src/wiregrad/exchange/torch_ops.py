@@ -1125,7 +1125,7 @@ def _smooth_l1_loss(self: Any, target: Any, reduction: int = 1, beta: float = 1.
     distance = TABLE["absolute"](self - target)
     if beta == 0.0:
         return _reduce_loss(distance, reduction)
-    near = 0.5 * TABLE["square"](distance) / beta
+    near = _scale(TABLE["square"](distance), 0.5 / beta)
     return _reduce_loss(fn.where(distance < beta, near, distance - 0.5 * beta), reduction)
 
 

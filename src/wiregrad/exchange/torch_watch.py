@@ -331,12 +331,15 @@ class ModuleNames:
     def __init__(self, model: Any) -> None:
         self.names: dict[Any, str] = {}
         self.running: list[str] = []
+        self.parents: dict[str, str] = {}
+        """The module that called each module."""
         self.added: list[tuple[str, Any]] = []
         """Modules whose parameters are not named yet."""
         if model is not None:
-            self._add_tree("", model)
+            self.add_tree("", model)
 
-    def _add_tree(self, prefix: str, root: Any) -> None:
+    def add_tree(self, prefix: str, root: Any) -> None:
+        """Name a module and those inside it."""
         for name, module in root.named_modules(prefix=prefix):
             self.names.setdefault(module, name)
         self.added.append((prefix, root))
@@ -344,8 +347,10 @@ class ModuleNames:
     def enter(self, module: Any, _args: Any) -> None:
         """Note that a module begins to run."""
         if module not in self.names:
-            self._add_tree(type(module).__name__, module)
-        self.running.append(self.names[module])
+            self.add_tree(type(module).__name__, module)
+        name = self.names[module]
+        self.parents.setdefault(name, self.current)
+        self.running.append(name)
 
     def leave(self, _module: Any, _args: Any, _result: Any) -> None:
         """Note that a module has run."""
@@ -362,7 +367,7 @@ class StepRecorder:
     """Records the ops of one training step."""
 
     def __init__(self, step: int, store: ValueStore, modules: ModuleNames, sites: CallSites, names: Any) -> None:
-        self.run = ObservedRun(step=step)
+        self.run = ObservedRun(step=step, parents=modules.parents)
         self.store = store
         self.modules = modules
         self.sites = sites
@@ -624,6 +629,11 @@ class TorchWatch:
         for run in self.steps:
             run.error = error if run is self.steps[-1] else None
             self._copy_living_values(run)
+
+    def name_modules(self, modules: Mapping[str, Any]) -> None:
+        """Give modules names of their own, before they run."""
+        for name, module in modules.items():
+            self._modules.add_tree(name, module)
 
     def name_inputs(self, tensors: Mapping[str, Any]) -> None:
         """Give tensors that come from outside names of their own."""

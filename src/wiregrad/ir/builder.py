@@ -627,14 +627,6 @@ class CircuitRecording:
         self._groups.set_from(index, group or None)
         self._groups.set_from(len(self), around or None)
 
-    def is_plain(self, index: int) -> bool:
-        """Return whether a node computes nothing: it is an input or a constant, or repeats a wire."""
-        return TABLE.by_code()[self.codes[index]].name in ("input", "constant", "spread")
-
-    def is_constant(self, index: int) -> bool:
-        """Return whether a node is a constant."""
-        return self.codes[index] == CONSTANT_CODE
-
     def move_to_node(self, circuit: CircuitGraph, node: int) -> None:
         """Set the place and the group of the nodes that are added next to those of a circuit's node."""
         columns = circuit.columns
