@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import linecache
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from types import CodeType
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wiregrad.ir import Place
 
@@ -130,6 +133,13 @@ class ObservedOp:
     grad_enabled: bool
     written: tuple[tuple[int, int], ...] = ()
     """The tensors that it wrote in place: their numbers before and after."""
+    module_call: int = 0
+    """The number of the call of its module, counted over all modules."""
+
+    @property
+    def title(self) -> str:
+        """The name without its namespace: `add_`."""
+        return self.name.rpartition(".")[2]
 
     @property
     def place(self) -> Place | None:
@@ -160,7 +170,9 @@ class ObservedFunction:
     rule: Any = None
     """The framework's class of the function."""
     arguments: tuple[Any, ...] = ()
-    """The arguments of the call, as the framework got them."""
+    """The arguments of the call, with a `TensorRef` for each tensor."""
+    outputs: dict[int, int] = field(default_factory=dict)
+    """The tensors that it returned, by their position."""
 
 
 @dataclass(slots=True)
@@ -199,6 +211,12 @@ class ObservedRun:
     """The module that called each module, by their full names."""
     error: BaseException | None = None
     """The exception that ended the program."""
+    parameters: dict[str, bool] = field(default_factory=dict)
+    """The names of all parameters that are known, and whether each wants a gradient."""
+    rules: dict[int, str] = field(default_factory=dict)
+    """The framework's name of the differentiation rule of each op that has one."""
+    read: Callable[[Any], NDArray[Any]] = np.asarray
+    """Turns a tensor of the framework into an array."""
 
     def list_held(self) -> Iterator[HeldValue]:
         """Yield every value and gradient."""
@@ -209,6 +227,39 @@ class ObservedRun:
             for held in (*gradient.received, *gradient.sent):
                 if held is not None:
                     yield held
+
+    def read_value(self, tensor: int) -> NDArray[Any] | None:
+        """Return the value of a tensor as an array; None if it is not held."""
+        return self.read_held(self.tensors[tensor].held)
+
+    def read_held(self, held: HeldValue | None) -> NDArray[Any] | None:
+        """Return a held value as an array; None if it is not held."""
+        return None if held is None or held.value is None else self.read(held.value)
+
+    def parents_of(self, tensor: int) -> tuple[int, ...]:
+        """Return the tensors from which a tensor was made."""
+        observed = self.tensors[tensor]
+        if observed.producer is not None:
+            return self.ops[observed.producer].inputs
+        if observed.writer is None:
+            return ()
+        # A view of a storage that was written through another view: what was written, and what was there before.
+        earlier = [
+            other.index
+            for other in self.tensors
+            if other.storage == observed.storage and other.version < observed.version
+        ]
+        return (*self.ops[observed.writer].outputs, *earlier)
+
+    @cached_property
+    def by_target(self) -> dict[int, list[tuple[ObservedGradient, int]]]:
+        """What was sent to each tensor: the gradient records, and which of their parts."""
+        found: dict[int, list[tuple[ObservedGradient, int]]] = {}
+        for gradient in self.gradients:
+            for slot, target in enumerate(gradient.targets[: len(gradient.sent)]):
+                if target is not None and gradient.sent[slot] is not None:
+                    found.setdefault(target, []).append((gradient, slot))
+        return found
 
     @cached_property
     def readers(self) -> dict[int, list[int]]:

@@ -15,12 +15,25 @@ import os
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple, Self
 
+from numpy.typing import NDArray
+
 from wiregrad.errors import InputError, is_library_file, require_package, short_repr
+from wiregrad.exchange import torch_replay
+from wiregrad.exchange.observed_questions import (
+    ObservedBlame,
+    ObservedExplanation,
+    ObservedFlow,
+    blame_run,
+    explain_run,
+    flow_run,
+)
 from wiregrad.exchange.observed_run import (
     CallSite,
     HeldValue,
@@ -80,15 +93,6 @@ def describe_op(func: Any) -> OpForm:
     return OpForm(func.namespace, name, func._overloadname, positions + HIDDEN_WRITES.get(name, ()), keywords)
 
 
-def list_tensors(value: Any) -> list[Any]:
-    """Return the tensors of nested lists and tuples."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [tensor for part in value for tensor in list_tensors(part)]
-    return []
-
-
 def summarize_tensor(tensor: Any) -> TensorSummary:
     """Measure a tensor."""
     if not tensor.numel() or tensor.is_meta:
@@ -106,6 +110,17 @@ def summarize_tensor(tensor: Any) -> TensorSummary:
     low, high = torch.aminmax(finite)
     rms = float(torch.linalg.vector_norm(finite)) / finite.numel() ** 0.5
     return TensorSummary(counts.size, zeros, nans, counts.infs, float(low), float(high), float(finite.mean()), rms)
+
+
+def read_tensor(tensor: Any) -> NDArray[Any]:
+    """Return a tensor as an array; numbers that NumPy does not know become float32."""
+    plain = tensor.detach().cpu()
+    if plain.layout is not torch.strided:
+        plain = plain.to_dense()
+    if plain.dtype is torch.bfloat16:
+        plain = plain.float()
+    array: NDArray[Any] = plain.resolve_conj().resolve_neg().numpy()
+    return array
 
 
 class StorageEntry:
@@ -330,9 +345,10 @@ class ModuleNames:
 
     def __init__(self, model: Any) -> None:
         self.names: dict[Any, str] = {}
-        self.running: list[str] = []
+        self.running: list[tuple[str, int]] = []
         self.parents: dict[str, str] = {}
         """The module that called each module."""
+        self._calls = 0
         self.added: list[tuple[str, Any]] = []
         """Modules whose parameters are not named yet."""
         if model is not None:
@@ -349,8 +365,9 @@ class ModuleNames:
         if module not in self.names:
             self.add_tree(type(module).__name__, module)
         name = self.names[module]
-        self.parents.setdefault(name, self.current)
-        self.running.append(name)
+        self.parents.setdefault(name, self.running[-1][0] if self.running else "")
+        self._calls += 1
+        self.running.append((name, self._calls))
 
     def leave(self, _module: Any, _args: Any, _result: Any) -> None:
         """Note that a module has run."""
@@ -358,16 +375,16 @@ class ModuleNames:
             self.running.pop()
 
     @property
-    def current(self) -> str:
-        """The name of the module that runs; empty outside of modules."""
-        return self.running[-1] if self.running else ""
+    def current(self) -> tuple[str, int]:
+        """The name of the module that runs, and the number of its call; an empty name outside of modules."""
+        return self.running[-1] if self.running else ("", 0)
 
 
 class StepRecorder:
     """Records the ops of one training step."""
 
     def __init__(self, step: int, store: ValueStore, modules: ModuleNames, sites: CallSites, names: Any) -> None:
-        self.run = ObservedRun(step=step, parents=modules.parents)
+        self.run = ObservedRun(step=step, read=read_tensor, parents=modules.parents)
         self.store = store
         self.modules = modules
         self.sites = sites
@@ -386,6 +403,7 @@ class StepRecorder:
             return func(*args, **kwargs)
         self.settle()
         site, user_frame = self.sites.find(frame)
+        module, module_call = self.modules.current
         op = ObservedOp(
             index=len(self.run.ops),
             name=form.name,
@@ -394,11 +412,12 @@ class StepRecorder:
             keywords=self._encode(kwargs, user_frame),
             result=None,
             site=site,
-            module=self.modules.current,
+            module=module,
             function=None,
             phase=phase,
             step=self.run.step,
             grad_enabled=torch.is_grad_enabled(),
+            module_call=module_call,
         )
         if not op.grad_enabled:
             op.function = self._find_function(frame)
@@ -468,6 +487,9 @@ class StepRecorder:
             return
         if observed.producer is not None:
             self.attach_node(node, observed.producer)
+            function = self.run.ops[observed.producer].function
+            if function is not None:
+                self.run.functions[function].outputs[tensor.output_nr] = observed.index
         elif observed.writer is not None:
             self.attach_node(node, observed.writer, observed.index)
 
@@ -485,7 +507,7 @@ class StepRecorder:
             arguments = self._encode(frame.f_locals["args"], user_frame)
             index = len(self.run.functions)
             name = rule.__name__
-            self.run.functions.append(ObservedFunction(index, name, site, self.modules.current, [], rule, arguments))
+            self.run.functions.append(ObservedFunction(index, name, site, self.modules.current[0], [], rule, arguments))
         return len(self.run.functions) - 1
 
     def attach_node(self, node: Any, op: int, tensor: int | None = None) -> None:
@@ -498,12 +520,13 @@ class StepRecorder:
             return
         node.metadata[NODE_KEY] = self.token, op, tensor
         function = self.run.ops[op].function if hasattr(node, "_forward_cls") else None
-        targets = tuple(self._find_target(*edge) for edge in node.next_functions)
+        self.run.rules.setdefault(op, node.name())
         if tensor is not None:
             for following, _ in node.next_functions:
                 # A write to a view is a node of its own behind the view.
                 if following is not None and NODE_KEY not in following.metadata and not hasattr(following, "variable"):
                     self.attach_node(following, op)
+        targets = tuple(self._find_target(*edge) for edge in node.next_functions)
         node.register_hook(partial(self._note_gradient, op, function, node.name(), targets))
 
     def _find_target(self, node: Any, output: int) -> int | None:
@@ -560,7 +583,7 @@ def find_written(form: OpForm, args: Sequence[Any], kwargs: dict[str, Any]) -> l
         return []
     parts = [args[k] for k in form.written if k < len(args)]
     parts += [kwargs[name] for name in form.written_keywords if name in kwargs]
-    return list_tensors(parts)
+    return torch_replay.list_tensors(parts)
 
 
 class WatchMode(TorchDispatchMode):  # type: ignore[misc]
@@ -597,6 +620,7 @@ class TorchWatch:
         self._sites = CallSites()
         self._forms: dict[Any, OpForm] = {}
         self._names: dict[TensorKey, tuple[str, str]] = {}
+        self._parameters: dict[str, bool] = {}
         self._recorder: StepRecorder | None = None
         self.steps: deque[ObservedRun] = deque()
         self.steps_seen = 0
@@ -677,6 +701,53 @@ class TorchWatch:
         self._backward_depth += 1
         self._has_run_backward = True
 
+    @property
+    def run(self) -> ObservedRun:
+        """The step that questions are about: the last one in which a backward pass ran, else the last one."""
+        if self._recorder is not None:
+            self._recorder.settle()
+        if not self.steps:
+            raise InputError("nothing was watched yet: ask inside or after `with wg.watch(model) as seen:`")
+        # A copy, because more may be recorded after a question inside of the block.
+        return replace(next((run for run in reversed(self.steps) if run.backwards), self.steps[-1]))
+
+    @contextmanager
+    def _pause(self) -> Iterator[ObservedRun]:
+        """Return the run to ask about; what is computed in this block is not recorded."""
+        run = self.run
+        recorder = self._recorder
+        self._recorder = None
+        try:
+            yield run
+        finally:
+            self._recorder = recorder
+
+    def blame(self) -> ObservedBlame:
+        """Name the op that first made a loss or gradient that is not finite, with its module, line and reason.
+
+        An error of autograd about a value that was changed in place is explained too.
+        """
+        with self._pause() as run:
+            return blame_run(run, partial(torch_replay.saves_tensor, run))
+
+    def explain(self, name: str) -> ObservedExplanation:
+        """Say why the gradient of a parameter or input is absent, zero, not finite or what it is."""
+        with self._pause() as run:
+            return explain_run(run, name)
+
+    def flow(self) -> ObservedFlow:
+        """Measure gradients layer by layer, and find where they vanish, explode or stop."""
+        with self._pause() as run:
+            return flow_run(run)
+
+    def check_backward(self, straight_through: Collection[Any] = ()) -> torch_replay.BackwardCheck:
+        """Derive each op again from the recorded values, and name the op or custom function that sent something else.
+
+        Custom functions in `straight_through`, classes or names, are meant to differ.
+        """
+        with self._pause() as run:
+            return torch_replay.check_backward(run, straight_through)
+
     def _begin_update(self, *_: Any) -> None:
         self._update_depth += 1
 
@@ -694,6 +765,7 @@ class TorchWatch:
             self._store.release(self.steps.popleft())
         self._has_run_backward = False
         self._recorder = StepRecorder(self.steps_seen, self._store, self._modules, self._sites, self._names)
+        self._recorder.run.parameters = self._parameters
         self.steps.append(self._recorder.run)
         self.steps_seen += 1
 
@@ -735,6 +807,7 @@ class TorchWatch:
         if self._recorder is None:
             return
         for prefix, root in self._modules.added:
+            self._parameters.update((name, tensor.requires_grad) for name, tensor in root.named_parameters(prefix))
             named = [("parameter", root.named_parameters(prefix)), ("buffer", root.named_buffers(prefix))]
             for kind, pairs in named:
                 for name, tensor in pairs:
