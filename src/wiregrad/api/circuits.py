@@ -492,9 +492,9 @@ class ImportedCircuit(Circuit):
 
     __slots__ = ("point",)
 
-    def __init__(self, columns: ir.CircuitColumns, point: Mapping[str, Any]) -> None:
+    def __init__(self, columns: ir.CircuitColumns, point: Mapping[str, Any] | None = None) -> None:
         super().__init__(columns)
-        self.point = dict(point)
+        self.point = dict(point or {})
 
     def __call__(self, /, *vector: object, **inputs: object) -> Any:
         """Compute the output as a circuit does; inputs that are left out have the values of the run."""

@@ -15,17 +15,20 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from wiregrad.backends import interpreter
 from wiregrad.dtypes import WIRE_DTYPES, WireType
-from wiregrad.errors import InputError, NoRuleError, UnknownOpsError, require_package
+from wiregrad.errors import CheckError, InputError, NoRuleError, UnknownOpsError, require_package
 from wiregrad.exchange import CIRCUIT_MAKERS
 from wiregrad.exchange.observed_run import ObservedOp, ObservedRun, ObservedTensor, TensorRef, find_refs
 from wiregrad.exchange.torch_ops import CHECKERS, CONDITIONS, SETTLED, SHAPE_READERS, find_entry, fn
 from wiregrad.exchange.torch_watch import TorchWatch
+from wiregrad.frontends.recording.arguments import PackedParts
+from wiregrad.frontends.recording.custom_ops import FUNCTION_OP
 from wiregrad.ir import TABLE, CircuitGraph
 from wiregrad.ir.builder import GraphBuilder, Port
 from wiregrad.ir.columns import Certificate
@@ -66,6 +69,11 @@ def to_array(tensor: Any) -> Any:
         plain = plain.float()
     array = np.array(plain.numpy())
     return (array if array.dtype in WIRE_DTYPES else array.astype(np.int64))[()]
+
+
+def to_tensor(x: Any) -> Any:
+    """Return an array or number as a tensor of its own."""
+    return torch.from_numpy(np.array(x))
 
 
 def name_dtype(dtype: str) -> np.dtype[Any]:
@@ -208,6 +216,63 @@ def find_places(tensor: ObservedTensor) -> Any:
     for axis, (length, stride) in enumerate(zip(tensor.shape, tensor.stride, strict=True)):
         places += (np.arange(length) * stride).reshape((-1,) + (1,) * (len(tensor.shape) - axis - 1))
     return places
+
+
+class TorchCall:
+    """One call of an op that stays PyTorch's: PyTorch computes its value and its gradient.
+
+    It is the `call` of a node of the op for functions of the user's own.
+    """
+
+    def __init__(self, op: ObservedOp, overload: Any, arguments: Any, wires: Sequence[int], outputs: Any) -> None:
+        self.called = op.name
+        self.overload = overload
+        self.arguments = arguments
+        """The positional and named arguments, with a `TensorRef` where a wire comes in."""
+        self.wires = tuple(wires)
+        self.parts = PackedParts(outputs)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The key that tells calls apart."""
+        return (id(self),)
+
+    def compute(self, tensors: Sequence[Any]) -> list[Any]:
+        """Run the op with tensors at the places of its wires; returns the tensors among its results."""
+        filled = dict(zip(self.wires, tensors, strict=True))
+
+        def fill(value: Any) -> Any:
+            if isinstance(value, TensorRef):
+                return filled[value.number].clone()
+            if isinstance(value, list | tuple):
+                return [fill(part) for part in value]
+            return {name: fill(part) for name, part in value.items()} if isinstance(value, dict) else value
+
+        args, keywords = fill(self.arguments)
+        return list(list_result_tensors(self.overload(*args, **keywords)))
+
+    def run_forward(self, xs: Sequence[Any]) -> SimpleNamespace:
+        """Run the op on arrays; returns its results as `outputs`."""
+        with torch.no_grad():
+            return SimpleNamespace(outputs=[to_array(part) for part in self.compute([to_tensor(x) for x in xs])])
+
+    def pull_gradient(self, slot: int, g: object, xs: Sequence[Any], y: object) -> Any:
+        """Return the gradient that PyTorch sends to one of the wires."""
+        if not isinstance(g, np.ndarray | np.generic | float):
+            raise NoRuleError(f"{self.called} is computed by PyTorch: it has neither a circuit nor second derivatives")
+        leaves = [to_tensor(x) for x in xs]
+        if not leaves[slot].is_floating_point() and not leaves[slot].is_complex():
+            return None
+        leaves[slot].requires_grad_()
+        with torch.enable_grad():
+            outputs = self.compute(leaves)
+        upstream = self.parts.unpack(g, zeros=True)
+        pairs = [(outputs[k], to_tensor(upstream[k])) for k in self.parts.moving if outputs[k].requires_grad]
+        if not pairs:
+            return None
+        results, gradients = zip(*pairs, strict=True)
+        (gradient,) = torch.autograd.grad(results, leaves[slot], gradients, allow_unused=True)
+        return None if gradient is None else to_array(gradient)
 
 
 class RunTranslator:
@@ -423,9 +488,15 @@ class RunTranslator:
             watch.name_inputs({name: tensor for name, tensor in copies.items()})
             results = decomposition(*arguments[0], **arguments[1])
             found = [watch.find_tensor(part).index for part in list_result_tensors(results)]
+        numbers = list(op.outputs) or [after for _, after in op.written]
+        for number, inner_number in zip(numbers, found, strict=False):
+            if not are_near(to_array(watch.steps[-1].tensors[inner_number].value), self.find_array(number)):
+                # Not all of PyTorch's decompositions are right.
+                return self._miss(op, op.name)
         inner = RunTranslator(watch.steps[-1], self.builder, lambda _: False)
         inner._depth = self._depth + 1
         inner.unknown = self.unknown
+        inner.opaque = self.opaque
         for tensor in inner.run.tensors:
             if tensor.producer is None and tensor.name in copies:
                 inner.bind(tensor.index, self.read(int(tensor.name.removeprefix("tensor "))))
@@ -452,10 +523,48 @@ class RunTranslator:
         return value
 
     def _miss(self, op: ObservedOp, text: str) -> Any:
-        """Note an op that cannot be translated; its results have no wires."""
+        """Note an op that cannot be translated, or keep it whole; its results have no wires then."""
+        if self.opaque:
+            return self._keep_whole(op)
         self.unknown.setdefault(text, []).append(op.place)
         count = len(op.outputs) or len(op.written)
         return [_Missing(text, op.place)] * count
+
+    def _keep_whole(self, op: ObservedOp) -> Any:
+        """Add a node that calls PyTorch; returns a wire for each result that can be differentiated."""
+        wires = [number for number in dict.fromkeys(op.inputs) if isinstance(self.read(number), Port)]
+        outputs = [self.find_array(number) for number in op.outputs]
+        arguments = self._fix_tensors((op.arguments, op.keywords), wires)
+        call = TorchCall(op, find_overload(op), arguments, wires, outputs)
+        packed = np.asarray(call.parts.pack(outputs))
+        recording = self.builder.recording
+        index = recording.append_op(
+            FUNCTION_OP.bind_once(call=call),
+            [self.read(number).index for number in wires],
+            WireType(packed.dtype, packed.shape),
+        )
+        return self._unpack_parts(call.parts, Port(self.builder, index))
+
+    def _fix_tensors(self, value: Any, wires: Sequence[int]) -> Any:
+        """Return arguments with copies of the run's tensors, except those that are wires."""
+        if isinstance(value, TensorRef):
+            return value if value.number in wires else to_tensor(self.find_array(value.number))
+        if isinstance(value, list | tuple):
+            return [self._fix_tensors(part, wires) for part in value]
+        if isinstance(value, dict):
+            return {name: self._fix_tensors(part, wires) for name, part in value.items()}
+        return value
+
+    def _unpack_parts(self, parts: PackedParts, packed: Port) -> list[Any]:
+        """Return the results of a call, of which those that can be differentiated are joined in one wire."""
+        results: list[Any] = [None] * (len(parts.moving) + len(parts.still))
+        start = 0
+        for k, (shape, _) in zip(parts.moving, parts.kinds, strict=True):
+            size = int(np.prod(shape))
+            alone = len(parts.moving) == 1
+            results[k] = packed if alone else fn.reshape(fn.getitem(packed, slice(start, start + size)), shape)
+            start += size
+        return results
 
     def _miss_results(self, op: ObservedOp, values: Sequence[Any]) -> None:
         """Mark the results of an op that reads a result without a wire."""
@@ -563,22 +672,57 @@ def build_circuit(
             translator.unknown.setdefault(value.op, [value.place])
         raise UnknownOpsError(f"{name} (opaque=True keeps them as calls of PyTorch)", translator.unknown)
     ports = {label: _as_port(builder, value) for label, value in labels.items()}
-    circuit = prune(builder.build(name=write_name(name), labels=ports))
-    return settle_certificates(circuit, translator.point), translator.point
+    circuit = builder.build(name=write_name(name), labels=ports)
+    values = interpreter.evaluate_nodes(circuit, interpreter.bind_inputs(circuit, [translator.point], {}))
+    check_values(translator, circuit, outputs, values)
+    return prune(settle_certificates(circuit, values)), translator.point
 
 
 def _as_port(builder: GraphBuilder, value: Any) -> Port:
     return value if isinstance(value, Port) else builder.place_constant(value)
 
 
-def settle_certificates(circuit: CircuitGraph, point: Mapping[str, Any]) -> CircuitGraph:
+def are_near(ours: Any, theirs: Any, eps: float = 0.0) -> bool:
+    """Return whether two arrays are equal up to rounding; what is not finite is not compared.
+
+    >>> are_near(np.array([1.0, np.nan]), np.array([1.0 + 1e-9, 2.0])), are_near(1.0, 1.001)
+    (True, False)
+    """
+    a = np.asarray(ours)
+    b = np.asarray(theirs)
+    if a.dtype.kind not in "fc" or b.dtype.kind not in "fc":
+        return np.array_equal(a, b)
+    finite = np.isfinite(a) & np.isfinite(b)
+    tolerance = 10.0 * np.sqrt(max(eps, float(np.finfo(b.dtype).eps)))
+    scale = 1.0 + np.max(np.abs(b[finite]), initial=0.0)
+    return bool(np.max(np.abs(a[finite] - b[finite]), initial=0.0) <= tolerance * scale)
+
+
+def check_values(translator: RunTranslator, circuit: CircuitGraph, outputs: Mapping[str, int], values: Any) -> None:
+    """Raise if an output of the circuit is not what PyTorch computed; the first op that differs is named."""
+    run = translator.run
+    floats = {tensor.dtype for tensor in run.tensors if "float" in tensor.dtype}
+    eps = max((float(torch.finfo(getattr(torch, dtype)).eps) for dtype in floats), default=0.0)
+
+    def is_right(number: int) -> bool:
+        wire = translator.read(number)
+        return not isinstance(wire, Port) or are_near(values[wire.index], translator.find_array(number), eps)
+
+    if all(is_right(number) for number in outputs.values()):
+        return
+    for op in run.ops:
+        if op.phase == "forward" and not all(is_right(number) for number in op.outputs):
+            raise CheckError(
+                f"the circuit does not compute what PyTorch computed, from {op.name} on ({op.place}); "
+                "please report this, with the op and its arguments"
+            )
+
+
+def settle_certificates(circuit: CircuitGraph, values: Sequence[Any]) -> CircuitGraph:
     """Return the circuit with its own values in the certificates of numbers.
 
     PyTorch's values may differ from them in the last bits; conditions and whole numbers may not.
     """
-    if not circuit.certificates:
-        return circuit
-    values = interpreter.evaluate_checked_nodes(circuit, interpreter.bind_inputs(circuit, [point], {}), check=False)
     settled = tuple(
         certificate._replace(outcome=values[certificate.node])
         if circuit.type_of(certificate.node).differentiable
