@@ -92,6 +92,8 @@ class ObservedTensor:
     stride: tuple[int, ...]
     dtype: str
     requires_grad: bool
+    is_leaf: bool = True
+    """Whether the framework's graph did not make it; told of tensors that come from outside."""
     producer: int | None = None
     """The op whose result it is; None for what comes from outside, and for a view that is read after a write."""
     writer: int | None = None

@@ -12,7 +12,7 @@ and numbers that left the tensors by `item()`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from types import SimpleNamespace
@@ -40,6 +40,7 @@ from wiregrad.passes import prune
 
 with require_package("torch", "importing a PyTorch program"):
     import torch
+    from torch.overrides import TorchFunctionMode
 
 if TYPE_CHECKING:
     from torch import _decomp
@@ -138,14 +139,20 @@ class StorageContents:
         """Note that an op wrote a tensor."""
         self._written.setdefault((tensor.storage, tensor.version), []).append(tensor.index)
 
+    def find_same(self, view: ObservedTensor) -> ObservedTensor | None:
+        """Return the same part of the storage as it was last seen before, with or without a gradient as the view."""
+        form = view.offset, view.shape, view.stride, view.dtype, view.requires_grad
+        for tensor in reversed(self._members[view.storage]):
+            own = tensor.offset, tensor.shape, tensor.stride, tensor.dtype, tensor.requires_grad
+            if own == form and tensor.index < view.index:
+                return tensor
+        return None
+
     def find_untouched(self, view: ObservedTensor) -> ObservedTensor | None:
         """Return the same part of the storage as it was seen before, if nothing was written to that part since."""
+        same = self.find_same(view)
         places = find_places(view).ravel()
-        for tensor in reversed(self._members[view.storage]):
-            is_same = (tensor.offset, tensor.shape, tensor.stride) == (view.offset, view.shape, view.stride)
-            if is_same and tensor.dtype == view.dtype and tensor.index < view.index:
-                return None if self._is_written(view, tensor.version, places) else tensor
-        return None
+        return None if same is None or self._is_written(view, same.version, places) else same
 
     def _is_written(self, view: ObservedTensor, since: int, places: Any) -> bool:
         """Return whether some places were written after a version and up to that of the view."""
@@ -287,6 +294,10 @@ class RunTranslator:
         self.unknown: dict[str, list[Any]] = {}
         """The places of the ops that could not be translated, by op."""
         self.opaque = False
+        self.is_whole = False
+        """Whether the run is that of a whole function: what has a gradient and was not seen is hidden from it."""
+        self.takes_numbers = False
+        """Whether floating numbers from outside that are no input are in the circuit."""
         self._wires: dict[int, Any] = {}
         self._outside: dict[Any, Any] = {}
         self._storages = StorageContents(run, self.read)
@@ -306,8 +317,8 @@ class RunTranslator:
             self._storages.wired.add(self.run.tensors[number].storage)
 
     def translate(self) -> None:
-        """Build the nodes of all ops of the forward pass."""
-        ops = [op for op in self.run.ops if op.phase == "forward"]
+        """Build the nodes of all ops; those of a backward pass are there only if it was differentiated itself."""
+        ops = self.run.ops
         for op, after in zip_longest(ops, ops[1:]):
             self._translate_op(op)
             if after is None or after.site is not op.site:
@@ -325,13 +336,31 @@ class RunTranslator:
             return self._wires[number]
         tensor = self.run.tensors[number]
         if tensor.producer is None and tensor.writer is not None and tensor.storage in self._storages.wired:
-            untouched = self._storages.find_untouched(tensor)
-            value = self._storages.read_view(tensor) if untouched is None else self.read(untouched.index)
-            self.bind(number, value)
-            return value
+            self.bind(number, self._read_after_write(tensor))
+            return self._wires[number]
         if tensor.producer is None and tensor.writer is None:
             return self._read_outside(tensor)
+        if tensor.producer is not None and tensor.requires_grad:
+            function = self.run.ops[tensor.producer].function
+            if function is not None:
+                # It has a gradient, but nothing that a gradient flows to is in it.
+                name = self.run.functions[function].name
+                return _Missing(f"{name}, a custom function whose forward does not compute with PyTorch", None)
         return self.find_array(number)
+
+    def _read_after_write(self, view: ObservedTensor) -> Any:
+        """Return a view of a storage that was written through another tensor."""
+        untouched = self._storages.find_untouched(view)
+        if untouched is not None:
+            return self.read(untouched.index)
+        value = self._storages.read_view(view)
+        writer = self.run.ops[view.writer] if view.writer is not None else None
+        is_tracked = writer is None or any(self.run.tensors[after].requires_grad for _, after in writer.written)
+        before = self._storages.find_same(view)
+        if is_tracked or before is None or not view.requires_grad:
+            return value
+        # The write went past autograd, as through `x.data`: the tensor has the gradient that it had before.
+        return self._keep_flow(self.read(before.index), value)
 
     def find_array(self, number: int) -> Any:
         """Return the numbers that PyTorch had in a tensor."""
@@ -352,6 +381,10 @@ class RunTranslator:
         return self._outside[key]
 
     def _add_outside(self, tensor: ObservedTensor) -> Any:
+        if self.is_whole and not tensor.is_leaf:
+            return _Missing("a tensor with a gradient that was made outside of the function", None)
+        if tensor.value is not None and tensor.value.layout is not torch.strided:
+            return _Missing(f"a tensor of layout {tensor.value.layout}", None)
         array = self.find_array(tensor.index)
         kind = WireType(array.dtype, array.shape)
         if not kind.differentiable:
@@ -361,6 +394,7 @@ class RunTranslator:
             self.point[name] = array
             with self.builder.at(None, ""):
                 return self.builder.input(name, kind)
+        self.takes_numbers = self.takes_numbers or tensor.kind == "input"
         if tensor.kind == "buffer":
             return self.builder.place_constant(array, self.builder.recording.free_name(write_name(tensor.name)))
         return array
@@ -434,7 +468,7 @@ class RunTranslator:
         if isinstance(value, TensorRef):
             if name_dtype(self.run.tensors[value.number].dtype).kind not in kinds:
                 return self.read(value.number)
-            self._certify(value.number)
+            self.certify(value.number)
             return np.asarray(self.find_array(value.number))
         if isinstance(value, list | tuple):
             return [self._settle_all(part, kinds) for part in value]
@@ -442,7 +476,7 @@ class RunTranslator:
             return {name: self._settle_all(part, kinds) for name, part in value.items()}
         return np.complex128(value) if isinstance(value, complex) else value
 
-    def _certify(self, number: int) -> None:
+    def certify(self, number: int) -> None:
         """Note that the circuit is right only where a wire has the value that it had in the run."""
         wire = self.read(number)
         recording = self.builder.recording
@@ -454,16 +488,17 @@ class RunTranslator:
         if op.grad_enabled or op.function is not None or self._depth:
             return results
         parts = results if isinstance(results, list | tuple) else [results]
-        stopped = [TABLE["stop_gradient"](part) if isinstance(part, Port) else part for part in parts]
-        if len(op.written) != 1 or len(stopped) != 1:
-            return stopped
-        # What is written in place keeps the gradient of the tensor: for autograd nothing has happened.
-        before = self.read(op.written[0][0])
-        return [self._keep_flow(before, stopped[0]) if isinstance(before, Port) else stopped[0]]
+        if len(op.written) == 1 and len(parts) == 1:
+            # What is written in place keeps the gradient of the tensor: for autograd nothing has happened.
+            return [self._keep_flow(self.read(op.written[0][0]), parts[0])]
+        return [TABLE["stop_gradient"](part) if isinstance(part, Port) else part for part in parts]
 
-    def _keep_flow(self, before: Port, after: Any) -> Any:
+    def _keep_flow(self, before: Any, after: Any) -> Any:
         """Return the value of one wire with the gradient of another."""
-        return fn.broadcast_to(after, shape_of(before)) + (before - TABLE["stop_gradient"](before))
+        if not isinstance(before, Port):
+            return after
+        stopped = TABLE["stop_gradient"](after) if isinstance(after, Port) else after
+        return fn.broadcast_to(stopped, shape_of(before)) + (before - TABLE["stop_gradient"](before))
 
     def _compute_unmapped(self, op: ObservedOp, overload: Any) -> Any:
         """Decompose an op, take its numbers as they are where no gradient can flow through them, or keep it whole."""
@@ -475,7 +510,7 @@ class RunTranslator:
             return self._decompose(op, decomposition)
         if not any(name_dtype(tensor.dtype).kind in "fc" for tensor in outputs):
             for number in op.inputs:
-                self._certify(number)
+                self.certify(number)
             return None
         return self._miss(op, op.name)
 
@@ -653,18 +688,24 @@ def build_circuit(
     *,
     name: str,
     first: Sequence[int] = (),
+    escaped: Iterable[int] = (),
     opaque: bool = False,
 ) -> tuple[CircuitGraph, dict[str, Any]]:
     """Return the circuit of an observed run, and the values of its inputs; `outputs` are tensors by label.
 
-    The tensors in `first` are its first inputs, used or not.
+    The tensors in `first` are its first inputs, used or not. Those in `escaped` left PyTorch as numbers, so that the
+    circuit is right only where they are the same.
     """
     builder = GraphBuilder(finite=False)
     translator = RunTranslator(run, builder, is_input)
     translator.opaque = opaque
+    translator.is_whole = bool(first)
     for number in first:
         translator.read(number)
     translator.translate()
+    # Gradients that were not recorded come in as plain numbers, which belong to this point.
+    for number in (*escaped, *(first if run.backwards and translator.takes_numbers else ())):
+        translator.certify(number)
     labels = {label: translator.read(number) for label, number in outputs.items()}
     missing = [value for value in labels.values() if isinstance(value, _Missing)]
     if missing:
@@ -711,7 +752,7 @@ def check_values(translator: RunTranslator, circuit: CircuitGraph, outputs: Mapp
     if all(is_right(number) for number in outputs.values()):
         return
     for op in run.ops:
-        if op.phase == "forward" and not all(is_right(number) for number in op.outputs):
+        if not all(is_right(number) for number in op.outputs):
             raise CheckError(
                 f"the circuit does not compute what PyTorch computed, from {op.name} on ({op.place}); "
                 "please report this, with the op and its arguments"
@@ -786,6 +827,7 @@ def import_function(
         lambda tensor: tensor.index in seen.inputs or tensor.kind == "parameter" or tensor.requires_grad,
         name=name if name.isidentifier() else "f",
         first=seen.inputs,
+        escaped=seen.escaped,
         opaque=opaque,
     )
 
@@ -796,6 +838,22 @@ class WatchedCall(NamedTuple):
     run: ObservedRun
     inputs: list[int]
     results: dict[str, int]
+    escaped: list[int]
+    """The tensors whose numbers left PyTorch."""
+
+
+class EscapeMode(TorchFunctionMode):  # type: ignore[misc]
+    """Notes the tensors that are given to NumPy or made Python lists, which is no op."""
+
+    def __init__(self, watch: TorchWatch) -> None:
+        super().__init__()
+        self.watch = watch
+        self.escaped: list[int] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in ("numpy", "__array__", "tolist", "__dlpack__"):
+            self.escaped.append(self.watch.find_tensor(args[0]).index)
+        return func(*args, **(kwargs or {}))
 
 
 def _watch_call(
@@ -806,15 +864,19 @@ def _watch_call(
     copied, named = _copy_arguments(function, args, keywords, inputs, differentiate)
     watch = TorchWatch(function if isinstance(function, torch.nn.Module) else None, keep="all")
     watch.name_modules(find_modules(function))
+    watch.splits_steps = False
+    escapes = EscapeMode(watch)
     with torch.enable_grad(), watch:
         watch.name_inputs(inputs)
         numbers = [watch.find_tensor(tensor).index for tensor in inputs.values()]
-        result = function(*copied, **named)
+        with escapes:
+            result = function(*copied, **named)
         results = [watch.find_tensor(tensor).index for tensor in list_result_tensors(result)]
     if not results:
         raise InputError(f"the function returned no tensor to make a circuit of; got {type(result).__name__}")
     names = _name_results(result, len(results))
-    return WatchedCall(watch.steps[-1], numbers, dict(zip(names, results, strict=True)))
+    run = watch.steps[-1]
+    return WatchedCall(run, numbers, dict(zip(names, results, strict=True)), escapes.escaped)
 
 
 def find_modules(function: Callable[..., Any]) -> dict[str, Any]:

@@ -277,6 +277,7 @@ class TensorBook:
             stride=key[3] if strided else (),
             dtype=str(tensor.dtype).removeprefix("torch."),
             requires_grad=tensor.requires_grad,
+            is_leaf=tensor.is_leaf,
             producer=producer,
         )
         observed.held = self.store.hold(tensor, free=key in self._names)
@@ -624,6 +625,8 @@ class TorchWatch:
         self._recorder: StepRecorder | None = None
         self.steps: deque[ObservedRun] = deque()
         self.steps_seen = 0
+        self.splits_steps = True
+        """Whether the first op after a backward pass begins another step."""
         self._has_run_backward = False
         self._backward_depth = 0
         self._update_depth = 0
@@ -778,7 +781,7 @@ class TorchWatch:
             return func(*args, **kwargs)
         if self._is_internal(frame):
             return self._run_unrecorded(func, form, args, kwargs)
-        if self._has_run_backward and not self._backward_depth:
+        if self.splits_steps and self._has_run_backward and not self._backward_depth:
             self._begin_step()
             if self._recorder is None:
                 return func(*args, **kwargs)
