@@ -26,10 +26,13 @@ DEFAULT_HELD_BYTES = 1 << 30
 """How many bytes of values a watch holds if the user does not say."""
 
 
-def watch(model: Any = None, *, keep: int | str = DEFAULT_HELD_BYTES) -> "torch_import.WatchedProgram":
+def watch(
+    model: Any = None, *, keep: int | str = DEFAULT_HELD_BYTES, stop: bool = False
+) -> "torch_import.WatchedProgram":
     """Record what PyTorch does inside a `with` block, so that it can be asked why.
 
     `model` gives modules and parameters their names; other modules are named after their class. `keep` says how many
-    bytes of values to hold, or `"all"`; larger runs, and `"summaries"`, hold sizes and counts instead.
+    bytes of values to hold, or `"all"`; larger runs, and `"summaries"`, hold sizes and counts instead. With `stop` the
+    block ends with a `NonFiniteError` after the first step whose loss or gradients are not finite.
     """
-    return torch_import.WatchedProgram(model, keep=keep)
+    return torch_import.WatchedProgram(model, keep=keep, stop=stop)

@@ -113,6 +113,7 @@ class ObservedBlame(Report):
 
     origins: tuple[OpFinding, ...]
     source: str
+    is_empty: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.origins)
@@ -120,7 +121,7 @@ class ObservedBlame(Report):
     def lines(self) -> Iterator[str]:
         """Return the origins in the order of causes."""
         if not self.origins:
-            yield "the losses and all gradients are finite"
+            yield "no op ran" if self.is_empty else "the losses and all gradients are finite"
         for origin in self.origins[:MAX_ORIGINS]:
             yield from origin.lines()
         if len(self.origins) > MAX_ORIGINS:
@@ -143,8 +144,7 @@ class ObservedFaults:
 
     def search(self) -> Iterator[OpFinding]:
         """Yield the origins: of losses that are not finite, else of gradients that are not."""
-        roots = self.run.roots or [output for op in self.run.ops[-1:] for output in op.outputs]
-        spoiled = [root for root in dict.fromkeys(roots) if any(self.is_broken(root))]
+        spoiled = [root for root in self.run.find_roots() if any(self.is_broken(root))]
         if spoiled:
             yield from self._search_values(spoiled)
         else:
@@ -246,7 +246,7 @@ def describe_forward_fault(run: ObservedRun, op: ObservedOp, tensor: int) -> str
     result = run.read_value(tensor)
     observed = run.tensors[tensor]
     if result is None:
-        return f"{op.title} gave {name_broken(run, observed.held)}, from finite values"
+        return f"{op.title} gave {name_broken(run, observed.held)}"
     index, count = locate_first(~np.isfinite(result))
     spot = f" (element {list(index)}{f' and {count - 1} more' if count > 1 else ''})" if index else ""
     text = f"{op.title} gave {format_brief_number(to_python_number(result[index]))}"
@@ -396,7 +396,7 @@ def blame_run(run: ObservedRun, saves: Callable[[ObservedOp, int], bool]) -> Obs
     if found is not None:
         shape = tuple(int(part) for part in found.group(1).split(",") if part.strip())
         origins = list(find_overwritten(run, saves, shape)) or list(find_overwritten(run, saves))
-    return ObservedBlame(tuple(origins or ObservedFaults(run).search()), describe_source(run))
+    return ObservedBlame(tuple(origins or ObservedFaults(run).search()), describe_source(run), not run.ops)
 
 
 # Why a gradient is absent or zero
@@ -467,13 +467,13 @@ class GradientSearch:
             return "frozen", f"{self.name} has requires_grad=False, so no gradient is computed for it"
         if not self.tensors:
             return "unused", f"no op read {self.name} in step {self.run.step}"
-        if not self.run.backwards:
-            return "none", "no backward pass ran inside the watch"
+        if not self.run.gradients:
+            return "none", "no backward pass ran"
         return None
 
     def _explain_absent(self) -> tuple[str, OpFinding]:
         """Find the op at which the way from the tensor to the loss was cut."""
-        wanted = self._find_ancestors(self.run.roots)
+        wanted = self._find_ancestors(self.run.find_roots())
         reached = self._follow_gradients()
         cuts = [op for op in self.run.ops if self._cuts(op, reached)]
         relevant = [op for op in cuts if set(op.outputs) & wanted] or [op for op in cuts if op.title in CUTTING_OPS]
@@ -735,7 +735,7 @@ def find_outer_broadcasts(run: ObservedRun) -> Iterator[FlowFinding]:
 
 def find_missing(run: ObservedRun) -> Iterator[FlowFinding]:
     """Report parameters that want a gradient and got none, or only zeros; one for each op that stopped it."""
-    if not run.backwards:
+    if not run.gradients:
         return
     named: set[tuple[str, str, Place | None]] = set()
     for name, wants_gradient in run.parameters.items():

@@ -230,6 +230,11 @@ class ObservedRun:
                 if held is not None:
                     yield held
 
+    def find_roots(self) -> list[int]:
+        """Return the tensors at which backward passes began; without one, the results of the last op."""
+        last = self.gradients[0].op if self.gradients else len(self.ops) - 1
+        return list(dict.fromkeys(self.roots or (self.ops[last].outputs if self.ops else ())))
+
     def read_value(self, tensor: int) -> NDArray[Any] | None:
         """Return the value of a tensor as an array; None if it is not held."""
         return self.read_held(self.tensors[tensor].held)

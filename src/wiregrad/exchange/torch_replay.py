@@ -37,8 +37,13 @@ TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3, torch.float16: 2e-2, tor
 """How far two gradients may differ, relative to the largest number of either."""
 KINK_STEP = 1e-4
 """How far to step to either side of a value that may be on a kink, relative to its size."""
-DIFFERENCE_STEP = {torch.float64: 1e-6, torch.float32: 1e-2}
+DIFFERENCE_STEPS = {torch.float64: 1e-6, torch.float32: 1e-2}
+"""The step of a difference, relative to the largest number or to 1; other dtypes are too coarse for differences."""
 DIFFERENCE_TOLERANCE = 5e-2
+DIRECTIONS = 2
+"""How many directions are tried for each argument."""
+LIBRARY_NAMESPACES = {"aten", "prims", "prim"}
+"""The namespaces of ops whose rules are PyTorch's own."""
 
 
 class NotReplayable(Exception):  # noqa: N818 - it is caught here, and says why something was not checked
@@ -67,7 +72,8 @@ class BackwardCheck(Report):
     def lines(self) -> Iterator[str]:
         """Return what is wrong, then what was not checked."""
         verdict = "all are right" if self.ok else f"{len(self.findings)} wrong"
-        yield f"the backward of {count_with_noun(self.checked, 'op')} was derived again: {verdict}"
+        derived = f"the backward of {count_with_noun(self.checked, 'op')} was derived again: {verdict}"
+        yield derived if self.checked else "no backward was derived again"
         for finding in self.findings[:MAX_ORIGINS]:
             yield from finding.lines()
         if len(self.findings) > MAX_ORIGINS:
@@ -210,6 +216,8 @@ def find_difference(sent: HeldValue, expected: Sequence[Any]) -> tuple[float, fl
     value = sent.value
     if value is None:
         raise NotReplayable("values were held as summaries only")
+    value = value.to_dense()
+    expected = [None if part is None else part.to_dense() for part in expected]
     parts = [torch.zeros_like(value) if part is None else part for part in expected]
     if value.shape != parts[0].shape:
         value = value.sum_to_size(parts[0].shape)
@@ -292,39 +300,51 @@ class FunctionReplay:
 
 
 def compare_by_differences(
-    run: ObservedRun, function: ObservedFunction, gradient: ObservedGradient
+    run: ObservedRun, arguments: tuple[Any, ...], call: Callable[..., Any], gradient: ObservedGradient
 ) -> tuple[float, float] | None:
-    """Compare what a custom function sent with differences of its values, in one direction for each argument."""
-    tensors = [argument.number for argument in function.arguments if isinstance(argument, TensorRef)]
-    for slot, tensor in enumerate(tensors):
+    """Compare what a rule sent with differences of the values that `call` returns, in some directions.
+
+    Returns the directional derivative by the rule and by differences where they differ, and None if they agree.
+    """
+    slots = [argument.number for argument in arguments if isinstance(argument, TensorRef)]
+    generator = torch.Generator().manual_seed(0)
+    for slot, tensor in enumerate(slots[: len(gradient.sent)]):
         value = copy_value(run, tensor)
-        sent = gradient.sent[slot] if slot < len(gradient.sent) else None
-        if not value.is_floating_point() or sent is None or value.dtype not in DIFFERENCE_STEP:
+        sent = gradient.sent[slot]
+        if sent is None or sent.value is None or value.dtype not in DIFFERENCE_STEPS:
             continue
-        step = DIFFERENCE_STEP[value.dtype]
-        direction = torch.ones_like(value)
-        outputs = [run_function(run, function, tensor, value + sign * step * direction) for sign in (1, -1)]
-        expected = sum_differences(outputs, gradient.received, 2 * step)
-        actual = float((sent.value.to(torch.float64) * direction).sum())
-        scale = max(abs(expected), abs(actual), float(sent.value.abs().sum()) * 1e-3)
-        if abs(expected - actual) > DIFFERENCE_TOLERANCE * scale:
-            return actual, expected
+        step = DIFFERENCE_STEPS[value.dtype] * max(1.0, float(value.abs().max()) if value.numel() else 1.0)
+        for _ in range(DIRECTIONS):
+            direction = torch.randn(value.shape, generator=generator, dtype=value.dtype).to(value.device)
+            ends = [run_shifted(run, arguments, call, tensor, value + move * direction) for move in (step, -step)]
+            expected = sum_differences(ends[0], ends[1], gradient.received, 2 * step)
+            actual = float((sent.value.to(torch.float64) * direction).sum())
+            scale = max(abs(expected), abs(actual), 1e-2 * float((sent.value * direction).abs().sum()))
+            if abs(expected - actual) > DIFFERENCE_TOLERANCE * scale:
+                return actual, expected
     return None
 
 
-def run_function(run: ObservedRun, function: ObservedFunction, tensor: int, value: Any) -> list[Any]:
-    """Run the forward pass of a custom function with one argument replaced."""
-    make = lambda number: value if number == tensor else copy_value(run, number)  # noqa: E731 - one expression
+def run_shifted(
+    run: ObservedRun, arguments: tuple[Any, ...], call: Callable[..., Any], tensor: int, value: Any
+) -> list[Any]:
+    """Run a function with one of its arguments replaced."""
+
+    def choose(number: int) -> Any:
+        return value if number == tensor else copy_value(run, number)
+
     with torch.no_grad():
-        return list_tensors(function.rule.apply(*rebuild(function.arguments, make)))
+        return list_tensors(call(*rebuild(arguments, choose)))
 
 
-def sum_differences(outputs: Sequence[list[Any]], received: Sequence[HeldValue | None], step: float) -> float:
-    """Return the change of the outputs per step, weighted with what they received."""
+def sum_differences(
+    high: Sequence[Any], low: Sequence[Any], received: Sequence[HeldValue | None], step: float
+) -> float:
+    """Return the change of results per step, weighted with what they received."""
     total = 0.0
-    for high, low, held in zip(*outputs, received, strict=False):
+    for above, below, held in zip(high, low, received, strict=False):
         if held is not None and held.value is not None:
-            total += float(((high - low).to(torch.float64) / step * held.value).sum())
+            total += float(((above - below).to(torch.float64) / step * held.value).sum())
     return total
 
 
@@ -397,8 +417,13 @@ class BackwardChecker:
         return None
 
     def _check_function(self, gradient: ObservedGradient, function: ObservedFunction) -> None:
-        if function.rule.__module__.startswith("torch."):
+        ops = [self.run.ops[index] for index in function.ops]
+        own_op = next((op for op in ops if op.name.partition(".")[0] not in LIBRARY_NAMESPACES), None)
+        if own_op is None and function.rule.__module__.startswith("torch."):
             raise NotReplayable("they are functions of PyTorch itself")
+        if own_op is not None and function.rule.__module__.startswith("torch."):
+            self._check_own_op(gradient, own_op)
+            return
         if function.name in self.names:
             self.declared[function.name] = None
             return
@@ -417,11 +442,21 @@ class BackwardChecker:
             OpFinding("wrong", function.name, function.module, place, said, text, suggestion=advice),
         )
 
+    def _check_own_op(self, gradient: ObservedGradient, op: ObservedOp) -> None:
+        """Check the rule that the user registered for an op of their own."""
+        if op.title in self.names:
+            self.declared[op.title] = None
+            return
+        difference = compare_by_differences(self.run, op.arguments, find_op(op), gradient)
+        self.checked += 1
+        if difference is not None:
+            self._note_op(op, difference)
+
     def _compare_function(self, gradient: ObservedGradient, function: ObservedFunction) -> tuple[float, float] | None:
         try:
             return compare_replays(gradient, lambda shift: FunctionReplay(self.run, function, shift))
         except NotReplayable:
-            return compare_by_differences(self.run, function, gradient)
+            return compare_by_differences(self.run, function.arguments, function.rule.apply, gradient)
 
 
 def compare_replays(

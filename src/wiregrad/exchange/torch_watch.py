@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 
 from numpy.typing import NDArray
 
-from wiregrad.errors import InputError, is_library_file, require_package, short_repr
+from wiregrad.errors import InputError, NonFiniteError, is_library_file, require_package, short_repr
 from wiregrad.exchange import torch_replay
 from wiregrad.exchange.observed_questions import (
     ObservedBlame,
@@ -62,7 +62,7 @@ TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 APPLY_CODE = torch.autograd.Function.apply.__func__.__code__
 BACKWARD_FILE = torch.autograd.__file__
 WRAPPER_FILES = {os.path.join(TORCH_FOLDER, *file) for file in (("_compile.py",), ("_dynamo", "eval_frame.py"))}
-"""Files of functions that PyTorch may put around each call of a mode."""
+"""Files of the functions that PyTorch puts around each call of a mode."""
 DETACH = torch.ops.aten.detach.default
 HIDDEN_WRITES = {"aten.native_batch_norm": (3, 4), "aten.cudnn_batch_norm": (3, 4), "aten.miopen_batch_norm": (3, 4)}
 """The arguments that an op writes although its schema does not say so: running statistics."""
@@ -147,9 +147,12 @@ class ValueStore:
         """What is known of each storage, by its address."""
         self._count = 0
 
-    def find_entry(self, tensor: Any) -> StorageEntry:
-        """Return what is known of a tensor's storage."""
-        storage = tensor.untyped_storage()
+    def find_entry(self, tensor: Any) -> StorageEntry | None:
+        """Return what is known of a tensor's storage; None for tensors without one, such as sparse tensors."""
+        try:
+            storage = tensor.untyped_storage()
+        except NotImplementedError:
+            return None
         address = storage._cdata
         entry = self._entries.get(address)
         if entry is None:
@@ -160,10 +163,10 @@ class ValueStore:
     def hold(self, tensor: Any, *, free: bool = False) -> HeldValue:
         """Hold a tensor, or its summary if there is no room for it; with `free`, it takes no room."""
         held = HeldValue(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
-        if tensor.layout is not torch.strided:
+        entry = self.find_entry(tensor)
+        if entry is None:
             held.value = tensor.detach()
             return held
-        entry = self.find_entry(tensor)
         size = 0 if free or entry.holders else tensor.untyped_storage().nbytes()
         if self.bytes + size > self.limit:
             held.summary = summarize_tensor(tensor)
@@ -179,8 +182,7 @@ class ValueStore:
 
     def begin_write(self, tensors: Iterable[Any]) -> None:
         """Copy the held values of storages that are about to be written."""
-        for tensor in tensors:
-            entry = self.find_entry(tensor)
+        for entry in filter(None, map(self.find_entry, tensors)):
             for held in entry.holders:
                 self.copy_value(held)
             entry.holders.clear()
@@ -199,7 +201,7 @@ class ValueStore:
 
     def end_write(self, tensors: Iterable[Any], writer: tuple[ObservedRun, int] | None) -> None:
         """Count a new version of storages that were written."""
-        for entry in {id(entry): entry for entry in map(self.find_entry, tensors)}.values():
+        for entry in set(filter(None, map(self.find_entry, tensors))):
             entry.version += 1
             entry.writer = writer
 
@@ -227,12 +229,12 @@ class TensorBook:
 
     def key_of(self, tensor: Any) -> TensorKey:
         """Return what identifies a tensor, apart from its version."""
-        if tensor.layout is not torch.strided:
+        entry = self.store.find_entry(tensor)
+        if entry is None:
             return (id(tensor),)
-        number = self.store.find_entry(tensor).number
         # A conjugate is a view that differs in nothing but a flag.
         flags = tensor.is_conj(), tensor.is_neg()
-        return number, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, flags
+        return entry.number, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, flags
 
     def look_up(self, tensor: Any, frame: FrameType | None = None) -> ObservedTensor:
         """Return the observed tensor that an op reads; one that was not seen before comes from outside."""
@@ -256,7 +258,8 @@ class TensorBook:
         return self._add(tensor, self.key_of(tensor), self._version_of(tensor), producer)
 
     def _version_of(self, tensor: Any) -> int:
-        return self.store.find_entry(tensor).version if tensor.layout is torch.strided else 0
+        entry = self.store.find_entry(tensor)
+        return 0 if entry is None else entry.version
 
     def settle_result(self, tensor: Any, observed: ObservedTensor) -> None:
         """Note whether a result requires a gradient, and find it under its key from now on."""
@@ -289,7 +292,8 @@ class TensorBook:
         if key in self._names:
             observed.kind, observed.name = self._names[key]
             return
-        writer = self.store.find_entry(tensor).writer if len(key) > 1 else None
+        entry = self.store.find_entry(tensor)
+        writer = None if entry is None else entry.writer
         if writer is not None and writer[0] is self.run:
             observed.writer = writer[1]
             return
@@ -565,7 +569,8 @@ class StepRecorder:
         self._function_frame = None
         self._last_call = None
         for root in roots:
-            if isinstance(root, torch.Tensor):
+            # A tensor of torch.func has no storage, and a meaning only inside of its transform.
+            if isinstance(root, torch.Tensor) and self.store.find_entry(root) is not None:
                 observed = self.book.look_up(root)
                 self.run.roots.append(observed.index)
                 self._attach_tensor(root, observed)
@@ -596,7 +601,7 @@ class WatchMode(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: the wrapper that PyTorch would put around each call takes time, and compiles nothing here."""
+        """Return False: nothing is compiled while a watch is on, so PyTorch needs no wrapper around each call."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -613,11 +618,12 @@ class TorchWatch:
     gradient that is not finite.
     """
 
-    def __init__(self, model: Any = None, *, keep: int | str) -> None:
+    def __init__(self, model: Any = None, *, keep: int | str, stop: bool = False) -> None:
         if not (model is None or isinstance(model, torch.nn.Module)):
             raise InputError(f"watch takes a torch.nn.Module, or nothing; got {short_repr(model)}")
         self._modules = ModuleNames(model)
         self._store = ValueStore(read_limit(keep))
+        self._stops = stop
         self._sites = CallSites()
         self._forms: dict[Any, OpForm] = {}
         self._names: dict[TensorKey, tuple[str, str]] = {}
@@ -627,13 +633,14 @@ class TorchWatch:
         self.steps_seen = 0
         self.splits_steps = True
         """Whether the first op after a backward pass begins another step."""
-        self._has_run_backward = False
+        self._is_step_done = False
         self._backward_depth = 0
         self._update_depth = 0
         self._cleanups: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
         self._begin_step()
+        self._name_parameters()
         self._cleanups = [
             register_module_forward_pre_hook(self._modules.enter).remove,
             register_module_forward_hook(self._modules.leave, always_call=True).remove,
@@ -641,9 +648,10 @@ class TorchWatch:
             register_optimizer_step_post_hook(self._end_update).remove,
             self._wrap_backward(),
         ]
-        mode = WatchMode(self)
-        mode.__enter__()
-        self._cleanups.append(partial(mode.__exit__, None, None, None))
+        # Compiled code would hide its ops, so compiled functions run as they are written.
+        for block in (torch.compiler.set_stance("force_eager"), WatchMode(self)):
+            block.__enter__()
+            self._cleanups.append(partial(block.__exit__, None, None, None))
         return self
 
     def __exit__(
@@ -689,7 +697,7 @@ class TorchWatch:
         original = torch.autograd._engine_run_backward
 
         def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
-            self._begin_backward(roots)
+            self._begin_backward(roots, keeps_graph=bool(args[1]) if len(args) > 1 else False)
             try:
                 return original(roots, *args, **kwargs)
             finally:
@@ -698,11 +706,12 @@ class TorchWatch:
         torch.autograd._engine_run_backward = run_backward
         return partial(setattr, torch.autograd, "_engine_run_backward", original)
 
-    def _begin_backward(self, roots: Any) -> None:
+    def _begin_backward(self, roots: Any, *, keeps_graph: bool) -> None:
         if self._recorder is not None and not self._backward_depth:
             self._recorder.begin_backward(roots if isinstance(roots, list | tuple) else [roots])
+            # A graph that is kept is used again, by a second backward pass or a derivative of the gradient.
+            self._is_step_done = not keeps_graph
         self._backward_depth += 1
-        self._has_run_backward = True
 
     @property
     def run(self) -> ObservedRun:
@@ -720,8 +729,11 @@ class TorchWatch:
         run = self.run
         recorder = self._recorder
         self._recorder = None
+        devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
         try:
-            yield run
+            # A function that is run once more may draw random numbers.
+            with torch.random.fork_rng(devices):
+                yield run
         finally:
             self._recorder = recorder
 
@@ -756,17 +768,21 @@ class TorchWatch:
 
     def _end_update(self, *_: Any) -> None:
         self._update_depth = 0
+        self._is_step_done = self._recorder is not None and self._recorder.run.backwards > 0
 
     def _begin_step(self) -> None:
         """Begin to record another step, unless the last one broke."""
         if self._recorder is not None:
             self._recorder.end_recording()
             if has_broken(self._recorder.run):
+                step = self._recorder.run.step
                 self._recorder = None
+                if self._stops:
+                    raise NonFiniteError(f"the loss or a gradient of step {step} is not finite; ask seen.blame()")
                 return
         while len(self.steps) >= MAX_STEPS or (self.steps and self._store.bytes > self._store.limit / 2):
             self._store.release(self.steps.popleft())
-        self._has_run_backward = False
+        self._is_step_done = False
         self._recorder = StepRecorder(self.steps_seen, self._store, self._modules, self._sites, self._names)
         self._recorder.run.parameters = self._parameters
         self.steps.append(self._recorder.run)
@@ -781,7 +797,7 @@ class TorchWatch:
             return func(*args, **kwargs)
         if self._is_internal(frame):
             return self._run_unrecorded(func, form, args, kwargs)
-        if self.splits_steps and self._has_run_backward and not self._backward_depth:
+        if self.splits_steps and self._is_step_done and not self._backward_depth:
             self._begin_step()
             if self._recorder is None:
                 return func(*args, **kwargs)
