@@ -195,7 +195,7 @@ def _graph_batch() -> tuple[Tensor, ...]:
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]]]] = {
-    "ResNet": (ResNet, lambda: (_draw(2, 3, 32, 32), torch.tensor([1, 3]))),
+    "ResNet": (ResNet, lambda: (_draw(4, 3, 64, 64), torch.tensor([1, 3, 0, 2]))),
     "GPT": (Gpt, lambda: (torch.randint(11, (2, 7)),)),
     "U-Net": (UNet, lambda: (_draw(1, 1, 16, 16), torch.rand(1, 1, 16, 16).round())),
     "VAE": (Vae, lambda: (_draw(4, 12),)),

@@ -327,8 +327,9 @@ class RunTranslator:
     def _note_text(self, op: ObservedOp) -> None:
         """Give the result of the last op of a call the text of the call as its title."""
         wires = [self._wires.get(number) for number in op.outputs]
-        if op.site is not None and len(wires) == 1 and isinstance(wires[0], Port) and op.site.text:
-            self.builder.recording.note_expression(wires[0].index, op.site.text)
+        ports = [wire for wire in wires if isinstance(wire, Port)]
+        if op.site is not None and len(ports) == 1 and op.site.text:
+            self.builder.recording.note_expression(ports[0].index, op.site.text)
 
     def read(self, number: int) -> Any:
         """Return the wire of a tensor, or its numbers if it has none."""
@@ -402,6 +403,9 @@ class RunTranslator:
     def _translate_op(self, op: ObservedOp) -> None:
         recording = self.builder.recording
         recording.move_to(op.place, self._find_group(op.module))
+        if not (op.outputs or op.written) and not any(number in self._wires for number in op.inputs):
+            # Numbers that leave a tensor from outside, such as the loss of the step before.
+            return
         values = [self.read(number) for number in op.inputs]
         first = len(recording)
         if any(isinstance(value, _Missing) for value in values):
@@ -712,7 +716,8 @@ def build_circuit(
         for value in missing:
             translator.unknown.setdefault(value.op, [value.place])
         raise UnknownOpsError(f"{name} (opaque=True keeps them as calls of PyTorch)", translator.unknown)
-    ports = {label: _as_port(builder, value) for label, value in labels.items()}
+    free = builder.recording.free_name
+    ports = {free(label): _as_port(builder, value) for label, value in labels.items()}
     circuit = builder.build(name=write_name(name), labels=ports)
     values = interpreter.evaluate_nodes(circuit, interpreter.bind_inputs(circuit, [translator.point], {}))
     check_values(translator, circuit, outputs, values)
@@ -777,13 +782,14 @@ class WatchedProgram(TorchWatch):
     """What PyTorch did inside a `with` block of `wg.watch`: ask it, or take it as a circuit."""
 
     def circuit(self, *, opaque: bool = False) -> Any:
-        """Return the circuit of the last step, from its inputs and parameters to what was differentiated.
+        """Return the circuit of the last step that was differentiated, from its inputs and parameters to what was differentiated.
 
         Its gradients follow wiregrad's rules; what PyTorch computed is in the watch itself. Parameters, tensors that
         require a gradient, and floating tensors that a variable holds are inputs; `run()` uses the values they had.
         Ops that wiregrad does not know raise `UnknownOpsError`; with `opaque=True` they are nodes that call PyTorch.
         """
-        run = next((run for run in reversed(self.steps) if run.ops), None)
+        steps = [run for run in self.steps if run.ops]
+        run = next((run for run in reversed(steps) if run.backwards), steps[-1] if steps else None)
         if run is None:
             raise InputError("nothing was recorded: run the model inside the with block of wg.watch(model)")
         return make_circuit(*build_circuit(run, find_outputs(run), is_named_input, name="program", opaque=opaque))
@@ -803,6 +809,8 @@ def find_outputs(run: ObservedRun) -> dict[str, int]:
         return {"loss": roots[0]}
     results = [number for op in run.ops if op.phase == "forward" for number in op.outputs]
     floating = [number for number in results if name_dtype(run.tensors[number].dtype).kind in "fc"]
+    if not floating:
+        raise InputError("nothing was computed that has a gradient")
     return {"output": floating[-1]}
 
 
