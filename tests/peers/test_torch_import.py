@@ -85,9 +85,9 @@ def test_circuits_hold_at_other_points(case: TorchCase) -> None:
         assert_close(value, wanted, case.name, 1e-9)
 
 
-EXACT_SLOPES: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
-    "Hardsigmoid": (functional.hardsigmoid, 0.3, 1 / 6),
-    "CELU": (lambda x: functional.celu(x, 0.7), -0.35, math.exp(-0.5)),
+EXACT_SLOPES: dict[str, tuple[nn.Module | Callable[[Tensor], Tensor], float, float]] = {
+    "Hardsigmoid": (nn.Hardsigmoid(), 0.3, 1 / 6),
+    "CELU": (nn.CELU(0.7), -0.35, math.exp(-0.5)),
     "digamma": (torch.digamma, 1.0, math.pi**2 / 6),
 }
 
@@ -95,9 +95,10 @@ EXACT_SLOPES: dict[str, tuple[Callable[[Tensor], Tensor], float, float]] = {
 @pytest.mark.parametrize("name", ROUNDED_BY_PYTORCH)
 def test_gradients_are_exact_where_pytorch_rounds_them(name: str) -> None:
     function, point, slope = EXACT_SLOPES[name]
-    circuit = wg.from_torch(lambda x: function(x), torch.tensor(point, dtype=torch.float64))
+    circuit = wg.from_torch(function, torch.tensor(point, dtype=torch.float64))
+    (gradient,) = circuit.run().grads.values()
 
-    assert circuit.run().grads["x"] == pytest.approx(slope, rel=1e-14)
+    assert gradient == pytest.approx(slope, rel=1e-14)
 
 
 DIFFERENCES: list[tuple[str, Callable[[Tensor], Tensor], list[float], list[float], list[float]]] = [
@@ -304,7 +305,7 @@ def test_an_op_of_a_library_of_the_users_is_kept_whole() -> None:
     )
     run = wg.from_torch(lambda x: cube(x).sum(), X, opaque=True).run()
 
-    with pytest.raises(UnknownOpsError, match="wiregrad_tests.cube"):
+    with pytest.raises(UnknownOpsError, match=r"wiregrad_tests\.cube"):
         wg.from_torch(lambda x: cube(x).sum(), X)
     assert_close(run.grads["x"], 3 * X**2, "gradient")
 

@@ -1,4 +1,4 @@
-"""Whole PyTorch models as circuits: values and gradients, names, groups and lines, and the circuit of a watched step."""
+"""Whole PyTorch models as circuits: values, gradients, names, groups and lines, and the circuit of a watched step."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_the_circuit_of_a_watched_program_is_that_of_its_last_step(steps: int) -
 
 
 def test_a_buffer_is_a_constant_with_its_name() -> None:
-    seen, model, _ = train(1)
+    seen, _, _ = train(1)
     circuit = seen.circuit()
 
     assert "scale" in circuit

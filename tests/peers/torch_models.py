@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ class ResNet(nn.Module):
         widths = [width, width, 2 * width, 4 * width, 8 * width]
         self.layers = nn.ModuleList(
             nn.Sequential(ResidualBlock(a, b, 1 if k == 0 else 2), ResidualBlock(b, b))
-            for k, (a, b) in enumerate(zip(widths, widths[1:], strict=False))
+            for k, (a, b) in enumerate(pairwise(widths))
         )
         self.fc = nn.Linear(widths[-1], classes)
 

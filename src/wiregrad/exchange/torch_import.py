@@ -24,7 +24,7 @@ from wiregrad.backends import interpreter
 from wiregrad.dtypes import WIRE_DTYPES, WireType
 from wiregrad.errors import CheckError, InputError, NoRuleError, UnknownOpsError, require_package
 from wiregrad.exchange import CIRCUIT_MAKERS
-from wiregrad.exchange.observed_run import ObservedOp, ObservedRun, ObservedTensor, TensorRef, find_refs
+from wiregrad.exchange.observed_run import ObservedOp, ObservedRun, ObservedTensor, TensorRef
 from wiregrad.exchange.torch_ops import CHECKERS, CONDITIONS, SETTLED, SHAPE_READERS, find_entry, fn
 from wiregrad.exchange.torch_watch import TorchWatch
 from wiregrad.frontends.recording.arguments import PackedParts
@@ -488,7 +488,7 @@ class RunTranslator:
             recording.certificates.append(Certificate(wire.index, self.find_array(number), recording.place))
 
     def _cut_flow(self, op: ObservedOp, results: Any) -> Any:
-        """Stop gradients where PyTorch ran without recording them; a custom function runs like that too, but has one."""
+        """Stop gradients where PyTorch recorded none; the ops of a custom function have one all the same."""
         if op.grad_enabled or op.function is not None or self._depth:
             return results
         parts = results if isinstance(results, list | tuple) else [results]
@@ -498,10 +498,10 @@ class RunTranslator:
         return [TABLE["stop_gradient"](part) if isinstance(part, Port) else part for part in parts]
 
     def _keep_flow(self, before: Any, after: Any) -> Any:
-        """Return the value of one wire with the gradient of another."""
-        if not isinstance(before, Port):
-            return after
+        """Return the value of one wire with the gradient of another; an array has none."""
         stopped = TABLE["stop_gradient"](after) if isinstance(after, Port) else after
+        if not isinstance(before, Port):
+            return stopped
         return fn.broadcast_to(stopped, shape_of(before)) + (before - TABLE["stop_gradient"](before))
 
     def _compute_unmapped(self, op: ObservedOp, overload: Any) -> Any:
@@ -524,7 +524,7 @@ class RunTranslator:
         arguments = self._copy_tensors((op.arguments, op.keywords), copies)
         watch = TorchWatch(keep="all")
         with torch.no_grad(), watch:
-            watch.name_inputs({name: tensor for name, tensor in copies.items()})
+            watch.name_inputs(copies)
             results = decomposition(*arguments[0], **arguments[1])
             found = [watch.find_tensor(part).index for part in list_result_tensors(results)]
         numbers = list(op.outputs) or [after for _, after in op.written]
@@ -782,7 +782,7 @@ class WatchedProgram(TorchWatch):
     """What PyTorch did inside a `with` block of `wg.watch`: ask it, or take it as a circuit."""
 
     def circuit(self, *, opaque: bool = False) -> Any:
-        """Return the circuit of the last step that was differentiated, from its inputs and parameters to what was differentiated.
+        """Return the circuit of the last step with a backward pass, from inputs and parameters to what it started at.
 
         Its gradients follow wiregrad's rules; what PyTorch computed is in the watch itself. Parameters, tensors that
         require a gradient, and floating tensors that a variable holds are inputs; `run()` uses the values they had.
