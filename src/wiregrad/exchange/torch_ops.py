@@ -31,6 +31,8 @@ class _Functions:
     """The functions made of ops, as attributes."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
         return FUNCTIONS[name].run
 
 
