@@ -5,17 +5,18 @@ This is the one place that joins a front end, passes, a backend and the question
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from wiregrad import codegen, draw, exchange, inspect, ir, passes
+from wiregrad import codegen, draw, inspect, ir, passes
 from wiregrad.backends import RunRecord as BareRun
 from wiregrad.backends import interpreter
 from wiregrad.backends.interpreter import evaluate_function
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
+from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -488,6 +489,10 @@ class ImportedCircuit(Circuit):
     """A circuit that was taken from a run of another framework, with the values that its inputs had there.
 
     Calls and `run` use these values for the inputs that are left out.
+
+    >>> imported = ImportedCircuit(circuit("x * y").columns, {"x": 3.0, "y": 2.0})
+    >>> imported(), imported(y=5.0), imported.run().grads
+    (6.0, 15.0, {'x': 2.0, 'y': 3.0})
     """
 
     __slots__ = ("point",)
@@ -505,20 +510,7 @@ class ImportedCircuit(Circuit):
         return super().run(*vector, **(inputs if vector else {**self.point, **inputs}))
 
 
-exchange.CIRCUIT_MAKERS.append(ImportedCircuit)
-
-
-def from_torch(
-    function: Callable[..., Any], /, *args: object, opaque: bool = False, **kwargs: object
-) -> ImportedCircuit:
-    """Run a PyTorch function or module once and return its circuit; see the page on importing.
-
-    Floating tensors among the arguments, and parameters, are inputs under their names; modules are groups, and nodes
-    have the lines of your files. Gradients follow wiregrad's rules. Ops that wiregrad does not know raise
-    `UnknownOpsError`, which lists them all; with `opaque=True` they become nodes that call PyTorch.
-    """
-    circuit, point = exchange.torch_import.import_function(function, args, kwargs, opaque=opaque)
-    return ImportedCircuit(circuit.columns, point)
+CIRCUIT_MAKERS.append(ImportedCircuit)
 
 
 class Builder(ir.GraphBuilder):

@@ -9,7 +9,6 @@ the error says how to install it.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from wiregrad.ir.columns import CircuitColumns
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -17,10 +16,7 @@ if TYPE_CHECKING:
 else:
     torch_import = load_module_lazily("wiregrad.exchange.torch_import")
 
-__all__ = ["CIRCUIT_MAKERS", "torch_import", "watch"]
-
-CIRCUIT_MAKERS: list[Callable[[CircuitColumns, dict[str, Any]], Any]] = []
-"""Makes the circuit that users get of columns and the values of its inputs; added by the layer above."""
+__all__ = ["from_torch", "watch"]
 
 DEFAULT_HELD_BYTES = 1 << 30
 """How many bytes of values a watch holds if the user does not say."""
@@ -43,3 +39,18 @@ def watch(
     'sqrt'
     """
     return torch_import.WatchedProgram(model, keep=keep, stop=stop)
+
+
+def from_torch(function: Callable[..., Any], /, *args: object, opaque: bool = False, **kwargs: object) -> Any:
+    """Run a PyTorch function or module once and return its circuit, an `ImportedCircuit`.
+
+    Floating tensors among the arguments, and parameters, are inputs under their names; modules are groups, and nodes
+    have the lines of your files. Gradients follow wiregrad's rules. Ops that wiregrad does not know raise
+    `UnknownOpsError`, which lists them all; with `opaque=True` they become nodes that call PyTorch.
+
+    >>> import torch
+    >>> circuit = from_torch(lambda x: torch.where(x > 0, x.sqrt(), 0.0).sum(), torch.tensor([0.0, 4.0]))
+    >>> circuit.run().grads["x"].tolist()
+    [0.0, 0.25]
+    """
+    return torch_import.make_circuit(*torch_import.import_function(function, args, kwargs, opaque=opaque))
