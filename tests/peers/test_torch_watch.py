@@ -243,14 +243,30 @@ def test_summaries_take_the_place_of_values_that_have_no_room(keep: Any) -> None
     assert "values were held as summaries only" in str(seen.check_backward())
 
 
-def test_summaries_measure_the_numbers() -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_summaries_measure_the_numbers(dtype: torch.dtype) -> None:
     from wiregrad.exchange.torch_watch import summarize_tensor
 
-    summary = summarize_tensor(torch.tensor([3.0, -4.0, 0.0, float("nan"), float("inf")]))
+    summary = summarize_tensor(torch.tensor([3.0, -4.0, 0.0, float("nan"), float("inf")], dtype=dtype))
 
     assert (summary.size, summary.zeros, summary.nans, summary.infs) == (5, 1, 1, 1)
     assert (summary.low, summary.high, summary.norm) == (-4.0, 3.0, pytest.approx(5.0))
-    assert summary.mean == pytest.approx(-1 / 3)
+    assert summary.mean == pytest.approx(-1 / 3, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("values", "rms"),
+    [([60000.0, 60000.0], 60000.0), ([True, False, True, True], 0.75**0.5), ([3 + 4j, 0j], 12.5**0.5), ([2, 2], 2.0)],
+)
+def test_summaries_of_any_dtype_do_not_overflow(values: list[Any], rms: float) -> None:
+    from wiregrad.exchange.torch_watch import summarize_tensor
+
+    tensor = torch.tensor(values)
+    if tensor.is_floating_point():
+        tensor = tensor.half()
+
+    assert summarize_tensor(tensor).rms == pytest.approx(rms, rel=1e-3)
+    assert summarize_tensor(torch.tensor([1e300, 1e300], dtype=torch.float64)).mean == pytest.approx(1e300)
 
 
 def test_a_declared_straight_through_estimator_is_accepted() -> None:
