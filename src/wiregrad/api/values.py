@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from wiregrad.frontends.recording.custom_ops import Function, once_differentiable, op
     from wiregrad.frontends.transforms.implicit import fixed_point, implicit, linear_solve, minimize, root
     from wiregrad.frontends.transforms.memory_plans import plan_memory
+    from wiregrad.frontends.transforms.sparse import sparse_hessian, sparse_jacobian
 else:
     tracing = load_module_lazily("wiregrad.frontends.recording.trace")
     __getattr__ = load_names_lazily(
@@ -49,6 +50,7 @@ else:
                 "wiregrad.frontends.transforms.implicit",
             ),
             "plan_memory": "wiregrad.frontends.transforms.memory_plans",
+            **dict.fromkeys(("sparse_hessian", "sparse_jacobian"), "wiregrad.frontends.transforms.sparse"),
         },
     )
 
@@ -80,6 +82,8 @@ __all__ = [
     "register_container",
     "root",
     "run",
+    "sparse_hessian",
+    "sparse_jacobian",
     "stop_gradient",
     "trace",
     "tree_map",
