@@ -73,12 +73,13 @@ class _Missing:
 def to_array(tensor: Any) -> Any:
     """Return a copy of a tensor's numbers as NumPy has them, in a dtype that a wire can have.
 
-    bfloat16, which NumPy does not have, becomes float32; small whole numbers become int64.
+    bfloat16 and others that NumPy does not have become float32; small whole numbers become int64.
     """
     plain = tensor.detach().resolve_conj().resolve_neg().cpu()
-    if plain.dtype is torch.bfloat16:
-        plain = plain.float()
-    array = np.array(plain.numpy())
+    if hasattr(np, str(plain.dtype).removeprefix("torch.")):
+        array = np.array(plain.numpy())
+    else:
+        array = np.array((plain.cfloat() if plain.is_complex() else plain.float()).numpy())
     return (array if array.dtype in WIRE_DTYPES else array.astype(np.int64))[()]
 
 
@@ -93,8 +94,8 @@ def name_dtype(dtype: str) -> np.dtype[Any]:
     >>> name_dtype("bfloat16"), name_dtype("int32"), name_dtype("complex64")
     (dtype('float32'), dtype('int64'), dtype('complex64'))
     """
-    if dtype == "bfloat16":
-        return np.dtype(np.float32)
+    if not hasattr(np, dtype):
+        return np.dtype(np.complex64 if dtype.startswith("complex") else np.float32)
     found = np.dtype(dtype)
     return found if found in WIRE_DTYPES else np.dtype(np.int64)
 
@@ -451,8 +452,9 @@ class RunTranslator:
             return None
         if packet == "as_strided":
             return self._storages.read_view(self.run.tensors[op.outputs[0]])
-        entry = find_entry(packet) if space == "aten" else None
-        if entry is None and space == "aten" and packet.endswith("_"):
+        is_known = space in ("aten", "prims")
+        entry = find_entry(packet) if is_known else None
+        if entry is None and is_known and packet.endswith("_"):
             packet = packet[:-1]
             entry = find_entry(packet)
         overload = find_overload(op)

@@ -64,6 +64,8 @@ OP_NAMES = {
 """ATen packets that are an op of another name, with the same arguments."""
 FUNCTION_NAMES = {
     "angle": "angle",
+    "bessel_i0e": "i0e",
+    "bessel_i1e": "i1e",
     "bmm": "matmul",
     "clamp": "clip",
     "clamp_min": "clip",
@@ -207,6 +209,7 @@ ENTRIES.update(
         **dict.fromkeys(("clone", "alias", "lift_fresh", "lift", "contiguous", "resolve_conj", "resolve_neg"), _same),
         "_to_copy": lambda self, **_: self,
         "copy": lambda self, src, non_blocking=False: fn.broadcast_to(src, shape_of(self)),
+        "copy_to": lambda self, src: fn.broadcast_to(src, shape_of(self)),
         "fill": lambda self, value: fn.broadcast_to(value, shape_of(self)),
         # Complex numbers.
         "complex": lambda real, imag: real + TABLE["imaginary"](imag),
@@ -262,6 +265,7 @@ ENTRIES.update(
         "_linalg_det": lambda a: (fn.det(a), None, None),
         "_linalg_slogdet": lambda a: (*fn.slogdet(a), None, None),
         "linalg_inv_ex": lambda a, *, check_errors=False: (fn.inv(a), None),
+        "cholesky": lambda self, upper=False: fn.cholesky(self, upper=upper),
         "linalg_cholesky_ex": lambda self, *, upper=False, check_errors=False: (fn.cholesky(self, upper=upper), None),
         "linalg_lstsq": lambda self, b, rcond=None, *, driver=None: (fn.lstsq(self, b)[0], None, None, None),
         # Shapes.
@@ -370,7 +374,9 @@ def _glu(self: Any, dim: int = -1) -> Any:
 def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
     """Softmax of rows; a row that is masked altogether is 0."""
     blocked = TABLE["all"](TABLE["equal"](self, -np.inf), axes=_axes_from_end(self, dim), keepdims=True)
-    return fn.where(blocked, 0.0, fn.softmax(self, axis=dim))
+    # The softmax of such a row is NaN, and so would be its gradient.
+    scores = fn.where(blocked, 0.0, self)
+    return fn.where(blocked, 0.0, fn.softmax(scores, axis=dim))
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention")
