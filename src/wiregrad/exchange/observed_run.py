@@ -92,8 +92,6 @@ class ObservedTensor:
     stride: tuple[int, ...]
     dtype: str
     requires_grad: bool
-    is_leaf: bool = True
-    """Whether the framework's graph did not make it; told of tensors that come from outside."""
     producer: int | None = None
     """The op whose result it is; None for what comes from outside, and for a view that is read after a write."""
     writer: int | None = None
@@ -103,6 +101,8 @@ class ObservedTensor:
     kind: str = "computed"
     """`parameter`, `buffer`, `input` (comes from outside and has no name of its own) or `computed`."""
     held: HeldValue | None = None
+    is_leaf: bool = True
+    """Whether no op of the framework's graph made it; known of tensors that come from outside."""
 
     @property
     def value(self) -> Any:
