@@ -251,12 +251,16 @@ class ObservedRun:
         if observed.writer is None:
             return ()
         # A view of a storage that was written through another view: what was written, and what was there before.
-        earlier = [
-            other.index
-            for other in self.tensors
-            if other.storage == observed.storage and other.version < observed.version
-        ]
+        earlier = [k for k in self.by_storage[observed.storage] if self.tensors[k].version < observed.version]
         return (*self.ops[observed.writer].outputs, *earlier)
+
+    @cached_property
+    def by_storage(self) -> dict[int, list[int]]:
+        """The tensors of each storage."""
+        found: dict[int, list[int]] = {}
+        for tensor in self.tensors:
+            found.setdefault(tensor.storage, []).append(tensor.index)
+        return found
 
     @cached_property
     def by_target(self) -> dict[int, list[tuple[ObservedGradient, int]]]:

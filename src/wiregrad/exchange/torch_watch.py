@@ -120,13 +120,17 @@ def summarize_tensor(tensor: Any) -> TensorSummary:
 
 
 def measure_center(tensor: Any) -> tuple[float, float]:
-    """Return the mean and the root mean square of finite numbers; in float64 where narrower numbers overflow."""
-    for dtype in (torch.float32, torch.float64):
-        mean = float(tensor.mean(dtype=dtype))
-        rms = float(torch.linalg.vector_norm(tensor, dtype=dtype)) / tensor.numel() ** 0.5
-        if math.isfinite(mean) and math.isfinite(rms) and tensor.dtype is not torch.float64:
-            break
-    return mean, rms
+    """Return the mean and the root mean square of finite numbers."""
+    dtype = torch.promote_types(tensor.dtype, torch.float32)
+    mean = float(tensor.mean(dtype=dtype))
+    rms = float(torch.linalg.vector_norm(tensor, dtype=dtype)) / tensor.numel() ** 0.5
+    if math.isfinite(mean) and math.isfinite(rms):
+        return mean, rms
+    # Sums of squares overflow long before the numbers do.
+    largest = float(tensor.abs().max())
+    scaled = tensor.to(torch.float64) / largest
+    rms = float(torch.linalg.vector_norm(scaled)) / tensor.numel() ** 0.5
+    return largest * float(scaled.mean()), largest * rms
 
 
 def read_tensor(tensor: Any) -> NDArray[Any]:
@@ -174,7 +178,7 @@ class ValueStore:
         self._entries: dict[int, StorageEntry] = {}
         """What is known of each storage, by its address."""
         self._count = 0
-        self._is_closed = False
+        self.is_closed = False
 
     def find_entry(self, tensor: Any) -> StorageEntry | None:
         """Return what is known of a tensor's storage; None for tensors without one, such as sparse tensors."""
@@ -202,7 +206,7 @@ class ValueStore:
             return held
         self._charge(held, size)
         held.value = tensor.detach()
-        if self._is_closed:
+        if self.is_closed:
             self.copy_value(held)
         else:
             entry.holders.append(held)
@@ -247,7 +251,7 @@ class ValueStore:
 
     def close(self) -> None:
         """Copy what the program can still change, because nothing is seen from now on."""
-        self._is_closed = True
+        self.is_closed = True
         for entry in self._entries.values():
             own = [held for held in entry.holders if held.value is not None]
             if own and count_users(own[0].value.untyped_storage()) > len(own):
@@ -693,6 +697,7 @@ class TorchWatch:
         self._cleanups: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
+        self._store.is_closed = False
         self._begin_step()
         self._name_parameters()
         self._cleanups = [
