@@ -16,6 +16,7 @@ from wiregrad.backends.interpreter import evaluate_function
 from wiregrad.dtypes import to_python_number
 from wiregrad.errors import InputError
 from wiregrad.frontends import parse_formula
+from wiregrad.ir.circuit import CIRCUIT_MAKERS
 from wiregrad.lazy import load_module_lazily
 
 if TYPE_CHECKING:
@@ -482,6 +483,34 @@ class Circuit(ir.CircuitGraph, Drawable):
 
     def __str__(self) -> str:
         return self.to_text()
+
+
+class ImportedCircuit(Circuit):
+    """A circuit that was taken from a run of another framework, with the values that its inputs had there.
+
+    Calls and `run` use these values for the inputs that are left out.
+
+    >>> imported = ImportedCircuit(circuit("x * y").columns, {"x": 3.0, "y": 2.0})
+    >>> imported(), imported(y=5.0), imported.run().grads
+    (6.0, 15.0, {'x': 2.0, 'y': 3.0})
+    """
+
+    __slots__ = ("point",)
+
+    def __init__(self, columns: ir.CircuitColumns, point: Mapping[str, Any] | None = None) -> None:
+        super().__init__(columns)
+        self.point = dict(point or {})
+
+    def __call__(self, /, *vector: object, **inputs: object) -> Any:
+        """Compute the output as a circuit does; inputs that are left out have the values of the run."""
+        return super().__call__(*vector, **(inputs if vector else {**self.point, **inputs}))
+
+    def run(self, /, *vector: object, **inputs: object) -> Run:
+        """Run forward and backward as a circuit does; inputs that are left out have the values of the run."""
+        return super().run(*vector, **(inputs if vector else {**self.point, **inputs}))
+
+
+CIRCUIT_MAKERS.append(ImportedCircuit)
 
 
 class Builder(ir.GraphBuilder):

@@ -101,6 +101,8 @@ class ObservedTensor:
     kind: str = "computed"
     """`parameter`, `buffer`, `input` (comes from outside and has no name of its own) or `computed`."""
     held: HeldValue | None = None
+    is_leaf: bool = True
+    """Whether no op of the framework's graph made it; known of tensors that come from outside."""
 
     @property
     def value(self) -> Any:
@@ -207,6 +209,8 @@ class ObservedRun:
     roots: list[int] = field(default_factory=list)
     """The tensors at which backward passes began."""
     backwards: int = 0
+    parents: dict[str, str] = field(default_factory=dict)
+    """The module that called each module, by their full names."""
     error: BaseException | None = None
     """The exception that ended the program."""
     parameters: dict[str, bool] = field(default_factory=dict)

@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 import os
 import sys
+import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -281,18 +282,25 @@ class TensorBook:
         self.store = store
         self._names = names
         self._known: dict[TensorKey, ObservedTensor] = {}
+        self._twins: dict[int, tuple[weakref.ref[Any], ObservedTensor]] = {}
+        """Results that nothing tells apart from another tensor, such as what `detach` returns, by object."""
 
     def key_of(self, tensor: Any) -> TensorKey:
         """Return what identifies a tensor, apart from its version."""
         entry = self.store.find_entry(tensor)
         if entry is None:
             return (id(tensor),)
-        return entry.number, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+        # A conjugate is a view that differs in nothing but a flag.
+        flags = tensor.is_conj(), tensor.is_neg()
+        return entry.number, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, flags
 
     def look_up(self, tensor: Any, frame: FrameType | None = None) -> ObservedTensor:
         """Return the observed tensor that an op reads; one that was not seen before comes from outside."""
         key = self.key_of(tensor)
         version = self._version_of(tensor)
+        twin = self._twins.get(id(tensor))
+        if twin is not None and twin[0]() is tensor and twin[1].version == version:
+            return twin[1]
         requires_grad = tensor.requires_grad
         found = self._known.get((key, version, requires_grad))
         if found is None:
@@ -314,7 +322,10 @@ class TensorBook:
     def settle_result(self, tensor: Any, observed: ObservedTensor) -> None:
         """Note whether a result requires a gradient, and find it under its key from now on."""
         observed.requires_grad = tensor.requires_grad
-        self._known[self.key_of(tensor), observed.version, observed.requires_grad] = observed
+        key = self.key_of(tensor), observed.version, observed.requires_grad
+        known = self._known.setdefault(key, observed)
+        if known is not observed:
+            self._twins[id(tensor)] = weakref.ref(tensor), observed
 
     def _add(self, tensor: Any, key: TensorKey, version: int, producer: int | None) -> ObservedTensor:
         strided = len(key) > 1
@@ -327,6 +338,7 @@ class TensorBook:
             stride=key[3] if strided else (),
             dtype=str(tensor.dtype).removeprefix("torch."),
             requires_grad=tensor.requires_grad,
+            is_leaf=tensor.is_leaf,
             producer=producer,
         )
         observed.held = self.store.hold(tensor, free=key in self._names)
@@ -397,13 +409,16 @@ class ModuleNames:
     def __init__(self, model: Any) -> None:
         self.names: dict[Any, str] = {}
         self.running: list[tuple[str, int]] = []
+        self.parents: dict[str, str] = {}
+        """The module that called each module."""
         self._calls = 0
         self.added: list[tuple[str, Any]] = []
         """Modules whose parameters are not named yet."""
         if model is not None:
-            self._add_tree("", model)
+            self.add_tree("", model)
 
-    def _add_tree(self, prefix: str, root: Any) -> None:
+    def add_tree(self, prefix: str, root: Any) -> None:
+        """Name a module and those inside it."""
         for name, module in root.named_modules(prefix=prefix):
             self.names.setdefault(module, name)
         self.added.append((prefix, root))
@@ -411,9 +426,11 @@ class ModuleNames:
     def enter(self, module: Any, _args: Any) -> None:
         """Note that a module begins to run."""
         if module not in self.names:
-            self._add_tree(type(module).__name__, module)
+            self.add_tree(type(module).__name__, module)
+        name = self.names[module]
+        self.parents.setdefault(name, self.running[-1][0] if self.running else "")
         self._calls += 1
-        self.running.append((self.names[module], self._calls))
+        self.running.append((name, self._calls))
 
     def leave(self, _module: Any, _args: Any, _result: Any) -> None:
         """Note that a module has run."""
@@ -430,7 +447,7 @@ class StepRecorder:
     """Records the ops of one training step."""
 
     def __init__(self, step: int, store: ValueStore, modules: ModuleNames, sites: SourceCalls, names: Any) -> None:
-        self.run = ObservedRun(step=step, read=read_tensor)
+        self.run = ObservedRun(step=step, read=read_tensor, parents=modules.parents)
         self.store = store
         self.modules = modules
         self.sites = sites
@@ -672,6 +689,8 @@ class TorchWatch:
         self._recorder: StepRecorder | None = None
         self.steps: deque[ObservedRun] = deque()
         self.steps_seen = 0
+        self.splits_steps = True
+        """Whether the first op after a backward pass begins another step."""
         self._is_step_done = False
         self._backward_depth = 0
         self._update_depth = 0
@@ -704,6 +723,23 @@ class TorchWatch:
         if self.steps:
             self.steps[-1].error = error
         self._store.close()
+
+    def name_modules(self, modules: Mapping[str, Any]) -> None:
+        """Give modules names of their own, before they run."""
+        for name, module in modules.items():
+            self._modules.add_tree(name, module)
+
+    def name_inputs(self, tensors: Mapping[str, Any]) -> None:
+        """Give tensors that come from outside names of their own."""
+        assert self._recorder is not None
+        for name, tensor in tensors.items():
+            self._names[self._recorder.book.key_of(tensor)] = "input", name
+
+    def find_tensor(self, tensor: Any) -> ObservedTensor:
+        """Return what is observed of a tensor as it is now."""
+        assert self._recorder is not None
+        self._recorder.settle()
+        return self._recorder.book.look_up(tensor)
 
     def _wrap_backward(self) -> Callable[[], object]:
         """Announce each backward pass; returns what undoes it."""
@@ -810,7 +846,7 @@ class TorchWatch:
             return func(*args, **kwargs)
         if self._is_internal(frame):
             return self._run_unrecorded(func, form, args, kwargs)
-        if self._is_step_done and not self._backward_depth:
+        if self.splits_steps and self._is_step_done and not self._backward_depth:
             self._begin_step()
             if self._recorder is None:
                 return func(*args, **kwargs)
