@@ -31,7 +31,7 @@ import time
 import weakref
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
@@ -434,7 +434,7 @@ class StreamProgram:
         if views is None:
             views = workspace.views[call] = [self._view_workspace(each, workspace) for each in call.list_arrays()]
         *sources, target = (
-            _view_memory(array, (inputs if array.storage.role == ARGUMENT else results)[array.storage.number], 0)
+            self._view_argument(array, inputs, results)
             if view is None
             else view
             for view, array in zip(views, call.list_arrays(), strict=True)
@@ -443,6 +443,13 @@ class StreamProgram:
         if result.shape != target.shape:
             raise AssertionError(f"{call.op.title} returned shape {result.shape}; wanted {target.shape}")
         target[...] = result
+
+    def _view_argument(
+        self, array: StridedArray, inputs: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]
+    ) -> NDArray[Any]:
+        """Return an array in the memory of an argument or a result."""
+        storage = array.storage
+        return _view_memory(array, (inputs if storage.role == ARGUMENT else results)[storage.number], storage.offset)
 
     def _view_workspace(self, array: StridedArray, workspace: Workspace) -> NDArray[Any] | None:
         """Return an array of the workspace or a constant; None for an argument or result, which differ by call."""
@@ -508,7 +515,8 @@ class ArrayProgram(StreamProgram):
         )
         self._table_size = sum(counts)
         offset = _round_up(8 * self._table_size) + self._fence
-        self._blocks, self._workspace_bytes = plan_workspace(self._steps, offset, self._fence)
+        results = self._lowered.results
+        self._blocks, self._workspace_bytes = plan_workspace(self._steps, results, offset, self._fence)
         self._scratch_start = self._workspace_bytes
         """Where the partial sums of loops in pieces begin in the workspace."""
         loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
@@ -602,8 +610,7 @@ class ArrayProgram(StreamProgram):
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
         storage = array.storage
         entry = self._table_starts[storage.role] + (0 if storage.role == WORKSPACE else storage.number)
-        start = storage.offset if storage.role == WORKSPACE else 0
-        return [8 * entry, start + array.start * storage.dtype.itemsize]
+        return [8 * entry, storage.offset + array.start * storage.dtype.itemsize]
 
     def _fill_words(self, storage: Storage) -> list[int]:
         number = np.asarray(storage.fill, storage.dtype)
@@ -1041,37 +1048,144 @@ def _find_fills(lowered: LoweredCircuit) -> dict[int, list[Storage]]:
     return fills
 
 
-def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple[list[Storage], int]:
+@dataclass(eq=False, slots=True)
+class MemoryBlock:
+    """Arrays that have the same place, one after the other, from the first step that uses one to the last."""
+
+    storages: list[Storage]
+    begin: int
+    end: int
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes, which is the same for all of its arrays."""
+        return self.storages[0].nbytes
+
+    def place(self, offset: int, result: Storage | None = None) -> None:
+        """Give all arrays their place: in the workspace, or in the memory of a result."""
+        for storage in self.storages:
+            storage.offset = offset
+            if result is not None:
+                storage.role = RESULT
+                storage.number = result.number
+
+
+MAX_SORTED_BLOCKS = 500
+"""Up to so many blocks are placed in the order of their sizes; more are placed in the order of time, which is faster."""
+MIN_HOST_BYTES = 1 << 12
+"""Results of at least this size have room for other arrays before they are written."""
+
+
+def plan_workspace(
+    steps: Sequence[StreamStep], results: Sequence[Storage], first: int, fence: int
+) -> tuple[list[Storage], int]:
     """Give every array of the workspace an offset; arrays that are not needed at the same time may share memory.
 
     A loop may also write an array over one that it reads for the last time, if both are passed through in the same way.
+    A result is the caller's memory; before it is written, arrays that are not needed after that are put into it.
     Returns the arrays, and the size of the workspace in bytes. With a fence nothing is shared.
     """
     spans: dict[Storage, list[int]] = {}
     for number, step in enumerate(steps):
         for storage in _storages_of(step):
-            if storage.role == WORKSPACE:
+            if storage.role != ARGUMENT and storage.role != CONSTANT_DATA:
                 spans.setdefault(storage, [number, number])[1] = number
+    arrays = [storage for storage in spans if storage.role == WORKSPACE]
     memory = WorkspacePlan(first, shares=not fence)
-    ending: dict[int, list[Storage]] = {}
+    blocks = [MemoryBlock([storage], *spans[storage]) for storage in arrays]
+    if fence:
+        for block in blocks:
+            block.place(memory.take(_round_up(max(block.nbytes, 1)) + fence))
+        return arrays, memory.top
+    starts = {storage: spans[storage][0] if storage in spans else len(steps) for storage in results}
+    blocks = _join_blocks(steps, spans, starts)
+    if len(blocks) <= MAX_SORTED_BLOCKS:
+        return arrays, _place_by_size(blocks, starts, first)
+    _place_by_time(blocks, memory)
+    return arrays, memory.top
+
+
+def _join_blocks(
+    steps: Sequence[StreamStep], spans: Mapping[Storage, Sequence[int]], starts: dict[Storage, int]
+) -> list[MemoryBlock]:
+    """Return the blocks of the workspace; an array that a result is written over is put into that result.
+
+    `starts` says from which step on each result is in use, and is changed for such a result.
+    """
+    blocks: dict[Storage, MemoryBlock] = {}
     beginning: dict[int, list[Storage]] = {}
+    ending: dict[int, list[Storage]] = {}
     for storage, (begin, end) in spans.items():
         beginning.setdefault(begin, []).append(storage)
         ending.setdefault(end, []).append(storage)
     for number, step in enumerate(steps):
-        ended = ending.get(number, [])
         begun = beginning.get(number, [])
-        replaced = {} if fence or not isinstance(step, LoopGroup) else find_replacements(step, ended, begun)
-        for storage in sorted(begun, key=lambda each: -each.nbytes):
-            if storage in replaced:
-                storage.offset = replaced[storage].offset
+        ended = [storage for storage in ending.get(number, []) if storage.role == WORKSPACE]
+        replaced = find_replacements(step, ended, begun) if isinstance(step, LoopGroup) else {}
+        for storage in begun:
+            source = replaced.get(storage)
+            if storage.role == RESULT:
+                if source is not None:
+                    block = blocks[source]
+                    starts[storage] = block.begin
+                    block.place(0, storage)
+            elif source is None:
+                blocks[storage] = MemoryBlock([storage], *spans[storage])
             else:
-                storage.offset = memory.take(_round_up(max(storage.nbytes, 1)) + fence)
-        kept = set(replaced.values())
-        for storage in ended:
-            if storage not in kept:
-                memory.free(storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
-    return list(spans), memory.top
+                block = blocks[storage] = blocks[source]
+                block.storages.append(storage)
+                block.end = spans[storage][1]
+    return [block for block in dict.fromkeys(blocks.values()) if block.storages[0].role == WORKSPACE]
+
+
+def _place_by_time(blocks: Sequence[MemoryBlock], memory: WorkspacePlan) -> None:
+    """Give blocks, in the order in which they begin, the smallest free place."""
+    ending: dict[int, list[MemoryBlock]] = {}
+    beginning: dict[int, list[MemoryBlock]] = {}
+    for block in blocks:
+        beginning.setdefault(block.begin, []).append(block)
+        ending.setdefault(block.end, []).append(block)
+    for step in sorted({*beginning, *ending}):
+        for block in sorted(beginning.get(step, ()), key=lambda each: -each.nbytes):
+            block.place(memory.take(_round_up(max(block.nbytes, 1))))
+        for block in ending.get(step, ()):
+            memory.free(block.storages[0].offset, _round_up(max(block.nbytes, 1)))
+
+
+def _place_by_size(blocks: Sequence[MemoryBlock], starts: Mapping[Storage, int], first: int) -> int:
+    """Give blocks a place, the largest ones first, and return the size of the workspace.
+
+    Each gets the lowest place that no block has at the same time: in a result that is written later, else in the
+    workspace, which begins at `first`.
+    """
+    hosts = sorted((result for result in starts if result.nbytes >= MIN_HOST_BYTES), key=lambda each: each.nbytes)
+    placed: dict[Storage | None, list[MemoryBlock]] = {}
+    top = first
+    for block in sorted(blocks, key=lambda each: (-each.nbytes, each.begin)):
+        for result in hosts:
+            offset = _find_gap(block, placed.get(result, ()), 0)
+            if block.end < starts[result] and offset + block.nbytes <= result.nbytes:
+                block.place(offset, result)
+                placed.setdefault(result, []).append(block)
+                break
+        else:
+            offset = _find_gap(block, placed.get(None, ()), first)
+            block.place(offset)
+            placed.setdefault(None, []).append(block)
+            top = max(top, offset + _round_up(max(block.nbytes, 1)))
+    return top
+
+
+def _find_gap(block: MemoryBlock, others: Iterable[MemoryBlock], first: int) -> int:
+    """Return the lowest offset, not below the first, at which no other block is in the way while this one is used."""
+    meeting = (other for other in others if other.begin <= block.end and block.begin <= other.end)
+    size = _round_up(max(block.nbytes, 1))
+    offset = first
+    for start, nbytes in sorted((other.storages[0].offset, other.nbytes) for other in meeting):
+        if start >= offset + size:
+            break
+        offset = max(offset, start + _round_up(max(nbytes, 1)))
+    return offset
 
 
 def find_replacements(group: LoopGroup, ended: Sequence[Storage], begun: Sequence[Storage]) -> dict[Storage, Storage]:

@@ -68,7 +68,7 @@ class Storage:
     number: int = 0
     """The index among the arguments, results or constants."""
     offset: int = 0
-    """Where it begins in the workspace, in bytes."""
+    """Where it begins in the workspace, in bytes; or in the result whose memory it is put into before that is written."""
     fill: Any = None
     """The number that every element gets before anything else is written; None if everything is written."""
 
