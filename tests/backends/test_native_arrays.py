@@ -703,6 +703,120 @@ def test_a_loop_does_not_write_over_what_another_round_reads(function: Any) -> N
     assert len(grads) == 1
 
 
+def activate_smoothly(x: Any) -> Any:
+    return 0.5 * x * (1.0 + np.tanh(0.8 * (x + 0.04 * x**3)))
+
+
+def activate_by_branch(x: Any) -> Any:
+    return np.where(x > 0.0, x, np.exp(np.minimum(x, 0.0)) - 1.0)
+
+
+def activate_rows(x: Any) -> Any:
+    e = np.exp(x - np.max(x, axis=1, keepdims=True))
+    return e / np.sum(e, axis=1, keepdims=True)
+
+
+ACTIVATIONS = [
+    activate_smoothly,
+    activate_by_branch,
+    activate_rows,
+    lambda x: np.maximum(x, 0.1),
+    np.tanh,
+    lambda x: np.sqrt(x * x + 0.5),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("activate", ACTIVATIONS)
+def test_values_that_readers_compute_again_have_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch, activate: Any, dtype: type[np.floating]
+) -> None:
+    rng = np.random.default_rng(0)
+    x, v, w = (rng.normal(size=shape).astype(dtype) for shape in ((30, 40), (40, 50), (50, 20)))
+    x[3, 4] = np.nan
+    circuit = wg.trace(lambda x, v, w: np.sum(np.cos(activate(activate(x @ v) @ w)) ** 2), x, v, w)
+    results = []
+    for nbytes in (0, 1 << 40):
+        monkeypatch.setattr(lowering, "MIN_RECOMPUTED_BYTES", nbytes)
+        program = GradientProgram(circuit)
+        value, grads, _ = program.run([x, v, w])
+        results.append(
+            (program.program.facts.workspace_bytes, [np.asarray(each).tobytes() for each in (value, *grads)])
+        )
+        assert_same_gradient(circuit, [x, v, w])
+
+    assert results[0][0] <= results[1][0]
+    assert results[0][1] == results[1][1]
+
+
+def test_readers_compute_again_what_would_take_memory() -> None:
+    x, v, w = (np.random.default_rng(0).normal(size=(300, 300)) for _ in range(3))
+    circuit = wg.trace(lambda x, v, w: np.sum(activate_smoothly(activate_smoothly(x @ v) @ w) ** 2), x, v, w)
+    facts = GradientProgram(circuit).program.facts
+
+    # The gradients have the memory of three arrays; each layer keeps its product and its result.
+    assert facts.workspace_bytes < 2.2 * 8 * 300 * 300
+
+
+def test_arrays_that_a_matrix_product_reads_are_kept() -> None:
+    x = np.random.default_rng(0).normal(size=(150, 150))
+    circuit = wg.trace(lambda x: np.sum(np.tanh(x @ x) @ x), x)
+    steps = lowering.lower_circuit(circuit).steps
+
+    assert sum(isinstance(step, lowering.MatrixProduct) for step in steps) == 2
+    assert_same_gradient(circuit, [x])
+
+
+@pytest.mark.parametrize("seed", range(46, 54))
+def test_random_programs_that_compute_again_equal_the_interpreter(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(lowering, "MIN_RECOMPUTED_BYTES", 0)
+    check_random_program(seed, fenced=seed % 2 == 0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("start", range(100, 2_100, 100))
+def test_many_random_programs_that_compute_again_equal_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch, start: int
+) -> None:
+    monkeypatch.setattr(lowering, "MIN_RECOMPUTED_BYTES", 0)
+    for seed in range(start, start + 100):
+        check_random_program(seed, fenced=seed % 2 == 0)
+
+
+def test_results_hold_other_arrays_before_they_are_written() -> None:
+    rng = np.random.default_rng(0)
+    x, v, w = rng.normal(size=(20, 300)), rng.normal(size=(300, 200)), rng.normal(size=(200, 100))
+    circuit = wg.trace(lambda x, v, w: np.sum(np.tanh(np.tanh(x @ v) @ w) ** 2), x, v, w)
+    program = GradientProgram(circuit)
+
+    # The last product reads one array that cannot lie in the result that it writes.
+    assert program.program.facts.workspace_bytes < 1.1 * 8 * 20 * 200
+    assert_same_gradient(circuit, [x, v, w])
+
+
+def test_the_interpreter_reads_arrays_that_lie_in_results() -> None:
+    x = np.random.default_rng(0).normal(size=(60, 60)) + 9.0 * np.eye(60)
+    circuit = wg.trace(lambda x: np.linalg.inv(np.tanh(x) + x) @ x, x)
+    program = ArrayProgram(circuit)
+    calls = [step for step in program._steps if isinstance(step, lowering.InterpreterCall)]
+
+    assert any(array.storage.role == lowering.RESULT for call in calls for array in call.list_arrays())
+    assert_close(program.run([x])[0], np.linalg.inv(np.tanh(x) + x) @ x)
+
+
+def test_many_arrays_are_placed_in_the_order_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    arguments = [rng.normal(size=shape) for shape in ((20, 300), (300, 200), (200, 100), (100, 50))]
+    circuit = wg.trace(lambda x, u, v, w: np.sum(np.tanh(np.tanh(np.tanh(x @ u) @ v) @ w)), *arguments)
+    by_size = GradientProgram(circuit)
+    monkeypatch.setattr(array_program, "MAX_SORTED_BLOCKS", 0)
+    by_time = GradientProgram(circuit)
+
+    assert by_size.program.facts.workspace_bytes < by_time.program.facts.workspace_bytes
+    for one, two in zip(by_size.run(arguments)[1], by_time.run(arguments)[1], strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
 def check_random_program(seed: int, *, fenced: bool = True) -> None:
     program = random_program(seed)
     arguments = list(program.inputs.values())
@@ -1466,6 +1580,24 @@ def test_gradients_of_slices_are_put_together(dtype: type[np.floating]) -> None:
     assert_same_gradient(circuit, [x])
     _, grads, _ = GradientProgram(circuit, fenced=True).run([x])
     assert_close(grads[0], interpreter.run_circuit(circuit, [x]).gradient(0))
+
+
+def follow_branches(price: Any, z: Any) -> Any:
+    for k in range(len(z)):
+        price = np.where(price > 1.5, price, price * np.exp(0.2 * z[k] - 0.02))
+    return np.sum(np.maximum(price - 1.0, 0.0))
+
+
+@pytest.mark.parametrize("z", [0.5, np.inf, -np.inf, np.nan])
+def test_gradients_of_slices_in_branches_need_no_masks(z: float) -> None:
+    rng = np.random.default_rng(0)
+    price, steps = rng.uniform(0.5, 2.0, size=4_000), rng.normal(size=(3, 4_000))
+    steps[1:, ::7] = z
+    circuit = wg.trace(follow_branches, price, steps)
+    program = GradientProgram(circuit).program
+
+    assert program.facts.workspace_bytes < 2 * 8 * 4_000
+    assert_same_gradient(circuit, [price, steps])
 
 
 def test_infinities_beside_slices_do_not_leak() -> None:

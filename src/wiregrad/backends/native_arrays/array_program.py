@@ -434,9 +434,7 @@ class StreamProgram:
         if views is None:
             views = workspace.views[call] = [self._view_workspace(each, workspace) for each in call.list_arrays()]
         *sources, target = (
-            self._view_argument(array, inputs, results)
-            if view is None
-            else view
+            self._view_argument(array, inputs, results) if view is None else view
             for view, array in zip(views, call.list_arrays(), strict=True)
         )
         result = np.asarray(call.op.compute(*(source if source.ndim else source[()] for source in sources)))
@@ -1071,7 +1069,7 @@ class MemoryBlock:
 
 
 MAX_SORTED_BLOCKS = 500
-"""Up to so many blocks are placed in the order of their sizes; more are placed in the order of time, which is faster."""
+"""Up to so many blocks are placed in the order of their sizes; more in the order of time, which takes less work."""
 MIN_HOST_BYTES = 1 << 12
 """Results of at least this size have room for other arrays before they are written."""
 
@@ -1088,7 +1086,7 @@ def plan_workspace(
     spans: dict[Storage, list[int]] = {}
     for number, step in enumerate(steps):
         for storage in _storages_of(step):
-            if storage.role != ARGUMENT and storage.role != CONSTANT_DATA:
+            if storage.role in (WORKSPACE, RESULT):
                 spans.setdefault(storage, [number, number])[1] = number
     arrays = [storage for storage in spans if storage.role == WORKSPACE]
     memory = WorkspacePlan(first, shares=not fence)

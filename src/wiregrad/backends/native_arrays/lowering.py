@@ -28,6 +28,7 @@ sum reads its gradient through a view with stride 0.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -46,7 +47,7 @@ from wiregrad.dtypes import WireType
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, LinearOp
-from wiregrad.ops.c_expressions import InputExpression, ScalarExpression
+from wiregrad.ops.c_expressions import CallExpression, InputExpression, ScalarExpression, walk_expression
 from wiregrad.passes import simplify
 from wiregrad.passes.rewriting import number_kinds
 
@@ -68,7 +69,7 @@ class Storage:
     number: int = 0
     """The index among the arguments, results or constants."""
     offset: int = 0
-    """Where it begins in the workspace, in bytes; or in the result whose memory it is put into before that is written."""
+    """Where it begins in the workspace, or in the result whose memory it has before that is written, in bytes."""
     fill: Any = None
     """The number that every element gets before anything else is written; None if everything is written."""
 
@@ -483,14 +484,14 @@ class LoopGroup:
         """Return the number of the value that an array holds."""
         number = self.loads.get(array)
         if number is None:
-            number = self.loads[array] = self._new_number()
+            number = self.loads[array] = self.reserve_number()
         return number
 
     def constant(self, number: Any, char: str) -> int:
         """Return the number of a constant value."""
         key = f"{char}{np.asarray(number).tobytes().hex()}"
         if key not in self.constants:
-            self.constants[key] = (self._new_number(), char, number)
+            self.constants[key] = (self.reserve_number(), char, number)
         return self.constants[key][0]
 
     def list_arrays(self) -> list[StridedArray]:
@@ -501,11 +502,12 @@ class LoopGroup:
 
     def append_op(self, op: LoopOp) -> int:
         """Append an op and return the number of its value."""
-        number = self._new_number()
+        number = self.reserve_number()
         self.ops.append((number, op))
         return number
 
-    def _new_number(self) -> int:
+    def reserve_number(self) -> int:
+        """Return the number of a new value."""
         self.count += 1
         return self.count - 1
 
@@ -936,6 +938,195 @@ def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
     return [*changed, *_cut_rows(run, users)]
 
 
+MIN_RECOMPUTED_BYTES = 1 << 16
+"""Arrays are computed again if that frees at least so much memory."""
+MAX_RECOMPUTED_CALLS = 4
+"""Maximum number of calls of functions such as `exp` that one loop computes again for the results of another."""
+MAX_MEMORY_STEPS = 2_000
+"""Programs of more steps keep every array until it was read for the last time."""
+
+
+def recompute_in_readers(steps: Sequence[StreamStep]) -> list[StreamStep]:
+    """Return the steps without arrays that the loops that read them can compute from what is kept anyway.
+
+    The backward pass reads slopes, masks and functions of what the forward pass has computed. Loops compute them again,
+    by the same instructions on the same numbers, if fewer bytes are kept that way: often one array instead of several.
+    Only arrays that outlive a step that is no loop count: between loops that follow each other rows stay in the cache.
+    """
+    if len(steps) > MAX_MEMORY_STEPS or all(isinstance(step, LoopGroup) for step in steps):
+        return list(steps)
+    plan = _RecomputePlan(steps)
+    for number in reversed(range(len(steps))):
+        plan.recompute_from(number)
+    return [step for step in steps if not isinstance(step, LoopGroup) or step.stores]
+
+
+class _RecomputePlan:
+    """Which arrays are in memory during which steps, and which of them loops can compute again."""
+
+    def __init__(self, steps: Sequence[StreamStep]) -> None:
+        self.steps = steps
+        self._barriers = np.cumsum([not isinstance(step, LoopGroup) for step in steps])
+        """The number of steps up to each one that are no loops."""
+        self._writers: dict[Storage, list[int]] = {}
+        self._readers: dict[Storage, list[int]] = {}
+        for number, step in enumerate(steps):
+            written, read = _list_uses(step)
+            for storage in written:
+                self._writers.setdefault(storage, []).append(number)
+            for storage in read:
+                self._readers.setdefault(storage, []).append(number)
+
+    def recompute_from(self, number: int) -> None:
+        """Let the readers of a loop's results compute them again, if that saves memory."""
+        group = self.steps[number]
+        if not isinstance(group, LoopGroup) or group.in_order:
+            return
+        stores = [store for store in group.stores if self._is_replaceable(number, group, store)]
+        while stores and not (self._are_cheap(group, stores) and self._saves_memory(number, group, stores)):
+            # The one that ends last needs its operands for the longest time.
+            stores.remove(max(stores, key=lambda store: self._readers[store.target.storage][-1]))
+        if stores:
+            self._recompute(number, group, stores)
+
+    def _is_replaceable(self, number: int, group: LoopGroup, store: GroupStore) -> bool:
+        """Return whether all readers of an array are loops that pass through it as the loop that writes it does."""
+        target = store.target
+        storage = target.storage
+        is_whole = store.step is None and storage.role == WORKSPACE and storage.fill is None
+        readers = self._readers.get(storage, [])
+        if not is_whole or self._writers[storage] != [number] or not readers or readers[0] <= number:
+            return False
+        if self._barriers[readers[-1]] == self._barriers[number] or not names_elements_once(target):
+            return False
+        traced = _trace_values(group, [store.value])
+        if not traced.ops or not all(self._is_kept(array, number) for array in traced.loads):
+            return False
+        return all(_passes_through(self.steps[reader], target) for reader in readers)
+
+    def _is_kept(self, array: StridedArray | PiecewiseArray, number: int) -> bool:
+        """Return whether an array that a loop reads is not written by it or later."""
+        is_strided = isinstance(array, StridedArray)
+        return is_strided and all(writer < number for writer in self._writers.get(array.storage, ()))
+
+    def _are_cheap(self, group: LoopGroup, stores: Sequence[GroupStore]) -> bool:
+        """Return whether results of a loop take few ops, so that every reader has room for them."""
+        traced = _trace_values(group, [store.value for store in stores])
+        readers = {reader for store in stores for reader in self._readers[store.target.storage]}
+        counts = [len(step.ops) for step in (self.steps[reader] for reader in readers) if isinstance(step, LoopGroup)]
+        return max(counts) + len(traced.ops) <= MAX_GROUP_OPS and traced.calls <= MAX_RECOMPUTED_CALLS
+
+    def _saves_memory(self, number: int, group: LoopGroup, stores: Sequence[GroupStore]) -> bool:
+        """Return whether fewer bytes are in memory without some results of a loop, at every step until the last use."""
+        last = max(self._readers[store.target.storage][-1] for store in stores)
+        change = np.zeros(last + 2 - number, np.int64)
+        kept: dict[Storage, int] = {}
+        for store in stores:
+            end = self._readers[store.target.storage][-1]
+            change[: end + 1 - number] -= store.target.storage.nbytes
+            for array in _trace_values(group, [store.value]).loads:
+                if array.storage.role == WORKSPACE:
+                    kept[array.storage] = max(end, kept.get(array.storage, 0))
+        for storage, end in kept.items():
+            change[self._readers[storage][-1] + 1 - number : end + 1 - number] += storage.nbytes
+        return bool(change.max() <= 0 and change.min() <= -MIN_RECOMPUTED_BYTES)
+
+    def _recompute(self, number: int, group: LoopGroup, stores: Sequence[GroupStore]) -> None:
+        """Drop some results of a loop, and compute them in the loops that read them."""
+        readers = sorted({reader for store in stores for reader in self._readers[store.target.storage]})
+        for reader in readers:
+            step = self.steps[reader]
+            assert isinstance(step, LoopGroup)
+            here = [store for store in stores if store.target in step.loads]
+            for array in _copy_ops(group, here, step):
+                self._note_reader(array.storage, reader)
+        group.stores = [store for store in group.stores if store not in stores]
+        before = _list_uses(group)[1]
+        _drop_unused(group)
+        for storage in before - _list_uses(group)[1]:
+            self._readers[storage].remove(number)
+
+    def _note_reader(self, storage: Storage, reader: int) -> None:
+        readers = self._readers.setdefault(storage, [])
+        if reader not in readers:
+            insort(readers, reader)
+
+
+def _list_uses(step: StreamStep) -> tuple[set[Storage], set[Storage]]:
+    """Return the storages that a step writes, and those that it reads."""
+    match step:
+        case LoopGroup():
+            added = {store.target.storage for store in step.stores if store.step is not None}
+            return {store.target.storage for store in step.stores}, {array.storage for array in step.loads} | added
+        case MatrixProduct():
+            added = {step.target.storage} if step.adds else set()
+            return {step.target.storage}, {step.a.storage, step.b.storage} | added
+        case TableMove():
+            added = {step.target.storage} if step.adds else set()
+            return {step.target.storage}, {step.source.storage, step.table.storage} | added
+        case InterpreterCall():
+            return {step.target.storage}, {array.storage for array in step.sources}
+
+
+class TracedValues(NamedTuple):
+    """What values of a loop are computed from."""
+
+    loads: list[StridedArray]
+    ops: list[tuple[int, LoopOp]]
+    calls: int
+    """The number of functions that are called."""
+
+
+def _trace_values(group: LoopGroup, values: Sequence[int]) -> TracedValues:
+    """Return the arrays and ops that values of a loop depend on."""
+    needed = set(values)
+    ops: list[tuple[int, LoopOp]] = []
+    for number, op in reversed(group.ops):
+        if number in needed:
+            ops.append((number, op))
+            needed.update(source for _, source in op.sources)
+    calls = sum(isinstance(part, CallExpression) for _, op in ops for part in walk_expression(op.tree))
+    loads = [array for array, number in group.loads.items() if number in needed and isinstance(array, StridedArray)]
+    return TracedValues(loads, ops[::-1], calls)
+
+
+def _passes_through(step: StreamStep, array: StridedArray) -> bool:
+    """Return whether a step is a loop that reads a storage only as this array."""
+    if not isinstance(step, LoopGroup) or step.in_order or step.shape != array.shape:
+        return False
+    return all(load == array for load in step.loads if load.storage is array.storage)
+
+
+def _copy_ops(source: LoopGroup, stores: Sequence[GroupStore], target: LoopGroup) -> list[StridedArray]:
+    """Let a loop compute what it loads from another one's stores; return the arrays that it reads for that."""
+    traced = _trace_values(source, [store.value for store in stores])
+    places: dict[int, int] = {}
+    for array, number in source.loads.items():
+        if array in traced.loads:
+            places[number] = target.load(array)
+    for number, char, value in source.constants.values():
+        places[number] = target.constant(value, char)
+    ops: list[tuple[int, LoopOp]] = []
+    for number, op in traced.ops:
+        moved = op._replace(sources=tuple((name, places[each]) for name, each in op.sources))
+        numbers = [target.loads.pop(store.target) for store in stores if store.value == number]
+        if not numbers:
+            numbers = [target.reserve_number()]
+        places[number] = numbers[0]
+        ops += [(each, moved) for each in numbers]
+    target.ops[:0] = ops
+    return traced.loads
+
+
+def _drop_unused(group: LoopGroup) -> None:
+    """Drop the ops and loads of a loop that none of its stores needs."""
+    values = [store.value for store in group.stores]
+    group.ops = _trace_values(group, values).ops
+    needed = {*values, *(source for _, op in group.ops for _, source in op.sources)}
+    group.loads = {array: number for array, number in group.loads.items() if number in needed}
+    group.constants = {key: each for key, each in group.constants.items() if each[0] in needed}
+
+
 MIN_TILED_STRIDE = 4096
 """Matrices with this many bytes between the elements of the innermost loop are read in tiles."""
 TILE_LENGTH = 32
@@ -1363,7 +1554,7 @@ class _CircuitLowering:
         results, types = self._place_results()
         order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
         steps = split_piecewise_loops([self.steps[k] for k in order])
-        steps = tile_transposed_loops(run_loops_by_rows(steps))
+        steps = tile_transposed_loops(run_loops_by_rows(recompute_in_readers(steps)))
         return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
 
     def _find_plain_nodes(self) -> list[bool]:
