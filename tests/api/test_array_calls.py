@@ -182,3 +182,113 @@ def test_functions_that_threads_share_are_answered_the_same(
 
         assert_same(fast.value_and_grad(*arguments), wanted, is_single=kind == "float32")
         assert_same(fast.value_and_grad(*draw(1), 0.5), wg.value_and_grad(f, argnums=(0, 1, 2))(*draw(1), 0.5))
+
+
+def make_step() -> tuple[Any, list[Any]]:
+    x, w = np.random.default_rng(0).normal(size=(2, 40, 30))
+    return wg.trace(lambda x, w, b: np.sum(np.tanh(x * w + b) @ w.T), x, w, 0.5), [x, w, 0.5]
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_gradients_are_written_into_arrays_of_the_caller(monkeypatch: pytest.MonkeyPatch, native: str) -> None:
+    monkeypatch.setenv("WIREGRAD_NATIVE", native)
+    circuit, (x, w, b) = make_step()
+    compiled = circuit.compile()
+    wanted_value, wanted = compiled.value_and_grad(x, w, np.array(b))
+    out = [np.full_like(x, np.nan), None, None]
+    value, grads = compiled.value_and_grad(x, w, np.array(b), out=out)
+    named = {"w": np.empty_like(w)}
+    by_name = compiled.value_and_grad(x=x, w=w, b=b, out=named)[1]
+
+    assert value == wanted_value
+    assert grads[0] is out[0]
+    assert by_name["w"] is named["w"]
+    for one, two in zip(grads, wanted, strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(by_name["w"], wanted[1])
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_outputs_are_written_into_arrays_of_the_caller(
+    monkeypatch: pytest.MonkeyPatch, native: str, dtype: str | None
+) -> None:
+    monkeypatch.setenv("WIREGRAD_NATIVE", native)
+    x = np.random.default_rng(0).normal(size=(40, 30))
+    single = wg.trace(lambda x: np.tanh(x) @ x.T, x).compile(dtype)
+    several = wg.trace(lambda x: {"a": np.exp(x), "b": x * 2.0}, x).compile(dtype)
+    array = np.empty((40, 40), dtype or float)
+    labels = several.circuit.outputs
+    out = {labels[0]: np.empty((40, 30), dtype or float)}
+    found = several(x, out=out)
+
+    assert single(x, out=array) is array
+    np.testing.assert_array_equal(array, single(x))
+    assert found[labels[0]] is out[labels[0]]
+    for label in labels:
+        np.testing.assert_array_equal(found[label], several(x)[label])
+
+
+def test_a_gradient_that_is_absent_is_written_as_zeros() -> None:
+    x = np.ones((30, 40))
+    compiled = wg.trace(lambda x, w: np.sum(np.sin(x)) + np.sum(w > 0.0), x, x).compile()
+    out = (np.full_like(x, np.nan), np.full_like(x, np.nan))
+    _, grads = compiled.value_and_grad(x, x + 1.0, out=out)
+
+    assert [one is two for one, two in zip(grads, out, strict=True)] == [True, True]
+    np.testing.assert_array_equal(grads[1], np.zeros_like(x))
+    np.testing.assert_array_equal(grads[0], np.cos(x))
+
+
+def test_arrays_of_the_caller_are_not_used_again_for_other_results() -> None:
+    x = np.ones((300, 300))
+    compiled = wg.trace(np.exp, x).compile()
+    array = np.empty_like(x)
+    compiled(x, out=array)
+    kept = array.copy()
+    for scale in (2.0, 3.0):
+        compiled(scale * x)
+        compiled.value(scale * x)
+
+    np.testing.assert_array_equal(array, kept)
+
+
+WRONG_OUT: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
+    "another shape": (lambda x, w: [np.empty((30, 40)), None, None], wg.errors.ShapeError, r"\(30, 40\).*\(40, 30\)"),
+    "another dtype": (lambda x, w: [np.empty_like(x, np.float32), None, None], wg.errors.OperandError, "float32"),
+    "not contiguous": (lambda x, w: [np.empty((30, 40)).T, None, None], wg.errors.OperandError, "C-contiguous"),
+    "read-only": (lambda x, w: [np.broadcast_to(0.0, x.shape), None, None], wg.errors.OperandError, "writable"),
+    "an argument": (lambda x, w: [None, x, None], wg.errors.OperandError, "for w shares memory"),
+    "twice": (lambda x, w: [(g := np.empty_like(x)), g, None], wg.errors.OperandError, "for x shares memory"),
+    "a list": (lambda x, w: [x.tolist(), None, None], wg.errors.OperandError, "NumPy arrays; got list for x"),
+    "a number": (lambda x, w: [None, None, np.empty(())], wg.errors.OperandError, "for b is a number"),
+    "too few": (lambda x, w: [np.empty_like(x)], wg.errors.InputError, "3 arrays.*got 1 element"),
+    "one array": (lambda x, w: np.empty_like(x), wg.errors.InputError, "3 arrays.*got ndarray"),
+    "another name": (lambda x, w: {"y": np.empty_like(x)}, wg.errors.InputError, "'y'; the results are x, w, b"),
+}
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("name", WRONG_OUT)
+def test_arrays_that_cannot_be_written_to_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, native: str) -> None:
+    monkeypatch.setenv("WIREGRAD_NATIVE", native)
+    make_out, error, message = WRONG_OUT[name]
+    circuit, (x, w, b) = make_step()
+    before = x.copy()
+
+    with pytest.raises(error, match=message):
+        circuit.compile().value_and_grad(x, w, np.array(b), out=make_out(x, w))
+
+    np.testing.assert_array_equal(x, before)
+
+
+def test_an_input_called_out_is_an_input() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    compiled = wg.trace(lambda out: np.sum(out * out), x).compile()
+
+    np.testing.assert_array_equal(compiled.value_and_grad(out=x)[1]["out"], 2.0 * x)
+
+
+def test_circuits_of_numbers_know_no_out() -> None:
+    with pytest.raises(wg.errors.InputError, match="out"):
+        wg.circuit("x * x").compile().value_and_grad(x=1.0, out=np.empty(1))

@@ -294,8 +294,14 @@ class StreamProgram:
         self._first_end = first.end if isinstance(first, StreamPart) else 0
         """The end of the instructions that run before the interpreter is called for the first time."""
 
-    def run(self, arguments: Sequence[Any] | NDArray[Any]) -> list[Any]:
-        """Return the results for arguments of the circuit's types; results without axes are NumPy numbers."""
+    def run(
+        self, arguments: Sequence[Any] | NDArray[Any], out: Sequence[NDArray[Any] | None] | None = None
+    ) -> list[Any]:
+        """Return the results for arguments of the circuit's types; results without axes are NumPy numbers.
+
+        With `out`, results are written into these arrays of the caller, which share no memory with the arguments or
+        with each other. A result for which it has None is a new array.
+        """
         # This is most of the cost of a call on small arrays, so the usual case of each step is written out.
         inputs = [
             argument
@@ -306,10 +312,12 @@ class StreamProgram:
             else _prepare_argument(argument, shape, dtype)
             for argument, (shape, dtype) in zip(arguments, self._arguments, strict=True)
         ]
-        results = [
-            np.empty(shape, dtype) if pool is None else pool.take_array() for pool, shape, dtype in self._results
-        ]
-        if self._fence:
+        results = (
+            [np.empty(shape, dtype) if pool is None else pool.take_array() for pool, shape, dtype in self._results]
+            if out is None
+            else self._make_results(out)
+        )
+        if self._fence and out is None:
             results = [self._fence_result(shape, dtype) for _, shape, dtype in self._results]
         try:
             workspace = self._idle.pop()
@@ -326,12 +334,17 @@ class StreamProgram:
         else:
             self._run_parts(workspace, inputs, results)
         if self._fence:
-            self._check_fences(workspace.memory, results)
+            self._check_fences(workspace.memory, results if out is None else ())
         if len(self._idle) < MAX_IDLE_WORKSPACES:
             self._idle.append(workspace)
-        for pool, result in self._recycled(results):
+        for pool, result in self._recycled(results) if out is None else ():
             pool.keep_array(result)
         return [result if result.ndim else result[()] for result in results]
+
+    def _make_results(self, out: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
+        """Return the arrays of the caller, and new ones for those that are not there."""
+        pairs = zip(out, self.result_types, strict=True)
+        return [np.empty(*kind) if array is None else array for array, kind in pairs]
 
     def make_call_entry(
         self,
@@ -1451,13 +1464,29 @@ class GradientProgram:
         """
         return self.program.make_replay(expected)
 
-    def run(self, arguments: NumberSequence) -> tuple[Any, list[Any | None], list[Any]]:
-        """Return the output, the gradient by every input (None where it is absent or not wanted), and the others."""
-        value, *rest = self.program.run(arguments)
+    def run(
+        self, arguments: NumberSequence, out: Sequence[NDArray[Any] | None] | None = None
+    ) -> tuple[Any, list[Any | None], list[Any]]:
+        """Return the output, the gradient by every input (None where it is absent or not wanted), and the others.
+
+        With `out`, which has an array or None for every input, gradients are written into these arrays if they have
+        the type of the gradient.
+        """
+        value, *rest = self.program.run(arguments, None if out is None else self._choose_results(out))
         grads: list[Any | None] = []
         for present in self.is_present:
             grads.append(rest.pop(0) if present else None)
         return value, grads, rest
+
+    def _choose_results(self, out: Sequence[NDArray[Any] | None]) -> list[NDArray[Any] | None]:
+        """Return the array for each result of the program; None for those that have no array of their type."""
+        kinds = self.program.result_types
+        present = [array for array, present in zip(out, self.is_present, strict=True) if present]
+        arrays = [None, *present, *[None] * (len(kinds) - 1 - len(present))]
+        return [
+            array if array is not None and (array.shape, array.dtype) == kind else None
+            for array, kind in zip(arrays, kinds, strict=True)
+        ]
 
 
 class ArrayEngine:
@@ -1516,26 +1545,28 @@ class ArrayEngine:
         self._entries.append(entry)
         return make_array_builtin(kind, entry, answer)
 
-    def compute_values(self, point: NumberSequence) -> NumberSequence:
-        """Return the outputs."""
+    def compute_values(self, point: NumberSequence, out: Sequence[NDArray[Any] | None] | None = None) -> NumberSequence:
+        """Return the outputs; with `out`, in these arrays of their types, or new ones in place of None."""
         self._python_calls += 1
         if self._values is None:
             assert self._gradient is not None
             value, _, checks = self._gradient.run(point)
             outputs = [value]
         else:
-            results = self._values.run(point)
+            results = self._values.run(point, None if out is None else [*out, *[None] * len(self._expected)])
             outputs, checks = results[: self._count], results[self._count :]
         if self._find_failure(checks):
             assert self._fallback is not None
             return self._fallback.compute_values(point)
         return outputs
 
-    def compute_gradient(self, point: NumberSequence) -> tuple[Any, NumberSequence]:
-        """Return the only output, and its gradient by every input."""
+    def compute_gradient(
+        self, point: NumberSequence, out: Sequence[NDArray[Any] | None] | None = None
+    ) -> tuple[Any, NumberSequence]:
+        """Return the only output, and its gradient by every input; with `out`, in these arrays if they fit."""
         self._python_calls += 1
         assert self._gradient is not None
-        value, grads, checks = self._gradient.run(point)
+        value, grads, checks = self._gradient.run(point, out)
         if self._find_failure(checks):
             assert self._fallback is not None
             return self._fallback.compute_gradient(point)
