@@ -57,8 +57,11 @@ def warm(f: Callable[..., Any], argnums: Any = (0, 1, 2)) -> CompiledFunction[..
 
 def assert_same(found: Any, wanted: Any, *, is_single: bool = False) -> None:
     """Compare results with their types, structure, dtypes and shapes; `is_single` if float32 is among the numbers."""
-    if isinstance(wanted, tuple):
-        assert type(found) is tuple
+    if isinstance(wanted, dict):
+        assert list(found) == list(wanted)
+        found, wanted = tuple(found.values()), tuple(wanted.values())
+    if isinstance(wanted, tuple | list):
+        assert type(found) is type(wanted)
         assert len(found) == len(wanted)
         for one, two in zip(found, wanted, strict=True):
             assert_same(one, two, is_single=is_single)
@@ -292,3 +295,78 @@ def test_an_input_called_out_is_an_input() -> None:
 def test_circuits_of_numbers_know_no_out() -> None:
     with pytest.raises(wg.errors.InputError, match="out"):
         wg.circuit("x * x").compile().value_and_grad(x=1.0, out=np.empty(1))
+
+
+def add_layers(layers: Any, x: Any, *rest: Any) -> Any:
+    parts = layers.values() if isinstance(layers, dict) else layers
+    total = np.sum(np.tanh(x))
+    for k, part in enumerate([*parts, *rest]):
+        total = total + np.sum(np.sin(part * (k + 1.0)) * x)
+    return total
+
+
+def draw_layers(seed: int, dtype: type[np.floating] = np.float64) -> list[Any]:
+    return list(np.random.default_rng(seed).normal(size=(4, 2_000)).astype(dtype))
+
+
+STRUCTURES: dict[str, Callable[[list[Any]], tuple[Any, ...]]] = {
+    "list": lambda parts: (parts[:3], parts[3]),
+    "tuple": lambda parts: (tuple(parts[:2]), parts[2], parts[3]),
+    "dict": lambda parts: ({"b": parts[0], "a": parts[1]}, parts[2]),
+    "a float beside it": lambda parts: ([parts[0], 0.5], parts[1], 2.0),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("argnums", [0, (1, 0), (0,)])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_calls_on_containers_of_arrays_are_answered_natively(name: str, argnums: Any, dtype: type[np.floating]) -> None:
+    fast = wg.compile(add_layers, argnums=argnums)
+    for seed in range(6):
+        args = STRUCTURES[name](draw_layers(seed, dtype))
+        value, grads = fast.value_and_grad(*args)
+        wanted_value, wanted = wg.value_and_grad(add_layers, argnums)(*args)
+        assert_same((value, grads), (wanted_value, wanted), is_single=dtype is np.float32)
+        assert_same(fast(*args), wg.compile(add_layers)(*args), is_single=dtype is np.float32)
+    native = [call for (gradient, _), call in fast._cache.array_calls.items() if gradient]
+
+    # A float beside float32 is a number of another type, which native calls do not read.
+    assert len(native) == 1 or (name == "a float beside it" and dtype is np.float32)
+
+
+def test_containers_of_another_structure_are_told_apart() -> None:
+    def weigh(one: Any, two: Any) -> Any:
+        return sum(np.sum(x) for x in one) + 10.0 * sum(np.sum(x * x) for x in two)
+
+    fast = wg.compile(weigh, argnums=(0, 1))
+    a, b, c = np.random.default_rng(0).normal(size=(3, 2_000))
+    for _ in range(4):
+        for args in (([a], [b, c]), ([a, b], [c]), ((a, b), [c]), ([a, b, c], [])):
+            assert_same(fast.value_and_grad(*args), wg.value_and_grad(weigh, (0, 1))(*args))
+
+
+def test_names_and_their_order_tell_dicts_apart() -> None:
+    def subtract(parts: Any) -> Any:
+        return np.sum(parts["a"]) - np.sum(parts["b"] * parts["b"])
+
+    fast = wg.compile(subtract)
+    a, b = np.random.default_rng(0).normal(size=(2, 2_000))
+    for _ in range(4):
+        for parts in ({"a": a, "b": b}, {"b": b, "a": a}, {"b": a, "a": b}):
+            assert_same(fast.value_and_grad(parts), wg.value_and_grad(subtract)(parts))
+
+
+def test_containers_that_hold_something_else_are_answered_in_python() -> None:
+    fast = wg.compile(add_layers)
+    parts = draw_layers(0)
+    for _ in range(4):
+        fast.value_and_grad(parts[:3], parts[3])
+    for other in ([parts[0], parts[1], 2], [parts[0], [parts[1]], parts[2]], [parts[0], parts[1][:5], parts[2][:5]]):
+        with_other = wg.value_and_grad(add_layers)
+        try:
+            wanted = with_other(other, parts[3])
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                fast.value_and_grad(other, parts[3])
+        else:
+            assert_same(fast.value_and_grad(other, parts[3]), wanted)

@@ -392,9 +392,9 @@ class StreamProgram:
         Raises `NotNativeError` if there is none for this program.
         """
         if not self.is_shared or self._fence:
-            return make_array_builtin("replay", self.make_call_entry(expected))
+            return make_array_builtin("replay", self.make_call_entry(expected, number_dtypes="df"))
         first_check = len(self._results) - len(expected)
-        if any(dtype.char != "d" for _, shape, dtype in self._results[:first_check] if not shape):
+        if any(dtype.kind != "f" for _, shape, dtype in self._results[:first_check] if not shape):
             raise NotNativeError("an output without axes is no float")
 
         def replay(*arguments: Any) -> Any:
