@@ -9,6 +9,7 @@ numbers are copied before the code runs, and the results before an object is mad
 that code may call the same function. */
 
 #define CONTIGUOUS_AND_ALIGNED 0x101 /* flags of an array */
+#define OWN_AND_WRITABLE 0x505       /* the same, and that its memory is its own and writable */
 #define MAX_NUMBERS 512 /* of one call: they are copied to the stack */
 #define GIVEN_RESULTS 2 /* a loop holds its last gradient while it asks for the next one */
 
@@ -256,12 +257,21 @@ static PyObject *build_part(const Part *part, const double *slopes)
     return built;
 }
 
-/* Whether a gradient is a container with floats in it that can be filled again. Tuples keep their hash from Python 3.14
-   on, so they are made anew there. */
+/* The array that a part's arrays are copies of; NULL if the part makes them in another way. */
+static const ArrayFields *find_template(const Part *part)
+{
+    PyObject *template = PyCFunction_Check(part->extra) ? PyCFunction_GET_SELF(part->extra) : NULL;
+    return template != NULL && Py_TYPE(template) == array_class ? (const ArrayFields *)template : NULL;
+}
+
+/* Whether a gradient consists of floats, arrays and containers that can be filled again. Tuples keep their hash from
+   Python 3.14 on, so they are made anew there. */
 static int is_refillable(const Part *part)
 {
     if (part->kind == FLOAT_PART || part->kind == SAME_PART)
         return 1;
+    if (part->kind == ARRAY_PART)
+        return array_class != NULL && array_class->tp_weaklistoffset > 0 && find_template(part) != NULL;
     if (part->parts == NULL || (part->kind == TUPLE_PART && PY_VERSION_HEX >= 0x030E0000))
         return 0;
     for (Py_ssize_t k = 0; k < part->count; k++)
@@ -280,6 +290,18 @@ static inline int refill_float(PyObject *thing, double number)
     return 1;
 }
 
+/* Write other numbers into an array that nothing else refers to, if it is as it was made. */
+static int refill_array(const Part *part, PyObject *thing, const double *slopes)
+{
+    const ArrayFields *array = (const ArrayFields *)thing;
+    if (Py_TYPE(thing) != array_class || array->base != NULL || array->descr != find_template(part)->descr ||
+        (array->flags & OWN_AND_WRITABLE) != OWN_AND_WRITABLE || !has_shape(array, part->object) ||
+        *(PyObject **)((char *)thing + array_class->tp_weaklistoffset) != NULL)
+        return 0;
+    memcpy(array->data, slopes + part->place, (size_t)part->count * sizeof(double));
+    return 1;
+}
+
 static int refill_items(const Part *part, PyObject *const *items, const double *slopes)
 {
     if (part->is_flat) {
@@ -295,7 +317,7 @@ static int refill_items(const Part *part, PyObject *const *items, const double *
     return 1;
 }
 
-/* Write other numbers into the floats of a gradient that was returned before. 0 if one of its parts is in use elsewhere or
+/* Write other numbers into the floats and arrays of a gradient that was returned before. 0 if one of its parts is in use elsewhere or
    was replaced; what was written by then is seen by nobody. */
 static int refill_part(const Part *part, PyObject *thing, const double *slopes)
 {
@@ -306,6 +328,8 @@ static int refill_part(const Part *part, PyObject *thing, const double *slopes)
     switch (part->kind) {
     case FLOAT_PART:
         return refill_float(thing, slopes[part->place]);
+    case ARRAY_PART:
+        return refill_array(part, thing, slopes);
     case LIST_PART:
         return PyList_CheckExact(thing) && PyList_GET_SIZE(thing) == part->count &&
                refill_items(part, ((PyListObject *)thing)->ob_item, slopes);
@@ -339,7 +363,7 @@ typedef struct {
 
 static void start_keeping(KeptResults *kept, const Part *part)
 {
-    kept->is_used = part->parts != NULL && is_refillable(part);
+    kept->is_used = (part->parts != NULL || part->kind == ARRAY_PART) && is_refillable(part);
 }
 
 static void clear_kept(KeptResults *kept)
