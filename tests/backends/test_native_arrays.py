@@ -1791,3 +1791,131 @@ def test_a_thousand_random_programs_on_narrow_matrices(shard: int) -> None:
     split = [check_narrow_program(seed) for seed in range(shard, 1000, 10)]
 
     assert sum(split) >= 10
+
+
+COMPLEX_PARTS = (0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 1e-300, -1e200, 85.0, 709.9, -745.2)
+
+
+def draw_complex(rng: np.random.Generator, shape: Any, dtype: Any = np.complex128) -> Any:
+    return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+
+
+COMPLEX_FUNCTIONS: dict[str, Any] = {
+    "sum": lambda z, w: z + w,
+    "difference": lambda z, w: z - w * 2.0,
+    "product": lambda z, w: z * w,
+    "quotient": lambda z, w: z / w,
+    "by a real number": lambda z, w: z / 3.0 + 1j * w,
+    "real over complex": lambda z, w: 2.0 / z + w,
+    "square": lambda z, w: np.square(z) - np.square(w),
+    "conjugate": lambda z, w: np.conj(z) * w,
+    "parts": lambda z, w: np.real(z) * np.imag(w),
+    "length": lambda z, w: np.abs(z) + np.abs(w) ** 2,
+    "phase": lambda z, w: np.angle(z) + np.angle(w * z),
+    "exponential": lambda z, w: np.exp(z) * np.exp(1j * np.real(w)),
+    "choice": lambda z, w: np.where(np.real(z) > 0.0, z, w * 2.0),
+    "slices": lambda z, w: z[1:] * w[:-1] + np.conj(z[::-1][1:]),
+    "transposed": lambda z, w: z.T * w.reshape(z.T.shape),
+    "sums": lambda z, w: np.sum(z * w, axis=0) + np.sum(w),
+    "mean": lambda z, w: np.mean(z) * w,
+    "joined": lambda z, w: np.concatenate([z, w * z], axis=0),
+    "rolled": lambda z, w: np.roll(z, 1, axis=0) * w,
+    "constants": lambda z, w: z * np.arange(5.0) + w * np.array([1j, 2.0, 0.0, -1.0, 3.0 - 1j]),
+    "a square root between": lambda z, w: np.sqrt(z) * w + np.log(w),
+    "a transform between": lambda z, w: np.fft.ifft(np.fft.fft(z * w) * np.conj(w)),
+    "a matrix product": lambda z, w: (z @ w.T) * 2.0,
+    "broadcast": lambda z, w: z[:1] * w + z[:, :1],
+    "comparisons": lambda z, w: (z == w) * np.abs(z) + (z != w) * np.abs(w),
+    "nothing": lambda z, w: (z, w),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("name", COMPLEX_FUNCTIONS)
+def test_complex_functions_equal_the_interpreter(name: str, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    z, w = draw_complex(rng, (4, 5), dtype), draw_complex(rng, (4, 5), dtype)
+    function = COMPLEX_FUNCTIONS[name]
+    circuit = wg.trace(function, z, w)
+    assert_same_values(circuit, [z, w])
+    wanted = interpreter.evaluate_outputs(circuit, [z, w], check=False)
+    for found, value in zip(ArrayProgram(circuit).run([z, w]), wanted.values(), strict=True):
+        assert_close(found, value)
+    if name != "nothing":
+        loss = wg.trace(lambda z, w: np.sum(np.abs(function(z, w) + 0.25) ** 2), z, w)
+        assert_same_gradient(loss, [z, w])
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (2, 1, 3), (33,)], ids=str)
+def test_complex_arrays_may_have_any_shape(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    z = draw_complex(rng, shape) if shape else np.asarray(draw_complex(rng, ()))
+    rest = rng.normal(size=3)
+    circuit = wg.trace(lambda z, x: (z * z + 1j, np.abs(z), np.sum(x) * z), z[()], rest)
+
+    assert_same_values(circuit, [z, rest])
+
+
+@pytest.mark.parametrize("layout", ARRAY_LAYOUTS)
+def test_complex_arguments_may_have_any_layout(layout: str) -> None:
+    z = copy_in_layout(draw_complex(np.random.default_rng(0), (4, 5)), layout)
+    circuit = wg.trace(lambda z: z * np.conj(z) + z.T[:1].T, z)
+
+    assert_same_values(circuit, [z])
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", [np.complex128, np.complex64])
+@pytest.mark.parametrize("name", ["sum", "product", "quotient", "exponential", "length", "conjugate", "comparisons"])
+def test_special_complex_numbers_are_those_of_the_interpreter(name: str, dtype: Any) -> None:
+    single = {
+        "sum": lambda z, w: z + w,
+        "product": lambda z, w: z * w,
+        "quotient": lambda z, w: z / w,
+        "exponential": lambda z, w: np.exp(z) + 0.0 * np.real(w),
+        "length": lambda z, w: np.abs(z) + 0.0 * np.abs(w),
+        "conjugate": lambda z, w: np.conj(z),
+        "comparisons": lambda z, w: (z == w) * 1.0 + (z != w) * 2.0,
+    }
+    with np.errstate(over="ignore"):
+        parts = np.array(COMPLEX_PARTS).astype(dtype(0).real.dtype)
+    points = np.empty((len(parts), len(parts)), dtype)
+    points.real, points.imag = np.meshgrid(parts, parts)
+    others = points.ravel()[::7]
+    z, w = np.repeat(points.ravel(), len(others)), np.tile(others, points.size)
+    if name in ("exponential", "length"):
+        z, w = points.ravel(), np.ones(points.size, dtype)
+    circuit = wg.trace(single[name], np.ones(len(z), dtype), np.ones(len(z), dtype)).unchecked()
+    found = ArrayProgram(circuit, fenced=True).run([z, w])[0]
+    wanted = interpreter.evaluate_outputs(circuit, [z, w], check=False)[circuit.output]
+    if name == "product":
+        # Whether NumPy rounds both products, or adds one to the other before rounding, depends on the processor.
+        wanted.real = z.real * w.real - z.imag * w.imag
+        wanted.imag = z.real * w.imag + z.imag * w.real
+
+    for one, two in ((np.real(found), np.real(wanted)), (np.imag(found), np.imag(wanted))):
+        np.testing.assert_allclose(one, two, rtol=1e-5 if dtype is np.complex64 else 1e-13)
+
+
+def test_complex_loops_call_no_interpreter() -> None:
+    rng = np.random.default_rng(0)
+    z, w = draw_complex(rng, (40, 50)), draw_complex(rng, (40, 50))
+    native = [
+        name
+        for name in COMPLEX_FUNCTIONS
+        if " between" not in name and name not in ("a matrix product", "constants", "transposed")
+    ]
+    for name in native:
+        program = ArrayProgram(wg.trace(COMPLEX_FUNCTIONS[name], z, w).unchecked())
+
+        assert (name, program.facts.interpreted) == (name, ())
+
+
+def test_a_matrix_of_complex_numbers_is_one_result_for_the_caller() -> None:
+    z = draw_complex(np.random.default_rng(0), (40, 50))
+    compiled = wg.trace(lambda z: z * 2j, z).compile()
+    out = np.empty_like(z)
+
+    assert compiled(z, out=out) is out
+    np.testing.assert_array_equal(out, z * 2j)
+    np.testing.assert_array_equal(compiled(z), z * 2j)

@@ -447,8 +447,8 @@ class StreamProgram:
         if views is None:
             views = workspace.views[call] = [self._view_workspace(each, workspace) for each in call.list_arrays()]
         *sources, target = (
-            self._view_argument(array, inputs, results) if view is None else view
-            for view, array in zip(views, call.list_arrays(), strict=True)
+            _view_pairs(self._view_argument(array, inputs, results) if view is None else view, dtype)
+            for view, array, dtype in zip(views, call.list_arrays(), call.dtypes, strict=True)
         )
         result = np.asarray(call.op.compute(*(source if source.ndim else source[()] for source in sources)))
         if result.shape != target.shape:
@@ -753,6 +753,11 @@ def _view_memory(array: StridedArray, memory: NDArray[Any], offset: int) -> NDAr
     strides = tuple(dtype.itemsize * stride for stride in array.strides)
     start = array.start * dtype.itemsize + offset
     return np.ndarray(array.shape, dtype, memory.reshape(-1).view(np.uint8), start, strides)
+
+
+def _view_pairs(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array as it is, or pairs of real numbers as complex ones."""
+    return array.view(dtype)[..., 0] if dtype.kind == "c" else array
 
 
 def _round_up(size: int) -> int:

@@ -47,7 +47,17 @@ from wiregrad.dtypes import WireType
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, LinearOp
-from wiregrad.ops.c_expressions import CallExpression, InputExpression, ScalarExpression, walk_expression
+from wiregrad.ops.c_expressions import (
+    CallExpression,
+    ComplexExpression,
+    InputExpression,
+    NumberExpression,
+    PrefixExpression,
+    ScalarExpression,
+    parse_c_text,
+    split_complex_expression,
+    walk_expression,
+)
 from wiregrad.passes import simplify
 from wiregrad.passes.rewriting import number_kinds
 
@@ -109,6 +119,20 @@ class StridedArray(NamedTuple):
     def is_whole_storage(self) -> bool:
         """Whether it is the whole storage, in order."""
         return self.start == 0 and self.size == self.storage.size and self.is_contiguous
+
+
+def find_memory_type(kind: WireType) -> WireType:
+    """Return the type of a wire in memory: complex numbers are pairs of real ones along one more axis.
+
+    >>> print(find_memory_type(WireType(np.dtype(complex), (2, 3))))
+    float64[2,3,2]
+    """
+    return WireType(find_real_dtype(kind.dtype), (*kind.shape, 2)) if kind.dtype.kind == "c" else kind
+
+
+def find_real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of the real part of numbers."""
+    return dtype.type(0).real.dtype if dtype.kind == "c" else dtype
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -448,6 +472,8 @@ MAX_PLACED_PARTS = 64
 MAX_TABLE_ELEMENTS = 1 << 22
 """Maximum number of elements that are moved by a table; a larger array is moved by the interpreter."""
 
+COMPLEX_DTYPES = "DF"
+"""The dtypes that native code computes with as pairs of real numbers."""
 NATIVE_DTYPES = "df?"
 """The dtypes that native code computes with, as NumPy's characters."""
 
@@ -563,6 +589,8 @@ class InterpreterCall:
     node: int
     sources: tuple[StridedArray, ...]
     target: StridedArray
+    dtypes: tuple[np.dtype[Any], ...]
+    """The dtypes of the sources and the target; complex ones are arrays of real numbers with one more axis."""
 
     def list_arrays(self) -> list[StridedArray]:
         """Return the arrays that are read, then the one that is written."""
@@ -609,6 +637,8 @@ class LoweredValue:
     """The number of the value in its group."""
     read_once: bool = False
     """Whether it is a product, or a view of one, that nothing but the next node reads."""
+    real_and_imag: tuple[LoweredValue, LoweredValue] | None = None
+    """The parts of a complex value; they are read from the array, which has them side by side, if they are not here."""
     parts: tuple[PlacedPart, ...] | None = None
     """What an array that is not stored yet consists of; it is 0.0 elsewhere. None for any other value."""
 
@@ -1538,9 +1568,10 @@ class _CircuitLowering:
             self._epoch = epochs[row.node]
             kind = table[numbers[row.node]]
             if row.op is INPUT:
-                storage = Storage(prod(kind.shape), kind.dtype, ARGUMENT, len(self.arguments))
+                memory = find_memory_type(kind)
+                storage = Storage(prod(memory.shape), memory.dtype, ARGUMENT, len(self.arguments))
                 self.arguments.append(storage)
-                self.values.append(LoweredValue(kind, array=cover_storage(storage, kind.shape)))
+                self.values.append(LoweredValue(kind, array=cover_storage(storage, memory.shape)))
             elif row.op is CONSTANT:
                 self.values.append(self._place_constant(np.asarray(constants[row.node]), kind))
             else:
@@ -1578,6 +1609,10 @@ class _CircuitLowering:
         return counts
 
     def _place_constant(self, data: NDArray[Any], kind: WireType) -> LoweredValue:
+        if kind.dtype.char in COMPLEX_DTYPES:
+            part = WireType(find_real_dtype(kind.dtype), kind.shape)
+            real, imag = (self._place_constant(np.ascontiguousarray(each), part) for each in (data.real, data.imag))
+            return LoweredValue(kind, real_and_imag=(real, imag))
         number = find_uniform_value(data) if kind.dtype.char in NATIVE_DTYPES else None
         if number is not None:
             return LoweredValue(kind, number=number)
@@ -1607,6 +1642,9 @@ class _CircuitLowering:
 
     def _lower_node(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         op = row.op
+        if any(each.dtype.char in COMPLEX_DTYPES for each in (kind, *(value.kind for value in operands))):
+            lowered = None if op.per_call else self._lower_complex(op, operands, kind)
+            return self._call_interpreter(row, operands, kind) if lowered is None else lowered
         known = not op.per_call and all(value.kind.dtype.kind in "fbi" for value in operands)
         if known and kind.dtype.char in NATIVE_DTYPES:
             if isinstance(op, Elementwise):
@@ -1620,6 +1658,101 @@ class _CircuitLowering:
             if lowered is not None:
                 return lowered
         return self._call_interpreter(row, operands, kind)
+
+    def _lower_complex(self, op: Op, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
+        """Lower an op with complex operands or a complex result, part by part."""
+        known = NATIVE_DTYPES + COMPLEX_DTYPES
+        if not all(each.dtype.char in known for each in (kind, *(value.kind for value in operands))):
+            return None
+        if isinstance(op, Elementwise):
+            return self._lower_complex_element(op, operands, kind)
+        if not isinstance(op, LinearOp):
+            return None
+        return self._lower_part(op, operands[0], kind) or self._move_parts(op, operands, kind)
+
+    def _lower_part(self, op: LinearOp, value: LoweredValue, kind: WireType) -> LoweredValue | None:
+        """Lower an op that takes a complex number apart, or makes one of its parts."""
+        part = WireType(find_real_dtype(kind.dtype), kind.shape)
+        real, imag = self._split_complex(value)
+        lowered: LoweredValue | None = None
+        if op.name == TABLE["real"].name:
+            lowered = real
+        elif op.name == TABLE["imag"].name:
+            lowered = imag
+        elif op.name == TABLE["conjugate"].name:
+            negative = PrefixExpression("-", InputExpression("0"))
+            turned = self._append_op(negative, {"0": imag}, part.dtype.char, part)
+            lowered = LoweredValue(kind, real_and_imag=(real, turned))
+        elif op.name == TABLE["imaginary"].name:
+            zero = LoweredValue(part, number=part.dtype.type(0.0))
+            lowered = LoweredValue(kind, real_and_imag=(zero, real))
+        elif op.name == TABLE["cast"].name:
+            lowered = self._cast_to_complex(op, (real, imag), kind)
+        return lowered
+
+    def _move_parts(self, op: LinearOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
+        """Lower an op that moves complex elements or adds them up: it does the same with both parts."""
+        if not op.moves or any(value.kind.dtype != kind.dtype for value in operands):
+            return None
+        part = WireType(find_real_dtype(kind.dtype), kind.shape)
+        pairs = list(map(self._split_complex, operands))
+        real, imag = (self._lower_array_op(op, [pair[k] for pair in pairs], part) for k in range(2))
+        return None if real is None or imag is None else LoweredValue(kind, real_and_imag=(real, imag))
+
+    def _cast_to_complex(
+        self, op: LinearOp, parts: tuple[LoweredValue, LoweredValue], kind: WireType
+    ) -> LoweredValue | None:
+        """Lower a change of dtype to a complex one."""
+        part = WireType(find_real_dtype(kind.dtype), kind.shape)
+        if kind.dtype.kind != "c":
+            return None
+        real, imag = (value if value.kind == part else self._lower_cast(op, [value], part) for value in parts)
+        return None if real is None or imag is None else LoweredValue(kind, real_and_imag=(real, imag))
+
+    def _lower_complex_element(
+        self, op: Elementwise, operands: list[LoweredValue], kind: WireType
+    ) -> LoweredValue | None:
+        """Lower an elementwise op whose text has a real and an imaginary part."""
+        split = _split_element(op, tuple([value.kind.dtype.kind == "c" for value in operands]))
+        if split is None or (split.imag is None) == (kind.dtype.kind == "c"):
+            return None
+        values: dict[str, LoweredValue] = {}
+        for slot, value in enumerate(operands):
+            values[f"{slot}r"], values[f"{slot}i"] = self._split_complex(value)
+        part = WireType(find_real_dtype(kind.dtype), kind.shape)
+        real_char = _find_real([*(find_real_dtype(value.kind.dtype) for value in operands), part.dtype])
+        real = self._append_tree(split.real, values, real_char, part)
+        if split.imag is None:
+            return real
+        imag = self._append_tree(split.imag, values, real_char, part)
+        return LoweredValue(kind, real_and_imag=(real, imag))
+
+    def _append_tree(
+        self, tree: ScalarExpression, values: Mapping[str, LoweredValue], real: str, kind: WireType
+    ) -> LoweredValue:
+        """Append an op that reads those of the values that occur in an expression."""
+        if isinstance(tree, NumberExpression):
+            return LoweredValue(kind, number=kind.dtype.type(tree.value))
+        names = dict.fromkeys(part.name for part in walk_expression(tree) if isinstance(part, InputExpression))
+        return self._append_op(tree, {name: values[name] for name in names}, real, kind)
+
+    def _split_complex(self, value: LoweredValue) -> tuple[LoweredValue, LoweredValue]:
+        """Return the real and the imaginary part of a value; the latter is 0.0 for a real one."""
+        part = WireType(find_real_dtype(value.kind.dtype), value.kind.shape)
+        if value.kind.dtype.kind != "c":
+            number = part.dtype.type(0.0) if part.dtype.kind == "f" else np.float64(0.0)
+            return value, LoweredValue(part if part.dtype.kind == "f" else _as_double(part), number=number)
+        if value.real_and_imag is None:
+            assert value.array is not None
+            real, imag = (LoweredValue(part, array=_take_part(value.array, k), ready=value.ready) for k in range(2))
+            value.real_and_imag = real, imag
+        return value.real_and_imag
+
+    def _join_complex(self, value: LoweredValue) -> tuple[StridedArray, int]:
+        """Return a new array with both parts of a value side by side, and when it can be read."""
+        target = new_array(find_memory_type(value.kind))
+        parts = self._split_complex(value)
+        return target, max(self._store_at(part, _take_part(target, k)) for k, part in enumerate(parts))
 
     def _lower_elementwise(self, op: Elementwise, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         if kind.dtype.char == "d":
@@ -1745,6 +1878,8 @@ class _CircuitLowering:
 
     def _locate(self, value: LoweredValue) -> StridedArray:
         """Return the array of a value, which may have yet to be written."""
+        if value.array is None and value.real_and_imag is not None:
+            value.array, value.ready = self._join_complex(value)
         if value.parts is not None:
             self._store_parts(value)
         if value.array is None:
@@ -1804,6 +1939,8 @@ class _CircuitLowering:
 
     def _copy_to_new(self, value: LoweredValue) -> StridedArray:
         """Return a new contiguous array with the elements of a value."""
+        if value.kind.dtype.char in COMPLEX_DTYPES:
+            return self._join_complex(value)[0]
         target = new_array(value.kind)
         if value.number is not None:
             target.storage.fill = value.number
@@ -1811,7 +1948,8 @@ class _CircuitLowering:
             self._store_at(value, target)
         else:
             source = self._in_memory(value)
-            self.steps.append(InterpreterCall(value.ready, TABLE["stop_gradient"], -1, (source,), target))
+            dtypes = (value.kind.dtype,) * 2
+            self.steps.append(InterpreterCall(value.ready, TABLE["stop_gradient"], -1, (source,), target, dtypes))
         return target
 
     def _make_contiguous(self, value: LoweredValue) -> LoweredValue:
@@ -2224,9 +2362,10 @@ class _CircuitLowering:
 
     def _call_interpreter(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         stage = self._ready_stage(*operands)
-        target = new_array(kind)
+        target = new_array(find_memory_type(kind))
         sources = tuple(self._in_memory(value) for value in operands)
-        self.steps.append(InterpreterCall(stage, row.op, row.node, sources, target))
+        dtypes = (*(value.kind.dtype for value in operands), kind.dtype)
+        self.steps.append(InterpreterCall(stage, row.op, row.node, sources, target, dtypes))
         return LoweredValue(kind, array=target, ready=stage + 1)
 
 
@@ -2274,6 +2413,27 @@ def _lower_element(
             return LoweredElement(np.asarray(op.compute(*numbers), dtype)[()])
     real = _find_real([*(kind for kind, _ in operands), dtype])
     return LoweredElement(slots=used, tree=lower_to_c(form), real=real)
+
+
+@lru_cache(maxsize=1000)
+def _split_element(op: Elementwise, are_complex: tuple[bool, ...]) -> ComplexExpression | None:
+    """Return both parts of an op's expression, with the inputs `0r`, `0i`, `1r` and so on; None if it has no parts."""
+    if not _has_scalar_text(op):
+        return None
+    inputs = {
+        name: ComplexExpression(InputExpression(f"{slot}r"), InputExpression(f"{slot}i") if is_complex else None)
+        for slot, (name, is_complex) in enumerate(zip(op.inputs, are_complex, strict=True))
+    }
+    return split_complex_expression(parse_c_text(op.c), inputs)
+
+
+def _take_part(array: StridedArray, k: int) -> StridedArray:
+    """Return the real (0) or imaginary (1) parts of an array of pairs."""
+    return StridedArray(array.storage, array.start + k * array.strides[-1], array.shape[:-1], array.strides[:-1])
+
+
+def _as_double(kind: WireType) -> WireType:
+    return WireType(np.dtype(np.float64), kind.shape)
 
 
 @lru_cache(maxsize=1000)
