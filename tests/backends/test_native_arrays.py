@@ -658,12 +658,21 @@ def test_many_random_programs_equal_the_interpreter(start: int) -> None:
         check_random_program(seed)
 
 
+@pytest.fixture
+def share_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let small results hold other arrays before they are written, and small arrays be computed again."""
+    monkeypatch.setattr(array_program, "MIN_HOST_BYTES", 1)
+    monkeypatch.setattr(lowering, "MIN_RECOMPUTED_BYTES", 0)
+
+
+@pytest.mark.usefixtures("share_everything")
 @pytest.mark.parametrize("seed", range(34, 46))
 def test_random_programs_whose_arrays_share_memory_equal_the_interpreter(seed: int) -> None:
     check_random_program(seed, fenced=False)
 
 
 @pytest.mark.full
+@pytest.mark.usefixtures("share_everything")
 @pytest.mark.parametrize("start", range(100, 2_100, 100))
 def test_many_random_programs_whose_arrays_share_memory_equal_the_interpreter(start: int) -> None:
     for seed in range(start, start + 100):
@@ -773,16 +782,6 @@ def test_random_programs_that_compute_again_equal_the_interpreter(monkeypatch: p
     check_random_program(seed, fenced=seed % 2 == 0)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("start", range(100, 2_100, 100))
-def test_many_random_programs_that_compute_again_equal_the_interpreter(
-    monkeypatch: pytest.MonkeyPatch, start: int
-) -> None:
-    monkeypatch.setattr(lowering, "MIN_RECOMPUTED_BYTES", 0)
-    for seed in range(start, start + 100):
-        check_random_program(seed, fenced=seed % 2 == 0)
-
-
 def test_results_hold_other_arrays_before_they_are_written() -> None:
     rng = np.random.default_rng(0)
     x, v, w = rng.normal(size=(20, 300)), rng.normal(size=(300, 200)), rng.normal(size=(200, 100))
@@ -860,18 +859,18 @@ def cut_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WIREGRAD_THREADS", "2")
 
 
-@pytest.mark.usefixtures("cut_everything")
+@pytest.mark.usefixtures("cut_everything", "share_everything")
 @pytest.mark.parametrize("seed", range(22, 34))
 def test_random_programs_in_pieces_equal_the_interpreter(seed: int) -> None:
-    check_random_program(seed)
+    check_random_program(seed, fenced=seed % 2 == 0)
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("cut_everything")
+@pytest.mark.usefixtures("cut_everything", "share_everything")
 @pytest.mark.parametrize("start", range(100, 2_100, 100))
 def test_many_random_programs_in_pieces_equal_the_interpreter(start: int) -> None:
     for seed in range(start, start + 100):
-        check_random_program(seed)
+        check_random_program(seed, fenced=seed % 2 == 0)
 
 
 @pytest.mark.usefixtures("cut_everything")
