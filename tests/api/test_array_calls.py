@@ -57,8 +57,11 @@ def warm(f: Callable[..., Any], argnums: Any = (0, 1, 2)) -> CompiledFunction[..
 
 def assert_same(found: Any, wanted: Any, *, is_single: bool = False) -> None:
     """Compare results with their types, structure, dtypes and shapes; `is_single` if float32 is among the numbers."""
-    if isinstance(wanted, tuple):
-        assert type(found) is tuple
+    if isinstance(wanted, dict):
+        assert list(found) == list(wanted)
+        found, wanted = tuple(found.values()), tuple(wanted.values())
+    if isinstance(wanted, tuple | list):
+        assert type(found) is type(wanted)
         assert len(found) == len(wanted)
         for one, two in zip(found, wanted, strict=True):
             assert_same(one, two, is_single=is_single)
@@ -182,3 +185,188 @@ def test_functions_that_threads_share_are_answered_the_same(
 
         assert_same(fast.value_and_grad(*arguments), wanted, is_single=kind == "float32")
         assert_same(fast.value_and_grad(*draw(1), 0.5), wg.value_and_grad(f, argnums=(0, 1, 2))(*draw(1), 0.5))
+
+
+def make_step() -> tuple[Any, list[Any]]:
+    x, w = np.random.default_rng(0).normal(size=(2, 40, 30))
+    return wg.trace(lambda x, w, b: np.sum(np.tanh(x * w + b) @ w.T), x, w, 0.5), [x, w, 0.5]
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+def test_gradients_are_written_into_arrays_of_the_caller(monkeypatch: pytest.MonkeyPatch, native: str) -> None:
+    monkeypatch.setenv("WIREGRAD_NATIVE", native)
+    circuit, (x, w, b) = make_step()
+    compiled = circuit.compile()
+    wanted_value, wanted = compiled.value_and_grad(x, w, np.array(b))
+    out = [np.full_like(x, np.nan), None, None]
+    value, grads = compiled.value_and_grad(x, w, np.array(b), out=out)
+    named = {"w": np.empty_like(w)}
+    by_name = compiled.value_and_grad(x=x, w=w, b=b, out=named)[1]
+
+    assert value == wanted_value
+    assert grads[0] is out[0]
+    assert by_name["w"] is named["w"]
+    for one, two in zip(grads, wanted, strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(by_name["w"], wanted[1])
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_outputs_are_written_into_arrays_of_the_caller(
+    monkeypatch: pytest.MonkeyPatch, native: str, dtype: str | None
+) -> None:
+    monkeypatch.setenv("WIREGRAD_NATIVE", native)
+    x = np.random.default_rng(0).normal(size=(40, 30))
+    single = wg.trace(lambda x: np.tanh(x) @ x.T, x).compile(dtype)
+    several = wg.trace(lambda x: {"a": np.exp(x), "b": x * 2.0}, x).compile(dtype)
+    array = np.empty((40, 40), dtype or float)
+    labels = several.circuit.outputs
+    out = {labels[0]: np.empty((40, 30), dtype or float)}
+    found = several(x, out=out)
+
+    assert single(x, out=array) is array
+    np.testing.assert_array_equal(array, single(x))
+    assert found[labels[0]] is out[labels[0]]
+    for label in labels:
+        np.testing.assert_array_equal(found[label], several(x)[label])
+
+
+def test_a_gradient_that_is_absent_is_written_as_zeros() -> None:
+    x = np.ones((30, 40))
+    compiled = wg.trace(lambda x, w: np.sum(np.sin(x)) + np.sum(w > 0.0), x, x).compile()
+    out = (np.full_like(x, np.nan), np.full_like(x, np.nan))
+    _, grads = compiled.value_and_grad(x, x + 1.0, out=out)
+
+    assert [one is two for one, two in zip(grads, out, strict=True)] == [True, True]
+    np.testing.assert_array_equal(grads[1], np.zeros_like(x))
+    np.testing.assert_array_equal(grads[0], np.cos(x))
+
+
+def test_arrays_of_the_caller_are_not_used_again_for_other_results() -> None:
+    x = np.ones((300, 300))
+    compiled = wg.trace(np.exp, x).compile()
+    array = np.empty_like(x)
+    compiled(x, out=array)
+    kept = array.copy()
+    for scale in (2.0, 3.0):
+        compiled(scale * x)
+        compiled.value(scale * x)
+
+    np.testing.assert_array_equal(array, kept)
+
+
+WRONG_OUT: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
+    "another shape": (lambda x, w: [np.empty((30, 40)), None, None], wg.errors.ShapeError, r"\(30, 40\).*\(40, 30\)"),
+    "another dtype": (lambda x, w: [np.empty_like(x, np.float32), None, None], wg.errors.OperandError, "float32"),
+    "not contiguous": (lambda x, w: [np.empty((30, 40)).T, None, None], wg.errors.OperandError, "C-contiguous"),
+    "read-only": (lambda x, w: [np.broadcast_to(0.0, x.shape), None, None], wg.errors.OperandError, "writable"),
+    "an argument": (lambda x, w: [None, x, None], wg.errors.OperandError, "for w shares memory"),
+    "twice": (lambda x, w: [(g := np.empty_like(x)), g, None], wg.errors.OperandError, "for x shares memory"),
+    "a list": (lambda x, w: [x.tolist(), None, None], wg.errors.OperandError, "NumPy arrays; got list for x"),
+    "a number": (lambda x, w: [None, None, np.empty(())], wg.errors.OperandError, "for b is a number"),
+    "too few": (lambda x, w: [np.empty_like(x)], wg.errors.InputError, "3 arrays.*got 1 element"),
+    "one array": (lambda x, w: np.empty_like(x), wg.errors.InputError, "3 arrays.*got ndarray"),
+    "another name": (lambda x, w: {"y": np.empty_like(x)}, wg.errors.InputError, "'y'; the results are x, w, b"),
+}
+
+
+@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("name", WRONG_OUT)
+def test_arrays_that_cannot_be_written_to_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, native: str) -> None:
+    monkeypatch.setenv("WIREGRAD_NATIVE", native)
+    make_out, error, message = WRONG_OUT[name]
+    circuit, (x, w, b) = make_step()
+    before = x.copy()
+
+    with pytest.raises(error, match=message):
+        circuit.compile().value_and_grad(x, w, np.array(b), out=make_out(x, w))
+
+    np.testing.assert_array_equal(x, before)
+
+
+def test_an_input_called_out_is_an_input() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    compiled = wg.trace(lambda out: np.sum(out * out), x).compile()
+
+    np.testing.assert_array_equal(compiled.value_and_grad(out=x)[1]["out"], 2.0 * x)
+
+
+def test_circuits_of_numbers_know_no_out() -> None:
+    with pytest.raises(wg.errors.InputError, match="out"):
+        wg.circuit("x * x").compile().value_and_grad(x=1.0, out=np.empty(1))
+
+
+def add_layers(layers: Any, x: Any, *rest: Any) -> Any:
+    parts = layers.values() if isinstance(layers, dict) else layers
+    total = np.sum(np.tanh(x))
+    for k, part in enumerate([*parts, *rest]):
+        total = total + np.sum(np.sin(part * (k + 1.0)) * x)
+    return total
+
+
+def draw_layers(seed: int, dtype: type[np.floating] = np.float64) -> list[Any]:
+    return list(np.random.default_rng(seed).normal(size=(4, 2_000)).astype(dtype))
+
+
+STRUCTURES: dict[str, Callable[[list[Any]], tuple[Any, ...]]] = {
+    "list": lambda parts: (parts[:3], parts[3]),
+    "tuple": lambda parts: (tuple(parts[:2]), parts[2], parts[3]),
+    "dict": lambda parts: ({"b": parts[0], "a": parts[1]}, parts[2]),
+    "a float beside it": lambda parts: ([parts[0], 0.5], parts[1], 2.0),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("argnums", [0, (1, 0), (0,)])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_calls_on_containers_of_arrays_are_answered_natively(name: str, argnums: Any, dtype: type[np.floating]) -> None:
+    fast = wg.compile(add_layers, argnums=argnums)
+    for seed in range(6):
+        args = STRUCTURES[name](draw_layers(seed, dtype))
+        value, grads = fast.value_and_grad(*args)
+        wanted_value, wanted = wg.value_and_grad(add_layers, argnums)(*args)
+        assert_same((value, grads), (wanted_value, wanted), is_single=dtype is np.float32)
+        assert_same(fast(*args), wg.compile(add_layers)(*args), is_single=dtype is np.float32)
+    native = [call for (gradient, _), call in fast._cache.array_calls.items() if gradient]
+
+    # A float beside float32 is a number of another type, which native calls do not read.
+    assert len(native) == 1 or (name == "a float beside it" and dtype is np.float32)
+
+
+def test_containers_of_another_structure_are_told_apart() -> None:
+    def weigh(one: Any, two: Any) -> Any:
+        return sum(np.sum(x) for x in one) + 10.0 * sum(np.sum(x * x) for x in two)
+
+    fast = wg.compile(weigh, argnums=(0, 1))
+    a, b, c = np.random.default_rng(0).normal(size=(3, 2_000))
+    for _ in range(4):
+        for args in (([a], [b, c]), ([a, b], [c]), ((a, b), [c]), ([a, b, c], [])):
+            assert_same(fast.value_and_grad(*args), wg.value_and_grad(weigh, (0, 1))(*args))
+
+
+def test_names_and_their_order_tell_dicts_apart() -> None:
+    def subtract(parts: Any) -> Any:
+        return np.sum(parts["a"]) - np.sum(parts["b"] * parts["b"])
+
+    fast = wg.compile(subtract)
+    a, b = np.random.default_rng(0).normal(size=(2, 2_000))
+    for _ in range(4):
+        for parts in ({"a": a, "b": b}, {"b": b, "a": a}, {"b": a, "a": b}):
+            assert_same(fast.value_and_grad(parts), wg.value_and_grad(subtract)(parts))
+
+
+def test_containers_that_hold_something_else_are_answered_in_python() -> None:
+    fast = wg.compile(add_layers)
+    parts = draw_layers(0)
+    for _ in range(4):
+        fast.value_and_grad(parts[:3], parts[3])
+    for other in ([parts[0], parts[1], 2], [parts[0], [parts[1]], parts[2]], [parts[0], parts[1][:5], parts[2][:5]]):
+        with_other = wg.value_and_grad(add_layers)
+        try:
+            wanted = with_other(other, parts[3])
+        except (TypeError, ValueError) as error:
+            with pytest.raises(type(error)):
+                fast.value_and_grad(other, parts[3])
+        else:
+            assert_same(fast.value_and_grad(other, parts[3]), wanted)

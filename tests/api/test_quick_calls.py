@@ -803,3 +803,83 @@ def test_values_and_jacobians_come_from_one_run() -> None:
 
     assert pair == ([9.0, 4.0], [6.0, 1.0])
     assert len(runs) == 1
+
+
+def add_squares(x: Any, y: Any) -> Any:
+    return np.sum(x * x * y) + np.sum(y)
+
+
+ARRAY_KEEPERS: dict[str, Callable[[Any], Any]] = {
+    "the gradient": lambda gradient: gradient,
+    "one array": lambda gradient: gradient[1],
+    "a view": lambda gradient: gradient[0][1:],
+    "a transposed view": lambda gradient: gradient[1].reshape(2, 2).T,
+    "an iterator": lambda gradient: gradient[0].flat,
+    "a memory view": lambda gradient: memoryview(gradient[1]),
+    "a buffer": lambda gradient: np.frombuffer(gradient[0]),
+}
+
+
+@pytest.mark.parametrize("keeper", ARRAY_KEEPERS)
+def test_what_somebody_holds_of_an_array_never_changes(keeper: str) -> None:
+    fast = wg.compile(add_squares, argnums=(0, 1))
+    x, y = np.array([1.0, -2.0, 3.0, 0.5]), np.array([2.0, 4.0, -1.0, 1.0])
+    for _ in range(5):
+        fast.value_and_grad(x, y)
+    kept = ARRAY_KEEPERS[keeper](fast.value_and_grad(x, y)[1])
+    wanted = ARRAY_KEEPERS[keeper](wg.value_and_grad(add_squares, argnums=(0, 1))(x, y)[1])
+    for factor in (2.0, 3.0, 4.0, 5.0):
+        fast.value_and_grad(factor * x, y)
+
+    np.testing.assert_array_equal(np.asarray(kept), np.asarray(wanted))
+    assert has_quick_answers(fast, 5)
+
+
+def test_an_array_that_is_watched_weakly_is_not_filled_again() -> None:
+    fast = wg.compile(add_squares)
+    x = np.array([1.0, -2.0, 3.0])
+    for _ in range(5):
+        fast.value_and_grad(x, x)
+    watch = weakref.ref(fast.value_and_grad(x, x)[1])
+    for factor in (2.0, 3.0, 4.0):
+        fast.value_and_grad(factor * x, x)
+    array = watch()
+
+    assert array is None or array.tolist() == (2.0 * x * x).tolist()
+
+
+ARRAY_CHANGES: dict[str, Callable[[Any], Any]] = {
+    "numbers": lambda array: array.fill(np.nan),
+    "flags": lambda array: array.setflags(write=False),
+    "shape": lambda array: setattr(array, "shape", (2, 2)),
+    "size": lambda array: array.resize(7, refcheck=False) if array.flags.owndata else None,
+    "byte order": lambda array: array.byteswap(inplace=True),
+}
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("change", ARRAY_CHANGES)
+def test_an_array_that_was_changed_is_not_returned_again(change: str, single: bool) -> None:
+    fast = wg.compile(add_squares, argnums=0 if single else (1, 0))
+    x, y = np.array([1.0, -2.0, 3.0, 0.5]), np.array([2.0, 4.0, -1.0, 1.0])
+    for factor in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
+        value, gradient = fast.value_and_grad(factor * x, y)
+        array = gradient if single else gradient[1]
+
+        assert value == add_squares(factor * x, y)
+        assert array.flags.writeable
+        assert array.dtype == np.float64
+        assert array.tolist() == (2.0 * factor * x * y).tolist()
+        ARRAY_CHANGES[change](array)
+        del array, gradient
+    assert has_quick_answers(fast, 4)
+
+
+def test_arrays_that_nobody_holds_are_filled_again() -> None:
+    fast = wg.compile(add_squares, argnums=(0, 1))
+    x = np.array([1.0, -2.0, 3.0, 0.5])
+    for _ in range(5):
+        fast.value_and_grad(x, x)
+    addresses = {fast.value_and_grad(x, x)[1][0].ctypes.data for _ in range(50)}
+
+    assert RECORDER is None or len(addresses) <= 2

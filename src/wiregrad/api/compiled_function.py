@@ -32,7 +32,7 @@ from itertools import accumulate
 from operator import itemgetter
 from os.path import basename
 from types import CodeType, MethodType
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -251,8 +251,8 @@ class RecordedVariant:
         self._python_hits = 0
         self.programs: dict[bool, Any] = {}
         """The code as the extension module runs it, without and with gradients."""
-        self.array_calls: dict[tuple[int, ...] | None, ArrayCallReplay | None] = {}
-        """How calls on arrays are replayed natively, by the arguments to differentiate by; None for values alone."""
+        self.array_calls: dict[tuple[tuple[int, int], ...] | None, ArrayCallReplay | None] = {}
+        """How calls on arrays are replayed natively, by the inputs to differentiate by; None for values alone."""
         self.siblings: dict[int | None, RecordedVariant] = {}
         """The variants that were recorded when a check of this one had failed, by the number of the check."""
         self._single = recording.tree.kind is LEAF and bool(recording.moving)
@@ -308,13 +308,20 @@ class RecordedVariant:
         results = None if gradient else describe_results(self.recording, shapes)
         return None if results is None else replay.make_program(gradient=False, results=results)
 
-    def find_array_call(self, places: tuple[int, ...] | None, *, single: bool) -> ArrayCallReplay | None:
+    def find_array_call(self, parts: Sequence[ArgumentRange] | None, *, single: bool) -> ArrayCallReplay | None:
         """Return how calls on arrays are replayed natively; None if they cannot, or were not replayed otherwise."""
-        if places not in self.array_calls and isinstance(self.replay, ArrayReplay):
-            function = self.replay.make_replay(gradient=places is not None) if self._single else None
-            call = None if function is None else ArrayCallReplay(self, function, places, single=single)
-            self.array_calls[places] = call
-        return self.array_calls.get(places)
+        key = None if parts is None else tuple([(start, stop) for _, start, stop in parts])
+        if key not in self.array_calls and isinstance(self.replay, ArrayReplay):
+            function = self.replay.make_replay(gradient=parts is not None) if self._single else None
+            call = None if function is None else ArrayCallReplay(self, function, parts, single=single)
+            self.array_calls[key] = call
+        return self.array_calls.get(key)
+
+    def returns_float32(self) -> bool:
+        """Return whether the first result is a number of float32."""
+        circuit = self.recording.circuit
+        kind = None if circuit is None else circuit.type_of(int(circuit.columns.outputs[0]))
+        return kind is not None and not kind.shape and kind.dtype == np.float32
 
     def replay_value(self, inputs: Sequence[Any]) -> Any:
         """Return the function's result at a point, or a `Flip` if Python would take another branch."""
@@ -346,30 +353,93 @@ def returns_real(recording: CertifiedRecording) -> bool:
     return is_single and isinstance(recording.results[0], float | np.floating)
 
 
+ArgumentRange = tuple[ContainerTree, int, int]
+"""The structure of an argument, and the range of the inputs in it."""
+
+
+class SpreadArguments(NamedTuple):
+    """The arguments of a call with the contents of lists, tuples and dicts in a row."""
+
+    key: tuple[Any, ...]
+    """What tells calls of another structure apart."""
+    leaves: list[Any]
+
+
+def spread_arguments(args: tuple[Any, ...]) -> SpreadArguments | None:
+    """Return arguments that are arrays, floats, and lists, tuples and dicts of them; None for other arguments.
+
+    What is inside of containers is not looked at: the function that is called with it does that.
+
+    >>> spread_arguments(([1.0, 2.0], {"a": 3.0}))
+    SpreadArguments(key=((<class 'list'>, 2), (<class 'dict'>, 'a')), leaves=[1.0, 2.0, 3.0])
+    """
+    key: list[Any] = []
+    leaves: list[Any] = []
+    for arg in args:
+        kind = type(arg)
+        if kind is np.ndarray or kind is float:
+            key.append(kind)
+            leaves.append(arg)
+        elif kind is list or kind is tuple:
+            key.append((kind, len(arg)))
+            leaves += arg
+        elif kind is dict and all(type(name) is str for name in arg):
+            key.append((kind, *arg))
+            leaves += arg.values()
+        else:
+            return None
+    return SpreadArguments(tuple(key), leaves)
+
+
 class ArrayCallReplay:
     """Replays a call whose arguments are arrays and floats by one function, which also looks at their types."""
 
-    __slots__ = ("_function", "_gradient", "_variant")
+    __slots__ = ("_function", "_gradient", "_number", "_variant")
 
     def __init__(
-        self, variant: RecordedVariant, function: Callable[..., Any], places: tuple[int, ...] | None, *, single: bool
+        self,
+        variant: RecordedVariant,
+        function: Callable[..., Any],
+        parts: Sequence[ArgumentRange] | None,
+        *,
+        single: bool,
     ) -> None:
         self._variant = variant
         self._function = function
+        self._number = np.float32 if variant.returns_float32() else None
+        """The type of a result that is a number but no float64; the function returns floats."""
         self._gradient: Callable[[tuple[Any, ...]], Any] | None = None
-        """Takes the gradient, an array or a tuple in the order of the places, out of what the function returns."""
-        if places is not None:
-            positions = [1 + sorted(places).index(place) for place in places]
-            take = itemgetter(*positions)
-            self._gradient = take if single or len(positions) > 1 else lambda numbers: (take(numbers),)
+        """Takes the gradient, an array or a tuple in the order of the arguments, out of what the function returns."""
+        if parts is not None:
+            self._gradient = make_gradient_reader(parts, single=single)
 
-    def replay(self, args: tuple[Any, ...]) -> Any:
+    def replay(self, args: Sequence[Any]) -> Any:
         """Return the answer to a call; `NO_WALK` if the recording is not valid for it."""
         numbers = self._function(*args)
         if type(numbers) is not tuple:
             return NO_WALK
         self._variant.count_hits()
-        return numbers[0] if self._gradient is None else (numbers[0], self._gradient(numbers))
+        value = numbers[0] if self._number is None else self._number(numbers[0])
+        return value if self._gradient is None else (value, self._gradient(numbers))
+
+
+def make_gradient_reader(parts: Sequence[ArgumentRange], *, single: bool) -> Callable[[tuple[Any, ...]], Any]:
+    """Return the function that takes the gradient out of a tuple of the value and the gradients by the wanted inputs.
+
+    The gradients are in the order of the inputs, and the parts in the order of the arguments that were selected.
+    """
+    wanted = sorted({k for _, start, stop in parts for k in range(start, stop)})
+    places = {k: 1 + position for position, k in enumerate(wanted)}
+    if all(tree.kind is LEAF for tree, _, _ in parts):
+        take = itemgetter(*[places[start] for _, start, _ in parts])
+        return take if single or len(parts) > 1 else lambda numbers: (take(numbers),)
+    groups = [(tree, [places[k] for k in range(start, stop)]) for tree, start, stop in parts]
+
+    def read(numbers: tuple[Any, ...]) -> Any:
+        grads = [tree.build_container(iter([numbers[place] for place in positions])) for tree, positions in groups]
+        return grads[0] if single else tuple(grads)
+
+    return read
 
 
 Query = Callable[[RecordedVariant, Sequence[Any]], Any]
@@ -555,7 +625,7 @@ class VariantCache:
         self.trees: dict[Any, VariantTree] = {}
         self.quick: dict[int, list[QuickEntry]] = {}
         """The kinds of calls by the number of arguments, for calls without keywords; the one used last comes first."""
-        self.array_calls: dict[tuple[bool, tuple[type, ...]], ArrayCallReplay] = {}
+        self.array_calls: dict[tuple[bool, tuple[Any, ...]], ArrayCallReplay] = {}
         """How the last calls on arrays were replayed, by whether they asked for gradients and by their types."""
         self.direct: str | None = None
         """Why the function itself must run; None if it can be replayed."""
@@ -716,6 +786,10 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
             call = cache.array_calls.get((asks_gradient, tuple(map(type, args))))
             if call is not None:
                 return NO_WALK if is_disturbed(cache) else call.replay(args)
+            spread = spread_arguments(args)
+            call = None if spread is None else cache.array_calls.get((asks_gradient, spread.key))
+            if spread is not None and call is not None:
+                return NO_WALK if is_disturbed(cache) else call.replay(spread.leaves)
         entries = cache.quick.get(len(args))
         if entries is None or is_disturbed(cache):
             return NO_WALK
@@ -969,14 +1043,16 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
         """Let the next calls like this one, on arrays and floats, be replayed by one function if that is possible."""
         if not isinstance(variant.replay, ArrayReplay) or variant.hits < MIN_ARRAY_HITS:
             return
-        are_plain = all(type(arg) is float or (type(arg) is np.ndarray and arg.ndim) for arg in args)
-        ranges = self._argument_ranges(args, {}) if gradient and are_plain else None
-        if not are_plain or CHOSEN_CONVENTIONS.active_blocks() or (gradient and ranges is None):
+        spread = spread_arguments(args)
+        if spread is None or not all(map(_is_plain_number, spread.leaves)) or CHOSEN_CONVENTIONS.active_blocks():
             return
-        places = None if ranges is None else tuple(start for _, start, _ in ranges[0])
-        call = variant.find_array_call(places, single=ranges is not None and ranges[1])
+        ranges = self._argument_ranges(args, {}) if gradient else None
+        if gradient and ranges is None:
+            return
+        call = variant.find_array_call(None if ranges is None else ranges[0], single=ranges is not None and ranges[1])
         if call is not None:
-            cache.array_calls[gradient, tuple(map(type, args))] = call
+            is_flat = len(spread.leaves) == len(args) and all(map(_is_plain_number, args))
+            cache.array_calls[gradient, tuple(map(type, args)) if is_flat else spread.key] = call
 
     def _count_hits(self) -> int:
         # Other threads may add a tree or a variant meanwhile.
@@ -1207,7 +1283,7 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
 
     def _argument_ranges(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[tuple[ContainerTree, int, int]], bool] | None:
+    ) -> tuple[list[ArgumentRange], bool] | None:
         """Return the structure and the range of inputs of each argument to differentiate by, and whether it is one.
 
         Return None if these arguments are not there, or if one has nothing to differentiate by.
@@ -1227,6 +1303,11 @@ class CompiledFunction(ComparesItself, Generic[P, Result]):
                 return None
             parts.append((tree, starts[place], starts[place] + count))
         return parts, single
+
+
+def _is_plain_number(leaf: object) -> bool:
+    """Return whether a leaf is a float or an array with axes, which native functions read."""
+    return type(leaf) is float or (type(leaf) is np.ndarray and leaf.ndim > 0)
 
 
 call_slowly: Callable[..., Any] = CompiledFunction.__call__

@@ -30,6 +30,7 @@ from wiregrad.errors import (
     NoRuleError,
     NotNativeError,
     OperandError,
+    ShapeError,
     WiregradError,
     short_repr,
 )
@@ -225,14 +226,19 @@ class DerivativeTable(NamedTuple):
 class CallHandler:
     """Checks the arguments of a call, has an engine compute, and returns the results in the form of the arguments."""
 
-    def __init__(self, circuit: CircuitGraph, engine: CircuitEngine, real: np.dtype[Any]) -> None:
+    def __init__(
+        self, circuit: CircuitGraph, engine: CircuitEngine, real: np.dtype[Any], computed: CircuitGraph | None = None
+    ) -> None:
+        """Take a circuit, its engine, and the circuit that the engine computes if that has other types."""
         self.engine = engine
         self._circuit = circuit
+        self._computed = circuit if computed is None else computed
         self._real = real
         self._names = circuit.inputs
         self._labels = circuit.outputs
         inputs = [circuit.type_of(node) for node in circuit.input_indices()]
         outputs = [circuit.type_of(node) for node in circuit.columns.outputs.tolist()]
+        self._has_arrays = circuit.columns.has_arrays()
         self.scalar = not any(kind.shape for kind in inputs)
         """Whether every input is a scalar, so that a point is one vector."""
         self._reals = self.scalar and all(kind.dtype.kind == "f" for kind in inputs)
@@ -242,13 +248,51 @@ class CallHandler:
 
     def value(self, /, *vector: object, **inputs: object) -> Any:
         """Return the output, or a dict of them if there are several."""
-        outputs = self._format_outputs(self.engine.compute_values(self.bind_point(vector, inputs)))
+        out = self._pop_out(inputs)
+        point = self.bind_point(vector, inputs)
+        if out is None:
+            outputs = self._format_outputs(self.engine.compute_values(point))
+        else:
+            is_single = len(self._labels) == 1
+            kinds = [self._computed.type_of(node) for node in self._computed.columns.outputs.tolist()]
+            arrays = bind_out([out] if is_single else out, self._labels, kinds, list_arguments(vector, inputs))
+            outputs = self._format_outputs(self._compute_values_into(point, arrays))
         return outputs[0] if len(outputs) == 1 else dict(zip(self._labels, outputs, strict=True))
 
     def value_and_grad(self, /, *vector: object, **inputs: object) -> tuple[Any, Any]:
         """Return the output, and its gradient in the form of the inputs: by name, as a vector, or one by one."""
-        value, grads = self.engine.compute_gradient(self.bind_point(vector, inputs))
+        out = self._pop_out(inputs)
+        point = self.bind_point(vector, inputs)
+        if out is None:
+            value, grads = self.engine.compute_gradient(point)
+        else:
+            is_single = len(self._names) == 1 and not is_call_by_name(vector, inputs)
+            types = [self._computed.type_of(node) for node in self._computed.input_indices()]
+            kinds = [kind if kind.differentiable else WireType(np.dtype(float), kind.shape) for kind in types]
+            arrays = bind_out([out] if is_single else out, self._names, kinds, list_arguments(vector, inputs))
+            value, grads = self._compute_gradient_into(point, arrays)
         return self._format_outputs([value])[0], self._format_gradient(grads, vector, inputs)
+
+    def _pop_out(self, inputs: dict[str, Any]) -> Any:
+        """Take `out` from the inputs by name; an input that is called `out` is meant first."""
+        is_option = "out" in inputs and "out" not in self._names and self._has_arrays
+        return inputs.pop("out") if is_option else None
+
+    def _compute_values_into(self, point: NumberSequence, out: Sequence[NDArray[Any] | None]) -> list[Any]:
+        if isinstance(self.engine, array_program.ArrayEngine):
+            values = self.engine.compute_values(point, out)
+        else:
+            values = self.engine.compute_values(point)
+        return copy_into(values, out)
+
+    def _compute_gradient_into(
+        self, point: NumberSequence, out: Sequence[NDArray[Any] | None]
+    ) -> tuple[Any, list[Any]]:
+        if isinstance(self.engine, array_program.ArrayEngine):
+            value, grads = self.engine.compute_gradient(point, out)
+        else:
+            value, grads = self.engine.compute_gradient(point)
+        return value, copy_into(grads, out)
 
     def bind_point(self, vector: Sequence[Any], inputs: Mapping[str, Any]) -> Sequence[Any]:
         """Return a value for every input; raise `InputError` if one is missing, unknown or not a number."""
@@ -321,6 +365,75 @@ class CallHandler:
         if self.scalar:
             return np.array(grads, self._real)
         return grads[0] if len(vector) == 1 else tuple(grads)
+
+
+def bind_out(
+    out: object, names: Sequence[str], kinds: Sequence[WireType], arguments: Sequence[Any]
+) -> list[NDArray[Any] | None]:
+    """Return the array of `out` for each name, or None; raise if results of these types cannot be written there.
+
+    `out` is a mapping by name, or has an array or None for each name in order.
+    """
+    if isinstance(out, Mapping):
+        unknown = [name for name in out if name not in names]
+        if unknown:
+            raise InputError(f"out= has {short_repr(unknown[0])}; the results are {join_first_names(names)}")
+        given = [out.get(name) for name in names]
+    elif isinstance(out, list | tuple) and len(out) == len(names):
+        given = list(out)
+    else:
+        wanted = count_with_noun(len(names), "array")
+        raise InputError(
+            f"out= takes {wanted} in the order of {join_first_names(names)}, or by name; got {_describe_out(out)}"
+        )
+    arrays = [_check_out_array(array, name, kind) for array, name, kind in zip(given, names, kinds, strict=True)]
+    others = [x for x in arguments if isinstance(x, np.ndarray)]
+    for number, array in enumerate(arrays):
+        later = [other for other in arrays[number + 1 :] if other is not None]
+        if array is not None and any(np.may_share_memory(array, other) for other in (*later, *others)):
+            raise OperandError(
+                f"the array of out= for {names[number]} shares memory with an argument or another array of out="
+            )
+    return arrays
+
+
+def list_arguments(vector: Sequence[Any], inputs: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments of a call as they were given."""
+    given = [*vector, *inputs.values()]
+    return [x for each in given for x in (each.values() if isinstance(each, Mapping) else [each])]
+
+
+def _describe_out(out: object) -> str:
+    """Return what was given as `out` for a message."""
+    return count_with_noun(len(out), "element") if isinstance(out, list | tuple) else type(out).__name__
+
+
+def _check_out_array(array: object, name: str, kind: WireType) -> NDArray[Any] | None:
+    """Return an array if a result of this type can be written there; None if there is none."""
+    if array is None:
+        return None
+    if not kind.shape:
+        raise OperandError(f"the result for {name} is a number, which has no place in out=; write None for it")
+    if type(array) is not np.ndarray:
+        raise OperandError(f"out= takes NumPy arrays; got {type(array).__name__} for {name}")
+    if array.shape != kind.shape:
+        raise ShapeError(f"the array of out= for {name} has shape {array.shape}; the result has {kind.shape}")
+    if array.dtype != kind.dtype:
+        raise OperandError(f"the array of out= for {name} is {array.dtype}; the result is {kind.dtype}")
+    flags = array.flags
+    if not flags.c_contiguous or not flags.aligned or not flags.writeable:
+        raise OperandError(f"the array of out= for {name} must be C-contiguous, aligned and writable")
+    return array
+
+
+def copy_into(values: NumberSequence, out: Sequence[NDArray[Any] | None]) -> list[Any]:
+    """Return values in the arrays of `out`; those that are not there yet are copied."""
+    results: list[Any] = []
+    for value, array in zip(values, out, strict=True):
+        if array is not None and value is not array:
+            array[...] = value
+        results.append(value if array is None else array)
+    return results
 
 
 def is_call_by_name(vector: Sequence[Any], inputs: Mapping[str, Any]) -> bool:
@@ -599,12 +712,14 @@ class Compiled:
 
     @cached_property
     def _value_handler(self) -> CallHandler:
-        return CallHandler(self.circuit, self._builder.build_engine(self._builder.circuit, None), self.dtype)
+        computed = self._builder.circuit
+        return CallHandler(self.circuit, self._builder.build_engine(computed, None), self.dtype, computed)
 
     @cached_property
     def _gradient_handler(self) -> CallHandler:
         self.circuit.root()
-        return CallHandler(self.circuit, self._builder.build_engine(self._builder.circuit, 0), self.dtype)
+        computed = self._builder.circuit
+        return CallHandler(self.circuit, self._builder.build_engine(computed, 0), self.dtype, computed)
 
     def _make_table_function(self, table: DerivativeTable, names: Sequence[str]) -> Callable[..., Any]:
         """Return the function that users call for derivatives of several outputs: a builtin if one engine has all."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
@@ -326,3 +326,145 @@ def _write_operand(tree: ScalarExpression, level: int) -> str:
     """Return the text of an operand, in parentheses if it binds less tightly than a level."""
     text, own = _write_with_level(tree)
     return text if own >= level else f"({text})"
+
+
+class ComplexExpression(NamedTuple):
+    """A complex number as two real expressions; a real number or a condition has no imaginary part."""
+
+    real: ScalarExpression
+    imag: ScalarExpression | None = None
+
+
+ZERO = NumberExpression(0.0)
+HALF = NumberExpression(0.5)
+INFINITE = NumberExpression(math.inf)
+LARGE_EXPONENT = NumberExpression(80.0)
+"""Somewhere beyond it exp overflows, in float32 first, where its product with a cosine does not."""
+
+
+def split_complex_expression(
+    tree: ScalarExpression, inputs: Mapping[str, ComplexExpression]
+) -> ComplexExpression | None:
+    """Return the real and the imaginary part of an expression of complex inputs; None if it has no such form.
+
+    Sums, products and quotients are those of NumPy, which divides as R. L. Smith does.
+
+    >>> z = ComplexExpression(InputExpression("r"), InputExpression("i"))
+    >>> split_complex_expression(parse_c_text("-{x}"), {"x": z}).imag
+    PrefixExpression(sign='-', operand=InputExpression(name='i'))
+    """
+    if isinstance(tree, InputExpression):
+        return inputs[tree.name]
+    parts = [split_complex_expression(part, inputs) for part in direct_parts(tree)]
+    split = [part for part in parts if part is not None]
+    if len(split) < len(parts):
+        return None
+    if all(part.imag is None for part in split):
+        return ComplexExpression(_replace_parts(tree, [part.real for part in split]))
+    return _split_operation(tree, split)
+
+
+def _split_operation(tree: ScalarExpression, parts: Sequence[ComplexExpression]) -> ComplexExpression | None:
+    """Return the parts of an operation on numbers of which some are complex; None if it has no such form."""
+    split: ComplexExpression | None = None
+    match tree:
+        case PrefixExpression("-"):
+            split = ComplexExpression(*(PrefixExpression("-", part) for part in _both(parts[0])))
+        case BinaryExpression():
+            split = _split_binary(tree.sign, *parts)
+        case ChoiceExpression() if parts[0].imag is None:
+            pairs = zip(*map(_both, parts[1:]), strict=True)
+            split = ComplexExpression(*(ChoiceExpression(parts[0].real, *pair) for pair in pairs))
+        case CallExpression("fabs"):
+            split = ComplexExpression(CallExpression("hypot", _both(parts[0])))
+        case CallExpression("exp"):
+            split = _split_exponential(*_both(parts[0]))
+    return split
+
+
+def _both(number: ComplexExpression) -> tuple[ScalarExpression, ScalarExpression]:
+    return number.real, ZERO if number.imag is None else number.imag
+
+
+def _replace_parts(tree: ScalarExpression, parts: Sequence[ScalarExpression]) -> ScalarExpression:
+    """Return an expression with other direct parts."""
+    match tree:
+        case CallExpression():
+            return CallExpression(tree.name, tuple(parts))
+        case PrefixExpression():
+            return PrefixExpression(tree.sign, *parts)
+        case BinaryExpression():
+            return BinaryExpression(tree.sign, *parts)
+        case ChoiceExpression():
+            return ChoiceExpression(*parts)
+        case _:
+            return tree
+
+
+def _split_binary(sign: str, one: ComplexExpression, two: ComplexExpression) -> ComplexExpression | None:
+    a, b = _both(one)
+    c, d = _both(two)
+    if sign in ("+", "-"):
+        return ComplexExpression(BinaryExpression(sign, a, c), BinaryExpression(sign, b, d))
+    if sign == "*":
+        real = BinaryExpression("-", BinaryExpression("*", a, c), BinaryExpression("*", b, d))
+        return ComplexExpression(real, BinaryExpression("+", BinaryExpression("*", a, d), BinaryExpression("*", b, c)))
+    if sign == "/":
+        return _split_quotient(a, b, c, d)
+    if sign in ("==", "!="):
+        join = "&&" if sign == "==" else "||"
+        return ComplexExpression(BinaryExpression(join, BinaryExpression(sign, a, c), BinaryExpression(sign, b, d)))
+    return None
+
+
+def _split_quotient(
+    a: ScalarExpression, b: ScalarExpression, c: ScalarExpression, d: ScalarExpression
+) -> ComplexExpression:
+    """Return (a + bi) / (c + di): both are divided by the larger part of the divisor first."""
+    size_c = CallExpression("fabs", (c,))
+    size_d = CallExpression("fabs", (d,))
+    is_zero = BinaryExpression("&&", BinaryExpression("==", size_c, ZERO), BinaryExpression("==", size_d, ZERO))
+    by_real = _divide_by_larger(a, b, c, d)
+    by_imag = _divide_by_larger(b, a, d, c)
+    # By i the parts change places: a + bi over di is b/d - (a/d)i.
+    turned = (by_imag[0], PrefixExpression("-", by_imag[1]))
+    is_real_larger = BinaryExpression(">=", size_c, size_d)
+    parts = [
+        ChoiceExpression(is_zero, BinaryExpression("/", part, size_c), ChoiceExpression(is_real_larger, one, two))
+        for part, one, two in zip((a, b), by_real, turned, strict=True)
+    ]
+    return ComplexExpression(*parts)
+
+
+def _divide_by_larger(
+    a: ScalarExpression, b: ScalarExpression, c: ScalarExpression, d: ScalarExpression
+) -> tuple[ScalarExpression, ScalarExpression]:
+    """Return (a + b d/c) s and (b - a d/c) s, where s is 1 / (c + d d/c)."""
+    ratio = BinaryExpression("/", d, c)
+    scale = BinaryExpression("/", NumberExpression(1.0), BinaryExpression("+", c, BinaryExpression("*", d, ratio)))
+    one = BinaryExpression("+", a, BinaryExpression("*", b, ratio))
+    two = BinaryExpression("-", b, BinaryExpression("*", a, ratio))
+    return BinaryExpression("*", one, scale), BinaryExpression("*", two, scale)
+
+
+def _split_exponential(a: ScalarExpression, b: ScalarExpression) -> ComplexExpression:
+    """Return exp(a + bi) with the special values of C's cexp."""
+    half = CallExpression("exp", (BinaryExpression("*", HALF, a),))
+    is_finite = BinaryExpression("==", BinaryExpression("-", b, b), ZERO)
+    parts: list[ScalarExpression] = []
+    for name in ("cos", "sin"):
+        turn = CallExpression(name, (b,))
+        plain = BinaryExpression("*", CallExpression("exp", (a,)), turn)
+        large = BinaryExpression("*", BinaryExpression("*", half, turn), half)
+        product = ChoiceExpression(BinaryExpression(">", a, LARGE_EXPONENT), large, plain)
+        vanishes = BinaryExpression(
+            "&&", BinaryExpression("==", a, PrefixExpression("-", INFINITE)), _negate(is_finite)
+        )
+        parts.append(ChoiceExpression(vanishes, ZERO, product))
+    grows = BinaryExpression("&&", BinaryExpression("==", a, INFINITE), _negate(is_finite))
+    real = ChoiceExpression(grows, a, parts[0])
+    return ComplexExpression(real, ChoiceExpression(BinaryExpression("==", b, ZERO), b, parts[1]))
+
+
+def _negate(condition: ScalarExpression) -> ScalarExpression:
+    return PrefixExpression("!", condition)

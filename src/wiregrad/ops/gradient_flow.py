@@ -92,6 +92,11 @@ class MaskedFlow:
         return not self.zeroed or self._filled is self.value
 
     @property
+    def is_filled_with_zeros(self) -> bool:
+        """Whether the value itself is known to be 0.0 wherever it is absent."""
+        return self._filled is not None and self._filled is self.value
+
+    @property
     def has_arrays(self) -> bool:
         """Whether mask and value are plain arrays, or the value a number: neither is a wire."""
         return self.is_array and (type(self.value) is np.ndarray or type(self.value) is float)
@@ -102,7 +107,7 @@ class MaskedFlow:
 
     def replace_wire(self, value: Any) -> MaskedFlow:
         """Return another wire with the same mask, about which the same is known."""
-        return MaskedFlow(self._mask, value, zeroed=self.zeroed, filled=self._filled is self.value)
+        return MaskedFlow(self._mask, value, zeroed=self.zeroed, filled=self.is_filled_with_zeros)
 
     def fill(self) -> Any:
         """Return the value with 0.0 in place of what is absent. For arrays it is computed once for all readers."""
@@ -196,7 +201,9 @@ def add_flows(one: Any, two: Any) -> Any:
             mask = join_masks()
             return total if mask.all() else MaskedFlow(mask, total, zeroed=True)
         return MaskedFlow(LazyMask(join_masks, one, two), total, zeroed=True)
-    return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total)
+    # Where both are absent the total is 0.0 or -0.0, and 0.0 if one of them is: 0.0 + -0.0 is 0.0.
+    is_filled = one.is_filled_with_zeros or two.is_filled_with_zeros
+    return MaskedFlow(TABLE["logical_or"](one.mask, two.mask), total, zeroed=True, filled=is_filled)
 
 
 def _neutral_outside(flow: Any) -> Any:

@@ -792,6 +792,11 @@ def _cast_gradient(g: Any, x: Any) -> Any:
     return cast(real(g) if dtype.kind == "c" and wanted.kind == "f" else g, dtype=wanted.name)
 
 
+def _conjugate(x: Any) -> Any:
+    # The mask of a gradient is moved as the gradient is; NumPy would return int8 for it.
+    return x if convert_plain(x).dtype == np.bool_ else np.conjugate(x)
+
+
 def _make_imaginary(x: Any) -> Any:
     # A product with 1j would turn inf into NaN.
     y = make_zeros(np.shape(x), np.result_type(convert_plain(x).dtype, np.complex64))
@@ -839,8 +844,9 @@ conjugate: LinearOp = register(
         doc="The complex conjugate; a real wire is unchanged.",
         inputs=("x",),
         pattern=Pattern.DISTRIBUTE,
-        forward=np.conjugate,
+        forward=_conjugate,
         output_shape=keep_shape,
+        numpy="np.conjugate",
         transpose=lambda g, slot, x: conjugate(g),
         moves=True,
         samples=_complex_samples,

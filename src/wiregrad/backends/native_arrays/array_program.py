@@ -31,7 +31,7 @@ import time
 import weakref
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import prod
@@ -294,8 +294,14 @@ class StreamProgram:
         self._first_end = first.end if isinstance(first, StreamPart) else 0
         """The end of the instructions that run before the interpreter is called for the first time."""
 
-    def run(self, arguments: Sequence[Any] | NDArray[Any]) -> list[Any]:
-        """Return the results for arguments of the circuit's types; results without axes are NumPy numbers."""
+    def run(
+        self, arguments: Sequence[Any] | NDArray[Any], out: Sequence[NDArray[Any] | None] | None = None
+    ) -> list[Any]:
+        """Return the results for arguments of the circuit's types; results without axes are NumPy numbers.
+
+        With `out`, results are written into these arrays of the caller, which share no memory with the arguments or
+        with each other. A result for which it has None is a new array.
+        """
         # This is most of the cost of a call on small arrays, so the usual case of each step is written out.
         inputs = [
             argument
@@ -306,10 +312,12 @@ class StreamProgram:
             else _prepare_argument(argument, shape, dtype)
             for argument, (shape, dtype) in zip(arguments, self._arguments, strict=True)
         ]
-        results = [
-            np.empty(shape, dtype) if pool is None else pool.take_array() for pool, shape, dtype in self._results
-        ]
-        if self._fence:
+        results = (
+            [np.empty(shape, dtype) if pool is None else pool.take_array() for pool, shape, dtype in self._results]
+            if out is None
+            else self._make_results(out)
+        )
+        if self._fence and out is None:
             results = [self._fence_result(shape, dtype) for _, shape, dtype in self._results]
         try:
             workspace = self._idle.pop()
@@ -326,12 +334,17 @@ class StreamProgram:
         else:
             self._run_parts(workspace, inputs, results)
         if self._fence:
-            self._check_fences(workspace.memory, results)
+            self._check_fences(workspace.memory, results if out is None else ())
         if len(self._idle) < MAX_IDLE_WORKSPACES:
             self._idle.append(workspace)
-        for pool, result in self._recycled(results):
+        for pool, result in self._recycled(results) if out is None else ():
             pool.keep_array(result)
         return [result if result.ndim else result[()] for result in results]
+
+    def _make_results(self, out: Sequence[NDArray[Any] | None]) -> list[NDArray[Any]]:
+        """Return the arrays of the caller, and new ones for those that are not there."""
+        pairs = zip(out, self.result_types, strict=True)
+        return [np.empty(*kind) if array is None else array for array, kind in pairs]
 
     def make_call_entry(
         self,
@@ -379,9 +392,9 @@ class StreamProgram:
         Raises `NotNativeError` if there is none for this program.
         """
         if not self.is_shared or self._fence:
-            return make_array_builtin("replay", self.make_call_entry(expected))
+            return make_array_builtin("replay", self.make_call_entry(expected, number_dtypes="df"))
         first_check = len(self._results) - len(expected)
-        if any(dtype.char != "d" for _, shape, dtype in self._results[:first_check] if not shape):
+        if any(dtype.kind != "f" for _, shape, dtype in self._results[:first_check] if not shape):
             raise NotNativeError("an output without axes is no float")
 
         def replay(*arguments: Any) -> Any:
@@ -434,15 +447,20 @@ class StreamProgram:
         if views is None:
             views = workspace.views[call] = [self._view_workspace(each, workspace) for each in call.list_arrays()]
         *sources, target = (
-            _view_memory(array, (inputs if array.storage.role == ARGUMENT else results)[array.storage.number], 0)
-            if view is None
-            else view
-            for view, array in zip(views, call.list_arrays(), strict=True)
+            _view_pairs(self._view_argument(array, inputs, results) if view is None else view, dtype)
+            for view, array, dtype in zip(views, call.list_arrays(), call.dtypes, strict=True)
         )
         result = np.asarray(call.op.compute(*(source if source.ndim else source[()] for source in sources)))
         if result.shape != target.shape:
             raise AssertionError(f"{call.op.title} returned shape {result.shape}; wanted {target.shape}")
         target[...] = result
+
+    def _view_argument(
+        self, array: StridedArray, inputs: Sequence[NDArray[Any]], results: Sequence[NDArray[Any]]
+    ) -> NDArray[Any]:
+        """Return an array in the memory of an argument or a result."""
+        storage = array.storage
+        return _view_memory(array, (inputs if storage.role == ARGUMENT else results)[storage.number], storage.offset)
 
     def _view_workspace(self, array: StridedArray, workspace: Workspace) -> NDArray[Any] | None:
         """Return an array of the workspace or a constant; None for an argument or result, which differ by call."""
@@ -508,7 +526,8 @@ class ArrayProgram(StreamProgram):
         )
         self._table_size = sum(counts)
         offset = _round_up(8 * self._table_size) + self._fence
-        self._blocks, self._workspace_bytes = plan_workspace(self._steps, offset, self._fence)
+        results = self._lowered.results
+        self._blocks, self._workspace_bytes = plan_workspace(self._steps, results, offset, self._fence)
         self._scratch_start = self._workspace_bytes
         """Where the partial sums of loops in pieces begin in the workspace."""
         loops = {step: _build_loop(step) for step in self._steps if isinstance(step, LoopGroup)}
@@ -602,8 +621,7 @@ class ArrayProgram(StreamProgram):
         """Return the two words of an operand: where its base address stands, and its offset in bytes."""
         storage = array.storage
         entry = self._table_starts[storage.role] + (0 if storage.role == WORKSPACE else storage.number)
-        start = storage.offset if storage.role == WORKSPACE else 0
-        return [8 * entry, start + array.start * storage.dtype.itemsize]
+        return [8 * entry, storage.offset + array.start * storage.dtype.itemsize]
 
     def _fill_words(self, storage: Storage) -> list[int]:
         number = np.asarray(storage.fill, storage.dtype)
@@ -735,6 +753,11 @@ def _view_memory(array: StridedArray, memory: NDArray[Any], offset: int) -> NDAr
     strides = tuple(dtype.itemsize * stride for stride in array.strides)
     start = array.start * dtype.itemsize + offset
     return np.ndarray(array.shape, dtype, memory.reshape(-1).view(np.uint8), start, strides)
+
+
+def _view_pairs(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return an array as it is, or pairs of real numbers as complex ones."""
+    return array.view(dtype)[..., 0] if dtype.kind == "c" else array
 
 
 def _round_up(size: int) -> int:
@@ -1041,37 +1064,144 @@ def _find_fills(lowered: LoweredCircuit) -> dict[int, list[Storage]]:
     return fills
 
 
-def plan_workspace(steps: Sequence[StreamStep], first: int, fence: int) -> tuple[list[Storage], int]:
+@dataclass(eq=False, slots=True)
+class MemoryBlock:
+    """Arrays that have the same place, one after the other, from the first step that uses one to the last."""
+
+    storages: list[Storage]
+    begin: int
+    end: int
+
+    @property
+    def nbytes(self) -> int:
+        """The size in bytes, which is the same for all of its arrays."""
+        return self.storages[0].nbytes
+
+    def place(self, offset: int, result: Storage | None = None) -> None:
+        """Give all arrays their place: in the workspace, or in the memory of a result."""
+        for storage in self.storages:
+            storage.offset = offset
+            if result is not None:
+                storage.role = RESULT
+                storage.number = result.number
+
+
+MAX_SORTED_BLOCKS = 500
+"""Up to so many blocks are placed in the order of their sizes; more in the order of time, which takes less work."""
+MIN_HOST_BYTES = 1 << 12
+"""Results of at least this size have room for other arrays before they are written."""
+
+
+def plan_workspace(
+    steps: Sequence[StreamStep], results: Sequence[Storage], first: int, fence: int
+) -> tuple[list[Storage], int]:
     """Give every array of the workspace an offset; arrays that are not needed at the same time may share memory.
 
     A loop may also write an array over one that it reads for the last time, if both are passed through in the same way.
+    A result is the caller's memory; before it is written, arrays that are not needed after that are put into it.
     Returns the arrays, and the size of the workspace in bytes. With a fence nothing is shared.
     """
     spans: dict[Storage, list[int]] = {}
     for number, step in enumerate(steps):
         for storage in _storages_of(step):
-            if storage.role == WORKSPACE:
+            if storage.role in (WORKSPACE, RESULT):
                 spans.setdefault(storage, [number, number])[1] = number
+    arrays = [storage for storage in spans if storage.role == WORKSPACE]
     memory = WorkspacePlan(first, shares=not fence)
-    ending: dict[int, list[Storage]] = {}
+    blocks = [MemoryBlock([storage], *spans[storage]) for storage in arrays]
+    if fence:
+        for block in blocks:
+            block.place(memory.take(_round_up(max(block.nbytes, 1)) + fence))
+        return arrays, memory.top
+    starts = {storage: spans[storage][0] if storage in spans else len(steps) for storage in results}
+    blocks = _join_blocks(steps, spans, starts)
+    if len(blocks) <= MAX_SORTED_BLOCKS:
+        return arrays, _place_by_size(blocks, starts, first)
+    _place_by_time(blocks, memory)
+    return arrays, memory.top
+
+
+def _join_blocks(
+    steps: Sequence[StreamStep], spans: Mapping[Storage, Sequence[int]], starts: dict[Storage, int]
+) -> list[MemoryBlock]:
+    """Return the blocks of the workspace; an array that a result is written over is put into that result.
+
+    `starts` says from which step on each result is in use, and is changed for such a result.
+    """
+    blocks: dict[Storage, MemoryBlock] = {}
     beginning: dict[int, list[Storage]] = {}
+    ending: dict[int, list[Storage]] = {}
     for storage, (begin, end) in spans.items():
         beginning.setdefault(begin, []).append(storage)
         ending.setdefault(end, []).append(storage)
     for number, step in enumerate(steps):
-        ended = ending.get(number, [])
         begun = beginning.get(number, [])
-        replaced = {} if fence or not isinstance(step, LoopGroup) else find_replacements(step, ended, begun)
-        for storage in sorted(begun, key=lambda each: -each.nbytes):
-            if storage in replaced:
-                storage.offset = replaced[storage].offset
+        ended = [storage for storage in ending.get(number, []) if storage.role == WORKSPACE]
+        replaced = find_replacements(step, ended, begun) if isinstance(step, LoopGroup) else {}
+        for storage in begun:
+            source = replaced.get(storage)
+            if storage.role == RESULT:
+                if source is not None:
+                    block = blocks[source]
+                    starts[storage] = block.begin
+                    block.place(0, storage)
+            elif source is None:
+                blocks[storage] = MemoryBlock([storage], *spans[storage])
             else:
-                storage.offset = memory.take(_round_up(max(storage.nbytes, 1)) + fence)
-        kept = set(replaced.values())
-        for storage in ended:
-            if storage not in kept:
-                memory.free(storage.offset, _round_up(max(storage.nbytes, 1)) + fence)
-    return list(spans), memory.top
+                block = blocks[storage] = blocks[source]
+                block.storages.append(storage)
+                block.end = spans[storage][1]
+    return [block for block in dict.fromkeys(blocks.values()) if block.storages[0].role == WORKSPACE]
+
+
+def _place_by_time(blocks: Sequence[MemoryBlock], memory: WorkspacePlan) -> None:
+    """Give blocks, in the order in which they begin, the smallest free place."""
+    ending: dict[int, list[MemoryBlock]] = {}
+    beginning: dict[int, list[MemoryBlock]] = {}
+    for block in blocks:
+        beginning.setdefault(block.begin, []).append(block)
+        ending.setdefault(block.end, []).append(block)
+    for step in sorted({*beginning, *ending}):
+        for block in sorted(beginning.get(step, ()), key=lambda each: -each.nbytes):
+            block.place(memory.take(_round_up(max(block.nbytes, 1))))
+        for block in ending.get(step, ()):
+            memory.free(block.storages[0].offset, _round_up(max(block.nbytes, 1)))
+
+
+def _place_by_size(blocks: Sequence[MemoryBlock], starts: Mapping[Storage, int], first: int) -> int:
+    """Give blocks a place, the largest ones first, and return the size of the workspace.
+
+    Each gets the lowest place that no block has at the same time: in a result that is written later, else in the
+    workspace, which begins at `first`.
+    """
+    hosts = sorted((result for result in starts if result.nbytes >= MIN_HOST_BYTES), key=lambda each: each.nbytes)
+    placed: dict[Storage | None, list[MemoryBlock]] = {}
+    top = first
+    for block in sorted(blocks, key=lambda each: (-each.nbytes, each.begin)):
+        for result in hosts:
+            offset = _find_gap(block, placed.get(result, ()), 0)
+            if block.end < starts[result] and offset + block.nbytes <= result.nbytes:
+                block.place(offset, result)
+                placed.setdefault(result, []).append(block)
+                break
+        else:
+            offset = _find_gap(block, placed.get(None, ()), first)
+            block.place(offset)
+            placed.setdefault(None, []).append(block)
+            top = max(top, offset + _round_up(max(block.nbytes, 1)))
+    return top
+
+
+def _find_gap(block: MemoryBlock, others: Iterable[MemoryBlock], first: int) -> int:
+    """Return the lowest offset, not below the first, at which no other block is in the way while this one is used."""
+    meeting = (other for other in others if other.begin <= block.end and block.begin <= other.end)
+    size = _round_up(max(block.nbytes, 1))
+    offset = first
+    for start, nbytes in sorted((other.storages[0].offset, other.nbytes) for other in meeting):
+        if start >= offset + size:
+            break
+        offset = max(offset, start + _round_up(max(nbytes, 1)))
+    return offset
 
 
 def find_replacements(group: LoopGroup, ended: Sequence[Storage], begun: Sequence[Storage]) -> dict[Storage, Storage]:
@@ -1339,13 +1469,29 @@ class GradientProgram:
         """
         return self.program.make_replay(expected)
 
-    def run(self, arguments: NumberSequence) -> tuple[Any, list[Any | None], list[Any]]:
-        """Return the output, the gradient by every input (None where it is absent or not wanted), and the others."""
-        value, *rest = self.program.run(arguments)
+    def run(
+        self, arguments: NumberSequence, out: Sequence[NDArray[Any] | None] | None = None
+    ) -> tuple[Any, list[Any | None], list[Any]]:
+        """Return the output, the gradient by every input (None where it is absent or not wanted), and the others.
+
+        With `out`, which has an array or None for every input, gradients are written into these arrays if they have
+        the type of the gradient.
+        """
+        value, *rest = self.program.run(arguments, None if out is None else self._choose_results(out))
         grads: list[Any | None] = []
         for present in self.is_present:
             grads.append(rest.pop(0) if present else None)
         return value, grads, rest
+
+    def _choose_results(self, out: Sequence[NDArray[Any] | None]) -> list[NDArray[Any] | None]:
+        """Return the array for each result of the program; None for those that have no array of their type."""
+        kinds = self.program.result_types
+        present = [array for array, present in zip(out, self.is_present, strict=True) if present]
+        arrays = [None, *present, *[None] * (len(kinds) - 1 - len(present))]
+        return [
+            array if array is not None and (array.shape, array.dtype) == kind else None
+            for array, kind in zip(arrays, kinds, strict=True)
+        ]
 
 
 class ArrayEngine:
@@ -1404,26 +1550,28 @@ class ArrayEngine:
         self._entries.append(entry)
         return make_array_builtin(kind, entry, answer)
 
-    def compute_values(self, point: NumberSequence) -> NumberSequence:
-        """Return the outputs."""
+    def compute_values(self, point: NumberSequence, out: Sequence[NDArray[Any] | None] | None = None) -> NumberSequence:
+        """Return the outputs; with `out`, in these arrays of their types, or new ones in place of None."""
         self._python_calls += 1
         if self._values is None:
             assert self._gradient is not None
             value, _, checks = self._gradient.run(point)
             outputs = [value]
         else:
-            results = self._values.run(point)
+            results = self._values.run(point, None if out is None else [*out, *[None] * len(self._expected)])
             outputs, checks = results[: self._count], results[self._count :]
         if self._find_failure(checks):
             assert self._fallback is not None
             return self._fallback.compute_values(point)
         return outputs
 
-    def compute_gradient(self, point: NumberSequence) -> tuple[Any, NumberSequence]:
-        """Return the only output, and its gradient by every input."""
+    def compute_gradient(
+        self, point: NumberSequence, out: Sequence[NDArray[Any] | None] | None = None
+    ) -> tuple[Any, NumberSequence]:
+        """Return the only output, and its gradient by every input; with `out`, in these arrays if they fit."""
         self._python_calls += 1
         assert self._gradient is not None
-        value, grads, checks = self._gradient.run(point)
+        value, grads, checks = self._gradient.run(point, out)
         if self._find_failure(checks):
             assert self._fallback is not None
             return self._fallback.compute_gradient(point)

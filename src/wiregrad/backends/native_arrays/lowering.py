@@ -28,6 +28,7 @@ sum reads its gradient through a view with stride 0.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -46,7 +47,17 @@ from wiregrad.dtypes import WireType
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, LinearOp
-from wiregrad.ops.c_expressions import InputExpression, ScalarExpression
+from wiregrad.ops.c_expressions import (
+    CallExpression,
+    ComplexExpression,
+    InputExpression,
+    NumberExpression,
+    PrefixExpression,
+    ScalarExpression,
+    parse_c_text,
+    split_complex_expression,
+    walk_expression,
+)
 from wiregrad.passes import simplify
 from wiregrad.passes.rewriting import number_kinds
 
@@ -68,7 +79,7 @@ class Storage:
     number: int = 0
     """The index among the arguments, results or constants."""
     offset: int = 0
-    """Where it begins in the workspace, in bytes."""
+    """Where it begins in the workspace, or in the result whose memory it has before that is written, in bytes."""
     fill: Any = None
     """The number that every element gets before anything else is written; None if everything is written."""
 
@@ -108,6 +119,20 @@ class StridedArray(NamedTuple):
     def is_whole_storage(self) -> bool:
         """Whether it is the whole storage, in order."""
         return self.start == 0 and self.size == self.storage.size and self.is_contiguous
+
+
+def find_memory_type(kind: WireType) -> WireType:
+    """Return the type of a wire in memory: complex numbers are pairs of real ones along one more axis.
+
+    >>> print(find_memory_type(WireType(np.dtype(complex), (2, 3))))
+    float64[2,3,2]
+    """
+    return WireType(find_real_dtype(kind.dtype), (*kind.shape, 2)) if kind.dtype.kind == "c" else kind
+
+
+def find_real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype of the real part of numbers."""
+    return dtype.type(0).real.dtype if dtype.kind == "c" else dtype
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -447,6 +472,8 @@ MAX_PLACED_PARTS = 64
 MAX_TABLE_ELEMENTS = 1 << 22
 """Maximum number of elements that are moved by a table; a larger array is moved by the interpreter."""
 
+COMPLEX_DTYPES = "DF"
+"""The dtypes that native code computes with as pairs of real numbers."""
 NATIVE_DTYPES = "df?"
 """The dtypes that native code computes with, as NumPy's characters."""
 
@@ -483,14 +510,14 @@ class LoopGroup:
         """Return the number of the value that an array holds."""
         number = self.loads.get(array)
         if number is None:
-            number = self.loads[array] = self._new_number()
+            number = self.loads[array] = self.reserve_number()
         return number
 
     def constant(self, number: Any, char: str) -> int:
         """Return the number of a constant value."""
         key = f"{char}{np.asarray(number).tobytes().hex()}"
         if key not in self.constants:
-            self.constants[key] = (self._new_number(), char, number)
+            self.constants[key] = (self.reserve_number(), char, number)
         return self.constants[key][0]
 
     def list_arrays(self) -> list[StridedArray]:
@@ -501,11 +528,12 @@ class LoopGroup:
 
     def append_op(self, op: LoopOp) -> int:
         """Append an op and return the number of its value."""
-        number = self._new_number()
+        number = self.reserve_number()
         self.ops.append((number, op))
         return number
 
-    def _new_number(self) -> int:
+    def reserve_number(self) -> int:
+        """Return the number of a new value."""
         self.count += 1
         return self.count - 1
 
@@ -561,6 +589,8 @@ class InterpreterCall:
     node: int
     sources: tuple[StridedArray, ...]
     target: StridedArray
+    dtypes: tuple[np.dtype[Any], ...]
+    """The dtypes of the sources and the target; complex ones are arrays of real numbers with one more axis."""
 
     def list_arrays(self) -> list[StridedArray]:
         """Return the arrays that are read, then the one that is written."""
@@ -607,6 +637,8 @@ class LoweredValue:
     """The number of the value in its group."""
     read_once: bool = False
     """Whether it is a product, or a view of one, that nothing but the next node reads."""
+    real_and_imag: tuple[LoweredValue, LoweredValue] | None = None
+    """The parts of a complex value; they are read from the array, which has them side by side, if they are not here."""
     parts: tuple[PlacedPart, ...] | None = None
     """What an array that is not stored yet consists of; it is 0.0 elsewhere. None for any other value."""
 
@@ -934,6 +966,195 @@ def run_loops_by_rows(steps: Sequence[StreamStep]) -> list[StreamStep]:
         else:
             changed.append(step)
     return [*changed, *_cut_rows(run, users)]
+
+
+MIN_RECOMPUTED_BYTES = 1 << 16
+"""Arrays are computed again if that frees at least so much memory."""
+MAX_RECOMPUTED_CALLS = 4
+"""Maximum number of calls of functions such as `exp` that one loop computes again for the results of another."""
+MAX_MEMORY_STEPS = 2_000
+"""Programs of more steps keep every array until it was read for the last time."""
+
+
+def recompute_in_readers(steps: Sequence[StreamStep]) -> list[StreamStep]:
+    """Return the steps without arrays that the loops that read them can compute from what is kept anyway.
+
+    The backward pass reads slopes, masks and functions of what the forward pass has computed. Loops compute them again,
+    by the same instructions on the same numbers, if fewer bytes are kept that way: often one array instead of several.
+    Only arrays that outlive a step that is no loop count: between loops that follow each other rows stay in the cache.
+    """
+    if len(steps) > MAX_MEMORY_STEPS or all(isinstance(step, LoopGroup) for step in steps):
+        return list(steps)
+    plan = _RecomputePlan(steps)
+    for number in reversed(range(len(steps))):
+        plan.recompute_from(number)
+    return [step for step in steps if not isinstance(step, LoopGroup) or step.stores]
+
+
+class _RecomputePlan:
+    """Which arrays are in memory during which steps, and which of them loops can compute again."""
+
+    def __init__(self, steps: Sequence[StreamStep]) -> None:
+        self.steps = steps
+        self._barriers = np.cumsum([not isinstance(step, LoopGroup) for step in steps])
+        """The number of steps up to each one that are no loops."""
+        self._writers: dict[Storage, list[int]] = {}
+        self._readers: dict[Storage, list[int]] = {}
+        for number, step in enumerate(steps):
+            written, read = _list_uses(step)
+            for storage in written:
+                self._writers.setdefault(storage, []).append(number)
+            for storage in read:
+                self._readers.setdefault(storage, []).append(number)
+
+    def recompute_from(self, number: int) -> None:
+        """Let the readers of a loop's results compute them again, if that saves memory."""
+        group = self.steps[number]
+        if not isinstance(group, LoopGroup) or group.in_order:
+            return
+        stores = [store for store in group.stores if self._is_replaceable(number, group, store)]
+        while stores and not (self._are_cheap(group, stores) and self._saves_memory(number, group, stores)):
+            # The one that ends last needs its operands for the longest time.
+            stores.remove(max(stores, key=lambda store: self._readers[store.target.storage][-1]))
+        if stores:
+            self._recompute(number, group, stores)
+
+    def _is_replaceable(self, number: int, group: LoopGroup, store: GroupStore) -> bool:
+        """Return whether all readers of an array are loops that pass through it as the loop that writes it does."""
+        target = store.target
+        storage = target.storage
+        is_whole = store.step is None and storage.role == WORKSPACE and storage.fill is None
+        readers = self._readers.get(storage, [])
+        if not is_whole or self._writers[storage] != [number] or not readers or readers[0] <= number:
+            return False
+        if self._barriers[readers[-1]] == self._barriers[number] or not names_elements_once(target):
+            return False
+        traced = _trace_values(group, [store.value])
+        if not traced.ops or not all(self._is_kept(array, number) for array in traced.loads):
+            return False
+        return all(_passes_through(self.steps[reader], target) for reader in readers)
+
+    def _is_kept(self, array: StridedArray | PiecewiseArray, number: int) -> bool:
+        """Return whether an array that a loop reads is not written by it or later."""
+        is_strided = isinstance(array, StridedArray)
+        return is_strided and all(writer < number for writer in self._writers.get(array.storage, ()))
+
+    def _are_cheap(self, group: LoopGroup, stores: Sequence[GroupStore]) -> bool:
+        """Return whether results of a loop take few ops, so that every reader has room for them."""
+        traced = _trace_values(group, [store.value for store in stores])
+        readers = {reader for store in stores for reader in self._readers[store.target.storage]}
+        counts = [len(step.ops) for step in (self.steps[reader] for reader in readers) if isinstance(step, LoopGroup)]
+        return max(counts) + len(traced.ops) <= MAX_GROUP_OPS and traced.calls <= MAX_RECOMPUTED_CALLS
+
+    def _saves_memory(self, number: int, group: LoopGroup, stores: Sequence[GroupStore]) -> bool:
+        """Return whether fewer bytes are in memory without some results of a loop, at every step until the last use."""
+        last = max(self._readers[store.target.storage][-1] for store in stores)
+        change = np.zeros(last + 2 - number, np.int64)
+        kept: dict[Storage, int] = {}
+        for store in stores:
+            end = self._readers[store.target.storage][-1]
+            change[: end + 1 - number] -= store.target.storage.nbytes
+            for array in _trace_values(group, [store.value]).loads:
+                if array.storage.role == WORKSPACE:
+                    kept[array.storage] = max(end, kept.get(array.storage, 0))
+        for storage, end in kept.items():
+            change[self._readers[storage][-1] + 1 - number : end + 1 - number] += storage.nbytes
+        return bool(change.max() <= 0 and change.min() <= -MIN_RECOMPUTED_BYTES)
+
+    def _recompute(self, number: int, group: LoopGroup, stores: Sequence[GroupStore]) -> None:
+        """Drop some results of a loop, and compute them in the loops that read them."""
+        readers = sorted({reader for store in stores for reader in self._readers[store.target.storage]})
+        for reader in readers:
+            step = self.steps[reader]
+            assert isinstance(step, LoopGroup)
+            here = [store for store in stores if store.target in step.loads]
+            for array in _copy_ops(group, here, step):
+                self._note_reader(array.storage, reader)
+        group.stores = [store for store in group.stores if store not in stores]
+        before = _list_uses(group)[1]
+        _drop_unused(group)
+        for storage in before - _list_uses(group)[1]:
+            self._readers[storage].remove(number)
+
+    def _note_reader(self, storage: Storage, reader: int) -> None:
+        readers = self._readers.setdefault(storage, [])
+        if reader not in readers:
+            insort(readers, reader)
+
+
+def _list_uses(step: StreamStep) -> tuple[set[Storage], set[Storage]]:
+    """Return the storages that a step writes, and those that it reads."""
+    match step:
+        case LoopGroup():
+            added = {store.target.storage for store in step.stores if store.step is not None}
+            return {store.target.storage for store in step.stores}, {array.storage for array in step.loads} | added
+        case MatrixProduct():
+            added = {step.target.storage} if step.adds else set()
+            return {step.target.storage}, {step.a.storage, step.b.storage} | added
+        case TableMove():
+            added = {step.target.storage} if step.adds else set()
+            return {step.target.storage}, {step.source.storage, step.table.storage} | added
+        case InterpreterCall():
+            return {step.target.storage}, {array.storage for array in step.sources}
+
+
+class TracedValues(NamedTuple):
+    """What values of a loop are computed from."""
+
+    loads: list[StridedArray]
+    ops: list[tuple[int, LoopOp]]
+    calls: int
+    """The number of functions that are called."""
+
+
+def _trace_values(group: LoopGroup, values: Sequence[int]) -> TracedValues:
+    """Return the arrays and ops that values of a loop depend on."""
+    needed = set(values)
+    ops: list[tuple[int, LoopOp]] = []
+    for number, op in reversed(group.ops):
+        if number in needed:
+            ops.append((number, op))
+            needed.update(source for _, source in op.sources)
+    calls = sum(isinstance(part, CallExpression) for _, op in ops for part in walk_expression(op.tree))
+    loads = [array for array, number in group.loads.items() if number in needed and isinstance(array, StridedArray)]
+    return TracedValues(loads, ops[::-1], calls)
+
+
+def _passes_through(step: StreamStep, array: StridedArray) -> bool:
+    """Return whether a step is a loop that reads a storage only as this array."""
+    if not isinstance(step, LoopGroup) or step.in_order or step.shape != array.shape:
+        return False
+    return all(load == array for load in step.loads if load.storage is array.storage)
+
+
+def _copy_ops(source: LoopGroup, stores: Sequence[GroupStore], target: LoopGroup) -> list[StridedArray]:
+    """Let a loop compute what it loads from another one's stores; return the arrays that it reads for that."""
+    traced = _trace_values(source, [store.value for store in stores])
+    places: dict[int, int] = {}
+    for array, number in source.loads.items():
+        if array in traced.loads:
+            places[number] = target.load(array)
+    for number, char, value in source.constants.values():
+        places[number] = target.constant(value, char)
+    ops: list[tuple[int, LoopOp]] = []
+    for number, op in traced.ops:
+        moved = op._replace(sources=tuple((name, places[each]) for name, each in op.sources))
+        numbers = [target.loads.pop(store.target) for store in stores if store.value == number]
+        if not numbers:
+            numbers = [target.reserve_number()]
+        places[number] = numbers[0]
+        ops += [(each, moved) for each in numbers]
+    target.ops[:0] = ops
+    return traced.loads
+
+
+def _drop_unused(group: LoopGroup) -> None:
+    """Drop the ops and loads of a loop that none of its stores needs."""
+    values = [store.value for store in group.stores]
+    group.ops = _trace_values(group, values).ops
+    needed = {*values, *(source for _, op in group.ops for _, source in op.sources)}
+    group.loads = {array: number for array, number in group.loads.items() if number in needed}
+    group.constants = {key: each for key, each in group.constants.items() if each[0] in needed}
 
 
 MIN_TILED_STRIDE = 4096
@@ -1347,9 +1568,10 @@ class _CircuitLowering:
             self._epoch = epochs[row.node]
             kind = table[numbers[row.node]]
             if row.op is INPUT:
-                storage = Storage(prod(kind.shape), kind.dtype, ARGUMENT, len(self.arguments))
+                memory = find_memory_type(kind)
+                storage = Storage(prod(memory.shape), memory.dtype, ARGUMENT, len(self.arguments))
                 self.arguments.append(storage)
-                self.values.append(LoweredValue(kind, array=cover_storage(storage, kind.shape)))
+                self.values.append(LoweredValue(kind, array=cover_storage(storage, memory.shape)))
             elif row.op is CONSTANT:
                 self.values.append(self._place_constant(np.asarray(constants[row.node]), kind))
             else:
@@ -1363,7 +1585,7 @@ class _CircuitLowering:
         results, types = self._place_results()
         order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
         steps = split_piecewise_loops([self.steps[k] for k in order])
-        steps = tile_transposed_loops(run_loops_by_rows(steps))
+        steps = tile_transposed_loops(run_loops_by_rows(recompute_in_readers(steps)))
         return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
 
     def _find_plain_nodes(self) -> list[bool]:
@@ -1387,6 +1609,10 @@ class _CircuitLowering:
         return counts
 
     def _place_constant(self, data: NDArray[Any], kind: WireType) -> LoweredValue:
+        if kind.dtype.char in COMPLEX_DTYPES:
+            part = WireType(find_real_dtype(kind.dtype), kind.shape)
+            real, imag = (self._place_constant(np.ascontiguousarray(each), part) for each in (data.real, data.imag))
+            return LoweredValue(kind, real_and_imag=(real, imag))
         number = find_uniform_value(data) if kind.dtype.char in NATIVE_DTYPES else None
         if number is not None:
             return LoweredValue(kind, number=number)
@@ -1416,6 +1642,9 @@ class _CircuitLowering:
 
     def _lower_node(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         op = row.op
+        if any(each.dtype.char in COMPLEX_DTYPES for each in (kind, *(value.kind for value in operands))):
+            lowered = None if op.per_call else self._lower_complex(op, operands, kind)
+            return self._call_interpreter(row, operands, kind) if lowered is None else lowered
         known = not op.per_call and all(value.kind.dtype.kind in "fbi" for value in operands)
         if known and kind.dtype.char in NATIVE_DTYPES:
             if isinstance(op, Elementwise):
@@ -1429,6 +1658,101 @@ class _CircuitLowering:
             if lowered is not None:
                 return lowered
         return self._call_interpreter(row, operands, kind)
+
+    def _lower_complex(self, op: Op, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
+        """Lower an op with complex operands or a complex result, part by part."""
+        known = NATIVE_DTYPES + COMPLEX_DTYPES
+        if not all(each.dtype.char in known for each in (kind, *(value.kind for value in operands))):
+            return None
+        if isinstance(op, Elementwise):
+            return self._lower_complex_element(op, operands, kind)
+        if not isinstance(op, LinearOp):
+            return None
+        return self._lower_part(op, operands[0], kind) or self._move_parts(op, operands, kind)
+
+    def _lower_part(self, op: LinearOp, value: LoweredValue, kind: WireType) -> LoweredValue | None:
+        """Lower an op that takes a complex number apart, or makes one of its parts."""
+        part = WireType(find_real_dtype(kind.dtype), kind.shape)
+        real, imag = self._split_complex(value)
+        lowered: LoweredValue | None = None
+        if op.name == TABLE["real"].name:
+            lowered = real
+        elif op.name == TABLE["imag"].name:
+            lowered = imag
+        elif op.name == TABLE["conjugate"].name:
+            negative = PrefixExpression("-", InputExpression("0"))
+            turned = self._append_op(negative, {"0": imag}, part.dtype.char, part)
+            lowered = LoweredValue(kind, real_and_imag=(real, turned))
+        elif op.name == TABLE["imaginary"].name:
+            zero = LoweredValue(part, number=part.dtype.type(0.0))
+            lowered = LoweredValue(kind, real_and_imag=(zero, real))
+        elif op.name == TABLE["cast"].name:
+            lowered = self._cast_to_complex(op, (real, imag), kind)
+        return lowered
+
+    def _move_parts(self, op: LinearOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
+        """Lower an op that moves complex elements or adds them up: it does the same with both parts."""
+        if not op.moves or any(value.kind.dtype != kind.dtype for value in operands):
+            return None
+        part = WireType(find_real_dtype(kind.dtype), kind.shape)
+        pairs = list(map(self._split_complex, operands))
+        real, imag = (self._lower_array_op(op, [pair[k] for pair in pairs], part) for k in range(2))
+        return None if real is None or imag is None else LoweredValue(kind, real_and_imag=(real, imag))
+
+    def _cast_to_complex(
+        self, op: LinearOp, parts: tuple[LoweredValue, LoweredValue], kind: WireType
+    ) -> LoweredValue | None:
+        """Lower a change of dtype to a complex one."""
+        part = WireType(find_real_dtype(kind.dtype), kind.shape)
+        if kind.dtype.kind != "c":
+            return None
+        real, imag = (value if value.kind == part else self._lower_cast(op, [value], part) for value in parts)
+        return None if real is None or imag is None else LoweredValue(kind, real_and_imag=(real, imag))
+
+    def _lower_complex_element(
+        self, op: Elementwise, operands: list[LoweredValue], kind: WireType
+    ) -> LoweredValue | None:
+        """Lower an elementwise op whose text has a real and an imaginary part."""
+        split = _split_element(op, tuple([value.kind.dtype.kind == "c" for value in operands]))
+        if split is None or (split.imag is None) == (kind.dtype.kind == "c"):
+            return None
+        values: dict[str, LoweredValue] = {}
+        for slot, value in enumerate(operands):
+            values[f"{slot}r"], values[f"{slot}i"] = self._split_complex(value)
+        part = WireType(find_real_dtype(kind.dtype), kind.shape)
+        real_char = _find_real([*(find_real_dtype(value.kind.dtype) for value in operands), part.dtype])
+        real = self._append_tree(split.real, values, real_char, part)
+        if split.imag is None:
+            return real
+        imag = self._append_tree(split.imag, values, real_char, part)
+        return LoweredValue(kind, real_and_imag=(real, imag))
+
+    def _append_tree(
+        self, tree: ScalarExpression, values: Mapping[str, LoweredValue], real: str, kind: WireType
+    ) -> LoweredValue:
+        """Append an op that reads those of the values that occur in an expression."""
+        if isinstance(tree, NumberExpression):
+            return LoweredValue(kind, number=kind.dtype.type(tree.value))
+        names = dict.fromkeys(part.name for part in walk_expression(tree) if isinstance(part, InputExpression))
+        return self._append_op(tree, {name: values[name] for name in names}, real, kind)
+
+    def _split_complex(self, value: LoweredValue) -> tuple[LoweredValue, LoweredValue]:
+        """Return the real and the imaginary part of a value; the latter is 0.0 for a real one."""
+        part = WireType(find_real_dtype(value.kind.dtype), value.kind.shape)
+        if value.kind.dtype.kind != "c":
+            number = part.dtype.type(0.0) if part.dtype.kind == "f" else np.float64(0.0)
+            return value, LoweredValue(part if part.dtype.kind == "f" else _as_double(part), number=number)
+        if value.real_and_imag is None:
+            assert value.array is not None
+            real, imag = (LoweredValue(part, array=_take_part(value.array, k), ready=value.ready) for k in range(2))
+            value.real_and_imag = real, imag
+        return value.real_and_imag
+
+    def _join_complex(self, value: LoweredValue) -> tuple[StridedArray, int]:
+        """Return a new array with both parts of a value side by side, and when it can be read."""
+        target = new_array(find_memory_type(value.kind))
+        parts = self._split_complex(value)
+        return target, max(self._store_at(part, _take_part(target, k)) for k, part in enumerate(parts))
 
     def _lower_elementwise(self, op: Elementwise, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         if kind.dtype.char == "d":
@@ -1554,6 +1878,8 @@ class _CircuitLowering:
 
     def _locate(self, value: LoweredValue) -> StridedArray:
         """Return the array of a value, which may have yet to be written."""
+        if value.array is None and value.real_and_imag is not None:
+            value.array, value.ready = self._join_complex(value)
         if value.parts is not None:
             self._store_parts(value)
         if value.array is None:
@@ -1613,6 +1939,8 @@ class _CircuitLowering:
 
     def _copy_to_new(self, value: LoweredValue) -> StridedArray:
         """Return a new contiguous array with the elements of a value."""
+        if value.kind.dtype.char in COMPLEX_DTYPES:
+            return self._join_complex(value)[0]
         target = new_array(value.kind)
         if value.number is not None:
             target.storage.fill = value.number
@@ -1620,7 +1948,8 @@ class _CircuitLowering:
             self._store_at(value, target)
         else:
             source = self._in_memory(value)
-            self.steps.append(InterpreterCall(value.ready, TABLE["stop_gradient"], -1, (source,), target))
+            dtypes = (value.kind.dtype,) * 2
+            self.steps.append(InterpreterCall(value.ready, TABLE["stop_gradient"], -1, (source,), target, dtypes))
         return target
 
     def _make_contiguous(self, value: LoweredValue) -> LoweredValue:
@@ -2033,9 +2362,10 @@ class _CircuitLowering:
 
     def _call_interpreter(self, row: Row, operands: list[LoweredValue], kind: WireType) -> LoweredValue:
         stage = self._ready_stage(*operands)
-        target = new_array(kind)
+        target = new_array(find_memory_type(kind))
         sources = tuple(self._in_memory(value) for value in operands)
-        self.steps.append(InterpreterCall(stage, row.op, row.node, sources, target))
+        dtypes = (*(value.kind.dtype for value in operands), kind.dtype)
+        self.steps.append(InterpreterCall(stage, row.op, row.node, sources, target, dtypes))
         return LoweredValue(kind, array=target, ready=stage + 1)
 
 
@@ -2083,6 +2413,27 @@ def _lower_element(
             return LoweredElement(np.asarray(op.compute(*numbers), dtype)[()])
     real = _find_real([*(kind for kind, _ in operands), dtype])
     return LoweredElement(slots=used, tree=lower_to_c(form), real=real)
+
+
+@lru_cache(maxsize=1000)
+def _split_element(op: Elementwise, are_complex: tuple[bool, ...]) -> ComplexExpression | None:
+    """Return both parts of an op's expression, with the inputs `0r`, `0i`, `1r` and so on; None if it has no parts."""
+    if not _has_scalar_text(op):
+        return None
+    inputs = {
+        name: ComplexExpression(InputExpression(f"{slot}r"), InputExpression(f"{slot}i") if is_complex else None)
+        for slot, (name, is_complex) in enumerate(zip(op.inputs, are_complex, strict=True))
+    }
+    return split_complex_expression(parse_c_text(op.c), inputs)
+
+
+def _take_part(array: StridedArray, k: int) -> StridedArray:
+    """Return the real (0) or imaginary (1) parts of an array of pairs."""
+    return StridedArray(array.storage, array.start + k * array.strides[-1], array.shape[:-1], array.strides[:-1])
+
+
+def _as_double(kind: WireType) -> WireType:
+    return WireType(np.dtype(np.float64), kind.shape)
 
 
 @lru_cache(maxsize=1000)
