@@ -54,6 +54,7 @@ WORKSPACE = "workspace"
 ARGUMENT = "argument"
 RESULT = "result"
 CONSTANT_DATA = "constant"
+ROUND_DATA = "round"
 
 
 @dataclass(eq=False, slots=True)
@@ -64,9 +65,9 @@ class Storage:
     """The number of elements."""
     dtype: np.dtype[Any]
     role: str = WORKSPACE
-    """Whose memory it is: WORKSPACE, ARGUMENT, RESULT or CONSTANT_DATA."""
+    """Whose memory it is: WORKSPACE, ARGUMENT, RESULT, CONSTANT_DATA, or ROUND_DATA (see `RepeatedSteps`)."""
     number: int = 0
-    """The index among the arguments, results or constants."""
+    """The index among the arguments, results, constants, or operands of a round."""
     offset: int = 0
     """Where it begins in the workspace, in bytes."""
     fill: Any = None
@@ -567,7 +568,33 @@ class InterpreterCall:
         return [*self.sources, self.target]
 
 
-StreamStep = LoopGroup | MatrixProduct | TableMove | InterpreterCall
+class RoundOperand(NamedTuple):
+    """An array that every round of a loop has somewhere else: one of some storages, and the first element in it."""
+
+    storages: tuple[Storage, ...]
+    which: NDArray[np.int64]
+    """The number of the storage, for each round."""
+    starts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatedSteps:
+    """The rounds of an unrolled loop: the steps of one round, and where each round has its operands and results."""
+
+    stage: int
+    body: LoweredCircuit
+    """The steps of one round; arguments and results have the role ROUND_DATA and the number of an operand."""
+    rounds: int
+    operands: tuple[RoundOperand, ...]
+    scratch: Storage
+    """The memory of what a round computes for itself, of one byte elements; its size is known when that is planned."""
+
+    def list_storages(self) -> list[Storage]:
+        """Return the storages that rounds read or write."""
+        return [self.scratch, *dict.fromkeys(storage for operand in self.operands for storage in operand.storages)]
+
+
+StreamStep = LoopGroup | MatrixProduct | TableMove | InterpreterCall | RepeatedSteps
 
 
 class PlacedPart(NamedTuple):
@@ -668,15 +695,21 @@ def _find_period(kinds: NDArray[np.int64]) -> int:
     count = len(kinds) - PERIOD_WINDOW
     if count < MIN_PERIOD_ROUNDS * PERIOD_WINDOW:
         return 0
-    hashes = np.zeros(count, np.uint64)
-    for k in range(PERIOD_WINDOW):
-        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + kinds[k : k + count].astype(np.uint64)
-    order = np.argsort(hashes, kind="stable")
-    distances = np.diff(order)[hashes[order][1:] == hashes[order][:-1]]
+    distances = _find_distances(kinds, count)
     distances = distances[distances <= count // MIN_PERIOD_ROUNDS]
     if len(distances) < count // 4:
         return 0
     return int(np.argmax(np.bincount(distances)))
+
+
+def _find_distances(kinds: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return how far it is from each of the first sequences of nodes to the next one like it, if there is one."""
+    hashes = np.zeros(count, np.uint64)
+    for k in range(PERIOD_WINDOW):
+        hashes = hashes * np.uint64(0x9E3779B97F4A7C15) + kinds[k : k + count].astype(np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    distances: NDArray[np.int64] = np.diff(order)[hashes[order][1:] == hashes[order][:-1]]
+    return distances
 
 
 def split_piecewise_loops(steps: Sequence[StreamStep]) -> list[StreamStep]:
@@ -985,6 +1018,8 @@ def _count_users(steps: Sequence[StreamStep]) -> dict[Storage, int]:
                 arrays = [step.source, step.table, step.target]
             case InterpreterCall():
                 arrays = step.list_arrays()
+            case RepeatedSteps():
+                arrays = [cover_storage(storage, (storage.size,)) for storage in step.list_storages()]
         for storage in {array.storage for array in arrays}:
             counts[storage] = counts.get(storage, 0) + 1
     return counts
@@ -1307,17 +1342,308 @@ def _number_columns(layout: ArrayLayout, width: int) -> list[int] | None:
     return numbers
 
 
+MIN_LOOP_NODES = 2000
+"""Minimum number of nodes of an unrolled loop of which one round is lowered for all."""
+MIN_LOOP_ROUNDS = 4
+MAX_LOOPS = 16
+"""Maximum number of times that loops of one length of rounds are looked for."""
+MIN_CUT_BODY = 4 * MAX_GROUP_OPS
+"""Minimum number of nodes of a round in which loops are looked for that it repeats itself."""
+MAX_PERIODS = 12
+"""Maximum number of lengths that are tried."""
+
+
+class LoopRegion(NamedTuple):
+    """Nodes that are the rounds of an unrolled loop: those at the same position of two rounds are of one kind."""
+
+    first: int
+    period: int
+    rounds: int
+
+    @property
+    def end(self) -> int:
+        """The node behind the last one."""
+        return self.first + self.period * self.rounds
+
+    def locate(self, nodes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the position and the round of nodes."""
+        rounds, positions = np.divmod(nodes.astype(np.int64) - self.first, self.period)
+        return positions, rounds
+
+
+def order_for_loops(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return an order of the nodes in which rounds of unrolled loops are alike.
+
+    Inputs and constants come first, then what differs by round and reads nothing else, such as row k of an input. What
+    differs by round and is only added up, such as the gradient of that row, comes last.
+    """
+    columns = circuit.columns
+    rank = np.where(np.diff(columns.starts) == 0, 0, 2)
+    is_rare = np.bincount(kinds)[kinds] < MIN_LOOP_ROUNDS
+    readers = np.repeat(np.arange(circuit.size), np.diff(columns.starts))
+    reads_later = np.zeros(circuit.size, bool)
+    reads_later[readers[rank[columns.sources] > 0]] = True
+    rank[is_rare & (rank > 0) & ~reads_later] = 1
+    rank[_find_last_nodes(circuit, is_rare & (rank == 2), readers)] = 3
+    return np.argsort(rank, kind="stable")
+
+
+def _find_last_nodes(
+    circuit: CircuitGraph, is_rare: NDArray[np.bool_], readers: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which rare nodes, and sums of those, are read by nothing else."""
+    columns = circuit.columns
+    reads_rare = np.zeros(circuit.size, bool)
+    reads_rare[readers[is_rare[columns.sources]]] = True
+    is_last: NDArray[np.bool_] = is_rare | (reads_rare & (columns.codes == TABLE.code_of(TABLE["add"])))
+    wires = np.flatnonzero(is_last[columns.sources])
+    waiting = columns.sources[wires[~is_last[readers[wires]]]].tolist()
+    # A node that is read elsewhere stays, and so do those that it reads.
+    while waiting:
+        node = waiting.pop()
+        if is_last[node]:
+            is_last[node] = False
+            waiting += columns.sources[columns.starts[node] : columns.starts[node + 1]].tolist()
+    return is_last
+
+
+def find_loops(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> list[LoopRegion]:
+    """Return the unrolled loops of a circuit, in order.
+
+    >>> from wiregrad.ir import parse_text
+    >>> steps = [f"y{k + 1} = multiply y{k} y0\\nz{k} = exp y{k}" for k in range(2000)]
+    >>> text = "\\n".join(["input y0: float64[9]", *steps, "output y2000"])
+    >>> chain = parse_text(text)
+    >>> find_loops(chain, number_kinds(chain, chain.columns.types[chain.columns.sources].astype(np.int64)))
+    [LoopRegion(first=1, period=64, rounds=62)]
+    """
+    regions: list[LoopRegion] = []
+    is_free = np.ones(circuit.size, bool)
+    periods = _list_periods(kinds)
+    for _ in range(MAX_LOOPS):
+        runs = [_find_runs(kinds, period, is_free) for period in periods]
+        lengths = [sum(end - first for first, end in own) for own in runs]
+        if not max(lengths, default=0):
+            break
+        # A multiple of the period fits nearly as well.
+        chosen = next(k for k, length in enumerate(lengths) if 10 * length >= 9 * max(lengths))
+        period = periods[chosen] * max(1, MAX_GROUP_OPS // periods[chosen])
+        for first, end in runs[chosen]:
+            is_free[first:end] = False
+            regions += _find_equal_rounds(circuit, LoopRegion(first, period, (end - first) // period))
+    return sorted(regions)
+
+
+def _list_periods(kinds: NDArray[np.int64]) -> list[int]:
+    """Return the distances after which sequences of nodes occur again most often, in order."""
+    count = len(kinds) - PERIOD_WINDOW
+    if count < MIN_PERIOD_ROUNDS * PERIOD_WINDOW:
+        return []
+    distances = _find_distances(kinds, count)
+    counts = np.bincount(distances[distances <= count // MIN_LOOP_ROUNDS], minlength=1)
+    often = np.argsort(counts)[-MAX_PERIODS:]
+    return sorted(often[counts[often] > 0].tolist())
+
+
+def _find_runs(kinds: NDArray[np.int64], period: int, is_free: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the first node and the end of each long run of nodes that repeat after a period."""
+    same = (kinds[period:] == kinds[:-period]) & is_free[period:] & is_free[:-period]
+    ends = np.flatnonzero(np.diff(same.astype(np.int8), prepend=0, append=0)).reshape(-1, 2)
+    ends[:, 1] += period
+    is_long = ends[:, 1] - ends[:, 0] >= max(MIN_LOOP_NODES, MIN_LOOP_ROUNDS * period)
+    return [(first, end) for first, end in ends[is_long].tolist()]
+
+
+def _find_equal_rounds(circuit: CircuitGraph, region: LoopRegion) -> list[LoopRegion]:
+    """Return the rounds around the middle one whose nodes read the same nodes of their own round, if they are many."""
+    if region.rounds < MIN_LOOP_ROUNDS:
+        return []
+    offsets = _find_offsets(circuit, region)
+    middle = region.rounds // 2
+    is_own = offsets >= 0
+    is_equal = np.all((offsets == offsets[middle]) | ~(is_own | is_own[middle]), axis=1)
+    different = np.flatnonzero(~is_equal)
+    place = int(np.searchsorted(different, middle))
+    first = int(different[place - 1]) + 1 if place else 0
+    end = int(different[place]) if place < len(different) else region.rounds
+    rounds = end - first
+    if rounds < MIN_LOOP_ROUNDS or rounds * region.period < MIN_LOOP_NODES:
+        return []
+    return [LoopRegion(region.first + first * region.period, region.period, rounds)]
+
+
+def _find_offsets(circuit: CircuitGraph, region: LoopRegion) -> NDArray[np.int64]:
+    """Return the sources of each round, counted from its first node; those of other rounds are negative."""
+    columns = circuit.columns
+    sources = columns.sources[columns.starts[region.first] : columns.starts[region.end]].astype(np.int64)
+    firsts = region.first + region.period * np.arange(region.rounds)
+    return sources.reshape(region.rounds, -1) - firsts[:, None]
+
+
+class LoopPlan:
+    """One round of an unrolled loop as a circuit, and what its inputs are in each round.
+
+    What a round reads from elsewhere is an input of the circuit, except for constants and views: these are part of it.
+    """
+
+    def __init__(
+        self, circuit: CircuitGraph, region: LoopRegion, kinds: NDArray[np.int64], is_view: NDArray[np.bool_]
+    ) -> None:
+        self.region = region
+        self.arguments: list[NDArray[np.int64]] = []
+        """For each input of the round the node that it is, in every round."""
+        self.slots: dict[int, int] = {}
+        """How many rounds of each position are kept: those that something outside of their round reads."""
+        self._circuit = circuit
+        self._kinds = kinds
+        self._is_view = is_view
+        self._builder = GraphBuilder(finite=False)
+        self._known: dict[bytes, int] = {}
+        self._nodes: list[int] = []
+        offsets = _find_offsets(circuit, region)
+        sources = offsets + (region.first + region.period * np.arange(region.rounds))[:, None]
+        wire = 0
+        for row in circuit.rows(span=range(region.first, region.first + region.period)):
+            own: list[int] = []
+            for _ in row.sources:
+                offset = int(offsets[0, wire])
+                own.append(self._nodes[offset] if offset >= 0 else self._refer_to(sources[:, wire]))
+                wire += 1
+            kind = circuit.type_of(row.node)
+            self._nodes.append(self._builder.recording.append_op(row.op, own, kind, row.mode))
+
+    def _refer_to(self, nodes: NDArray[np.int64]) -> int:
+        """Return the node of the round that is another node of the whole circuit in every round."""
+        key = nodes.tobytes()
+        if key not in self._known:
+            self._known[key] = self._add_outer_node(nodes)
+        return self._known[key]
+
+    def _add_outer_node(self, nodes: NDArray[np.int64]) -> int:
+        circuit, recording = self._circuit, self._builder.recording
+        node = int(nodes[0])
+        kind = circuit.type_of(node)
+        is_same = bool((nodes == node).all())
+        constant = circuit.constant_of(node) if is_same else None
+        if constant is not None:
+            return recording.append_constant(constant)
+        if self._is_view[nodes].all() and (self._kinds[nodes] == self._kinds[node]).all():
+            source = self._refer_to(circuit.columns.sources[circuit.columns.starts[nodes]].astype(np.int64))
+            return recording.append_op(circuit.op_of(node), [source], kind)
+        self.arguments.append(nodes)
+        return recording.append_input(f"x{len(self.arguments)}", kind)
+
+    def build_body(self) -> CircuitGraph:
+        """Return one round, with the nodes that are kept as its outputs."""
+        ports = {f"y{position}": Port(self._builder, self._nodes[position]) for position in self.slots}
+        return self._builder.build(name="round", labels=ports)
+
+
+def plan_loops(circuit: CircuitGraph, regions: Sequence[LoopRegion], kinds: NDArray[np.int64]) -> list[LoopPlan]:
+    """Return the plans of all loops of a circuit."""
+    is_view = _find_view_nodes(circuit, kinds)
+    plans = [LoopPlan(circuit, region, kinds, is_view) for region in regions]
+    outside = _find_outside_reads(circuit, regions, is_view)
+    for plan in plans:
+        others = [each for other in plans if other is not plan for each in other.arguments]
+        _choose_slots(plan, np.unique(np.concatenate([outside, *others])))
+    return plans
+
+
+def _find_view_nodes(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which nodes are views of their operand if that is contiguous."""
+    _, firsts = np.unique(kinds, return_index=True)
+    return np.array([_is_view_node(circuit, node) for node in firsts.tolist()], bool)[kinds]
+
+
+def _is_view_node(circuit: CircuitGraph, node: int) -> bool:
+    op = circuit.op_of(node)
+    sources = circuit.sources_of(node)
+    if op.per_call or not isinstance(op, LinearOp) or not op.moves or len(sources) != 1:
+        return False
+    kind, own = circuit.type_of(node), circuit.type_of(sources[0])
+    layout = _find_view(op, prod(own.shape), ArrayLayout(0, own.shape, contiguous_strides(own.shape)))
+    return kind.dtype == own.dtype and layout is not None and layout.shape == kind.shape
+
+
+def _find_outside_reads(
+    circuit: CircuitGraph, regions: Sequence[LoopRegion], is_view: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """Return what outputs and nodes outside of loops read; a view in a loop is read where its operand is."""
+    columns = circuit.columns
+    is_inside = np.zeros(circuit.size, bool)
+    for region in regions:
+        is_inside[region.first : region.end] = True
+    is_read = np.zeros(circuit.size, bool)
+    is_read[columns.sources[~np.repeat(is_inside, np.diff(columns.starts))]] = True
+    is_read[columns.outputs] = True
+    nodes = np.flatnonzero(is_read)
+    while (is_hidden := is_view[nodes] & is_inside[nodes]).any():
+        nodes[is_hidden] = columns.sources[columns.starts[nodes[is_hidden]]]
+    return nodes.astype(np.int64)
+
+
+def _choose_slots(plan: LoopPlan, outside: NDArray[np.int64]) -> None:
+    """Choose how many rounds are kept of each position: a few if only rounds that follow soon, or the end, read them."""
+    region = plan.region
+    distances = np.full(region.period, -1, np.int64)
+    for nodes in plan.arguments:
+        readers = np.flatnonzero(nodes >= region.first)
+        positions, rounds = region.locate(nodes[readers])
+        np.maximum.at(distances, positions, readers - rounds)
+    earliest = np.full(region.period, region.rounds, np.int64)
+    positions, rounds = region.locate(outside[(outside >= region.first) & (outside < region.end)])
+    np.minimum.at(earliest, positions, rounds)
+    for position in np.flatnonzero((distances >= 0) | (earliest < region.rounds)).tolist():
+        count = max(int(distances[position]), 0) + 1
+        plan.slots[position] = count if earliest[position] >= region.rounds - count else region.rounds
+
+
+class LoopStack(NamedTuple):
+    """Where the rounds of a loop keep a value: some arrays in a row, which are used in turns."""
+
+    storage: Storage
+    slots: int
+
+    def find_starts(self, rounds: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where the arrays of rounds begin."""
+        return rounds % self.slots * (self.storage.size // self.slots)
+
+
+class LoweredLoop(NamedTuple):
+    """A loop of which one round was lowered."""
+
+    region: LoopRegion
+    stacks: dict[int, LoopStack]
+    """What is kept, by its position in the round."""
+    ready: int
+    """The first stage in which that can be read."""
+
+
 def lower_circuit(circuit: CircuitGraph) -> LoweredCircuit:
-    """Lower a circuit to steps."""
-    return _CircuitLowering(split_columns(circuit)).lower_all()
+    """Lower a circuit to steps; of a long unrolled loop only one round is lowered."""
+    circuit = split_columns(circuit)
+    if circuit.size >= MIN_LOOP_NODES:
+        kinds = number_kinds(circuit, circuit.columns.types[circuit.columns.sources].astype(np.int64))
+        order = order_for_loops(circuit, kinds)
+        ordered = circuit.reordered(order)
+        loops = find_loops(ordered, kinds[order])
+        if loops:
+            return _CircuitLowering(ordered, plan_loops(ordered, loops, kinds[order])).lower_all()
+    return _CircuitLowering(circuit).lower_all()
 
 
 class _CircuitLowering:
     """Lowers the nodes of one circuit, one after the other."""
 
-    def __init__(self, circuit: CircuitGraph) -> None:
+    def __init__(self, circuit: CircuitGraph, loops: Sequence[LoopPlan] = (), *, is_body: bool = False) -> None:
         self.circuit = circuit
-        self.values: list[LoweredValue] = []
+        self._is_body = is_body
+        """Whether the circuit is one round of a loop."""
+        self._plans = loops
+        self._loops: list[LoweredLoop] = []
+        self.values: list[LoweredValue | None] = []
+        """The values of the nodes; None for those of a loop, which `_value_of` finds."""
         self.steps: list[StreamStep] = []
         self.arguments: list[Storage] = []
         self.constants: list[tuple[Storage, NDArray[Any]]] = []
@@ -1330,6 +1656,11 @@ class _CircuitLowering:
         columns = circuit.columns
         self._kinds: list[int] = number_kinds(circuit, columns.types[columns.sources].astype(np.int64)).tolist()
         """The number of the kind of each node."""
+        self._types: list[int] = columns.types.tolist()
+        self._constant_values = circuit.constants()
+        self._is_plain = self._find_plain_nodes()
+        self._readers = self._count_readers()
+        self._epochs = self._number_epochs()
         self._elements: dict[int, LoweredElement] = {}
         """What elementwise ops of a kind do where no operand is a number."""
         self._deferred: dict[Storage, DeferredCopy | MatrixProduct] = {}
@@ -1337,34 +1668,127 @@ class _CircuitLowering:
 
     def lower_all(self) -> LoweredCircuit:
         """Lower every node, and copy to the results what is not computed in their place."""
-        constants = self.circuit.constants()
-        numbers = self.circuit.columns.types.tolist()
-        table = self.circuit.columns.type_table
-        epochs = find_epochs(self.circuit).tolist()
-        is_plain = self._find_plain_nodes()
-        readers = self._count_readers()
-        for row in self.circuit.rows():
-            self._epoch = epochs[row.node]
-            kind = table[numbers[row.node]]
-            if row.op is INPUT:
-                storage = Storage(prod(kind.shape), kind.dtype, ARGUMENT, len(self.arguments))
-                self.arguments.append(storage)
-                self.values.append(LoweredValue(kind, array=cover_storage(storage, kind.shape)))
-            elif row.op is CONSTANT:
-                self.values.append(self._place_constant(np.asarray(constants[row.node]), kind))
+        node = 0
+        for plan in self._plans:
+            self._lower_nodes(range(node, plan.region.first))
+            if self._lower_loop(plan):
+                self.values += [None] * (plan.region.end - plan.region.first)
             else:
-                operands = [self.values[source] for source in row.sources]
-                lower = self._lower_plain if is_plain[row.node] else self._lower_node
-                value = lower(row, operands, kind)
-                if value.array is not None and value.array.storage in self._deferred:
-                    product = row.op is TABLE["matmul"] or all(operand.read_once for operand in operands)
-                    value.read_once = product and readers[row.node] == 1
-                self.values.append(value)
+                self._lower_nodes(range(plan.region.first, plan.region.end))
+            node = plan.region.end
+        self._lower_nodes(range(node, self.circuit.size))
         results, types = self._place_results()
         order = sorted(range(len(self.steps)), key=lambda k: (self.steps[k].stage, k))
         steps = split_piecewise_loops([self.steps[k] for k in order])
         steps = tile_transposed_loops(run_loops_by_rows(steps))
         return LoweredCircuit(steps, self.arguments, results, self.constants, types, self.circuit.size)
+
+    def _lower_nodes(self, span: range) -> None:
+        """Lower some nodes, one after the other."""
+        values = self.values
+        for row in self.circuit.rows(span=span):
+            self._epoch = self._epochs[row.node]
+            kind = self.circuit.columns.type_table[self._types[row.node]]
+            if row.op is INPUT:
+                storage = Storage(prod(kind.shape), kind.dtype, ARGUMENT, len(self.arguments))
+                self.arguments.append(storage)
+                values.append(LoweredValue(kind, array=cover_storage(storage, kind.shape)))
+            elif row.op is CONSTANT:
+                values.append(self._place_constant(np.asarray(self._constant_values[row.node]), kind))
+            else:
+                operands = [values[source] or self._value_of(source) for source in row.sources]
+                lower = self._lower_plain if self._is_plain[row.node] else self._lower_node
+                value = lower(row, operands, kind)
+                if value.array is not None and value.array.storage in self._deferred:
+                    product = row.op is TABLE["matmul"] or all(operand.read_once for operand in operands)
+                    value.read_once = product and self._readers[row.node] == 1
+                values.append(value)
+
+    def _value_of(self, node: int) -> LoweredValue:
+        """Return the value of a node, which may be in a round of a loop."""
+        value = self.values[node]
+        if value is None:
+            value = self.values[node] = self._find_in_round(node)
+        return value
+
+    def _find_in_round(self, node: int) -> LoweredValue:
+        """Return a value that a round of a loop keeps, or a view of one."""
+        loop = next(each for each in self._loops if each.region.first <= node < each.region.end)
+        kind = self.circuit.type_of(node)
+        position, number = (int(each) for each in loop.region.locate(np.array(node)))
+        stack = loop.stacks.get(position)
+        if stack is None:
+            row = next(self.circuit.rows(span=range(node, node + 1)))
+            return self._lower_node(row, [self._value_of(source) for source in row.sources], kind)
+        start = int(stack.find_starts(np.array(number)))
+        array = StridedArray(stack.storage, start, kind.shape, contiguous_strides(kind.shape))
+        return LoweredValue(kind, array=array, ready=loop.ready)
+
+    def _lower_loop(self, plan: LoopPlan) -> bool:
+        """Lower one round of a loop for all of them; returns whether that is possible."""
+        body = _CircuitLowering(plan.build_body(), is_body=True).lower_all() if plan.slots else None
+        if body is None or any(isinstance(step, InterpreterCall) for step in body.steps):
+            return False
+        if any(storage.dtype.char not in NATIVE_DTYPES for storage in body.arguments):
+            return False
+        region = plan.region
+        stacks: dict[int, LoopStack] = {}
+        for (position, slots), result in zip(plan.slots.items(), body.results, strict=True):
+            stacks[position] = LoopStack(Storage(slots * result.size, result.dtype), slots)
+        own = LoweredLoop(region, stacks, 0)
+        operands: list[RoundOperand] = []
+        stage = 0
+        for nodes in plan.arguments:
+            operand, ready = self._find_rounds(nodes, [*self._loops, own])
+            operands.append(operand)
+            stage = max(stage, ready)
+        rounds = np.arange(region.rounds)
+        for stack in stacks.values():
+            operands.append(RoundOperand((stack.storage,), np.zeros_like(rounds), stack.find_starts(rounds)))
+        for number, storage in enumerate([*body.arguments, *body.results]):
+            storage.role = ROUND_DATA
+            storage.number = number
+        for storage, data in body.constants:
+            storage.number = len(self.constants)
+            self.constants.append((storage, data))
+        scratch = Storage(0, np.dtype(np.uint8))
+        self.steps.append(RepeatedSteps(stage, body, region.rounds, tuple(operands), scratch))
+        self._loops.append(own._replace(ready=stage + 1))
+        return True
+
+    def _find_rounds(self, nodes: NDArray[np.int64], loops: Sequence[LoweredLoop]) -> tuple[RoundOperand, int]:
+        """Return where an operand is in each round, and the first stage in which all of it can be read."""
+        storages: list[Storage] = []
+        which = np.full(len(nodes), -1, np.int64)
+        starts = np.zeros(len(nodes), np.int64)
+        ready = 0
+        for loop in loops:
+            inside = np.flatnonzero((nodes >= loop.region.first) & (nodes < loop.region.end))
+            positions, rounds = loop.region.locate(nodes[inside])
+            for position in np.unique(positions).tolist():
+                stack = loop.stacks.get(position)
+                if stack is not None:
+                    own = positions == position
+                    which[inside[own]] = len(storages)
+                    starts[inside[own]] = stack.find_starts(rounds[own])
+                    storages.append(stack.storage)
+                    ready = max(ready, loop.ready)
+        others = np.flatnonzero(which < 0)
+        distinct, inverse = np.unique(nodes[others], return_inverse=True)
+        values = [self._make_contiguous(self._value_of(node)) for node in distinct.tolist()]
+        arrays = [self._in_memory(value) for value in values]
+        which[others] = len(storages) + inverse
+        starts[others] = np.array([array.start for array in arrays], np.int64)[inverse]
+        storages += [array.storage for array in arrays]
+        ready = max([ready, *(value.ready for value in values)])
+        return RoundOperand(tuple(storages), which, starts), ready
+
+    def _number_epochs(self) -> list[int]:
+        """Return the round of an unrolled loop that each node belongs to; one round is not cut unless it is long."""
+        if self._is_body and self.circuit.size < MIN_CUT_BODY:
+            return [0] * self.circuit.size
+        epochs: list[int] = find_epochs(self.circuit).tolist()
+        return epochs
 
     def _find_plain_nodes(self) -> list[bool]:
         """Return for each node whether it is an elementwise op with scalar text on floats and conditions."""
@@ -1402,7 +1826,7 @@ class _CircuitLowering:
         results: list[Storage] = []
         types: list[WireType] = []
         for node in self.circuit.columns.outputs.tolist():
-            value = self.values[node]
+            value = self._value_of(node)
             if value.array is None and value.group is not None:
                 self._store_in_c_order(value)
             array = None if value.number is not None else self._in_memory(value)
