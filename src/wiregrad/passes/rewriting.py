@@ -353,6 +353,22 @@ def merge_duplicates(circuit: CircuitGraph) -> CircuitGraph:
     return rewrite_circuit(circuit, _merging_rule)
 
 
+MIN_SHARED_READERS = 8
+"""Constant arrays with fewer readers than this are the data of a few rounds of a loop."""
+
+
+def merge_repeated(circuit: CircuitGraph) -> CircuitGraph:
+    """Merge nodes that compute the same thing, except for those on constant arrays that few nodes read.
+
+    Rounds of an unrolled loop over data stay alike if some of the data are equal.
+
+    >>> from wiregrad.ir import parse_text
+    >>> len(merge_repeated(parse_text("input x\ny = exp x\nz = exp x\nw = add y z\noutput w")))
+    2
+    """
+    return rewrite_circuit(circuit, _repetition_rule)
+
+
 def apply_identities(circuit: CircuitGraph) -> CircuitGraph:
     """Apply the identities that hold bit for bit, such as x * 1 = x, and drop splitters."""
     return rewrite_circuit(circuit, _identity_rule)
@@ -457,6 +473,37 @@ def _merging_rule(new: NodeReplacer) -> RuleChoice:
             return known if known < index else None
 
         return merge_node
+
+    return choose
+
+
+def _repetition_rule(new: NodeReplacer) -> RuleChoice:
+    columns = new.circuit.columns
+    readers = np.bincount(columns.sources, minlength=new.circuit.size)
+    totals: dict[tuple[str, tuple[int, ...], bytes], int] = {}
+    for node, value in new.circuit.constants().items():
+        if np.ndim(value):
+            key = _constant_key(value)
+            totals[key] = totals.get(key, 0) + int(readers[node])
+    single = {key for key, total in totals.items() if total < MIN_SHARED_READERS}
+    choose_merging = _merging_rule(new)
+    data: set[int] = set()
+    """The new nodes of constant arrays that few nodes read."""
+
+    def choose(op: Op, mode: int) -> RewriteRule | None:
+        merge = choose_merging(op, mode)
+        if merge is None:
+            return None
+        if op is CONSTANT:
+
+            def copy_constant(node: int, sources: list[int]) -> int | None:
+                index = merge(node, sources)
+                if index is not None and single and _constant_key(new.values[index]) in single:
+                    data.add(index)
+                return index
+
+            return copy_constant
+        return lambda node, sources: merge(node, sources) if data.isdisjoint(sources) else None
 
     return choose
 

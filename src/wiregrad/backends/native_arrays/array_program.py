@@ -102,7 +102,7 @@ from wiregrad.ops.gradient_flow import fill_absent, match_shape
 from wiregrad.passes import (
     drop_gradient_stops,
     expand_unnamed,
-    merge_duplicates,
+    merge_repeated,
     prune,
     simplify,
     sweep_ports,
@@ -1391,7 +1391,7 @@ class GradientProgram:
     def _build_circuit(self, others: Sequence[int]) -> CircuitGraph:
         _check_size(self.circuit.size)
         # What a loop computes anew in every round is merged before the sweep, so its gradient is one sum.
-        circuit = merge_duplicates(self._choose_outputs(others))
+        circuit = merge_repeated(self._choose_outputs(others))
         root, *others = circuit.columns.outputs.tolist()
         builder = GraphBuilder(finite=False)
         builder.recording.load_circuit(circuit)

@@ -1345,8 +1345,12 @@ def _number_columns(layout: ArrayLayout, width: int) -> list[int] | None:
 MIN_LOOP_NODES = 2000
 """Minimum number of nodes of an unrolled loop of which one round is lowered for all."""
 MIN_LOOP_ROUNDS = 4
+ROUND_NODES = 64
 MAX_LOOPS = 16
 """Maximum number of times that loops of one length of rounds are looked for."""
+MAX_EARLY_OPS = 3
+MAX_EVEN_LOOPS = 4
+"""If more loops are found, or less than nine tenths of the nodes are in loops, another order of nodes is tried."""
 MIN_CUT_BODY = 4 * MAX_GROUP_OPS
 """Minimum number of nodes of a round in which loops are looked for that it repeats itself."""
 MAX_PERIODS = 12
@@ -1371,20 +1375,25 @@ class LoopRegion(NamedTuple):
         return positions, rounds
 
 
-def order_for_loops(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> NDArray[np.int64]:
+def order_for_loops(circuit: CircuitGraph, kinds: NDArray[np.int64], early: int = 0) -> NDArray[np.int64]:
     """Return an order of the nodes in which rounds of unrolled loops are alike.
 
     Inputs and constants come first, then what differs by round and reads nothing else, such as row k of an input. What
-    differs by round and is only added up, such as the gradient of that row, comes last.
+    differs by round and is only added up, such as the gradient of that row, comes last. With `early` everything comes
+    first that is at most so many ops away from inputs and constants: rounds with equal constants share these ops.
     """
     columns = circuit.columns
-    rank = np.where(np.diff(columns.starts) == 0, 0, 2)
+    arities = np.diff(columns.starts)
+    is_first = arities == 0
+    readers = np.repeat(np.arange(circuit.size), arities)
     is_rare = np.bincount(kinds)[kinds] < MIN_LOOP_ROUNDS
-    readers = np.repeat(np.arange(circuit.size), np.diff(columns.starts))
-    reads_later = np.zeros(circuit.size, bool)
-    reads_later[readers[rank[columns.sources] > 0]] = True
-    rank[is_rare & (rank > 0) & ~reads_later] = 1
-    rank[_find_last_nodes(circuit, is_rare & (rank == 2), readers)] = 3
+    rank = np.where(is_first, 0, early + 2)
+    for level in range(1, max(early, 1) + 1):
+        counts = np.bincount(readers[is_first[columns.sources]], minlength=circuit.size)
+        found = (counts == arities) & ~is_first & (is_rare | (early > 0))
+        rank[found] = level
+        is_first |= found
+    rank[_find_last_nodes(circuit, is_rare & ~is_first, readers)] = early + 3
     return np.argsort(rank, kind="stable")
 
 
@@ -1427,7 +1436,7 @@ def find_loops(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> list[LoopRegi
             break
         # A multiple of the period fits nearly as well.
         chosen = next(k for k, length in enumerate(lengths) if 10 * length >= 9 * max(lengths))
-        period = periods[chosen] * max(1, MAX_GROUP_OPS // periods[chosen])
+        period = periods[chosen] * max(1, ROUND_NODES // periods[chosen])
         for first, end in runs[chosen]:
             is_free[first:end] = False
             regions += _find_equal_rounds(circuit, LoopRegion(first, period, (end - first) // period))
@@ -1610,6 +1619,20 @@ class LoopStack(NamedTuple):
         return rounds % self.slots * (self.storage.size // self.slots)
 
 
+STACK_ALIGNMENT = 64
+"""Arrays of this many bytes or more that rounds keep begin at a multiple of it: vectors then lie in one cache line."""
+
+
+def make_stack(size: int, dtype: np.dtype[Any], slots: int) -> LoopStack:
+    """Return room for some arrays of a size.
+
+    >>> make_stack(9, np.dtype(float), 3).find_starts(np.arange(5)).tolist()
+    [0, 16, 32, 0, 16]
+    """
+    multiple = STACK_ALIGNMENT // dtype.itemsize if size * dtype.itemsize >= STACK_ALIGNMENT else 1
+    return LoopStack(Storage(slots * -(-size // multiple) * multiple, dtype), slots)
+
+
 class LoweredLoop(NamedTuple):
     """A loop of which one round was lowered."""
 
@@ -1623,14 +1646,27 @@ class LoweredLoop(NamedTuple):
 def lower_circuit(circuit: CircuitGraph) -> LoweredCircuit:
     """Lower a circuit to steps; of a long unrolled loop only one round is lowered."""
     circuit = split_columns(circuit)
+    plans: list[LoopPlan] = []
     if circuit.size >= MIN_LOOP_NODES:
-        kinds = number_kinds(circuit, circuit.columns.types[circuit.columns.sources].astype(np.int64))
-        order = order_for_loops(circuit, kinds)
+        circuit, plans = _find_plans(circuit)
+    return _CircuitLowering(circuit, plans).lower_all()
+
+
+def _find_plans(circuit: CircuitGraph) -> tuple[CircuitGraph, list[LoopPlan]]:
+    """Return a circuit with its nodes in the order that suits its loops, and the plans of these."""
+    kinds = number_kinds(circuit, circuit.columns.types[circuit.columns.sources].astype(np.int64))
+    best: tuple[int, CircuitGraph, NDArray[np.int64], list[LoopRegion]] = (0, circuit, kinds, [])
+    for early in (0, MAX_EARLY_OPS):
+        order = order_for_loops(circuit, kinds, early)
         ordered = circuit.reordered(order)
-        loops = find_loops(ordered, kinds[order])
-        if loops:
-            return _CircuitLowering(ordered, plan_loops(ordered, loops, kinds[order])).lower_all()
-    return _CircuitLowering(circuit).lower_all()
+        regions = find_loops(ordered, kinds[order])
+        covered = sum(region.end - region.first for region in regions)
+        if covered > best[0]:
+            best = (covered, ordered, kinds[order], regions)
+        if len(regions) <= MAX_EVEN_LOOPS and 10 * covered >= 9 * circuit.size:
+            break
+    _, ordered, own, regions = best
+    return ordered, plan_loops(ordered, regions, own) if regions else []
 
 
 class _CircuitLowering:
@@ -1734,7 +1770,7 @@ class _CircuitLowering:
         region = plan.region
         stacks: dict[int, LoopStack] = {}
         for (position, slots), result in zip(plan.slots.items(), body.results, strict=True):
-            stacks[position] = LoopStack(Storage(slots * result.size, result.dtype), slots)
+            stacks[position] = make_stack(result.size, result.dtype, slots)
         own = LoweredLoop(region, stacks, 0)
         operands: list[RoundOperand] = []
         stage = 0
