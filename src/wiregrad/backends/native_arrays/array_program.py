@@ -78,6 +78,7 @@ from wiregrad.backends.native_arrays.lowering import (
     StreamStep,
     StridedArray,
     TableMove,
+    check_loops,
     lower_circuit,
     merge_axes_for_loops,
 )
@@ -537,9 +538,9 @@ class ArrayProgram(StreamProgram):
     [array([1., 4., 9.])]
     """
 
-    def __init__(self, circuit: CircuitGraph, *, fenced: bool = False) -> None:
+    def __init__(self, circuit: CircuitGraph, *, fenced: bool = False, limit: int | None = None) -> None:
         start = time.perf_counter()
-        self._lowered = lower_circuit(circuit)
+        self._lowered = lower_circuit(circuit, limit)
         super().__init__(circuit, self._lowered.result_types, fenced=fenced)
         self._steps = self._lowered.steps
         self._fills = _find_fills(self._lowered)
@@ -1263,7 +1264,10 @@ class WorkspacePlan:
 
 
 MAX_ARRAY_NODES = 300_000
-"""Maximum number of nodes, those of the gradient included, of a circuit that is compiled to loops over arrays."""
+"""Maximum number of nodes of a circuit, or of the circuit of a gradient, that is compiled to loops over arrays.
+
+Of an unrolled loop only one round counts.
+"""
 
 
 def has_arrays(circuit: CircuitGraph) -> bool:
@@ -1326,19 +1330,11 @@ def compile_array_circuit(circuit: CircuitGraph, *, fenced: bool = False) -> Str
 def compile_loops(circuit: CircuitGraph, *, fenced: bool = False) -> ArrayProgram:
     """Return the program of a circuit as loops over arrays."""
     jit.check_native_enabled()
-    _check_size(circuit.size)
-    program = ArrayProgram(circuit, fenced=fenced)
+    program = ArrayProgram(circuit, fenced=fenced, limit=MAX_ARRAY_NODES)
     if program.facts.interpreted and not program.facts.kernels:
         names = ", ".join(name for name, _ in program.facts.interpreted)
         raise NotNativeError(f"no op of this circuit has a kernel for arrays; the interpreter computes {names}")
     return program
-
-
-def _check_size(nodes: int) -> None:
-    if nodes > MAX_ARRAY_NODES:
-        raise NotNativeError(
-            f"the circuit has {nodes:,} nodes on arrays; more than {MAX_ARRAY_NODES:,} would compile too slowly"
-        )
 
 
 class GradientProgram:
@@ -1389,7 +1385,7 @@ class GradientProgram:
         return program
 
     def _build_circuit(self, others: Sequence[int]) -> CircuitGraph:
-        _check_size(self.circuit.size)
+        check_loops(self.circuit, MAX_ARRAY_NODES)
         # What a loop computes anew in every round is merged before the sweep, so its gradient is one sum.
         circuit = merge_repeated(self._choose_outputs(others))
         root, *others = circuit.columns.outputs.tolist()

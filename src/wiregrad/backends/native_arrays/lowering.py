@@ -43,6 +43,7 @@ from wiregrad.backends.native_arrays.stream_kernels import MAX_BATCH_AXES, compi
 from wiregrad.codegen.element_statements import derive_step_form, find_moves, find_neutral_start, find_sums
 from wiregrad.codegen.op_forms import ConstantForm, Form, SlotForm, find_uniform_value, lower_to_c, slots_of, tidy_form
 from wiregrad.dtypes import WireType
+from wiregrad.errors import NotNativeError
 from wiregrad.ir import CONSTANT, INPUT, TABLE, CircuitGraph, GraphBuilder, Op, Port, Row
 from wiregrad.ops import Elementwise
 from wiregrad.ops.array_ops import ArrayOp, ArrayRule, Blocking, LinearOp
@@ -443,8 +444,8 @@ def _estimate_cost(n: int, steps: Sequence[int]) -> float:
 
 MAX_GROUP_OPS = 64
 """Maximum number of ops of one loop: more do not fit into registers, and compile slowly."""
-MAX_PLACED_PARTS = 64
-"""Maximum number of parts that an array is put together from without being stored in between."""
+MIN_SERIES = 16
+"""Parts of an array that lie in a row in memory are copied by one loop if they are at least so many."""
 MAX_TABLE_ELEMENTS = 1 << 22
 """Maximum number of elements that are moved by a table; a larger array is moved by the interpreter."""
 
@@ -604,17 +605,55 @@ class PlacedPart(NamedTuple):
     layout: ArrayLayout
 
 
-@lru_cache(maxsize=20_000)
-def count_distinct_places(size: int, layouts: tuple[ArrayLayout, ...]) -> int:
-    """Return how many elements of an array of a size lie in some of these layouts.
+class PlacedParts:
+    """The parts of an array of a size that do not overlap, and how many of a growing row of parts these are.
 
-    >>> count_distinct_places(6, (ArrayLayout(0, (2,), (1,)), ArrayLayout(1, (2,), (3,))))
-    3
+    A sum of thousands of parts grows part by part; each sum is the beginning of the same row.
     """
-    marks = np.zeros(max(size, 1), np.bool_)
-    for layout in layouts:
-        _hollow_view(layout, marks)[...] = True
-    return int(np.count_nonzero(marks))
+
+    def __init__(self, size: int, parts: Sequence[PlacedPart]) -> None:
+        self._size = size
+        self._row = list(parts)
+        self._marks: NDArray[np.bool_] | None = None
+        """Which elements belong to a part of the row."""
+        self._count = len(self._row)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def list_parts(self) -> list[PlacedPart]:
+        """Return the parts."""
+        return self._row[: self._count]
+
+    def join(self, others: PlacedParts) -> PlacedParts | None:
+        """Return these parts and the others; None if they overlap.
+
+        >>> value = LoweredValue(WireType(np.dtype(float), (2,)))
+        >>> one, two = (PlacedParts(5, [PlacedPart(value, ArrayLayout(k, (2,), (2,)))]) for k in (0, 1))
+        >>> both = one.join(two)
+        >>> len(one), both and len(both), both and both.join(two)
+        (1, 2, None)
+        """
+        whole = self if self._count == len(self._row) else PlacedParts(self._size, self.list_parts())
+        added = others.list_parts()
+        marks = whole._mark_parts()
+        if any(_hollow_view(part.layout, marks).any() for part in added):
+            return None
+        joined = PlacedParts(self._size, ())
+        joined._row = whole._row
+        joined._row += added
+        joined._marks = marks
+        joined._count = len(joined._row)
+        for part in added:
+            _hollow_view(part.layout, marks)[...] = True
+        return joined
+
+    def _mark_parts(self) -> NDArray[np.bool_]:
+        if self._marks is None:
+            self._marks = np.zeros(max(self._size, 1), np.bool_)
+            for part in self._row:
+                _hollow_view(part.layout, self._marks)[...] = True
+        return self._marks
 
 
 @dataclass(eq=False, slots=True)
@@ -634,7 +673,7 @@ class LoweredValue:
     """The number of the value in its group."""
     read_once: bool = False
     """Whether it is a product, or a view of one, that nothing but the next node reads."""
-    parts: tuple[PlacedPart, ...] | None = None
+    parts: PlacedParts | None = None
     """What an array that is not stored yet consists of; it is 0.0 elsewhere. None for any other value."""
 
     @property
@@ -1129,7 +1168,7 @@ def split_columns(circuit: CircuitGraph) -> CircuitGraph:
     >>> [row.op.name for row in split_columns(parse_text(text)).rows()]
     ['input', 'getitem', 'getitem', 'add', 'getitem', 'add', 'multiply']
     """
-    if not any(_count_columns(kind.shape) > 1 for kind in circuit.columns.type_table):
+    if not any(_count_columns(kind.shape) > 1 for kind in circuit.columns.type_table) or not _may_mix_columns(circuit):
         return circuit
     splitting = _ColumnSplitting(circuit)
     return splitting.build() if splitting.pays() else circuit
@@ -1141,6 +1180,17 @@ def _count_columns(shape: tuple[int, ...]) -> int:
         return 0
     width = shape[1] if len(shape) == 2 else 1
     return width if width <= MAX_COLUMNS else 0
+
+
+def _may_mix_columns(circuit: CircuitGraph) -> bool:
+    """Return whether an op that moves elements reads and returns only matrices that may be split, and their columns."""
+    columns = circuit.columns
+    has_columns = np.array([_count_columns(kind.shape) > 0 for kind in columns.type_table])[columns.types]
+    moves = np.array([isinstance(op, LinearOp) and op.moves for op in TABLE.by_code()])[columns.codes]
+    readers = np.repeat(np.arange(circuit.size), np.diff(columns.starts))
+    may_mix = has_columns & moves
+    may_mix[readers[~has_columns[columns.sources]]] = False
+    return bool(may_mix.any())
 
 
 class _ColumnSplitting:
@@ -1495,17 +1545,14 @@ class LoopPlan:
     What a round reads from elsewhere is an input of the circuit, except for constants and views: these are part of it.
     """
 
-    def __init__(
-        self, circuit: CircuitGraph, region: LoopRegion, kinds: NDArray[np.int64], is_view: NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, circuit: CircuitGraph, region: LoopRegion, views: ViewKinds) -> None:
         self.region = region
         self.arguments: list[NDArray[np.int64]] = []
         """For each input of the round the node that it is, in every round."""
         self.slots: dict[int, int] = {}
         """How many rounds of each position are kept: those that something outside of their round reads."""
         self._circuit = circuit
-        self._kinds = kinds
-        self._is_view = is_view
+        self._views = views
         self._builder = GraphBuilder(finite=False)
         self._known: dict[bytes, int] = {}
         self._nodes: list[int] = []
@@ -1536,7 +1583,7 @@ class LoopPlan:
         constant = circuit.constant_of(node) if is_same else None
         if constant is not None:
             return recording.append_constant(constant)
-        if self._is_view[nodes].all() and (self._kinds[nodes] == self._kinds[node]).all():
+        if self._views.have_one_view(nodes):
             source = self._refer_to(circuit.columns.sources[circuit.columns.starts[nodes]].astype(np.int64))
             return recording.append_op(circuit.op_of(node), [source], kind)
         self.arguments.append(nodes)
@@ -1550,19 +1597,37 @@ class LoopPlan:
 
 def plan_loops(circuit: CircuitGraph, regions: Sequence[LoopRegion], kinds: NDArray[np.int64]) -> list[LoopPlan]:
     """Return the plans of all loops of a circuit."""
-    is_view = _find_view_nodes(circuit, kinds)
-    plans = [LoopPlan(circuit, region, kinds, is_view) for region in regions]
-    outside = _find_outside_reads(circuit, regions, is_view)
+    views = ViewKinds(circuit, kinds)
+    plans = [LoopPlan(circuit, region, views) for region in regions]
+    outside = _find_outside_reads(circuit, regions, views)
     for plan in plans:
         others = [each for other in plans if other is not plan for each in other.arguments]
         _choose_slots(plan, np.unique(np.concatenate([outside, *others])))
     return plans
 
 
-def _find_view_nodes(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which nodes are views of their operand if that is contiguous."""
-    _, firsts = np.unique(kinds, return_index=True)
-    return np.array([_is_view_node(circuit, node) for node in firsts.tolist()], bool)[kinds]
+class ViewKinds:
+    """Says which nodes are views of their operand if that is contiguous; that is found once for each kind of node."""
+
+    def __init__(self, circuit: CircuitGraph, kinds: NDArray[np.int64]) -> None:
+        self._circuit = circuit
+        self._kinds = kinds
+        self._known: dict[int, bool] = {}
+
+    def have_one_view(self, nodes: NDArray[np.int64]) -> bool:
+        """Return whether all of some nodes are of one kind, and views."""
+        return bool((self._kinds[nodes] == self._kinds[nodes[0]]).all()) and self._is_view(int(nodes[0]))
+
+    def find_views(self, nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some nodes are views."""
+        _, firsts, inverse = np.unique(self._kinds[nodes], return_index=True, return_inverse=True)
+        return np.array([self._is_view(int(nodes[first])) for first in firsts], bool)[inverse.reshape(-1)]
+
+    def _is_view(self, node: int) -> bool:
+        kind = int(self._kinds[node])
+        if kind not in self._known:
+            self._known[kind] = _is_view_node(self._circuit, node)
+        return self._known[kind]
 
 
 def _is_view_node(circuit: CircuitGraph, node: int) -> bool:
@@ -1576,7 +1641,7 @@ def _is_view_node(circuit: CircuitGraph, node: int) -> bool:
 
 
 def _find_outside_reads(
-    circuit: CircuitGraph, regions: Sequence[LoopRegion], is_view: NDArray[np.bool_]
+    circuit: CircuitGraph, regions: Sequence[LoopRegion], views: ViewKinds
 ) -> NDArray[np.int64]:
     """Return what outputs and nodes outside of loops read; a view in a loop is read where its operand is."""
     columns = circuit.columns
@@ -1586,10 +1651,12 @@ def _find_outside_reads(
     is_read = np.zeros(circuit.size, bool)
     is_read[columns.sources[~np.repeat(is_inside, np.diff(columns.starts))]] = True
     is_read[columns.outputs] = True
-    nodes = np.flatnonzero(is_read)
-    while (is_hidden := is_view[nodes] & is_inside[nodes]).any():
-        nodes[is_hidden] = columns.sources[columns.starts[nodes[is_hidden]]]
-    return nodes.astype(np.int64)
+    nodes: NDArray[np.int64] = np.flatnonzero(is_read)
+    inside = np.flatnonzero(is_inside[nodes])
+    while len(inside := inside[views.find_views(nodes[inside])]):
+        nodes[inside] = columns.sources[columns.starts[nodes[inside]]]
+        inside = inside[is_inside[nodes[inside]]]
+    return nodes
 
 
 def _choose_slots(plan: LoopPlan, outside: NDArray[np.int64]) -> None:
@@ -1643,17 +1710,38 @@ class LoweredLoop(NamedTuple):
     """The first stage in which that can be read."""
 
 
-def lower_circuit(circuit: CircuitGraph) -> LoweredCircuit:
-    """Lower a circuit to steps; of a long unrolled loop only one round is lowered."""
+def lower_circuit(circuit: CircuitGraph, limit: int | None = None) -> LoweredCircuit:
+    """Lower a circuit to steps; of a long unrolled loop only one round is lowered.
+
+    Raises `NotNativeError` if more nodes than `limit` would have to be lowered.
+    """
     circuit = split_columns(circuit)
     plans: list[LoopPlan] = []
     if circuit.size >= MIN_LOOP_NODES:
-        circuit, plans = _find_plans(circuit)
+        circuit, regions, kinds = _arrange_loops(circuit)
+        plans = plan_loops(circuit, regions, kinds) if regions else []
+    check_node_count(circuit.size, [plan.region for plan in plans], limit)
     return _CircuitLowering(circuit, plans).lower_all()
 
 
-def _find_plans(circuit: CircuitGraph) -> tuple[CircuitGraph, list[LoopPlan]]:
-    """Return a circuit with its nodes in the order that suits its loops, and the plans of these."""
+def check_loops(circuit: CircuitGraph, limit: int) -> None:
+    """Raise `NotNativeError` if more nodes than `limit` are outside of unrolled loops, of which one round counts."""
+    if circuit.size > limit:
+        check_node_count(circuit.size, _arrange_loops(circuit)[1] if circuit.size >= MIN_LOOP_NODES else (), limit)
+
+
+def check_node_count(size: int, regions: Sequence[LoopRegion], limit: int | None) -> None:
+    """Raise `NotNativeError` if a circuit of a size with these loops has too many different nodes."""
+    different = size - sum((region.rounds - 1) * region.period for region in regions)
+    if limit is not None and different > limit:
+        raise NotNativeError(
+            f"the circuit has {size:,} nodes on arrays, {different:,} of them different; more than {limit:,} would "
+            "compile too slowly"
+        )
+
+
+def _arrange_loops(circuit: CircuitGraph) -> tuple[CircuitGraph, list[LoopRegion], NDArray[np.int64]]:
+    """Return a circuit with its nodes in the order that suits its loops, these loops, and the kinds of its nodes."""
     kinds = number_kinds(circuit, circuit.columns.types[circuit.columns.sources].astype(np.int64))
     best: tuple[int, CircuitGraph, NDArray[np.int64], list[LoopRegion]] = (0, circuit, kinds, [])
     for early in (0, MAX_EARLY_OPS):
@@ -1666,7 +1754,7 @@ def _find_plans(circuit: CircuitGraph) -> tuple[CircuitGraph, list[LoopPlan]]:
         if len(regions) <= MAX_EVEN_LOOPS and 10 * covered >= 9 * circuit.size:
             break
     _, ordered, own, regions = best
-    return ordered, plan_loops(ordered, regions, own) if regions else []
+    return ordered, regions, own
 
 
 class _CircuitLowering:
@@ -1697,6 +1785,7 @@ class _CircuitLowering:
         self._is_plain = self._find_plain_nodes()
         self._readers = self._count_readers()
         self._epochs = self._number_epochs()
+        self._view_ops: dict[int, Op] = {}
         self._elements: dict[int, LoweredElement] = {}
         """What elementwise ops of a kind do where no operand is a number."""
         self._deferred: dict[Storage, DeferredCopy | MatrixProduct] = {}
@@ -1754,11 +1843,19 @@ class _CircuitLowering:
         position, number = (int(each) for each in loop.region.locate(np.array(node)))
         stack = loop.stacks.get(position)
         if stack is None:
-            row = next(self.circuit.rows(span=range(node, node + 1)))
-            return self._lower_node(row, [self._value_of(source) for source in row.sources], kind)
+            sources = self.circuit.sources_of(node)
+            operands = [self._value_of(source) for source in sources]
+            return self._lower_node(Row(node, self._view_op_of(node), sources, 0), operands, kind)
         start = int(stack.find_starts(np.array(number)))
         array = StridedArray(stack.storage, start, kind.shape, contiguous_strides(kind.shape))
         return LoweredValue(kind, array=array, ready=loop.ready)
+
+    def _view_op_of(self, node: int) -> Op:
+        """Return the op of a view in a loop, which is looked up once for all nodes of its kind."""
+        kind = self._kinds[node]
+        if kind not in self._view_ops:
+            self._view_ops[kind] = self.circuit.op_of(node)
+        return self._view_ops[kind]
 
     def _lower_loop(self, plan: LoopPlan) -> bool:
         """Lower one round of a loop for all of them; returns whether that is possible."""
@@ -1973,7 +2070,8 @@ class _CircuitLowering:
 
     def _group_for(self, stage: int, shape: tuple[int, ...]) -> LoopGroup:
         group = self._open_groups.get((stage, shape))
-        if group is None or group.epoch != self._epoch or len(group.ops) >= MAX_GROUP_OPS:
+        is_full = group is not None and (len(group.ops) >= MAX_GROUP_OPS or len(group.stores) >= MAX_GROUP_OPS)
+        if group is None or is_full or group.epoch != self._epoch:
             group = self._open_groups[stage, shape] = LoopGroup(stage, shape, epoch=self._epoch)
             self.steps.append(group)
         return group
@@ -2168,8 +2266,8 @@ class _CircuitLowering:
             return self._add_at(op, operands, types, filled, found, target)
         if order is None:
             pairs = zip(filled, found, strict=True)
-            parts = tuple(PlacedPart(operands[slot], ArrayLayout(*place[1:])) for slot, place in pairs)
-            return LoweredValue(kind, parts=parts)
+            parts = [PlacedPart(operands[slot], ArrayLayout(*place[1:])) for slot, place in pairs]
+            return LoweredValue(kind, parts=PlacedParts(target.size, parts))
         target.storage.fill = None if sum(sizes) == target.size else 0.0
         ready = max(self._store_at(operands[slot], place) for slot, place in zip(filled, found, strict=True))
         return LoweredValue(kind, array=target, ready=ready)
@@ -2196,26 +2294,50 @@ class _CircuitLowering:
 
     def _join_parts(self, one: LoweredValue, two: LoweredValue) -> LoweredValue | None:
         """Return the sum of two arrays that consist of parts if none of these overlap: nothing has to be added."""
-        if not one.parts or not two.parts or one.kind != two.kind or len(one.parts + two.parts) > MAX_PLACED_PARTS:
+        if one.parts is None or two.parts is None or one.kind != two.kind:
             return None
-        parts = one.parts + two.parts
-        wanted = sum(prod(part.layout.shape) for part in parts)
-        size = prod(one.kind.shape)
-        if wanted > size or count_distinct_places(size, tuple(part.layout for part in parts)) != wanted:
-            return None
-        return LoweredValue(one.kind, parts=parts)
+        parts = one.parts.join(two.parts)
+        return None if parts is None else LoweredValue(one.kind, parts=parts)
 
     def _store_parts(self, value: LoweredValue) -> None:
         """Store an array that consists of parts."""
         assert value.parts is not None
+        parts = value.parts.list_parts()
         target = new_array(value.kind)
-        covered = sum(prod(part.layout.shape) for part in value.parts) == target.size
+        covered = sum(prod(part.layout.shape) for part in parts) == target.size
         target.storage.fill = None if covered else 0.0
-        value.ready = max(
-            self._store_at(part.value, StridedArray(target.storage, *part.layout)) for part in value.parts
-        )
+        ready, rest = self._store_series(parts, target.storage)
+        stores = [self._store_at(part.value, StridedArray(target.storage, *part.layout)) for part in rest]
+        value.ready = max([ready, *stores])
         value.array = target
         value.parts = None
+
+    def _store_series(self, parts: Sequence[PlacedPart], target: Storage) -> tuple[int, list[PlacedPart]]:
+        """Store parts that lie in a row in memory, and go to a row of places, by one loop for each row.
+
+        Returns the stage in which these can be read, and the other parts.
+        """
+        rows: dict[tuple[Any, ...], list[tuple[PlacedPart, StridedArray]]] = {}
+        rest: list[PlacedPart] = []
+        for part in parts if len(parts) >= MIN_SERIES else ():
+            array = part.value.array
+            if array is None or array.storage in self._deferred or part.value.number is not None:
+                rest.append(part)
+            else:
+                key = (array.storage, array.shape, array.strides, part.layout.strides, part.value.ready)
+                rows.setdefault(key, []).append((part, array))
+        ready = 0
+        for members in rows.values():
+            for series in _split_into_series(members):
+                if len(series) < MIN_SERIES:
+                    rest += [part for part, _ in series]
+                    continue
+                stage = series[0][0].value.ready
+                layouts = [part.layout for part, _ in series]
+                places = [StridedArray(target, *layout) for layout in layouts]
+                self._append_copy(stage, _join_series([array for _, array in series]), _join_series(places))
+                ready = max(ready, stage + 1)
+        return ready, rest if len(parts) >= MIN_SERIES else list(parts)
 
     def _lower_pieces(self, op: ArrayOp, operands: list[LoweredValue], kind: WireType) -> LoweredValue | None:
         """Lower an op of one operand that returns views of it box by box, such as `roll`."""
@@ -2497,6 +2619,28 @@ class _CircuitLowering:
         sources = tuple(self._in_memory(value) for value in operands)
         self.steps.append(InterpreterCall(stage, row.op, row.node, sources, target))
         return LoweredValue(kind, array=target, ready=stage + 1)
+
+
+def _split_into_series(members: list[tuple[PlacedPart, StridedArray]]) -> list[list[tuple[PlacedPart, StridedArray]]]:
+    """Return parts, in order, as runs in which the distances to the next source and to the next place are the same."""
+    starts = np.array([(array.start, part.layout.start) for part, array in members], np.int64)
+    steps = np.diff(starts, axis=0)
+    runs: list[list[tuple[PlacedPart, StridedArray]]] = []
+    first = 0
+    while first < len(members):
+        same = np.flatnonzero((steps[first:] != steps[first : first + 1]).any(axis=1))
+        end = first + 1 + (int(same[0]) if len(same) else len(members) - 1 - first)
+        end = max(end, first + 1)
+        runs.append(members[first:end])
+        first = end
+    return runs
+
+
+def _join_series(arrays: Sequence[StridedArray]) -> StridedArray:
+    """Return arrays of one layout that begin at even distances as one array, with an axis in front."""
+    first, second = arrays[:2]
+    step = second.start - first.start
+    return first._replace(shape=(len(arrays), *first.shape), strides=(step, *first.strides))
 
 
 def _may_be_view(op: Op, operands: Sequence[LoweredValue], kind: WireType) -> bool:
