@@ -1395,7 +1395,7 @@ def _number_columns(layout: ArrayLayout, width: int) -> list[int] | None:
 MIN_LOOP_NODES = 2000
 """Minimum number of nodes of an unrolled loop of which one round is lowered for all."""
 MIN_LOOP_ROUNDS = 4
-ROUND_NODES = 64
+MIN_ROUND_NODES = 64
 MAX_LOOPS = 16
 """Maximum number of times that loops of one length of rounds are looked for."""
 MAX_EARLY_OPS = 3
@@ -1486,7 +1486,7 @@ def find_loops(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> list[LoopRegi
             break
         # A multiple of the period fits nearly as well.
         chosen = next(k for k, length in enumerate(lengths) if 10 * length >= 9 * max(lengths))
-        period = periods[chosen] * max(1, ROUND_NODES // periods[chosen])
+        period = periods[chosen] * max(1, MIN_ROUND_NODES // periods[chosen])
         for first, end in runs[chosen]:
             is_free[first:end] = False
             regions += _find_equal_rounds(circuit, LoopRegion(first, period, (end - first) // period))
@@ -1709,6 +1709,12 @@ class LoweredLoop(NamedTuple):
     ready: int
     """The first stage in which that can be read."""
 
+    def find_stack(self, position: int, number: int) -> LoopStack | None:
+        """Return where a value of some round is after the last one; None if it is not kept that long."""
+        stack = self.stacks.get(position)
+        is_kept = stack is not None and number >= self.region.rounds - stack.slots
+        return stack if is_kept else None
+
 
 def lower_circuit(circuit: CircuitGraph, limit: int | None = None) -> LoweredCircuit:
     """Lower a circuit to steps; of a long unrolled loop only one round is lowered.
@@ -1841,7 +1847,7 @@ class _CircuitLowering:
         loop = next(each for each in self._loops if each.region.first <= node < each.region.end)
         kind = self.circuit.type_of(node)
         position, number = (int(each) for each in loop.region.locate(np.array(node)))
-        stack = loop.stacks.get(position)
+        stack = loop.find_stack(position, number)
         if stack is None:
             sources = self.circuit.sources_of(node)
             operands = [self._value_of(source) for source in sources]
