@@ -305,7 +305,8 @@ def check_random_loop(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     check_program(monkeypatch, follow, draw_arguments(rounds, seed), reorders=reorders)
 
 
-@pytest.mark.parametrize("seed", sample_some(range(40), 10))
+# A view that two rounds keep, which the gradient reads in all of them, came from the first seed.
+@pytest.mark.parametrize("seed", [21, *sample_some(range(100, 140), 10)])
 def test_random_loops_have_the_bits_of_their_rounds_one_by_one(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     check_random_loop(monkeypatch, seed)
 

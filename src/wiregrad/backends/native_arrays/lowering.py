@@ -7,6 +7,9 @@ join the loop that computes their operand, and what is only moved to another pla
 per box (`PiecewiseArray`). Arrays that are put together from parts are stored when they are read, so sums of slices
 are one array (`PlacedPart`). Rounds of an unrolled loop become the same loops (`find_epochs`), and share their kernels.
 
+Of a long unrolled loop (`find_loops`) one round is lowered, as a circuit of its own (`LoopPlan`). Its steps are one step
+of the whole (`RepeatedSteps`), which says where each round has what it reads and what it keeps for others.
+
 How an op is lowered follows from its record: elementwise ops have a scalar text; ops that move or add up elements show
 where by being run on arrays that hold nothing (`view_through`, `find_targets`) or on element numbers (`find_moves`,
 `find_sums`); reductions have a step; composite ops are written in other ops. An op that none of this covers, or whose
@@ -1396,9 +1399,11 @@ MIN_LOOP_NODES = 2000
 """Minimum number of nodes of an unrolled loop of which one round is lowered for all."""
 MIN_LOOP_ROUNDS = 4
 MIN_ROUND_NODES = 64
+"""Shorter rounds are taken several times, so that loops over arrays have enough to do."""
 MAX_LOOPS = 16
 """Maximum number of times that loops of one length of rounds are looked for."""
 MAX_EARLY_OPS = 3
+"""How far from inputs and constants ops are that come first in the second order that is tried."""
 MAX_EVEN_LOOPS = 4
 """If more loops are found, or less than nine tenths of the nodes are in loops, another order of nodes is tried."""
 MIN_CUT_BODY = 4 * MAX_GROUP_OPS
