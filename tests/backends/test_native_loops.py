@@ -1,4 +1,4 @@
-"""Unrolled loops on arrays, of which native code lowers one round: the bits of all rounds one by one, in any program."""
+"""Unrolled loops on arrays, of which native code lowers one round: the same bits as if each round were lowered."""
 
 from __future__ import annotations
 
@@ -393,6 +393,18 @@ def test_equal_data_do_not_make_rounds_differ() -> None:
 
     assert merge_repeated(circuit).size > merge_duplicates(circuit).size
     assert len(count_rounds(circuit)) == 1
+
+
+def test_many_constants_in_a_row_are_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.random.default_rng(2).normal(size=(80, 4))
+
+    def follow(w: Any) -> Any:
+        a = w
+        for row in data:
+            a = step_recurrence(a, w, row)
+        return np.sum(a)
+
+    assert check_program(monkeypatch, follow, [np.ones(4)]) == [80, 78]
 
 
 def test_nodes_in_another_order_are_the_same_circuit() -> None:

@@ -7,8 +7,8 @@ join the loop that computes their operand, and what is only moved to another pla
 per box (`PiecewiseArray`). Arrays that are put together from parts are stored when they are read, so sums of slices
 are one array (`PlacedPart`). Rounds of an unrolled loop become the same loops (`find_epochs`), and share their kernels.
 
-Of a long unrolled loop (`find_loops`) one round is lowered, as a circuit of its own (`LoopPlan`). Its steps are one step
-of the whole (`RepeatedSteps`), which says where each round has what it reads and what it keeps for others.
+Of a long unrolled loop (`find_loops`) one round is lowered, as a circuit of its own (`LoopPlan`). Its steps are one
+step of the whole (`RepeatedSteps`), which says where each round has what it reads and what it keeps for others.
 
 How an op is lowered follows from its record: elementwise ops have a scalar text; ops that move or add up elements show
 where by being run on arrays that hold nothing (`view_through`, `find_targets`) or on element numbers (`find_moves`,
@@ -1482,7 +1482,7 @@ def find_loops(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> list[LoopRegi
     [LoopRegion(first=1, period=64, rounds=62)]
     """
     regions: list[LoopRegion] = []
-    is_free = np.ones(circuit.size, bool)
+    is_free = np.diff(circuit.columns.starts) > 0
     periods = _list_periods(kinds)
     for _ in range(MAX_LOOPS):
         runs = [_find_runs(kinds, period, is_free) for period in periods]
@@ -1645,9 +1645,7 @@ def _is_view_node(circuit: CircuitGraph, node: int) -> bool:
     return kind.dtype == own.dtype and layout is not None and layout.shape == kind.shape
 
 
-def _find_outside_reads(
-    circuit: CircuitGraph, regions: Sequence[LoopRegion], views: ViewKinds
-) -> NDArray[np.int64]:
+def _find_outside_reads(circuit: CircuitGraph, regions: Sequence[LoopRegion], views: ViewKinds) -> NDArray[np.int64]:
     """Return what outputs and nodes outside of loops read; a view in a loop is read where its operand is."""
     columns = circuit.columns
     is_inside = np.zeros(circuit.size, bool)
@@ -1665,7 +1663,7 @@ def _find_outside_reads(
 
 
 def _choose_slots(plan: LoopPlan, outside: NDArray[np.int64]) -> None:
-    """Choose how many rounds are kept of each position: a few if only rounds that follow soon, or the end, read them."""
+    """Choose how many rounds are kept of each position: a few if only the next rounds, or the end, read them."""
     region = plan.region
     distances = np.full(region.period, -1, np.int64)
     for nodes in plan.arguments:
