@@ -377,7 +377,7 @@ def merge_repeated(circuit: CircuitGraph) -> CircuitGraph:
     Rounds of an unrolled loop over data stay alike if some of the data are equal.
 
     >>> from wiregrad.ir import parse_text
-    >>> len(merge_repeated(parse_text("input x\ny = exp x\nz = exp x\nw = add y z\noutput w")))
+    >>> len(merge_repeated(parse_text("input x\\ny = exp x\\nz = exp x\\nw = add y z\\noutput w")))
     2
     """
     return rewrite_circuit(circuit, _repetition_rule)
