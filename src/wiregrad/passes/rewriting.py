@@ -369,6 +369,8 @@ def merge_duplicates(circuit: CircuitGraph) -> CircuitGraph:
 
 MIN_SHARED_READERS = 8
 """Constant arrays with fewer readers than this are the data of a few rounds of a loop."""
+MAX_SHARED_DISTANCE = 2000
+"""So are those that fewer nodes read than one in this many: what every round reads is read more often."""
 
 
 def merge_repeated(circuit: CircuitGraph) -> CircuitGraph:
@@ -499,7 +501,8 @@ def _repetition_rule(new: NodeReplacer) -> RuleChoice:
         if np.ndim(value):
             key = _constant_key(value)
             totals[key] = totals.get(key, 0) + int(readers[node])
-    single = {key for key, total in totals.items() if total < MIN_SHARED_READERS}
+    least = max(MIN_SHARED_READERS, new.circuit.size // MAX_SHARED_DISTANCE)
+    single = {key for key, total in totals.items() if total < least}
     choose_merging = _merging_rule(new)
     data: set[int] = set()
     """The new nodes of constant arrays that few nodes read."""

@@ -1408,6 +1408,8 @@ MAX_EVEN_LOOPS = 4
 """If more loops are found, or less than nine tenths of the nodes are in loops, another order of nodes is tried."""
 MIN_CUT_BODY = 4 * MAX_GROUP_OPS
 """Minimum number of nodes of a round in which loops are looked for that it repeats itself."""
+MAX_REGIONS = 32
+"""Maximum number of loops; the others, which are shorter, are lowered node by node."""
 MAX_PERIODS = 12
 """Maximum number of lengths that are tried."""
 
@@ -1495,7 +1497,8 @@ def find_loops(circuit: CircuitGraph, kinds: NDArray[np.int64]) -> list[LoopRegi
         for first, end in runs[chosen]:
             is_free[first:end] = False
             regions += _find_equal_rounds(circuit, LoopRegion(first, period, (end - first) // period))
-    return sorted(regions)
+    largest = sorted(regions, key=lambda region: region.first - region.end)
+    return sorted(largest[:MAX_REGIONS])
 
 
 def _list_periods(kinds: NDArray[np.int64]) -> list[int]:
